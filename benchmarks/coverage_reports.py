@@ -34,7 +34,7 @@ from coverage_world import (
 from tandem.bench import manifest
 from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
 from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, control_numbers
-from tandem.judge.cells import judge_cells
+from tandem.judge.cells import judge_speed_ups
 from tandem.judge.controls import check_controls
 from tandem.judge.schema import RunControls
 
@@ -76,7 +76,7 @@ def reports(null: Null, count: int, seed: int) -> Called:
 
 
 def _calls(observations: RequestTable, checked: RunControls) -> bool:
-    found = judge_cells(observations, checked, margin=MARGIN)
+    found = judge_speed_ups(observations, checked, margin=MARGIN).cells
     return any(cell.verdict in ("faster", "slower", "mixed") for cell in found)
 
 

@@ -1,7 +1,7 @@
 """Records of runs in worlds of a known truth: a simulator that shares no code with `tandem.simulator`, without HTTP.
 
-A run is like one of `tandem bench run` at its defaults. The bench's own plan gives the requests and their order,
-CONCURRENCY workers send them, and a clock advances. A request is work for its server: FIRST_TOKEN_S, then TOKEN_S a
+A run has the shape of `tandem bench run --quick`, of its defaults, or of the defaults with six starts. The bench's own
+plan gives the requests and their order, CONCURRENCY workers send them, and a clock advances. A request is work for its server: FIRST_TOKEN_S, then TOKEN_S a
 token. A world changes the work of a request, or the speed of a server at a moment. So noise of T seconds touches every
 request that runs in them, one or a hundred.
 
@@ -28,9 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tandem.bench import manifest
 from tandem.bench.plan import RunPlan, plan_blocks
 from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
-from tandem.bench.run_size import DEFAULT_SIZE
+from tandem.bench.run_size import DEFAULT_SIZE, QUICK_SIZE, RunSize
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.bench.suites import suite
+from tandem.judge.interval import FEWEST_STARTS
 
 Values = NDArray[np.float64]
 Codes = NDArray[np.intp]
@@ -52,11 +53,55 @@ COLD_SHARE = 0.1
 LONGEST_FIRST_TOKEN = 100.0
 """Largest factor of a heavy tail on a first token: 50 s, well inside of the time-out."""
 
+LONGEST_REQUEST = 20.0
+"""Largest factor of a heavy tail on a whole request."""
+
+TAIL_INDEX = 1.5
+"""Index of the Pareto law of a heavy tail on a whole request: it has a mean and no variance."""
+
+EPISODE_S = 20.0
+EPISODE_TIMES = 3.0
+"""An episode of other work on the machine: how long it lasts, and how many times slower both servers are."""
+
+CRON_PERIOD_S = 60.0
+CRON_S = 5.0
+CRON_TIMES = 2.0
+"""A job of the clock: how often it runs, how long, and how many times slower both servers are."""
+
+FAST_QUARTER = 2.0
+"""Speed-up of a quarter of the prompts in a world of two points; the others make up for it."""
+
 ORDERS = 32
 """Orders of requests: a run's seed chooses one, because to draw an order takes longer than to simulate a run."""
 
 _STEP_S = 1.0  # of the clocks' grid
 _ANSWERS_SEED = 20_261_122
+
+
+PromptLaw = Literal["normal", "exponential", "two points"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunShape:
+    """What is measured.
+
+    Args:
+        name: in a word or two.
+        size: prompts, answers and load.
+        rounds: without the control round.
+        restarts: whether each round has a new start of each server.
+    """
+
+    name: str
+    size: RunSize
+    rounds: int
+    restarts: bool = False
+
+
+QUICK_SHAPE = RunShape(name="--quick", size=QUICK_SIZE, rounds=FEWEST_ROUNDS)
+DEFAULT_SHAPE = RunShape(name="default", size=DEFAULT_SIZE, rounds=FEWEST_ROUNDS)
+STARTS_SHAPE = RunShape(name="six starts", size=DEFAULT_SIZE, rounds=FEWEST_STARTS, restarts=True)
+SHAPES = (QUICK_SHAPE, DEFAULT_SHAPE, STARTS_SHAPE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,37 +110,52 @@ class World:
 
     Args:
         name: in a few words.
-        kind: `benign`, `short noise` (up to 30 s) or `beyond a run`: decides the promise for its verdicts.
-        true_speed_up: of the variant. prompt_spread: sd over prompts of the log of it.
-        rounds: of the run, without its control round. restarts: each round has a new start of each server.
+        true_speed_up: of the variant, the geometric mean over prompts.
+        class_speed_ups: further factors of the first classes of the suite, in its order.
+        other_classes: the further factor of the classes that `class_speed_ups` does not reach.
+        prompt_spread: sd over prompts of the log of the speed-up. prompt_law: its distribution, of mean 0.
+            `two points` has no spread of its own: a quarter of the prompts is FAST_QUARTER times as fast.
         request_noise: sd of the log of each request's time.
         drift: log of how much slower or faster the machine is at the end than at the begin. wave: log amplitude of a
             slow wave over it.
         chained_noise: sd of a log factor on both arms' requests, CHAIN correlated from request to request.
+        request_tail: share of requests of both arms with a heavy tail.
         first_token_tail: share of requests whose first token takes 10 times as long or more (a Pareto law).
         own_noise: sd of the log of each server's own Ornstein-Uhlenbeck noise. own_noise_s: its time constant.
+        episodes_per_hour: of other work on the machine. has_cron: whether the machine has a job of the clock.
         start_spread: sd of the log factor that each start of a server has.
         cold: share by which the variant is slower at the begin of the run.
         slow_share: share of the variant's requests that take `slow_times` as long.
+        fail_share: share of the variant's requests that take `slow_times` as long and fail.
     """
 
     name: str
-    kind: Literal["benign", "short noise", "beyond a run"]
     true_speed_up: float = 1.0
+    class_speed_ups: tuple[float, ...] = ()
+    other_classes: float = 1.0
     prompt_spread: float = 0.0
-    rounds: int = FEWEST_ROUNDS
-    restarts: bool = False
+    prompt_law: PromptLaw = "normal"
     request_noise: float = 0.02
     drift: float = 0.0
     wave: float = 0.0
     chained_noise: float = 0.0
+    request_tail: float = 0.0
     first_token_tail: float = 0.0
     own_noise: float = 0.0
     own_noise_s: float = 1.0
+    episodes_per_hour: float = 0.0
+    has_cron: bool = False
     start_spread: float = 0.0
     cold: float = 0.0
     slow_share: float = 0.0
+    fail_share: float = 0.0
     slow_times: float = 1.0
+
+    def find_class_speed_up(self, place: int) -> float:
+        """Return the true speed-up of a class, by its place in the suite."""
+        is_named = place < len(self.class_speed_ups)
+        own = self.class_speed_ups[place] if is_named else self.other_classes
+        return self.true_speed_up * own
 
 
 class RequestPlan(NamedTuple):
@@ -121,6 +181,14 @@ class RequestPlan(NamedTuple):
     tokens: Values
     turns: tuple[int, ...]
     length_s: float
+
+
+class RequestWork(NamedTuple):
+    """Work of each request, in seconds: up to its first token, and from there to its last; and whether it fails."""
+
+    first_s: Values
+    rest_s: Values
+    is_failed: NDArray[np.bool_]
 
 
 class RequestTimes(NamedTuple):
@@ -149,27 +217,30 @@ class ServerClock(NamedTuple):
         return float(np.interp(done_s, self.done_s, self.time_s))
 
 
-def simulate_run(world: World, seed: int) -> RequestTable:
+def simulate_run(world: World, seed: int, shape: RunShape = DEFAULT_SHAPE) -> RequestTable:
     """Return the requests of one run in a world; the same seed gives the same run."""
     rng = np.random.default_rng([seed, *world.name.encode()])
-    plan = plan_requests(world.rounds, seed % ORDERS)
-    first_s, rest_s = draw_work(world, plan, rng)
-    longest_s = 1.5 * _bound_length(plan, first_s + rest_s)
+    plan = plan_requests(shape, seed % ORDERS)
+    work = draw_work(world, plan, shape, rng)
+    longest_s = 1.5 * _bound_length(plan, work.first_s + work.rest_s)
     clocks = draw_clocks(world, plan.length_s, longest_s, rng)
-    return _build_observations(world, plan, time_requests(plan, first_s, rest_s, clocks))
+    times = time_requests(plan, work.first_s, work.rest_s, clocks)
+    return _build_observations(shape, plan, times, work.is_failed)
 
 
-@lru_cache(maxsize=2 * ORDERS)
-def plan_requests(rounds: int, seed: int) -> RequestPlan:
-    """Return the requests of a run of the default size from the suite `real`.
+@lru_cache(maxsize=3 * ORDERS)
+def plan_requests(shape: RunShape, seed: int) -> RequestPlan:
+    """Return the requests of a run of some shape from the suite `real`.
 
     Args:
-        rounds: without the control round.
+        shape: of the run.
         seed: of every order. The prompts and the lengths of their answers are always the same.
     """
-    real = suite.load_suite("real")
-    run_manifest = _build_manifest(real, rounds, seed)
-    plan = RunPlan(manifest=run_manifest, blocks=plan_blocks(run_manifest, [real], DEFAULT_SIZE.concurrency))
+    whole_suite = suite.load_suite("real")
+    (real,) = shape.size.narrow_suites([whole_suite])
+    run_manifest = _build_manifest(real, shape, seed)
+    blocks = plan_blocks(run_manifest, [real], shape.size.concurrency)
+    plan = RunPlan(manifest=run_manifest, blocks=blocks)
     entries = [entry for block in plan.blocks for entry in block.entries]
     shares = np.random.default_rng(_ANSWERS_SEED).uniform(SHORTEST_ANSWER, 1, len(entries))
     tokens = np.ceil(shares * [entry.max_tokens for entry in entries])
@@ -202,22 +273,46 @@ def plan_requests(rounds: int, seed: int) -> RequestPlan:
     return requests._replace(length_s=float(times.end_s.max()))
 
 
-def draw_work(world: World, plan: RequestPlan, rng: np.random.Generator) -> tuple[Values, Values]:
-    """Return the work of each request, in seconds: up to its first token, and from there to its last."""
-    count, variant = len(plan.arm), plan.server == 1
+def draw_work(world: World, plan: RequestPlan, shape: RunShape, rng: np.random.Generator) -> RequestWork:
+    """Return the work of each request."""
+    count = len(plan.arm)
+    is_variant = plan.server == 1
     log = world.request_noise * rng.standard_normal(count)
     log += world.chained_noise * draw_chain(count, CHAIN, rng)
-    gains = math.log(world.true_speed_up) + world.prompt_spread * rng.standard_normal(len(plan.prompts))
-    log -= np.where(variant, gains[plan.prompt], 0.0)
+
+    gains = draw_gains(world, len(plan.prompts), rng)[plan.prompt]
+    class_count = int(plan.class_.max()) + 1
+    class_gains = np.log([world.find_class_speed_up(place) for place in range(class_count)])
+    log -= np.where(is_variant, gains + class_gains[plan.class_], 0.0)
+
     starts = world.start_spread * rng.standard_normal((len(ARMS), int(plan.round.max()) + 1))
-    log += starts[plan.server, plan.round if world.restarts else 0]
-    slow = variant & (rng.random(count) < world.slow_share)
-    log[slow] += math.log(world.slow_times)
-    tail = np.ones(count)
+    log += starts[plan.server, plan.round if shape.restarts else 0]
+    draws = rng.random(count)
+    is_slow = is_variant & (draws < world.slow_share + world.fail_share)
+    log[is_slow] += math.log(world.slow_times)
+    is_failed = is_variant & (draws < world.fail_share)
+
+    if world.request_tail:
+        is_tail = rng.random(count) < world.request_tail
+        times = np.minimum(1 + rng.pareto(TAIL_INDEX, count), LONGEST_REQUEST)
+        log += np.where(is_tail, np.log(times), 0.0)
+    first_times = np.ones(count)
     if world.first_token_tail:
         index = -math.log10(world.first_token_tail)
-        tail = np.minimum(1 + rng.pareto(index, count), LONGEST_FIRST_TOKEN)
-    return FIRST_TOKEN_S * tail * np.exp(log), TOKEN_S * (plan.tokens - 1) * np.exp(log)
+        first_times = np.minimum(1 + rng.pareto(index, count), LONGEST_FIRST_TOKEN)
+    first_s = FIRST_TOKEN_S * first_times * np.exp(log)
+    rest_s = TOKEN_S * (plan.tokens - 1) * np.exp(log)
+    return RequestWork(first_s, rest_s, is_failed)
+
+
+def draw_gains(world: World, count: int, rng: np.random.Generator) -> Values:
+    """Return the log of each prompt's own factor of the speed-up; the law has mean 0."""
+    if world.prompt_law == "two points":
+        fast = math.log(FAST_QUARTER)
+        return np.where(rng.random(count) < 1 / 4, fast, -fast / 3)
+    if world.prompt_law == "exponential":
+        return world.prompt_spread * (rng.standard_exponential(count) - 1)
+    return world.prompt_spread * rng.standard_normal(count)
 
 
 def draw_clocks(world: World, length_s: float, longest_s: float, rng: np.random.Generator) -> list[ServerClock]:
@@ -237,6 +332,12 @@ def draw_clocks(world: World, length_s: float, longest_s: float, rng: np.random.
     for server in range(len(ARMS)):
         slow[server] += world.own_noise * draw_chain(len(time_s), math.exp(-_STEP_S / world.own_noise_s), rng)
     slow[1] += np.log1p(world.cold * np.maximum(1 - share / COLD_SHARE, 0.0))
+    for begin_s in rng.uniform(0, longest_s, rng.poisson(world.episodes_per_hour * longest_s / 3600)):
+        is_episode = (time_s >= begin_s) & (time_s < begin_s + EPISODE_S)
+        slow[:, is_episode] += math.log(EPISODE_TIMES)
+    if world.has_cron:
+        phase_s = (time_s + rng.uniform(0, CRON_PERIOD_S)) % CRON_PERIOD_S
+        slow[:, phase_s < CRON_S] += math.log(CRON_TIMES)
     speed = np.exp(-slow)
     done_s = np.cumsum((speed[:, 1:] + speed[:, :-1]) / 2 * _STEP_S, axis=1)
     return [ServerClock(time_s, np.concatenate([[0.0], row])) for row in done_s]
@@ -279,22 +380,25 @@ def _bound_length(plan: RequestPlan, work_s: Values) -> float:
     return float((sums / CONCURRENCY + longest).sum())
 
 
-def _build_observations(world: World, plan: RequestPlan, times: RequestTimes) -> RequestTable:
+def _build_observations(
+    shape: RunShape, plan: RequestPlan, times: RequestTimes, is_failed: NDArray[np.bool_]
+) -> RequestTable:
     order = np.argsort(times.end_s, kind="stable")  # as a run writes its records
     arm, server, round_, prompt = (column[order] for column in (plan.arm, plan.server, plan.round, plan.prompt))
     begin_s, first_s, end_s = (column[order] for column in times)
     tokens, count = plan.tokens[order], len(order)
     ttft_ms, e2e_ms = 1e3 * (first_s - begin_s), 1e3 * (end_s - begin_s)
-    starts = int(round_.max()) + 1 if world.restarts else 1
+    starts = int(round_.max()) + 1 if shape.restarts else 1
     unknown, none, answers = np.full(count, UNKNOWN), np.zeros(count, bool), (prompt + 1).astype(np.uint64)
+    failed = is_failed[order]
     return RequestTable(
         folder=Path("virtual-time"), run=plan.run, arms=(*ARMS, f"{ARMS[0]}#2"), classes=plan.run.suites[0].classes,
         loads=(LoadLevel(concurrency=CONCURRENCY),), prompts=plan.prompts,
-        starts=tuple(f"{name}@{number}" for name in ARMS for number in range(starts)), placements=(), errors=(),
+        starts=tuple(f"{name}@{number}" for name in ARMS for number in range(starts)), placements=(), errors=("timeout",),
         contents=("ok",), arm=arm, class_=plan.class_[order], load=np.zeros(count, np.intp), prompt=prompt,
-        start=server * starts + (round_ if world.restarts else 0), placement=unknown, round=round_,
+        start=server * starts + (round_ if shape.restarts else 0), placement=unknown, round=round_,
         slot=plan.slot[order], repeat=np.zeros(count, np.intp), start_s=begin_s, end_s=end_s, tokens=tokens,
-        error=unknown, content=np.zeros(count, np.intp), failed=none, hit_token_limit=none,
+        error=np.where(failed, 0, UNKNOWN), content=np.zeros(count, np.intp), failed=failed, hit_token_limit=none,
         figures={
             "ttft_ms": ttft_ms, "e2e_ms": e2e_ms, "tpot_ms": (e2e_ms - ttft_ms) / (tokens - 1),
             "output_tokens_per_s": 1e3 * tokens / e2e_ms, "completion_tokens": tokens,
@@ -303,7 +407,7 @@ def _build_observations(world: World, plan: RequestPlan, times: RequestTimes) ->
     )  # fmt: skip
 
 
-def _build_manifest(real: suite.Suite, rounds: int, seed: int) -> manifest.RunManifest:
+def _build_manifest(real: suite.Suite, shape: RunShape, seed: int) -> manifest.RunManifest:
     moment = "2026-11-22T00:00:00Z"
     return manifest.RunManifest(
         schema=manifest.SCHEMA,
@@ -323,10 +427,10 @@ def _build_manifest(real: suite.Suite, rounds: int, seed: int) -> manifest.RunMa
         seed=seed,
         api="chat",
         concurrency=(CONCURRENCY,),
-        rounds=rounds,
+        rounds=shape.rounds,
         control_rounds=1,
-        prompts_per_class=DEFAULT_SIZE.prompts_per_class,
-        max_tokens=DEFAULT_SIZE.max_tokens,
+        prompts_per_class=shape.size.prompts_per_class,
+        max_tokens=shape.size.max_tokens,
         warm_up={name: manifest.WarmUpEntry(requests=CONCURRENCY, stable=True) for name in ARMS},
         clock=manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
         host=manifest.HostInfo(cpus=1, python="3"),

@@ -1,10 +1,9 @@
-"""Count the false words of whole reports in worlds of a known truth: print Markdown for docs/coverage.md.
+"""Count the words of whole reports in worlds of a known truth: print Markdown for docs/coverage.md.
 
-    python benchmarks/worlds.py [--seeds N] [--seed S] [--world NAME] [--write]
+    python benchmarks/worlds.py [--scale X] [--seed S] [--world NAME] [--write]
 
-The program simulates runs at the defaults of `tandem bench run` (world_records.py) and judges them as `tandem bench
-report` does. No time of this machine enters: the same seeds give the same table. The exit code is 1 if a promise is
-missed.
+The program simulates runs of three shapes (world_records.py) and judges them as `tandem bench report` does. No time of
+this machine enters: the same seeds give the same table. The exit code is 1 if a promise is missed.
 """
 
 from __future__ import annotations
@@ -15,10 +14,11 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process a core is enough
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -28,48 +28,165 @@ sys.path.insert(0, str(ROOT))
 
 from between_marks import write_between  # noqa: E402
 from taken_on import taken_on  # noqa: E402
-from world_records import World, simulate_run  # noqa: E402
+from world_records import (  # noqa: E402
+    DEFAULT_SHAPE,
+    QUICK_SHAPE,
+    SHAPES,
+    STARTS_SHAPE,
+    RunShape,
+    World,
+    simulate_run,
+)
 
 from tandem.errors import TandemError  # noqa: E402
-from tandem.judge.interval import FEWEST_STARTS  # noqa: E402
-from tandem.judge.schema import Verdict  # noqa: E402
+from tandem.judge.schema import MARGIN, Verdict  # noqa: E402
 from tandem.judge.verdict import JudgeOptions, judge_run  # noqa: E402
 
 MOST_FALSE = 0.065
-"""Largest share of reports with a false word: any word in benign worlds and short noise, unreserved beyond a run."""
+"""Largest share of reports with a false word."""
 
-MOST_CAUTIONED = 0.5
-"""Largest share of a benign world's reports that have a caution."""
+SEEDS: Mapping[str, int] = {QUICK_SHAPE.name: 1000, DEFAULT_SHAPE.name: 300, STARTS_SHAPE.name: 300}
+"""Runs of a world, by shape."""
 
-LEAST_FOUND = 0.99
-"""Smallest share of reports that find a true speed-up of 1.5."""
+LEAST_COVERED = 0.93
+"""Smallest share of the pooled intervals that hold a true gain."""
 
-DECIDING = "e2e_ms"
+_NO_DIFFERENCE = 1e-9  # of a log of a true speed-up
 RESERVED = "within one start"
 TASK = 20  # runs that one process judges at a time
 
-WORLDS = (
-    World(name="plain", kind="benign"),
-    World(name="drift 15 %, wave 5 %", kind="benign", drift=0.15, wave=0.05),
-    World(name="autocorrelated 5 %", kind="benign", chained_noise=0.05),
-    World(name="TTFT tail", kind="benign", first_token_tail=0.05),
-    World(name="true 1.5", kind="benign", true_speed_up=1.5, prompt_spread=0.2),
-    *(
-        World(
-            name=f"own {100 * noise:.0f} %, {noise_s:.0f} s", own_noise=noise, own_noise_s=noise_s,
-            kind="short noise" if noise_s <= 30 else "beyond a run",  # noqa: PLR2004 - what a run can know of itself
+Question = Literal["false", "unreserved", "faster", "mixed", "called faster"]
+"""What is counted. `false`: reports with a false word in headline, classes or routing. `unreserved`: those whose false
+word lacks the reservation of one start. `faster` and `mixed`: headlines that find the truth. `called faster`: headlines
+that say faster although the mean is slower, or although requests fail."""
+
+QUESTIONS: tuple[Question, ...] = ("false", "unreserved", "faster", "mixed", "called faster")
+_IS_LIMIT_UPPER: Mapping[Question, bool] = {
+    "false": True,
+    "unreserved": True,
+    "faster": False,
+    "mixed": False,
+    "called faster": True,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorldRow:
+    """A world and what is promised of the reports in it.
+
+    Args:
+        world: of the runs.
+        question: what is counted.
+        limits: largest share, or smallest of what is to be found, by shape; a shape without one is listed.
+    """
+
+    world: World
+    question: Question = "false"
+    limits: Mapping[str, float] = field(default_factory=lambda: limit_all(MOST_FALSE))
+
+
+def limit_all(share: float, **others: float) -> dict[str, float]:
+    """Return the same limit for every shape, but for those named: quick, default, starts."""
+    limits = {
+        QUICK_SHAPE.name: others.get("quick", share),
+        DEFAULT_SHAPE.name: others.get("default", share),
+        STARTS_SHAPE.name: others.get("starts", share),
+    }
+    return {name: limit for name, limit in limits.items() if math.isfinite(limit)}
+
+
+def _list_equal_rows() -> Iterator[WorldRow]:
+    for noise in (0.02, 0.04, 0.1, 0.2, 0.5):
+        yield WorldRow(world=World(name=f"requests {noise:.0%}", request_noise=noise))
+    for noise_s in (20.0, 30.0):
+        for noise in (0.02, 0.05, 0.1):
+            name = f"own {noise:.0%}, {noise_s:.0f} s"
+            yield WorldRow(world=World(name=name, own_noise=noise, own_noise_s=noise_s))
+    yield WorldRow(world=World(name="drift 15 %, wave 5 %", drift=0.15, wave=0.05))
+    yield WorldRow(world=World(name="autocorrelated 5 %", chained_noise=0.05))
+    yield WorldRow(world=World(name="first-token tail", first_token_tail=0.05))
+    yield WorldRow(world=World(name="request tail", request_tail=0.05))
+    yield WorldRow(world=World(name="episodes", episodes_per_hour=6))
+    yield WorldRow(world=World(name="cron", has_cron=True))
+    yield WorldRow(world=World(name="prompts normal 20 %", prompt_spread=0.2))
+    yield WorldRow(
+        world=World(name="prompts exponential 20 %", prompt_spread=0.2, prompt_law="exponential"),
+        limits=limit_all(MOST_FALSE, quick=0.085),
+    )
+    yield WorldRow(world=World(name="prompts of two points", prompt_law="two points"), limits={})
+
+
+def _list_gain_rows() -> Iterator[WorldRow]:
+    """Yield the worlds of a true gain; the limits are those that docs/coverage.md promises."""
+    limits: dict[tuple[float, float], dict[str, float]] = {
+        (1.1, 0.1): {},
+        (1.1, 0.2): {DEFAULT_SHAPE.name: 0.9},
+        (1.2, 0.2): {QUICK_SHAPE.name: 0.75, DEFAULT_SHAPE.name: 0.95},
+        (1.2, 0.3): {},
+        (1.5, 0.2): {DEFAULT_SHAPE.name: 0.99},
+        (1.5, 0.3): {},
+    }
+    for (gain, spread), own_limits in limits.items():
+        yield WorldRow(
+            world=World(name=f"true {gain}, prompts {spread:.0%}", true_speed_up=gain, prompt_spread=spread),
+            question="faster",
+            limits=own_limits,
         )
-        for noise_s, noises in ((20.0, (0.02, 0.03, 0.05)), (30.0, (0.05,)), (60.0, (0.02, 0.03, 0.05)),
-                                (200.0, (0.02, 0.03, 0.05)))
-        for noise in noises
+
+
+ROWS: tuple[WorldRow, ...] = (
+    *_list_equal_rows(),
+    *_list_gain_rows(),
+    WorldRow(
+        world=World(name="one class 3 times, one 10 % slower", class_speed_ups=(3.0, 1 / 1.1)),
+        question="mixed",
+        limits={},
     ),
-    World(name="starts 3 %, one each", kind="beyond a run", start_spread=0.03),
-    World(name=f"starts 3 %, {FEWEST_STARTS} each", kind="beyond a run", start_spread=0.03, restarts=True,
-          rounds=FEWEST_STARTS),
-    World(name="cold 30 %", kind="beyond a run", cold=0.3),
-    World(name="15 % at 4 times", kind="beyond a run", true_speed_up=1.25, slow_share=0.15, slow_times=4.0),
-    World(name="2 % at 20 times", kind="beyond a run", true_speed_up=1.25, slow_share=0.02, slow_times=20.0),
-)  # fmt: skip
+    WorldRow(
+        world=World(name="one class 1.5 times, one 1/1.5", class_speed_ups=(1.5, 1 / 1.5)),
+        question="mixed",
+        limits={},
+    ),
+    WorldRow(
+        world=World(name="one class 3 times, others 10 % slower", class_speed_ups=(3.0,), other_classes=1 / 1.1),
+        question="mixed",
+        limits={},
+    ),
+    WorldRow(
+        world=World(name="10 % at 3 times", slow_share=0.1, slow_times=3.0),
+        question="called faster",
+        limits=limit_all(0.01),
+    ),
+    *(
+        WorldRow(
+            world=World(name=f"{share:.0%} slow and failing", true_speed_up=1.5, fail_share=share, slow_times=8.0),
+            question="called faster",
+            limits={},
+        )
+        for share in (0.02, 0.03, 0.04)
+    ),
+    *(
+        WorldRow(
+            world=World(
+                name=f"{share:.0%} at {times:.0f} times",
+                true_speed_up=1.25,
+                slow_share=share,
+                slow_times=times,
+            ),
+            question="called faster",
+            limits={},
+        )
+        for share, times in ((0.03, 12.0), (0.15, 4.0), (0.02, 20.0))
+    ),
+    *(
+        WorldRow(world=world, question="unreserved")
+        for world in (
+            World(name="starts 3 %", start_spread=0.03),
+            World(name="cold 30 %", cold=0.3),
+            World(name="own 5 %, 200 s", own_noise=0.05, own_noise_s=200.0),
+        )
+    ),
+)
 
 
 class ReportSummary(NamedTuple):
@@ -77,154 +194,202 @@ class ReportSummary(NamedTuple):
 
     Args:
         word: of its headline, with its reservations.
-        false_word: whether the headline is false in the world. false_cell: whether a cell is.
-        unreserved: whether one of them lacks the reservation `within one start`.
-        cautions: names of the checks that caution.
-        held, intervals: of E2E, those that hold the truth, and all.
+        false_words: what is false in it, each as `headline faster`, `class slower` or `routing saves`.
+        is_unreserved: whether one of them lacks the reservation of one start.
+        is_covered: whether the pooled interval of E2E holds the truth; None without one.
     """
 
     word: str
-    false_word: bool
-    false_cell: bool
-    unreserved: bool
-    cautions: tuple[str, ...]
-    held: int
-    intervals: int
+    false_words: tuple[str, ...]
+    is_unreserved: bool
+    is_covered: bool | None
+
+    def answer(self, question: Question) -> bool:
+        """Return whether the report counts."""
+        if question == "false":
+            return bool(self.false_words)
+        if question == "unreserved":
+            return self.is_unreserved
+        return self.word.startswith("faster" if question == "called faster" else question)
+
+
+class SpokenWord(NamedTuple):
+    """A word of a verdict: of the headline, a class or routing; and whether it is for one start alone."""
+
+    place: str
+    word: str
+    is_reserved: bool
 
 
 def summarize_verdict(verdict: Verdict, world: World) -> ReportSummary:
     """Compare a verdict on one variant with the truth of its world."""
     (headline,) = verdict.headlines
-    false_words = list_false_words(world)
-    false_cells = [cell.evidence for cell in verdict.cells if cell.verdict in false_words]
-    false_word = headline.finding in false_words
-    ratios = [cell.speed_up for cell in verdict.cells if cell.metric == DECIDING and cell.speed_up is not None]
+    (load,) = verdict.overall
+    class_names = list(dict.fromkeys(cell.class_ for cell in verdict.cells))
+    truths = {name: world.find_class_speed_up(place) for place, name in enumerate(class_names)}
+    truth = math.exp(sum(map(math.log, truths.values())) / len(truths))
+    has_slow_requests = bool(world.slow_share or world.fail_share)
+    false_words = [] if has_slow_requests else list(_list_false_words(verdict, truths))
+
+    pooled = load.deciding.speed_up
+    is_covered = None
+    if not has_slow_requests and pooled is not None and pooled.low and pooled.high:
+        is_covered = pooled.low <= truth <= pooled.high
     return ReportSummary(
         word=headline.verdict,
-        false_word=false_word,
-        false_cell=bool(false_cells),
-        unreserved=(false_word and RESERVED not in headline.verdict) or "across-starts" in false_cells,
-        cautions=tuple(check.name for check in verdict.controls.checks if check.result == "caution"),
-        held=sum((ratio.low or math.inf) <= world.true_speed_up <= (ratio.high or 0.0) for ratio in ratios),
-        intervals=len(ratios),
+        false_words=tuple(f"{spoken.place} {spoken.word}" for spoken in false_words),
+        is_unreserved=not all(spoken.is_reserved for spoken in false_words),
+        is_covered=is_covered,
     )
 
 
-def list_false_words(world: World) -> frozenset[str]:
-    """Return the words of a headline or cell that are not true of a world."""
-    if world.slow_share:  # the median is faster and the mean slower, so all but this may be said
-        return frozenset({"faster"})
-    return frozenset({"slower", "mixed", "faster" if world.true_speed_up == 1 else "same"})
+def _list_false_words(verdict: Verdict, truths: Mapping[str, float]) -> Iterator[SpokenWord]:
+    """Yield the words of a verdict that are not true, where no request is slow by itself."""
+    (headline,) = verdict.headlines
+    for cell in verdict.cells:
+        if cell.verdict in list_untrue_words(truths[cell.class_]):
+            yield SpokenWord("class", cell.verdict, cell.evidence == "one-start")
+
+    speed_ups = set(truths.values())
+    if len(speed_ups) > 1:  # classes differ, so `mixed` is true and routing saves
+        return
+    (speed_up,) = speed_ups
+    is_reserved = RESERVED in headline.verdict
+    if headline.finding in list_untrue_words(speed_up):
+        yield SpokenWord("headline", headline.finding, is_reserved)
+    for route in verdict.routing:
+        for saving in route.savings:
+            is_true = speed_up > 1 and saving.against == verdict.baseline and saving.word == "saves"
+            if saving.word in {"saves", "costs"} and not is_true:
+                yield SpokenWord("routing", saving.word, saving.evidence == "one-start")
 
 
-def judge_runs(world: World, seeds: Iterable[int]) -> list[ReportSummary]:
+def list_untrue_words(true_speed_up: float) -> frozenset[str]:
+    """Return the words that are not true of a speed-up."""
+    if abs(math.log(true_speed_up)) < _NO_DIFFERENCE:
+        return frozenset({"faster", "slower", "mixed"})
+    contrary_word = "slower" if true_speed_up > 1 else "faster"
+    is_beyond_margin = abs(math.log(true_speed_up)) > math.log1p(MARGIN)
+    return frozenset({contrary_word, "mixed"} | ({"same"} if is_beyond_margin else set()))
+
+
+def judge_runs(world: World, shape: RunShape, seeds: Iterable[int]) -> list[ReportSummary]:
     """Simulate and judge a run of each seed."""
-    return [summarize_verdict(judge_run(simulate_run(world, seed), JudgeOptions(), ()), world) for seed in seeds]
+    options = JudgeOptions()
+    return [summarize_verdict(judge_run(simulate_run(world, seed, shape), options, ()), world) for seed in seeds]
 
 
-class WorldRow(NamedTuple):
-    """A world and its reports."""
+class ShapeReports(NamedTuple):
+    """The reports of a world on runs of one shape."""
 
-    world: World
+    row: WorldRow
+    shape: RunShape
     reports: Sequence[ReportSummary]
 
-    def share(self, field: str) -> float:
-        """Return the share of reports in which a field of ReportSummary is true or not empty."""
-        return sum(bool(getattr(report, field)) for report in self.reports) / len(self.reports)
+    @property
+    def share(self) -> float:
+        """Share of the reports that count."""
+        return sum(report.answer(self.row.question) for report in self.reports) / len(self.reports)
 
     @property
-    def false_anywhere(self) -> float:
-        """Share of reports with a false word in the headline or a cell, reserved ones included."""
-        return sum(report.false_word or report.false_cell for report in self.reports) / len(self.reports)
+    def error(self) -> float:
+        """Standard error of the share (binomial)."""
+        return math.sqrt(self.share * (1 - self.share) / len(self.reports))
 
     @property
-    def found(self) -> float:
-        """Share of reports whose headline says faster, reserved or not."""
-        return sum(report.word.startswith("faster") for report in self.reports) / len(self.reports)
+    def coverage(self) -> float | None:
+        """Share of the pooled intervals that hold the truth; None without any."""
+        covered = [report.is_covered for report in self.reports if report.is_covered is not None]
+        return sum(covered) / len(covered) if covered else None
 
     @property
-    def covered(self) -> float:
-        """Share of E2E's intervals that hold the truth."""
-        return sum(report.held for report in self.reports) / max(sum(report.intervals for report in self.reports), 1)
-
-    @property
-    def misses(self) -> frozenset[str]:
-        """Columns of the table in which a promise is missed."""
-        benign, true_gain = self.world.kind == "benign", self.world.true_speed_up > 1 and not self.world.slow_share
-        judged = {
-            "anywhere": self.world.kind == "beyond a run" or self.false_anywhere <= MOST_FALSE,
-            "unreserved": self.share("unreserved") <= MOST_FALSE,
-            "cautions": not benign or self.share("cautions") <= MOST_CAUTIONED,
-            "words": not true_gain or self.found >= LEAST_FOUND,
-        }
-        return frozenset(column for column, kept in judged.items() if not kept)
+    def misses_promise(self) -> bool:
+        """Whether the share, or the coverage in a world of a true gain, is beyond its limit."""
+        if self.row.question == "faster" and (self.coverage or 0.0) < LEAST_COVERED:
+            return True
+        limit = self.row.limits.get(self.shape.name)
+        if limit is None:
+            return False
+        return self.share > limit if _IS_LIMIT_UPPER[self.row.question] else self.share < limit
 
 
-def measure_worlds(worlds: Sequence[World], seeds: int, first_seed: int) -> Iterator[WorldRow]:
-    """Yield the reports of `seeds` runs in each world; all cores are used."""
-    numbers = range(first_seed, first_seed + seeds)
-    parts = [numbers[begin : begin + TASK] for begin in range(0, seeds, TASK)]
-    tasks = [(world, part) for world in worlds for part in parts]
+def measure_rows(rows: Sequence[WorldRow], first_seed: int, scale: float = 1.0) -> Iterator[tuple[ShapeReports, ...]]:
+    """Yield the reports of each world, by shape; all cores are used.
+
+    Args:
+        rows: the worlds.
+        first_seed: of each world.
+        scale: of the numbers of runs in SEEDS.
+    """
+    tasks = []
+    for row in rows:
+        for shape in SHAPES:
+            end = first_seed + max(1, round(scale * SEEDS[shape.name]))
+            tasks += [
+                (row.world, shape, range(begin, min(begin + TASK, end))) for begin in range(first_seed, end, TASK)
+            ]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         results = pool.map(judge_runs, *zip(*tasks, strict=True))
-        for world in worlds:
-            yield WorldRow(world, [report for _ in parts for report in next(results)])
+        reports: dict[str, list[ReportSummary]] = {}
+        for place, ((world, shape, _), part) in enumerate(zip(tasks, results, strict=True)):
+            reports.setdefault(shape.name, []).extend(part)
+            is_last = place + 1 == len(tasks) or tasks[place + 1][0] != world
+            if is_last:
+                row = next(row for row in rows if row.world == world)
+                yield tuple(ShapeReports(row, shape, reports[shape.name]) for shape in SHAPES)
+                reports = {}
 
 
-def format_table(rows: Sequence[WorldRow]) -> list[str]:
+def format_table(rows: Sequence[tuple[ShapeReports, ...]]) -> list[str]:
     """Return a table with a line a world; a figure that misses its promise is bold."""
-    return [
-        "| world | kind | false: headline | anywhere | unreserved | E2E covered | cautions | headlines |",
-        "|---|---|---|---|---|---|---|---|",
-        *map(_format_row, rows),
+    lines = [
+        f"| world | counted | {' | '.join(shape.name for shape in SHAPES)} |",
+        "|---|---|---|---|---|",
     ]
+    for row in rows:
+        first = row[0].row
+        cells = [first.world.name, first.question, *map(_format_reports, row)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return lines
 
 
-def _format_row(row: WorldRow) -> str:
-    count = len(row.reports)
-    words = Counter(report.word for report in row.reports)
-    checks = Counter(name for report in row.reports for name in report.cautions)
-    columns = {
-        "world": row.world.name,
-        "kind": row.world.kind,
-        "headline": f"{row.share('false_word'):.1%}",
-        "anywhere": f"{row.false_anywhere:.1%}",
-        "unreserved": f"{row.share('unreserved'):.1%}",
-        "covered": "-" if row.world.slow_share else f"{row.covered:.1%}",
-        "cautions": ", ".join([f"{row.share('cautions'):.0%}", *_format_shares(checks, count)]),
-        "words": ", ".join(_format_shares(words, count)),
-    }
-    misses = row.misses
-    cells = (f"**{text}**" if column in misses else text for column, text in columns.items())
-    return f"| {' | '.join(cells)} |"
-
-
-def _format_shares(counts: Counter[str], of: int) -> list[str]:
-    return [f"{name} {count / of:.1%}" for name, count in counts.most_common()]
+def _format_reports(reports: ShapeReports) -> str:
+    text = f"{reports.share:.1%} \u00b1 {100 * reports.error:.1f}"
+    if reports.misses_promise:
+        text = f"**{text}**"
+    return text if reports.coverage is None else f"{text}; {reports.coverage:.1%}"
 
 
 def main() -> int:
     """Print the table; return 1 if a promise is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="runs of a world (default 1000)")
+    names = [row.world.name for row in ROWS]
+    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="X times as many runs (default 1)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first run's seed (default 0)")
-    parser.add_argument("--world", choices=[world.name for world in WORLDS], metavar="NAME", help="this world alone")
+    parser.add_argument("--world", choices=names, action="append", metavar="NAME", help="this world alone; repeatable")
+    parser.add_argument("--words", action="store_true", help="print the words of each world too")
     parser.add_argument("--write", action="store_true", help="put the table into its page of docs/")
     options = parser.parse_args()
-    if options.write and options.world:
-        parser.error("--write takes the table of all worlds: leave --world away")
-    begun = time.monotonic()
-    worlds = [world for world in WORLDS if options.world in (None, world.name)]
-    rows = []
-    for row in measure_worlds(worlds, options.seeds, options.seed):
-        print(f"{time.monotonic() - begun:.0f} s: {row.world.name}", file=sys.stderr)
-        rows.append(row)
-    held = not any(row.misses for row in rows)
+    if options.write and (options.world or options.scale < 1):
+        parser.error("--write takes the whole table: leave --world and --scale away")
+
+    begun_s = time.monotonic()
+    selected_rows = [row for row in ROWS if not options.world or row.world.name in options.world]
+    measured_rows = []
+    for row in measure_rows(selected_rows, options.seed, options.scale):
+        print(f"{time.monotonic() - begun_s:.0f} s: {format_table([row])[-1]}", file=sys.stderr)
+        if options.words:
+            print(*_describe_words(row), sep="\n", file=sys.stderr)
+        measured_rows.append(row)
+
+    has_missed = any(reports.misses_promise for row in measured_rows for reports in row)
+    duration_s = time.monotonic() - begun_s
+    counts = ", ".join(f"{len(reports.reports)} {reports.shape.name}" for reports in measured_rows[0])
     head = (
-        f"`python benchmarks/worlds.py --seed {options.seed}`, {taken_on()}, {time.monotonic() - begun:.0f} s; "
-        f"{options.seeds} seeds a world; promises {'held' if held else '**not held**'}."
+        f"`python benchmarks/worlds.py --seed {options.seed}`, {taken_on()}, {duration_s:.0f} s; "
+        f"runs of a world: {counts}; promises {'**not held**' if has_missed else 'held'}."
     )
-    text = "\n".join([head, "", *format_table(rows)])
+    text = "\n".join([head, "", *format_table(measured_rows)])
     print(text)
     if options.write:
         try:
@@ -232,7 +397,15 @@ def main() -> int:
         except TandemError as fault:
             print(f"error: {fault}", file=sys.stderr)
             return fault.exit_code
-    return 0 if held else 1
+    return int(has_missed)
+
+
+def _describe_words(row: Sequence[ShapeReports]) -> Iterator[str]:
+    """Yield the headlines and the false words of a world, by shape."""
+    for reports in row:
+        headlines = Counter(report.word for report in reports.reports)
+        false_words = Counter(word for report in reports.reports for word in set(report.false_words))
+        yield f"  {reports.shape.name}: {dict(headlines.most_common())}; {dict(false_words)}"
 
 
 if __name__ == "__main__":

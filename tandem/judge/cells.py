@@ -1,9 +1,12 @@
-"""The verdict on every cell: one metric of one variant in one class at one load.
+"""The verdict on every cell, one metric of one variant in one class at one load, and on all classes of a load.
 
-Invariant: `decide_speed_up` gives each word, with p adjusted for every test of the report (Holm). So at a true speed-up
-of 1 at most 1 - level of whole reports say faster or slower anywhere. A cell is `no evidence` if only survivors could
-be compared, if neither arm gives text, or below FEWEST_ROUNDS rounds. The mean and the 90th percentile of E2E are
-tested too: if the median is faster and one of these slower, the cell is `mixed`. A cell that is not judged says why.
+Invariant: `decide_speed_up` gives each word, with p adjusted for every test of the report. The E2E of all classes
+together is tested first and has its own share of the level; every other test shares the rest (Holm), and whichever
+succeeds leaves its share to the other. So at a true speed-up of 1 at most 1 - level of whole reports say faster or
+slower anywhere. The other metrics of all classes have intervals and are not tested. A cell is `no evidence` if only
+survivors could be compared, if neither arm gives text, or below FEWEST_ROUNDS rounds. The mean and the 90th percentile
+of E2E are tested too: if the median is faster and one of these slower, the cell is `mixed`. Over all classes the mean
+alone counts: a percentile over prompts of other speed-ups shows how they differ. A cell that is not judged says why.
 """
 
 from __future__ import annotations
@@ -11,24 +14,59 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
+from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from msgspec.structs import replace
 
+from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import LoadLevel
+from tandem.bench.summary import ALL_CLASSES
 from tandem.judge import comparability, interval, power, verdict_reason
-from tandem.judge.decision import SpeedUpDecision, adjust_p_values, decide_speed_up
-from tandem.judge.interval import LEVEL, LogRatioEstimate, RoundNoise, convert_log_ratio
+from tandem.judge.decision import (
+    OVERALL_SHARE,
+    SpeedUpDecision,
+    adjust_with_fallback,
+    decide_speed_up,
+)
+from tandem.judge.interval import (
+    LEVEL,
+    LogRatioEstimate,
+    ResidualPool,
+    RoundNoise,
+    convert_log_ratio,
+)
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, CellPairs, RequestPairing
-from tandem.judge.schema import CellVerdict, CellWord, RatioEstimate, RunControls, TailSpeedUp
-from tandem.judge.tails import TailEstimate, TailVerdict, estimate_tails, pool_tails, weigh_tails
+from tandem.judge.schema import (
+    CellVerdict,
+    CellWord,
+    LoadVerdict,
+    MetricSpeedUp,
+    RatioEstimate,
+    RunControls,
+    TailSpeedUp,
+)
+from tandem.judge.tails import TailEstimate, TailVerdict, estimate_tails, pool_mean, weigh_tails
 
 
-def judge_cells(
+class SpeedUpVerdicts(NamedTuple):
+    """The verdicts on a run's speed-ups.
+
+    Args:
+        cells: by variant, class, load and metric.
+        overall: over all classes, by variant and load.
+    """
+
+    cells: tuple[CellVerdict, ...]
+    overall: tuple[LoadVerdict, ...]
+
+
+def judge_speed_ups(
     table: RequestTable, controls: RunControls, *, margin: float, level: float = LEVEL
-) -> tuple[CellVerdict, ...]:
-    """Return the cells of all variants, by variant, class, load and metric.
+) -> SpeedUpVerdicts:
+    """Return the verdicts on the cells of all variants, and on all classes of each variant at each load.
 
     Args:
         table: the run.
@@ -37,23 +75,40 @@ def judge_cells(
         level: of the intervals; 1 - level is the share of whole reports that may call a difference where there is none.
     """
     pairing = RequestPairing(table, controls.marked_rounds)
-    cells = [cell for variant in table.variants for cell in _estimate_cells(pairing, variant, controls, level)]
-    verdicts = _decide_cells([cell for cell in cells if isinstance(cell, _CellEstimate)], margin, level)
-    return tuple(next(verdicts) if isinstance(cell, _CellEstimate) else cell for cell in cells)
+    cells: list[CellVerdict | _CellEstimate] = []
+    overall: list[_LoadEstimate] = []
+    for variant in table.variants:
+        estimator = _SpeedUpEstimator(pairing, variant, controls, level)
+        cells += estimator.estimate_cells()
+        overall += estimator.estimate_loads()
+
+    drafts = [*(load.deciding for load in overall), *cells]
+    estimates = [draft for draft in drafts if isinstance(draft, _CellEstimate)]
+    decided_cells = _decide_cells(pairing, estimates, margin, level)
+    verdicts = [next(decided_cells) if isinstance(draft, _CellEstimate) else draft for draft in drafts]
+    return SpeedUpVerdicts(
+        cells=tuple(verdicts[len(overall) :]),
+        overall=tuple(
+            LoadVerdict(deciding=verdict, beside=load.beside) for verdict, load in zip(verdicts, overall, strict=False)
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class _CellEstimate:
     """A cell with an interval, before its p-value is adjusted for the other cells.
 
-    `draft` is the verdict as far as the cell alone decides it. `bar_reason` says why the cell must not be judged; empty
-    if it may be.
+    `draft` is the verdict as far as the cell alone decides it. `codes` are the cells that it is of: one, or all classes
+    of a load. `bar_reason` says why the cell must not be judged; empty if it may be.
     """
 
     draft: CellVerdict
+    codes: tuple[int, ...]
+    is_overall: bool
     pairs: CellPairs
     estimate: LogRatioEstimate
     round_noise: RoundNoise
+    pool: ResidualPool | None
     tails: tuple[TailEstimate, ...]
     bar_reason: str
 
@@ -67,87 +122,211 @@ class _CellEstimate:
         return decide_speed_up(allowed_estimate, adjusted_p, floor=self.draft.noise_floor, margin=margin, level=level)
 
 
-def _estimate_cells(
-    pairing: RequestPairing, variant: str, controls: RunControls, level: float
-) -> Iterator[CellVerdict | _CellEstimate]:
-    """Yield the cells of a variant: with an estimate, or as the verdict that says why there is none."""
-    arms = (pairing.table.baseline, variant)
-    floors = controls.floor_ratios()
-    failures = comparability.count_failures(pairing, *arms)
-    run_bar_reason = comparability.explain_invalidity(pairing, *arms)
-    if controls.void:
-        run_bar_reason = f"void: {controls.void[0]}"
-    keys = list(product(pairing.known_cells(), JUDGED_METRICS))
-    cell_pairs = {key: pairing.pairs(arms, *key) for key in keys}
-    noises = {
-        metric: interval.pool_round_noise(cell_pairs[key].by_round for key in keys if key[1] == metric)
-        for metric in JUDGED_METRICS
-    }
-    for (code, metric), pairs in cell_pairs.items():
-        noise, (class_, load) = noises[metric], pairing.cell_place(code)
+class _LoadEstimate(NamedTuple):
+    """All classes at a load: of the deciding metric the estimate, or why there is none; the other metrics."""
+
+    deciding: CellVerdict | _CellEstimate
+    beside: tuple[MetricSpeedUp, ...]
+
+
+@dataclass(frozen=True)
+class _SpeedUpEstimator:
+    """The estimates of one variant."""
+
+    pairing: RequestPairing
+    variant: str
+    controls: RunControls
+    level: float
+
+    @cached_property
+    def arms(self) -> tuple[str, str]:
+        return self.pairing.table.baseline, self.variant
+
+    @cached_property
+    def run_bar_reason(self) -> str:
+        """Why no cell of the run may be judged; empty if they may be."""
+        if self.controls.void:
+            return f"void: {self.controls.void[0]}"
+        return comparability.explain_invalidity(self.pairing, *self.arms)
+
+    @cached_property
+    def failures(self) -> comparability.CellFailures:
+        return comparability.count_failures(self.pairing, *self.arms)
+
+    @cached_property
+    def metric_pairs(self) -> dict[str, list[CellPairs]]:
+        """The pairs of every cell, by metric."""
+        codes = self.pairing.known_cells()
+        return {metric: [self.pairing.pairs(self.arms, code, metric) for code in codes] for metric in JUDGED_METRICS}
+
+    @cached_property
+    def noises(self) -> dict[str, RoundNoise]:
+        """The noise that prompts of a class share in a round, by metric."""
+        return {
+            metric: interval.pool_round_noise(pairs.by_round for pairs in cell_pairs)
+            for metric, cell_pairs in self.metric_pairs.items()
+        }
+
+    @cached_property
+    def pools(self) -> dict[str, ResidualPool | None]:
+        """The residuals of all prompts where they are skewed, by metric."""
+        return {
+            metric: interval.pool_residuals(pairs.logs for pairs in cell_pairs)
+            for metric, cell_pairs in self.metric_pairs.items()
+        }
+
+    def estimate_cells(self) -> Iterator[CellVerdict | _CellEstimate]:
+        """Yield the cells: with an estimate, or as the verdict that says why there is none."""
+        floors = self.controls.floor_ratios()
+        for place, code in enumerate(self.pairing.known_cells()):
+            class_, load = self.pairing.cell_place(code)
+            for metric in JUDGED_METRICS:
+                yield self._estimate_cell(
+                    self.metric_pairs[metric][place],
+                    (code,),
+                    class_,
+                    metric,
+                    noise=self.noises[metric],
+                    floor=floors.get((class_, load, metric)),
+                )
+
+    def estimate_loads(self) -> Iterator[_LoadEstimate]:
+        """Yield all classes of each load as one cell."""
+        floors = self.controls.overall_floor_ratios()
+        codes_by_load: dict[LoadLevel, list[int]] = {}
+        for code in self.pairing.known_cells():
+            codes_by_load.setdefault(self.pairing.cell_place(code)[1], []).append(code)
+
+        for load, codes in codes_by_load.items():
+            cells = {}
+            for metric in JUDGED_METRICS:
+                noise = self.noises[metric]
+                cells[metric] = self._estimate_cell(
+                    self.pairing.join_cells(self.arms, codes, metric),
+                    tuple(codes),
+                    None,
+                    metric,
+                    # the noise reaches classes at different times
+                    noise=RoundNoise(noise.variance / len(codes), noise.df),
+                    floor=floors.get(load) if metric == DECIDING_METRIC else None,
+                )
+            deciding = cells.pop(DECIDING_METRIC)
+            yield _LoadEstimate(deciding, tuple(map(_describe_metric, cells.values())))
+
+    def _estimate_cell(
+        self,
+        pairs: CellPairs,
+        codes: tuple[int, ...],
+        class_: str | None,
+        metric: str,
+        *,
+        noise: RoundNoise,
+        floor: float | None,
+    ) -> CellVerdict | _CellEstimate:
+        """Return the estimate of one cell or of several as one, or the verdict that says why there is none."""
+        pool = self.pools[metric]
         estimate = interval.estimate_log_ratio(
-            pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements, noise=noise, level=level
+            pairs.logs,
+            pairs.by_round,
+            pairs.starts,
+            placements=pairs.placements,
+            noise=noise,
+            pool=pool,
+            level=self.level,
         )
-        ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(pairs.logs)))) if len(pairs.logs) else None
         has_many_starts = estimate is not None and estimate.start_count >= interval.FEWEST_STARTS
+        has_prompts = len(pairs.logs) > 0
+        ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(pairs.logs)))) if has_prompts else None
         draft = CellVerdict(
-            variant=variant, class_=class_, load=load, metric=metric, prompts=len(pairs.logs),
-            rounds=len(pairs.rounds), baseline=float(np.median(pairs.baseline_medians)) if len(pairs.logs) else None,
-            measured=float(np.median(pairs.variant_medians)) if len(pairs.logs) else None,
-            speed_up=estimate.convert() if estimate else ratio, p=estimate.p if estimate else None,
-            noise_floor=floors.get((class_, load, metric)),
-            evidence="across-starts" if has_many_starts else "one-start", verdict="no evidence", why="",
-        )  # fmt: skip
+            variant=self.variant,
+            class_=class_ or ALL_CLASSES,
+            load=self.pairing.cell_place(codes[0])[1],
+            metric=metric,
+            prompts=len(pairs.logs),
+            rounds=len(pairs.rounds),
+            baseline=float(np.median(pairs.baseline_medians)) if has_prompts else None,
+            measured=float(np.median(pairs.variant_medians)) if has_prompts else None,
+            speed_up=estimate.convert() if estimate else ratio,
+            p=estimate.p if estimate else None,
+            noise_floor=floor,
+            evidence="across-starts" if has_many_starts else "one-start",
+            verdict="no evidence",
+            why="",
+        )
         if estimate is None:
-            yield replace(draft, why=verdict_reason.explain_absence(pairing, arms, code, metric, len(pairs.logs)))
-            continue
+            reason = verdict_reason.explain_absence(self.pairing, self.arms, codes, metric, len(pairs.logs))
+            return replace(draft, why=reason)
+
+        tails: tuple[TailEstimate, ...] = ()
+        is_overall = class_ is None
+        if metric == DECIDING_METRIC and not is_overall:
+            tails = estimate_tails(pairs, estimate.shared_noise, noise, pool, self.level)
         round_count = int(interval.mask_full_rounds(pairs.by_round).sum())
-        yield _CellEstimate(
+        return _CellEstimate(
             draft=draft,
+            codes=codes,
+            is_overall=is_overall,
             pairs=pairs,
             estimate=estimate,
             round_noise=noise,
-            tails=estimate_tails(pairs, estimate.shared_noise, noise, level) if metric == DECIDING_METRIC else (),
-            bar_reason=run_bar_reason
-            or failures.explain_bias(code, *arms)
+            pool=pool,
+            tails=tails,
+            bar_reason=self.run_bar_reason
+            or self._explain_bias(codes)
             or verdict_reason.explain_few_rounds(round_count),
         )
 
+    def _explain_bias(self, codes: Sequence[int]) -> str:
+        """Return why only survivors of some cells could be compared; empty where all could."""
+        reasons = (self.failures.explain_bias(code, *self.arms) for code in codes)
+        return next(filter(None, reasons), "")
 
-def _decide_cells(cells: Sequence[_CellEstimate], margin: float, level: float) -> Iterator[CellVerdict]:
-    """Yield the verdicts, with every test of the report taken into account."""
-    estimates = [cell.estimate for cell in cells]
-    tails = [tail.estimate for cell in cells for tail in cell.tails]
-    adjusted_p_values = adjust_p_values(np.array([estimate.p for estimate in [*estimates, *tails]]))
-    p_values, tail_p_values = adjusted_p_values[: len(cells)], iter(adjusted_p_values[len(cells) :].tolist())
-    is_significant = p_values < 1 - level
+
+def _describe_metric(cell: CellVerdict | _CellEstimate) -> MetricSpeedUp:
+    draft = cell.draft if isinstance(cell, _CellEstimate) else cell
+    return MetricSpeedUp(
+        metric=draft.metric,
+        baseline=draft.baseline,
+        measured=draft.measured,
+        speed_up=draft.speed_up,
+    )
+
+
+def _decide_cells(
+    pairing: RequestPairing, cells: Sequence[_CellEstimate], margin: float, level: float
+) -> Iterator[CellVerdict]:
+    """Yield the verdicts, with every test of the report taken into account.
+
+    Args:
+        pairing: the run.
+        cells: the loads first.
+        margin, level: as for `judge_speed_ups`.
+    """
+    load_count = sum(cell.is_overall for cell in cells)
+    tests = [cell.estimate for cell in cells]
+    tests += [tail.estimate for cell in cells for tail in cell.tails]
+    test_p_values = np.array([test.p for test in tests])
+    load_p_values, other_p_values = adjust_with_fallback(test_p_values[:load_count], test_p_values[load_count:])
+    p_values = np.concatenate([load_p_values, other_p_values[: len(cells) - load_count]])
+    tail_p_values = iter(other_p_values[len(cells) - load_count :].tolist())
+
     targets = power.DecisionTargets(
-        logs=np.array([estimate.log for estimate in estimates]),
+        logs=np.array([cell.estimate.log for cell in cells]),
         floors=np.array([cell.log_floor for cell in cells]),
-        # the level at which Holm's procedure tests this p, the other p-values as they are
-        alpha=(1 - level) / np.maximum(np.sum(~is_significant) + is_significant, 1),
+        alpha=_find_alphas(p_values, load_count, level),
         margin=math.log1p(margin),
         level=level,
     )
-    se, df = (np.array([getattr(estimate, name) for estimate in estimates]) for name in ("se", "df"))
+    se = np.array([cell.estimate.se for cell in cells])
+    df = np.array([cell.estimate.df for cell in cells])
     detectable_logs = power.compute_detectable_effect(se, df, targets)
+
     decisions = [cell.decide(cell.estimate, p, margin, level) for cell, p in zip(cells, p_values.tolist(), strict=True)]
-    tail_speed_ups = [
-        tuple(
-            TailSpeedUp(
-                statistic=tail.statistic,
-                baseline=tail.baseline_value,
-                measured=tail.variant_value,
-                speed_up=tail.estimate.convert(),
-                adjusted_p=(p := next(tail_p_values)),
-                verdict=cell.decide(tail.estimate, p, margin, level).word,
-            )
-            for tail in cell.tails
-        )
-        for cell in cells
-    ]
-    tail_verdicts = _judge_tails(cells, [decision.word for decision in decisions], tail_speed_ups, targets)
+    tail_speed_ups = [_decide_tails(cell, tail_p_values, margin, level) for cell in cells]
+    words = [decision.word for decision in decisions]
+    tail_verdicts = _judge_tails(pairing, cells, words, tail_speed_ups, targets)
     sample_sizes = _plan_samples(cells, tail_verdicts, targets)
+
     for place, (cell, decision, tail_verdict) in enumerate(zip(cells, decisions, tail_verdicts, strict=True)):
         prompt_count, round_count = sample_sizes.get(place, (None, None))
         verdict = replace(
@@ -161,42 +340,101 @@ def _decide_cells(cells: Sequence[_CellEstimate], margin: float, level: float) -
             more_rounds=round_count,
         )
         reason = cell.bar_reason or verdict_reason.explain_decision(
-            verdict, decision, test_count=len(adjusted_p_values), margin=margin
+            verdict, decision, test_count=len(tests), margin=margin
         )
         yield replace(verdict, why=reason)
 
 
+def _find_alphas(p_values: Values, load_count: int, level: float) -> Values:
+    """Return the level at which Holm's procedure tests each p, the other p-values as they are.
+
+    Args:
+        p_values: adjusted, those of the loads first.
+        load_count: how many these are.
+        level: of the report.
+    """
+    alphas = np.empty(len(p_values))
+    is_significant = p_values < 1 - level
+    groups = (slice(0, load_count), slice(load_count, None))
+    shares = (OVERALL_SHARE, 1 - OVERALL_SHARE)
+    for own, other, share in zip(groups, groups[::-1], shares, strict=True):
+        has_whole_level = bool(is_significant[other].all())
+        own_level = (1 - level) * (1.0 if has_whole_level else share)
+        open_count = np.sum(~is_significant[own]) + is_significant[own]
+        alphas[own] = own_level / np.maximum(open_count, 1)
+    return alphas
+
+
+def _decide_tails(
+    cell: _CellEstimate, adjusted_p_values: Iterator[float], margin: float, level: float
+) -> tuple[TailSpeedUp, ...]:
+    """Return the tails of a cell with their words; it takes their p-values from the iterator."""
+    speed_ups = []
+    for tail in cell.tails:
+        adjusted_p = next(adjusted_p_values)
+        speed_ups.append(
+            TailSpeedUp(
+                statistic=tail.statistic,
+                baseline=tail.baseline_value,
+                measured=tail.variant_value,
+                speed_up=tail.estimate.convert(),
+                adjusted_p=adjusted_p,
+                verdict=cell.decide(tail.estimate, adjusted_p, margin, level).word,
+            )
+        )
+    return tuple(speed_ups)
+
+
 def _judge_tails(
+    pairing: RequestPairing,
     cells: Sequence[_CellEstimate],
     words: Sequence[CellWord],
     tail_speed_ups: Sequence[Sequence[TailSpeedUp]],
     targets: power.DecisionTargets,
 ) -> list[TailVerdict]:
     """Return the word of each cell after a look at its mean and 90th percentile."""
-    entries = [(cell, word) for cell, word in zip(cells, words, strict=True) if cell.tails]
-    pooled_tails: dict[tuple[str, CellWord], tuple[TailEstimate, ...]] = {}
-    for variant, word in {(cell.draft.variant, word) for cell, word in entries if word != "no evidence"}:
-        similar_cells = [  # those whose medians go this way, called or not
-            cell
-            for cell, cell_word in entries
-            if cell.draft.variant == variant
-            and not cell.bar_reason
-            and (cell_word == "same" if word == "same" else (cell.estimate.log > 0) == (word == "faster"))
-        ]
-        pairs = [cell.pairs for cell in similar_cells]
-        pooled_tails[variant, word] = pool_tails(pairs, similar_cells[0].round_noise, targets.level)
-    return [
-        weigh_tails(
-            word,
-            {tail: speed_up.verdict for tail, speed_up in zip(cell.tails, speed_ups, strict=True)},
-            pooled_tails.get((cell.draft.variant, word), ()),
-            floor=cell.log_floor,
-            margin=targets.margin,
-        )
-        if cell.tails
-        else TailVerdict(word)
-        for cell, word, speed_ups in zip(cells, words, tail_speed_ups, strict=True)
-    ]
+    verdicts = []
+    pooled_means: dict[tuple[str, CellWord], TailEstimate] = {}
+    for cell, word, speed_ups in zip(cells, words, tail_speed_ups, strict=True):
+        if word == "no evidence" or not (cell.tails or cell.is_overall):
+            verdicts.append(TailVerdict(word))
+            continue
+        if cell.is_overall:
+            pooled_mean = pool_mean(cell.pairs, cell.round_noise, cell.pool, targets.level)
+        else:
+            key = (cell.draft.variant, word)
+            if key not in pooled_means:
+                similar_cells = _select_similar(cells, words, *key)
+                pooled_means[key] = _pool_cells(pairing, similar_cells, targets.level)
+            pooled_mean = pooled_means[key]
+        tail_words = {tail: speed_up.verdict for tail, speed_up in zip(cell.tails, speed_ups, strict=True)}
+        verdicts.append(weigh_tails(word, tail_words, pooled_mean, floor=cell.log_floor, margin=targets.margin))
+    return verdicts
+
+
+def _select_similar(
+    cells: Sequence[_CellEstimate], words: Sequence[CellWord], variant: str, word: CellWord
+) -> list[_CellEstimate]:
+    """Return the cells of a variant whose medians go the way of a word, called or not."""
+    similar_cells = []
+    for cell, cell_word in zip(cells, words, strict=True):
+        if not cell.tails or cell.draft.variant != variant or cell.bar_reason:
+            continue
+        goes_this_way = (cell.estimate.log > 0) == (word == "faster")
+        if cell_word == "same" if word == "same" else goes_this_way:
+            similar_cells.append(cell)
+    return similar_cells
+
+
+def _pool_cells(pairing: RequestPairing, cells: Sequence[_CellEstimate], level: float) -> TailEstimate:
+    """Return the mean over all requests of some cells of one variant."""
+    first = cells[0]
+    arms = (pairing.table.baseline, first.draft.variant)
+    codes = [code for cell in cells for code in cell.codes]
+    # the noise reaches classes at different times
+    noise = RoundNoise(first.round_noise.variance / len(cells), first.round_noise.df)
+    joined_pairs = pairing.join_cells(arms, codes, DECIDING_METRIC)
+    return pool_mean(joined_pairs, noise, first.pool, level)
 
 
 def _plan_samples(

@@ -14,6 +14,7 @@ MAX_LAG_S, because the client itself may be so late.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -22,6 +23,7 @@ from tandem.bench.columns import IntArray
 from tandem.bench.host import MAX_CLIENT_CPU, MAX_LAG_S, RoundLoad, read_round_loads
 from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.bench.server_starts import name_server
+from tandem.bench.summary import ALL_CLASSES
 from tandem.judge.decision import is_beyond_margin
 from tandem.judge.interval import FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, RequestPairing
@@ -51,6 +53,7 @@ def check_controls(table: RequestTable) -> RunControls:
     client_finding, bottlenecks = _check_client_load(table)
     pairing = RequestPairing(table, tuple(bottleneck.round for bottleneck in bottlenecks))
     itself_finding, floors = _check_itself(pairing)
+    overall_floors = tuple(_measure_overall_floors(pairing))
     timeline = build_timeline(pairing)
     findings: dict[CheckName, CheckFinding] = {
         "baseline against itself": itself_finding,
@@ -67,6 +70,7 @@ def check_controls(table: RequestTable) -> RunControls:
             ControlCheck(name=name, result=result, sentence=sentence) for name, (result, sentence) in findings.items()
         ),
         floors=floors,
+        overall_floors=overall_floors,
         marked=bottlenecks,
         void=tuple(sentence for result, sentence in findings.values() if result == "failed"),
     )
@@ -119,6 +123,26 @@ def _estimate_control_cells(
             lag_ms = abs(float(np.median(pairs.variant_medians - pairs.baseline_medians)))
             estimates[cell, metric] = estimate, lag_ms
     return estimates
+
+
+def _measure_overall_floors(pairing: RequestPairing) -> Iterator[NoiseFloor]:
+    """Yield by how much the baseline differs from itself over all classes, at each load."""
+    table = pairing.table
+    if table.control is None:
+        return
+    for load in table.loads:
+        codes = [code for code in pairing.known_cells() if pairing.cell_place(code)[1] == load]
+        arms = (table.baseline, table.control)
+        pairs = pairing.join_cells(arms, codes, DECIDING_METRIC)
+        estimate = estimate_log_ratio(pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements)
+        if estimate is not None:
+            yield NoiseFloor(
+                class_=ALL_CLASSES,
+                load=load,
+                metric=DECIDING_METRIC,
+                speed_up=estimate.convert(),
+                ratio=convert_log_ratio(max(abs(estimate.low), abs(estimate.high))),
+            )
 
 
 def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[BottleneckRound, ...]]:

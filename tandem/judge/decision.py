@@ -19,6 +19,10 @@ from tandem.judge.interval import LEVEL, LogRatioEstimate, compute_interval
 from tandem.judge.schema import MARGIN, CellWord, RatioEstimate
 
 
+OVERALL_SHARE = 0.2
+"""Share of the level that the pooled tests begin with: .01 of .05; docs/coverage.md has the figures of the choice."""
+
+
 class SpeedUpDecision(NamedTuple):
     """The word of a speed-up, and the ground of the decision.
 
@@ -78,6 +82,29 @@ def adjust_p_values(p_values: Values) -> Values:
     adjusted_p_values = np.empty(len(p_values))
     adjusted_p_values[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1)), 1.0)
     return adjusted_p_values
+
+
+def adjust_with_fallback(overall_p_values: Values, cell_p_values: Values) -> tuple[Values, Values]:
+    """Return the p-values of the pooled tests and of all others, adjusted for each other.
+
+    Each of the two groups has its share of the level, and Holm's procedure within it. A group of which every test
+    succeeds hands its share to the other (Wiens 2003, Pharmaceutical Statistics 2, 211; Bretz and others 2009,
+    Statistics in Medicine 28, 586). An empty group leaves the whole level to the other.
+
+    Args:
+        overall_p_values: of the tests over all classes.
+        cell_p_values: of every other test of the report.
+    """
+    overall_holm = adjust_p_values(overall_p_values)
+    cell_holm = adjust_p_values(cell_p_values)
+    if not len(overall_holm) or not len(cell_holm):
+        return overall_holm, cell_holm
+
+    overall_alone = np.minimum(overall_holm / OVERALL_SHARE, 1.0)
+    cells_alone = np.minimum(cell_holm / (1 - OVERALL_SHARE), 1.0)
+    overall = np.minimum(overall_alone, np.maximum(overall_holm, cells_alone.max()))
+    cells = np.minimum(cells_alone, np.maximum(cell_holm, overall_alone.max()))
+    return overall, cells
 
 
 def adjust_single_p(p: float, test_count: int) -> float:

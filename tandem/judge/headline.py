@@ -18,10 +18,11 @@ from typing import cast, get_args
 from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import LoadLevel
 from tandem.judge import comparability, schema, verdict_reason
+from tandem.judge.cells import SpeedUpVerdicts
 from tandem.judge.decision import compare_lengths
 from tandem.judge.interval import LEVEL, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
-from tandem.judge.schema import CellVerdict, CellWord, Headline, OutputFinding, RatioEstimate
+from tandem.judge.schema import CellVerdict, CellWord, LoadVerdict, Headline, OutputFinding, RatioEstimate
 from tandem.judge.text_format import format_load, format_number, format_short_ratio, shorten_text
 
 MAX_CLASSES = 4
@@ -41,7 +42,7 @@ _OUTPUT_TEXTS: Mapping[OutputFinding, tuple[str, str]] = {
 
 def build_headlines(  # noqa: PLR0913 - the parts of a verdict
     table: RequestTable,
-    cells: Sequence[CellVerdict],
+    speed_ups: SpeedUpVerdicts,
     controls: schema.RunControls,
     equality: Sequence[schema.OutputEquality],
     *,
@@ -52,7 +53,7 @@ def build_headlines(  # noqa: PLR0913 - the parts of a verdict
 
     Args:
         table: the run.
-        cells: all of them, judged.
+        speed_ups: all of them, judged.
         controls: what voids the run, and what limits it.
         equality: of the outputs; a variant without one is not shown to give the baseline's output.
         margin: a speed-up within it is `same`; a ratio of lengths within it is no difference.
@@ -61,10 +62,11 @@ def build_headlines(  # noqa: PLR0913 - the parts of a verdict
     pairing = RequestPairing(table, controls.marked_rounds)
     headlines = []
     for variant in table.variants:
-        cells_of_variant = tuple(cell for cell in cells if cell.variant == variant)
+        cells_of_variant = tuple(cell for cell in speed_ups.cells if cell.variant == variant)
+        loads = tuple(load for load in speed_ups.overall if load.deciding.variant == variant)
         outputs = next((entry for entry in equality if entry.variant == variant), None)
         tasks = tuple(task for task in quality if task.variant == variant)
-        facts = _HeadlineFacts(pairing, variant, cells_of_variant, controls, outputs, margin, tasks)
+        facts = _HeadlineFacts(pairing, variant, cells_of_variant, loads, controls, outputs, margin, tasks)
         finding, output = _decide_finding(facts), facts.output
         names = [tuple(map(format_cell, part)) for part in facts.words.values()] if finding != "void" else [()] * 5
         classes = dict(zip(("faster", "slower", "same", "mixed", "undecided"), names, strict=True))
@@ -101,6 +103,7 @@ class _HeadlineFacts:
     pairing: RequestPairing
     variant: str
     cells: tuple[CellVerdict, ...]
+    loads: tuple[LoadVerdict, ...]
     controls: schema.RunControls
     equality: schema.OutputEquality | None
     margin: float
@@ -138,6 +141,11 @@ class _HeadlineFacts:
             if cell.metric == DECIDING_METRIC:
                 words["no evidence" if is_other_work else cell.verdict].append(cell)
         return words
+
+    @property
+    def has_other_work(self) -> bool:
+        """Whether answers have another length, so equal times are not those of the same work."""
+        return bool(self.different_lengths)
 
     @property
     def evidence(self) -> schema.EvidenceScope:
@@ -191,15 +199,23 @@ class _HeadlineFacts:
 
 
 def _decide_finding(facts: _HeadlineFacts) -> schema.VariantFinding:
-    cells = facts.words
     if facts.controls.void:
         return "void"
     if facts.failures.is_biased:
         return "not comparable"
-    if cells["mixed"] or (cells["faster"] and cells["slower"]):
+
+    cells = facts.words
+    overall_words = {load.deciding.verdict for load in facts.loads}
+    called_words = overall_words | {word for word, named_cells in cells.items() if named_cells}
+    if "mixed" in called_words or called_words >= {"faster", "slower"}:
         return "mixed"
-    if cells["faster"] or cells["slower"]:
-        return "faster" if cells["faster"] else "slower"
+    if "faster" in called_words:
+        return "faster"
+    if "slower" in called_words:
+        return "slower"
+    # the same over all classes; a class that is not the same would have been called
+    if overall_words == {"same"} and not facts.has_other_work:
+        return "same"
     return "same" if cells["same"] and not cells["no evidence"] else "no evidence"
 
 

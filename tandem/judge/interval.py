@@ -9,6 +9,11 @@ one at which a normal with that smaller spread has Student's quantile (Hesterber
 371, section 4.2). Beyond `_TAIL`, where few resamples or few prompts say nothing, the curve continues as Student's.
 Levels adjusted for thousands of cells need this, and so do three prompts, whose means have ten values in all.
 
+Student's quantiles presume that prompts differ symmetrically. Where the prompts of a report are skewed, eight values of
+one class do not show how much. So the residuals of all classes are pooled (`pool_residuals`), and the curve is that of
+Student's ratio of as many draws from them (the bootstrap-t: Efron and Tibshirani 1993, An Introduction to the
+Bootstrap, chapter 12). Used always, it would cost much power where prompts are not skewed.
+
 Prompts are not the only source of chance. A disturbance of one server that outlasts a turn affects every prompt of a
 round. From FEWEST_ROUNDS rounds on, the variance includes the differences between the rounds' means beyond chance. Four
 rounds of one class show little of this noise. So it is pooled over the classes of the report (`pool_round_noise`),
@@ -50,6 +55,10 @@ _LARGEST_LOG = 700.0  # a log-ratio whose exp is still a number
 _ROUNDS_LEVEL = 0.1  # of the test whether rounds differ: lenient, for a missed drift costs more than a wider interval
 _MOST_ABSENT = 0.5  # of the cells of a layout
 _SWEEPS = 50  # to fill in absent cells of the layout
+_SKEW_LEVEL = 0.01  # of the test whether residuals are skewed
+_FEWEST_RESIDUALS = 12  # the test needs 8; fewer than 12 say nothing of a tail
+_RATIO_DRAWS = 100_000  # of Student's ratio, so that a level of 1 in 10,000 rests on draws
+_FEWEST_BEYOND = 10  # draws beyond the last point of a curve
 
 
 class RoundNoise(NamedTuple):
@@ -63,6 +72,74 @@ NO_NOISE = RoundNoise(0.0, 1.0)
 
 
 @dataclass(frozen=True)
+class QuantileCurve:
+    """The quantiles of a mean beside those of Student's, both in standard errors and rising.
+
+    Args:
+        student: Student's quantiles. mean: those of the mean, less the mean itself.
+        is_proportional: whether the mean's quantiles go on in proportion to Student's beyond the last point; else they
+            go on as Student's.
+    """
+
+    student: Values
+    mean: Values
+    is_proportional: bool = False
+
+    def convert(self, quantiles: Values) -> Values:
+        """Return the mean's quantiles for Student's."""
+        return self._follow(quantiles, self.student, self.mean)
+
+    def invert(self, positions: Values) -> Values:
+        """Return Student's quantiles for the mean's: the inverse of `convert`."""
+        return self._follow(positions, self.mean, self.student)
+
+    def weaken(self, share: float) -> QuantileCurve:
+        """Return the curve with a share of its difference from Student's."""
+        return replace(self, mean=self.student + share * (self.mean - self.student))
+
+    def _follow(self, values: Values, x: Values, y: Values) -> Values:
+        clipped_values = np.clip(values, x[0], x[-1])
+        inner = np.interp(clipped_values, x, y)
+        slopes = 1.0
+        if self.is_proportional:
+            slopes = np.where(values < 0, y[0] / x[0], y[-1] / x[-1])
+        followed: Values = inner + slopes * (values - clipped_values)
+        return followed
+
+
+STUDENT_CURVE = QuantileCurve(_GRID, _GRID)
+
+
+@dataclass(frozen=True)
+class ResidualPool:
+    """Residuals of the prompts of a report, of mean 0 in each class, where they are skewed."""
+
+    residuals: Values
+    _curves: dict[int, QuantileCurve] = field(default_factory=dict, repr=False, compare=False)
+
+    def find_curve(self, count: int) -> QuantileCurve:
+        """Return the curve of the mean of so many prompts."""
+        if count not in self._curves:
+            self._curves[count] = self._draw_curve(count)
+        return self._curves[count]
+
+    def _draw_curve(self, count: int) -> QuantileCurve:
+        draw_count = min(_RATIO_DRAWS, max(_RESAMPLES, _NUMBERS // count))
+        rng = np.random.default_rng([1, count])
+        draws = self.residuals[rng.integers(0, len(self.residuals), (draw_count, count))]
+        spreads = draws.std(axis=1, ddof=1) / math.sqrt(count)
+        is_spread = spreads > _NO_WIDTH
+        ratios = np.sort(draws.mean(axis=1)[is_spread] / spreads[is_spread])
+
+        tails = np.geomspace(_FEWEST_BEYOND / len(ratios), 0.5, 40)
+        probabilities = np.concatenate([tails, 1 - tails[-2::-1]])
+        student = special.stdtrit(count - 1, probabilities)
+        # the end of an interval mirrors the ratio: the mean is low where the ratio is low
+        mean = -np.quantile(ratios, 1 - probabilities)
+        return QuantileCurve(student, np.maximum.accumulate(mean), is_proportional=True)
+
+
+@dataclass(frozen=True)
 class LogRatioEstimate:
     """A mean log-ratio and how sure it is.
 
@@ -71,7 +148,7 @@ class LogRatioEstimate:
         se: its standard error. df: degrees of freedom of that.
         low, high: ends of the interval at the requested level.
         p: of the test that it is 0, two-sided.
-        curve: the resampled mean at Student's quantiles _GRID, as (mean - log) / se; empty where it is Student's.
+        curve: the quantiles of the mean.
         shared_noise: the part of the mean's variance that rounds, or starts, have in common; more prompts do not lower
             it.
         start_count: how many independent starts of the servers are a factor of the interval; 0 where it leaves out how
@@ -84,7 +161,7 @@ class LogRatioEstimate:
     low: float = math.nan
     high: float = math.nan
     p: float = math.nan
-    curve: Values = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    curve: QuantileCurve = field(default=STUDENT_CURVE, repr=False, compare=False)
     shared_noise: RoundNoise = NO_NOISE
     start_count: int = 0
 
@@ -101,6 +178,7 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
     *,
     placements: IntArray | None = None,
     noise: RoundNoise = NO_NOISE,
+    pool: ResidualPool | None = None,
     level: float = LEVEL,
 ) -> LogRatioEstimate | None:
     """Return the mean of `logs` with its interval; None of fewer than FEWEST_PROMPTS prompts.
@@ -116,6 +194,7 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
         placements: code of the placement of each round, -1 where unknown: an effect that swapping takes out, so it
             is taken out of the starts' spread too. Shapes: (rounds,).
         noise: of a round, from `pool_round_noise` over all classes. Starts that are a factor include it.
+        pool: from `pool_residuals` over all classes; None where prompts are not skewed.
         level: of low and high.
     """
     is_finite = np.isfinite(logs)
@@ -125,11 +204,11 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
     if by_round is not None:
         by_round = by_round[is_finite]
         if starts is not None:
-            estimate = _estimate_over_starts(by_round, starts, placements, level)
+            estimate = _estimate_over_starts(by_round, starts, placements, pool, level)
             if estimate is not None:
                 return estimate
         shared_noise = _estimate_shared_noise(by_round, noise)
-    return _estimate_over_prompts(logs[is_finite], shared_noise, level)
+    return _estimate_over_prompts(logs[is_finite], shared_noise, pool, level)
 
 
 def convert_log_ratio(log: float) -> float:
@@ -146,6 +225,28 @@ def pool_round_noise(layouts: Iterable[Values]) -> RoundNoise:
     noises = [measure[0] for by_round in layouts if (measure := _measure_round_noise(by_round)) is not None]
     df = sum(noise.df for noise in noises)
     return RoundNoise(max(sum(noise.variance * noise.df for noise in noises) / df, 0.0), df) if df else NO_NOISE
+
+
+def pool_residuals(logs_by_class: Iterable[Values]) -> ResidualPool | None:
+    """Return the residuals of all classes where they are skewed; None where chance may have made them so.
+
+    Args:
+        logs_by_class: one log-ratio a prompt. Shapes: (prompts,).
+    """
+    parts = []
+    for logs in logs_by_class:
+        finite_logs = logs[np.isfinite(logs)]
+        if len(finite_logs) >= FEWEST_PROMPTS:
+            # a class's own mean takes a part of the spread with it
+            scale = math.sqrt(len(finite_logs) / (len(finite_logs) - 1))
+            parts.append(scale * (finite_logs - finite_logs.mean()))
+    residuals = np.concatenate(parts) if parts else np.empty(0)
+    if len(residuals) < _FEWEST_RESIDUALS or np.ptp(residuals) < _NO_WIDTH:
+        return None
+    from scipy import stats  # noqa: PLC0415 - it takes half a second to load
+
+    is_skewed = stats.skewtest(residuals).pvalue < _SKEW_LEVEL
+    return ResidualPool(residuals) if is_skewed else None
 
 
 def mask_full_rounds(by_round: Values) -> BoolArray:
@@ -172,22 +273,17 @@ def compute_interval(estimate: LogRatioEstimate, level: float) -> tuple[float, f
     if not estimate.se:
         return estimate.log, estimate.log
     quantile = float(special.stdtrit(estimate.df, (1 + level) / 2))
-    ends = quantile_ends = np.array([-quantile, quantile])
-    if len(estimate.curve):
-        clipped_ends = np.clip(quantile_ends, -_TAIL, _TAIL)
-        ends = np.interp(clipped_ends, _GRID, estimate.curve) + quantile_ends - clipped_ends
+    ends = estimate.curve.convert(np.array([-quantile, quantile]))
     low, high = (estimate.log + estimate.se * ends).tolist()
     return low, high
 
 
 def _add_interval(estimate: LogRatioEstimate, level: float) -> LogRatioEstimate:
     """Add the interval and p to an estimate that has log, se, df and curve."""
-    quantile = position = -estimate.log / estimate.se
-    if len(estimate.curve):  # the inverse of what compute_interval does
-        clipped_position = np.clip(position, estimate.curve[0], estimate.curve[-1])
-        quantile = float(np.interp(clipped_position, estimate.curve, _GRID)) + position - clipped_position
+    position = np.array([-estimate.log / estimate.se])
+    quantile = abs(float(estimate.curve.invert(position)[0]))
     low, high = compute_interval(estimate, level)
-    return replace(estimate, low=low, high=high, p=2 * float(special.stdtr(estimate.df, -abs(quantile))))
+    return replace(estimate, low=low, high=high, p=2 * float(special.stdtr(estimate.df, -quantile)))
 
 
 def _build_exact_estimate(log: float, df: float, start_count: int = 0) -> LogRatioEstimate:
@@ -198,21 +294,43 @@ def _build_exact_estimate(log: float, df: float, start_count: int = 0) -> LogRat
     )
 
 
-def _estimate_over_prompts(logs: Values, shared_noise: RoundNoise, level: float) -> LogRatioEstimate:
-    count, mean = len(logs), float(np.mean(logs))
+def _estimate_over_prompts(
+    logs: Values, shared_noise: RoundNoise, pool: ResidualPool | None, level: float
+) -> LogRatioEstimate:
+    count = len(logs)
+    mean = float(np.mean(logs))
     se = float(np.std(logs, ddof=1)) / math.sqrt(count)
     variance = se**2 + shared_noise.variance
     if variance < _NO_WIDTH**2:
         return _build_exact_estimate(mean, count - 1.0)
-    curve = _GRID
-    if se >= _NO_WIDTH:
-        weights, lower_index, upper_share = plan_resampling(count)
-        means = np.sort(weights @ (logs - logs.mean())) / se
-        curve = means[lower_index] * (1 - upper_share) + means[lower_index + 1] * upper_share
-    skewness_ratio = (se**2 / variance) ** 1.5  # what symmetric noise leaves of a mean's skewness
-    curve = _GRID + skewness_ratio * (curve - _GRID)
+    curve = STUDENT_CURVE
+    if pool is not None:
+        curve = pool.find_curve(count)
+    elif se >= _NO_WIDTH:
+        curve = _resample_curve(logs, se)
     df = variance**2 / (se**4 / (count - 1) + shared_noise.variance**2 / shared_noise.df)
-    return _add_interval(LogRatioEstimate(mean, math.sqrt(variance), df, curve=curve, shared_noise=shared_noise), level)
+    estimate = LogRatioEstimate(
+        log=mean,
+        se=math.sqrt(variance),
+        df=df,
+        curve=curve.weaken(_keep_skewness(se**2, variance)),
+        shared_noise=shared_noise,
+    )
+    return _add_interval(estimate, level)
+
+
+def _resample_curve(logs: Values, se: float) -> QuantileCurve:
+    """Return the curve of the mean of resampled prompts."""
+    weights, lower_index, upper_share = plan_resampling(len(logs))
+    means = np.sort(weights @ (logs - logs.mean())) / se
+    mean = means[lower_index] * (1 - upper_share) + means[lower_index + 1] * upper_share
+    return QuantileCurve(_GRID, mean)
+
+
+def _keep_skewness(own_variance: float, variance: float) -> float:
+    """Return what symmetric noise leaves of a mean's skewness."""
+    share: float = (own_variance / variance) ** 1.5
+    return share
 
 
 @lru_cache(maxsize=32)
@@ -259,7 +377,11 @@ def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:
 
 
 def _estimate_over_starts(
-    by_round: Values, starts: IntArray, placements: IntArray | None, level: float
+    by_round: Values,
+    starts: IntArray,
+    placements: IntArray | None,
+    pool: ResidualPool | None,
+    level: float,
 ) -> LogRatioEstimate | None:
     """Return the mean over prompts crossed with starts; None with too few starts or too many absent cells."""
     is_usable = (starts != _UNKNOWN) & np.isfinite(by_round).any(axis=0)
@@ -293,9 +415,18 @@ def _estimate_over_starts(
     spread = by_prompt**2 / df_rows + by_start**2 / df_columns + by_residual**2 / squares.df_residual
     df = min(max(variance**2 / spread, min(df_rows, df_columns)), df_rows + df_columns)
     noise = RoundNoise(max(by_start - by_residual, 0.0), df_columns)
-    return _add_interval(
-        LogRatioEstimate(log, math.sqrt(variance), float(df), shared_noise=noise, start_count=columns), level
+    curve = STUDENT_CURVE
+    if pool is not None:
+        curve = pool.find_curve(rows).weaken(_keep_skewness(min(by_prompt, variance), variance))
+    estimate = LogRatioEstimate(
+        log=log,
+        se=math.sqrt(variance),
+        df=float(df),
+        curve=curve,
+        shared_noise=noise,
+        start_count=columns,
     )
+    return _add_interval(estimate, level)
 
 
 def _group_starts(placements: IntArray, round_starts: IntArray, start_count: int) -> IntArray | None:

@@ -8,6 +8,7 @@ a number above 0 does not count. Requests are sorted once, because a run may hav
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -127,12 +128,24 @@ class RequestPairing:
             cell: its code.
             metric: one of RequestTable.figures; less is better unless the catalogue says that more is.
         """
+        return self.join_cells(arms, [cell], metric)
+
+    def join_cells(self, arms: tuple[str, str], cells: Sequence[int], metric: str) -> CellPairs:
+        """Return the pairs of several cells as one; a prompt at two loads is two.
+
+        Args:
+            arms, metric: as for `pairs`.
+            cells: their codes.
+        """
         key = (*arms, metric)
         if key not in self._rows:
             self._rows[key] = self._sort_rows(*key)
         rows = self._rows[key]
-        rows = rows.select(slice(*np.searchsorted(rows.cell, (cell, cell + 1))))
-        prompts, prompt = np.unique(rows.prompt, return_inverse=True)
+        bounds = np.searchsorted(rows.cell, [(cell, cell + 1) for cell in cells]).tolist()
+        rows = rows.select(np.concatenate([np.arange(first, last) for first, last in bounds]))
+        prompt_total = len(self.table.prompts)
+        places, prompt = np.unique(rows.cell * prompt_total + rows.prompt, return_inverse=True)
+        prompts = places % max(prompt_total, 1)
         rounds, round_ = np.unique(rows.round, return_inverse=True)
         medians = _compute_medians(2 * prompt + rows.arm, rows.value, (len(prompts), 2))
         turns = (prompt * len(rounds) + round_) * 2 + rows.arm

@@ -1,141 +1,272 @@
 """Which class to which arm at each load, and what that saves against one arm for all.
 
-Invariant: one half of a class's prompts chooses its arm and the other half measures the saving, and the reverse, so
-that a choice made by chance saves nothing. Intervals are over prompts. A class of too few prompts goes with the arm
-that is better over all classes. Prompts count alike: a run's mix of classes is that of its suites, not that of a user.
+Invariant: each round's route is chosen on the other rounds, so a choice made by chance saves nothing, and every round is
+measured. The saving is judged as every other speed-up: `decide_speed_up`, with the noise of the rounds, the noise floor
+over all classes and a p-value adjusted for every saving of the report. It is judged only where the report calls a class
+or all classes faster or slower, so equal servers get no word here that they do not get there. A class of too few prompts
+goes with the arm that is better over all classes. Prompts count alike: a run's mix of classes is that of its suites, not that of a user.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from tandem.bench.columns import BoolArray, IntArray
+from tandem.bench.columns import IntArray
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import RequestTable
-from tandem.judge.interval import FEWEST_PROMPTS, LEVEL, estimate_log_ratio
-from tandem.judge.pairs import DECIDING_METRIC, RequestPairing
-from tandem.judge.schema import ClassRoute, LoadRouting, RatioEstimate, RoutingSaving, RoutingWord, RunControls
-from tandem.judge.tails import QUANTILE
+from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.judge import comparability, interval
+from tandem.judge.cells import SpeedUpVerdicts
+from tandem.judge.decision import adjust_p_values, decide_speed_up
+from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, RoundNoise, estimate_log_ratio
+from tandem.judge.pairs import DECIDING_METRIC, CellPairs, CellRequests, RequestPairing
+from tandem.judge.schema import (
+    CellWord,
+    ClassRoute,
+    LoadRouting,
+    RatioEstimate,
+    RoutingSaving,
+    RoutingWord,
+    RunControls,
+)
+from tandem.judge.tails import TailEstimate, estimate_tails
 
-_RESAMPLES, _FEWEST_RESAMPLES, _SEED = 2_000, 200, 20
-_NUMBERS = 4_000_000  # of resampled prompts: 32 MB
-_HOUR_S, _THOUSAND = 3600.0, 1000
-
-
-class PromptTimes(NamedTuple):
-    """Every prompt that both arms answered at a load; one value a prompt.
-
-    Args:
-        class_: code of its class.
-        times_ms: E2E of the baseline and of the variant. Shape: (prompts, 2).
-    """
-
-    class_: IntArray
-    times_ms: Values
+_HOUR_MS = 3.6e6
+_THOUSAND = 1000
+_DIFFERENCES: tuple[CellWord, ...] = ("faster", "slower", "mixed")
+_WORDS: Mapping[CellWord, RoutingWord] = {"faster": "saves", "slower": "costs", "same": "same"}
 
 
 def route_classes(
-    table: RequestTable, variant: str, *, usd_per_hour: float | None, controls: RunControls
+    table: RequestTable,
+    speed_ups: SpeedUpVerdicts,
+    *,
+    usd_per_hour: float | None,
+    controls: RunControls,
+    margin: float,
 ) -> tuple[LoadRouting, ...]:
-    """Return a route at each load at which both arms answered.
+    """Return the route of each variant at each load at which both arms answered.
 
     Args:
         table: the run.
-        variant: the arm beside the baseline.
+        speed_ups: its verdicts.
         usd_per_hour: of all that the run occupies; None where nobody gave a price.
-        controls: rounds that they mark are left out.
+        controls: rounds that they mark are left out; their noise floor hides a saving.
+        margin: a saving within 1 / (1 + margin) to 1 + margin is none.
     """
-    pairing, arms = RequestPairing(table, controls.marked_rounds), (table.baseline, variant)
-    share_usd = None if usd_per_hour is None else usd_per_hour / (1 + len(table.variants))
-    routes = []
-    for load in table.loads:
-        classes, logs, times = [], [], []
-        for cell in pairing.known_cells():
-            class_, cell_load = pairing.cell_place(cell)
-            pairs = pairing.pairs(arms, cell, DECIDING_METRIC)
-            if cell_load == load and len(pairs.logs):
-                classes.append(class_)
-                logs.append(pairs.logs)
-                times.append(np.column_stack([pairs.baseline_medians, pairs.variant_medians]))
-        if classes:
-            prompts = PromptTimes(np.repeat(np.arange(len(times)), [len(part) for part in times]), np.vstack(times))
-            usd = None if share_usd is None or load.concurrency is None else share_usd / _HOUR_S / load.concurrency
-            chosen = choose_arms(prompts)
-            routes.append(
-                LoadRouting(
-                    variant=variant,
-                    load=load,
-                    routes=tuple(_describe_routes(classes, logs, chosen, arms)),
-                    savings=tuple(
-                        _estimate_saving(prompts, arm, name, usd_per_ms=usd and usd / 1e3)
-                        for arm, name in enumerate(arms)
-                    ),
-                )
-            )
-    return tuple(routes)
+    pairing = RequestPairing(table, controls.marked_rounds)
+    arm_usd_per_ms = None
+    if usd_per_hour is not None:
+        arm_usd_per_ms = usd_per_hour / (1 + len(table.variants)) / _HOUR_MS
+
+    deciding_cells = [cell for cell in speed_ups.cells if cell.metric == DECIDING_METRIC]
+    deciding_cells += [load.deciding for load in speed_ups.overall]
+    different_loads = {(cell.variant, cell.load) for cell in deciding_cells if cell.verdict in _DIFFERENCES}
+    routers = []
+    for variant in table.variants:
+        for load in table.loads:
+            arms = (table.baseline, variant)
+            has_difference = (variant, load) in different_loads
+            router = _LoadRouter(pairing, arms, load, arm_usd_per_ms, has_difference)
+            if len(router.pairs.logs):
+                routers.append(router)
+
+    savings = [saving for router in routers for saving in router.savings]
+    estimates = [saving.estimate for saving in savings if saving.estimate is not None]
+    p_values = np.array([tails[0].estimate.p for tails in estimates])
+    adjusted_p_values = iter(adjust_p_values(p_values).tolist())
+    floors = controls.overall_floor_ratios()
+    return tuple(router.describe(adjusted_p_values, floor=floors.get(router.load), margin=margin) for router in routers)
 
 
-def choose_arms(prompts: PromptTimes) -> IntArray:
-    """Return the arm of each class: 0 the baseline, 1 the variant."""
-    return _choose_by_logs(prompts, np.ones(len(prompts.class_), bool), FEWEST_PROMPTS)
+def choose_arms(classes: IntArray, logs: Values) -> IntArray:
+    """Return the arm of each class: 0 the baseline, 1 the variant.
 
-
-def _choose_by_logs(prompts: PromptTimes, mask: BoolArray, fewest: int) -> IntArray:
-    """Return the arm of each class by the mean log speed-up of some prompts, of all classes where they are too few."""
-    class_count = int(prompts.class_.max()) + 1
-    logs = np.log(prompts.times_ms[:, 0]) - np.log(prompts.times_ms[:, 1])
-    counts = np.bincount(prompts.class_[mask], minlength=class_count)
-    sums = np.bincount(prompts.class_[mask], logs[mask], minlength=class_count)
-    overall = logs[mask].sum() if mask.any() else logs.sum()
-    sums = np.where(counts >= fewest, sums, overall)
+    Args:
+        classes: code of each prompt's class, from 0.
+        logs: log speed-up of each prompt; NaN where it is absent.
+    """
+    is_known = np.isfinite(logs)
+    class_count = int(classes.max()) + 1
+    counts = np.bincount(classes[is_known], minlength=class_count)
+    sums = np.bincount(classes[is_known], logs[is_known], minlength=class_count)
+    sums = np.where(counts >= FEWEST_PROMPTS, sums, logs[is_known].sum())
     arms: IntArray = (sums > 0).astype(np.intp)
     return arms
 
 
-def hold_out_arms(prompts: PromptTimes) -> IntArray:
-    """Return the arm of each prompt, chosen for its class by prompts of the other half."""
-    places = np.zeros(len(prompts.class_), np.intp)
-    for class_ in np.unique(prompts.class_):
-        rows = np.flatnonzero(prompts.class_ == class_)
-        places[rows] = np.arange(len(rows))
-    arms = np.empty(len(prompts.class_), np.intp)
-    for half in (0, 1):
-        own = places % 2 == half
-        arms[own] = _choose_by_logs(prompts, ~own, FEWEST_PROMPTS // 2)[prompts.class_[own]]
+def choose_by_other_rounds(classes: IntArray, by_round: Values) -> IntArray:
+    """Return the arm of each prompt in each round, chosen for its class by the other rounds.
+
+    Args:
+        classes: code of each prompt's class, from 0.
+        by_round: log speed-up of each prompt in each round, NaN where absent. Shapes: (prompts, rounds).
+    """
+    arms = np.empty(by_round.shape, np.intp)
+    for round_ in range(by_round.shape[1]):
+        other_rounds = np.ma.masked_invalid(np.delete(by_round, round_, axis=1))
+        logs = other_rounds.mean(axis=1).filled(np.nan)
+        arms[:, round_] = choose_arms(classes, logs)[classes]
     return arms
 
 
-def _estimate_saving(prompts: PromptTimes, arm: int, name: str, *, usd_per_ms: float | None) -> RoutingSaving:
-    """Return what the held-out route saves against one arm for all classes."""
-    count = len(prompts.class_)
-    routed_ms = prompts.times_ms[np.arange(count), hold_out_arms(prompts)]
-    single_ms = prompts.times_ms[:, arm]
-    draws = min(_RESAMPLES, max(_NUMBERS // count, _FEWEST_RESAMPLES))
-    rows = np.random.default_rng([_SEED, count]).integers(0, count, (draws, count))
-    rows[0] = np.arange(count)  # the first is the sample itself
-    means = single_ms[rows].mean(axis=1) / routed_ms[rows].mean(axis=1)
-    tails = np.quantile(single_ms[rows], QUANTILE, axis=1) / np.quantile(routed_ms[rows], QUANTILE, axis=1)
-    mean, p90 = (_find_interval(values) for values in (means, tails))
-    saved_usd = None if usd_per_ms is None else _THOUSAND * usd_per_ms * float(single_ms.mean() - routed_ms.mean())
-    word: RoutingWord = "no evidence"
-    if count >= FEWEST_PROMPTS and mean.low is not None and mean.high is not None:
-        word = "saves" if mean.low > 1 else "costs" if mean.high < 1 else "no evidence"
-    return RoutingSaving(against=name, mean=mean, p90=p90, usd_per_1000_requests=saved_usd, word=word)
+@dataclass(frozen=True)
+class _SavingEstimate:
+    """What the route saves against one arm: mean and 90th percentile, None where no interval can be had."""
+
+    against: str
+    estimate: tuple[TailEstimate, ...] | None
+    saved_ms: float
 
 
-def _find_interval(values: Values) -> RatioEstimate:
-    low, high = np.quantile(values[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return RatioEstimate(value=float(values[0]), low=float(low), high=float(high))
+@dataclass(frozen=True)
+class _LoadRouter:
+    """The route between two arms at one load.
 
+    Args:
+        pairing: the run.
+        arms: the baseline and the variant.
+        load: the one.
+        arm_usd_per_ms: price of an arm; None without one.
+        has_difference: whether the report calls a class, or all classes, faster or slower.
+    """
 
-def _describe_routes(
-    classes: list[str], logs: list[Values], chosen: IntArray, arms: tuple[str, str]
-) -> Iterator[ClassRoute]:
-    for class_, values, arm in zip(classes, logs, chosen.tolist(), strict=True):
-        estimate = estimate_log_ratio(values)
-        yield ClassRoute(
-            class_=class_, arm=arms[arm], prompts=len(values), speed_up=estimate.convert() if estimate else None
+    pairing: RequestPairing
+    arms: tuple[str, str]
+    load: LoadLevel
+    arm_usd_per_ms: float | None
+    has_difference: bool
+
+    @cached_property
+    def codes(self) -> list[int]:
+        """The cells that have pairs, one a class."""
+        return [
+            code
+            for code in self.pairing.known_cells()
+            if self.pairing.cell_place(code)[1] == self.load
+            and len(self.pairing.pairs(self.arms, code, DECIDING_METRIC).logs)
+        ]
+
+    @cached_property
+    def cells(self) -> list[CellPairs]:
+        return [self.pairing.pairs(self.arms, code, DECIDING_METRIC) for code in self.codes]
+
+    @cached_property
+    def pairs(self) -> CellPairs:
+        """All classes as one."""
+        return self.pairing.join_cells(self.arms, self.codes, DECIDING_METRIC)
+
+    @cached_property
+    def classes(self) -> IntArray:
+        """Place of each prompt's class among `codes`."""
+        return np.repeat(np.arange(len(self.cells)), [len(cell.prompts) for cell in self.cells])
+
+    @cached_property
+    def bar_reason(self) -> str:
+        """Why no saving may be judged; empty if it may be."""
+        if int(interval.mask_full_rounds(self.pairs.by_round).sum()) < FEWEST_ROUNDS:
+            return f"fewer than {FEWEST_ROUNDS} rounds"
+        failures = comparability.count_failures(self.pairing, *self.arms).count()
+        if failures.is_biased:
+            return f"only survivors could be compared: {failures.describe(*self.arms)}"
+        invalid_reason = comparability.explain_invalidity(self.pairing, *self.arms)
+        if invalid_reason or self.has_difference:
+            return invalid_reason
+        return "no class is called faster or slower, so no route is shown to differ"
+
+    @cached_property
+    def savings(self) -> tuple[_SavingEstimate, ...]:
+        """What the route saves against each arm."""
+        if self.pairs.by_round.shape[1] < 2:  # noqa: PLR2004 - a route is chosen on another round
+            return tuple(_SavingEstimate(arm, None, 0.0) for arm in self.arms)
+        routes = choose_by_other_rounds(self.classes, self.pairs.by_round)
+        noise = interval.pool_round_noise(cell.by_round for cell in self.cells)
+        return tuple(self._estimate_saving(routes, arm, noise) for arm in (0, 1))
+
+    def _estimate_saving(self, routes: IntArray, arm: int, noise: RoundNoise) -> _SavingEstimate:
+        """Return what a route saves against one arm for all classes.
+
+        Args:
+            routes: the arm of each prompt in each round. Shapes: (prompts, rounds).
+            arm: the one.
+            noise: that prompts of a class share in a round.
+        """
+        requests = self.pairs.requests
+        is_single = requests.arm == arm
+        is_routed = requests.arm == routes[requests.prompt, requests.round]
+        rows = np.concatenate([np.flatnonzero(is_single), np.flatnonzero(is_routed)])
+        sides = np.repeat([0, 1], [is_single.sum(), is_routed.sum()])
+        joined_requests = CellRequests(
+            requests.prompt[rows], requests.round[rows], sides.astype(np.intp), requests.value[rows]
         )
+
+        # only classes that go to the other arm differ from it, and noise reaches classes at different times
+        class_count = len(self.cells)
+        differing_share = float(np.mean(routes != arm))
+        own_noise = RoundNoise(noise.variance * differing_share / class_count, noise.df)
+        shared_noise = RoundNoise(own_noise.variance / routes.shape[1], noise.df)
+
+        saved_ms = float(requests.value[is_single].mean() - requests.value[is_routed].mean())
+        estimate = None
+        if len(self.pairs.logs) >= FEWEST_PROMPTS:
+            pairs = replace(self.pairs, requests=joined_requests)
+            estimate = estimate_tails(pairs, shared_noise, own_noise, None, interval.LEVEL)
+        return _SavingEstimate(self.arms[arm], estimate, saved_ms)
+
+    def describe(self, adjusted_p_values: Iterator[float], *, floor: float | None, margin: float) -> LoadRouting:
+        """Return the route and its savings; it takes their p-values from the iterator."""
+        return LoadRouting(
+            variant=self.arms[1],
+            load=self.load,
+            routes=tuple(self._describe_routes()),
+            savings=tuple(
+                self._describe_saving(saving, adjusted_p_values, floor=floor, margin=margin) for saving in self.savings
+            ),
+            why=self.bar_reason,
+        )
+
+    def _describe_routes(self) -> Iterator[ClassRoute]:
+        chosen_arms = choose_arms(self.classes, self.pairs.logs).tolist()
+        for code, cell, arm in zip(self.codes, self.cells, chosen_arms, strict=True):
+            estimate = estimate_log_ratio(cell.logs)
+            yield ClassRoute(
+                class_=self.pairing.cell_place(code)[0],
+                arm=self.arms[arm],
+                prompts=len(cell.logs),
+                speed_up=estimate.convert() if estimate else None,
+            )
+
+    def _describe_saving(
+        self,
+        saving: _SavingEstimate,
+        adjusted_p_values: Iterator[float],
+        *,
+        floor: float | None,
+        margin: float,
+    ) -> RoutingSaving:
+        if saving.estimate is None:
+            none = RatioEstimate(value=1.0)
+            return RoutingSaving(against=saving.against, mean=none, p90=none, word="no evidence")
+
+        mean, p90 = saving.estimate
+        allowed_estimate = None if self.bar_reason else mean.estimate
+        decision = decide_speed_up(allowed_estimate, next(adjusted_p_values), floor=floor, margin=margin)
+        has_many_starts = mean.estimate.start_count >= FEWEST_STARTS
+        return RoutingSaving(
+            against=saving.against,
+            mean=mean.estimate.convert(),
+            p90=p90.estimate.convert(),
+            usd_per_1000_requests=self._price(saving.saved_ms),
+            evidence="across-starts" if has_many_starts else "one-start",
+            word=_WORDS.get(decision.word, "no evidence"),
+        )
+
+    def _price(self, saved_ms: float) -> float | None:
+        """Return what 1,000 requests save, each of them with its share of its arm."""
+        if self.arm_usd_per_ms is None or self.load.concurrency is None:
+            return None
+        return _THOUSAND * saved_ms * self.arm_usd_per_ms / self.load.concurrency

@@ -121,6 +121,33 @@ class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
     more_rounds: int | None = None
 
 
+class MetricSpeedUp(msgspec.Struct, frozen=True, kw_only=True):
+    """One metric of a variant over all classes at a load; it is not tested, so it has no word.
+
+    Args:
+        metric: name in the catalogue.
+        baseline, measured: as in CellVerdict.
+        speed_up: geometric mean over prompts, with its interval.
+    """
+
+    metric: str
+    baseline: float | None = None
+    measured: float | None = None
+    speed_up: RatioEstimate | None = None
+
+
+class LoadVerdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A variant over all classes at one load; each prompt counts once.
+
+    Args:
+        deciding: of the deciding metric, as a cell of class `all`.
+        beside: the other metrics.
+    """
+
+    deciding: CellVerdict
+    beside: tuple[MetricSpeedUp, ...] = ()
+
+
 class Headline(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict of one variant.
 
@@ -195,16 +222,24 @@ class BottleneckRound(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunControls(msgspec.Struct, frozen=True, kw_only=True):
-    """All controls; `void` says why nothing may be concluded."""
+    """All controls; `void` says why nothing may be concluded.
+
+    `overall_floors` are those of the deciding metric over all classes, by load.
+    """
 
     checks: tuple[ControlCheck, ...] = ()
     floors: tuple[NoiseFloor, ...] = ()
+    overall_floors: tuple[NoiseFloor, ...] = ()
     marked: tuple[BottleneckRound, ...] = ()
     void: tuple[str, ...] = ()
 
     def floor_ratios(self) -> dict[tuple[str, LoadLevel, str], float]:
         """Return the noise floor of each class, load and metric, as a ratio of 1 or more."""
         return {(floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in self.floors}
+
+    def overall_floor_ratios(self) -> dict[LoadLevel, float]:
+        """Return the noise floor over all classes at each load, as a ratio of 1 or more."""
+        return {floor.load: max(floor.ratio, 1.0) for floor in self.overall_floors}
 
     @property
     def marked_rounds(self) -> tuple[int, ...]:
@@ -389,7 +424,7 @@ class TaskQuality(msgspec.Struct, frozen=True, kw_only=True):
     why: str
 
 
-RoutingWord = Literal["saves", "costs", "no evidence"]
+RoutingWord = Literal["saves", "costs", "same", "no evidence"]
 
 
 class ClassRoute(msgspec.Struct, frozen=True, kw_only=True):
@@ -415,23 +450,29 @@ class RoutingSaving(msgspec.Struct, frozen=True, kw_only=True):
         mean, p90: time of that arm over time of the route, by the mean and the 90th percentile of E2E over prompts.
         usd_per_1000_requests: saved, with each arm charged an equal share of the price; None without a price, and in an
             open loop.
-        word: by the interval of the mean.
+        evidence: what the word holds for.
+        word: of the mean, decided as every other speed-up.
     """
 
     against: str
     mean: RatioEstimate
     p90: RatioEstimate
     usd_per_1000_requests: float | None = None
+    evidence: EvidenceScope = "one-start"
     word: RoutingWord
 
 
 class LoadRouting(msgspec.Struct, frozen=True, kw_only=True):
-    """Which class to which arm at a load, and what that saves against each arm alone."""
+    """Which class to which arm at a load, and what that saves against each arm alone.
+
+    `why` says why no saving was judged; empty where they were.
+    """
 
     variant: str
     load: LoadLevel
     routes: tuple[ClassRoute, ...]
     savings: tuple[RoutingSaving, ...]
+    why: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
@@ -447,6 +488,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         level: of every interval.
         headlines: one a variant.
         cells: every judged metric.
+        overall: each variant over all classes, by load.
         controls, equality, acceptance, claims, cost: as their names say.
         quality: of each task set that the arms were asked; empty if none was.
         routing: of each variant at each load; empty where the run is void.
@@ -469,6 +511,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     level: float = 0.95
     headlines: tuple[Headline, ...]
     cells: tuple[CellVerdict, ...]
+    overall: tuple[LoadVerdict, ...] = ()
     controls: RunControls
     equality: tuple[OutputEquality, ...] = ()
     quality: tuple[TaskQuality, ...] = ()

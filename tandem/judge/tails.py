@@ -17,7 +17,7 @@ import numpy as np
 
 from tandem.bench.quantiles import Values
 from tandem.judge import interval
-from tandem.judge.interval import LogRatioEstimate, RoundNoise, convert_log_ratio
+from tandem.judge.interval import LogRatioEstimate, ResidualPool, RoundNoise, convert_log_ratio
 from tandem.judge.pairs import CellPairs, CellRequests
 from tandem.judge.schema import CellWord, TailName
 from tandem.judge.text_format import format_number
@@ -40,7 +40,11 @@ class TailEstimate(NamedTuple):
 
 
 def estimate_tails(
-    pairs: CellPairs, median_noise: RoundNoise, noise: RoundNoise, level: float
+    pairs: CellPairs,
+    median_noise: RoundNoise,
+    noise: RoundNoise,
+    pool: ResidualPool | None,
+    level: float,
 ) -> tuple[TailEstimate, ...]:
     """Return the mean and the 90th percentile of a cell of times, where less is better.
 
@@ -48,54 +52,32 @@ def estimate_tails(
         pairs: the cell, of at least FEWEST_PROMPTS prompts.
         median_noise: noise that rounds or starts share, in the cell's median.
         noise: noise that prompts of a round share, over all classes.
+        pool: residuals of the medians of all classes; None where they are not skewed.
         level: of the intervals.
     """
-    return _estimate_mean(pairs, noise, level), _estimate_percentile(pairs, median_noise, level)
+    return _estimate_mean(pairs, noise, pool, level), _estimate_percentile(pairs, median_noise, level)
 
 
-def pool_tails(cells: Sequence[CellPairs], noise: RoundNoise, level: float) -> tuple[TailEstimate, ...]:
-    """Return mean and 90th percentile over all requests of several cells, as shares of each prompt's baseline median.
+def pool_mean(joined_pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None, level: float) -> TailEstimate:
+    """Return the mean over all requests of several cells, as shares of each prompt's baseline median.
 
-    A few slow requests in each of many classes show here, where each class alone has too few requests to tell.
+    A few slow requests in each of many classes show here, where each class alone has too few requests to tell. A
+    percentile of these shares would show how the speed-ups of prompts differ, and call that slow.
 
     Args:
-        cells: of the same arms, each of at least FEWEST_PROMPTS prompts; at least one.
-        noise, level: as for `estimate_tails`.
+        joined_pairs: several cells as one, of at least FEWEST_PROMPTS prompts.
+        noise: noise that prompts of a round share, over all classes, in the mean of these cells.
+        pool, level: as for `estimate_tails`.
     """
-    prompt_offsets = np.cumsum([0, *(len(pairs.prompts) for pairs in cells)])
-    round_offsets = np.cumsum([0, *(len(pairs.rounds) for pairs in cells)])
-    rounds, firsts, round_places = np.unique(
-        np.concatenate([pairs.rounds for pairs in cells]), return_index=True, return_inverse=True
-    )
-    columns = [
-        (
-            pairs.requests.prompt + prompt_offset,
-            round_places[round_offset + pairs.requests.round],
-            pairs.requests.arm,
-            # the logarithm stays finite if the quotient underflows
-            np.maximum(pairs.requests.value / pairs.baseline_medians[pairs.requests.prompt], np.finfo(float).tiny),
-        )
-        for pairs, prompt_offset, round_offset in zip(cells, prompt_offsets, round_offsets, strict=False)
-    ]
-    starts = [  # each cell has its own codes
-        np.where(pairs.starts < 0, pairs.starts, pairs.starts + offset)
-        for pairs, offset in zip(cells, round_offsets, strict=False)
-    ]
-    pooled_pairs = replace(
-        cells[0],
-        prompts=np.concatenate([pairs.prompts for pairs in cells]),
-        rounds=rounds,
-        by_round=np.empty((int(prompt_offsets[-1]), len(rounds))),
-        starts=np.concatenate(starts)[firsts],
-        placements=np.concatenate([pairs.placements for pairs in cells])[firsts],
-        requests=CellRequests(*map(np.concatenate, zip(*columns, strict=True))),
-    )
-    class_noise = RoundNoise(noise.variance / len(cells), noise.df)  # the noise reaches classes at different times
-    shared_noise = RoundNoise(class_noise.variance / len(rounds), noise.df)
-    return estimate_tails(pooled_pairs, shared_noise, class_noise, level)
+    requests = joined_pairs.requests
+    shares = requests.value / joined_pairs.baseline_medians[requests.prompt]
+    # the logarithm stays finite if the quotient underflows
+    shares = np.maximum(shares, np.finfo(float).tiny)
+    pairs = replace(joined_pairs, requests=requests._replace(value=shares))
+    return _estimate_mean(pairs, noise, pool, level)
 
 
-def _estimate_mean(pairs: CellPairs, noise: RoundNoise, level: float) -> TailEstimate:
+def _estimate_mean(pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None, level: float) -> TailEstimate:
     requests, shape = pairs.requests, (2, *pairs.by_round.shape)
     group = np.ravel_multi_index((requests.arm, requests.prompt, requests.round), shape)
     count = np.bincount(group, minlength=np.prod(shape)).reshape(shape)
@@ -111,6 +93,7 @@ def _estimate_mean(pairs: CellPairs, noise: RoundNoise, level: float) -> TailEst
         pairs.starts,
         placements=pairs.placements,
         noise=noise,
+        pool=pool,
         level=level,
     )
     assert estimate is not None  # the cell has as many prompts as its median, which has an estimate
@@ -155,7 +138,7 @@ class TailVerdict(NamedTuple):
 def weigh_tails(
     word: CellWord,
     words: Mapping[TailEstimate, CellWord],
-    pooled_tails: Sequence[TailEstimate],
+    pooled_mean: TailEstimate | None,
     *,
     floor: float,
     margin: float,
@@ -169,17 +152,16 @@ def weigh_tails(
     Args:
         word: of the median.
         words: the words that the cell's mean and 90th percentile have by themselves.
-        pooled_tails: mean and percentile over all requests of the variant's cells whose medians go this way, or are the
-            same too: they show slow requests that are few. Their percentile mixes classes of other speed-ups. It does
-            not count if the cell's own mean has the same word as its median; their mean does.
+        pooled_mean: the mean over all requests of the variant's cells whose medians go this way, or are the same too:
+            it shows slow requests that are few.
         floor, margin: logs of the cell's noise floor and of 1 + the margin: nothing smaller is called.
     """
     if word not in _MEDIANS:
         return TailVerdict(word)
-    is_same, all_classes = word == "same", f"over all classes with {_MEDIANS[word]} the "
-    mean_agrees = any(tail.statistic == "mean" and tail_word == word for tail, tail_word in words.items())
+    is_same = word == "same"
     candidates = [(tail, "the ") for tail, tail_word in words.items() if not is_same or tail_word in _DIFFERENCES]
-    candidates += [(tail, all_classes) for tail in (pooled_tails[:1] if is_same or mean_agrees else pooled_tails)]
+    if pooled_mean is not None:
+        candidates.append((pooled_mean, f"over all classes with {_MEDIANS[word]} the "))
     if is_same:
         for tail, scope in candidates:
             if abs(tail.estimate.log) > margin:

@@ -21,7 +21,7 @@ from tandem.bench.request_table import RequestTable
 from tandem.bench.summary import summarize_table
 from tandem.errors import InputError
 from tandem.judge.acceptance import compute_acceptance
-from tandem.judge.cells import judge_cells
+from tandem.judge.cells import judge_speed_ups
 from tandem.judge.claims.answers import answer_claims, find_post_variants
 from tandem.judge.claims.llmperf_answers import FOLDER as LLMPERF_FOLDER
 from tandem.judge.claims.llmperf_answers import answer_llmperf
@@ -115,7 +115,9 @@ def judge_run(
             change="give it a name of its own, without a #, here and in the .jsonl files, or measure again",
         )
     controls = check_controls(table)
-    cells, equality = judge_cells(table, controls, margin=margin), compare_outputs(table, tokenizer=options.tokenizer)
+    speed_ups = judge_speed_ups(table, controls, margin=margin)
+    cells = speed_ups.cells
+    equality = compare_outputs(table, tokenizer=options.tokenizer)
     acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
     quality = tuple(judge_quality(read_quality(table.folder), table.baseline, table.variants))
     claims = answer_claims(
@@ -126,14 +128,14 @@ def judge_run(
     return Verdict(
         version=run.version, run=run_id(run), folder=table.folder.resolve().name, created_utc=run.created_utc,
         simulated=run.simulated, baseline=table.baseline, variants=table.variants, requests=len(table),
-        failed=int(table.failed.sum()), margin=margin, controls=controls, cells=cells, equality=equality,
+        failed=int(table.failed.sum()), margin=margin, controls=controls, cells=cells,
+        overall=speed_ups.overall, equality=equality,
         acceptance=acceptance, quality=quality,
-        headlines=build_headlines(table, cells, controls, equality, margin=margin, quality=quality),
+        headlines=build_headlines(table, speed_ups, controls, equality, margin=margin, quality=quality),
         claims=claims, claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
-        routing=() if controls.void else tuple(
-            row for variant in table.variants
-            for row in route_classes(table, variant, usd_per_hour=price, controls=controls)
+        routing=() if controls.void else route_classes(
+            table, speed_ups, usd_per_hour=price, controls=controls, margin=margin
         ),
         notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge.decision import SpeedUpDecision
 from tandem.judge.interval import FEWEST_PROMPTS
@@ -20,17 +22,24 @@ from tandem.judge.text_format import count_things, format_ratio
 _SMALLEST_P = 0.001
 
 
-def explain_absence(pairing: RequestPairing, arms: Sequence[str], cell: int, metric: str, prompt_count: int) -> str:
+def explain_absence(
+    pairing: RequestPairing,
+    arms: Sequence[str],
+    cells: Sequence[int],
+    metric: str,
+    prompt_count: int,
+) -> str:
     """Return why a cell has no estimate.
 
     Args:
         pairing: the rounds that count.
         arms: the baseline and the variant.
-        cell: its code.
+        cells: codes of the cells that it is of.
         metric: its name.
         prompt_count: how many both answered.
     """
-    answers = (pairing.cell_codes() == cell) & pairing.row_mask() & ~pairing.table.failed & pairing.metric_mask(metric)
+    has_figure = pairing.row_mask() & ~pairing.table.failed & pairing.metric_mask(metric)
+    answers = np.isin(pairing.cell_codes(), cells) & has_figure
     for arm in arms:
         if not (answers & pairing.table.arm_mask(arm)).any():
             return f"{arm} has no answer with {metric} here in a round that counts"
