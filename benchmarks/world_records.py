@@ -1,9 +1,9 @@
 """Records of runs in worlds of a known truth: a simulator that shares no code with `tandem.simulator`, without HTTP.
 
 A run has the shape of `tandem bench run --quick`, of its defaults, or of the defaults with six starts. The bench's own
-plan gives the requests and their order, CONCURRENCY workers send them, and a clock advances. A request is work for its server: FIRST_TOKEN_S, then TOKEN_S a
-token. A world changes the work of a request, or the speed of a server at a moment. So noise of T seconds touches every
-request that runs in them, one or a hundred.
+plan gives the requests and their order, CONCURRENCY workers send them, and a clock advances. A request is work for its
+server: FIRST_TOKEN_S, then TOKEN_S a token. A world changes the work of a request, or the speed of a server at a
+moment. So noise of T seconds touches every request that runs in them, one or a hundred.
 
 Each arm is one server; the control arm is the baseline's server once more. Every answer is the same in both arms.
 """
@@ -394,7 +394,8 @@ def _build_observations(
     return RequestTable(
         folder=Path("virtual-time"), run=plan.run, arms=(*ARMS, f"{ARMS[0]}#2"), classes=plan.run.suites[0].classes,
         loads=(LoadLevel(concurrency=CONCURRENCY),), prompts=plan.prompts,
-        starts=tuple(f"{name}@{number}" for name in ARMS for number in range(starts)), placements=(), errors=("timeout",),
+        starts=tuple(f"{name}@{number}" for name in ARMS for number in range(starts)), placements=(),
+        errors=("timeout",),
         contents=("ok",), arm=arm, class_=plan.class_[order], load=np.zeros(count, np.intp), prompt=prompt,
         start=server * starts + (round_ if shape.restarts else 0), placement=unknown, round=round_,
         slot=plan.slot[order], repeat=np.zeros(count, np.intp), start_s=begin_s, end_s=end_s, tokens=tokens,

@@ -143,6 +143,14 @@ class _SpeedUpEstimator:
         return self.pairing.table.baseline, self.variant
 
     @cached_property
+    def floors(self) -> dict[tuple[str, LoadLevel, str], float]:
+        return self.controls.floor_ratios()
+
+    @cached_property
+    def overall_floors(self) -> dict[LoadLevel, float]:
+        return self.controls.overall_floor_ratios()
+
+    @cached_property
     def run_bar_reason(self) -> str:
         """Why no cell of the run may be judged; empty if they may be."""
         if self.controls.void:
@@ -177,53 +185,37 @@ class _SpeedUpEstimator:
 
     def estimate_cells(self) -> Iterator[CellVerdict | _CellEstimate]:
         """Yield the cells: with an estimate, or as the verdict that says why there is none."""
-        floors = self.controls.floor_ratios()
         for place, code in enumerate(self.pairing.known_cells()):
-            class_, load = self.pairing.cell_place(code)
             for metric in JUDGED_METRICS:
-                yield self._estimate_cell(
-                    self.metric_pairs[metric][place],
-                    (code,),
-                    class_,
-                    metric,
-                    noise=self.noises[metric],
-                    floor=floors.get((class_, load, metric)),
-                )
+                pairs = self.metric_pairs[metric][place]
+                yield self._estimate_cell(pairs, (code,), metric)
 
     def estimate_loads(self) -> Iterator[_LoadEstimate]:
         """Yield all classes of each load as one cell."""
-        floors = self.controls.overall_floor_ratios()
         codes_by_load: dict[LoadLevel, list[int]] = {}
         for code in self.pairing.known_cells():
             codes_by_load.setdefault(self.pairing.cell_place(code)[1], []).append(code)
 
-        for load, codes in codes_by_load.items():
+        for codes in codes_by_load.values():
             cells = {}
             for metric in JUDGED_METRICS:
-                noise = self.noises[metric]
-                cells[metric] = self._estimate_cell(
-                    self.pairing.join_cells(self.arms, codes, metric),
-                    tuple(codes),
-                    None,
-                    metric,
-                    # the noise reaches classes at different times
-                    noise=RoundNoise(noise.variance / len(codes), noise.df),
-                    floor=floors.get(load) if metric == DECIDING_METRIC else None,
-                )
+                pairs = self.pairing.join_cells(self.arms, codes, metric)
+                cells[metric] = self._estimate_cell(pairs, tuple(codes), metric, is_overall=True)
             deciding = cells.pop(DECIDING_METRIC)
             yield _LoadEstimate(deciding, tuple(map(_describe_metric, cells.values())))
 
     def _estimate_cell(
-        self,
-        pairs: CellPairs,
-        codes: tuple[int, ...],
-        class_: str | None,
-        metric: str,
-        *,
-        noise: RoundNoise,
-        floor: float | None,
+        self, pairs: CellPairs, codes: tuple[int, ...], metric: str, *, is_overall: bool = False
     ) -> CellVerdict | _CellEstimate:
         """Return the estimate of one cell or of several as one, or the verdict that says why there is none."""
+        class_, load = self.pairing.cell_place(codes[0])
+        floor = self.floors.get((class_, load, metric))
+        if is_overall:
+            class_ = ALL_CLASSES
+            floor = self.overall_floors.get(load) if metric == DECIDING_METRIC else None
+        # the noise reaches classes at different times
+        class_noise = self.noises[metric]
+        noise = RoundNoise(class_noise.variance / len(codes), class_noise.df)
         pool = self.pools[metric]
         estimate = interval.estimate_log_ratio(
             pairs.logs,
@@ -239,8 +231,8 @@ class _SpeedUpEstimator:
         ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(pairs.logs)))) if has_prompts else None
         draft = CellVerdict(
             variant=self.variant,
-            class_=class_ or ALL_CLASSES,
-            load=self.pairing.cell_place(codes[0])[1],
+            class_=class_,
+            load=load,
             metric=metric,
             prompts=len(pairs.logs),
             rounds=len(pairs.rounds),
@@ -258,7 +250,6 @@ class _SpeedUpEstimator:
             return replace(draft, why=reason)
 
         tails: tuple[TailEstimate, ...] = ()
-        is_overall = class_ is None
         if metric == DECIDING_METRIC and not is_overall:
             tails = estimate_tails(pairs, estimate.shared_noise, noise, pool, self.level)
         round_count = int(interval.mask_full_rounds(pairs.by_round).sum())

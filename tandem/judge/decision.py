@@ -18,7 +18,6 @@ from tandem.errors import InputError
 from tandem.judge.interval import LEVEL, LogRatioEstimate, compute_interval
 from tandem.judge.schema import MARGIN, CellWord, RatioEstimate
 
-
 OVERALL_SHARE = 0.2
 """Share of the level that the pooled tests begin with: .01 of .05; docs/coverage.md has the figures of the choice."""
 

@@ -22,7 +22,7 @@ from tandem.judge.cells import SpeedUpVerdicts
 from tandem.judge.decision import compare_lengths
 from tandem.judge.interval import LEVEL, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
-from tandem.judge.schema import CellVerdict, CellWord, LoadVerdict, Headline, OutputFinding, RatioEstimate
+from tandem.judge.schema import CellVerdict, CellWord, Headline, LoadVerdict, OutputFinding, RatioEstimate
 from tandem.judge.text_format import format_load, format_number, format_short_ratio, shorten_text
 
 MAX_CLASSES = 4
@@ -209,14 +209,12 @@ def _decide_finding(facts: _HeadlineFacts) -> schema.VariantFinding:
     called_words = overall_words | {word for word, named_cells in cells.items() if named_cells}
     if "mixed" in called_words or called_words >= {"faster", "slower"}:
         return "mixed"
-    if "faster" in called_words:
-        return "faster"
-    if "slower" in called_words:
-        return "slower"
-    # the same over all classes; a class that is not the same would have been called
-    if overall_words == {"same"} and not facts.has_other_work:
-        return "same"
-    return "same" if cells["same"] and not cells["no evidence"] else "no evidence"
+    if "faster" in called_words or "slower" in called_words:
+        return "faster" if "faster" in called_words else "slower"
+    # no class is called, so the same over all classes is the same in each as far as anybody knows
+    is_same_overall = overall_words == {"same"} and not facts.has_other_work
+    is_same_everywhere = bool(cells["same"]) and not cells["no evidence"]
+    return "same" if is_same_overall or is_same_everywhere else "no evidence"
 
 
 def _write_sentence(facts: _HeadlineFacts, finding: schema.VariantFinding) -> str:

@@ -11,15 +11,17 @@ class PairEvidence(msgspec.Struct, frozen=True, kw_only=True):
     """Results of one candidate against plain decoding, as a sweep's search needs them.
 
     Args:
+        score: the verdict's pooled figure, the mean over the loads.
         speed_ups: by cell, a class at a load: plain E2E over the candidate's.
         tokens: by cell: tokens of a target step.
-        log_sd: standard deviation of the logarithm of the speed-up over all cells, starts included.
+        log_sd: standard deviation of the logarithm of the score, starts included.
         goodput_per_usd: good tokens per USD of plain decoding and of the candidate; None without a price.
         output: the comparison of the outputs, in one sentence.
         quality: the comparison of each task's answers, in one sentence; empty if no task was asked.
         is_worse: whether the candidate answers a task worse.
     """
 
+    score: float
     speed_ups: dict[str, float]
     tokens: dict[str, float]
     log_sd: float

@@ -163,24 +163,39 @@ def weigh_tails(
     if pooled_mean is not None:
         candidates.append((pooled_mean, f"over all classes with {_MEDIANS[word]} the "))
     if is_same:
-        for tail, scope in candidates:
-            if abs(tail.estimate.log) > margin:
-                is_shown = scope == "the " or tail.estimate.low > 0 or tail.estimate.high < 0
-                return TailVerdict("mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}")
-        return TailVerdict(word)
+        return _weigh_same(candidates, margin)
+    return _weigh_difference(word, candidates, floor, margin)
+
+
+def _weigh_same(candidates: Sequence[tuple[TailEstimate, str]], margin: float) -> TailVerdict:
+    """Return the word of a median that is the same, beside tails and where each is from."""
+    for tail, scope in candidates:
+        if abs(tail.estimate.log) > margin:
+            is_shown = scope == "the " or tail.estimate.low > 0 or tail.estimate.high < 0
+            return TailVerdict("mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}")
+    return TailVerdict("same")
+
+
+def _weigh_difference(
+    word: CellWord, candidates: Sequence[tuple[TailEstimate, str]], floor: float, margin: float
+) -> TailVerdict:
+    """Return the word of a median that is faster or slower, beside tails and where each is from."""
     direction = 1.0 if word == "faster" else -1.0
     contrary_tails = []
     for tail, scope in candidates:
-        estimate = tail.estimate
-        bound = estimate.log if tail.statistic == "p90" else estimate.low if direction > 0 else estimate.high
+        bound = tail.estimate.low if direction > 0 else tail.estimate.high
+        if tail.statistic == "p90":
+            bound = tail.estimate.log
         if direction * bound < -margin:
             contrary_tails.append((tail, scope))
+
     for tail, scope in contrary_tails:
         farther_end = max(direction * tail.estimate.low, direction * tail.estimate.high)
         if farther_end < 0 and direction * tail.estimate.log < -floor:
             return TailVerdict("mixed", f"{scope}{describe_tail(tail)}")
     for tail, scope in contrary_tails[:1]:
-        return TailVerdict("no evidence", f"{scope}{describe_tail(tail)}, which may be the other way")
+        opposition = f"{scope}{describe_tail(tail)}, which may be the other way"
+        return TailVerdict("no evidence", opposition)
     return TailVerdict(word)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, fmean
+from statistics import NormalDist, fmean, geometric_mean
 from typing import Literal, NamedTuple
 
 from tandem.plan.step_tokens import CommitLaw, expect_tokens, find_acceptance
@@ -44,20 +44,17 @@ class CandidateResult:
 
     Args:
         candidate: which.
+        score: the speed-up over all prompts: the verdict's pooled figure.
         speed_ups: by class: plain time over the candidate's, of the same answers.
         tokens: by class: mean tokens of a step.
-        log_sd: standard deviation of the logarithm of the speed-up over all classes, starts included.
+        log_sd: standard deviation of the logarithm of the score, starts included.
     """
 
     candidate: SweepCandidate
+    score: float
     speed_ups: Mapping[str, float]
     tokens: Mapping[str, float]
     log_sd: float
-
-    @property
-    def score(self) -> float:
-        """Return the speed-up over all classes of the same number of tokens: the goodput per USD over that of plain."""
-        return score_classes(self.speed_ups.values())
 
     @property
     def speed_up_interval(self) -> tuple[float, float, float]:
@@ -115,8 +112,8 @@ class SweepDecision(NamedTuple):
 
 
 def score_classes(speed_ups: Iterable[float]) -> float:
-    """Return the speed-up over classes that have as many tokens each: times add up, so it is the harmonic mean."""
-    return 1 / fmean(1 / speed_up for speed_up in speed_ups)
+    """Return the speed-up over classes of as many prompts each: the geometric mean, as in a verdict."""
+    return geometric_mean(speed_ups)
 
 
 def plan_next(candidates: Sequence[SweepCandidate], results: Sequence[CandidateResult], law: CommitLaw) -> SearchState:

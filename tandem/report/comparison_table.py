@@ -71,7 +71,7 @@ def _render_comparison(comparison: RunComparison, width: int) -> Iterator[str]:
         yield SIMULATED_BAND
     yield from _render_manifests(comparison)
     for kind, title in (("figure", "its own E2E, ms"), ("gain", "its speed-up over its baseline, by E2E")):
-        rows = [row for row in comparison.rows if row.kind == kind]
+        rows = [row for row in (*comparison.overall, *comparison.rows) if row.kind == kind]
         for arm, load in dict.fromkeys((row.arm, row.load) for row in rows):
             yield ""
             yield f"{fmt.shorten_text(arm)} at {fmt.format_load(load)}: {title}; after against before"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import shutil
 from pathlib import Path
+from statistics import NormalDist, geometric_mean
 
 import msgspec
 
@@ -20,7 +21,7 @@ from tandem.artifacts.store import ObjectStore, open_store
 from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
 from tandem.bench.quality_rows import QUALITY_FILE, QualityRow, write_quality
 from tandem.errors import ExitCode, InputError
-from tandem.judge.schema import Verdict
+from tandem.judge.schema import RatioEstimate, Verdict
 from tandem.judge.sweep_record import PairEvidence
 from tandem.judge.text_format import describe_quality
 from tandem.judge.verdict import JudgeOptions
@@ -116,24 +117,42 @@ def _extract_evidence(verdict: Verdict) -> PairEvidence | None:
     arm = verdict.variants[0]
     lengths = {row.class_: row.acceptance_length for row in verdict.acceptance if row.arm == arm}
     cells = [cell for cell in verdict.cells if cell.variant == arm and cell.metric == "e2e_ms"]
-    speed_ups, tokens, variances = dict[str, float](), dict[str, float](), list[float]()
+    speed_ups = dict[str, float]()
+    tokens = dict[str, float]()
     for cell in cells:
-        ratio, length, name = cell.speed_up, lengths.get(cell.class_), f"{cell.class_}, {cell.load}"
-        if ratio is None or ratio.low is None or ratio.high is None or length is None:
+        length = lengths.get(cell.class_)
+        if cell.speed_up is None or length is None:
             return None
-        speed_ups[name], tokens[name] = ratio.value, length
-        variances.append((math.log(ratio.high / ratio.low) / (2 * 1.96)) ** 2)
-    if not cells:
+        name = f"{cell.class_}, {cell.load}"
+        speed_ups[name] = cell.speed_up.value
+        tokens[name] = length
+
+    ratios = [load.deciding.speed_up for load in verdict.overall if load.deciding.variant == arm]
+    log_sds = [_find_log_sd(ratio) for ratio in ratios]
+    if not cells or None in log_sds:
         return None
-    own_variance = sum(variances) / len(cells) ** 2  # of the mean over cells, which answer other prompts
+    variances = [log_sd**2 for log_sd in log_sds if log_sd is not None]
+    own_variance = sum(variances) / len(variances) ** 2  # of the mean over loads
     equality = next((row.sentence for row in verdict.equality if row.variant == arm), "")
     tasks = [task for task in verdict.quality if task.variant == arm]
+    quality_texts = [f"{task.task}: {task.word}; {describe_quality(task, verdict.baseline)}" for task in tasks]
     return PairEvidence(
-        speed_ups=speed_ups, tokens=tokens, log_sd=math.sqrt(own_variance + 2 * START_SD**2),
-        goodput_per_usd=_compare_goodput(verdict, arm), output=equality,
-        quality=" ".join(f"{task.task}: {task.word}; {describe_quality(task, verdict.baseline)}" for task in tasks),
+        score=geometric_mean(ratio.value for ratio in ratios if ratio),
+        speed_ups=speed_ups,
+        tokens=tokens,
+        log_sd=math.sqrt(own_variance + 2 * START_SD**2),
+        goodput_per_usd=_compare_goodput(verdict, arm),
+        output=equality,
+        quality=" ".join(quality_texts),
         is_worse=any(task.word == "worse" for task in tasks),
-    )  # fmt: skip
+    )
+
+
+def _find_log_sd(ratio: RatioEstimate | None) -> float | None:
+    """Return the standard deviation of the logarithm of a ratio, by its 95 % interval; None without one."""
+    if ratio is None or ratio.low is None or ratio.high is None:
+        return None
+    return math.log(ratio.high / ratio.low) / (2 * NormalDist().inv_cdf(0.975))
 
 
 def _compare_goodput(verdict: Verdict, arm: str) -> tuple[float, float] | None:

@@ -184,8 +184,8 @@ def _list_results(work: StepWork, pairs: Sequence[PairState]) -> list[CandidateR
     candidates = {variant: candidate for candidate, variant in _name_candidates(work).items()}
     return [
         CandidateResult(
-            candidate=candidates[pair.variant], speed_ups=evidence.speed_ups, tokens=evidence.tokens,
-            log_sd=evidence.log_sd,
+            candidate=candidates[pair.variant], score=evidence.score, speed_ups=evidence.speed_ups,
+            tokens=evidence.tokens, log_sd=evidence.log_sd,
         )
         for pair in pairs
         if (evidence := pair.evidence) and not pair.failure

@@ -15,6 +15,7 @@ pytestmark = pytest.mark.endpoint
 
 SENTENCE = "Qwen/Qwen3-1.7B with window 5: 1.62 times as fast as plain decoding (1.55 to 1.70)"
 EVIDENCE = PairEvidence(
+    score=1.62,
     speed_ups={"open, concurrency 4": 1.62}, tokens={"open, concurrency 4": 2.2}, log_sd=0.02,
     goodput_per_usd=(250_000.0, 400_000.0), output="All 6 paired outputs are identical",
 )  # fmt: skip

@@ -58,9 +58,11 @@ def measure(world, candidate, rng):
     start = rng.normal(0, START_SD) - rng.normal(0, START_SD)
     own_sd = OWN_SD * math.sqrt(OWN_S / CLASS_S)
     noise = {class_: start + rng.normal(0, own_sd) - rng.normal(0, own_sd) for class_ in CLASSES}
+    speed_ups = {class_: world.speed_up(candidate, class_) * math.exp(noise[class_]) for class_ in CLASSES}
     return CandidateResult(
         candidate=candidate,
-        speed_ups={class_: world.speed_up(candidate, class_) * math.exp(noise[class_]) for class_ in CLASSES},
+        score=score_classes(speed_ups.values()),
+        speed_ups=speed_ups,
         tokens={
             class_: expect_tokens("k", world.acceptance[candidate.draft, class_], candidate.window)
             for class_ in CLASSES

@@ -24,7 +24,13 @@ SMALL = SweepCandidate("small", 7)
 def result(candidate, *, acceptance=0.9, cost=0.1, log_sd=0.02):
     tokens = expect_tokens("k", acceptance, candidate.window)
     speed_up = tokens / (1 + candidate.window * cost)
-    return CandidateResult(candidate=candidate, speed_ups={"json": speed_up}, tokens={"json": tokens}, log_sd=log_sd)
+    return CandidateResult(
+        candidate=candidate,
+        score=speed_up,
+        speed_ups={"json": speed_up},
+        tokens={"json": tokens},
+        log_sd=log_sd,
+    )
 
 
 def test_the_plans_first_candidate_is_measured_first():
@@ -56,7 +62,7 @@ def test_plain_decoding_wins_without_any_candidate_above_it():
 
 
 def test_a_lead_that_chance_explains_keeps_plain_decoding():
-    slight = CandidateResult(candidate=SEVEN, speed_ups={"json": 1.02}, tokens={"json": 3.0}, log_sd=0.03)
+    slight = CandidateResult(candidate=SEVEN, score=1.02, speed_ups={"json": 1.02}, tokens={"json": 3.0}, log_sd=0.03)
     assert decide_sweep((SEVEN,), (slight,), "k").winner is None
 
 

@@ -50,7 +50,12 @@ class SweepLife(VirtualWorld):
         )
         rng = np.random.default_rng(len(task.run) + candidate.window)
         result = measure(truth, candidate, rng)
-        return PairEvidence(speed_ups=result.speed_ups, tokens=result.tokens, log_sd=result.log_sd)
+        return PairEvidence(
+            score=result.score,
+            speed_ups=result.speed_ups,
+            tokens=result.tokens,
+            log_sd=result.log_sd,
+        )
 
     def fail_candidate(self, variant):
         """Let every compile of a variant fail."""

@@ -9,7 +9,7 @@ Failures and refused answers that only one side has bar a row. A shorter time of
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
@@ -24,13 +24,19 @@ from tandem.bench.manifest import run_id
 from tandem.bench.quantiles import Values
 from tandem.bench.request_table import UNKNOWN, RequestTable, read_request_table
 from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.summary import ALL_CLASSES
 from tandem.judge import verdict_reason
 from tandem.judge.comparability import BROKEN_CONTENT, CellFailures, count_failures
 from tandem.judge.compare.acceptance_drift import CHUNK_METRIC, join_series, measure_drift
 from tandem.judge.compare.differences import CommonParts, find_common_parts, find_differences
 from tandem.judge.compare.schema import ComparisonRow, OutputAgreement, RunComparison, RunSeries, RunSummary
 from tandem.judge.controls import check_controls
-from tandem.judge.decision import adjust_p_values, compare_lengths, decide_speed_up, require_margin
+from tandem.judge.decision import (
+    adjust_with_fallback,
+    compare_lengths,
+    decide_speed_up,
+    require_margin,
+)
 from tandem.judge.equality.output_pairs import build_matcher
 from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, LENGTH_METRIC, RequestPairing
@@ -89,25 +95,14 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float =
         arms += [("gain", arm) for arm in common.arms if arm != before.baseline]
     merged_run = _merge_runs(sides, common)
     estimates = list(_estimate_rows(RequestPairing(merged_run), arms, before.baseline))
-    p_values = iter(adjust_p_values(np.array([entry.estimate.p for entry in estimates if entry.estimate])).tolist())
-    rows = []
-    for entry in estimates:
-        place = (entry.draft.class_, entry.draft.load, entry.draft.metric)
-        floors = [side.controls.floor_ratios().get(place) for side in sides]
-        row = msgspec.structs.replace(
-            entry.draft,
-            adjusted_p=next(p_values) if entry.estimate else None,
-            noise_floor=floors[0] * floors[1] if floors[0] and floors[1] else None,
-        )
-        bar_reason = block_reason or _explain_few_rounds(row, before.baseline, sides) or row.why
-        word, reason = _decide_row(entry._replace(draft=row), bar_reason, margin)
-        rows.append(msgspec.structs.replace(row, verdict=word, why=reason))
+    rows = _decide_rows(estimates, sides, block_reason, before.baseline, margin)
     is_greedy = not before.run.temperature and not after.run.temperature
     return RunComparison(
         before=_summarize_run(sides[0]),
         after=_summarize_run(sides[1]),
         differences=differences,
-        rows=tuple(rows),
+        rows=tuple(row for row, entry in zip(rows, estimates, strict=True) if not entry.is_overall),
+        overall=tuple(row for row, entry in zip(rows, estimates, strict=True) if entry.is_overall),
         outputs=tuple(_compare_outputs(merged_run, common)) if is_greedy else (),
         acceptance=()
         if block_reason
@@ -154,11 +149,13 @@ class _RunSide:
         mask: BoolArray = ~is_marked & self.arm_rows & np.isin(self.table.prompt, prompts)
         return mask
 
-    def count_rounds(self, arms: Sequence[str], row: ComparisonRow) -> int:
+    def count_rounds(self, arms: Sequence[str], entry: _RowEstimate) -> int:
         """Return in how many rounds all of the arms answered in a row's class and load, control rounds left out."""
-        table = self.table
+        table, row = self.table, entry.draft
         mask = self.mask & ~table.failed & ~table.control_round_mask()
-        mask &= (table.class_ == table.classes.index(row.class_)) & (table.load == table.loads.index(row.load))
+        mask &= table.load == table.loads.index(row.load)
+        if not entry.is_overall:
+            mask &= table.class_ == table.classes.index(row.class_)
         return len(set.intersection(*(set(table.round[mask & table.arm_mask(arm)].tolist()) for arm in arms)))
 
 
@@ -204,6 +201,7 @@ class _RowEstimate(NamedTuple):
     """A row before its p-value is adjusted for the other rows.
 
     `draft` is the row as far as it is known; its `why` says why only survivors could be compared, or is empty.
+    `is_overall`: it is of all classes.
     `length_ratio` is the length of the later answers as a ratio of the earlier ones, where the metric grows with the
     length and servers counted tokens.
     """
@@ -211,6 +209,7 @@ class _RowEstimate(NamedTuple):
     draft: ComparisonRow
     estimate: LogRatioEstimate | None
     length_ratio: RatioEstimate | None
+    is_overall: bool
 
 
 def _estimate_rows(
@@ -218,39 +217,86 @@ def _estimate_rows(
 ) -> Iterator[_RowEstimate]:
     """Yield each arm's own figures, or its gain over its baseline, later against earlier."""
     cells = sorted(pairing.known_cells(), key=lambda cell: divmod(cell, len(pairing.table.loads))[::-1])
+    groups = [(cell,) for cell in cells]
+    for load in pairing.table.loads:
+        codes = tuple(cell for cell in cells if pairing.cell_place(cell)[1] == load)
+        if len(codes) > 1:
+            groups.append(codes)
     for kind, arm in arms:
         own_arms, baseline_arms = (_EARLIER + arm, _LATER + arm), (_EARLIER + baseline, _LATER + baseline)
         pairs = [own_arms] if kind == "figure" else list(zip(baseline_arms, own_arms, strict=True))
         loss_pairs = pairs if kind == "figure" else [*pairs, baseline_arms, own_arms]
-        losses = _explain_losses(pairing, loss_pairs)
-        for cell in cells:
-            class_, load = pairing.cell_place(cell)
-            length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, cell, LENGTH_METRIC)[0])
-            length_ratio = length_estimate.convert() if length_estimate else None
-            for metric in JUDGED_METRICS:
-                logs, before, after = _pair_figures(pairing, pairs, cell, metric)
-                if not len(logs):
-                    continue
-                estimate = estimate_log_ratio(logs)
-                draft = ComparisonRow(
-                    kind=kind, arm=arm, class_=class_, load=load, metric=metric, prompts=len(logs),
-                    before=float(np.median(before)) if kind == "figure" else _average_ratio(before),
-                    after=float(np.median(after)) if kind == "figure" else _average_ratio(after),
-                    speed_up=estimate.convert() if estimate else RatioEstimate(value=_average_ratio(logs)),
-                    p=estimate.p if estimate else None, verdict="no evidence", why=losses.get(cell, ""),
-                )  # fmt: skip
-                yield _RowEstimate(draft, estimate, length_ratio if metric == DECIDING_METRIC else None)
+        compared_arms = _ComparedArms(kind, arm, pairs, _explain_losses(pairing, loss_pairs))
+        for codes in groups:
+            yield from _estimate_group(pairing, compared_arms, codes)
+
+
+class _ComparedArms(NamedTuple):
+    """Arms of the merged run.
+
+    Args:
+        kind, arm: of the rows.
+        pairs: of arms, as for `_pair_figures`.
+        losses: why a cell compares only survivors, by its code.
+    """
+
+    kind: _RowKind
+    arm: str
+    pairs: Sequence[tuple[str, str]]
+    losses: Mapping[int, str]
+
+
+def _estimate_group(
+    pairing: RequestPairing, compared_arms: _ComparedArms, codes: tuple[int, ...]
+) -> Iterator[_RowEstimate]:
+    """Yield the metrics of one class at one load, or the deciding metric of all classes.
+
+    Args:
+        pairing: the merged run.
+        compared_arms: the arms.
+        codes: of one cell, or of all cells of a load.
+    """
+    kind, arm, pairs, losses = compared_arms
+    is_overall = len(codes) > 1
+    class_, load = pairing.cell_place(codes[0])
+    length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, codes, LENGTH_METRIC)[0])
+    length_ratio = length_estimate.convert() if length_estimate else None
+    for metric in (DECIDING_METRIC,) if is_overall else JUDGED_METRICS:
+        logs, before, after = _pair_figures(pairing, pairs, codes, metric)
+        if not len(logs):
+            continue
+        estimate = estimate_log_ratio(logs)
+        draft = ComparisonRow(
+            kind=kind,
+            arm=arm,
+            class_=ALL_CLASSES if is_overall else class_,
+            load=load,
+            metric=metric,
+            prompts=len(logs),
+            before=float(np.median(before)) if kind == "figure" else _average_ratio(before),
+            after=float(np.median(after)) if kind == "figure" else _average_ratio(after),
+            speed_up=estimate.convert() if estimate else RatioEstimate(value=_average_ratio(logs)),
+            p=estimate.p if estimate else None,
+            verdict="no evidence",
+            why=next((losses[code] for code in codes if code in losses), ""),
+        )
+        yield _RowEstimate(
+            draft,
+            estimate,
+            length_ratio if metric == DECIDING_METRIC else None,
+            is_overall,
+        )
 
 
 def _pair_figures(
-    pairing: RequestPairing, arms: Sequence[tuple[str, str]], cell: int, metric: str
+    pairing: RequestPairing, arms: Sequence[tuple[str, str]], cells: Sequence[int], metric: str
 ) -> tuple[Values, Values, Values]:
     """Return the later run's log speed-ups over the earlier, one a prompt, and the values of both runs behind them.
 
     For one pair of arms these are each run's figures; for a pair in each run, the gains over prompts that all four
     arms answered.
     """
-    earlier, *laters = (pairing.pairs(pair, cell, metric) for pair in arms)
+    earlier, *laters = (pairing.join_cells(pair, cells, metric) for pair in arms)
     if not laters:
         return earlier.logs, earlier.baseline_medians, earlier.variant_medians
     _, first, second = np.intersect1d(earlier.prompts, laters[0].prompts, return_indices=True)
@@ -283,13 +329,66 @@ def _explain_losses(pairing: RequestPairing, pairs: Sequence[tuple[str, str]]) -
     return reasons
 
 
-def _explain_few_rounds(row: ComparisonRow, baseline: str, sides: Sequence[_RunSide]) -> str:
+def _explain_few_rounds(entry: _RowEstimate, baseline: str, sides: Sequence[_RunSide]) -> str:
     """Say why a row has too few rounds, in the run that has fewer; empty where they are enough."""
+    row = entry.draft
     arms = (row.arm,) if row.kind == "figure" else (baseline, row.arm)
-    count = min(side.count_rounds(arms, row) for side in sides)
+    count = min(side.count_rounds(arms, entry) for side in sides)
     if count >= FEWEST_ROUNDS:
         return ""
     return f"a run is short: {verdict_reason.explain_few_rounds(count) or 'both arms answered in no round of it'}"
+
+
+def _decide_rows(
+    estimates: Sequence[_RowEstimate],
+    sides: Sequence[_RunSide],
+    block_reason: str,
+    baseline: str,
+    margin: float,
+) -> list[ComparisonRow]:
+    """Return the rows with their words, with every test taken into account.
+
+    Args:
+        estimates: of all rows.
+        sides: both runs.
+        block_reason: why no row may be called; empty if they may be.
+        baseline: of the earlier run.
+        margin: within which a speed-up is the same.
+    """
+    adjusted_p_values = _adjust_rows(estimates)
+    rows = []
+    for place, entry in enumerate(estimates):
+        floors = [_find_floor(side, entry) for side in sides]
+        row = msgspec.structs.replace(
+            entry.draft,
+            adjusted_p=adjusted_p_values.get(place),
+            noise_floor=floors[0] * floors[1] if floors[0] and floors[1] else None,
+        )
+        bar_reason = block_reason or _explain_few_rounds(entry, baseline, sides) or row.why
+        word, reason = _decide_row(entry._replace(draft=row), bar_reason, margin)
+        rows.append(msgspec.structs.replace(row, verdict=word, why=reason))
+    return rows
+
+
+def _adjust_rows(estimates: Sequence[_RowEstimate]) -> dict[int, float]:
+    """Return the adjusted p-value of each row that has an estimate, by its place."""
+    groups: dict[bool, list[int]] = {True: [], False: []}
+    p_values: dict[bool, list[float]] = {True: [], False: []}
+    for place, entry in enumerate(estimates):
+        if entry.estimate is not None:
+            groups[entry.is_overall].append(place)
+            p_values[entry.is_overall].append(entry.estimate.p)
+    adjusted = adjust_with_fallback(np.array(p_values[True]), np.array(p_values[False]))
+    places = [*groups[True], *groups[False]]
+    return dict(zip(places, np.concatenate(adjusted).tolist(), strict=True))
+
+
+def _find_floor(side: _RunSide, entry: _RowEstimate) -> float | None:
+    """Return the noise floor of a row in one run; None without one."""
+    row = entry.draft
+    if entry.is_overall:
+        return side.controls.overall_floor_ratios().get(row.load)
+    return side.controls.floor_ratios().get((row.class_, row.load, row.metric))
 
 
 def _decide_row(entry: _RowEstimate, bar_reason: str, margin: float) -> tuple[CellWord, str]:

@@ -110,6 +110,8 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
         before, after: the runs.
         differences: between their manifests.
         rows: every compared figure and gain.
+        overall: those over all classes, by E2E; empty at a load of one class. They have a share of the level of their
+            own, as in a verdict.
         outputs: of each arm; only where both runs decoded greedily.
         acceptance: of each arm that speculates.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`. level: of every interval.
@@ -121,6 +123,7 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     after: RunSummary
     differences: tuple[ManifestDifference, ...]
     rows: tuple[ComparisonRow, ...]
+    overall: tuple[ComparisonRow, ...] = ()
     outputs: tuple[OutputAgreement, ...] = ()
     acceptance: tuple[AcceptanceDrift, ...] = ()
     margin: float
