@@ -97,10 +97,10 @@ def limit_all(share: float, **others: float) -> dict[str, float]:
 
 def _list_equal_rows() -> Iterator[WorldRow]:
     for noise in (0.02, 0.04, 0.1, 0.2, 0.5):
-        yield WorldRow(world=World(name=f"requests {noise:.0%}", request_noise=noise))
+        yield WorldRow(world=World(name=f"requests {100 * noise:g} %", request_noise=noise))
     for noise_s in (20.0, 30.0):
         for noise in (0.02, 0.05, 0.1):
-            name = f"own {noise:.0%}, {noise_s:.0f} s"
+            name = f"own {100 * noise:g} %, {noise_s:.0f} s"
             yield WorldRow(world=World(name=name, own_noise=noise, own_noise_s=noise_s))
     yield WorldRow(world=World(name="drift 15 %, wave 5 %", drift=0.15, wave=0.05))
     yield WorldRow(world=World(name="autocorrelated 5 %", chained_noise=0.05))
@@ -128,7 +128,7 @@ def _list_gain_rows() -> Iterator[WorldRow]:
     }
     for (gain, spread), own_limits in limits.items():
         yield WorldRow(
-            world=World(name=f"true {gain}, prompts {spread:.0%}", true_speed_up=gain, prompt_spread=spread),
+            world=World(name=f"true {gain}, prompts {100 * spread:g} %", true_speed_up=gain, prompt_spread=spread),
             question="faster",
             limits=own_limits,
         )
@@ -138,17 +138,22 @@ ROWS: tuple[WorldRow, ...] = (
     *_list_equal_rows(),
     *_list_gain_rows(),
     WorldRow(
-        world=World(name="one class 3 times, one 10 % slower", class_speed_ups=(3.0, 1 / 1.1)),
+        world=World(name="one class 3 times, one 10 % slower", class_speed_ups=(3.0, 1 / 1.1), prompt_spread=0.04),
         question="mixed",
         limits={},
     ),
     WorldRow(
-        world=World(name="one class 1.5 times, one 1/1.5", class_speed_ups=(1.5, 1 / 1.5)),
+        world=World(name="one class 1.5 times, one 1/1.5", class_speed_ups=(1.5, 1 / 1.5), prompt_spread=0.04),
         question="mixed",
         limits={},
     ),
     WorldRow(
-        world=World(name="one class 3 times, others 10 % slower", class_speed_ups=(3.0,), other_classes=1 / 1.1),
+        world=World(
+            name="one class 3 times, others 10 % slower",
+            class_speed_ups=(3.0,),
+            other_classes=1 / 1.1,
+            prompt_spread=0.1,
+        ),
         question="mixed",
         limits={},
     ),
@@ -159,7 +164,9 @@ ROWS: tuple[WorldRow, ...] = (
     ),
     *(
         WorldRow(
-            world=World(name=f"{share:.0%} slow and failing", true_speed_up=1.5, fail_share=share, slow_times=8.0),
+            world=World(
+                name=f"{100 * share:g} % slow and failing", true_speed_up=1.5, fail_share=share, slow_times=8.0
+            ),
             question="called faster",
             limits={},
         )
@@ -168,7 +175,7 @@ ROWS: tuple[WorldRow, ...] = (
     *(
         WorldRow(
             world=World(
-                name=f"{share:.0%} at {times:.0f} times",
+                name=f"{100 * share:g} % at {times:.0f} times",
                 true_speed_up=1.25,
                 slow_share=share,
                 slow_times=times,

@@ -7,14 +7,27 @@ from typing import Any
 import numpy as np
 import pytest
 import world_records
-from world_records import FIRST_TOKEN_S, TOKEN_S, ServerClock, Values, World, simulate_run
+from world_records import (
+    DEFAULT_SHAPE,
+    EPISODE_TIMES,
+    FIRST_TOKEN_S,
+    QUICK_SHAPE,
+    SHAPES,
+    STARTS_SHAPE,
+    TOKEN_S,
+    RunShape,
+    ServerClock,
+    Values,
+    World,
+    simulate_run,
+)
 
 from tandem.bench.request_table import RequestTable
 
 
-def simulate(seed: int = 1, **knobs: Any) -> RequestTable:
+def simulate(seed: int = 1, shape: RunShape = DEFAULT_SHAPE, **knobs: Any) -> RequestTable:
     """A run of which only the knobs named disturb anything."""
-    return simulate_run(World(**{"name": "test", "kind": "benign", "request_noise": 0.0, **knobs}), seed)
+    return simulate_run(World(**{"name": "test", "request_noise": 0.0, **knobs}), seed, shape)
 
 
 def slowness(run: RequestTable, arm: int, metric: str = "e2e_ms") -> Values:
@@ -113,7 +126,7 @@ def test_start_is_one_factor_of_a_server_for_the_whole_run() -> None:
 
 
 def test_restart_draws_a_new_factor_and_names_a_new_start() -> None:
-    run = simulate(start_spread=0.03, restarts=True, rounds=6)
+    run = simulate(shape=STARTS_SHAPE, start_spread=0.03)
     rows = run.arm == 1
     steady_ms = 1e3 * (FIRST_TOKEN_S + TOKEN_S * (run.tokens[rows] - 1))
     factors = np.round(run.figures["e2e_ms"][rows] / steady_ms, 6)
@@ -140,3 +153,53 @@ def test_slow_requests_are_the_variants_and_of_their_share() -> None:
 def test_noise_touches_what_runs_while_it_lasts() -> None:
     half_speed = ServerClock(np.array([0.0, 10.0, 20.0, 40.0]), np.array([0.0, 10.0, 15.0, 35.0]))
     assert [half_speed.find_end(begin_s, 4) for begin_s in (0, 8, 12, 24)] == pytest.approx([4, 14, 20, 28])
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
+def test_shape_has_its_classes_prompts_and_rounds(shape: RunShape) -> None:
+    run = simulate(shape=shape)
+    class_count = len(shape.size.classes or run.classes)
+    assert len(run.classes) == class_count
+    assert len(run.prompts) == class_count * (shape.size.prompts_per_class or 0)
+    assert len(set(run.round.tolist())) == shape.rounds + 1
+
+
+def test_failing_requests_are_the_variants_and_of_their_share() -> None:
+    run = simulate(fail_share=0.1, slow_times=4)
+    assert set(run.arm[run.failed].tolist()) == {1}
+    assert run.failed[run.arm == 1].mean() == pytest.approx(0.1, abs=0.04)
+
+
+def test_class_speed_ups_are_of_the_first_classes() -> None:
+    run = simulate(shape=QUICK_SHAPE, class_speed_ups=(3.0,), other_classes=0.5)
+    order = np.argsort(run.start_s)
+    class_ = run.class_[order][run.arm[order] == 1]
+    times = np.exp(-slowness(run, 1))
+    assert times[class_ == 0] == pytest.approx(3.0)
+    assert times[class_ > 0] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("law", ["normal", "exponential", "two points"])
+def test_prompts_of_every_law_have_mean_0(law: world_records.PromptLaw) -> None:
+    world = World(name="test", prompt_spread=0.2, prompt_law=law)
+    gains = world_records.draw_gains(world, 100_000, np.random.default_rng(1))
+    assert gains.mean() == pytest.approx(0, abs=0.01)
+
+
+def test_tail_of_requests_touches_its_share_of_both_arms() -> None:
+    run = simulate(request_tail=0.05)
+    for arm in (0, 1):
+        assert np.mean(slowness(run, arm) > 1e-6) == pytest.approx(0.05, abs=0.03)
+
+
+def test_episode_slows_both_servers_while_it_lasts() -> None:
+    quiet, disturbed = simulate(), simulate(episodes_per_hour=6)
+    assert quiet.figures["e2e_ms"].max() < disturbed.figures["e2e_ms"].max()
+    slowest = np.exp(np.concatenate([slowness(disturbed, arm) for arm in (0, 1)]).max())
+    assert 1.5 < slowest <= EPISODE_TIMES + 0.01
+
+
+def test_job_of_the_clock_slows_some_requests_every_minute() -> None:
+    run = simulate(has_cron=True)
+    is_slow = np.concatenate([slowness(run, arm) for arm in (0, 1)]) > 0.05
+    assert 0.05 < is_slow.mean() < 0.6

@@ -1,79 +1,113 @@
-"""Whole reports in a few worlds at fixed seeds, and how the table of false words is made of them."""
+"""Whole reports in a few worlds at fixed seeds, and how the table of their words is made."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import worlds
-from world_records import World
-from worlds import WORLDS, ReportSummary, WorldRow
+from world_records import DEFAULT_SHAPE, QUICK_SHAPE, STARTS_SHAPE, World
+from worlds import ROWS, ReportSummary, ShapeReports, WorldRow
 
-BY_NAME = {world.name: world for world in WORLDS}
+BY_NAME = {row.world.name: row for row in ROWS}
+
+
+def judge_world(name: str, shape: Any = QUICK_SHAPE, seeds: int = 4) -> list[ReportSummary]:
+    return worlds.judge_runs(BY_NAME[name].world, shape, range(seeds))
 
 
 def summary(**changes: Any) -> ReportSummary:
     stated: dict[str, Any] = {
-        "word": "same within one start", "false_word": False, "false_cell": False, "unreserved": False, "cautions": (),
-        "held": 14, "intervals": 14,
-    }  # fmt: skip
+        "word": "same within one start",
+        "false_words": (),
+        "is_unreserved": False,
+        "is_covered": True,
+    }
     return ReportSummary(**{**stated, **changes})
 
 
-def missed(world: World, *reports: ReportSummary) -> set[str]:
-    return set(WorldRow(world, reports).misses)
+def misses(name: str, *reports: ReportSummary, shape: Any = DEFAULT_SHAPE) -> bool:
+    return ShapeReports(BY_NAME[name], shape, reports).misses_promise
 
 
-@pytest.mark.parametrize("name", ["plain", "own 2 %, 20 s"])
+@pytest.mark.parametrize("name", ["requests 2 %", "own 2 %, 20 s", "prompts exponential 20 %"])
 def test_no_report_of_equal_servers_has_a_false_word(name: str) -> None:
-    reports = worlds.judge_runs(BY_NAME[name], range(3))
-    assert [(report.false_word, report.false_cell) for report in reports] == [(False, False)] * 3
+    assert [report.false_words for report in judge_world(name)] == [()] * 4
 
 
-def test_gain_of_a_half_is_said_faster() -> None:
-    assert WorldRow(BY_NAME["true 1.5"], worlds.judge_runs(BY_NAME["true 1.5"], range(3))).found == 1
+def test_gain_of_a_fifth_is_called_faster_at_the_defaults() -> None:
+    reports = judge_world("true 1.2, prompts 20 %", DEFAULT_SHAPE, seeds=3)
+    assert [report.word.startswith("faster") for report in reports] == [True] * 3
 
 
-def test_plain_intervals_hold_the_truth() -> None:
-    assert WorldRow(BY_NAME["plain"], worlds.judge_runs(BY_NAME["plain"], range(3))).covered > 0.85
+def test_gain_of_a_fifth_is_called_faster_across_starts() -> None:
+    (report,) = judge_world("true 1.2, prompts 20 %", STARTS_SHAPE, seeds=1)
+    assert report.word.startswith("faster")
 
 
-def test_word_is_held_against_the_truth_of_its_world() -> None:
+def test_class_of_three_times_beside_a_slower_one_is_mixed() -> None:
+    reports = judge_world("one class 3 times, one 10 % slower", DEFAULT_SHAPE, seeds=2)
+    assert [report.word.startswith("mixed") for report in reports] == [True] * 2
+
+
+def test_pooled_interval_holds_the_truth() -> None:
+    reports = judge_world("true 1.5, prompts 20 %", seeds=6)
+    assert sum(bool(report.is_covered) for report in reports) >= 5
+
+
+def test_word_is_compared_with_the_truth_of_its_world() -> None:
     """Judged as equal, servers of which one is faster have false words."""
-    faster = replace(BY_NAME["true 1.5"], true_speed_up=2.0)
-    verdict = worlds.judge_run(worlds.simulate_run(faster, 1), worlds.JudgeOptions(), ())
-    false = worlds.summarize_verdict(verdict, BY_NAME["plain"])
+    faster = World(name="faster", true_speed_up=2.0)
+    verdict = worlds.judge_run(worlds.simulate_run(faster, 1, QUICK_SHAPE), worlds.JudgeOptions(), ())
+    false = worlds.summarize_verdict(verdict, World(name="equal"))
     true = worlds.summarize_verdict(verdict, faster)
 
-    assert (false.false_word, false.false_cell, false.held) == (True, True, 0)
-    assert (true.false_word, true.false_cell) == (False, False)
+    assert {"headline faster", "class faster"} <= set(false.false_words)
+    assert (true.false_words, true.is_covered, false.is_covered) == ((), True, False)
 
 
-def test_faster_is_the_false_word_of_a_slower_mean() -> None:
-    assert worlds.list_false_words(BY_NAME["15 % at 4 times"]) == {"faster"}
+@pytest.mark.parametrize(
+    ("true_speed_up", "words"),
+    [
+        (1.0, {"faster", "slower", "mixed"}),
+        (1.5, {"slower", "mixed", "same"}),
+        (1.02, {"slower", "mixed"}),
+        (0.5, {"faster", "mixed", "same"}),
+    ],
+)
+def test_untrue_words(true_speed_up: float, words: set[str]) -> None:
+    assert worlds.list_untrue_words(true_speed_up) == words
 
 
-@pytest.mark.parametrize("name", ["plain", "own 5 %, 30 s"])
-def test_reserved_false_cell_misses_the_promise_up_to_30_s(name: str) -> None:
-    assert missed(BY_NAME[name], summary(false_cell=True), summary()) == {"anywhere"}
+def test_false_word_in_a_tenth_of_the_reports_misses_the_promise() -> None:
+    true, false = [summary()] * 9, [summary(false_words=("class faster",))]
+    assert misses("own 5 %, 30 s", *true, *false)
+    assert not misses("own 5 %, 30 s", *true * 2, *false)
 
 
 def test_reserved_false_word_beyond_a_run_is_allowed() -> None:
-    assert missed(BY_NAME["own 5 %, 200 s"], summary(false_word=True)) == set()
+    assert not misses("own 5 %, 200 s", summary(false_words=("headline faster",)))
+    assert misses("own 5 %, 200 s", summary(false_words=("headline faster",), is_unreserved=True))
 
 
-def test_unreserved_false_word_misses_the_promise_everywhere() -> None:
-    assert missed(BY_NAME["own 5 %, 200 s"], summary(false_word=True, unreserved=True)) == {"unreserved"}
-
-
-def test_cautions_in_most_reports_of_a_benign_world_miss_the_promise() -> None:
-    reports = [summary(cautions=("drift",))] * 2
-    assert missed(BY_NAME["plain"], *reports, summary()) == {"cautions"}
-    assert missed(BY_NAME["plain"], *reports, summary(), summary()) == set()
-
-
-def test_gain_found_in_98_of_100_reports_misses_the_promise() -> None:
+def test_gain_found_in_90_of_100_reports_misses_the_promise() -> None:
     found = [summary(word="faster within one start")]
-    assert missed(BY_NAME["true 1.5"], *found * 98, summary(), summary()) == {"words"}
-    assert missed(BY_NAME["true 1.5"], *found * 99, summary()) == set()
+    assert misses("true 1.2, prompts 20 %", *found * 90, *[summary()] * 10)
+    assert not misses("true 1.2, prompts 20 %", *found * 96, *[summary()] * 4)
+
+
+def test_pooled_interval_that_misses_a_gain_in_a_tenth_misses_the_promise() -> None:
+    found = [summary(word="faster within one start")]
+    missed = [summary(word="faster within one start", is_covered=False)]
+    assert misses("true 1.2, prompts 20 %", *found * 9, *missed)
+
+
+def test_world_without_a_promise_is_listed() -> None:
+    assert not misses("prompts of two points", summary(false_words=("class slower",)))
+
+
+def test_table_has_the_share_its_error_and_the_coverage() -> None:
+    reports = [summary()] * 3 + [summary(false_words=("class faster",), is_covered=False)]
+    row = WorldRow(world=World(name="some"), limits={})
+    table = worlds.format_table([tuple(ShapeReports(row, shape, reports) for shape in worlds.SHAPES)])
+    assert table[-1].startswith("| some | false | 25.0% \u00b1 21.7; 75.0% |")

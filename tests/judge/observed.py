@@ -18,7 +18,7 @@ import numpy as np
 from tandem.bench import manifest
 from tandem.bench.request_table import NO_DIGEST, PromptKey, RequestTable, encode_names
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
-from tandem.judge.cells import judge_cells
+from tandem.judge.cells import judge_speed_ups
 from tandem.judge.headline import build_headlines
 from tandem.judge.schema import OutputEquality, RunControls
 
@@ -29,10 +29,15 @@ JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
 EQUAL = (OutputEquality(variant="spec", by="characters", result="the same", sentence="Outputs: the same."),)
 
 
+def judge_cells(seen, controls, **options):
+    """The verdicts on the cells."""
+    return judge_speed_ups(seen, controls, **options).cells
+
+
 def headline(seen, controls=RunControls(), equal=EQUAL, quality=()):  # noqa: B008 - frozen
     """The headline of the only variant."""
-    cells = judge_cells(seen, controls, margin=MARGIN)
-    (found,) = build_headlines(seen, cells, controls, equal, margin=MARGIN, quality=quality)
+    speed_ups = judge_speed_ups(seen, controls, margin=MARGIN)
+    (found,) = build_headlines(seen, speed_ups, controls, equal, margin=MARGIN, quality=quality)
     return found
 
 

@@ -7,7 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from tandem.judge.decision import adjust_p_values, compare_lengths, decide_speed_up
+from tandem.judge.decision import (
+    adjust_p_values,
+    adjust_with_fallback,
+    compare_lengths,
+    decide_speed_up,
+)
 from tandem.judge.interval import LogRatioEstimate
 from tandem.judge.schema import RatioEstimate
 
@@ -42,6 +47,33 @@ def test_without_an_estimate_there_is_no_evidence(ratio, adjusted_p):
 def test_holm_by_hand():
     np.testing.assert_allclose(adjust_p_values(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
     np.testing.assert_allclose(adjust_p_values(np.array([0.9, 0.8])), [1.0, 1.0])
+
+
+def fall_back(overall, cells):
+    adjusted = adjust_with_fallback(np.array(overall), np.array(cells))
+    return [group.tolist() for group in adjusted]
+
+
+def test_each_group_has_its_share_of_the_level():
+    overall, cells = fall_back([0.1], [0.02, 0.9])
+    assert (overall, cells) == ([pytest.approx(0.5)], [pytest.approx(0.05), pytest.approx(0.9)])
+
+
+def test_a_pooled_test_that_succeeds_hands_its_share_to_the_cells():
+    assert fall_back([0.001], [0.024, 0.9])[1] == [pytest.approx(0.048), pytest.approx(0.9)]
+
+
+def test_cells_that_all_succeed_hand_their_share_to_the_pooled_test():
+    assert fall_back([0.03], [0.001, 0.002])[0] == [pytest.approx(0.03)]
+
+
+def test_one_cell_without_success_keeps_the_share():
+    assert fall_back([0.03], [0.001, 0.9])[0] == [pytest.approx(0.15)]
+
+
+def test_an_empty_group_leaves_the_whole_level():
+    assert fall_back([], [0.02, 0.9]) == [[], [pytest.approx(0.04), pytest.approx(0.9)]]
+    assert fall_back([0.04], []) == [[pytest.approx(0.04)], []]
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,9 @@ import re
 
 import numpy as np
 import pytest
-from observed import JITTER, MARGIN, STEADY, Asked, Truth, drawn, observed, table, with_figures
+from observed import JITTER, MARGIN, STEADY, Asked, Truth, drawn, judge_cells, observed, table, with_figures
 
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.cells import judge_cells
 from tandem.judge.pairs import JUDGED_METRICS
 from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunControls
 
@@ -48,7 +47,7 @@ def test_a_variant_of_half_the_time_is_faster_and_says_by_how_much():
     assert cell.speed_up is not None
     assert cell.speed_up.value == pytest.approx(2.0, rel=0.01)
     assert cell.why.startswith("speed-up 2.00 (")
-    assert cell.why.endswith("p below 0.001 among 6 tests; beyond the noise floor of 1.020")
+    assert cell.why.endswith("p below 0.001 among 7 tests; beyond the noise floor of 1.020")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +90,7 @@ def test_a_difference_alone_is_not_called_when_there_are_many_cells():
     assert among.p == alone.p < 0.05 < among.adjusted_p
     assert among.verdict == "no evidence"
     assert "may be chance: p" in among.why
-    assert "among 240 tests" in among.why
+    assert "among 241 tests" in among.why
 
 
 def test_a_noise_floor_is_never_below_1():

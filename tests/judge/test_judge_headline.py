@@ -2,9 +2,8 @@ from itertools import product
 
 import numpy as np
 import pytest
-from observed import JITTER, MARGIN, STEADY, Asked, headline, observed, table, with_figures
+from observed import JITTER, MARGIN, STEADY, Asked, headline, judge_cells, observed, table, with_figures
 
-from tandem.judge.cells import judge_cells
 from tandem.judge.schema import ControlCheck, OutputEquality, RatioEstimate, RunControls, ShareEstimate
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -6,10 +6,9 @@ import math
 
 import numpy as np
 import pytest
-from observed import MARGIN, Asked, Truth, drawn, headline, observed, table
+from observed import MARGIN, Asked, Truth, drawn, headline, judge_cells, observed, table
 
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.cells import judge_cells
 from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0, 1050.0, 850.0)

@@ -1,9 +1,8 @@
 """A speed is worth nothing where neither arm gives text; what one arm breaks alone is for equality to find."""
 
 import pytest
-from observed import EQUAL, Asked, headline, observed
+from observed import EQUAL, Asked, headline, judge_cells, observed
 
-from tandem.judge.cells import judge_cells
 from tandem.judge.claims.answers import answer_claims
 from tandem.judge.comparability import explain_invalidity
 from tandem.judge.pairs import RequestPairing

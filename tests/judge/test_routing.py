@@ -6,16 +6,18 @@ import dataclasses
 
 import numpy as np
 import pytest
-from observed import Truth, drawn, table
+from observed import MARGIN, Truth, drawn, table
 
-from tandem.judge.routing import PromptTimes, hold_out_arms, route_classes
-from tandem.judge.schema import RunControls
+from tandem.judge.cells import judge_speed_ups
+from tandem.judge.routing import choose_by_other_rounds, route_classes
+from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 
 MIXED = Truth(ratio={"spec": {"repeat": 2.0, "json": 1.6, "open": 0.5, "creative": 0.6}}, prompts=16)
 
 
-def routed(seen, **changes):
-    return route_classes(seen, "spec", **{"usd_per_hour": None, "controls": RunControls(), **changes})[0]
+def routed(seen, *, usd_per_hour=None, controls=RunControls()):  # noqa: B008 - frozen
+    speed_ups = judge_speed_ups(seen, controls, margin=MARGIN)
+    return route_classes(seen, speed_ups, usd_per_hour=usd_per_hour, controls=controls, margin=MARGIN)[0]
 
 
 def permuted(truth, seed):
@@ -45,10 +47,36 @@ def test_permuted_labels_save_nothing_against_the_better_arm():
     assert words.count("saves") <= 2
 
 
-def test_one_arm_better_in_every_class_saves_nothing_against_it():
+def test_one_arm_better_in_every_class_is_the_same_as_the_route():
     seen = drawn(Truth(ratio={"spec": {"repeat": 2.0, "open": 1.5}}))
     saving = next(row for row in routed(seen).savings if row.against == "spec")
-    assert (saving.word, saving.mean.value) == ("no evidence", 1.0)
+    assert (saving.word, saving.mean.value) == ("same", 1.0)
+
+
+def test_a_saving_within_the_floor_is_no_evidence():
+    seen = drawn(MIXED)
+    floor = NoiseFloor(class_="all", load=seen.loads[0], metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=3.0)
+    savings = routed(seen, controls=RunControls(overall_floors=(floor,))).savings
+    assert {saving.word for saving in savings} == {"no evidence"}
+
+
+def test_equal_servers_get_no_word_of_routing():
+    route = routed(drawn(Truth(ratio={"spec": {"repeat": 1.0, "open": 1.0}})))
+    assert {saving.word for saving in route.savings} == {"no evidence"}
+    assert route.why == "no class is called faster or slower, so no route is shown to differ"
+
+
+def test_three_rounds_say_nothing_of_routing():
+    route = routed(drawn(dataclasses.replace(MIXED, rounds=3)))
+    assert (route.why, {saving.word for saving in route.savings}) == (
+        "fewer than 4 rounds",
+        {"no evidence"},
+    )
+
+
+def test_six_starts_make_a_saving_hold_across_starts():
+    truth = dataclasses.replace(MIXED, rounds=6, start=0.01)
+    assert {saving.evidence for saving in routed(drawn(truth)).savings} == {"across-starts"}
 
 
 def test_a_class_of_few_prompts_goes_with_all_others():
@@ -69,6 +97,8 @@ def test_no_price_gives_no_money():
     assert [saving.usd_per_1000_requests for saving in routed(drawn(MIXED)).savings] == [None, None]
 
 
-def test_a_prompt_never_chooses_its_own_route():
-    times_ms = np.array([[1.0, 2.0], [2.0, 1.0]] * 8)  # places 0, 2, ... want the baseline, the others the variant
-    assert hold_out_arms(PromptTimes(np.zeros(16, np.intp), times_ms)).tolist() == [1, 0] * 8
+def test_a_round_never_chooses_its_own_route():
+    classes = np.zeros(4, np.intp)
+    by_round = np.tile([1.0, -0.4, -0.4, -0.4], (4, 1))  # the first round alone wants the variant
+    routes = choose_by_other_rounds(classes, by_round)
+    assert routes[0].tolist() == [0, 1, 1, 1]

@@ -10,10 +10,9 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from observed import EQUAL, JITTER, MARGIN, STEADY, Asked, Truth, drawn, headline, observed, table
+from observed import EQUAL, JITTER, MARGIN, STEADY, Asked, Truth, drawn, headline, judge_cells, observed, table
 
 from tandem.bench.schedule import FEWEST_ROUNDS
-from tandem.judge.cells import judge_cells
 from tandem.judge.headline import combine_verdict
 from tandem.judge.interval import FEWEST_STARTS
 from tandem.judge.schema import (

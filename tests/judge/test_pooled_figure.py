@@ -1,0 +1,99 @@
+"""The figure over all classes: what it is of, what it calls, and what takes its word away."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from observed import MARGIN, Truth, drawn, headline, table
+
+from tandem.judge.cells import judge_speed_ups
+from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
+
+CLASSES = [f"class-{number}" for number in range(6)]
+SLIGHT = Truth(ratio={"spec": dict.fromkeys(CLASSES, 1.2)}, prompts=8, spread=0.2)
+
+
+def judge_overall(seen, controls=RunControls()):  # noqa: B008 - frozen
+    (load,) = judge_speed_ups(seen, controls, margin=MARGIN).overall
+    return load
+
+
+def test_it_is_the_mean_over_all_prompts():
+    times = {"a": {"base": [1000.0] * 4, "spec": [500.0] * 4}, "b": {"base": [1000.0] * 2, "spec": [1000.0] * 2}}
+    overall = judge_overall(table(times)).deciding
+    assert (overall.prompts, overall.speed_up.value) == (6, pytest.approx(2 ** (4 / 6)))
+
+
+def test_it_is_faster_where_no_class_alone_is():
+    speed_ups = judge_speed_ups(drawn(SLIGHT, 1), RunControls(), margin=MARGIN)
+    assert speed_ups.overall[0].deciding.verdict == "faster"
+    assert {cell.verdict for cell in speed_ups.cells if cell.metric == "e2e_ms"} == {"no evidence"}
+
+
+def test_the_headline_has_its_word():
+    assert headline(drawn(SLIGHT, 1)).finding == "faster"
+
+
+def test_the_other_metrics_have_an_interval():
+    beside = {row.metric: row.speed_up for row in judge_overall(drawn(SLIGHT, 1)).beside}
+    assert set(beside) == {"tpot_ms", "ttft_ms", "output_tokens_per_s"}
+    assert all(speed_up.low < speed_up.high for speed_up in beside.values())
+
+
+def test_a_floor_hides_it():
+    seen = drawn(SLIGHT, 1)
+    floor = NoiseFloor(class_="all", load=seen.loads[0], metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=1.5)
+    overall = judge_overall(seen, RunControls(overall_floors=(floor,))).deciding
+    assert (overall.noise_floor, overall.verdict) == (1.5, "no evidence")
+
+
+def test_a_slower_class_beside_it_makes_the_headline_mixed():
+    ratios = {**dict.fromkeys(CLASSES, 1.5), CLASSES[0]: 0.7}
+    seen = drawn(Truth(ratio={"spec": ratios}, prompts=8, spread=0.05))
+    assert judge_overall(seen).deciding.verdict == "faster"
+    assert headline(seen).finding == "mixed"
+
+
+def test_the_same_over_all_classes_never_leads_over_a_class_that_is_called():
+    ratios = {**dict.fromkeys(CLASSES, 1.0), CLASSES[0]: 1.1}
+    seen = drawn(Truth(ratio={"spec": ratios}, prompts=8, spread=0.01))
+    assert judge_overall(seen).deciding.verdict == "same"
+    assert headline(seen).finding == "faster"
+
+
+def test_slow_requests_of_a_few_prompts_take_its_word_away():
+    seen = drawn(dataclasses.replace(SLIGHT, spread=0.02), 1)
+    e2e_ms = seen.figures["e2e_ms"].copy()
+    is_slow = (seen.arm == 1) & (np.random.default_rng(1).random(len(seen)) < 0.05)
+    e2e_ms[is_slow] *= 8
+    overall = judge_overall(dataclasses.replace(seen, figures={**seen.figures, "e2e_ms": e2e_ms})).deciding
+    assert overall.verdict in {"mixed", "no evidence"}
+    assert overall.opposition.startswith("over all classes with a faster median the mean is 0.")
+
+
+def test_a_class_of_survivors_bars_it():
+    seen = drawn(dataclasses.replace(SLIGHT, spread=0.02), 1)
+    is_lost = (seen.arm == 1) & (seen.class_ == 0) & (seen.round < 2)
+    figures = {name: np.where(is_lost, np.nan, values) for name, values in seen.figures.items()}
+    failed = dataclasses.replace(seen, failed=seen.failed | is_lost, figures=figures)
+    overall = judge_overall(failed).deciding
+    assert (overall.verdict, "only survivors" in overall.why) == ("no evidence", True)
+
+
+def test_each_load_has_its_own():
+    seen = drawn(dataclasses.replace(SLIGHT, loads=(1, 4)), 1)
+    overall = judge_speed_ups(seen, RunControls(), margin=MARGIN).overall
+    assert [load.deciding.load.concurrency for load in overall] == [1, 4]
+
+
+def test_six_starts_make_it_hold_across_starts():
+    truth = dataclasses.replace(SLIGHT, rounds=6, start=0.01)
+    assert judge_overall(drawn(truth, 1)).deciding.evidence == "across-starts"
+
+
+def test_what_would_decide_it_is_said():
+    truth = dataclasses.replace(SLIGHT, ratio={"spec": dict.fromkeys(CLASSES, 1.06)})
+    overall = judge_overall(drawn(truth, 1)).deciding
+    assert (overall.verdict, overall.more_prompts > overall.prompts) == ("no evidence", True)
