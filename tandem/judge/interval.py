@@ -57,7 +57,8 @@ _MOST_ABSENT = 0.5  # of the cells of a layout
 _SWEEPS = 50  # to fill in absent cells of the layout
 _SKEW_LEVEL = 0.01  # of the test whether residuals are skewed
 _FEWEST_RESIDUALS = 12  # the test needs 8; fewer than 12 say nothing of a tail
-_RATIO_DRAWS = 100_000  # of Student's ratio, so that a level of 1 in 10,000 rests on draws
+_RATIO_DRAWS = 50_000  # of Student's ratio, so that a level of 1 in 5,000 rests on draws
+_RATIO_NUMBERS = 1_000_000  # of them all; a mean of many prompts is tested at no such level
 _FEWEST_BEYOND = 10  # draws beyond the last point of a curve
 
 
@@ -124,7 +125,7 @@ class ResidualPool:
         return self._curves[count]
 
     def _draw_curve(self, count: int) -> QuantileCurve:
-        draw_count = min(_RATIO_DRAWS, max(_RESAMPLES, _NUMBERS // count))
+        draw_count = min(_RATIO_DRAWS, max(_RESAMPLES, _RATIO_NUMBERS // count))
         rng = np.random.default_rng([1, count])
         draws = self.residuals[rng.integers(0, len(self.residuals), (draw_count, count))]
         spreads = draws.std(axis=1, ddof=1) / math.sqrt(count)

@@ -208,7 +208,10 @@ def _join_starts(round_: IntArray, start: IntArray, round_count: int) -> IntArra
         return np.full(round_count, UNKNOWN)
     is_met = np.zeros((round_count, len(starts)))
     is_met[round_, column] = start != UNKNOWN
-    codes: IntArray = csgraph.connected_components(is_met @ is_met.T, directed=False)[1].astype(np.intp)
+    if is_met.all(axis=0).any():  # one start of every round joins them all
+        codes: IntArray = np.zeros(round_count, np.intp)
+    else:
+        codes = csgraph.connected_components(is_met @ is_met.T, directed=False)[1].astype(np.intp)
     codes[round_[start == UNKNOWN]] = UNKNOWN
     return codes
 
