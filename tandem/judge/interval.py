@@ -12,7 +12,9 @@ Levels adjusted for thousands of cells need this, and so do three prompts, whose
 Student's quantiles presume that prompts differ symmetrically. Where the prompts of a report are skewed, eight values of
 one class do not show how much. So the residuals of all classes are pooled (`pool_residuals`), and the curve is that of
 Student's ratio of as many draws from them (the bootstrap-t: Efron and Tibshirani 1993, An Introduction to the
-Bootstrap, chapter 12). Used always, it would cost much power where prompts are not skewed.
+Bootstrap, chapter 12), or of the ratio transformed by its skewness (Hall 1992, Journal of the Royal Statistical Society
+B 54, 221), whichever is farther out: draws around a class's own mean blur a hard edge, and a skewness knows no edge.
+Used always, it would cost much power where prompts are not skewed.
 
 Prompts are not the only source of chance. A disturbance of one server that outlasts a turn affects every prompt of a
 round. From FEWEST_ROUNDS rounds on, the variance includes the differences between the rounds' means beyond chance. Four
@@ -59,6 +61,7 @@ _SKEW_LEVEL = 0.01  # of the test whether residuals are skewed
 _FEWEST_RESIDUALS = 12  # the test needs 8; fewer than 12 say nothing of a tail
 _RATIO_DRAWS = 50_000  # of Student's ratio, so that a level of 1 in 5,000 rests on draws
 _RATIO_NUMBERS = 1_000_000  # of them all; a mean of many prompts is tested at no such level
+_LARGEST_RATIO = 100.0  # of Student's ratio; a curve goes on in proportion beyond it
 _FEWEST_BEYOND = 10  # draws beyond the last point of a curve
 
 
@@ -113,31 +116,55 @@ STUDENT_CURVE = QuantileCurve(_GRID, _GRID)
 
 @dataclass(frozen=True)
 class ResidualPool:
-    """Residuals of the prompts of a report, of mean 0 in each class, where they are skewed."""
+    """The prompts of a report around the mean of their class, where they are skewed.
+
+    Args:
+        residuals: of all classes.
+        skewness: of one prompt, from the k-statistics of the classes; those have no bias.
+    """
 
     residuals: Values
+    skewness: float
     _curves: dict[int, QuantileCurve] = field(default_factory=dict, repr=False, compare=False)
 
     def find_curve(self, count: int) -> QuantileCurve:
-        """Return the curve of the mean of so many prompts."""
+        """Return the curve of the mean of so many prompts: at each end the more cautious of two."""
         if count not in self._curves:
-            self._curves[count] = self._draw_curve(count)
+            student = _place_quantiles(count)
+            means = np.array([self._draw_means(student, count), self._transform(student, count)])
+            mean = np.where(student < 0, means.min(axis=0), means.max(axis=0))
+            self._curves[count] = QuantileCurve(student, mean, is_proportional=True)
         return self._curves[count]
 
-    def _draw_curve(self, count: int) -> QuantileCurve:
-        draw_count = min(_RATIO_DRAWS, max(_RESAMPLES, _RATIO_NUMBERS // count))
+    def _draw_means(self, student: Values, count: int) -> Values:
+        """Return the mean's quantiles by the bootstrap-t, for Student's."""
+        draw_count = _count_draws(count)
         rng = np.random.default_rng([1, count])
         draws = self.residuals[rng.integers(0, len(self.residuals), (draw_count, count))]
         spreads = draws.std(axis=1, ddof=1) / math.sqrt(count)
         is_spread = spreads > _NO_WIDTH
-        ratios = np.sort(draws.mean(axis=1)[is_spread] / spreads[is_spread])
-
-        tails = np.geomspace(_FEWEST_BEYOND / len(ratios), 0.5, 40)
-        probabilities = np.concatenate([tails, 1 - tails[-2::-1]])
-        student = special.stdtrit(count - 1, probabilities)
+        ratios = draws.mean(axis=1)[is_spread] / spreads[is_spread]
         # the end of an interval mirrors the ratio: the mean is low where the ratio is low
-        mean = -np.quantile(ratios, 1 - probabilities)
-        return QuantileCurve(student, np.maximum.accumulate(mean), is_proportional=True)
+        return -np.quantile(ratios, special.stdtr(count - 1, -student))
+
+    def _transform(self, student: Values, count: int) -> Values:
+        """Return the mean's quantiles by Hall's transformation of Student's ratio, for Student's."""
+        share = self.skewness / (3 * math.sqrt(count))
+        ratios = np.linspace(-_LARGEST_RATIO, _LARGEST_RATIO, 20_001)
+        transformed = ratios + share * (ratios**2 + 1 / 2) + share**2 * ratios**3 / 3
+        return -np.interp(-student, transformed, ratios)
+
+
+def _count_draws(count: int) -> int:
+    return min(_RATIO_DRAWS, max(_RESAMPLES, _RATIO_NUMBERS // count))
+
+
+def _place_quantiles(count: int) -> Values:
+    """Return Student's quantiles at which the curve of the mean of so many prompts has its points."""
+    tails = np.geomspace(_FEWEST_BEYOND / _count_draws(count), 0.5, 40)
+    probabilities = np.concatenate([tails, 1 - tails[-2::-1]])
+    quantiles: Values = special.stdtrit(count - 1, probabilities)
+    return quantiles
 
 
 @dataclass(frozen=True)
@@ -234,20 +261,21 @@ def pool_residuals(logs_by_class: Iterable[Values]) -> ResidualPool | None:
     Args:
         logs_by_class: one log-ratio a prompt. Shapes: (prompts,).
     """
-    parts = []
-    for logs in logs_by_class:
-        finite_logs = logs[np.isfinite(logs)]
-        if len(finite_logs) >= FEWEST_PROMPTS:
-            # a class's own mean takes a part of the spread with it
-            scale = math.sqrt(len(finite_logs) / (len(finite_logs) - 1))
-            parts.append(scale * (finite_logs - finite_logs.mean()))
+    classes = [logs[np.isfinite(logs)] for logs in logs_by_class]
+    classes = [logs for logs in classes if len(logs) >= FEWEST_PROMPTS]
+    # a class's own mean takes a part of the spread with it
+    parts = [math.sqrt(len(logs) / (len(logs) - 1)) * (logs - logs.mean()) for logs in classes]
     residuals = np.concatenate(parts) if parts else np.empty(0)
     if len(residuals) < _FEWEST_RESIDUALS or np.ptp(residuals) < _NO_WIDTH:
         return None
     from scipy import stats  # noqa: PLC0415 - it takes half a second to load
 
-    is_skewed = stats.skewtest(residuals).pvalue < _SKEW_LEVEL
-    return ResidualPool(residuals) if is_skewed else None
+    if stats.skewtest(residuals).pvalue >= _SKEW_LEVEL:
+        return None
+    weights = [len(logs) for logs in classes]
+    variance = np.average([stats.kstat(logs, 2) for logs in classes], weights=weights)
+    third_cumulant = np.average([stats.kstat(logs, 3) for logs in classes], weights=weights)
+    return ResidualPool(residuals, float(third_cumulant / variance**1.5))
 
 
 def mask_full_rounds(by_round: Values) -> BoolArray:
