@@ -165,7 +165,11 @@ ROWS: tuple[WorldRow, ...] = (
     *(
         WorldRow(
             world=World(
-                name=f"{100 * share:g} % slow and failing", true_speed_up=1.5, fail_share=share, slow_times=8.0
+                name=f"{100 * share:g} % slow and failing",
+                true_speed_up=1.25,
+                prompt_spread=0.2,
+                fail_share=share,
+                slow_times=8.0,
             ),
             question="called faster",
             limits={},

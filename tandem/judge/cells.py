@@ -38,7 +38,13 @@ from tandem.judge.interval import (
     RoundNoise,
     convert_log_ratio,
 )
-from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, CellPairs, RequestPairing
+from tandem.judge.pairs import (
+    DECIDING_METRIC,
+    JUDGED_METRICS,
+    WAIT_METRIC,
+    CellPairs,
+    RequestPairing,
+)
 from tandem.judge.schema import (
     CellVerdict,
     CellWord,
@@ -391,7 +397,7 @@ def _judge_tails(
             verdicts.append(TailVerdict(word))
             continue
         if cell.is_overall:
-            pooled_mean = pool_mean(cell.pairs, cell.round_noise, cell.pool, targets.level)
+            pooled_mean = _pool_cells(pairing, [cell], targets.level)
         else:
             key = (cell.draft.variant, word)
             if key not in pooled_means:
@@ -418,13 +424,13 @@ def _select_similar(
 
 
 def _pool_cells(pairing: RequestPairing, cells: Sequence[_CellEstimate], level: float) -> TailEstimate:
-    """Return the mean over all requests of some cells of one variant."""
+    """Return the mean over all requests of some cells of one variant, failed ones included."""
     first = cells[0]
     arms = (pairing.table.baseline, first.draft.variant)
     codes = [code for cell in cells for code in cell.codes]
     # the noise reaches classes at different times
     noise = RoundNoise(first.round_noise.variance / len(cells), first.round_noise.df)
-    joined_pairs = pairing.join_cells(arms, codes, DECIDING_METRIC)
+    joined_pairs = pairing.join_cells(arms, codes, WAIT_METRIC)
     return pool_mean(joined_pairs, noise, first.pool, level)
 
 

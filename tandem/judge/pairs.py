@@ -28,8 +28,14 @@ DECIDING_METRIC = "e2e_ms"
 JUDGED_METRICS = ("tpot_ms", DECIDING_METRIC, "ttft_ms", "output_tokens_per_s")
 """The metrics that have a cell in a verdict; each belongs to one request."""
 
+_MS_PER_S = 1000.0
+
 LENGTH_METRIC = "completion_tokens"
 """Output tokens: a shorter time for fewer tokens is not the same work done faster."""
+
+
+WAIT_METRIC = "wait_ms"
+"""E2E, and of a failed request the time until it failed, at least its prompt's median: nobody waited less."""
 
 
 class CellRequests(NamedTuple):
@@ -167,8 +173,13 @@ class RequestPairing:
         """Return the requests that have a figure and an answer of the other arm in their round, by cell and prompt."""
         table = self.table
         arms = [table.arms.index(arm) if arm in table.arms else UNKNOWN - 1 for arm in (baseline, variant)]
-        rows = np.flatnonzero(self.row_mask() & ~table.failed & self.metric_mask(metric) & np.isin(table.arm, arms))
-        value, arm = table.figures.get(metric, np.empty(len(table))), (table.arm == arms[1]).astype(np.intp)
+        value = (
+            self._measure_waits() if metric == WAIT_METRIC else table.figures.get(metric, np.full(len(table), np.nan))
+        )
+        has_value = (value > 0) & (value < np.inf)  # a comparison with NaN is false, and warns of nothing
+        is_kept = has_value if metric == WAIT_METRIC else has_value & ~table.failed
+        rows = np.flatnonzero(self.row_mask() & is_kept & np.isin(table.arm, arms))
+        arm = (table.arm == arms[1]).astype(np.intp)
         turn_keys = (table.round, table.prompt, self.cell_codes())
         rows = rows[np.lexsort([key[rows] for key in (value, arm, *turn_keys)])]
         turns = np.cumsum(np.any([np.diff(key[rows], prepend=-1) != 0 for key in turn_keys], axis=0)) - 1
@@ -176,6 +187,16 @@ class RequestPairing:
         has_both: BoolArray = answers.min(axis=1) > 0
         columns = (self.cell_codes(), table.prompt, table.round, arm, value, table.start, table.placement)
         return _RequestRows(*columns).select(rows[has_both[turns]])
+
+    def _measure_waits(self) -> Values:
+        """Return WAIT_METRIC of each request; NaN where nothing is known."""
+        table = self.table
+        answered_ms = np.where(table.failed, np.nan, table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan)))
+        rows = np.flatnonzero(np.isfinite(answered_ms))
+        prompt_count = int(table.prompt.max(initial=0)) + 1
+        medians_ms = _compute_medians(table.prompt[rows], answered_ms[rows], (prompt_count,))
+        failed_ms = np.fmax(_MS_PER_S * (table.end_s - table.start_s), medians_ms[table.prompt])
+        return np.where(table.failed, failed_ms, answered_ms)
 
 
 class _RequestRows(NamedTuple):

@@ -59,7 +59,7 @@ def estimate_tails(
 
 
 def pool_mean(joined_pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None, level: float) -> TailEstimate:
-    """Return the mean over all requests of several cells, as shares of each prompt's baseline median.
+    """Return the mean over all requests of several cells, failed ones too, as shares of each prompt's baseline median.
 
     A few slow requests in each of many classes show here, where each class alone has too few requests to tell. A
     percentile of these shares would show how the speed-ups of prompts differ, and call that slow.
