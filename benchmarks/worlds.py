@@ -52,7 +52,7 @@ LEAST_COVERED = 0.93
 """Smallest share of the pooled intervals that hold a true gain."""
 
 _NO_DIFFERENCE = 1e-9  # of a log of a true speed-up
-RESERVED = "within one start"
+RESERVED = "server start"
 TASK = 20  # runs that one process judges at a time
 
 Question = Literal["false", "unreserved", "faster", "mixed", "called faster"]

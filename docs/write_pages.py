@@ -195,7 +195,6 @@ def render_pages() -> dict[str, str]:
             "fewest_rounds": FEWEST_ROUNDS,
             "cell_words": get_args(schema.CellWord),
             "variant_findings": get_args(schema.VariantFinding),
-            "overall_verdicts": get_args(schema.OverallVerdict),
             "structs": list(list_structs()),
         },
         "people.md": people_values,

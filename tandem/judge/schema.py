@@ -35,15 +35,6 @@ OutputFinding = Literal["the same", "same quality", "not shown", "not the same"]
 """Whether the variant gives the baseline's output. `same quality`: the texts are not shown to be the same,
 but the variant answers every task as well. `not shown`: nothing compared shows it."""
 
-OverallVerdict = Literal[
-    "faster", "faster at the same quality", "faster, output not shown to be the same", "faster but not the same output",
-    "slower", "same", "mixed", "faster within one start", "faster within one start at the same quality",
-    "faster within one start, output not shown to be the same",
-    "faster within one start but not the same output", "slower within one start", "same within one start",
-    "mixed within one start", "no evidence", "not comparable", "void",
-]  # fmt: skip
-"""Of a variant: the finding with its reservations."""
-
 TailName = Literal["mean", "p90"]
 """What is judged of E2E beside its median."""
 
@@ -153,18 +144,20 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         variant: its arm.
-        verdict: in a word or a few, with its reservations.
+        verdict: the finding with its reservations, as `faster but not the same output`.
         finding: the verdict without them.
         evidence: `across-starts` where every judged class has 6 starts of each arm or more.
         output: whether the outputs are shown to be the same.
         sentence: for a manager.
         reasons: what limits it, most important first: controls, errors, output, what intervals leave out.
         faster, slower, same, mixed, undecided: classes at loads, as `class at concurrency 4`, by the deciding metric.
-        metric: the deciding metric.
+        metric: the deciding metric: `e2e_ms`, or `tpot_ms` where the answers of the two have other lengths.
+        requests: of the variant, in the rounds that count.
+        speculates: whether the manifest says that the baseline or the variant speculates.
     """
 
     variant: str
-    verdict: OverallVerdict
+    verdict: str
     finding: VariantFinding
     evidence: EvidenceScope
     output: OutputFinding
@@ -176,6 +169,33 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
     mixed: tuple[str, ...] = ()
     undecided: tuple[str, ...] = ()
     metric: str
+    requests: int = 0
+    speculates: bool = False
+
+
+class ArmFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """Absolute figures of one arm at one load, over all prompts; control rounds and rounds left out are not in them.
+
+    Args:
+        arm: a variant, or the baseline. url: its address.
+        load: how hard it was asked.
+        requests: how many it got.
+        requests_per_s: answered requests, by the seconds in which the arm had at least one to answer.
+        ttft_p50_ms, ttft_p99_ms, tpot_p50_ms, tpot_p99_ms: of answered requests.
+        within_limits: requests that kept every --goodput limit; None without limits, or where a limited figure is
+            absent.
+    """
+
+    arm: str
+    url: str
+    load: LoadLevel
+    requests: int
+    requests_per_s: float | None = None
+    ttft_p50_ms: float | None = None
+    ttft_p99_ms: float | None = None
+    tpot_p50_ms: float | None = None
+    tpot_p99_ms: float | None = None
+    within_limits: int | None = None
 
 
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
@@ -307,6 +327,7 @@ class OutputEquality(msgspec.Struct, frozen=True, kw_only=True):
         near_ties: differing pairs whose two choices were nearly as likely; None where no log-probabilities are there.
         lengths: variant's output tokens as a ratio of the baseline's, with interval; far from 1 it cuts or rambles.
         garbage: outputs of the variant that the suite's content check refused, and of the baseline.
+        failed_pairs: left out, because one side failed. silent_pairs: left out, because neither side has any output.
         examples: a few pairs that differ.
     """
 
@@ -322,6 +343,8 @@ class OutputEquality(msgspec.Struct, frozen=True, kw_only=True):
     lengths: RatioEstimate | None = None
     garbage: ShareEstimate | None = None
     garbage_of_baseline: ShareEstimate | None = None
+    failed_pairs: int = 0
+    silent_pairs: int = 0
     examples: tuple[DivergenceExample, ...] = ()
 
 
@@ -489,6 +512,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         headlines: one a variant.
         cells: every judged metric.
         overall: each variant over all classes, by load.
+        arms: absolute figures of each arm, by load.
+        goodput: the limits of --goodput, by metric; empty without.
         controls, equality, acceptance, claims, cost: as their names say.
         quality: of each task set that the arms were asked; empty if none was.
         routing: of each variant at each load; empty where the run is void.
@@ -512,6 +537,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     headlines: tuple[Headline, ...]
     cells: tuple[CellVerdict, ...]
     overall: tuple[LoadVerdict, ...] = ()
+    arms: tuple[ArmFigures, ...] = ()
+    goodput: dict[str, float] = {}
     controls: RunControls
     equality: tuple[OutputEquality, ...] = ()
     quality: tuple[TaskQuality, ...] = ()

@@ -17,10 +17,10 @@ import numpy as np
 
 from tandem.bench.quantiles import Values
 from tandem.judge import interval
-from tandem.judge.interval import LogRatioEstimate, ResidualPool, RoundNoise, convert_log_ratio
+from tandem.judge.interval import LogRatioEstimate, ResidualPool, RoundNoise
 from tandem.judge.pairs import CellPairs, CellRequests
 from tandem.judge.schema import CellWord, TailName
-from tandem.judge.text_format import format_number
+from tandem.judge.text_format import describe_ratio
 
 QUANTILE = 0.9
 TAIL_NAMES: dict[TailName, str] = {"mean": "mean", "p90": "90th percentile"}
@@ -200,7 +200,5 @@ def _weigh_difference(
 
 
 def describe_tail(tail: TailEstimate) -> str:
-    """Return `mean is 0.86 (0.80 to 0.93) times as fast`."""
-    ends = (tail.estimate.low, tail.estimate.log, tail.estimate.high)
-    low, value, high = (format_number(convert_log_ratio(log)) for log in ends)
-    return f"{TAIL_NAMES[tail.statistic]} is {value} ({low} to {high}) times as fast"
+    """Return `mean is 1.16 times slower (1.08 to 1.25)`."""
+    return f"{TAIL_NAMES[tail.statistic]} is {describe_ratio(tail.estimate.convert())}"

@@ -10,13 +10,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import zip_longest
 
+import msgspec
+
 from tandem.bench import terminal_text
 from tandem.bench.schedule import LoadLevel
 from tandem.judge.schema import (
+    ArmFigures,
     CellVerdict,
     CellWord,
     ClassAcceptance,
     Headline,
+    LoadVerdict,
+    OutputEquality,
     RatioEstimate,
     TaskQuality,
     VariantFinding,
@@ -25,6 +30,10 @@ from tandem.judge.schema import (
 from tandem.metrics import CATALOGUE, acceptance_position, find_metric
 
 ABSENT = "-"
+ALL_PROMPTS = "all prompts"
+UNTESTED = "over all prompts; it is not tested, so it has no word"
+"""Why a figure over all prompts has no word."""
+
 TIMES = "\u00d7"
 SHORT = {
     "e2e_ms": "E2E",
@@ -37,15 +46,25 @@ SHORT = {
 
 _NEXT_STEPS: Mapping[VariantFinding, str] = {
     "faster": "Serve the classes that are faster with {variant}.",
+    "slower": "Keep {baseline}.",
+    "same": "Use either: speed does not decide between {baseline} and {variant}.",
+    "mixed": "Serve each class with the arm that is faster for it.",
+    "no evidence": "Fix the issues above and rerun.",
+    "not comparable": "Find out why requests fail or answers differ in length, then rerun.",
+    "void": "Fix what voided the run, then rerun.",
+}
+_SPECULATION_STEPS: Mapping[VariantFinding, str] = {
     "slower": "Keep {baseline}; try another draft, or a smaller num_speculative_tokens.",
     "same": "Keep {baseline}, which is simpler; try another draft, or another num_speculative_tokens.",
-    "mixed": "Serve each class with the arm that is faster for it.",
-    "no evidence": "Measure again with what the limits name.",
-    "not comparable": "Find out why requests fail, then measure again.",
-    "void": "Do what the reason says, then measure again.",
 }
+"""Next steps that only fit arms of which the manifest says that they speculate."""
+
 _LEAST_SPECULATION = 1.05  # tokens a step; a server that joins chunks is a little above 1 without speculation
+_SPECULATION_METRICS = ("acceptance_length", "target_steps_per_token")
+_COUNTED = ("counters", "steps of the counters")
+_RULE_OF_THREE = 3
 _HUNDREDTH, _TENTHS, _WHOLE = 0.01, 10, 1000
+_LEAST_WHOLE = 9.95  # rounds to 10
 _NEAR_ONE, _FINE = 0.1, 0.2  # from 1, within which a ratio has another digit
 _THIN_SPACE = " "
 clean_text = terminal_text.clean_text
@@ -84,6 +103,13 @@ def metric_unit(name: str) -> str:
     return "" if unit == "1" else unit
 
 
+def format_metric_unit(name: str) -> str:
+    """Return the field's name of a metric with its unit."""
+    metric = format_metric(name)
+    unit = metric_unit(name)
+    return metric if unit in {"", metric} else f"{metric} {unit}"
+
+
 def format_number(value: float | None) -> str:
     """Return a figure to three digits; a dash for none."""
     if value is None or not math.isfinite(value):
@@ -105,9 +131,27 @@ def format_ratio(value: float | None) -> str:
 
 def format_short_ratio(value: float) -> str:
     """Return a ratio with few digits, for a sentence that a manager reads."""
-    if value >= _TENTHS:
+    if value >= _LEAST_WHOLE:
         return f"{value:,.0f}"
     return f"{value:.2f}" if value < 1 or abs(value - 1) < _FINE else f"{value:.1f}"
+
+
+def describe_ratio(ratio: RatioEstimate, standard: str = "") -> str:
+    """Return a speed-up in words, with its interval: `1.19 times as fast as base (1.15 to 1.23)`.
+
+    Only a ratio of which the whole interval is below 1 is `times slower`.
+
+    Args:
+        ratio: of which it is.
+        standard: what follows the comparison, as ` as base`.
+    """
+    is_slower = (ratio.high or ratio.value) < 1
+    values = [ratio.value] if ratio.low is None or ratio.high is None else [ratio.value, ratio.low, ratio.high]
+    if is_slower:
+        values = [1 / value for value in values]
+    texts = [format_number(values[0]), *map(format_number, sorted(values[1:]))]
+    interval = f" ({texts[1]} to {texts[2]})" if len(texts) > 1 else ""
+    return f"{texts[0]} times {'slower' if is_slower else 'as fast'}{standard}{interval}"
 
 
 def format_times(value: float | None) -> str:
@@ -124,7 +168,7 @@ def format_interval(ratio: RatioEstimate | None) -> str:
 
 def count_things(count: int, noun: str) -> str:
     """Return a count with its noun: `1 round`, `2 rounds`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def format_percent(share: float | None) -> str:
@@ -134,6 +178,18 @@ def format_percent(share: float | None) -> str:
     text = f"{100 * share:.0f}"
     is_exact = text not in {"0", "100"} or share in {0, 1}
     return f"{text}{_THIN_SPACE}%" if is_exact else f"{100 * share:.2f}{_THIN_SPACE}%"
+
+
+def describe_limits(verdict: Verdict) -> str:
+    """Return the limits of --goodput with their units."""
+    return ", ".join(f"{format_metric(name)} {limit:g} {metric_unit(name)}" for name, limit in verdict.goodput.items())
+
+
+def format_attainment(figures: ArmFigures) -> str:
+    """Return how many requests of an arm kept every limit; a dash where that is not known."""
+    if figures.within_limits is None:
+        return ABSENT
+    return f"{figures.within_limits:,} of {figures.requests:,}"
 
 
 def format_level(verdict: Verdict) -> str:
@@ -166,15 +222,84 @@ def describe_next_step(headline: Headline, baseline: str) -> str:
     if headline.finding == "faster" and headline.output == "not the same":
         return f"Find out why the outputs differ before you serve with {variant}."
     if headline.finding == "faster" and headline.output == "not shown":
-        return (
-            "Show whether the outputs are the same: measure again with --record token-ids, or report with --tokenizer."
-        )
+        return "Show whether the outputs are the same: rerun with --record token-ids, or report with --tokenizer."
     if headline.finding == "faster" and headline.evidence == "one-start":
         return (
             f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6; or, five times, "
             "interrupt bench run, restart both servers and give --resume."
         )
-    return _NEXT_STEPS[headline.finding].format(variant=variant, baseline=shorten_text(baseline))
+    step = _NEXT_STEPS[headline.finding]
+    if headline.speculates:
+        step = _SPECULATION_STEPS.get(headline.finding, step)
+    return step.format(variant=variant, baseline=shorten_text(baseline))
+
+
+def describe_output(verdict: Verdict, headline: Headline) -> str:
+    """Return how many outputs of a variant are the baseline's, in one line.
+
+    Args:
+        verdict: of the run.
+        headline: of the variant.
+    """
+    equality = next((entry for entry in verdict.equality if entry.variant == headline.variant), None)
+    if equality is None:
+        return "Output: not compared."
+    text = "Output: not compared: no pair of answers has any"
+    if equality.identical is not None:
+        text = _describe_identical(equality)
+    omissions = ((equality.failed_pairs, "one side failed"), (equality.silent_pairs, "no output"))
+    parts = [f"{count_things(count, 'pair')} not compared ({reason})" for count, reason in omissions if count]
+    return f"{'; '.join([text, *parts])}."
+
+
+def _describe_identical(equality: OutputEquality) -> str:
+    identical = equality.identical
+    assert identical is not None
+    pairs_text = count_things(identical.of, "pair")
+    if identical.n == identical.of:
+        return f"Output: identical in {identical.n:,} of {pairs_text}"
+    text = f"Output: differs in {identical.of - identical.n:,} of {pairs_text}"
+    yardstick = equality.yardstick
+    if yardstick is None:
+        return f"{text}; the baseline was not compared with itself"
+    return f"{text}; the baseline differs from itself in {yardstick.of - yardstick.n:,} of {yardstick.of:,}"
+
+
+def describe_rare_requests(headline: Headline) -> str:
+    """Return how rare a slow or failing request must be to stay unseen in a run; empty without a request.
+
+    Of an event that n requests never met, the rate may still be 3 / n at 95 % (the rule of three: Hanley and
+    Lippman-Hand 1983, JAMA 249, 1743).
+
+    Args:
+        headline: of the variant.
+    """
+    if not headline.requests:
+        return ""
+    requests_text = f"{count_things(headline.requests, 'request')} of {shorten_text(headline.variant)}"
+    rarity = headline.requests // _RULE_OF_THREE
+    if rarity < 2:  # noqa: PLR2004 - one in one is every request
+        return f"{requests_text}: too few to see slow or failing requests that are not the rule."
+    return f"{requests_text}: a slow or failing request rarer than 1 in {rarity:,} may not show here."
+
+
+def mentions_speculation(verdict: Verdict) -> bool:
+    """Return whether anybody says that an arm speculates: the manifest, or a server by its counters."""
+    has_counters = any(row.acceptance_length is not None and row.method in _COUNTED for row in verdict.acceptance)
+    return has_counters or any(headline.speculates for headline in verdict.headlines)
+
+
+def list_notes(verdict: Verdict) -> tuple[str, ...]:
+    """Return the notes, without those on acceptance where nobody says that an arm speculates."""
+    if mentions_speculation(verdict):
+        return verdict.notes
+    return tuple(note for note in verdict.notes if not any(name in note for name in _SPECULATION_METRICS))
+
+
+def format_verdict(headline: Headline) -> str:
+    """Return a verdict for a terminal, its finding in capitals."""
+    finding = headline.finding
+    return f"{finding.upper()}{headline.verdict.removeprefix(finding)}"
 
 
 def filter_speculation(rows: Sequence[ClassAcceptance]) -> tuple[ClassAcceptance, ...]:
@@ -186,6 +311,50 @@ def filter_speculation(rows: Sequence[ClassAcceptance]) -> tuple[ClassAcceptance
 def select_cells(verdict: Verdict, headline: Headline) -> tuple[CellVerdict, ...]:
     """Return the cells of a variant by its deciding metric."""
     return tuple(cell for cell in verdict.cells if cell.variant == headline.variant and cell.metric == headline.metric)
+
+
+def select_loads(verdict: Verdict, headline: Headline) -> tuple[LoadVerdict, ...]:
+    """Return a variant over all prompts, by load."""
+    return tuple(load for load in verdict.overall if load.deciding.variant == headline.variant)
+
+
+def list_overall_cells(verdict: Verdict, headline: Headline, metric: str) -> tuple[CellVerdict, ...]:
+    """Return one metric of a variant over all prompts, a cell a load; none of a metric that must not be compared.
+
+    Args:
+        verdict: of the run.
+        headline: of the variant; where answers have other lengths, their end-to-end times are not compared.
+        metric: its name.
+    """
+    cells = []
+    for load in select_loads(verdict, headline):
+        deciding = load.deciding
+        if metric == deciding.metric:
+            if metric == headline.metric:
+                cells.append(msgspec.structs.replace(deciding, class_=ALL_PROMPTS))
+            continue
+        for figure in load.beside:
+            if figure.metric == metric:
+                cell = CellVerdict(
+                    variant=deciding.variant,
+                    class_=ALL_PROMPTS,
+                    load=deciding.load,
+                    metric=metric,
+                    prompts=deciding.prompts,
+                    rounds=deciding.rounds,
+                    baseline=figure.baseline,
+                    measured=figure.measured,
+                    speed_up=figure.speed_up,
+                    verdict="no evidence",
+                    why=UNTESTED,
+                )
+                cells.append(cell)
+    return tuple(cells)
+
+
+def name_word(cell: CellVerdict) -> str:
+    """Return the word of a cell; `not tested` for a figure over all prompts that has none."""
+    return "not tested" if cell.why == UNTESTED else cell.verdict
 
 
 def choose_table_cells(verdict: Verdict, headline: Headline, limit: int) -> tuple[tuple[CellVerdict, ...], int]:

@@ -119,7 +119,10 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
 def check_warm_up(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     """Return whether the arms were stable when measuring began, by their warm-up and by the first round."""
     changes = _estimate_first_round(timeline)
-    states = {True: "stood still before the first record", False: "was not stable when its warm-up was given up"}
+    states = {
+        True: "had reached steady state before the first record",
+        False: "had not reached steady state when its warm-up ended",
+    }
     is_stable = {name: arm.stable for name, arm in table.run.warm_up.items() if arm.stable is not None}
     result, sentences = "passed", [f"{name} {states[stable]}" for name, stable in is_stable.items()]
     if changes:

@@ -21,6 +21,7 @@ from tandem.bench.request_table import RequestTable
 from tandem.bench.summary import summarize_table
 from tandem.errors import InputError
 from tandem.judge.acceptance import compute_acceptance
+from tandem.judge.arm_figures import measure_arms
 from tandem.judge.cells import judge_speed_ups
 from tandem.judge.claims.answers import answer_claims, find_post_variants
 from tandem.judge.claims.llmperf_answers import FOLDER as LLMPERF_FOLDER
@@ -29,7 +30,7 @@ from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.decision import require_margin
 from tandem.judge.equality.output_equality import compare_outputs
-from tandem.judge.headline import build_headlines
+from tandem.judge.headline import build_headlines, withhold_words
 from tandem.judge.quality import judge_quality
 from tandem.judge.routing import route_classes
 from tandem.judge.schema import FILE, MARGIN, Verdict
@@ -85,7 +86,7 @@ def judge_run(
     >>> from tandem.bench import read_request_table
     >>> verdict = judge_run(read_request_table("monday"))
     >>> verdict.headlines[0].verdict, verdict.headlines[0].faster
-    ('faster within one start', ('repeat at concurrency 4',))
+    ('faster (one server start; restarts not tested)', ('repeat at concurrency 4',))
     >>> for cell in verdict.cells:
     ...     if cell.metric == "e2e_ms":
     ...         print(cell.class_, cell.verdict, f"{cell.speed_up.low:.2f} to {cell.speed_up.high:.2f}")
@@ -124,14 +125,16 @@ def judge_run(
         table, post_variants, cells, equality, acceptance, margin=margin, controls=controls, quality=quality
     )
     claims += answer_llmperf(table, post_variants, margin=margin)
+    headlines = build_headlines(table, speed_ups, controls, equality, margin=margin, quality=quality)
+    speed_ups = withhold_words(speed_ups, headlines)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
         version=run.version, run=run_id(run), folder=table.folder.resolve().name, created_utc=run.created_utc,
         simulated=run.simulated, baseline=table.baseline, variants=table.variants, requests=len(table),
-        failed=int(table.failed.sum()), margin=margin, controls=controls, cells=cells,
-        overall=speed_ups.overall, equality=equality,
+        failed=int(table.failed.sum()), margin=margin, controls=controls, cells=speed_ups.cells,
+        overall=speed_ups.overall, arms=measure_arms(table, controls), goodput=run.goodput or {}, equality=equality,
         acceptance=acceptance, quality=quality,
-        headlines=build_headlines(table, speed_ups, controls, equality, margin=margin, quality=quality),
+        headlines=headlines,
         claims=claims, claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
         routing=() if controls.void else route_classes(

@@ -69,8 +69,7 @@ def explain_decision(cell: CellVerdict, decision: SpeedUpDecision, *, test_count
     is_within_floor = abs(math.log(speed_up.value)) <= math.log(floor or 1.0)
     ends = f"{format_ratio(speed_up.low)} to {format_ratio(speed_up.high)}"
     speed_up_text = f"speed-up {format_ratio(speed_up.value)} ({ends})"
-    p_text = f"p below {_SMALLEST_P}" if p < _SMALLEST_P else f"p {p:.2g}"
-    p_text += f" among {test_count} tests" if test_count > 1 else ""
+    p_text = _describe_p(p, test_count)
     floor_text = "no noise floor"
     if floor is not None:
         floor_text = f"{'within' if is_within_floor else 'beyond'} the noise floor of {format_ratio(floor)}"
@@ -79,11 +78,17 @@ def explain_decision(cell: CellVerdict, decision: SpeedUpDecision, *, test_count
         word = "the same" if decision.word == "same" else decision.word
         return f"the median is {word}, {conjunction} {cell.opposition}; median {speed_up_text}; {p_text}; {floor_text}"
     if decision.ground == "margin":
-        return f"the whole interval, {ends}, lies inside the margin of {100 * margin:g} %"
+        return f"the whole interval, {ends}, lies inside the equivalence margin of {100 * margin:g} %"
     if decision.ground == "difference":
         return f"{speed_up_text}; {p_text}; {floor_text}"
-    doubt = "" if decision.ground == "floor" else f" may be chance: {p_text};"
-    return f"{speed_up_text}{doubt} {floor_text}; {_suggest_sample_size(cell, is_within_floor=is_within_floor)}"
+    doubt = "" if decision.ground == "floor" else f", not significant ({p_text})"
+    return f"{speed_up_text}{doubt}; {floor_text}; {_suggest_sample_size(cell, is_within_floor=is_within_floor)}"
+
+
+def _describe_p(p: float, test_count: int) -> str:
+    """Return `p = 1.0, corrected for 18 tests`."""
+    text = f"p < {_SMALLEST_P}" if p < _SMALLEST_P else f"p = {p:#.2g}"
+    return f"{text}, corrected for {test_count} tests" if test_count > 1 else text
 
 
 def _suggest_sample_size(cell: CellVerdict, *, is_within_floor: bool) -> str:

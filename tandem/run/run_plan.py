@@ -231,7 +231,7 @@ def describe_word_scope(rounds: int, starts: int) -> str:
     """Return the basis of the verdict's word (tandem.judge.headline)."""
     if rounds < FEWEST_ROUNDS:
         return "no verdict"
-    return "across starts" if starts >= STARTS_OF_WORD else "within one start"
+    return "restarts covered" if starts >= STARTS_OF_WORD else "restarts not covered"
 
 
 def estimate_run(inputs: RunPlanInputs) -> RunEstimate:

@@ -184,7 +184,8 @@ def test_the_plan_has_steps_money_starts_and_what_ends_it(ready, capsys):
     for part in (
         "qwen-vllm, qwen-sd-vllm: 5 rounds, 1 of control", "0 -> 1 x trn2.48xlarge (on-demand, use2-az3)",
         "5 rounds: 0.5 s and 45 ms a token", "ends the run after 480 min each", "node-minutes at 35.76 USD an hour",
-        "1 start: within one start", "6 starts, 6 rounds, 2 leases: across starts", "schedule", "reaper", "budget",
+        "1 start: restarts not covered", "6 starts, 6 rounds, 2 leases: restarts covered", "schedule", "reaper",
+        "budget",
     ):  # fmt: skip
         assert part in text
     assert not re.search(r"\bstage\b|\bcompile\b", text)

@@ -47,7 +47,7 @@ def test_a_variant_of_half_the_time_is_faster_and_says_by_how_much():
     assert cell.speed_up is not None
     assert cell.speed_up.value == pytest.approx(2.0, rel=0.01)
     assert cell.why.startswith("speed-up 2.00 (")
-    assert cell.why.endswith("p below 0.001 among 7 tests; beyond the noise floor of 1.020")
+    assert cell.why.endswith("p < 0.001, corrected for 7 tests; beyond the noise floor of 1.020")
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
     cell = one(at(ratio), floored(1.2))
     assert cell.adjusted_p < 0.05
     assert (cell.verdict, cell.noise_floor) == (word, 1.2)
-    assert word != "no evidence" or ") within the noise floor of 1.20" in cell.why
+    assert word != "no evidence" or "); within the noise floor of 1.20" in cell.why
     assert (word == "no evidence") == cell.why.endswith("; what would decide it is not known: more control rounds may "
                                                         "lower the floor")  # fmt: skip
 
@@ -71,13 +71,13 @@ def test_a_wide_interval_that_holds_1_is_no_evidence_and_says_what_would_decide_
     cell = one(at(1.0, (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)))
     assert cell.verdict == "no evidence"
     assert cell.more_prompts > 6
-    assert ") may be chance: p " in cell.why
+    assert "), not significant (p = 1.0, corrected for 7 tests); " in cell.why
     assert f"about {cell.more_prompts:,} prompts in all would decide it" in cell.why
 
 
 def test_chance_is_the_reason_before_the_noise_floor_is():
     cell = one(at(1.0, (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)), floored(1.2))
-    assert re.search(r"may be chance: .*; within the noise floor of 1.20; ", cell.why)
+    assert re.search(r"not significant \(p = .*\); within the noise floor of 1.20; ", cell.why)
 
 
 def test_a_difference_alone_is_not_called_when_there_are_many_cells():
@@ -89,8 +89,8 @@ def test_a_difference_alone_is_not_called_when_there_are_many_cells():
     assert alone.verdict == "faster"
     assert among.p == alone.p < 0.05 < among.adjusted_p
     assert among.verdict == "no evidence"
-    assert "may be chance: p" in among.why
-    assert "among 241 tests" in among.why
+    assert "not significant (p = 0." in among.why
+    assert "corrected for 241 tests" in among.why
 
 
 def test_a_noise_floor_is_never_below_1():

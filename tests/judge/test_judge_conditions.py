@@ -92,7 +92,7 @@ def test_an_arm_whose_warm_up_was_given_up_is_a_caution(stable, result):
     warm_up = {name: WarmUpEntry(requests=8, stable=one) for name, one in zip(("base", "spec"), stable, strict=True)}
     found = check(judged(both(), warm_up=warm_up), "warm-up")
     assert found.result == result
-    assert ("spec was not stable" in found.sentence) == (result == "caution")
+    assert ("spec had not reached steady state" in found.sentence) == (result == "caution")
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,20 @@
+import re
+from dataclasses import replace
 from itertools import product
 
+import msgspec
 import numpy as np
 import pytest
 from observed import JITTER, MARGIN, STEADY, Asked, headline, judge_cells, observed, table, with_figures
 
+from tandem.bench.manifest import Speculation
+from tandem.judge.cells import judge_speed_ups
+from tandem.judge.headline import withhold_words
 from tandem.judge.schema import ControlCheck, OutputEquality, RatioEstimate, RunControls, ShareEstimate
 
 pytestmark = pytest.mark.filterwarnings("error")
 
-WITHIN = "Within the starts that were measured, "
+STARTS = "Differences between server starts are not covered."
 WIDE = (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)
 UNCONTROLLED = RunControls()
 
@@ -27,20 +33,64 @@ def equality(result="the same", **changes):
 
 
 def lengths(seen, variant=32.0, class_=None):
-    """The same with answers of `variant` tokens by spec, of one class or of all."""
+    """The same times with answers of `variant` tokens by spec, of one class or of all."""
     rows = seen.arm_mask("spec") & (True if class_ is None else seen.class_ == seen.classes.index(class_))
-    return with_figures(seen, completion_tokens=np.where(rows, variant, seen.figures["completion_tokens"]))
+    tokens = np.where(rows, variant, seen.figures["completion_tokens"])
+    tpot_ms = (seen.figures["e2e_ms"] - seen.figures["ttft_ms"]) / (tokens - 1)
+    return with_figures(seen, completion_tokens=tokens, tpot_ms=tpot_ms)
 
 
-def test_the_sentence_says_what_a_manager_asks():
+def test_the_figure_over_all_prompts_leads_the_sentence():
     found = headline(run(repeat=2.1, json=1.9, chat=1.0))
-    assert found.sentence == (
-        f"{WITHIN}spec against base: repeat and json prompts 1.9 to 2.1 times as fast; chat prompts as fast "
-        "(to within 5 %); outputs are the same."
+    assert re.fullmatch(
+        r"End to end, spec is 1\.59 times as fast as base over all prompts \(1\.\d+ to 1\.\d+\); by class: faster in "
+        r"repeat and json \(estimates 1\.9 to 2\.1 times\); as fast in chat \(to within 5 %\)\. Outputs are the same\. "
+        + re.escape(STARTS),
+        found.sentence,
     )
     assert (found.finding, found.metric) == ("faster", "e2e_ms")
     assert found.faster == ("repeat at concurrency 4", "json at concurrency 4")
     assert found.same == ("chat at concurrency 4",)
+
+
+def test_one_class_is_not_repeated():
+    assert headline(run(a=2.0)).sentence == (
+        "End to end, spec is 2.00 times as fast as base over all prompts (2.00 to 2.00). Outputs are the same. "
+        + STARTS
+    )
+
+
+def test_slower_is_said_in_times_slower():
+    sentence = headline(run(a=0.5, b=0.4)).sentence
+    assert "spec is 2.24 times slower than base over all prompts (2." in sentence
+    assert "by class: slower in both classes (estimates 2.0 to 2.5 times)" in sentence
+
+
+def test_faster_beside_a_slower_class_is_mixed_and_names_it():
+    found = headline(run(a=2.0, b=2.1, c=1.9, d=0.8))
+    assert found.finding == "mixed"
+    assert ", but not in every class: faster in a, b and c (estimates 1.9 to 2.1 times); slower in d (1.2 times)" in (
+        found.sentence
+    )
+
+
+def test_same_over_all_prompts_never_leads_over_a_called_class():
+    seen = run(**{"a": 1.3} | {f"c{number}": 1.0 for number in range(30)})
+    found = headline(seen)
+    assert found.finding == "faster"
+    assert found.sentence.startswith("End to end, spec against base by class: faster in a (1.3 times); as fast in c0, ")
+    assert "; over all prompts as fast, to within 5 %. " in found.sentence
+
+
+def test_what_would_decide_the_undecided_figure_over_all_prompts_is_said():
+    found = headline(run(("a", "b"), a=1.2, b=1.2))
+    assert found.finding == "no evidence"
+    assert re.match(
+        r"End to end, spec is not shown to be faster or slower than base over all prompts: speed-up 1\.21 \(1\.0\d+ to "
+        r"1\.4\d\), not significant \(p = 0\.\d+, corrected for \d+ tests\); no noise floor; about \d+ prompts in all "
+        r"would decide it\.",
+        found.sentence,
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,14 +111,14 @@ def test_one_open_class_keeps_the_rest_from_being_the_same():
     assert (found.verdict, found.same, found.undecided) == (
         "no evidence", ("a at concurrency 4",), ("b at concurrency 4",),
     )  # fmt: skip
-    assert "for b prompts there is no evidence" in found.sentence
+    assert "no evidence in b" in found.sentence
     assert any(reason.startswith("b at concurrency 4: speed-up ") for reason in found.reasons)
 
 
 def test_a_failed_control_voids_whatever_was_found():
     found = headline(run(a=2.0), RunControls(void=("the baseline is 1.31 times as fast as itself",)))
     assert found.verdict == "void"
-    assert found.sentence.startswith("The run is void, so nothing is concluded of spec: the baseline is 1.31")
+    assert found.sentence.startswith("The run is void, so nothing is concluded about spec: the baseline is 1.31")
     assert (found.faster, found.slower, found.same, found.undecided) == ((), (), (), ())
 
 
@@ -119,7 +169,7 @@ def test_one_failure_is_told_and_does_not_bar_a_verdict():
 )
 def test_an_arm_that_cuts_rambles_or_breaks_its_answers_is_never_just_faster(changes):
     found = headline(run(a=2.0), equal=(equality("no evidence", **changes),))
-    assert found.verdict == "faster within one start but not the same output"
+    assert found.verdict == "faster but not the same output (one server start; restarts not tested)"
 
 
 @pytest.mark.parametrize(
@@ -134,21 +184,56 @@ def test_lengths_and_broken_answers_as_the_baselines_own_change_nothing(changes)
     assert headline(run(a=2.0), equal=(equality(**changes),)).finding == "faster"
 
 
+def test_answers_of_another_length_are_judged_by_their_time_per_token():
+    found = headline(lengths(run(a=0.5), 640.0))
+    assert (found.finding, found.metric, found.output) == ("faster", "tpot_ms", "not the same")
+    assert found.verdict == "faster per output token but not the same output (one server start; restarts not tested)"
+    assert found.sentence.startswith(
+        "Answers of spec are 10 times as long, so end-to-end times are not comparable. Per output token (TPOT), spec "
+    )
+    assert re.search(
+        r"TPOT\), spec is 4\.\d+ times as fast as base over all prompts \(4\.\d+ to 4\.\d+\)", found.sentence
+    )
+
+
 def test_one_class_of_shorter_answers_is_not_the_same_output():
     found = headline(lengths(run(a=2.0, b=1.0), 32.0, "a"))
-    assert found.verdict == "faster within one start but not the same output"
-    assert "answers to a prompts are 0.50 times as long: see their TPOT." in found.reasons
+    assert (found.metric, found.output) == ("tpot_ms", "not the same")
+    assert "answers of class a are 0.50 times as long." in found.reasons
 
 
-def test_equal_times_of_shorter_answers_are_not_the_same():
+def test_equal_times_of_shorter_answers_are_slower_per_token():
     found = headline(lengths(run(a=1.0)))
-    assert (found.verdict, found.same, found.undecided) == ("no evidence", (), ("a at concurrency 4",))
+    assert (found.finding, found.slower) == ("slower", ("a at concurrency 4",))
 
 
-def test_longer_answers_do_not_hide_that_a_user_waits_longer():
-    found = headline(lengths(run(a=0.5), 128.0))
-    assert found.finding == "slower"
-    assert any(reason.startswith("answers to a prompts are 2.00 times as long") for reason in found.reasons)
+@pytest.mark.parametrize(("ratio", "times"), [(10.0, "10"), (0.5, "0.50")])
+def test_answers_of_another_length_without_token_counts_are_not_comparable(ratio, times):
+    seen = with_figures(run(a=2.0), completion_tokens=np.full(len(run(a=2.0)), np.nan))
+    ratios = RatioEstimate(value=ratio, low=0.9 * ratio, high=1.1 * ratio)
+    found = headline(seen, equal=(equality("differs", lengths=ratios),))
+    assert found.verdict == "not comparable"
+    assert found.sentence == (
+        f"spec and base are not comparable: answers of spec are {times} times as long, and the servers counted no "
+        "output tokens."
+    )
+
+
+def test_times_of_other_lengths_have_no_word():
+    seen = lengths(run(a=0.5), 640.0)
+    speed_ups = judge_speed_ups(seen, UNCONTROLLED, margin=MARGIN)
+    kept = withhold_words(speed_ups, [headline(seen)])
+    words = {cell.metric: cell.verdict for cell in kept.cells}
+    assert (words["e2e_ms"], words["tpot_ms"], kept.overall[0].deciding.verdict) == (
+        "no evidence", "faster", "no evidence",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("length", [64.0, np.nan])
+def test_times_of_one_length_keep_their_words(length):
+    seen = lengths(run(a=2.0), length)
+    speed_ups = judge_speed_ups(seen, UNCONTROLLED, margin=MARGIN)
+    assert withhold_words(speed_ups, [headline(seen)]) == speed_ups
 
 
 def test_lengths_whose_interval_reaches_the_margin_are_no_other_lengths():
@@ -158,15 +243,13 @@ def test_lengths_whose_interval_reaches_the_margin_are_no_other_lengths():
     assert headline(with_figures(seen, completion_tokens=tokens)).finding == "faster"
 
 
-def test_a_range_is_of_intervals_and_not_of_estimates():
-    seen = run(("a",), a=3.0)
-    (cell,) = (cell for cell in judge_cells(seen, UNCONTROLLED, margin=MARGIN) if cell.metric == "e2e_ms")
-    assert cell.speed_up.high > 1.1 * cell.speed_up.value
-    assert f"a prompts {cell.speed_up.low:.1f} to {cell.speed_up.high:.1f} times as fast" in headline(seen).sentence
+def test_a_range_is_of_estimates_and_not_of_intervals():
+    sentence = headline(run(("a", "b"), a=3.0, b=3.001)).sentence
+    assert "by class: faster in both classes (3.0 times)" in sentence
 
 
 def test_lengths_that_nobody_counted_are_said_to_be_unknown():
-    seen, unknown = run(a=2.0), "no server counted tokens of 3 prompts: whether answers are of one length is not known."
+    seen, unknown = run(a=2.0), "output tokens were not counted, so whether answers have the same length is not known."
     assert unknown in headline(lengths(seen, np.nan)).reasons
     assert unknown not in headline(seen).reasons
 
@@ -177,14 +260,14 @@ def test_loads_are_named_where_there_are_several():
         for number in range(4) for load, ratio in ((1, 2.0), (8, 1.0)) for arm in ("base", "spec")
         for n, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
     ]  # fmt: skip
-    assert headline(observed(rows)).sentence.startswith(
-        f"{WITHIN}spec against base: repeat (concurrency 1) prompts 2.0 times as fast; repeat (concurrency 8) prompts"
-    )
+    sentence = headline(observed(rows)).sentence
+    assert "End to end at concurrency 1, spec is 2.00 times as fast as base over all prompts (" in sentence
+    assert "End to end at concurrency 8, spec is as fast as base over all prompts, to within 5 % (" in sentence
 
 
-def test_many_classes_are_counted_and_not_all_named():
-    found = headline(run(**{f"c{number}": 2.0 for number in range(60)}))
-    assert found.sentence.startswith(f"{WITHIN}spec against base: c0, c1, c2 and 57 more prompts 2.0 times as fast;")
+def test_many_classes_are_counted_and_called_classes():
+    found = headline(run(chat=1.0, **{f"c{number}": 2.0 for number in range(60)}))
+    assert "faster in c0, c1, c2 and 57 more classes (2.0 times)" in found.sentence
     assert len(found.faster) == 60
 
 
@@ -198,13 +281,32 @@ def test_what_a_check_says_stands_in_the_reasons_cautions_first():
 
 def test_an_arm_without_a_request_has_a_sentence():
     sentence = headline(observed([Asked(arm="base", prompt=f"p{n}") for n in range(6)])).sentence
-    assert sentence.startswith("There is no evidence whether spec is faster or slower than base: spec has no answer")
+    assert sentence.startswith("End to end, spec is not shown to be faster or slower than base: spec has no answer")
     assert headline(observed([])).sentence.endswith(": the run has no record.")
 
 
 def test_what_keeps_every_class_undecided_is_said():
     found = headline(table({name: {"base": [1000.0], "spec": [500.0]} for name in "ab"}))
     assert found.sentence == (
-        "There is no evidence whether spec is faster or slower than base: both arms answered 1 prompt; an interval "
+        "End to end, spec is not shown to be faster or slower than base: both arms answered 1 prompt; an interval "
         "needs 3."
     )
+
+
+def test_another_metric_that_is_called_is_named_where_the_deciding_one_is_open():
+    seen = run(a=1.0, b=1.0)
+    slow_ttft = np.where(seen.arm_mask("spec"), 3.0, 1.0) * seen.figures["ttft_ms"]
+    assert " TTFT alone is slower in a and b. " in headline(with_figures(seen, ttft_ms=slow_ttft)).sentence
+
+
+def test_requests_of_the_variant_are_counted():
+    assert headline(run(a=1.0)).requests == 6 * 4
+
+
+@pytest.mark.parametrize(
+    ("method", "speculates"), [(None, False), (Speculation(method=None), False), (Speculation(method="eagle"), True)]
+)
+def test_only_the_manifest_says_that_an_arm_speculates(method, speculates):
+    seen = run(a=1.0)
+    arms = tuple(msgspec.structs.replace(arm, speculation=method) for arm in seen.run.arms)
+    assert headline(replace(seen, run=msgspec.structs.replace(seen.run, arms=arms))).speculates is speculates

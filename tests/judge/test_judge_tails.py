@@ -98,7 +98,8 @@ def test_the_sentence_of_a_mixed_class_has_its_figures():
     found = headline(seen, equal=())
 
     assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("mixed", None, None)  # no number mends a tail
-    assert f"by the median, but {cell.opposition}" in found.sentence
+    assert found.sentence.startswith("End to end, by the median spec is 2.00 times as fast as base over all prompts (")
+    assert f"), but {cell.opposition}. " in found.sentence
 
 
 def test_a_tail_that_may_be_slower_takes_the_word_away():
@@ -147,8 +148,8 @@ def test_mixed_classes_of_either_way_are_told_apart():
     seen = observed(rows)
     found = headline(seen, equal=())
 
-    assert ": a prompts 2.0 times as fast by the median, but " in found.sentence
-    assert "; b prompts 0.80 times as fast by the median, but " in found.sentence
+    assert "; by class: mixed in a (the median is 2.00 times as fast, but " in found.sentence
+    assert "; mixed in b (the median is 1.25 times slower, but " in found.sentence
 
 
 def test_only_e2e_has_tails():

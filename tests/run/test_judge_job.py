@@ -85,7 +85,7 @@ def test_the_judgment_is_one_sentence_that_says_simulated(judged: tuple[RunJobs,
     sentence, evidence = judgment.pop("sentence"), judgment.pop("evidence")
     assert evidence is not None
     assert judgment == {"schema": 1, "is_void": False, "exit_code": 0, "notes": []}
-    assert sentence.startswith("SIMULATED servers: There is no evidence whether qwen-sd-vllm is faster")
+    assert sentence.startswith("SIMULATED servers: End to end, qwen-sd-vllm is not shown to be faster")
     assert sentence.endswith("4 can (--rounds).")
     assert job.read("verdict.txt").decode().startswith("SIMULATED SERVERS")
     assert b"<title>Simulated: " in job.read("report.html")
@@ -216,7 +216,7 @@ def test_a_void_run_is_judged_void(job: RunJobs, tmp_path: Path) -> None:
 def test_a_run_of_real_servers_says_its_headline_and_nothing_of_simulation(job: RunJobs, tmp_path: Path) -> None:
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0))
     sentence = job.judge()["sentence"]
-    assert sentence.startswith("Within the starts that were measured, qwen-sd-vllm against qwen-vllm: repeat prompts ")
+    assert sentence.startswith("End to end, qwen-sd-vllm is 2.00 times as fast as qwen-vllm over all prompts (")
     assert "times as fast" in sentence
 
 

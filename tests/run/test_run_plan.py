@@ -167,7 +167,7 @@ def test_a_restart_stands_before_the_first_round_of_its_start():
 def test_what_1_2_and_6_starts_cost_and_what_the_word_rests_on():
     options = compare_starts(plan())
     assert [(row.starts, row.rounds, row.word_scope) for row in options] == [
-        (1, 4, "within one start"), (2, 4, "within one start"), (6, 6, "across starts"),
+        (1, 4, "restarts not covered"), (2, 4, "restarts not covered"), (6, 6, "restarts covered"),
     ]  # fmt: skip
     costs = [row.estimate.usd for row in options]
     assert costs == sorted(costs)
@@ -176,8 +176,8 @@ def test_what_1_2_and_6_starts_cost_and_what_the_word_rests_on():
 
 def test_fewer_than_four_rounds_have_no_verdict_and_six_starts_are_the_judges():
     assert describe_word_scope(3, 1) == "no verdict"
-    assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS) == "across starts"
-    assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS - 1) == "within one start"
+    assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS) == "restarts covered"
+    assert describe_word_scope(FEWEST_STARTS, FEWEST_STARTS - 1) == "restarts not covered"
 
 
 def declare_tasks(items, **request):

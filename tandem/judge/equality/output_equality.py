@@ -126,6 +126,8 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         lengths=facts.lengths,
         garbage=facts.rejections and facts.rejections.variant,
         garbage_of_baseline=facts.rejections and facts.rejections.baseline,
+        failed_pairs=pairs.failure_count,
+        silent_pairs=pairs.silent_count,
         examples=_choose_examples(table, divergences),
     )
 
@@ -246,7 +248,7 @@ def _explain_broken(facts: _EqualityFacts) -> str:
     if length == "alike":
         return ""
     cause = "it is cut short" if length == "shorter" else "it rambles"
-    times = f"{fmt.format_number(ratio.value)} times the baseline's tokens ({fmt.format_interval(ratio)})"
+    times = f"{fmt.format_number(ratio.value)} times the baseline's length ({fmt.format_interval(ratio)})"
     return f"the variant's output has {times}: {cause}"
 
 

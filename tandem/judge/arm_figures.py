@@ -1,0 +1,66 @@
+"""Absolute figures of each arm at each load: requests per second, TTFT and TPOT, and requests within the limits.
+
+Invariant: all classes of a load count together. Control rounds, and rounds in which the measuring machine was the
+bottleneck, are in no figure. Nothing is decided here: a reader sees how fast the servers were, and how hard they were
+asked.
+"""
+
+from __future__ import annotations
+
+from itertools import product
+
+import numpy as np
+
+from tandem.bench.columns import BoolArray
+from tandem.bench.quantiles import ValueSpread, compute_spread
+from tandem.bench.request_table import RequestTable
+from tandem.bench.schedule import LoadLevel
+from tandem.bench.throughput import compute_busy_s
+from tandem.judge.schema import ArmFigures, RunControls
+
+
+def measure_arms(table: RequestTable, controls: RunControls) -> tuple[ArmFigures, ...]:
+    """Return the figures of each arm at each load at which it got requests, the baseline first.
+
+    Args:
+        table: the run.
+        controls: rounds that they mark are left out.
+    """
+    counted_rows = ~table.control_round_mask() & ~np.isin(table.round, controls.marked_rounds)
+    arms = (table.baseline, *table.variants)
+    figures = []
+    for (load_code, load), arm in product(enumerate(table.loads), arms):
+        rows = counted_rows & (table.load == load_code) & table.arm_mask(arm)
+        if rows.any():
+            figures.append(_measure_rows(table, rows, arm, load))
+    return tuple(figures)
+
+
+def _measure_rows(table: RequestTable, rows: BoolArray, arm: str, load: LoadLevel) -> ArmFigures:
+    request_count = int(rows.sum())
+    turns = np.zeros(request_count, np.intp)
+    busy_s = float(compute_busy_s(turns, table.start_s[rows], table.end_s[rows], 1)[0])
+    answered_rows = rows & ~table.failed
+    ttft = _spread_metric(table, answered_rows, "ttft_ms")
+    tpot = _spread_metric(table, answered_rows, "tpot_ms")
+    good_rows, unknown_rows = table.limit_masks()
+    has_attainment = bool(table.run.goodput) and not unknown_rows[rows].any()
+    urls = {server.name: server.url for server in table.run.arms}
+    return ArmFigures(
+        arm=arm,
+        url=urls.get(arm, ""),
+        load=load,
+        requests=request_count,
+        requests_per_s=int(answered_rows.sum()) / busy_s if busy_s > 0 else None,
+        ttft_p50_ms=ttft.p50 if ttft else None,
+        ttft_p99_ms=ttft.p99 if ttft else None,
+        tpot_p50_ms=tpot.p50 if tpot else None,
+        tpot_p99_ms=tpot.p99 if tpot else None,
+        within_limits=int(good_rows[rows].sum()) if has_attainment else None,
+    )
+
+
+def _spread_metric(table: RequestTable, rows: BoolArray, metric: str) -> ValueSpread | None:
+    """Return the spread of a metric over some requests; None where no request has it."""
+    values = table.figures.get(metric, np.full(len(table), np.nan))[rows]
+    return compute_spread(values[np.isfinite(values)])
