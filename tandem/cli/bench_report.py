@@ -41,7 +41,9 @@ def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool, ver
     else:
         print(*report.format_lines(width=count_columns(), verbose=verbose), sep="\n")
         if report.verdict and not verbose:
-            notes = format_count(len(report.verdict.notes), "note")
+            from tandem.judge.text_format import list_notes  # noqa: PLC0415
+
+            notes = format_count(len(list_notes(report.verdict)), "note")
             command = quote_command("tandem", "bench", "report", str(folder), "--verbose")
             print(f"more ({notes}, controls, cost): {command}")
     if report.note:

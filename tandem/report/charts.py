@@ -3,7 +3,7 @@
 Invariant: text is text, and colors are CSS variables, so light, dark and paper share one drawing; a screen reader reads
 the title and the caption of a chart, and the figures in the table under it. No script, no font, no outside reference.
 A chart is drawn twice, wide and narrow, because a phone cannot show a wide one. A section without content gives the
-reason; no section is left out.
+reason; only sections on speculation and on the post are left out, where nobody says that an arm speculates.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ HALF_PX = 540
 FULL_PX = 1030
 _NARROW_LIMIT_PX = 500
 _NAME_PX, _NARROW_NAME_PX = 210, 100  # of a row's name
+_LETTER_PX = 6.8  # of a letter of a row's name, on average
 _FIT_PADDING = {"left": 10, "right": 8, "top": 4, "bottom": 2}  # a browser's letters may be wider than vl-convert's
 _SPANS = {NARROW_PX: "third", HALF_PX: "half", FULL_PX: "whole"}
 SLIDE_PX = 1600  # pixels of a PNG
@@ -104,6 +105,8 @@ def encode_rows(names: Sequence[str], width: int) -> dict[str, Any]:
     """Return the vertical channel of a chart with a named row for each datum's `row`; long names are cut."""
     limit = _NARROW_NAME_PX if is_narrow(width) else _NAME_PX
     axis = {"title": None, "grid": False, "labelColor": "var(--text)", "labelLimit": limit, "labelPadding": 10}
+    # a browser's letters may be wider than vl-convert's, which alone would leave too little room for a long name
+    axis["minExtent"] = min(limit, round(_LETTER_PX * max(map(len, names), default=0)))
     return {
         "field": "row",
         "type": "nominal",

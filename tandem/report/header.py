@@ -1,7 +1,7 @@
-"""The head of the page: the verdict in a sentence, its limits, and its main figures.
+"""The head of the page: the verdict in sentences, the servers with their absolute figures, and what limits the verdict.
 
-Invariant: the note on simulated servers, and the reasons that void or limit the verdict, come before any figure; a void
-run says so first.
+Invariant: the note on simulated servers, and the reasons that void the verdict, come before any figure; a void run says
+so first. What limits a verdict stands in the same box.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ from markupsafe import Markup
 from tandem.bench.manifest import RunManifest
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.judge import text_format as fmt
-from tandem.judge.schema import Headline, OutputFinding, VariantFinding, Verdict
-from tandem.report.markup import render_template
+from tandem.judge.schema import FILE, ArmFigures, Headline, OutputFinding, VariantFinding, Verdict
+from tandem.report.markup import build_sentence, build_table, render_template
 
 _MAX_NAMES = 8  # names of classes in one line; the plot has more
 _MAX_REASONS = 5
+_MAX_ARM_ROWS = 12
 _MAX_NOTES = 3  # more notes are folded
 
 
@@ -83,29 +84,57 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> Markup:
         "Baseline": verdict.baseline,
         "Measured": verdict.created_utc,
         "Requests": f"{verdict.requests:,}{failure_text}",
-        "Margin of the same": f"{100 * verdict.margin:g} %",
+        "Equivalence margin": f"{100 * verdict.margin:g} %",
         "Intervals": fmt.format_level(verdict),
         "Run": verdict.run,
     }
     return render_template(
         "header", verdict=verdict, band=SIMULATED_BAND, title=format_title(verdict),
         heading="h1" if is_single else "h2", subheading="h2" if is_single else "h3",
-        entries=[_describe_headline(headline, verdict.baseline) for headline in verdict.headlines],
+        entries=[_describe_headline(headline, verdict) for headline in verdict.headlines],
         void_reasons=[f"{reason.rstrip('.')}." for reason in verdict.controls.void], max_reasons=_MAX_REASONS,
-        max_notes=_MAX_NOTES, facts=list(facts.items()),
+        max_notes=_MAX_NOTES, notes=fmt.list_notes(verdict), facts=list(facts.items()),
     )  # fmt: skip
 
 
-def _describe_headline(headline: Headline, baseline: str) -> dict[str, Any]:
+def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:
     names = ("faster", "slower", "same", "mixed", "undecided")
     groups: list[tuple[str, Sequence[str]]] = [(name.capitalize(), getattr(headline, name)) for name in names]
+    lines = (fmt.describe_output(verdict, headline), fmt.describe_rare_requests(headline))
     return {
         "headline": headline,
         "verdict": _capitalize_first(headline.verdict),
         "tone": find_tone(headline),
-        "next_step": fmt.describe_next_step(headline, baseline),
+        "lines": [line for line in lines if line],
+        "arms": _build_arms_table(headline, verdict),
+        "next_step": fmt.describe_next_step(headline, verdict.baseline),
         "groups": [(f"{name} ({len(classes):,})", _join_names(classes)) for name, classes in groups if classes],
     }
+
+
+def _build_arms_table(headline: Headline, verdict: Verdict) -> Markup | None:
+    """Return a table of the baseline and a variant: address, load and absolute figures; None without any."""
+    arms = [figures for figures in verdict.arms if figures.arm in {verdict.baseline, headline.variant}]
+    if not arms:
+        return None
+    heads = ["Arm", "Address", "Load", "Requests/s", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99"]
+    sentences = []
+    if verdict.goodput:
+        heads.append("Within limits")
+        sentences.append(f"Within limits: requests within every --goodput limit ({fmt.describe_limits(verdict)}).")
+    if len(arms) > _MAX_ARM_ROWS:
+        sentences.append(f"{len(arms) - _MAX_ARM_ROWS:,} more rows are in {FILE}.")
+    rows = [_format_arm(figures, has_limits=bool(verdict.goodput)) for figures in arms[:_MAX_ARM_ROWS]]
+    table = build_table("Servers, over all prompts", heads, rows, numbers=range(3, len(heads)), class_="arms")
+    return table + build_sentence(" ".join(sentences)) if sentences else table
+
+
+def _format_arm(figures: ArmFigures, *, has_limits: bool) -> list[str]:
+    times_ms = (figures.ttft_p50_ms, figures.ttft_p99_ms, figures.tpot_p50_ms, figures.tpot_p99_ms)
+    times = [fmt.ABSENT if value is None else f"{fmt.format_number(value)} ms" for value in times_ms]
+    rate = fmt.format_number(figures.requests_per_s)
+    row = [fmt.shorten_text(figures.arm), figures.url, fmt.format_load(figures.load), rate, *times]
+    return [*row, fmt.format_attainment(figures)] if has_limits else row
 
 
 def _capitalize_first(text: str) -> str:

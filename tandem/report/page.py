@@ -15,6 +15,7 @@ from tandem.bench.request_table import RequestTable
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError, convert_os_errors
 from tandem.judge.schema import REPORT_FILE, Verdict
+from tandem.judge.text_format import mentions_speculation
 from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
 from tandem.report.charts import ReportChart, write_png
 from tandem.report.colors import build_css_variables
@@ -34,15 +35,16 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path
     Raises:
         ExternalError: the folder cannot be written to.
     """
+    speculates = mentions_speculation(verdict)
     sections = [
         speed_up.build_speed_section(verdict),
         distributions.build_distribution_section(verdict, requests),
         time_series.build_time_series_section(verdict, requests),
         output.build_output_section(verdict),
-        acceptance.build_acceptance_section(verdict),
+        *([acceptance.build_acceptance_section(verdict)] if speculates else []),
         appendix.build_cost_section(verdict),
         appendix.build_controls_section(verdict),
-        appendix.build_claims_section(verdict),
+        *([appendix.build_claims_section(verdict)] if speculates or verdict.claims else []),
         *appendix.build_closing_sections(verdict),
     ]
     style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The section on speed: per variant a forest plot of speed-ups by class, and every judged figure as a table.
+"""The section on speed: per variant a forest plot of speed-ups, all prompts first, and every judged figure as a table.
 
 Invariant: all rows share one logarithmic scale, so equal factors have equal lengths: twice as fast is as far to the
 right as half as fast is to the left. The table has the deciding metric first, and at most MAX_TABLE_ROWS cells; the
@@ -16,6 +16,7 @@ from markupsafe import Markup
 from tandem.bench.schedule import LoadLevel
 from tandem.judge import schema
 from tandem.judge import text_format as fmt
+from tandem.judge.pairs import DECIDING_METRIC
 from tandem.report import charts
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
 from tandem.report.colors import SHAPES, TONES
@@ -47,9 +48,13 @@ def build_speed_section(verdict: schema.Verdict) -> ReportSection:
         if len(cells) < cell_count:
             note = f"{len(cells):,} of {cell_count:,} cells, those that say most; all are in {schema.FILE}."
         if cells:
-            table = _build_cells_table(title, cells, verdict)
+            metrics = dict.fromkeys((headline.metric, *(cell.metric for cell in cells)))
+            overall_cells = [cell for metric in metrics for cell in fmt.list_overall_cells(verdict, headline, metric)]
+            table = _build_cells_table(title, [*overall_cells, *cells], verdict)
             parts.append(render_template("card", summary=title, table=table, sentences=(), note=note))
-    return ReportSection(name="speed", short="Speed-up", title="Speed-up per class", parts=tuple(parts))
+    return ReportSection(
+        name="speed", short="Speed-up", title="Speed-up over all prompts and per class", parts=tuple(parts)
+    )
 
 
 def build_forest_charts(verdict: schema.Verdict, headline: schema.Headline, variant_index: int) -> list[ReportChart]:
@@ -71,15 +76,19 @@ def build_forest_charts(verdict: schema.Verdict, headline: schema.Headline, vari
         if not number:
             first_cells = sorted(fmt.choose_telling_cells(cells.values(), MAX_FOREST_ROWS), key=_sort_key)
             places = [(cell.class_, cell.load) for cell in first_cells]
-        drawn = [cells[place] for place in places if place in cells]
-        note = f"Drawn are {len(drawn)} of {len(cells):,}, the fastest and the slowest; all are in {schema.FILE}."
+        class_cells = [cells[place] for place in places if place in cells]
+        note = f"Drawn are {len(class_cells)} of {len(cells):,}, the fastest and the slowest; all are in {schema.FILE}."
+        overall_cells = fmt.list_overall_cells(verdict, headline, metric)
+        drawn = [*(cell for cell in overall_cells if cell.speed_up is not None), *class_cells]
         sentences = ["The same rows as above."] if number else _explain_forest(drawn, headline, verdict)
+        if metric == DECIDING_METRIC and headline.metric != metric:
+            sentences = [*sentences, "Answers have other lengths, so these times are not of the same work."]
         if drawn:
             plots.append(
                 ReportChart(
                     name=f"speed-up-{variant_index}{f'-{number}' if number else ''}",
                     title=f"{fmt.format_metric(metric)}: speed-up of {arms}",
-                    caption=" ".join([*sentences, *([note] if len(drawn) < len(cells) else [])]),
+                    caption=" ".join([*sentences, *([note] if len(class_cells) < len(cells) else [])]),
                     spec=partial(_build_forest_spec, drawn, colors, verdict.margin),
                     table=_build_cells_table(f"{fmt.format_metric(metric)} of {headline.variant}", drawn, verdict),
                     width_px=NARROW_PX if number else FULL_PX,
@@ -100,9 +109,9 @@ def _explain_forest(
     """Yield sentences that explain how to read a plot."""
     yield f"Each mark is the geometric mean over prompts, its line the {fmt.format_level(verdict)} interval."
     yield "Right of 1 the variant is better."
-    yield f"The shaded band is the margin of {100 * verdict.margin:g} %: an interval inside it is the same."
-    yield "The grey bar around 1, if any, is the noise floor, what the baseline differs from itself by."
-    yield "Nothing within it is called."
+    yield f"The shaded band is the equivalence margin of {100 * verdict.margin:g} %: an interval inside it is the same."
+    yield "The grey band around 1, if any, is the noise floor: how far the baseline differs from itself."
+    yield "Differences inside the grey band are treated as noise."
     if any(cell.verdict == "faster" for cell in cells):
         yield _COLORS_OF_FASTER[headline.output]
 
@@ -131,7 +140,7 @@ def _format_figures(cell: schema.CellVerdict, tail: schema.TailSpeedUp | None) -
     yield fmt.format_number(figures.adjusted_p)
     yield fmt.format_times(cell.noise_floor)
     yield fmt.ABSENT if tail else fmt.format_times(cell.detectable)
-    yield figures.verdict
+    yield figures.verdict if tail else fmt.name_word(cell)
     yield "beside the median, over all requests" if tail else cell.why
 
 
@@ -156,14 +165,15 @@ def _build_forest_spec(
         ends = {"low": ratio.low or value, "high": ratio.high or value}
         floor_ends = {"floor": max(1 / floor, low), "ceiling": min(floor, high)}
         texts = {"figure": fmt.format_times(value), "interval": fmt.format_interval(ratio), "verdict": cell.verdict}
-        short = f"{fmt.format_times(value)} {cell.verdict}"
+        texts["word"] = fmt.name_word(cell)
+        short = f"{fmt.format_times(value)} {fmt.name_word(cell)}"
         values.append({"row": name, "value": value, **ends, **floor_ends, **texts, "short": short})
     color, y = encode_nominal("verdict", colors, legend=None), charts.encode_rows(names, width)
     shape = encode_nominal("verdict", SHAPES, legend=None)
     point_style: dict[str, Any] = {"filled": True, "size": 90, "opacity": 1, "stroke": "var(--card)", "strokeWidth": 1}
     margin_row = {"from": 1 / (1 + margin), "to": 1 + margin}
     floor_bar = {"x": x | {"field": "floor"}, "x2": {"field": "ceiling"}, "y": y}
-    texts_right = [("short", 0)] if narrow else [("figure", 220), ("interval", 100), ("verdict", 0)]
+    texts_right = [("short", 0)] if narrow else [("figure", 220), ("interval", 100), ("word", 0)]
     layers = [
         build_layer(
             "rect", {"x": x | {"axis": axis, "field": "from"}, "x2": {"field": "to"}}, [margin_row], color="var(--band)"

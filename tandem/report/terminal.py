@@ -1,21 +1,23 @@
-"""A verdict for a terminal: the answer, a table and its limits; if verbose, also the details behind them.
+"""A verdict for a terminal: the answer, the servers, a table and its limits; if verbose, also the details behind them.
 
-Invariant: the deciding metric comes first, and before it the note on simulated servers; no line is wider than `width`,
-for any name in the records; omitted rows are counted, and verdict.json has them.
+Invariant: the deciding metric comes first, and before it the note on simulated servers; the row of all prompts comes
+before those of the classes; no line is wider than `width`, for any name in the records; omitted rows are counted, and
+verdict.json has them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from tandem.bench.schedule import LoadLevel
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
-from tandem.judge.schema import FILE, CellVerdict, Headline, Verdict
+from tandem.judge.schema import FILE, ArmFigures, CellVerdict, Headline, Verdict
 
 WIDTH = 100  # default, in columns
 MOST_ROWS = 48
@@ -26,6 +28,14 @@ MOST_LIMITS = 5
 
 MARKS = {"faster": "+", "slower": "-", "same": "=", "mixed": "~", "no evidence": ""}
 MARKS_LEGEND = "beside TPOT and TTFT: + faster, - slower, = same, ~ mixed, nothing: no evidence"
+_TPOT_MARKS_LEGEND = MARKS_LEGEND.replace("beside TPOT and TTFT", "TTFT and tokens/s")
+_PARTS: Mapping[str, tuple[str, str]] = {
+    "e2e_ms": ("tpot_ms", "ttft_ms"),
+    "tpot_ms": ("ttft_ms", "output_tokens_per_s"),
+}
+"""Metrics beside a deciding one. End-to-end times are not shown where answers have other lengths."""
+
+_OVERALL_METRICS = ("e2e_ms", "tpot_ms", "ttft_ms", "output_tokens_per_s")
 
 
 def format_table(  # noqa: PLR0913 - what a table is made of
@@ -81,9 +91,11 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
         yield from _list_items(verdict.controls.void)
     for headline in verdict.headlines:
         names = " against ".join(fmt.shorten_text(name, 30) for name in (headline.variant, verdict.baseline))
-        yield f"{names}: {headline.verdict.upper()}"
+        yield f"{names}: {fmt.format_verdict(headline)}"
         yield headline.sentence
+        yield from filter(None, (fmt.describe_output(verdict, headline), fmt.describe_rare_requests(headline)))
         yield ""
+    yield from _render_arms(verdict, width)
     for headline in verdict.headlines:
         if len(verdict.headlines) > 1:
             yield f"{headline.variant}:"
@@ -105,7 +117,7 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
         yield from _render_cost(verdict)
         yield from _render_routing(verdict, width)
         yield from _render_claims(verdict, width)
-        yield from (f"note: {note}" for note in verdict.notes)
+        yield from (f"note: {note}" for note in fmt.list_notes(verdict))
 
 
 def _list_items(sentences: Iterable[str]) -> Iterator[str]:
@@ -114,46 +126,110 @@ def _list_items(sentences: Iterable[str]) -> Iterator[str]:
     yield ""
 
 
+def _render_arms(verdict: Verdict, width: int) -> Iterator[str]:
+    """Yield the address of each arm, then its absolute figures at each load."""
+    if not verdict.arms:
+        return
+    addresses = {figures.arm: figures.url for figures in verdict.arms}
+    yield from format_table((), list(addresses.items()), flexible=1, folds=True, width=width)
+    heads = ["load", "arm", "requests/s", "TTFT p50", "p99 ms", "TPOT p50", "p99 ms"]
+    if verdict.goodput:
+        heads.append("in limits")
+    rows = [_format_arm(figures, has_limits=bool(verdict.goodput)) for figures in verdict.arms]
+    yield from format_table(heads, rows[:MOST_ROWS], numbers=range(2, len(heads)), flexible=1, width=width)
+    yield from _count_omitted(len(rows), MOST_ROWS, "rows")
+    if verdict.goodput:
+        yield f"in limits: requests within every --goodput limit ({fmt.describe_limits(verdict)})"
+    yield ""
+
+
+def _format_arm(figures: ArmFigures, *, has_limits: bool) -> list[str]:
+    values = (
+        figures.requests_per_s,
+        figures.ttft_p50_ms,
+        figures.ttft_p99_ms,
+        figures.tpot_p50_ms,
+        figures.tpot_p99_ms,
+    )
+    row = [fmt.format_short_load(figures.load), fmt.shorten_text(figures.arm, 30), *map(fmt.format_number, values)]
+    if has_limits:
+        row.append(fmt.format_attainment(figures))
+    return row
+
+
 def _render_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[str]:
-    """Yield one row a class and load: the deciding metric, then the speed-ups by TPOT and TTFT, its two parts."""
+    """Yield all prompts of each load by every metric, then a row a class and load: the deciding metric and two more.
+
+    The other metrics of all prompts are not tested, so they have intervals and no word.
+    """
     all_cells = fmt.select_cells(verdict, headline)
     if not all_cells:
         return
     own_cells = fmt.choose_telling_cells(all_cells, MOST_ROWS)
-    metric_heading = f"{fmt.format_metric(headline.metric)} {fmt.metric_unit(headline.metric)}"
+    parts = _PARTS[headline.metric]
+    has_loads = len({cell.load for cell in all_cells}) > 1
+    rows = list(_format_overall_rows(verdict, headline, parts, has_loads=has_loads))
     by_place = {(cell.variant, cell.class_, cell.load, cell.metric): cell for cell in verdict.cells}
-    names = fmt.name_places([(cell.class_, cell.load) for cell in own_cells], fmt.format_short_load)
-    rows = []
-    for cell, name in zip(own_cells, names, strict=True):
-        parts = [by_place.get((cell.variant, cell.class_, cell.load, metric)) for metric in ("tpot_ms", "ttft_ms")]
-        speed_up = fmt.format_times(cell.speed_up.value if cell.speed_up else None)
-        interval = fmt.format_interval(cell.speed_up).replace(" to ", "\u2013")
-        figures = [fmt.format_number(cell.baseline), fmt.format_number(cell.measured), speed_up, interval]
-        rows.append([name, *figures, cell.verdict, *map(_format_mark, parts)])
-    heads = ["class", "base", "variant", "speed-up", fmt.format_level(verdict), f"by {metric_heading}", "TPOT", "TTFT"]
+    for cell in own_cells:
+        name = _name_row(cell.class_, cell.load, has_loads=has_loads)
+        part_cells = [by_place.get((cell.variant, cell.class_, cell.load, metric)) for metric in parts]
+        rows.append([name, *_format_speed_up(cell), cell.verdict, *map(_format_mark, part_cells)])
+    metric_heading = f"by {fmt.format_metric_unit(headline.metric)}"
+    heads = ["class", "base", "variant", "speed-up", fmt.format_level(verdict), metric_heading]
+    heads += [fmt.format_metric(metric) for metric in parts]
     yield from format_table(heads, rows, numbers=(1, 2, 3, 4, 6, 7), width=width)
-    yield MARKS_LEGEND
-    yield from _count_omitted(len(all_cells), len(rows), "cells")
+    yield MARKS_LEGEND if parts == _PARTS["e2e_ms"] else _TPOT_MARKS_LEGEND
+    yield from _count_omitted(len(all_cells), len(own_cells), "cells")
     yield ""
+
+
+def _name_row(class_: str, load: LoadLevel, *, has_loads: bool) -> str:
+    """Return the name of a row: its load comes first, so that a narrow column does not cut it."""
+    return fmt.shorten_text(f"{fmt.format_short_load(load)} {class_}" if has_loads else class_)
+
+
+def _format_overall_rows(
+    verdict: Verdict, headline: Headline, parts: Sequence[str], *, has_loads: bool
+) -> Iterator[list[str]]:
+    """Yield the row of all prompts of each load, each followed by a row for each further metric."""
+    cells = {
+        metric: {cell.load: cell for cell in fmt.list_overall_cells(verdict, headline, metric)}
+        for metric in (headline.metric, *_OVERALL_METRICS)
+    }
+    for load, cell in cells.pop(headline.metric).items():
+        marks = []
+        for metric in parts:
+            part_cell = cells[metric].get(load)
+            speed_up = part_cell.speed_up if part_cell else None
+            marks.append(f"{fmt.format_times(speed_up.value)} " if speed_up else fmt.ABSENT)
+        name = _name_row(fmt.ALL_PROMPTS, load, has_loads=has_loads)
+        yield [name, *_format_speed_up(cell), fmt.name_word(cell), *marks]
+        for metric, others in cells.items():
+            if load in others:
+                yield [f"  {fmt.format_metric_unit(metric)}", *_format_speed_up(others[load]), "", "", ""]
+
+
+def _format_speed_up(cell: CellVerdict) -> list[str]:
+    """Return both medians, the speed-up and its interval."""
+    speed_up = fmt.format_times(cell.speed_up.value if cell.speed_up else None)
+    interval = fmt.format_interval(cell.speed_up).replace(" to ", "\u2013")
+    return [fmt.format_number(cell.baseline), fmt.format_number(cell.measured), speed_up, interval]
 
 
 def _render_all_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[str]:
     cells, cell_count = fmt.choose_table_cells(verdict, headline, MOST_ROWS)
     if not cells:
         return
+    overall_cells = [cell for metric in _OVERALL_METRICS for cell in fmt.list_overall_cells(verdict, headline, metric)]
     rows = []
-    for cell in cells:
-        metric = f"{fmt.format_metric(cell.metric)} {fmt.metric_unit(cell.metric).removesuffix('tokens/s')}"
-        figures = [*map(fmt.format_number, (cell.baseline, cell.measured))]
-        figures += [
-            fmt.format_times(cell.speed_up.value if cell.speed_up else None),
-            fmt.format_interval(cell.speed_up),
-        ]
-        rows.append([cell.class_, fmt.format_short_load(cell.load), metric, *figures, cell.verdict])
-    interval = f"{fmt.format_level(verdict)} interval"
-    heads = ["class", "load", "metric", "baseline", "variant", "speed-up", interval, "verdict"]
+    for cell in (*overall_cells, *cells):
+        metric_name = f"{fmt.format_metric(cell.metric)} {fmt.metric_unit(cell.metric).removesuffix('tokens/s')}"
+        rows.append(
+            [cell.class_, fmt.format_short_load(cell.load), metric_name, *_format_speed_up(cell), fmt.name_word(cell)]
+        )
+    heads = ["class", "load", "metric", "base", "variant", "speed-up", fmt.format_level(verdict), "verdict"]
     yield from format_table(heads, rows, numbers=range(3, 7), width=width)
-    yield from _count_omitted(cell_count, len(rows), "cells")
+    yield from _count_omitted(cell_count, len(cells), "cells")
     yield ""
 
 
@@ -180,6 +256,8 @@ def _render_controls(verdict: Verdict, width: int) -> Iterator[str]:
 
 
 def _render_acceptance(verdict: Verdict, width: int) -> Iterator[str]:
+    if not fmt.mentions_speculation(verdict):
+        return
     rows = fmt.filter_speculation(verdict.acceptance)
     if not rows:
         for sentence in [row.sentence for row in verdict.acceptance if row.sentence][:1]:
@@ -227,7 +305,7 @@ def _render_routing(verdict: Verdict, width: int) -> Iterator[str]:
 
 
 def _render_claims(verdict: Verdict, width: int) -> Iterator[str]:
-    if verdict.claims_unasked:
+    if verdict.claims_unasked and fmt.mentions_speculation(verdict):
         yield verdict.claims_unasked
         yield ""
     if not verdict.claims:

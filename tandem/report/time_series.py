@@ -1,4 +1,4 @@
-"""The post's Figures 3 to 5 of this run: E2E, inter-token latency and TTFT over time, four series; and throughput.
+"""Figures over time: E2E, TPOT, TTFT and throughput; where an arm speculates, those of the post. Four series each.
 
 Invariant: two kinds of prompt, each from the baseline and from the variant, as in the post's figures; the section names
 the two and their load. Inter-token latency is drawn twice: as time per output token, and as llmperf computes it.
@@ -28,6 +28,7 @@ from tandem.report.sampling import ChartCell
 POST_CLASSES = ("repeat", "open")
 """Classes of the suite `post` in its figures: the structured prompt and the open-ended one."""
 
+_METRICS = ("e2e_ms", "ttft_ms", "tpot_ms")
 MAX_WINDOWS = 40
 _DAY_S, _SHORT_S = 86400, 600
 _LOOKS = (([1, 0], "circle"), ([5, 3], "diamond"))  # dash and shape of each kind of prompt
@@ -57,9 +58,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
         drawn_at_s = at_s[np.logical_or.reduce([chart_line.mask for chart_line in chart_lines])]
         span_s = float(np.ptp(drawn_at_s)) if len(drawn_at_s) else 0.0
         window_s = max(math.ceil(span_s / MAX_WINDOWS), 1)
-        throughput = find_metric("output_tokens_per_s")  # the post prints none
-        figures = [(figure.metric, figure.title, figure.sentence) for figure in POST_FIGURES]
-        figures.append((throughput.name, "Throughput of a stream", f"Output tokens: {throughput.definition}."))
+        figures = _list_figures(is_post=_is_of_post(verdict, requests))
         for name, title, caption in figures:
             values = requests.figures.get(name, np.full(len(requests), np.nan))
             points = [point for line in chart_lines for point in _compute_medians(line, values, at_s, window_s)]
@@ -67,13 +66,28 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
                 charts.append(_build_figure_chart((name, title, caption), chart_lines, points))
         windows = f"Each point is the median of the requests begun within {window_s:,} s."
         sentence = f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT
-    title = "The post's Figures 3 to 5, of this run"
+    title = "The post's Figures 3 to 5, of this run" if _is_of_post(verdict, requests) else "Over time"
     return ReportSection(name="over-time", short="Over time", title=title, parts=(build_sentence(sentence), *charts))
+
+
+def _is_of_post(verdict: Verdict, requests: RequestTable) -> bool:
+    """Return whether an arm speculates and was sent the post's two prompts, as in the post's figures."""
+    return fmt.mentions_speculation(verdict) and all(name in requests.classes for name in POST_CLASSES)
+
+
+def _list_figures(*, is_post: bool) -> list[tuple[str, str, str]]:
+    """Return the metric, the title and the caption of each chart."""
+    figures = [(figure.metric, figure.title, figure.sentence) for figure in POST_FIGURES]
+    if not is_post:
+        figures = [(name, fmt.format_metric(name), f"{find_metric(name).definition}.") for name in _METRICS]
+    throughput = find_metric("output_tokens_per_s")  # the post prints none
+    figures.append((throughput.name, "Throughput of a stream", f"Output tokens: {throughput.definition}."))
+    return figures
 
 
 def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartCell], str]:
     """Return the two classes to draw, with a sentence that names them and the reason."""
-    if all(name in requests.classes for name in POST_CLASSES):
+    if _is_of_post(verdict, requests):
         load_code = int(np.bincount(requests.load).argmax())
         load = requests.loads[load_code]
         names = f"{POST_CLASSES[0]} (structured) and {POST_CLASSES[1]} (open-ended)"
@@ -81,7 +95,7 @@ def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartC
         return [ChartCell(name, load, requests.classes.index(name), load_code) for name in POST_CLASSES], sentence
     cells, _ = sampling.choose_cells(verdict, requests, len(POST_CLASSES))
     names = " and ".join(f"{cell.class_} at {fmt.format_load(cell.load)}" for cell in cells)
-    return cells, f"This run did not ask the post's two prompts. Drawn is what its speed-up says most of: {names}."
+    return cells, f"The classes whose speed-up says most: {names}."
 
 
 def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[ChartCell]) -> Iterator[_ChartLine]:

@@ -183,6 +183,7 @@ def evil(value: Verdict) -> Verdict:
             for one in value.equality
         ),
         claims=tuple(msgspec.structs.replace(one, why=EVIL) for one in value.claims), recompute=(EVIL,),
+        arms=tuple(msgspec.structs.replace(one, arm=named(one.arm), url=named(one.url)) for one in value.arms),
     )  # fmt: skip
 
 

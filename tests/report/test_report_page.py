@@ -18,12 +18,15 @@ from measured import failed, write_run
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError
+from tandem.judge import text_format
 from tandem.judge.schema import RunControls, Verdict
 from tandem.report import output
 from tandem.report import page as report
 from tandem.report.charts import ReportChart
+from tandem.report.speed_up import build_speed_section
 
 MOST_BYTES = 2_000_000
+FASTER = "Faster (one server start; restarts not tested)"
 UNASKED = "The post's claims are not asked of these servers: they are simulated."
 _EMPTY = {"meta", "br", "col", "link", "img"}
 
@@ -85,9 +88,10 @@ def page(html: str) -> Parsed:
 
 
 def test_nothing_of_the_page_is_elsewhere(html: str, page: Parsed) -> None:
-    addresses = {address for address in re.findall(r"https?://[^\s\"'<)]+", html) if "www.w3.org" not in address}
+    known = ("http://www.w3.org", "http://127.0.0.1:1")  # the names of SVG's vocabulary, and the measured servers
+    addresses = {address for address in re.findall(r"https?://[^\s\"'<)]+", html) if not address.startswith(known)}
     links = [attrs[name] for _, attrs, _ in page.elements for name in ("src", "href", "xlink:href") if attrs.get(name)]
-    assert addresses == set()  # the names of SVG's vocabulary are no address that is asked
+    assert addresses == set()
     assert [link for link in links if not str(link).startswith("#")] == []
     assert "@import" not in html
     assert not re.search(r"url\((?!#)", html)
@@ -110,7 +114,7 @@ def test_what_records_hold_stays_text(html: str, page: Parsed) -> None:
 
 def test_the_verdict_stands_before_every_figure(page: Parsed) -> None:
     names = [name for name, _, _ in page.elements]
-    assert page.texts("h1")[0] == f"\u25b2 Faster within one start {example.VARIANT} against {example.BASE}"
+    assert page.texts("h1")[0] == f"\u25b2 {FASTER} {example.VARIANT} against {example.BASE}"
     assert names.index("h1") < names.index("nav") < names.index("svg")
 
 
@@ -125,7 +129,7 @@ def test_simulated_servers_have_a_band_over_the_page(simulated: Path, html: str)
     names = [attrs.get("class") for _, attrs, _ in page.elements]
     assert page.texts("p")[0] == SIMULATED_BAND
     assert names.index("simulated") < names.index("eyebrow")
-    assert page.texts("title")[0] == f"Simulated: Faster within one start: {example.VARIANT} against {example.BASE}"
+    assert page.texts("title")[0] == f"Simulated: {FASTER}: {example.VARIANT} against {example.BASE}"
     assert SIMULATED_BAND not in html
 
 
@@ -195,7 +199,7 @@ def test_the_page_has_every_part(page: Parsed) -> None:
     asked = (
         "Figure 3: E2E latency", "Figure 4, as time per output token", "Figure 4, as llmperf computes it",
         "Figure 5: TTFT", "Claims that contradict each other", "The post's two prompts, repeat (structured)",
-        "margin of 5 %", "noise floor", "Against the baseline", "What one side alone has",
+        "equivalence margin of 5 %", "noise floor", "Against the baseline", "What one side alone has",
         "How to recompute this", "from the start of the request to its last chunk with a choice",
     )  # fmt: skip
     assert [part for part in asked if part not in told] == []
@@ -248,6 +252,39 @@ def test_the_first_screen_has_model_machine_and_next_step(
     (head,) = page.texts("header")
     model, servers = (f"Model{run.arms[0].model}", f"Servers run on{machine}")
     assert [text for text in (model, servers, "Next: Measure 6 starts") if text not in " ".join(head.split())] == []
+
+
+def test_the_first_screen_has_output_rarity_and_the_servers(
+    seen: RequestTable, verdict: Verdict, tmp_path: Path
+) -> None:
+    goodput = {"ttft_ms": 500.0}
+    arms = tuple(msgspec.structs.replace(figures, within_limits=190) for figures in verdict.arms)
+    page = write_page(msgspec.structs.replace(verdict, goodput=goodput, arms=arms), seen, tmp_path)
+    (head,) = page.texts("header")
+    for figures in arms:
+        times = (figures.ttft_p50_ms, figures.ttft_p99_ms, figures.tpot_p50_ms, figures.tpot_p99_ms)
+        texts = (figures.url, "concurrency 4", *(f"{text_format.format_number(value)} ms" for value in times))
+        assert [text for text in texts if text not in head] == []
+    assert f"190 of {arms[0].requests}" in head
+    assert "requests within every --goodput limit (TTFT 500 ms)" in head
+    assert "Output: differs in 2 of 60 pairs; the baseline differs from itself in 1 of 60." in head
+    assert "a slow or failing request rarer than 1 in 10 may not show here." in head
+
+
+def test_the_figure_over_all_prompts_is_the_first_row_of_each_plot(verdict: Verdict) -> None:
+    charts = [part for part in build_speed_section(verdict).parts if isinstance(part, ReportChart)]
+    rows = [Parsed(chart.table).texts("tr")[1] for chart in charts]
+    assert [row.startswith("all prompts") for row in rows] == [True] * 4
+    assert verdict.overall[0].deciding.why in rows[0]
+    assert ["not tested" in row for row in rows] == [False, True, True, True]
+
+
+def test_nothing_is_said_of_speculation_or_the_post_where_nobody_says_that_an_arm_speculates(
+    seen: RequestTable, verdict: Verdict, tmp_path: Path
+) -> None:
+    silent = msgspec.structs.replace(verdict, acceptance=(), claims=(), claims_unasked=UNASKED)
+    told = " ".join(write_page(silent, seen, tmp_path).texts("body")).lower()
+    assert [word for word in ("speculati", "the post", "acceptance", "num_spec", "draft") if word in told] == []
 
 
 def test_all_that_voids_a_run_stands_once_above_its_verdicts(
@@ -332,5 +369,5 @@ def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict:
     page = write_page(example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path)
     assert page.texts("h1") == [f"Verdict on 2 variants of {few.baseline}"]
     assert [told for told in page.texts("h2") if "against" in told] == [
-        f"\u25b2 Faster within one start {name} against {few.baseline}" for name in ("eagle", "ngram")
+        f"\u25b2 {FASTER} {name} against {few.baseline}" for name in ("eagle", "ngram")
     ]

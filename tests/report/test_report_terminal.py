@@ -12,7 +12,14 @@ import pytest
 from tandem.bench.request_table import read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.judge import text_format
-from tandem.judge.schema import RatioEstimate, RunControls, VariantFinding, Verdict
+from tandem.judge.schema import (
+    OutputEquality,
+    RatioEstimate,
+    RunControls,
+    ShareEstimate,
+    VariantFinding,
+    Verdict,
+)
 from tandem.report.terminal import WIDTH, render_lines
 
 
@@ -26,7 +33,9 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
 
 
 def test_the_verdict_is_the_first_line(verdict: Verdict) -> None:
-    assert next(render_lines(verdict)) == "qwen-sd-vllm against qwen-vllm: FASTER WITHIN ONE START"
+    assert next(render_lines(verdict)) == (
+        "qwen-sd-vllm against qwen-vllm: FASTER (one server start; restarts not tested)"
+    )
 
 
 def test_a_verdict_on_simulated_servers_says_so_first(verdict: Verdict) -> None:
@@ -47,7 +56,8 @@ def test_a_row_has_class_load_metric_figures_and_verdict(verdict: Verdict) -> No
     assert cell.speed_up
     assert row.split() == [
         "repeat", "c4", "E2E", "ms", text_format.format_number(cell.baseline), text_format.format_number(cell.measured),
-        text_format.format_times(cell.speed_up.value), *text_format.format_interval(cell.speed_up).split(), "faster",
+        text_format.format_times(cell.speed_up.value),
+        text_format.format_interval(cell.speed_up).replace(" to ", "\u2013"), "faster",
     ]  # fmt: skip
 
 
@@ -76,6 +86,93 @@ def test_the_brief_table_has_one_row_a_class_with_the_speed_ups_of_both_parts(ve
     ]  # fmt: skip
 
 
+def test_all_prompts_come_first_with_a_word_of_e2e_alone(verdict: Verdict) -> None:
+    lines = list(render_lines(verdict))
+    place = next(number for number, line in enumerate(lines) if line.startswith("class "))
+    (load,) = verdict.overall
+    assert load.deciding.speed_up is not None
+    times = text_format.format_times(load.deciding.speed_up.value)
+    interval = text_format.format_interval(load.deciding.speed_up).replace(" to ", "\u2013")
+    assert lines[place + 1].split()[:7] == [
+        "all", "prompts", *map(text_format.format_number, (load.deciding.baseline, load.deciding.measured)), times,
+        interval, "faster",
+    ]  # fmt: skip
+    for line, figure in zip(lines[place + 2 : place + 5], load.beside, strict=True):
+        assert figure.speed_up is not None
+        assert line.startswith(f"  {text_format.format_metric(figure.metric)}")
+        assert line.endswith(text_format.format_interval(figure.speed_up).replace(" to ", "\u2013"))
+
+
+def test_output_and_rarity_stand_under_every_verdict(verdict: Verdict) -> None:
+    lines = list(render_lines(verdict))
+    assert "Output: differs in 2 of 60 pairs; the baseline differs from itself in 1 of 60." in lines
+    assert "80 requests of qwen-sd-vllm: a slow or failing request rarer than 1 in 26 may not show here." in lines
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({"identical": ShareEstimate(n=72, of=72)}, "Output: identical in 72 of 72 pairs."),
+        ({"identical": ShareEstimate(n=0, of=1)},
+         "Output: differs in 1 of 1 pair; the baseline was not compared with itself."),
+        ({"identical": ShareEstimate(n=9, of=9), "failed_pairs": 3},
+         "Output: identical in 9 of 9 pairs; 3 pairs not compared (one side failed)."),
+        ({"silent_pairs": 1}, "Output: not compared: no pair of answers has any; 1 pair not compared (no output)."),
+    ],
+)  # fmt: skip
+def test_one_line_tells_of_the_output(verdict: Verdict, changes: Any, line: str) -> None:
+    stated = {"variant": example.VARIANT, "by": "token ids", "result": "no evidence", "sentence": "", **changes}
+    told = msgspec.structs.replace(verdict, equality=(OutputEquality(**stated),))
+    assert text_format.describe_output(told, verdict.headlines[0]) == line
+
+
+def test_an_output_that_nobody_compared_is_said_to_be_so(verdict: Verdict) -> None:
+    told = msgspec.structs.replace(verdict, equality=())
+    assert text_format.describe_output(told, verdict.headlines[0]) == "Output: not compared."
+
+
+@pytest.mark.parametrize(
+    ("requests", "line"),
+    [
+        (72, "72 requests of spec: a slow or failing request rarer than 1 in 24 may not show here."),
+        (5, "5 requests of spec: too few to see slow or failing requests that are not the rule."),
+        (0, ""),
+    ],
+)
+def test_a_run_says_what_it_cannot_have_seen(verdict: Verdict, requests: int, line: str) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], variant="spec", requests=requests)
+    assert text_format.describe_rare_requests(headline) == line
+
+
+def test_each_arm_has_its_address_and_its_figures(verdict: Verdict) -> None:
+    lines = list(render_lines(verdict))
+    for figures in verdict.arms:
+        assert any(line.split() == [figures.arm, figures.url] for line in lines)
+        values = (
+            figures.requests_per_s, figures.ttft_p50_ms, figures.ttft_p99_ms, figures.tpot_p50_ms, figures.tpot_p99_ms,
+        )  # fmt: skip
+        row = ["c4", figures.arm, *map(text_format.format_number, values)]
+        assert any(line.split() == row for line in lines)
+
+
+def test_attainment_is_shown_where_limits_were_asked_for(verdict: Verdict) -> None:
+    arms = tuple(msgspec.structs.replace(figures, within_limits=71) for figures in verdict.arms)
+    limited = msgspec.structs.replace(verdict, goodput={"ttft_ms": 500.0, "tpot_ms": 30.0}, arms=arms)
+    told = "\n".join(render_lines(limited))
+    assert f"71 of {arms[0].requests}" in told
+    assert "in limits: requests within every --goodput limit (TTFT 500 ms, TPOT 30 ms)" in told
+    assert "in limits" not in "\n".join(render_lines(verdict))
+
+
+def test_answers_of_other_lengths_have_no_row_of_end_to_end_times(verdict: Verdict) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], metric="tpot_ms")
+    lines = list(render_lines(msgspec.structs.replace(verdict, headlines=(headline,))))
+    place = next(number for number, line in enumerate(lines) if line.startswith("class "))
+    assert lines[place].split()[-5:] == ["by", "TPOT", "ms", "TTFT", "tokens/s"]
+    assert "not tested" in lines[place + 1]
+    assert not any("E2E" in line for line in lines[place : place + 5])
+
+
 def test_the_next_step_stands_before_all_that_is_asked_for(verdict: Verdict) -> None:
     assert "next: Measure 6 starts of each arm" in "\n".join(render_lines(verdict))
 
@@ -91,6 +188,18 @@ def test_faster_asks_first_for_what_its_word_lacks(verdict: Verdict, output: Any
 
 
 @pytest.mark.parametrize("finding", get_args(VariantFinding))
+def test_no_next_step_speaks_of_speculation_unless_the_manifest_does(verdict: Verdict, finding: Any) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
+    step = text_format.describe_next_step(headline, "base")
+    assert [word for word in ("draft", "specul", "window") if word in step] == []
+
+
+def test_a_slower_arm_that_speculates_is_told_what_to_try(verdict: Verdict) -> None:
+    headline = msgspec.structs.replace(verdict.headlines[0], finding="slower", speculates=True)
+    assert "num_speculative_tokens" in text_format.describe_next_step(headline, "base")
+
+
+@pytest.mark.parametrize("finding", get_args(VariantFinding))
 def test_every_finding_has_a_next_step(verdict: Verdict, finding: Any) -> None:
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
     assert text_format.describe_next_step(headline, "base")
@@ -101,6 +210,13 @@ def test_controls_outputs_and_notes_stand_behind_verbose(verdict: Verdict) -> No
     details = ("controls", "output of qwen-sd-vllm: the same", "note: this machine was busy before the run began")
     assert [detail for detail in details if detail in brief] == []
     assert [detail for detail in details if detail not in verbose] == []
+
+
+def test_notes_on_acceptance_are_of_arms_that_speculate(verdict: Verdict) -> None:
+    note = "spec: acceptance_length is absent: no turn has its counters"
+    noted = msgspec.structs.replace(verdict, notes=(note,))
+    silent = msgspec.structs.replace(noted, acceptance=())
+    assert (text_format.list_notes(noted), text_format.list_notes(silent)) == ((note,), ())
 
 
 def test_nothing_of_a_record_reaches_the_terminal_as_a_command(verdict: Verdict) -> None:
@@ -127,7 +243,23 @@ def test_claims_that_are_not_asked_are_one_line(verdict: Verdict) -> None:
     why = "The post's claims are not asked of these servers: they are simulated."
     told = list(render_lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why), verbose=True))
     assert why in told
+    silent = msgspec.structs.replace(verdict, claims=(), claims_unasked=why, acceptance=())
+    assert why not in list(render_lines(silent, verbose=True))
     assert not any(line.startswith(("the post's claims", "C1")) for line in told)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "words"),
+    [
+        (RatioEstimate(value=1.19, low=1.15, high=1.23), "1.19 times as fast as base (1.15 to 1.23)"),
+        (RatioEstimate(value=0.25, low=0.13, high=0.56), "4.00 times slower than base (1.79 to 7.69)"),
+        (RatioEstimate(value=0.97, low=0.91, high=1.03), "0.97 times as fast as base (0.91 to 1.03)"),
+        (RatioEstimate(value=2.0), "2.00 times as fast as base"),
+    ],
+)
+def test_a_ratio_below_1_is_times_slower_only_with_its_whole_interval(ratio: RatioEstimate, words: str) -> None:
+    standard = " than base" if "slower" in words else " as base"
+    assert text_format.describe_ratio(ratio, standard) == words
 
 
 @pytest.mark.parametrize(
