@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tandem.bench.request_table import read_request_table
 from tandem.judge.schema import CellVerdict, RatioEstimate, Verdict
+from tandem.judge.text_format import ALL_PROMPTS, list_overall_cells, name_word
 from tandem.judge.verdict import JudgeOptions, judge_run, save_verdict
 from tandem.report.page import write_report
 
@@ -48,6 +49,10 @@ def _said(verdict: Verdict) -> Iterator[str]:
 
 
 def _rows(verdict: Verdict) -> Iterator[str]:
+    for headline in verdict.headlines:
+        overall = [cell for metric in METRICS for cell in list_overall_cells(verdict, headline, metric)]
+        if overall:
+            yield f"| {ALL_PROMPTS} | {overall[0].prompts} | {' | '.join(map(_cell, overall))} |"
     cells = {(cell.class_, cell.metric): cell for cell in verdict.cells}
     for class_ in dict.fromkeys(cell.class_ for cell in verdict.cells):
         mine = [cells.get((class_, metric)) for metric in METRICS]
@@ -58,7 +63,7 @@ def _rows(verdict: Verdict) -> Iterator[str]:
 def _cell(cell: CellVerdict | None) -> str:
     if cell is None or cell.speed_up is None:
         return "-"
-    return f"{_ratio(cell.speed_up)}: {cell.verdict}"
+    return f"{_ratio(cell.speed_up)}: {name_word(cell)}"
 
 
 def _ratio(found: RatioEstimate) -> str:
