@@ -133,6 +133,8 @@ def _decide_finding(facts: HeadlineFacts) -> schema.VariantFinding:
     called_words = overall_words | {word for word, named_cells in cells.items() if named_cells}
     if "mixed" in called_words or called_words >= {"faster", "slower"}:
         return "mixed"
+    if "faster" in called_words and facts.has_biased_class:
+        return "not comparable"
     if "faster" in called_words or "slower" in called_words:
         return "faster" if "faster" in called_words else "slower"
     # no class is called, so the same over all classes is the same in each as far as anybody knows

@@ -78,9 +78,20 @@ class HeadlineFacts:
         return any(speculation is not None and speculation.method is not None for speculation in settings)
 
     @cached_property
+    def cell_failures(self) -> comparability.CellFailures:
+        """Requests of both arms in each class, and how many failed."""
+        return comparability.count_failures(self.pairing, *self.arms)
+
+    @property
     def failures(self) -> comparability.FailureCounts:
         """Requests of both arms, and how many failed."""
-        return comparability.count_failures(self.pairing, *self.arms).count()
+        return self.cell_failures.count()
+
+    @cached_property
+    def has_biased_class(self) -> bool:
+        """Whether only survivors could be compared in a class."""
+        codes = self.pairing.known_cells()
+        return any(self.cell_failures.count(code).is_biased for code in codes)
 
     @cached_property
     def invalid_reason(self) -> str:

@@ -13,7 +13,8 @@ Student's quantiles presume that prompts differ symmetrically. Where the prompts
 one class do not show how much. So the residuals of all classes are pooled (`pool_residuals`), and the curve is that of
 Student's ratio of as many draws from them (the bootstrap-t: Efron and Tibshirani 1993, An Introduction to the
 Bootstrap, chapter 12), or of the ratio transformed by its skewness (Hall 1992, Journal of the Royal Statistical Society
-B 54, 221), whichever is farther out: draws around a class's own mean blur a hard edge, and a skewness knows no edge.
+B 54, 221), beyond LEVEL whichever is farther out: draws around a class's own mean blur a hard edge, and a skewness
+knows no edge.
 Used always, it would cost much power where prompts are not skewed.
 
 Prompts are not the only source of chance. A disturbance of one server that outlasts a turn affects every prompt of a
@@ -128,11 +129,14 @@ class ResidualPool:
     _curves: dict[int, QuantileCurve] = field(default_factory=dict, repr=False, compare=False)
 
     def find_curve(self, count: int) -> QuantileCurve:
-        """Return the curve of the mean of so many prompts: at each end the more cautious of two."""
+        """Return the curve of the mean of so many prompts: of two beyond LEVEL, each end the more cautious."""
         if count not in self._curves:
             student = _place_quantiles(count)
-            means = np.array([self._draw_means(student, count), self._transform(student, count)])
-            mean = np.where(student < 0, means.min(axis=0), means.max(axis=0))
+            drawn = self._draw_means(student, count)
+            transformed = self._transform(student, count)
+            cautious = np.where(student < 0, np.minimum(drawn, transformed), np.maximum(drawn, transformed))
+            is_beyond = np.abs(student) > special.stdtrit(count - 1, (1 + LEVEL) / 2)
+            mean = np.where(is_beyond, cautious, drawn)
             self._curves[count] = QuantileCurve(student, mean, is_proportional=True)
         return self._curves[count]
 
@@ -145,14 +149,16 @@ class ResidualPool:
         is_spread = spreads > _NO_WIDTH
         ratios = draws.mean(axis=1)[is_spread] / spreads[is_spread]
         # the end of an interval mirrors the ratio: the mean is low where the ratio is low
-        return -np.quantile(ratios, special.stdtr(count - 1, -student))
+        means: Values = -np.quantile(ratios, special.stdtr(count - 1, -student))
+        return means
 
     def _transform(self, student: Values, count: int) -> Values:
         """Return the mean's quantiles by Hall's transformation of Student's ratio, for Student's."""
         share = self.skewness / (3 * math.sqrt(count))
         ratios = np.linspace(-_LARGEST_RATIO, _LARGEST_RATIO, 20_001)
         transformed = ratios + share * (ratios**2 + 1 / 2) + share**2 * ratios**3 / 3
-        return -np.interp(-student, transformed, ratios)
+        means: Values = -np.interp(-student, transformed, ratios)
+        return means
 
 
 def _count_draws(count: int) -> int:

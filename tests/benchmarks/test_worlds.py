@@ -30,7 +30,7 @@ def misses(name: str, *reports: ReportSummary, shape: Any = DEFAULT_SHAPE) -> bo
     return ShapeReports(BY_NAME[name], shape, reports).misses_promise
 
 
-@pytest.mark.parametrize("name", ["requests 2 %", "own 2 %, 20 s", "prompts exponential 20 %"])
+@pytest.mark.parametrize("name", ["requests 4 %", "own 2 %, 20 s", "prompts exponential 20 %"])
 def test_no_report_of_equal_servers_has_a_false_word(name: str) -> None:
     assert [report.false_words for report in judge_world(name)] == [()] * 4
 

@@ -217,7 +217,7 @@ def _estimate_rows(
 ) -> Iterator[_RowEstimate]:
     """Yield each arm's own figures, or its gain over its baseline, later against earlier."""
     cells = sorted(pairing.known_cells(), key=lambda cell: divmod(cell, len(pairing.table.loads))[::-1])
-    groups = [(cell,) for cell in cells]
+    groups: list[tuple[int, ...]] = [(cell,) for cell in cells]
     for load in pairing.table.loads:
         codes = tuple(cell for cell in cells if pairing.cell_place(cell)[1] == load)
         if len(codes) > 1:
