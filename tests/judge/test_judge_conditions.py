@@ -8,14 +8,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from measured import chunks, record, write_run
-from observed import Asked, observed
+from observed import Asked, judge_cells, observed
 
 from tandem.bench import host
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.host import RoundLoad
 from tandem.bench.manifest import WarmUpEntry
 from tandem.bench.request_table import read_request_table
-from tandem.judge.cells import judge_cells
 from tandem.judge.controls import check_controls
 from tandem.judge.schema import ControlCheck, RunControls
 
