@@ -177,10 +177,10 @@ upgrade-diff: setup ## what two rehearsed upgrades change: the tables of docs/up
 coverage: setup ## how often intervals hold, in virtual time: the table of docs/coverage.md
 	$(BIN)/python benchmarks/coverage.py --write
 
-figures: setup ## compare tables of docs/ with what their programs compute again, five minutes; WORLDS=1: half an hour more
+figures: setup ## compare tables of docs/ with what their programs compute again, five minutes; WORLDS=1: an hour more
 	$(BIN)/python benchmarks/figures.py $(if $(WORLDS),--worlds)
 
-worlds: setup ## count false words of reports in 20 worlds, half an hour: the table of docs/coverage.md; SEED=S
+worlds: setup ## count words of reports in 35 worlds, an hour: the table of docs/coverage.md; SEED=S
 	$(BIN)/python benchmarks/worlds.py --write $(if $(SEED),--seed $(SEED))
 
 theory: setup ## hold the model of what speculation gives against published rows: docs/theory.md

@@ -3,7 +3,7 @@
     python benchmarks/figures.py [--worlds]
 
 `make test` compares those of QUICK, which take seconds; this program compares the others, which take minutes, and with
-`--worlds` the table that takes half an hour. A table of MEASURED comes from servers or a machine, so nothing can
+`--worlds` the table that takes an hour. A table of MEASURED comes from servers or a machine, so nothing can
 compute it again. Invariant: every table between marks belongs to one of the four groups.
 """
 
@@ -99,7 +99,7 @@ def list_differences(name: str, lines: Iterable[str]) -> list[str]:
 def main() -> int:
     """Compare the slow tables with their pages; return 1 where one differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--worlds", action="store_true", help="the table of worlds too, which takes half an hour")
+    parser.add_argument("--worlds", action="store_true", help="the table of worlds too, which takes an hour")
     tables = SLOW | (SLOWEST if parser.parse_args().worlds else {})
     has_difference = False
     for name, format_table in tables.items():

@@ -122,7 +122,7 @@ def run(
         quick: three classes, short answers
         full: every prompt, as long as its suite states
         rounds: in addition to one control round; four by default, and as many as starts
-        starts: of each server; from six on the word holds across starts
+        starts: how often to restart each server; with 6 or more, the verdict covers differences between starts
         llmperf: also run the post's own generator, after the rounds
         budget_usd: of a sweep's nodes: then it decides by its results so far; 0 is none
         run: the run's id; made of the experiment and the time by default

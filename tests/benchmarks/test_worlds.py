@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pytest
@@ -111,3 +112,12 @@ def test_table_has_the_share_its_error_and_the_coverage() -> None:
     row = WorldRow(world=World(name="some"), limits={})
     table = worlds.format_table([tuple(ShapeReports(row, shape, reports) for shape in worlds.SHAPES)])
     assert table[-1].startswith("| some | false | 25.0% \u00b1 21.7; 75.0% |")
+
+
+@pytest.mark.proof
+def test_every_promise_holds_at_another_seed() -> None:
+    seed = int(os.environ.get("TANDEM_PROOF_SEED") or 100_000)
+    rows = list(worlds.measure_rows(ROWS, first_seed=seed))
+    print(f"seed {seed}", *worlds.format_table(rows), sep="\n")  # noqa: T201
+    missed = [reports for row in rows for reports in row if reports.misses_promise]
+    assert [(reports.row.world.name, reports.shape.name, reports.share) for reports in missed] == []
