@@ -133,7 +133,7 @@ def _decide_finding(facts: HeadlineFacts) -> schema.VariantFinding:
     called_words = overall_words | {word for word, named_cells in cells.items() if named_cells}
     if "mixed" in called_words or called_words >= {"faster", "slower"}:
         return "mixed"
-    if "faster" in called_words and facts.has_biased_class:
+    if "faster" in called_words and facts.survivors_reason:
         return "not comparable"
     if "faster" in called_words or "slower" in called_words:
         return "faster" if "faster" in called_words else "slower"

@@ -88,10 +88,16 @@ class HeadlineFacts:
         return self.cell_failures.count()
 
     @cached_property
-    def has_biased_class(self) -> bool:
-        """Whether only survivors could be compared in a class."""
-        codes = self.pairing.known_cells()
-        return any(self.cell_failures.count(code).is_biased for code in codes)
+    def survivors_reason(self) -> str:
+        """Why only survivors could be compared, in the whole run or in a class; empty where all could."""
+        if self.failures.is_biased:
+            return f"one failed more requests: {self.failures.describe(*self.arms)}"
+        for code in self.pairing.known_cells():
+            failures = self.cell_failures.count(code)
+            if failures.is_biased:
+                class_, _ = self.pairing.cell_place(code)
+                return f"one failed more requests of class {class_}: {failures.describe(*self.arms)}"
+        return ""
 
     @cached_property
     def invalid_reason(self) -> str:

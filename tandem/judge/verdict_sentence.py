@@ -56,8 +56,7 @@ def _list_sentences(facts: HeadlineFacts, finding: schema.VariantFinding) -> Ite
         yield f"The run is void, so nothing is concluded about {variant}: {facts.controls.void[0]}"
         return
     if finding == "not comparable":
-        failures_text = f"one failed more requests: {facts.failures.describe(baseline, variant)}"
-        reason = failures_text if facts.failures.is_biased else facts.length_reason
+        reason = facts.survivors_reason or facts.length_reason
         yield f"{variant} and {baseline} are not comparable: {reason}"
         return
 

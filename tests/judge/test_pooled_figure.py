@@ -97,3 +97,13 @@ def test_what_would_decide_it_is_said():
     truth = dataclasses.replace(SLIGHT, ratio={"spec": dict.fromkeys(CLASSES, 1.06)})
     overall = judge_overall(drawn(truth, 1)).deciding
     assert (overall.verdict, overall.more_prompts > overall.prompts) == ("no evidence", True)
+
+
+def test_faster_beside_a_class_of_survivors_is_not_comparable():
+    """Four of 64 requests of one class fail: too few for the run, too many for the class."""
+    seen = drawn(dataclasses.replace(SLIGHT, ratio={"spec": dict.fromkeys(CLASSES, 1.5)}, spread=0.02), 1)
+    rows = np.flatnonzero((seen.arm == 1) & (seen.class_ == 0))[:4]
+    is_lost = np.isin(np.arange(len(seen)), rows)
+    figures = {name: np.where(is_lost, np.nan, values) for name, values in seen.figures.items()}
+    verdict = headline(dataclasses.replace(seen, failed=seen.failed | is_lost, figures=figures))
+    assert (verdict.finding, "of class class-0" in verdict.sentence) == ("not comparable", True)
