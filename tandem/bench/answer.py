@@ -10,8 +10,11 @@ finish reason are `api_error`, with the server's own words. Comments and events 
 pings, change nothing.
 
 Tokens of a chunk are the growth of the running `usage.completion_tokens`, if every chunk with text has one (vLLM's
-`continuous_usage_stats`), else the number of its `token_ids`, else unknown. If usage and token ids contradict each
-other, the ids count, because they are the output itself; `error_detail` names the contradiction.
+`continuous_usage_stats`), else the number of its `token_ids`, else unknown. A usage that stands at 0, or does not grow
+from the first output to the last, is no running count: some servers put an empty one into each chunk (LocalAI, issue
+1744), and xAI's leaves reasoning out. If usage and token ids contradict each other, the ids count, because they are the
+output itself; `error_detail` names the contradiction. One token more at the end than the running count is none: SGLang
+counts the stop token, and sends no text and no usage with it (sglang, serving_chat.py, finish_reason_chunk).
 
 Order of faults: a status, an interruption, too many tokens, a time-out before [DONE], another fault in the bytes, and
 last `closed`. After [DONE] the connection may do what it likes.
@@ -79,7 +82,7 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
         if total is not None:
             contradiction = f"usage says {total} output tokens, the stream held {id_count} token ids"
         total, counted_by = id_count, "token_ids"
-    elif parser.running_tokens not in {0, total}:
+    elif parser.running_tokens and total not in {parser.running_tokens, parser.running_tokens + 1}:
         contradiction = f"usage counted up to {parser.running_tokens} tokens and says {total} at the end"
     # what the stream shows, not what the server claims: a count above max_tokens is refused as a count
     least_tokens = id_count if parser.has_all_ids else sum(chunk.bears_tokens for chunk in chunks)
@@ -298,10 +301,13 @@ class _AnswerParser:
 
     @property
     def has_running_usage(self) -> bool:
-        """Whether the server counts in every chunk: each chunk with text has a count, and no count falls."""
+        """Whether the server counts in every chunk with output: the count begins above 0, grows and never falls."""
         counts = [event.running_tokens for event in self.events if event.running_tokens is not None]
-        lacks_count = any(event.running_tokens is None for event in self.events if event.kind in OUTPUT_KINDS)
-        return bool(counts) and not lacks_count and counts[-1] > 0 and counts == sorted(counts)
+        output_counts = [event.running_tokens for event in self.events if event.kind in OUTPUT_KINDS]
+        if not counts or counts[-1] == 0 or counts != sorted(counts):
+            return False
+        has_each = all(output_counts)  # neither None nor 0
+        return has_each and (len(output_counts) <= 1 or output_counts[0] != output_counts[-1])
 
     @property
     def running_tokens(self) -> int:

@@ -76,6 +76,22 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
     "usage beside the end alone gives no chunk its tokens": (
         (ONE, TWO, said("", "stop", tokens=7)), {"tokens": [None] * 3, "completion_tokens": 7},
     ),
+    "a usage of 0 beside each text is no count": (
+        (said("a", tokens=0), said("b", tokens=0), said("", "stop", tokens=7)),
+        {"tokens": [None] * 3, "completion_tokens": 7, "error_detail": None},
+    ),
+    "a usage that leaves reasoning out is no count": (
+        (event({"delta": {"reasoning": "hm"}}, **used(0)), said("a", tokens=1), said("b", "stop", tokens=2)),
+        {"tokens": [None] * 3, "kinds": ["reasoning", "text", "text"]},
+    ),
+    "a usage that is the same in each chunk is no count": (
+        (said("a", tokens=7), said("b", tokens=7), said("", "stop", tokens=7)),
+        {"tokens": [None] * 3, "completion_tokens": 7},
+    ),
+    "a stop token that only the last usage counts is no contradiction": (
+        (said("a", tokens=1), said("b", tokens=2), said("", "stop"), event(**used(3)), DONE),
+        {"tokens": [1, 1, None, None], "completion_tokens": 3, "error_detail": None},
+    ),
     "running usage that falls is no count": ((said("a", tokens=3), said("b", tokens=2), END), {"tokens": [None] * 3}),
     "token ids count where no usage does": (
         (said("a", token_ids=[4, 5]), said("b", token_ids=[6]), END),
@@ -471,6 +487,7 @@ def test_json_of_any_form_is_an_answer_that_a_record_takes() -> None:
     [
         (ONE, True), (event({"text": "a"}), True), (event({"delta": {"reasoning": "a"}}), True),
         (said("", token_ids=[3]), True), (said("", tokens=1), True), (said("", tokens=0), False),
+        (said("a", tokens=0), True),
         (event({"delta": {"role": "assistant", "content": ""}}), False), (said("", "stop"), False),
     ],
 )  # fmt: skip
