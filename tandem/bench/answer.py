@@ -157,6 +157,7 @@ class _AnswerParser:
     model: str | None = None
     choice_index: Any = None  # of the answer's choice: of the first that came
     finish_reason: str | None = None
+    writes_deltas: bool = False  # whether output came in a delta
     is_done: bool = False
     fault: EventError | None = None
     skipped_event: bytes = b""  # the first event that is no part of an answer
@@ -205,7 +206,9 @@ class _AnswerParser:
             self.choice_index = choices[0].get("index") or 0
         for choice in choices:
             self._check_end(choice)
-            output = read_output(choice)
+            delta = choice.get("delta")
+            output = read_output(choice, repeats_message=self.writes_deltas)
+            self.writes_deltas |= isinstance(delta, dict) and bool(output)
             self._name_parts(output.unknown_parts)
             if (choice.get("index") or 0) != self.choice_index:
                 self._name_parts(["a second choice"] if output else [])
@@ -214,7 +217,6 @@ class _AnswerParser:
             written.reasoning += output.reasoning
             written.tool_calls += output.tool_calls
             finish = read_finish_reason(choice.get("finish_reason")) or finish
-            delta = choice.get("delta")
             is_role |= isinstance(delta, dict) and bool(delta.get("role"))
             choice_ids = _read_token_ids(choice)
             ids = None if ids is None or choice_ids is None else ids + choice_ids

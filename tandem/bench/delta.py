@@ -86,10 +86,18 @@ class ChoiceOutput:
         return bool(self.text or self.reasoning or self.tool_calls)
 
 
-def read_output(choice: dict[str, Any]) -> ChoiceOutput:
-    """Return what the model wrote in `choice`; never raises, whatever the choice holds."""
+def read_output(choice: dict[str, Any], *, repeats_message: bool = False) -> ChoiceOutput:
+    """Return what the model wrote in `choice`; never raises, whatever the choice holds.
+
+    Args:
+        choice: of an event.
+        repeats_message: whether a `message` in place of a delta repeats what came in deltas. MiniMax ends
+            its streams so (OpenBitFun PR 792). Beside a delta it always does (Perplexity).
+    """
     output = ChoiceOutput()
-    delta = choice.get("delta") or choice.get("message")
+    delta = choice.get("delta")
+    if not isinstance(delta, dict) and not repeats_message:
+        delta = choice.get("message")
     if isinstance(delta, dict):
         _read_delta(delta, output)
     if not output.text:

@@ -251,6 +251,18 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
     "a part that nobody knows is named": (
         (event({"delta": {"content": "a", "musing": "hm"}}), END), {"text": "a", "unknown_parts": ("delta.musing",)},
     ),
+    "a whole message after the deltas repeats them": (
+        (ONE, TWO, event({"message": {"content": "ab"}, "finish_reason": "stop"}, object="chat.completion"), DONE),
+        {"text": "ab", "kinds": ["text", "text", "end"]},
+    ),
+    "a whole message beside a delta repeats it": (
+        (event({"delta": {"content": "a"}, "message": {"content": "a"}}),
+         event({"delta": {}, "message": {"content": "a"}, "finish_reason": "stop"})),
+        {"text": "a", "kinds": ["text", "end"]},
+    ),
+    "messages alone are the answer": (
+        (event({"message": {"content": "a"}}), event({"message": {"content": "b"}}), END), {"text": "ab"},
+    ),
     "an event of another API is named": (
         (ONE, b'data: {"type":"response.output_text.delta","delta":"b"}\n\n', END),
         {"unknown_parts": ("an event of type response.output_text.delta without choices",)},
