@@ -17,7 +17,9 @@ output itself; `error_detail` names the contradiction. One token more at the end
 counts the stop token, and sends no text and no usage with it (sglang, serving_chat.py, finish_reason_chunk).
 
 Order of faults: a status, an interruption, too many tokens, a time-out before [DONE], another fault in the bytes, and
-last `closed`. After [DONE] the connection may do what it likes.
+last `closed`. After [DONE] the connection may do what it likes, and after a finish reason and [DONE] the server too. A
+finish reason before further output ends nothing: some servers write `stop` into each chunk (litellm, issue 2195), so
+such an answer needs [DONE].
 """
 
 from __future__ import annotations
@@ -158,13 +160,18 @@ class _AnswerParser:
     choice_index: Any = None  # of the answer's choice: of the first that came
     finish_reason: str | None = None
     writes_deltas: bool = False  # whether output came in a delta
+    writes_after_end: bool = False  # whether output came after a finish reason
     is_done: bool = False
     fault: EventError | None = None
     skipped_event: bytes = b""  # the first event that is no part of an answer
     stray_text: bytes = b""  # the first text outside of the events, or in an event without choices
 
     def add_event(self, at_s: float, event: ServerEvent) -> None:
-        """Add one event; skip a bad event and keep the first fault."""
+        """Add one event, but nothing after a whole answer; skip a bad event and keep the first fault."""
+        if not self.is_whole:
+            self._take_event(at_s, event)
+
+    def _take_event(self, at_s: float, event: ServerEvent) -> None:
         if not event.is_framed:
             self._read_unframed(event.data)
             return
@@ -224,6 +231,7 @@ class _AnswerParser:
         self.texts.append(written.text)
         self.thoughts.append(written.reasoning)
         self.calls.append(written.tool_calls)
+        self.writes_after_end |= self.finish_reason is not None and bool(written)
         self.finish_reason = finish or self.finish_reason
         kinds: dict[ChunkKind, Any] = {
             "text": written.text,
@@ -281,6 +289,11 @@ class _AnswerParser:
 
     def _fail(self, detail: str) -> None:
         self.fault = self.fault or EventError("api_error", detail)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a finish reason and [DONE] have ended the answer."""
+        return self.is_done and self.finish_reason is not None
 
     @property
     def is_lost(self) -> bool:
@@ -362,7 +375,8 @@ def _find_fault(
         return reply.error, reply.error_detail
     if parser.fault is not None:
         return parser.fault.word, parser.fault.detail
-    if parser.is_done or parser.finish_reason:
+    if parser.is_done or (parser.finish_reason and not parser.writes_after_end):
         return None, None
-    description = f"the stream ended after {len(parser.events)} events, before a finish_reason or [DONE]"
+    end = "[DONE], and text came after its finish_reason" if parser.finish_reason else "a finish_reason or [DONE]"
+    description = f"the stream ended after {len(parser.events)} events, before {end}"
     return "closed", f"{description}: {reply.error_detail}" if reply.error_detail else description

@@ -139,6 +139,20 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         ),
         {"logprobs": {"tokens": ["a", "b", "c"], "token_logprobs": [-0.5, -0.1, -0.2]}},
     ),
+    "what comes after a finish reason and done changes nothing": (
+        (ONE, END, b'data: closing\n\ndata: {"error":"client left"}\n\nBad Gateway\n\n'), {"error": None, "text": "a"},
+    ),
+    "an error after done alone is a failure": ((ONE, DONE, b'data: {"error":"no memory"}\n\n'), {"error": "api_error"}),
+    "a finish reason in each chunk ends no stream": (
+        (said("a", "stop"), said("b", "stop")),
+        {
+            "error": "closed", "text": "ab",
+            "error_detail": "the stream ended after 2 events, before [DONE], and text came after its finish_reason",
+        },
+    ),
+    "a finish reason in each chunk and done end a stream": (
+        (said("a", "stop"), said("b", "stop"), DONE), {"error": None, "text": "ab", "finish_reason": "stop"},
+    ),
     "done without its blank line": ((ONE, DONE[:-1]), {"error": None}),
     "done with CRLF": ((ONE, b"data:[DONE]\r\n\r\n"), {"error": None}),
     "a finish reason alone ends a stream": ((said("a", "stop"),), {"error": None}),
