@@ -98,8 +98,8 @@ def find_error(message: Any) -> Any | None:
     """Return the error in an event's JSON; None if the event reports none.
 
     The forms are OpenAI's and vLLM's (`error`), those of gateways that list `errors` or put the object
-    into an array, and objects that call themselves an error by `object` or `type`, or by an HTTP status in `code` or
-    `status`.
+    into an array, Groq's `x_groq.error` (groq-python, chat_completion_chunk.py), and objects that call
+    themselves an error by `object` or `type`, or by an HTTP status in `code` or `status`.
     """
     if isinstance(message, list) and len(message) == 1:
         message = message[0]
@@ -113,6 +113,9 @@ def find_error(message: Any) -> Any | None:
             error = error[0]
         if not isinstance(error, dict) or any(error.values()):
             return error
+    groq = message.get("x_groq")
+    if isinstance(groq, dict) and groq.get("error"):
+        return groq["error"]
     if "choices" in message:
         return None
     if "error" in (message.get("object"), message.get("type")):

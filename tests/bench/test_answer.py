@@ -193,6 +193,10 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (event({"delta": {"content": "a"}}, error={"message": "no memory"}), END),
         {"error": "api_error", "error_detail": "no memory"},
     ),
+    "an error beside Groq's id is a failure": (
+        (ONE, event({"delta": {}, "finish_reason": "stop"}, x_groq={"id": "x", "error": "over capacity"}), DONE),
+        {"error": "api_error", "error_detail": "over capacity"},
+    ),
     "an error in the choice is a failure": (
         (event({"delta": {"content": "a"}, "error": {"message": "upstream"}}), END),
         {"error": "api_error", "error_detail": "upstream"},
