@@ -8,7 +8,8 @@ refusal, tool_calls, function_call); vllm, entrypoints/openai protocol (reasonin
 reasoning_content); sglang, srt/entrypoints/openai/protocol.py (parts of type thinking or reasoning);
 ollama, openai/openai.go (reasoning); Mistral's parts of type thinking; litellm's thinking_blocks;
 OpenRouter's reasoning_details; ai-gateway PR 1222 (reasoning_content as an object with text); Bedrock's
-reasoningText; OpenAI's audio (transcript).
+reasoningText; OpenAI's audio (transcript). Silent: Gemini's extra_content (thought_signature); vllm's
+routed_experts; the channel of gpt-oss.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ _SILENT_KEYS = frozenset({
     "token_ids", "prompt_token_ids", "prompt_logprobs", "content_filter_results", "content_filter_offsets",
     "finish_details", "provider_specific_fields", "annotations", "expires_at", "encrypted_content",
     "redactedContent", "reasoning_signature", "thinking_signature", "reasoning_opaque", "error",
-    "function", "custom", "model", "system_fingerprint", "service_tier", "provider",
+    "function", "custom", "model", "system_fingerprint", "service_tier", "provider", "extra_content",
+    "routed_experts", "channel",
 })  # fmt: skip
 """Keys that hold no output of the model, or whose output is read elsewhere."""
 

@@ -62,6 +62,7 @@ def test_text_beside_the_delta_is_found(choice: dict, text: str) -> None:
         ({"delta": {}, "generated": "hm"}, ["generated"]),
         ({"delta": {"musing": ""}, "stop_reason": "eos", "index": 0}, []),
         ({"delta": {"provider_specific_fields": {"citation": "x"}}}, []),
+        ({"delta": {"extra_content": {"google": {"thought_signature": "x"}}}, "routed_experts": "AAAA"}, []),
     ],
 )
 def test_a_part_that_nobody_knows_is_named(choice: dict, names: list[str]) -> None:
