@@ -23,6 +23,9 @@ _OLLAMA = "ollama, llm/server.go DoneReason and openai/openai.go FinishChunk, 20
 _MISTRAL = "Mistral API, ChatCompletionChoice.finish_reason, specification 1.0.0"
 _TOGETHER = "together-python 0c625ea3, types/common.py FinishReason"
 _ANTHROPIC = "Anthropic Messages API, stop_reason, as gateways pass it on"
+_BEDROCK = "Amazon Bedrock API, Converse stopReason, as gateways pass it on"
+_ZAI = "Z.ai API, finish_reason of chat/completions (its network_error is left out); opencode PR 18814"
+_GATEWAYS = "local servers and gateways, pi issue 2107, 2026-03-13"
 
 
 class FinishWord(NamedTuple):
@@ -51,6 +54,12 @@ GOOD_ENDS: dict[str, FinishWord] = {
     "end_turn": FinishWord(is_limit=False, sources=(_ANTHROPIC,)),
     "max_tokens": FinishWord(is_limit=True, sources=(_ANTHROPIC,)),
     "tool_use": FinishWord(is_limit=False, sources=(_ANTHROPIC,)),
+    "refusal": FinishWord(is_limit=False, sources=(_ANTHROPIC,)),
+    "model_context_window_exceeded": FinishWord(is_limit=True, sources=(_ANTHROPIC, _BEDROCK, _ZAI)),
+    "content_filtered": FinishWord(is_limit=False, sources=(_BEDROCK,)),
+    "guardrail_intervened": FinishWord(is_limit=False, sources=(_BEDROCK,)),
+    "sensitive": FinishWord(is_limit=False, sources=(_ZAI,)),
+    "end": FinishWord(is_limit=False, sources=(_GATEWAYS,)),
 }
 """Every finish reason of a complete answer."""
 
