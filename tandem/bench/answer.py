@@ -12,7 +12,7 @@ pings, change nothing.
 Tokens of a chunk are the growth of the running `usage.completion_tokens`, if every chunk with text has one (vLLM's
 `continuous_usage_stats`), else the number of its `token_ids`, else unknown. A usage that stands at 0, or does not grow
 from the first output to the last, is no running count: some servers put an empty one into each chunk (LocalAI, issue
-1744), and xAI's leaves reasoning out. If usage and token ids contradict each other, the ids count, because they are the
+1744), or leave reasoning out. If usage and token ids contradict each other, the ids count, because they are the
 output itself; `error_detail` names the contradiction. One token more at the end than the running count is none: SGLang
 counts the stop token, and sends no text and no usage with it (sglang, serving_chat.py, finish_reason_chunk).
 
@@ -78,7 +78,7 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
     parser = _parse_events(reply, models)
     chunks = tuple(parser.build_chunks())
     usage, contradiction = parser.usage, None
-    total, id_count = count_or_none(usage.get("completion_tokens")), len(parser.ids)
+    total, id_count = _count_output(usage), len(parser.ids)
     counted_by: Literal["usage", "token_ids"] | None = None if total is None else "usage"
     if parser.has_all_ids and total != id_count:
         if total is not None:
@@ -196,7 +196,7 @@ class _AnswerParser:
             self.events.append(_StreamEvent(at_s, "usage"))
             return
         kind, ids = self._read_choices(message.choices)
-        running_tokens = count_or_none(usage.get("completion_tokens"))
+        running_tokens = _count_output(usage)
         self.events.append(_StreamEvent(at_s, kind, running_tokens, None if ids is None else len(ids)))
         self.ids += ids or ()
 
@@ -341,6 +341,21 @@ class _AnswerParser:
                 previous = event.running_tokens or previous
             kind: ChunkKind = event.kind or ("role" if tokens == 0 else "empty")
             yield Chunk(event.at_s, "empty" if kind == "role" and tokens else kind, tokens)
+
+
+def _count_output(usage: dict[str, Any]) -> int | None:
+    """Return the output tokens of a usage, with reasoning; None if it has no count.
+
+    xAI counts reasoning beside `completion_tokens`, and only its total includes both (inspect_ai, issue 5528).
+    """
+    count = count_or_none(usage.get("completion_tokens"))
+    details = usage.get("completion_tokens_details")
+    reasoning = count_or_none(details.get("reasoning_tokens")) if isinstance(details, dict) else None
+    prompt = count_or_none(usage.get("prompt_tokens"))
+    if count is None or reasoning is None or prompt is None:
+        return count
+    is_beside = usage.get("total_tokens") == prompt + count + reasoning
+    return count + reasoning if is_beside else count
 
 
 def _read_token_ids(choice: dict[str, Any]) -> list[int] | None:

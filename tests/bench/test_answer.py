@@ -73,6 +73,14 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
             "completion_tokens": 9, "prompt_tokens": 5, "counted_by": "usage",
         },
     ),
+    "reasoning that is counted beside the answer is output": (
+        (ONE, said("", "stop"), event(**used(7, total_tokens=15, completion_tokens_details={"reasoning_tokens": 3}))),
+        {"completion_tokens": 10},
+    ),
+    "reasoning that is counted in the answer is not counted twice": (
+        (ONE, said("", "stop"), event(**used(7, completion_tokens_details={"reasoning_tokens": 3}))),
+        {"completion_tokens": 7},
+    ),
     "usage beside the end alone gives no chunk its tokens": (
         (ONE, TWO, said("", "stop", tokens=7)), {"tokens": [None] * 3, "completion_tokens": 7},
     ),
