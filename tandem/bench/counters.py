@@ -60,6 +60,8 @@ _PREFIX = "vllm:"
 _CREATED = "vllm:generation_tokens_created"  # start of the process, if the page does not report it
 _POSITION_KEY = "accepted_at_"  # then the position, from 1
 _POSITION = re.compile(f"{_POSITION_KEY}([1-9][0-9]{{0,3}})")
+_MOST_CLOCK_STEPS_S = 2.0  # that a start time of one process moves by
+_CLOCK_STEP_ROUNDING_S = 0.005
 _NO_STEPS = "the page counts no steps or no tokens"
 _PLAIN_TOKENS_PER_STEP = 1.001  # plain decoding commits fewer tokens a step
 
@@ -105,10 +107,9 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
         return TurnKey(self.arm, self.class_, self.concurrency, self.rate_per_s, self.round, self.slot)
 
     @property
-    def start(self) -> str | None:
-        """Start time of the server's process as text; None if the page has none."""
-        began_s = (self.counters or {}).get("began_s")
-        return None if began_s is None else f"{began_s:.2f}"
+    def began_s(self) -> float | None:
+        """Start time of the server's process in seconds of Unix time; None if the page has none."""
+        return (self.counters or {}).get("began_s")
 
 
 @dataclass(frozen=True)
@@ -179,13 +180,24 @@ def parse_page(page: str) -> dict[str, float]:
     return counters | {name: value for name, value in samples.items() if name.startswith(_POSITION_KEY)}
 
 
+def is_same_begin(began_s: float, other_began_s: float) -> bool:
+    """Return whether two start times, in seconds of Unix time, are of one process.
+
+    A page may compute its start time anew from the boot time, which Linux gives in whole seconds and moves as
+    the clock is set (client_golang issue 289, procfs proc_stat.go). Two processes seldom begin whole seconds apart.
+    """
+    distance_s = abs(began_s - other_began_s)
+    return distance_s <= _MOST_CLOCK_STEPS_S and abs(distance_s - round(distance_s)) <= _CLOCK_STEP_ROUNDING_S
+
+
 def compute_difference(before: Mapping[str, float], after: Mapping[str, float]) -> CounterChange | str:
     """Return the growth of the counters, or the reason why the pair gives none.
 
     Args:
         before, after: results of `parse_page`; a counter absent from `before` started at 0.
     """
-    if "began_s" in before and "began_s" in after and before["began_s"] != after["began_s"]:
+    has_begins = "began_s" in before and "began_s" in after
+    if has_begins and not is_same_begin(before["began_s"], after["began_s"]):
         return "the server restarted between the two scrapes"
     counts = {key: value - before.get(key, 0.0) for key, value in after.items() if key not in _STATE_KEYS}
     decreasing_keys = sorted(key for key, value in counts.items() if value < 0)

@@ -388,8 +388,13 @@ def _add_process_starts(table: RequestTable) -> RequestTable:
     Arms whose address several servers answer have no start, whatever their records say.
     """
     scrapes = list(counters.read_scrapes(table.folder / counters.FILE))
-    replicas = ServerStarts(scrapes).replicas
-    process_starts = {scrape.turn: scrape.start for scrape in scrapes if scrape.start is not None}
+    server_starts = ServerStarts()
+    process_starts: dict[TurnKey, str] = {}
+    for scrape in scrapes:
+        start = server_starts.identify_start(scrape)
+        if start is not None and scrape.began_s is not None:
+            process_starts[scrape.turn] = start
+    replicas = server_starts.replicas
     if process_starts and not (table.start != UNKNOWN).all():
         groups = table.turn_groups
         turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in groups.keys]

@@ -12,7 +12,8 @@ a counter falls.
 A restarted server began later than the last scrape of the server before it, and has counted no more than what was
 asked since then. So several servers answer at the address if
 
-- a start time goes back, returns, or lies before a scrape of the start before it;
+- a start time goes back, returns, or lies before a scrape of the start before it (whole seconds, at most 2, are
+  the clock's, not another start: `tandem.bench.counters.is_same_begin`);
 - counters fall within one start time, or fall to more than what this run asked since the last scrape and half of what
   they were, for another client may have asked too;
 - counters fall and come back twice: they rise to where they were, by more than this run asked.
@@ -27,7 +28,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from tandem.bench.counters import MetricsScrape, compute_difference
+from tandem.bench.counters import MetricsScrape, compute_difference, is_same_begin
 from tandem.bench.schedule import CONTROL_SUFFIX
 
 CLOCK_TOLERANCE_S = 60.0  # between the clocks of a server and of the measuring machine
@@ -56,6 +57,10 @@ class _ServerHistory:
     falls: list[_Fall] = field(default_factory=list)  # that have not come back
     return_counts: Counter[str] = field(default_factory=Counter)  # of falls that came back, by key
     start_number: int = 1
+
+    def identify_begin(self, began_s: float) -> float:
+        """Return the start time of the same process that came first, else `began_s`."""
+        return next((known_s for known_s in self.begins_s if is_same_begin(known_s, began_s)), began_s)
 
 
 class ServerStarts:
@@ -89,7 +94,8 @@ class ServerStarts:
         history.last_counters = counters
         if server in self.replicas:
             return None
-        return scrape.start or str(history.start_number)
+        began_s = scrape.began_s
+        return str(history.start_number) if began_s is None else f"{history.identify_begin(began_s):.2f}"
 
 
 def name_server(arm: str) -> str:
@@ -99,10 +105,11 @@ def name_server(arm: str) -> str:
 
 def _doubt_begin(history: _ServerHistory, scrape: MetricsScrape) -> str:
     """Return why the start time of a scrape is that of another server; empty if it is not."""
-    began_s = (scrape.counters or {}).get("began_s")
+    began_s = scrape.began_s
     if began_s is None:
         return ""
     begins_s = history.begins_s
+    began_s = history.identify_begin(began_s)
     if not begins_s or began_s == begins_s[-1]:
         history.begins_s = begins_s or [began_s]
         return ""
@@ -120,8 +127,9 @@ def _doubt_begin(history: _ServerHistory, scrape: MetricsScrape) -> str:
 def _doubt_counters(history: _ServerHistory, scrape: MetricsScrape) -> str:
     """Return why the counters of a scrape are those of another server; empty if they are not."""
     before, after = history.last_counters, scrape.counters or {}
-    is_same_start = "began_s" in before and before["began_s"] == after.get("began_s")
-    if not is_same_start and "began_s" in before and "began_s" in after:
+    has_begins = "began_s" in before and "began_s" in after
+    is_same_start = has_begins and is_same_begin(before["began_s"], after["began_s"])
+    if has_begins and not is_same_start:
         history.falls.clear()  # the start times tell
         return ""
     for key in (*_REQUEST_KEYS, *_TOKEN_KEYS):

@@ -255,6 +255,11 @@ def test_counters_that_fell_or_began_anew_mean_a_restart(
     assert word in compute_difference(before, after)
 
 
+def test_a_start_time_that_moves_with_the_clock_is_no_restart() -> None:
+    change = compute_difference({"began_s": 1795283194.37, "drafts": 1.0}, {"began_s": 1795283195.37, "drafts": 3.0})
+    assert isinstance(change, CounterChange)
+
+
 def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count() -> None:
     rng = random.Random(3)  # noqa: S311 - repeatable
     counters = dict.fromkeys(V1_FLAT, 0.0)

@@ -154,6 +154,21 @@ def test_a_clock_that_is_a_little_late_makes_no_second_server() -> None:
     assert ServerStarts(scrapes).replicas == {}
 
 
+def test_a_start_time_that_moves_with_the_clock_is_one_start() -> None:
+    starts = ServerStarts()
+    pages = [{"began_s": NOW_S + shift_s, "generation_tokens": 1.0} for shift_s in (0.37, 1.37, 0.37, -0.63, 0.37)]
+
+    words = [starts.identify_start(scrape(page, 60.0 * number, 0)) for number, page in enumerate(pages)]
+
+    assert starts.replicas == {}
+    assert set(words) == {f"{NOW_S + 0.37:.2f}"}
+
+
+def test_two_servers_that_began_in_one_second_are_told() -> None:
+    scrapes = [scrape({"began_s": NOW_S - 90 + part_s}, 60.0, None) for part_s in (0.37, 0.95, 0.37)]
+    assert "base" in ServerStarts(scrapes).replicas
+
+
 def test_no_start_is_named_once_several_servers_were_met() -> None:
     starts = ServerStarts()
     words = [
