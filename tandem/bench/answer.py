@@ -78,7 +78,7 @@ def parse_answer(reply: ServerReply, request: CompletionRequest, models: Collect
     parser = _parse_events(reply, models)
     chunks = tuple(parser.build_chunks())
     usage, contradiction = parser.usage, None
-    total, id_count = _count_output(usage), len(parser.ids)
+    total, id_count = _count_output(usage, has_reasoning=parser.writes_reasoning), len(parser.ids)
     counted_by: Literal["usage", "token_ids"] | None = None if total is None else "usage"
     if parser.has_all_ids and total != id_count:
         if total is not None:
@@ -160,6 +160,7 @@ class _AnswerParser:
     choice_index: Any = None  # of the answer's choice: of the first that came
     finish_reason: str | None = None
     writes_deltas: bool = False  # whether output came in a delta
+    writes_reasoning: bool = False  # whether reasoning came
     writes_after_end: bool = False  # whether output came after a finish reason
     is_done: bool = False
     fault: EventError | None = None
@@ -196,7 +197,7 @@ class _AnswerParser:
             self.events.append(_StreamEvent(at_s, "usage"))
             return
         kind, ids = self._read_choices(message.choices)
-        running_tokens = _count_output(usage)
+        running_tokens = _count_output(usage, has_reasoning=self.writes_reasoning)
         self.events.append(_StreamEvent(at_s, kind, running_tokens, None if ids is None else len(ids)))
         self.ids += ids or ()
 
@@ -230,6 +231,7 @@ class _AnswerParser:
             self.logprobs += [choice["logprobs"]] if choice.get("logprobs") else []
         self.texts.append(written.text)
         self.thoughts.append(written.reasoning)
+        self.writes_reasoning |= bool(written.reasoning)
         self.calls.append(written.tool_calls)
         self.writes_after_end |= self.finish_reason is not None and bool(written)
         self.finish_reason = finish or self.finish_reason
@@ -343,16 +345,20 @@ class _AnswerParser:
             yield Chunk(event.at_s, "empty" if kind == "role" and tokens else kind, tokens)
 
 
-def _count_output(usage: dict[str, Any]) -> int | None:
-    """Return the output tokens of a usage, with reasoning; None if it has no count.
+def _count_output(usage: dict[str, Any], *, has_reasoning: bool) -> int | None:
+    """Return the output tokens of a usage; None if it has no count.
 
     xAI counts reasoning beside `completion_tokens`, and only its total includes both (inspect_ai, issue 5528).
+
+    Args:
+        usage: of an event.
+        has_reasoning: whether reasoning came in the stream. Tokens that never came are no part of its times.
     """
     count = count_or_none(usage.get("completion_tokens"))
     details = usage.get("completion_tokens_details")
     reasoning = count_or_none(details.get("reasoning_tokens")) if isinstance(details, dict) else None
     prompt = count_or_none(usage.get("prompt_tokens"))
-    if count is None or reasoning is None or prompt is None:
+    if not has_reasoning or count is None or reasoning is None or prompt is None:
         return count
     is_beside = usage.get("total_tokens") == prompt + count + reasoning
     return count + reasoning if is_beside else count

@@ -61,6 +61,8 @@ def look(answer: RequestRecord, names: Any) -> dict[str, Any]:
 
 ONE, TWO = said("a"), said("b")
 ENTRIES = [{"token": token, "logprob": -0.5} for token in "abc"]
+THOUGHT = event({"delta": {"reasoning": "hm"}})
+REASONING_BESIDE = used(7, total_tokens=15, completion_tokens_details={"reasoning_tokens": 3})
 STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
     "an event has the time of the read that completed it": (
         (ONE[:9], ONE[9:] + TWO + TWO[:4], TWO[4:], END), {"times": [2.0, 2.0, 3.0, 4.0]},
@@ -74,11 +76,13 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         },
     ),
     "reasoning that is counted beside the answer is output": (
-        (ONE, said("", "stop"), event(**used(7, total_tokens=15, completion_tokens_details={"reasoning_tokens": 3}))),
-        {"completion_tokens": 10},
+        (THOUGHT, ONE, said("", "stop"), event(**REASONING_BESIDE)), {"completion_tokens": 10},
+    ),
+    "reasoning that is counted beside the answer and never came is no output": (
+        (ONE, said("", "stop"), event(**REASONING_BESIDE)), {"completion_tokens": 7},
     ),
     "reasoning that is counted in the answer is not counted twice": (
-        (ONE, said("", "stop"), event(**used(7, completion_tokens_details={"reasoning_tokens": 3}))),
+        (THOUGHT, ONE, said("", "stop"), event(**used(7, completion_tokens_details={"reasoning_tokens": 3}))),
         {"completion_tokens": 7},
     ),
     "usage beside the end alone gives no chunk its tokens": (
