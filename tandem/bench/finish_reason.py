@@ -25,6 +25,7 @@ _TOGETHER = "together-python 0c625ea3, types/common.py FinishReason"
 _ANTHROPIC = "Anthropic Messages API, stop_reason, as gateways pass it on"
 _BEDROCK = "Amazon Bedrock API, Converse stopReason, as gateways pass it on"
 _ZAI = "Z.ai API, finish_reason of chat/completions (its network_error is left out); opencode PR 18814"
+_COHERE = "Cohere API, finish_reason COMPLETE, as gateways pass it on; ferro-labs/ai-gateway issue 142"
 _GATEWAYS = "local servers and gateways, pi issue 2107, 2026-03-13"
 
 
@@ -59,6 +60,7 @@ GOOD_ENDS: dict[str, FinishWord] = {
     "content_filtered": FinishWord(is_limit=False, sources=(_BEDROCK,)),
     "guardrail_intervened": FinishWord(is_limit=False, sources=(_BEDROCK,)),
     "sensitive": FinishWord(is_limit=False, sources=(_ZAI,)),
+    "complete": FinishWord(is_limit=False, sources=(_COHERE,)),
     "end": FinishWord(is_limit=False, sources=(_GATEWAYS,)),
 }
 """Every finish reason of a complete answer."""

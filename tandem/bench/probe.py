@@ -123,8 +123,8 @@ def _note_count(name: str, server_answer: RequestRecord) -> Iterator[str]:
     if _is_count_impossible(server_answer):
         count = server_answer.completion_tokens
         yield (
-            f"{name} counted {count} tokens of an answer of at most {PROBE_TOKENS}: its usage is no count, so the run "
-            "does not ask for it"
+            f"{name} counted {count} tokens of an answer of at most {PROBE_TOKENS}: its usage is no count, or it "
+            "ignores max_tokens, so the run does not ask for usage"
         )
 
 

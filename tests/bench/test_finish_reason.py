@@ -12,7 +12,9 @@ def test_a_word_outside_the_list_ends_no_complete_answer(word: str) -> None:
     assert not is_good_end(word)
 
 
-@pytest.mark.parametrize("word", ["end", "refusal", "sensitive", "content_filtered", "model_context_window_exceeded"])
+@pytest.mark.parametrize(
+    "word", ["end", "COMPLETE", "refusal", "sensitive", "content_filtered", "model_context_window_exceeded"]
+)
 def test_words_of_gateways_end_an_answer(word: str) -> None:
     assert is_good_end(word)
 
