@@ -5,7 +5,9 @@ event, by its blank line, does. Source: the WHATWG HTML standard, "Parsing an ev
 
 The parser differs from the standard in three points, because it makes records, not web pages:
 
-- It skips an event with empty data, unless the event is named as an error.
+- It skips an event with empty data, unless the event is named as an error, and a sign of life that is no JSON: an event
+  named ping (node-chatgpt-api PR 100 met a time in one), or a comment that a gateway passed on as data (llm-gateway
+  issue 2053).
 - `end` returns the last events without their blank line (the standard drops them), because some
   servers close right after `data: [DONE]`.
 - Lines that belong to no event stream are an event of their own, with `is_framed` false. The standard
@@ -14,11 +16,13 @@ The parser differs from the standard in three points, because it makes records, 
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 BOM = b"\xef\xbb\xbf"
 FIELDS = (b"event", b"id", b"retry", b"data")
 ERROR_NAME = b"error"
+_PING_NAME = re.compile(rb"ping|heart.?beat|keep.?alive", re.IGNORECASE)
 
 
 class ServerEvent(NamedTuple):
@@ -50,6 +54,7 @@ class EventSplitter:
         self._comments: list[bytes] = []  # of the event that is under way
         self._foreign_lines: list[bytes] = []
         self._is_error = False
+        self._is_ping = False
         self._has_started = False
         self._after_cr = False
 
@@ -93,6 +98,7 @@ class EventSplitter:
             self._comments.append(value)
         elif name == b"event":
             self._is_error |= value.strip().lower().endswith(ERROR_NAME)
+            self._is_ping |= _PING_NAME.fullmatch(value.strip()) is not None
         elif colon and name.strip().lower() == ERROR_NAME:
             self._is_error = True
             self._data.append(value)
@@ -110,13 +116,19 @@ class EventSplitter:
         data = b"\n".join(self._data)
         if self._is_error:
             events.append(ServerEvent(data or b" ".join(self._comments), is_error=True))
-        elif data:
+        elif data and not self._is_sign_of_life(data):
             events.append(ServerEvent(data))
         self._data = []
         self._comments = []
         self._foreign_lines = []
         self._is_error = False
+        self._is_ping = False
         return events
+
+    def _is_sign_of_life(self, data: bytes) -> bool:
+        """Return whether the event's data is no JSON object and no output, but says that the server lives."""
+        text = data.lstrip()
+        return text.startswith(b":") or (self._is_ping and not text.startswith((b"{", b"[")))
 
 
 def has_only_comments(piece: bytes) -> bool:

@@ -262,6 +262,13 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (ONE, b'event: ping\ndata: {"type":"ping"}\n\n', b": wait\n\n", b'data: {"id":"7"}\n\n', END),
         {"error": None, "text": "a", "unknown_parts": (), "kinds": ["text", "end"]},
     ),
+    "a ping that is no JSON changes nothing": (
+        (b"event: ping\ndata: 2026-11-28 12:00:00\n\n", ONE, b"data: : wait\n\nevent: keep-alive\ndata: null\n\n", END),
+        {"error": None, "text": "a", "kinds": ["text", "end"]},
+    ),
+    "an error in a ping is a failure": (
+        (ONE, b'event: ping\ndata: {"error":"no memory"}\n\n', END), {"error": "api_error"},
+    ),
     "pings alone are no answer": ((b'data: {"type":"ping"}\n\n', DONE), {"error": "no_choices"}),
     "choices of one index in one event are one answer": (
         (event({"index": 0, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}}), END), {"text": "ab"},
