@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 import math
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 from rehearsal.cluster.statuses import (
@@ -26,6 +28,7 @@ TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"  # a Job's pod carries i
 FIRST_RETRY_S = 10.0
 LONGEST_RETRY_S = 360.0
 DEFAULT_BACKOFF_LIMIT = 6
+IMAGE_VERSION = 2  # of marshal: without references, so that an equal template has equal bytes
 
 
 def collect_garbage(store: ObjectStore) -> None:
@@ -80,7 +83,7 @@ def sync_endpoint_slices(store: ObjectStore) -> None:
             continue
         namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
         selector = ",".join(f"{key}={value}" for key, value in service["spec"]["selector"].items())
-        pods = store.list_objects("pods", namespace, label_selector=selector)
+        pods = store.view_objects("pods", namespace, label_selector=selector)
         pods = [pod for pod in pods if pod.get("status", {}).get("podIP") and is_unfinished(pod)]
         content = {
             "addressType": "IPv4",
@@ -101,8 +104,8 @@ def sync_endpoint_slices(store: ObjectStore) -> None:
 
 
 def list_children(store: ObjectStore, owner: Object, plural: str = "pods") -> list[Object]:
-    """Return the objects that an object owns."""
-    return store.list_objects(plural, owner["metadata"]["namespace"], owner_uid=owner["metadata"]["uid"])
+    """Return the objects that an object owns, as they are stored; the caller changes nothing in them."""
+    return store.view_objects(plural, owner["metadata"]["namespace"], owner_uid=owner["metadata"]["uid"])
 
 
 def build_owner(body: Object) -> Object:
@@ -114,6 +117,12 @@ def build_owner(body: Object) -> Object:
 
 def compute_hash(template: Object) -> str:
     """Return the label value that separates the pods of one template from those of another."""
+    return _hash_image(marshal.dumps(template, IMAGE_VERSION))
+
+
+@lru_cache(maxsize=256)  # a template is hashed in each pass, and seldom changes
+def _hash_image(image: bytes) -> str:
+    template = marshal.loads(image)  # noqa: S302 - written a moment ago, by this process
     return hashlib.sha256(json.dumps(template, sort_keys=True).encode()).hexdigest()[:10]
 
 

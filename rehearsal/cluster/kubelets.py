@@ -38,7 +38,7 @@ class KubeletGroup:
             if "deletionTimestamp" in pod["metadata"]:
                 self._stop_pod(copy_object(pod))
             elif is_unfinished(pod):
-                self._run_pod(copy_object(pod))
+                self._run_pod(pod)
 
         for uid, pod in list(self._started.items()):
             # a pod that was removed by force still has its processes, unless its node is lost
@@ -49,8 +49,8 @@ class KubeletGroup:
     def _run_pod(self, pod: Object) -> None:
         uid = pod["metadata"]["uid"]
         if uid not in self._started:
-            self._runtime.start_pod(pod)
-            self._started[uid] = pod
+            self._started[uid] = copy_object(pod)
+            self._runtime.start_pod(self._started[uid])
         status = _describe_pod(self._store, pod, self._runtime.look_at_pod(pod))
         write_status(self._store, "pods", pod, status)
 

@@ -21,7 +21,7 @@ from datetime import datetime
 from rehearsal.cluster.pods import PodRuntime
 from rehearsal.cluster.scheduling import is_tolerated
 from rehearsal.cluster.statuses import has_condition, is_unfinished, set_condition, write_status
-from rehearsal.cluster.store import Object, ObjectStore, format_time
+from rehearsal.cluster.store import Object, ObjectStore, copy_object, format_time
 from rehearsal.cluster.timing import ClusterTiming
 
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
@@ -89,9 +89,9 @@ class NodeController:
 
         for name, loss in list(self._losses.items()):
             self._follow_loss(name, loss, timing)
-        for node in self._store.list_objects("nodes"):
+        for node in self._store.view_objects("nodes"):
             self._sync_taints(node)
-        nodes = self._store.list_objects("nodes")
+        nodes = self._store.view_objects("nodes")
         self._evict_pods(nodes)
         self._collect_orphans({node["metadata"]["name"] for node in nodes}, timing)
 
@@ -174,7 +174,7 @@ class NodeController:
     def _collect_orphans(self, names: set[str], timing: ClusterTiming) -> None:
         """Remove the pods of nodes that do not exist any more, and deleted pods that never had a node."""
         seen = set()
-        for pod in self._store.list_objects("pods"):
+        for pod in self._store.view_objects("pods"):
             name = pod["spec"].get("nodeName")
             if not name and "deletionTimestamp" in pod["metadata"]:
                 self._remove_pod(pod)
@@ -183,8 +183,9 @@ class NodeController:
             seen.add(name)
             start = self._absences.setdefault(name, self._store.now())
             if (self._store.now() - start).total_seconds() >= timing.orphan_s:
-                self._disrupt_pod(pod, "DeletionByPodGC", "PodGC: node no longer exists")
-                self._remove_pod(pod)
+                changed = copy_object(pod)
+                self._disrupt_pod(changed, "DeletionByPodGC", "PodGC: node no longer exists")
+                self._remove_pod(changed)
         self._absences = {name: start for name, start in self._absences.items() if name in seen}
 
     def _disrupt_pod(self, pod: Object, reason: str, message: str) -> None:

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 _DECIMAL_SUFFIXES = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
@@ -39,6 +39,7 @@ def parse_quantity(text: str | float) -> Fraction:
     return Fraction(match[1]) * Fraction(10) ** int(match[2] or 0) * _UNITS[suffix]
 
 
+@lru_cache(maxsize=1024, typed=True)
 def format_quantity(text: str | float) -> str:
     """Return a quantity as the API writes it: the largest suffix with which it is a whole number.
 

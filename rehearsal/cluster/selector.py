@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 _TERM = re.compile(
@@ -41,15 +42,16 @@ def find_field(body: Mapping[str, Any], path: str) -> Any:
     return value
 
 
-def _parse_terms(selector: str) -> list[re.Match[str]]:
-    terms, end = [], 0
+@lru_cache(maxsize=1024)  # the controllers ask with the same few
+def _parse_terms(selector: str) -> tuple[re.Match[str], ...]:
+    terms, end = list[re.Match[str]](), 0
     while end < len(selector):
         term = _TERM.match(selector, end)
         if term is None:
             raise ValueError(f"unable to parse selector {selector!r}")
         terms.append(term)
         end = term.end()
-    return terms
+    return tuple(terms)
 
 
 def _match_term(term: re.Match[str], labels: Mapping[str, str]) -> bool:

@@ -24,22 +24,21 @@ def has_condition(conditions: Iterable[Object], type_: str) -> bool:
 
 def set_condition(store: ObjectStore, status: Object, type_: str, *, value: bool = True, **details: str) -> None:
     """Set a condition of a status; its transition time moves only with its value."""
-    rows = status.setdefault("conditions", [])
+    rows = status.get("conditions", [])
     old: Object = next((row for row in rows if row["type"] == type_), {})
     text = "True" if value else "False"
     moment = old["lastTransitionTime"] if old.get("status") == text else format_time(store.now())
     new = {"type": type_, "status": text, "lastTransitionTime": moment, **details}
-    if old:
-        rows[rows.index(old)] = new
-    else:
-        rows.append(new)
+    kept = [new if row is old else row for row in rows]
+    status["conditions"] = kept if old else [*rows, new]
 
 
 def write_status(store: ObjectStore, plural: str, body: Object, status: Object) -> None:
-    """Replace the status of an object."""
+    """Replace the status of an object; the same one costs no copy, and most passes change none."""
     metadata = body["metadata"]
-    name = metadata["name"]
-    store.replace_object(plural, metadata.get("namespace", ""), name, {"status": status}, subresource="status")
+    namespace, name = metadata.get("namespace", ""), metadata["name"]
+    if store.view_object(plural, namespace, name).get("status") != status:
+        store.replace_object(plural, namespace, name, {"status": status}, subresource="status")
 
 
 def record_event(store: ObjectStore, pod: Object, reason: str, message: str, *, component: str) -> None:
@@ -48,7 +47,7 @@ def record_event(store: ObjectStore, pod: Object, reason: str, message: str, *, 
     namespace = metadata["namespace"]
     now = format_time(store.now())
     name = f"{metadata['name']}.{metadata['uid'][:8]}.{reason.lower()}"
-    events = store.list_objects("events", namespace, field_selector=f"metadata.name={name}")
+    events = store.view_objects("events", namespace, field_selector=f"metadata.name={name}")
     if not events:
         subject = {"kind": "Pod", "apiVersion": "v1"}
         subject |= {key: metadata[key] for key in ("namespace", "name", "uid")}

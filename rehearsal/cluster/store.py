@@ -129,17 +129,27 @@ class ObjectStore:
         owner_uid: str = "",
     ) -> list[Object]:  # fmt: skip
         """Return copies, sorted by namespace and name; None means every namespace, an owner only its own objects."""
+        keys = self._select_keys(plural, namespace, label_selector, field_selector, owner_uid)
+        return [self._copy(key) for key in keys]
+
+    def view_objects(
+        self, plural: str, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
+        owner_uid: str = "",
+    ) -> list[Object]:  # fmt: skip
+        """Return the stored objects themselves, else as list_objects; the caller changes nothing in them."""
+        keys = self._select_keys(plural, namespace, label_selector, field_selector, owner_uid)
+        return [self._objects[key] for key in keys]
+
+    def _select_keys(
+        self, plural: str, namespace: str | None, label_selector: str, field_selector: str, owner_uid: str
+    ) -> list[tuple[str, str, str]]:
         keys = sorted(key for key in self._objects if key[0] == plural and namespace in (None, key[1]))
         return [
-            self._copy(key)
+            key
             for key in keys
             if (not owner_uid or owner_uid in _list_owners(self._objects[key]["metadata"]))
             and is_selected(self._objects[key], label_selector, field_selector)
         ]
-
-    def view_objects(self, plural: str) -> list[Object]:
-        """Return the stored objects themselves, sorted by namespace and name; the caller changes nothing in them."""
-        return [self._objects[key] for key in sorted(key for key in self._objects if key[0] == plural)]
 
     def list_orphans(self) -> list[tuple[str, str, str]]:
         """Return kind, namespace and name of each object whose owners are all gone."""
@@ -155,6 +165,14 @@ class ObjectStore:
         """
         self._find(plural, namespace, name)
         return self._copy((plural, namespace, name))
+
+    def view_object(self, plural: str, namespace: str, name: str) -> Object:
+        """Return the stored object itself; the caller changes nothing in it.
+
+        Raises:
+            ApiError: 404.
+        """
+        return self._find(plural, namespace, name)
 
     def measure_age(self, body: Object) -> float:
         """Return the seconds since an object was created; its creationTimestamp has whole seconds only."""
@@ -243,7 +261,7 @@ class ObjectStore:
             ApiError: as replace_object.
         """
         return self.replace_object(
-            plural, namespace, name, merge_patch(self.get_object(plural, namespace, name), patch),
+            plural, namespace, name, merge_patch(self._find(plural, namespace, name), patch),
             subresource=subresource,
         )  # fmt: skip
 
@@ -354,7 +372,7 @@ class ObjectStore:
 
     def _keep(self, type_: ChangeType, plural: str, body: Object) -> Object:
         metadata = body["metadata"]
-        self._record(type_, plural, body)
+        self._record(type_, plural, body)  # the body never changes again: a later change stores another one
         key = plural, metadata.get("namespace", ""), metadata["name"]
         self._objects[key] = body
         self._images[key] = marshal.dumps(body)
@@ -367,7 +385,7 @@ class ObjectStore:
     def _record(self, type_: ChangeType, plural: str, body: Object) -> None:
         self.version += 1
         body["metadata"]["resourceVersion"] = str(self.version)
-        self._changes.append(ObjectChange(self.version, type_, plural, copy_object(body)))
+        self._changes.append(ObjectChange(self.version, type_, plural, body))
         if len(self._changes) > KEPT_CHANGES:
             self._forgotten_version = self._changes.popleft().version
 

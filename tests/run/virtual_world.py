@@ -271,7 +271,7 @@ class VirtualWorld:
                 self.store.replace_object("nodes", "", name, node)
 
     def _drain_once(self, name):
-        if not self.store.get_object("nodes", "", name)["spec"].get("unschedulable"):
+        if not self.store.view_object("nodes", "", name)["spec"].get("unschedulable"):
             self.cluster.drain_node(name)
 
     def _add_node(self, name):
@@ -306,7 +306,7 @@ class VirtualWorld:
 
     def list_fleet_nodes(self):
         """Return the names of the accelerator nodes that the cluster lists."""
-        return sorted({node["metadata"]["name"] for node in self.store.list_objects("nodes")} - {"system-1"})
+        return sorted({node["metadata"]["name"] for node in self.store.view_objects("nodes")} - {"system-1"})
 
     def list_servers(self, name=""):
         """Return the servers' pods, of one server or of all, those that leave too."""
@@ -353,7 +353,7 @@ class VirtualWorld:
         self._mirror_nodes()
         self.cluster.settle()
         self._spoil_measurements()
-        for pod in self.store.list_objects("pods"):
+        for pod in self.store.view_objects("pods"):
             ends = {"Succeeded", *(["Failed"] if self.leaves_answers else [])}
             if pod.get("status", {}).get("phase") in ends and pod["metadata"]["uid"] not in self.seen_pods:
                 self.seen_pods.add(pod["metadata"]["uid"])
@@ -361,7 +361,7 @@ class VirtualWorld:
 
     def _spoil_measurements(self):
         """Let a measure Job fail whose servers do not answer: at once at its start, later after the bench's wait."""
-        jobs = self.store.list_objects("pods", label_selector="app.kubernetes.io/name=tandem-measure")
+        jobs = self.store.view_objects("pods", label_selector="app.kubernetes.io/name=tandem-measure")
         for pod in jobs:
             uid = pod["metadata"]["uid"]
             task = _read_task(pod)
