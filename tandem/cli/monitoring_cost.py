@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 from tandem.bench.suites.suite import load_suite
@@ -26,8 +25,6 @@ LIMIT_PATH = "observability.monthly_limit_usd"
 MIN_ROW_USD = 0.005  # a row below half a cent is in the total alone
 UNVERIFIED_MARK = "?"
 
-read_suite = cache(load_suite)  # the built-in suites are all that an experiment may name: each is read once
-
 
 def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> MonitoringScope:
     """Return what dashboards, alarms and their cost are computed from.
@@ -41,7 +38,7 @@ def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> 
     """
     scopes = []
     for experiment in experiments:
-        suites = [read_suite(name) for name in experiment.suites]
+        suites = [load_suite(name) for name in experiment.suites]
         suite_loads = {streams for suite in suites for streams in suite.defaults.concurrency}
         concurrencies = sorted(experiment.concurrency or suite_loads)
         classes = {suite.name: suite.classes for suite in suites}

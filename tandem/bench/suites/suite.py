@@ -19,6 +19,7 @@ import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -108,20 +109,29 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
         InputError: there is no such suite, or its file is invalid; the error names the faulty lines.
     """
     name, path = str(name_or_path), Path(name_or_path)
-    notes: tuple[str, ...] = ()
     if name in BUILT_IN:
-        prompts = _read_prompts(DATA / f"{name}.jsonl")
-    elif path.suffix == ".jsonl" or path.exists():
-        name, prompts = path.name, _read_prompts(path)
-    else:
+        suite = _load_built_in(name)
+        return _add_llmperf_prompts(suite, llmperf_source) if name == "post" and llmperf_source else suite
+    if path.suffix != ".jsonl" and not path.exists():
         change = _suggest_name(name, BUILT_IN, "name one of these, or the file by its path")
         problem = f"no suite and no file has this name; allowed: {', '.join(BUILT_IN)}, or a file FILE.jsonl"
         raise InputError(problem, where=name, change=change)
-    if str(name_or_path) == "post":
-        prompts += _read_llmperf_prompts(llmperf_source) if llmperf_source else ()
-        notes = () if llmperf_source else (OMISSION_NOTE,)
-    defaults = BUILT_IN.get(str(name_or_path), REAL)
-    return Suite(name=name, prompts=prompts, sha256=content_hash(prompts), defaults=defaults, notes=notes)
+    prompts = _read_prompts(path)
+    return Suite(name=path.name, prompts=prompts, sha256=content_hash(prompts), defaults=REAL)
+
+
+@cache  # a runner asks for them at each look, and they are the package's own
+def _load_built_in(name: str) -> Suite:
+    """Return a suite of this package, without the text of llmperf."""
+    prompts = _read_prompts(DATA / f"{name}.jsonl")
+    notes = (OMISSION_NOTE,) if name == "post" else ()
+    return Suite(name=name, prompts=prompts, sha256=content_hash(prompts), defaults=BUILT_IN[name], notes=notes)
+
+
+def _add_llmperf_prompts(suite: Suite, source: Path) -> Suite:
+    """Return the suite post with its eighth case, which a checkout of llmperf has."""
+    prompts = suite.prompts + _read_llmperf_prompts(source)
+    return replace(suite, prompts=prompts, sha256=content_hash(prompts), notes=())
 
 
 def narrow_suites(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suite, ...]:

@@ -71,6 +71,11 @@ def test_an_unknown_name_is_answered_with_what_there_is(name: str, words: str) -
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["post", "real"])
+def test_a_suite_of_the_package_is_read_once(name: str) -> None:
+    assert load_suite(name) is load_suite(name)
+
+
 def test_named_classes_alone_are_asked_of_the_suites_that_have_them_with_another_hash() -> None:
     post, real = load_suite("post"), load_suite("real")
 
