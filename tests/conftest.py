@@ -5,12 +5,14 @@ What is dear to make is made in one of the processes that pytest starts: the tes
 
 from __future__ import annotations
 
+import functools
 import gc
 import random
 import sys
 from collections import defaultdict
 from pathlib import Path
 
+import botocore.session
 import pytest
 from botocore.client import ClientCreator
 
@@ -90,7 +92,8 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_sessionstart() -> None:
-    """Make a class of each AWS service once a process: botocore makes one a client, and tests make thousands."""
+    """Read and make what botocore has of an AWS service once a process, where it does so once a session or a client."""
+    botocore.session.create_loader = functools.cache(botocore.session.create_loader)  # EC2's model takes half a second
     create_class, classes = ClientCreator._create_client_class, dict[str, type]()
 
     def create_class_once(creator: ClientCreator, service: str, model: object) -> type:

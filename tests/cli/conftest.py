@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from artifact_fixtures import aws, bucket, clients, endpoint, front, proxied, proxy, store
 from bench_cli import however_busy, without_page
-from botocore.loaders import Loader
 from doubles.fault_proxy.proxy import FaultProxy
 from fleet_world import Fleet, write_environment
 
@@ -17,9 +16,6 @@ from rehearsal.aws import fleet_behavior as knobs
 from rehearsal.aws.endpoint import AwsEndpoint
 
 __all__ = ["aws", "bucket", "clients", "endpoint", "front", "proxied", "proxy", "store"]
-
-
-LOADER = Loader()  # reads the model of each service once: EC2's alone takes half a second
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +32,6 @@ def undeployed(
     assert aws
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.setenv(name, proxy.url)
-    monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
     monkeypatch.setattr("tandem.guard.fleet_changes.POLL_INTERVAL", timedelta(seconds=0.05))
     monkeypatch.setattr("tandem.guard.fleet_changes.BLIND_LIMIT", timedelta(seconds=0.5))

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from botocore.exceptions import ClientError
-from botocore.loaders import Loader
 from doubles.aws_principal import RolePrincipal, create_principal
 from doubles.fault_proxy.proxy import FaultProxy
 from fleet_world import ROLE, Fleet, write_environment
@@ -28,7 +27,6 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
 TRUST = json.dumps({"Version": "2012-10-17", "Statement": [
     {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"},
 ]})  # fmt: skip
-LOADER = Loader()  # reads the model of each service once
 SMALL = json.dumps({"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}})
 
 
@@ -70,7 +68,6 @@ def become(
     deployed: Fleet, front: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[PeopleKind], RolePrincipal]:
     """Let the commands that follow be somebody of a kind."""
-    monkeypatch.setattr("botocore.session.create_loader", lambda *_: LOADER)
     monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
     monkeypatch.setattr("tandem.guard.fleet_changes.POLL_INTERVAL", timedelta(seconds=0.05))
 

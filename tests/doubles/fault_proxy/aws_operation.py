@@ -9,8 +9,8 @@ from functools import cache
 from urllib.parse import parse_qsl
 
 from botocore.exceptions import UnknownServiceError
-from botocore.model import OperationModel
-from botocore.session import get_session
+from botocore.loaders import Loader
+from botocore.model import OperationModel, ServiceModel
 
 _SCOPE = re.compile(r"(?:Credential=)?[^/,\s]+/\d{8}/[^/]+/([^/]+)/aws4_request")
 _LABEL = re.compile(r"\{[^}+]+\}")
@@ -85,9 +85,10 @@ class _RestOperation:
 def _list_operations(service: str) -> tuple[_RestOperation, ...]:
     """The operations of a REST service, those that are deprecated last, so that they win no tie."""
     try:
-        model = get_session().get_service_model(service)
+        description = Loader().load_service_model(service, "service-2")  # its own: S3's clients change paths in theirs
     except UnknownServiceError:
         return ()
+    model = ServiceModel(description, service)
     operation_models = [model.operation_model(name) for name in model.operation_names]
     return tuple(
         _build_operation(operation)
