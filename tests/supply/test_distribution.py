@@ -186,7 +186,7 @@ def test_a_command_that_needs_the_checkout_says_so(words: tuple[str, ...], run: 
 
 def test_two_urls_become_a_verdict_and_a_report(run: Run, tmp_path: Path) -> None:
     measure = ("tandem", "bench", "run", "--quick", "--baseline", "{qwen-vllm}", "--variant", "{qwen-sd-vllm}")
-    options = ("--model", "Qwen/Qwen3-32B", "--out", "try")
+    options = ("--model", "Qwen/Qwen3-32B", "--classes", "repetition", "--out", "try")
 
     measured = run("tandem", "simulate", "--experiment", "post", "--time-scale", "100", "--", *measure, *options)
     reported = run("tandem", "bench", "report", "try")
