@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import NormalDist
 
 import msgspec
-from scipy import optimize, stats
+from scipy import optimize
 
 from tandem.bench.quality_rows import QualityRow
 from tandem.judge.interval import LEVEL
@@ -101,7 +101,12 @@ def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, 
 def compute_mcnemar_p(first_alone: int, second_alone: int) -> float:
     """Return the two-sided exact p-value that pairs differ one way as often as the other."""
     count = first_alone + second_alone
-    return float(stats.binomtest(first_alone, count).pvalue) if count else 1.0
+    if not count:
+        return 1.0
+
+    from scipy.stats import binomtest  # noqa: PLC0415 - it takes a second to load, and few runs ask tasks
+
+    return float(binomtest(first_alone, count).pvalue)
 
 
 def find_tango_interval(first_alone: int, second_alone: int, count: int, level: float = LEVEL) -> tuple[float, float]:
