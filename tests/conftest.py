@@ -33,12 +33,20 @@ gc.set_threshold(100_000, 20, 20)  # with Python's 700 objects, garbage is a fif
 
 # fixtures of a whole session that are dear -> the group of the tests that take them; a module's need no name here
 DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk"}  # seconds of Node each, and one Node for all
+LONGEST_NAMED = 200  # characters of a text that stands in the name of its test
 LONG = {"bench-jobs", "endpoint", "run-life"}  # groups of a minute and more, which no process may begin at the end
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add `--shuffle SEED`: modules in another order, and their tests, which shows what depends on what ran before."""
     parser.addoption("--shuffle", type=int, metavar="SEED", help="run modules, and tests in them, in another order")
+
+
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Name a long text by its length: a test's name goes from process to process, and into their environment."""
+    if isinstance(val, str | bytes) and len(val) > LONGEST_NAMED:
+        return f"{argname}-{len(val)}"
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
