@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 import sys
 import tempfile
 import time
@@ -52,8 +53,9 @@ def format_coverage() -> list[str]:
 
 
 def format_worlds() -> list[str]:
-    """Return the table of all worlds at the seeds of the page."""
-    return worlds.format_table(list(worlds.measure_rows(worlds.ROWS, first_seed=0)))
+    """Return the table of all worlds at the seeds of the page, and as many of them."""
+    (scale,) = re.findall(r"worlds.py --seed 0 --scale (\S+)`", read_between("worlds"))
+    return worlds.format_table(list(worlds.measure_rows(worlds.ROWS, 0, float(scale))))
 
 
 QUICK: Mapping[str, Callable[[], Iterable[str]]] = {
