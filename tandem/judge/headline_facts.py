@@ -139,8 +139,11 @@ class HeadlineFacts:
 
     @property
     def evidence(self) -> schema.EvidenceScope:
-        """Scope of the verdict: across starts if every judged class is, else one start."""
-        scopes = {cell.evidence for cell in self.cells_with_interval}
+        """Scope of the verdict: across starts if every judged class is, and all prompts together, else one start."""
+        judged_cells = list(self.cells_with_interval)
+        if self.metric == DECIDING_METRIC:
+            judged_cells += [load.deciding for load in self.loads if load.deciding.p is not None]
+        scopes = {cell.evidence for cell in judged_cells}
         return "across-starts" if scopes == {"across-starts"} else "one-start"
 
     @property

@@ -90,7 +90,7 @@ def _describe_speed_ups(facts: HeadlineFacts) -> Iterator[str]:
 
 
 def _explain_nothing(facts: HeadlineFacts) -> str:
-    """Return why no class of any load could be judged; empty where some could."""
+    """Return why nothing could be judged at any load; empty where a class or all prompts could."""
     cells = facts.deciding_cells
     reason = facts.invalid_reason or verdict_reason.explain_few_rounds(max((cell.rounds for cell in cells), default=0))
     if reason:
@@ -98,7 +98,8 @@ def _explain_nothing(facts: HeadlineFacts) -> str:
     if not cells:
         return "the run has no record"
     reasons = {cell.why for cell in cells}
-    is_barred = all(cell.p is None for cell in cells)
+    # classes of one prompt each have no interval, and all prompts together may have one
+    is_barred = all(cell.p is None for cell in [*cells, *(load.deciding for load in facts.loads)])
     return reasons.pop() if is_barred and len(reasons) == 1 else ""
 
 

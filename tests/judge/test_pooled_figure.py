@@ -107,3 +107,16 @@ def test_faster_beside_a_class_of_survivors_is_not_comparable():
     figures = {name: np.where(is_lost, np.nan, values) for name, values in seen.figures.items()}
     verdict = headline(dataclasses.replace(seen, failed=seen.failed | is_lost, figures=figures))
     assert (verdict.finding, "of class class-0" in verdict.sentence) == ("not comparable", True)
+
+
+SINGLE_PROMPTS = Truth(ratio={"spec": dict.fromkeys(CLASSES, 1.5)}, prompts=1, spread=0.05)
+
+
+def test_classes_of_one_prompt_each_have_a_figure_together():
+    verdict = headline(drawn(SINGLE_PROMPTS))
+    assert verdict.finding == "faster"
+    assert verdict.sentence.startswith("End to end, spec is 1.51 times as fast as base over all prompts (")
+
+
+def test_six_starts_of_classes_of_one_prompt_cover_restarts():
+    assert headline(drawn(dataclasses.replace(SINGLE_PROMPTS, rounds=6, start=0.01))).verdict == "faster"
