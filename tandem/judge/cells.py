@@ -392,7 +392,14 @@ def _judge_tails(
     """Return the word of each cell after a look at its mean and 90th percentile."""
     verdicts = []
     pooled_means: dict[tuple[str, CellWord], TailEstimate] = {}
-    for cell, word, speed_ups in zip(cells, words, tail_speed_ups, strict=True):
+    # a load of one class has the tails of that class, which alone are estimated and tested
+    words_by_cell: dict[tuple[str, tuple[int, ...]], dict[TailEstimate, CellWord]] = {}
+    for cell, speed_ups in zip(cells, tail_speed_ups, strict=True):
+        if cell.tails:
+            tail_words = {tail: speed_up.verdict for tail, speed_up in zip(cell.tails, speed_ups, strict=True)}
+            words_by_cell[cell.draft.variant, cell.codes] = tail_words
+
+    for cell, word in zip(cells, words, strict=True):
         if word == "no evidence" or not (cell.tails or cell.is_overall):
             verdicts.append(TailVerdict(word))
             continue
@@ -404,7 +411,7 @@ def _judge_tails(
                 similar_cells = _select_similar(cells, words, *key)
                 pooled_means[key] = _pool_cells(pairing, similar_cells, targets.level)
             pooled_mean = pooled_means[key]
-        tail_words = {tail: speed_up.verdict for tail, speed_up in zip(cell.tails, speed_ups, strict=True)}
+        tail_words = words_by_cell.get((cell.draft.variant, cell.codes), {})
         verdicts.append(weigh_tails(word, tail_words, pooled_mean, floor=cell.log_floor, margin=targets.margin))
     return verdicts
 

@@ -120,3 +120,13 @@ def test_classes_of_one_prompt_each_have_a_figure_together():
 
 def test_six_starts_of_classes_of_one_prompt_cover_restarts():
     assert headline(drawn(dataclasses.replace(SINGLE_PROMPTS, rounds=6, start=0.01))).verdict == "faster"
+
+
+def test_percentile_of_the_only_class_takes_its_word_away():
+    seen = drawn(Truth(ratio={"spec": {"only": 1.3}}, spread=0.02), 3)
+    e2e_ms = seen.figures["e2e_ms"].copy()
+    is_slow = (seen.arm == 1) & (np.random.default_rng(1).random(len(seen)) < 0.13)
+    e2e_ms[is_slow] *= 1.9
+    slow = dataclasses.replace(seen, figures={**seen.figures, "e2e_ms": e2e_ms})
+    assert "the 90th percentile is 0.93 times as fast" in judge_overall(slow).deciding.opposition
+    assert headline(slow).finding == "no evidence"
