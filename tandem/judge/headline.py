@@ -14,7 +14,6 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from tandem.bench.request_table import RequestTable
-from tandem.bench.summary import ALL_CLASSES
 from tandem.judge import schema
 from tandem.judge.cells import SpeedUpVerdicts
 from tandem.judge.headline_facts import TPOT_METRIC, HeadlineFacts
@@ -176,7 +175,7 @@ def _list_output_reasons(facts: HeadlineFacts) -> Iterator[str]:
     if not has_lengths and facts.cells_with_interval:
         yield "output tokens were not counted, so whether answers have the same length is not known"
     ratios = {class_: ratio for (class_, _), ratio in facts.different_lengths.items()}
-    if ALL_CLASSES not in ratios:  # else the sentence has one figure for all
+    if None not in ratios:  # else the sentence has one figure for all
         for class_, ratio in list(ratios.items())[:MAX_CLASSES]:
             yield f"answers of class {class_} are {format_number(ratio.value)} times as long"
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from tandem.bench.request_table import UNKNOWN
 from tandem.bench.schedule import LoadLevel
-from tandem.bench.summary import ALL_CLASSES
 from tandem.judge import comparability, schema
 from tandem.judge.decision import compare_lengths
 from tandem.judge.interval import LEVEL, estimate_log_ratio
@@ -27,7 +26,8 @@ from tandem.judge.text_format import format_short_ratio, shorten_text
 TPOT_METRIC = "tpot_ms"
 """Decides where answers have other lengths."""
 
-Place = tuple[str, LoadLevel]
+Place = tuple[str | None, LoadLevel]
+"""A class at a load; None is all classes, because a suite may name a class `all`."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +168,7 @@ class HeadlineFacts:
         for code in self.pairing.known_cells():
             class_, load = self.pairing.cell_place(code)
             code_groups[class_, load] = [code]
-            code_groups.setdefault((ALL_CLASSES, load), []).append(code)
+            code_groups.setdefault((None, load), []).append(code)
 
         ratios = {}
         level = 1 - (1 - LEVEL) / max(len(code_groups), 1)
@@ -200,7 +200,7 @@ class HeadlineFacts:
     def describe_lengths(self) -> str:
         """Return how long the variant's answers are where they have another length."""
         _, variant = self.names
-        overall_ratios = [ratio for (class_, _), ratio in self.different_lengths.items() if class_ == ALL_CLASSES]
+        overall_ratios = [ratio for (class_, _), ratio in self.different_lengths.items() if class_ is None]
         ratios = overall_ratios or list(self.different_lengths.values())
         values = [ratio.value for ratio in ratios]
         times = " to ".join(dict.fromkeys(map(format_short_ratio, (min(values), max(values)))))

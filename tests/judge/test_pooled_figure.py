@@ -70,7 +70,7 @@ def test_slow_requests_of_a_few_prompts_take_its_word_away():
     e2e_ms[is_slow] *= 8
     overall = judge_overall(dataclasses.replace(seen, figures={**seen.figures, "e2e_ms": e2e_ms})).deciding
     assert overall.verdict in {"mixed", "no evidence"}
-    assert overall.opposition.startswith("over all classes with a faster median the mean is 0.")
+    assert overall.opposition.startswith("over all requests the mean is 0.")
 
 
 def test_a_class_of_survivors_bars_it():
@@ -130,3 +130,10 @@ def test_percentile_of_the_only_class_takes_its_word_away():
     slow = dataclasses.replace(seen, figures={**seen.figures, "e2e_ms": e2e_ms})
     assert "the 90th percentile is 0.93 times as fast" in judge_overall(slow).deciding.opposition
     assert headline(slow).finding == "no evidence"
+
+
+def test_lengths_of_a_class_named_all_are_not_those_of_all_prompts():
+    seen = drawn(Truth(ratio={"spec": {"a": 1.3, "all": 1.3}}, prompts=8, spread=0.05))
+    tokens = seen.figures["completion_tokens"] * np.where((seen.arm == 1) & (seen.class_ == 0), 2, 1)
+    longer = dataclasses.replace(seen, figures={**seen.figures, "completion_tokens": tokens})
+    assert headline(longer).sentence.startswith("Answers of spec are 1.4 times as long, so")
