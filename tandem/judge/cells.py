@@ -412,7 +412,15 @@ def _judge_tails(
                 pooled_means[key] = _pool_cells(pairing, similar_cells, targets.level)
             pooled_mean = pooled_means[key]
         tail_words = words_by_cell.get((cell.draft.variant, cell.codes), {})
-        verdicts.append(weigh_tails(word, tail_words, pooled_mean, floor=cell.log_floor, margin=targets.margin))
+        verdict = weigh_tails(
+            word,
+            tail_words,
+            pooled_mean,
+            is_overall=cell.is_overall,
+            floor=cell.log_floor,
+            margin=targets.margin,
+        )
+        verdicts.append(verdict)
     return verdicts
 
 

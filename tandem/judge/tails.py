@@ -140,6 +140,7 @@ def weigh_tails(
     words: Mapping[TailEstimate, CellWord],
     pooled_mean: TailEstimate | None,
     *,
+    is_overall: bool = False,
     floor: float,
     margin: float,
 ) -> TailVerdict:
@@ -154,6 +155,7 @@ def weigh_tails(
         words: the words that the cell's mean and 90th percentile have by themselves.
         pooled_mean: the mean over all requests of the variant's cells whose medians go this way, or are the same too:
             it shows slow requests that are few.
+        is_overall: whether the median is of all classes, and the pooled mean of all their requests.
         floor, margin: logs of the cell's noise floor and of 1 + the margin: nothing smaller is called.
     """
     if word not in _MEDIANS:
@@ -161,7 +163,8 @@ def weigh_tails(
     is_same = word == "same"
     candidates = [(tail, "the ") for tail, tail_word in words.items() if not is_same or tail_word in _DIFFERENCES]
     if pooled_mean is not None:
-        candidates.append((pooled_mean, f"over all classes with {_MEDIANS[word]} the "))
+        scope = "over all requests" if is_overall else f"over all classes with {_MEDIANS[word]}"
+        candidates.append((pooled_mean, f"{scope} the "))
     if is_same:
         return _weigh_same(candidates, margin)
     return _weigh_difference(word, candidates, floor, margin)
