@@ -59,6 +59,12 @@ _SPECULATION_STEPS: Mapping[VariantFinding, str] = {
 }
 """Next steps that only fit arms of which the manifest says that they speculate."""
 
+_CLASSLESS_STEPS: Mapping[VariantFinding, str] = {
+    "faster": "Serve with {variant}.",
+    "mixed": "Find out which requests of {variant} are slow, then rerun.",
+}
+"""Next steps where no class by itself is faster or slower."""
+
 _LEAST_SPECULATION = 1.05  # tokens a step; a server that joins chunks is a little above 1 without speculation
 _SPECULATION_METRICS = ("acceptance_length", "target_steps_per_token")
 _COUNTED = ("counters", "steps of the counters")
@@ -229,6 +235,8 @@ def describe_next_step(headline: Headline, baseline: str) -> str:
             "interrupt bench run, restart both servers and give --resume."
         )
     step = _NEXT_STEPS[headline.finding]
+    if not (headline.faster or headline.slower):
+        step = _CLASSLESS_STEPS.get(headline.finding, step)
     if headline.speculates:
         step = _SPECULATION_STEPS.get(headline.finding, step)
     return step.format(variant=variant, baseline=shorten_text(baseline))

@@ -187,6 +187,14 @@ def test_faster_asks_first_for_what_its_word_lacks(verdict: Verdict, output: Any
     assert words in text_format.describe_next_step(headline, "base")
 
 
+@pytest.mark.parametrize(("finding", "words"), [("faster", "Serve with "), ("mixed", "which requests of ")])
+def test_next_step_names_no_class_where_none_is_called(verdict: Verdict, finding: Any, words: str) -> None:
+    changes = {"output": "the same", "evidence": "across-starts", "faster": (), "slower": ()}
+    headline = msgspec.structs.replace(verdict.headlines[0], finding=finding, **changes)
+    step = text_format.describe_next_step(headline, "base")
+    assert (words in step, "class" in step) == (True, False)
+
+
 @pytest.mark.parametrize("finding", get_args(VariantFinding))
 def test_no_next_step_speaks_of_speculation_unless_the_manifest_does(verdict: Verdict, finding: Any) -> None:
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
