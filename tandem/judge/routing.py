@@ -3,9 +3,10 @@
 Invariant: each round's route is chosen on the other rounds, so a choice made by chance saves nothing, and every round
 is measured. The saving is judged as every other speed-up: `decide_speed_up`, with the noise of the rounds, the noise
 floor over all classes and a p-value adjusted for every saving of the report. It is judged only where the report calls
-a class or all classes faster or slower, so equal servers get no word here that they do not get there. A class of too
-few prompts goes with the arm that is better over all classes. Prompts count alike: a run's mix of classes is that of
-its suites, not that of a user.
+a class, or all classes, faster, slower or mixed. So equal servers get no word here that they do not get there.
+
+A class of too few prompts goes with the arm that is better over all classes. Prompts count alike: a run's mix of
+classes is that of its suites, not that of a user.
 """
 
 from __future__ import annotations
@@ -133,7 +134,7 @@ class _LoadRouter:
         arms: the baseline and the variant.
         load: the one.
         arm_usd_per_ms: price of an arm; None without one.
-        has_difference: whether the report calls a class, or all classes, faster or slower.
+        has_difference: whether the report calls a class, or all classes, faster, slower or mixed.
     """
 
     pairing: RequestPairing

@@ -20,12 +20,12 @@ MARGIN = 0.05
 
 CellWord = Literal["faster", "slower", "same", "mixed", "no evidence"]
 """Of one cell. `same`: the interval lies inside the margin. `mixed`: of E2E, the median says one thing and the mean or
-the 90th percentile another."""
+the 90th percentile another; of all classes together, the mean alone."""
 
 VariantFinding = Literal["faster", "slower", "same", "mixed", "no evidence", "not comparable", "void"]
-"""Of a variant, without its reservations. `mixed`: some classes faster, some slower, or a class that is mixed.
-`not comparable`: an arm failed requests that the other answered, so only survivors could be compared. `void`: a control
-failed, so nothing is concluded."""
+"""Of a variant, without its reservations. `mixed`: some classes faster, some slower, or a class or all of them together
+mixed. `not comparable`: an arm failed requests that the other answered, so only survivors could be compared; or answers
+have another length and no time per output token can be judged. `void`: a control failed, so nothing is concluded."""
 
 EvidenceScope = Literal["one-start", "across-starts"]
 """What a word holds for. `one-start`: for the starts of the servers that were measured; what starts differ by is in no
@@ -80,7 +80,7 @@ class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
         speed_up: geometric mean over prompts, with its interval.
         p, adjusted_p: of the test that the speed-up is 1; alone, and with every test of the report taken into account.
         noise_floor: a speed-up nearer to 1 than this ratio (above 1) is never called; None without a control.
-        tails: mean and 90th percentile, of `e2e_ms` alone; empty without an interval.
+        tails: mean and 90th percentile, of `e2e_ms` in a class alone; empty without an interval.
         evidence: what the verdict holds for.
         opposition: what mean or 90th percentile say against the median, where that changed the verdict; else None.
         verdict: what may be said.
@@ -146,7 +146,7 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
         variant: its arm.
         verdict: the finding with its reservations, as `faster but not the same output`.
         finding: the verdict without them.
-        evidence: `across-starts` where every judged class has 6 starts of each arm or more.
+        evidence: `across-starts` where every judged class, and all together, have 6 starts of each arm or more.
         output: whether the outputs are shown to be the same.
         sentence: for a manager.
         reasons: what limits it, most important first: controls, errors, output, what intervals leave out.
@@ -466,7 +466,7 @@ class ClassRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoutingSaving(msgspec.Struct, frozen=True, kw_only=True):
-    """What routing by class saves against one arm for all classes, on prompts that did not choose the route.
+    """What routing by class saves against one arm for all classes; each round's route is chosen on the other rounds.
 
     Args:
         against: the arm.

@@ -301,6 +301,10 @@ def _render_routing(verdict: Verdict, width: int) -> Iterator[str]:
         level = fmt.format_level(verdict)
         heads = ["against", "mean", level, "p90", level, "USD/1,000", "routing"]
         yield from format_table(heads, rows, numbers=range(1, 6), width=width)
+        if row.why:
+            yield f"no saving is judged: {row.why}"
+        elif any(saving.evidence == "one-start" for saving in row.savings):
+            yield "Differences between server starts are not covered"
         yield ""
 
 

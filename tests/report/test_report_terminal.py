@@ -220,6 +220,20 @@ def test_controls_outputs_and_notes_stand_behind_verbose(verdict: Verdict) -> No
     assert [detail for detail in details if detail not in verbose] == []
 
 
+def render_routing(verdict: Verdict, **changes: Any) -> str:
+    rows = tuple(msgspec.structs.replace(row, **changes) for row in verdict.routing)
+    lines = "\n".join(render_lines(msgspec.structs.replace(verdict, routing=rows, claims_unasked=None), verbose=True))
+    return lines[lines.index("routing between") :]
+
+
+def test_routing_says_that_its_word_is_of_one_start(verdict: Verdict) -> None:
+    assert "Differences between server starts are not covered" in render_routing(verdict)
+
+
+def test_routing_says_why_no_saving_is_judged(verdict: Verdict) -> None:
+    assert "no saving is judged: fewer than 4 rounds" in render_routing(verdict, why="fewer than 4 rounds")
+
+
 def test_notes_on_acceptance_are_of_arms_that_speculate(verdict: Verdict) -> None:
     note = "spec: acceptance_length is absent: no turn has its counters"
     noted = msgspec.structs.replace(verdict, notes=(note,))
