@@ -35,7 +35,7 @@ LENGTH_METRIC = "completion_tokens"
 
 
 WAIT_METRIC = "wait_ms"
-"""E2E, and of a failed request the time until it failed, at least its prompt's median: nobody waited less."""
+"""E2E; of a failed request the time until it failed, but at least the median of its prompt at its load over all arms."""
 
 
 class CellRequests(NamedTuple):
@@ -193,9 +193,10 @@ class RequestPairing:
         table = self.table
         answered_ms = np.where(table.failed, np.nan, table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan)))
         rows = np.flatnonzero(np.isfinite(answered_ms))
-        prompt_count = int(table.prompt.max(initial=0)) + 1
-        medians_ms = _compute_medians(table.prompt[rows], answered_ms[rows], (prompt_count,))
-        failed_ms = np.fmax(_MS_PER_S * (table.end_s - table.start_s), medians_ms[table.prompt])
+        shape = (max(len(table.loads), 1), int(table.prompt.max(initial=0)) + 1)
+        groups = table.load * shape[1] + table.prompt
+        medians_ms = _compute_medians(groups[rows], answered_ms[rows], shape).ravel()
+        failed_ms = np.fmax(_MS_PER_S * (table.end_s - table.start_s), medians_ms[groups])
         return np.where(table.failed, failed_ms, answered_ms)
 
 

@@ -6,7 +6,7 @@ import pytest
 from observed import Asked, Truth, drawn, observed, table, with_figures
 
 from tandem.bench.request_table import UNKNOWN
-from tandem.judge.pairs import JUDGED_METRICS, RequestPairing
+from tandem.judge.pairs import JUDGED_METRICS, WAIT_METRIC, RequestPairing
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -153,3 +153,15 @@ def test_what_is_grouped_once_is_what_each_cell_alone_gives():
             ]
             assert (found.baseline_medians[at], found.variant_medians[at]) == pytest.approx(tuple(medians))
         assert len(found.prompts) == 12
+
+
+def test_failed_request_waits_as_long_as_others_at_its_own_load():
+    requests = [
+        Asked(arm="base", e2e_ms=1000.0, concurrency=1),
+        Asked(arm="spec", e2e_ms=10.0, concurrency=1, error="closed"),
+        Asked(arm="base", e2e_ms=9000.0),
+        Asked(arm="spec", e2e_ms=9000.0),
+    ]
+    pairing = RequestPairing(observed(requests))
+    pairs = pairing.join_cells(("base", "spec"), pairing.known_cells(), WAIT_METRIC)
+    assert pairs.variant_medians.tolist() == [1000.0, 9000.0]
