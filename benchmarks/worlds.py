@@ -1,6 +1,6 @@
 """Count the words of whole reports in worlds of a known truth: print Markdown for docs/coverage.md.
 
-    python benchmarks/worlds.py [--scale X] [--seed S] [--world NAME] [--write]
+    python benchmarks/worlds.py [--scale X] [--seed S] [--world NAME] [--words] [--write]
 
 The program simulates runs of three shapes (world_records.py) and judges them as `tandem bench report` does. No time of
 this machine enters: the same seeds give the same table. The exit code is 1 if a promise is missed.
