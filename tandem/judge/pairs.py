@@ -35,7 +35,7 @@ LENGTH_METRIC = "completion_tokens"
 
 
 WAIT_METRIC = "wait_ms"
-"""E2E; of a failed request the time until it failed, but at least the median of its prompt at its load over all arms."""
+"""E2E; of a failed request the time until it failed, but at least its prompt's median at its load over all arms."""
 
 
 class CellRequests(NamedTuple):

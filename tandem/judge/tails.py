@@ -135,12 +135,12 @@ class TailVerdict(NamedTuple):
     opposition: str = ""
 
 
-def weigh_tails(
+def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how far that must go
     word: CellWord,
     words: Mapping[TailEstimate, CellWord],
-    pooled_mean: TailEstimate | None,
+    pooled_mean: TailEstimate,
     *,
-    is_overall: bool = False,
+    is_overall: bool,
     floor: float,
     margin: float,
 ) -> TailVerdict:
@@ -152,7 +152,7 @@ def weigh_tails(
 
     Args:
         word: of the median.
-        words: the words that the cell's mean and 90th percentile have by themselves.
+        words: the words that the cell's mean and 90th percentile have by themselves; empty over several classes.
         pooled_mean: the mean over all requests of the variant's cells whose medians go this way, or are the same too:
             it shows slow requests that are few.
         is_overall: whether the median is of all classes, and the pooled mean of all their requests.
@@ -162,9 +162,8 @@ def weigh_tails(
         return TailVerdict(word)
     is_same = word == "same"
     candidates = [(tail, "the ") for tail, tail_word in words.items() if not is_same or tail_word in _DIFFERENCES]
-    if pooled_mean is not None:
-        scope = "over all requests" if is_overall else f"over all classes with {_MEDIANS[word]}"
-        candidates.append((pooled_mean, f"{scope} the "))
+    scope = "over all requests" if is_overall else f"over all classes with {_MEDIANS[word]}"
+    candidates.append((pooled_mean, f"{scope} the "))
     if is_same:
         return _weigh_same(candidates, margin)
     return _weigh_difference(word, candidates, floor, margin)
