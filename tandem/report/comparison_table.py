@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+import msgspec
+
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.bench.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
@@ -70,8 +72,10 @@ def _render_comparison(comparison: RunComparison, width: int) -> Iterator[str]:
     if comparison.before.simulated or comparison.after.simulated:
         yield SIMULATED_BAND
     yield from _render_manifests(comparison)
+    # a suite may have a class of the same name as all of them
+    overall_rows = [msgspec.structs.replace(row, class_=fmt.ALL_PROMPTS) for row in comparison.overall]
     for kind, title in (("figure", "its own E2E, ms"), ("gain", "its speed-up over its baseline, by E2E")):
-        rows = [row for row in (*comparison.overall, *comparison.rows) if row.kind == kind]
+        rows = [row for row in (*overall_rows, *comparison.rows) if row.kind == kind]
         for arm, load in dict.fromkeys((row.arm, row.load) for row in rows):
             yield ""
             yield f"{fmt.shorten_text(arm)} at {fmt.format_load(load)}: {title}; after against before"
@@ -119,11 +123,16 @@ def _render_table(rows: Sequence[ComparisonRow], width: int) -> Iterator[str]:
         by_class.setdefault(row.class_, {})[row.metric] = row
     classes = list(by_class.items())
     if len(classes) > MAX_CLASSES:
-        classes.sort(key=lambda entry: all(row.verdict == "no evidence" for row in entry[1].values()))
+        classes.sort(key=lambda entry: _is_undecided(*entry))
     table = [_format_class(name, metrics) for name, metrics in classes[:MAX_CLASSES]]
     yield from format_table(_HEADS, table, numbers=(1, 2, 3, 4, 5, 7, 8), width=width)
     if len(classes) > MAX_CLASSES:
         yield f"and {len(classes) - MAX_CLASSES} more classes: --json"
+
+
+def _is_undecided(class_: str, metrics: Mapping[str, ComparisonRow]) -> bool:
+    """Return whether no metric of a class has a word; all prompts together are shown in any case."""
+    return class_ != fmt.ALL_PROMPTS and all(row.verdict == "no evidence" for row in metrics.values())
 
 
 def _format_class(class_: str, metrics: Mapping[str, ComparisonRow]) -> list[str]:

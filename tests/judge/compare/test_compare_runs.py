@@ -281,6 +281,40 @@ def test_names_of_wide_signs_keep_the_table_in_the_terminal():
     assert "its speed-up over its baseline, by E2E; after against before" in " ".join(map(str.strip, told))
 
 
+def with_two_classes(day, spec, second="all"):
+    """A run of `repeat` and of a second class, twelve prompts each."""
+    rng = np.random.default_rng(day)
+    times_ms = {"base": 1000.0, "spec": spec}
+    requests = [
+        Asked(
+            arm=arm,
+            class_=second,
+            prompt=f"other-{number}",
+            round=round_,
+            e2e_ms=times_ms[arm] * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))),
+        )
+        for round_ in range(4)
+        for arm in times_ms
+        for number in range(12)
+    ]
+    return run(day, spec=spec, requests=requests)
+
+
+def test_all_classes_of_two_runs_have_a_figure_with_a_floor_of_its_own(stated):
+    floor = NoiseFloor(class_="all", load=C4, metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=1.02)
+    controls = msgspec.structs.replace(floors(1.01), overall_floors=(floor,))
+    stated |= {f"2026-11-{day:02}": controls for day in (1, 2)}
+    comparison = compare_tables(with_two_classes(1, 500.0), with_two_classes(2, 250.0), margin=0.05)
+    (figure,) = [entry for entry in comparison.overall if (entry.kind, entry.arm) == ("figure", "spec")]
+    assert (figure.prompts, figure.verdict, round(figure.noise_floor, 4)) == (24, "faster", 1.0404)
+
+
+def test_a_class_named_all_stands_beside_all_prompts():
+    comparison = compare_tables(with_two_classes(1, 500.0), with_two_classes(2, 250.0), margin=0.05)
+    lines = [line.split()[:2] for line in render_lines(comparison)]
+    assert (lines.count(["all", "prompts"]), lines.count(["all", "12"])) == (3, 3)
+
+
 def test_an_arm_that_a_manifest_lacks_is_compared_by_its_records():
     before, after = run(1), run(2, spec=250.0)
     lacking = manifest_of(before, arms=before.run.arms[:1])
