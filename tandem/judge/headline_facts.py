@@ -18,7 +18,7 @@ from tandem.bench.request_table import UNKNOWN
 from tandem.bench.schedule import LoadLevel
 from tandem.judge import comparability, schema
 from tandem.judge.decision import compare_lengths
-from tandem.judge.interval import LEVEL, estimate_log_ratio
+from tandem.judge.interval import FEWEST_PROMPTS, LEVEL, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.schema import CellVerdict, CellWord, LoadVerdict, OutputFinding, RatioEstimate
 from tandem.judge.text_format import format_short_ratio, shorten_text
@@ -187,10 +187,11 @@ class HeadlineFacts:
 
     @cached_property
     def length_reason(self) -> str:
-        """Why answers of other lengths cannot be compared; empty where they have one length or a time per token."""
+        """Why answers of other lengths cannot be compared; empty where they have one length or a time per token to judge."""
         _, variant = self.names
         if self.different_lengths and not self.cells_with_interval:
-            return f"{self.describe_lengths()}, and no time per output token is known"
+            prompts_text = f"{FEWEST_PROMPTS} prompts with a time per output token"
+            return f"{self.describe_lengths()}, and no class has {prompts_text}"
         lengths = self.equality.lengths if self.equality is not None else None
         if self.length_ratios or lengths is None or compare_lengths(lengths, self.margin) == "alike":
             return ""

@@ -137,3 +137,13 @@ def test_lengths_of_a_class_named_all_are_not_those_of_all_prompts():
     tokens = seen.figures["completion_tokens"] * np.where((seen.arm == 1) & (seen.class_ == 0), 2, 1)
     longer = dataclasses.replace(seen, figures={**seen.figures, "completion_tokens": tokens})
     assert headline(longer).sentence.startswith("Answers of spec are 1.4 times as long, so")
+
+
+def test_longer_answers_in_classes_of_one_prompt_say_what_is_missing():
+    seen = drawn(SINGLE_PROMPTS)
+    tokens = seen.figures["completion_tokens"] * np.where(seen.arm == 1, 2, 1)
+    longer = dataclasses.replace(seen, figures={**seen.figures, "completion_tokens": tokens})
+    assert headline(longer).sentence == (
+        "spec and base are not comparable: answers of spec are 2.0 times as long, and no class has 3 prompts with a time "
+        "per output token."
+    )
