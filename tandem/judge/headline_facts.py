@@ -187,7 +187,7 @@ class HeadlineFacts:
 
     @cached_property
     def length_reason(self) -> str:
-        """Why answers of other lengths cannot be compared; empty where they have one length or a time per token to judge."""
+        """Why answers of other lengths cannot be compared; empty where they have one length, or a time per token."""
         _, variant = self.names
         if self.different_lengths and not self.cells_with_interval:
             prompts_text = f"{FEWEST_PROMPTS} prompts with a time per output token"

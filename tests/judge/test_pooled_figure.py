@@ -144,6 +144,6 @@ def test_longer_answers_in_classes_of_one_prompt_say_what_is_missing():
     tokens = seen.figures["completion_tokens"] * np.where(seen.arm == 1, 2, 1)
     longer = dataclasses.replace(seen, figures={**seen.figures, "completion_tokens": tokens})
     assert headline(longer).sentence == (
-        "spec and base are not comparable: answers of spec are 2.0 times as long, and no class has 3 prompts with a time "
-        "per output token."
+        "spec and base are not comparable: answers of spec are 2.0 times as long, and no class has 3 prompts with a "
+        "time per output token."
     )
