@@ -275,8 +275,13 @@ class _SpeedUpEstimator:
 
     def _explain_bias(self, codes: Sequence[int]) -> str:
         """Return why only survivors of some cells could be compared; empty where all could."""
-        reasons = (self.failures.explain_bias(code, *self.arms) for code in codes)
-        return next(filter(None, reasons), "")
+        for code in codes:
+            reason = self.failures.explain_bias(code, *self.arms)
+            if reason and len(codes) > 1 and self.failures.count(code).is_biased:
+                return f"{reason} (class {self.pairing.cell_place(code)[0]})"
+            if reason:
+                return reason
+        return ""
 
 
 def _describe_metric(cell: CellVerdict | _CellEstimate) -> MetricSpeedUp:

@@ -80,6 +80,7 @@ def test_a_class_of_survivors_bars_it():
     failed = dataclasses.replace(seen, failed=seen.failed | is_lost, figures=figures)
     overall = judge_overall(failed).deciding
     assert (overall.verdict, "only survivors" in overall.why) == ("no evidence", True)
+    assert overall.why.endswith(" of base (class class-0)")
 
 
 def test_each_load_has_its_own():
