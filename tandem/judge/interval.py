@@ -49,6 +49,7 @@ FEWEST_STARTS = 6
 
 LEVEL = 0.95
 _RESAMPLES = 4_000
+_FEWEST_RESAMPLES = 1_000
 _NUMBERS = 4_000_000  # of a resampling matrix: 32 MB; more than a thousand prompts get fewer resamples
 _TAIL = 2.0  # Student's quantile up to which the resamples decide the curve
 _GRID: Values = np.linspace(-_TAIL, _TAIL, 41)
@@ -61,7 +62,7 @@ _SWEEPS = 50  # to fill in absent cells of the layout
 _SKEW_LEVEL = 0.01  # of the test whether residuals are skewed
 _FEWEST_RESIDUALS = 12  # the test needs 8; fewer than 12 say nothing of a tail
 _RATIO_DRAWS = 50_000  # of Student's ratio, so that a level of 1 in 5,000 rests on draws
-_RATIO_NUMBERS = 1_000_000  # of them all; a mean of many prompts is tested at no such level
+_RATIO_NUMBERS = 1_000_000  # drawn at once; a mean of many prompts has fewer ratios, for it is tested at no such level
 _LARGEST_RATIO = 100.0  # of Student's ratio; a curve goes on in proportion beyond it
 _FEWEST_BEYOND = 10  # draws beyond the last point of a curve
 
@@ -144,12 +145,17 @@ class ResidualPool:
         """Return the mean's quantiles by the bootstrap-t, for Student's."""
         draw_count = _count_draws(count)
         rng = np.random.default_rng([1, count])
-        draws = self.residuals[rng.integers(0, len(self.residuals), (draw_count, count))]
-        spreads = draws.std(axis=1, ddof=1) / math.sqrt(count)
-        is_spread = spreads > _NO_WIDTH
-        ratios = draws.mean(axis=1)[is_spread] / spreads[is_spread]
+        parts = []
+        part_size = max(_RATIO_NUMBERS // count, 1)
+        for begin in range(0, draw_count, part_size):
+            shape = (min(part_size, draw_count - begin), count)
+            draws = self.residuals[rng.integers(0, len(self.residuals), shape)]
+            spreads = draws.std(axis=1, ddof=1) / math.sqrt(count)
+            is_spread = spreads > _NO_WIDTH
+            parts.append(draws.mean(axis=1)[is_spread] / spreads[is_spread])
+
         # the end of an interval mirrors the ratio: the mean is low where the ratio is low
-        means: Values = -np.quantile(ratios, special.stdtr(count - 1, -student))
+        means: Values = -np.quantile(np.concatenate(parts), special.stdtr(count - 1, -student))
         return means
 
     def _transform(self, student: Values, count: int) -> Values:
@@ -162,7 +168,8 @@ class ResidualPool:
 
 
 def _count_draws(count: int) -> int:
-    return min(_RATIO_DRAWS, max(_RESAMPLES, _RATIO_NUMBERS // count))
+    fewest_draws = min(_RESAMPLES, max(_FEWEST_RESAMPLES, _NUMBERS // count))
+    return min(_RATIO_DRAWS, max(fewest_draws, _RATIO_NUMBERS // count))
 
 
 def _place_quantiles(count: int) -> Values:
@@ -374,7 +381,7 @@ def plan_resampling(count: int) -> tuple[Values, IntArray, Values]:
 
     Shapes: weights (resamples, count).
     """
-    draws = min(_RESAMPLES, max(1_000, _NUMBERS // count))
+    draws = min(_RESAMPLES, max(_FEWEST_RESAMPLES, _NUMBERS // count))
     rng = np.random.default_rng([0, count])
     weights = rng.multinomial(count, np.full(count, 1 / count), size=draws) / count
     places = special.ndtr(_GRID * math.sqrt(count / (count - 1))) * draws - 0.5

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy import special
@@ -158,3 +160,13 @@ def test_p_of_skewed_prompts_says_what_the_interval_says(level: float) -> None:
         estimate = estimate_log_ratio(classes[0] + shift, pool=pool)
         low, high = compute_interval(estimate, level)
         assert (low > 0 or high < 0) == (estimate.p < 1 - level)
+
+
+def test_curve_of_thousands_of_skewed_prompts_takes_little_memory() -> None:
+    pool = pool_residuals([np.random.default_rng(0).standard_exponential(5_000)])
+    assert pool is not None
+    tracemalloc.start()
+    pool.find_curve(5_000)
+    peak_bytes = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak_bytes < 64 * 2**20
