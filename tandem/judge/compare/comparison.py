@@ -259,6 +259,10 @@ def _estimate_group(
     kind, arm, pairs, losses = compared_arms
     is_overall = len(codes) > 1
     class_, load = pairing.cell_place(codes[0])
+    lossy_codes = [code for code in codes if code in losses]
+    loss_reason = losses[lossy_codes[0]] if lossy_codes else ""
+    if is_overall and lossy_codes:
+        loss_reason += f" (class {pairing.cell_place(lossy_codes[0])[0]})"
     length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, codes, LENGTH_METRIC)[0])
     length_ratio = length_estimate.convert() if length_estimate else None
     for metric in (DECIDING_METRIC,) if is_overall else JUDGED_METRICS:
@@ -278,7 +282,7 @@ def _estimate_group(
             speed_up=estimate.convert() if estimate else RatioEstimate(value=_average_ratio(logs)),
             p=estimate.p if estimate else None,
             verdict="no evidence",
-            why=next((losses[code] for code in codes if code in losses), ""),
+            why=loss_reason,
         )
         yield _RowEstimate(
             draft,

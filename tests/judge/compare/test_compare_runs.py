@@ -309,6 +309,16 @@ def test_all_classes_of_two_runs_have_a_figure_with_a_floor_of_its_own(stated):
     assert (figure.prompts, figure.verdict, round(figure.noise_floor, 4)) == (24, "faster", 1.0404)
 
 
+def test_survivors_of_a_class_bar_all_prompts_and_the_class_is_named():
+    later = with_two_classes(2, 250.0)
+    rows = np.flatnonzero((later.arm == 1) & (later.class_ == 0))[:8]
+    failed = dataclasses.replace(later, failed=later.failed | np.isin(np.arange(len(later)), rows))
+    comparison = compare_tables(with_two_classes(1, 500.0), failed, margin=0.05)
+    (figure,) = [entry for entry in comparison.overall if (entry.kind, entry.arm) == ("figure", "spec")]
+    assert figure.verdict == "no evidence"
+    assert figure.why.endswith("only survivors could be compared (class repeat)")
+
+
 def test_a_class_named_all_stands_beside_all_prompts():
     comparison = compare_tables(with_two_classes(1, 500.0), with_two_classes(2, 250.0), margin=0.05)
     lines = [line.split()[:2] for line in render_lines(comparison)]
