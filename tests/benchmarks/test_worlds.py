@@ -46,8 +46,8 @@ def test_gain_of_a_fifth_is_called_faster_across_starts() -> None:
     assert report.word.startswith("faster")
 
 
-def test_class_of_three_times_beside_a_slower_one_is_mixed() -> None:
-    reports = judge_world("one class 3 times, one 10 % slower", DEFAULT_SHAPE, seeds=2)
+def test_faster_class_beside_a_slower_one_is_mixed() -> None:
+    reports = judge_world("one class 1.5 times, one 1/1.5", DEFAULT_SHAPE, seeds=2)
     assert [report.word.startswith("mixed") for report in reports] == [True] * 2
 
 
