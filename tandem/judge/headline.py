@@ -30,7 +30,9 @@ _OUTPUT_SUFFIXES: dict[OutputFinding, str] = {
 }
 """Text to add to the word faster."""
 
-_ONE_START = "one server start; restarts not tested"
+_START_TEXTS = ("restarts not tested", "one server start; restarts not tested")
+"""Reservations of a word for which no start is recorded, as of several servers at one address, or one is."""
+
 _WORDLESS_FINDINGS: tuple[schema.VariantFinding, ...] = ("no evidence", "not comparable", "void")
 
 
@@ -117,8 +119,9 @@ def combine_verdict(
         text += _OUTPUT_SUFFIXES[output]
     if start_count is None:
         return text
-    starts = _ONE_START if start_count < 2 else f"{start_count} server starts; restarts not covered"  # noqa: PLR2004
-    return f"{text} ({starts})"
+    if start_count < len(_START_TEXTS):
+        return f"{text} ({_START_TEXTS[start_count]})"
+    return f"{text} ({start_count} server starts; restarts not covered)"
 
 
 def _decide_finding(facts: HeadlineFacts) -> schema.VariantFinding:

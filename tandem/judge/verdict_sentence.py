@@ -158,7 +158,8 @@ def _describe_untested(facts: HeadlineFacts, figure: RatioEstimate | None) -> st
     baseline, variant = facts.names
     if figure is None:
         return f"{variant} has no figure over all prompts"
-    return f"{variant} is {describe_ratio(figure, f' {_name_standard(figure, baseline)} over all prompts')}"
+    comparison = describe_ratio(figure, f" {_name_standard(figure, baseline)} over all prompts")
+    return f"{variant} is {comparison}, not tested"
 
 
 def _name_standard(ratio: RatioEstimate, baseline: str) -> str:

@@ -169,7 +169,7 @@ def test_one_failure_is_told_and_does_not_bar_a_verdict():
 )
 def test_an_arm_that_cuts_rambles_or_breaks_its_answers_is_never_just_faster(changes):
     found = headline(run(a=2.0), equal=(equality("no evidence", **changes),))
-    assert found.verdict == "faster but not the same output (one server start; restarts not tested)"
+    assert found.verdict == "faster but not the same output (restarts not tested)"
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_lengths_and_broken_answers_as_the_baselines_own_change_nothing(changes)
 def test_answers_of_another_length_are_judged_by_their_time_per_token():
     found = headline(lengths(run(a=0.5), 640.0))
     assert (found.finding, found.metric, found.output) == ("faster", "tpot_ms", "not the same")
-    assert found.verdict == "faster per output token but not the same output (one server start; restarts not tested)"
+    assert found.verdict == "faster per output token but not the same output (restarts not tested)"
     assert found.sentence.startswith(
         "Answers of spec are 10 times as long, so end-to-end times are not comparable. Per output token (TPOT), spec "
     )

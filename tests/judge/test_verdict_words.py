@@ -59,7 +59,7 @@ def list_reservations():
     """What can follow a finding in a verdict."""
     words = set()
     for finding, output in product(get_args(VariantFinding), get_args(OutputFinding)):
-        for metric, start_count in product(("e2e_ms", "tpot_ms"), (None, 1, 3)):
+        for metric, start_count in product(("e2e_ms", "tpot_ms"), (None, 0, 1, 3)):
             word = combine_verdict(finding, output, metric=metric, start_count=start_count)
             words.add(word.removeprefix(finding))
     return words - {""}
@@ -115,7 +115,7 @@ def test_starts_that_rounds_share_are_no_evidence_across_starts():
 def test_without_a_recorded_start_the_word_is_of_one_start():
     found = headline(twice_as_fast())
     assert (found.verdict, found.evidence) == (
-        "faster (one server start; restarts not tested)", "one-start",
+        "faster (restarts not tested)", "one-start",
     )  # fmt: skip
     assert find_tone(found).class_ == "good"  # beside the same outputs alone
     assert found.sentence.endswith("Differences between server starts are not covered.")
@@ -144,7 +144,7 @@ UNSHOWN = (OutputEquality(variant="spec", by="characters", result="no evidence",
 @pytest.mark.parametrize("equal", [(), UNSHOWN])
 def test_outputs_that_are_not_shown_equal_are_in_the_word(equal):
     found = headline(twice_as_fast(), equal=equal)
-    assert found.verdict == "faster, output not shown to be the same (one server start; restarts not tested)"
+    assert found.verdict == "faster, output not shown to be the same (restarts not tested)"
     assert find_tone(found).class_ == "caution"
 
 
@@ -157,7 +157,7 @@ def test_outputs_that_are_mostly_refused_are_not_shown_equal(word):
 def test_other_outputs_are_in_the_word():
     differs = OutputEquality(variant="spec", by="characters", result="differs", sentence="Outputs differ.")
     found = headline(twice_as_fast(), equal=(differs,))
-    assert found.verdict == "faster but not the same output (one server start; restarts not tested)"
+    assert found.verdict == "faster but not the same output (restarts not tested)"
     assert find_tone(found).class_ == "bad"
 
 
@@ -206,7 +206,7 @@ def test_quality_joins_the_output(equal, words, output):
 
 def test_same_quality_is_in_the_word_and_green():
     found = headline(twice_as_fast(), equal=DIFFERS, quality=find_quality("same"))
-    assert found.verdict == "faster at the same quality (one server start; restarts not tested)"
+    assert found.verdict == "faster at the same quality (restarts not tested)"
     assert find_tone(found).class_ == "good"
 
 

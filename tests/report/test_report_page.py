@@ -26,7 +26,7 @@ from tandem.report.charts import ReportChart
 from tandem.report.speed_up import build_speed_section
 
 MOST_BYTES = 2_000_000
-FASTER = "Faster (one server start; restarts not tested)"
+FASTER = "Faster (restarts not tested)"
 UNASKED = "The post's claims are not asked of these servers: they are simulated."
 _EMPTY = {"meta", "br", "col", "link", "img"}
 

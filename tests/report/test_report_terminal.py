@@ -34,7 +34,7 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
 
 def test_the_verdict_is_the_first_line(verdict: Verdict) -> None:
     assert next(render_lines(verdict)) == (
-        "qwen-sd-vllm against qwen-vllm: FASTER (one server start; restarts not tested)"
+        "qwen-sd-vllm against qwen-vllm: FASTER (restarts not tested)"
     )
 
 
