@@ -89,9 +89,15 @@ class HeadlineFacts:
 
     @cached_property
     def survivors_reason(self) -> str:
-        """Why only survivors could be compared, in the whole run or in a class; empty where all could."""
+        """Why only survivors could be compared; empty where all could.
+
+        A class decides alone only where the other arm failed nothing in the whole run: of many classes
+        one has more failures by chance, if both arms fail now and then.
+        """
         if self.failures.is_biased:
             return f"one failed more requests: {self.failures.describe(*self.arms)}"
+        if self.failures.variant_failures and self.failures.baseline_failures:
+            return ""
         for code in self.pairing.known_cells():
             failures = self.cell_failures.count(code)
             if failures.is_biased:

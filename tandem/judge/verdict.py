@@ -86,7 +86,7 @@ def judge_run(
     >>> from tandem.bench import read_request_table
     >>> verdict = judge_run(read_request_table("monday"))
     >>> verdict.headlines[0].verdict, verdict.headlines[0].faster
-    ('faster (one server start; restarts not tested)', ('repeat at concurrency 4',))
+    ('faster (restarts not tested)', ('repeat at concurrency 4',))
     >>> for cell in verdict.cells:
     ...     if cell.metric == "e2e_ms":
     ...         print(cell.class_, cell.verdict, f"{cell.speed_up.low:.2f} to {cell.speed_up.high:.2f}")

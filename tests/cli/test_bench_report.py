@@ -112,7 +112,7 @@ def test_the_last_line_is_the_page_to_open(judged, capsys):
 
     said = capsys.readouterr().out
     assert said.splitlines()[-1] == str(judged / "report.html")
-    assert "spec against base: FASTER (one server start; restarts not tested)" in said
+    assert "spec against base: FASTER (restarts not tested)" in said
     assert (judged / "report.html").read_text().startswith("<!doctype html>")
 
 
