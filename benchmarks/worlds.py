@@ -51,6 +51,9 @@ SEEDS: Mapping[str, int] = {QUICK_SHAPE.name: 1000, DEFAULT_SHAPE.name: 300, STA
 LEAST_COVERED = 0.93
 """Smallest share of the pooled intervals that hold a true gain."""
 
+CHANCE_ERRORS = 2.33
+"""Standard errors below LEAST_COVERED that chance brings in 1 of 100 figures."""
+
 _NO_DIFFERENCE = 1e-9  # of a log of a true speed-up
 RESERVED = "server start"
 TASK = 20  # runs that one process judges at a time
@@ -151,7 +154,7 @@ ROWS: tuple[WorldRow, ...] = (
             name="one class 3 times, others 10 % slower",
             class_speed_ups=(3.0,),
             other_classes=1 / 1.1,
-            prompt_spread=0.1,
+            prompt_spread=0.04,
         ),
         question="mixed",
         limits={},
@@ -315,7 +318,9 @@ class ShapeReports(NamedTuple):
     @property
     def misses_promise(self) -> bool:
         """Whether the share, or the coverage in a world of a true gain, is beyond its limit."""
-        if self.row.question == "faster" and (self.coverage or 0.0) < LEAST_COVERED:
+        error = math.sqrt(LEAST_COVERED * (1 - LEAST_COVERED) / len(self.reports))
+        least_covered = LEAST_COVERED - CHANCE_ERRORS * error
+        if self.row.question == "faster" and (self.coverage or 0.0) < least_covered:
             return True
         limit = self.row.limits.get(self.shape.name)
         if limit is None:
