@@ -33,9 +33,7 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
 
 
 def test_the_verdict_is_the_first_line(verdict: Verdict) -> None:
-    assert next(render_lines(verdict)) == (
-        "qwen-sd-vllm against qwen-vllm: FASTER (restarts not tested)"
-    )
+    assert next(render_lines(verdict)) == ("qwen-sd-vllm against qwen-vllm: FASTER (restarts not tested)")
 
 
 def test_a_verdict_on_simulated_servers_says_so_first(verdict: Verdict) -> None:
