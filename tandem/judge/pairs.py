@@ -147,8 +147,10 @@ class RequestPairing:
         if key not in self._rows:
             self._rows[key] = self._sort_rows(*key)
         rows = self._rows[key]
-        bounds = np.searchsorted(rows.cell, [(cell, cell + 1) for cell in cells]).tolist()
-        rows = rows.select(np.concatenate([np.arange(first, last) for first, last in bounds]))
+        ends = np.array([(cell, cell + 1) for cell in cells], np.intp)
+        bounds = np.searchsorted(rows.cell, ends).tolist()
+        places = [np.arange(first, last) for first, last in bounds]
+        rows = rows.select(np.concatenate([np.empty(0, np.intp), *places]))
         prompt_total = len(self.table.prompts)
         places, prompt = np.unique(rows.cell * prompt_total + rows.prompt, return_inverse=True)
         prompts = places % max(prompt_total, 1)

@@ -32,7 +32,7 @@ from tandem.spec.workspace import load_workspace
 RUN = "post-20261122-101500"
 START = datetime(2026, 11, 22, 10, 15, tzinfo=UTC)
 STEPS = ("preflight", "stage", "raise", "node", "compile", "label", "serve", "ready", "check", "round-00000")
-VERDICT = "qwen-sd-vllm is faster (one server start; restarts not tested)"
+VERDICT = "qwen-sd-vllm is faster (restarts not tested)"
 
 
 def moment(minutes: float) -> str:

@@ -165,3 +165,8 @@ def test_failed_request_waits_as_long_as_others_at_its_own_load():
     pairing = RequestPairing(observed(requests))
     pairs = pairing.join_cells(("base", "spec"), pairing.known_cells(), WAIT_METRIC)
     assert pairs.variant_medians.tolist() == [1000.0, 9000.0]
+
+
+def test_no_cell_has_no_pairs():
+    pairing = RequestPairing(table({"repeat": {"base": [1.0], "spec": [1.0]}}))
+    assert len(pairing.join_cells(("base", "spec"), [], "e2e_ms").logs) == 0
