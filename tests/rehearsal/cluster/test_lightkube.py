@@ -16,7 +16,11 @@ from rehearsal.cluster.live_cluster import LiveCluster
 from rehearsal.cluster.pods import PodScript, VirtualPods
 from rehearsal.cluster.server import ClusterFault, ClusterServer, ClusterUser
 
-SCRIPTS = {"stage-1": PodScript(run_s=0, log="one\ntwo\nthree\n"), "plain": PodScript()}
+SCRIPTS = {
+    "stage-1": PodScript(run_s=0, log="one\ntwo\nthree\n"),
+    "stage-2": PodScript(run_s=0),
+    "plain": PodScript(),
+}
 RULE = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 JOB = {
     "metadata": {"name": "stage-1", "labels": {"tandem.run/id": "r1"}},
@@ -119,10 +123,13 @@ def test_events_are_listed(client):
     assert list(client.list(core_v1.Event)) == []
 
 
-@pytest.mark.usefixtures("pod")
 def test_a_job_is_deleted_with_its_pods(client):
-    client.delete(batch_v1.Job, "stage-1", cascade=CascadeType.BACKGROUND)
-    wait_until(lambda: not list(client.list(core_v1.Pod, labels={"batch.kubernetes.io/job-name": "stage-1"})))
+    client.create(batch_v1.Job.from_dict({**JOB, "metadata": {"name": "stage-2"}}))
+    own_label = {"batch.kubernetes.io/job-name": "stage-2"}
+    wait_until(lambda: list(client.list(core_v1.Pod, labels=own_label)))
+
+    client.delete(batch_v1.Job, "stage-2", cascade=CascadeType.BACKGROUND)
+    wait_until(lambda: not list(client.list(core_v1.Pod, labels=own_label)))
 
 
 @pytest.mark.parametrize("status", [503, 410])
