@@ -36,6 +36,7 @@ from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
 from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, control_numbers
 from tandem.judge.cells import judge_speed_ups
 from tandem.judge.controls import check_controls
+from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import RunControls
 
 Null = Literal["drafts", "equal"]
@@ -76,7 +77,7 @@ def reports(null: Null, count: int, seed: int) -> Called:
 
 
 def _calls(observations: RequestTable, checked: RunControls) -> bool:
-    found = judge_speed_ups(observations, checked, margin=MARGIN).cells
+    found = judge_speed_ups(RequestPairing(observations), checked, margin=MARGIN).cells
     return any(cell.verdict in ("faster", "slower", "mixed") for cell in found)
 
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from tandem.bench.columns import IntArray
 from tandem.bench.quantiles import Values
-from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import LoadLevel
 from tandem.bench.summary import ALL_CLASSES
 from tandem.judge import comparability, interval, power, verdict_reason
@@ -70,20 +70,19 @@ class SpeedUpVerdicts(NamedTuple):
 
 
 def judge_speed_ups(
-    table: RequestTable, controls: RunControls, *, margin: float, level: float = LEVEL
+    pairing: RequestPairing, controls: RunControls, *, margin: float, level: float = LEVEL
 ) -> SpeedUpVerdicts:
     """Return the verdicts on the cells of all variants, and on all classes of each variant at each load.
 
     Args:
-        table: the run.
-        controls: which rounds are left out, and the noise floors.
+        pairing: the rounds of the run that count.
+        controls: the noise floors, and what voids the run.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
         level: of the intervals; 1 - level is the share of whole reports that may call a difference where there is none.
     """
-    pairing = RequestPairing(table, controls.marked_rounds)
     cells: list[CellVerdict | _CellEstimate] = []
     overall: list[_LoadEstimate] = []
-    for variant in table.variants:
+    for variant in pairing.table.variants:
         estimator = _SpeedUpEstimator(pairing, variant, controls, level)
         cells += estimator.estimate_cells()
         overall += estimator.estimate_loads()
@@ -105,7 +104,8 @@ class _CellEstimate:
     """A cell with an interval, before its p-value is adjusted for the other cells.
 
     `draft` is the verdict as far as the cell alone decides it. `codes` are the cells that it is of: one, or all classes
-    of a load. `bar_reason` says why the cell must not be judged; empty if it may be.
+    of a load. `class_noise` is what the prompts of a class share in a round. `bar_reason` says why the cell must not be
+    judged; empty if it may be.
     """
 
     draft: CellVerdict
@@ -113,7 +113,7 @@ class _CellEstimate:
     is_overall: bool
     pairs: CellPairs
     estimate: LogRatioEstimate
-    round_noise: RoundNoise
+    class_noise: RoundNoise
     pool: ResidualPool | None
     tails: tuple[TailEstimate, ...]
     bar_reason: str
@@ -219,9 +219,9 @@ class _SpeedUpEstimator:
         if is_overall:
             class_ = ALL_CLASSES
             floor = self.overall_floors.get(load) if metric == DECIDING_METRIC else None
-        # the noise reaches classes at different times
         class_noise = self.noises[metric]
-        noise = RoundNoise(class_noise.variance / len(codes), class_noise.df)
+        block_count = self.pairing.count_blocks(self.arms, codes, metric)
+        noise = RoundNoise(class_noise.variance / block_count, class_noise.df)
         pool = self.pools[metric]
         estimate = interval.estimate_log_ratio(
             pairs.logs,
@@ -265,7 +265,7 @@ class _SpeedUpEstimator:
             is_overall=is_overall,
             pairs=pairs,
             estimate=estimate,
-            round_noise=noise,
+            class_noise=class_noise,
             pool=pool,
             tails=tails,
             bar_reason=self.run_bar_reason
@@ -275,13 +275,13 @@ class _SpeedUpEstimator:
 
     def _explain_bias(self, codes: Sequence[int]) -> str:
         """Return why only survivors of some cells could be compared; empty where all could."""
-        for code in codes:
-            reason = self.failures.explain_bias(code, *self.arms)
-            if reason and len(codes) > 1 and self.failures.count(code).is_biased:
-                return f"{reason} (class {self.pairing.cell_place(code)[0]})"
-            if reason:
-                return reason
-        return ""
+        bias = self.failures.find_bias(codes)
+        if bias is None:
+            return ""
+        reason = f"only survivors could be compared: {bias.failures.describe(*self.arms)}"
+        if bias.cell is None or len(codes) == 1:
+            return reason
+        return f"{reason} (class {self.pairing.cell_place(bias.cell)[0]})"
 
 
 def _describe_metric(cell: CellVerdict | _CellEstimate) -> MetricSpeedUp:
@@ -305,17 +305,18 @@ def _decide_cells(
         margin, level: as for `judge_speed_ups`.
     """
     load_count = sum(cell.is_overall for cell in cells)
-    tests = [cell.estimate for cell in cells]
-    tests += [tail.estimate for cell in cells for tail in cell.tails]
-    test_p_values = np.array([test.p for test in tests])
-    load_p_values, other_p_values = adjust_with_fallback(test_p_values[:load_count], test_p_values[load_count:])
-    p_values = np.concatenate([load_p_values, other_p_values[: len(cells) - load_count]])
-    tail_p_values = iter(other_p_values[len(cells) - load_count :].tolist())
+    tests, test_places = _list_tests(cells)
+    own_p_values = np.array([test.p for test in tests])
+    test_p_values = np.concatenate(adjust_with_fallback(own_p_values[:load_count], own_p_values[load_count:]))
+    test_alphas = _find_alphas(test_p_values, load_count, level)
+    p_values = test_p_values[test_places]
+    tail_count = sum(len(cell.tails) for cell in cells)
+    tail_p_values = iter(test_p_values[len(tests) - tail_count :].tolist())
 
     targets = power.DecisionTargets(
         logs=np.array([cell.estimate.log for cell in cells]),
         floors=np.array([cell.log_floor for cell in cells]),
-        alpha=_find_alphas(p_values, load_count, level),
+        alpha=test_alphas[test_places],
         margin=math.log1p(margin),
         level=level,
     )
@@ -347,11 +348,35 @@ def _decide_cells(
         yield replace(verdict, why=reason)
 
 
+def _list_tests(cells: Sequence[_CellEstimate]) -> tuple[list[LogRatioEstimate], IntArray]:
+    """Return the tests of the report, the tails last, and the place of each cell's test among them.
+
+    A load of one class is that class: it is tested once, with the loads.
+
+    Args:
+        cells: the loads first.
+    """
+    tests: list[LogRatioEstimate] = []
+    places = []
+    load_places = {}
+    for cell in cells:
+        key = (cell.draft.variant, cell.draft.metric, cell.codes)
+        if cell.is_overall:
+            load_places[key] = len(tests)
+        if key in load_places and not cell.is_overall:
+            places.append(load_places[key])
+            continue
+        places.append(len(tests))
+        tests.append(cell.estimate)
+    tests += [tail.estimate for cell in cells for tail in cell.tails]
+    return tests, np.array(places, np.intp)
+
+
 def _find_alphas(p_values: Values, load_count: int, level: float) -> Values:
     """Return the level at which Holm's procedure tests each p, the other p-values as they are.
 
     Args:
-        p_values: adjusted, those of the loads first.
+        p_values: of all tests, adjusted, those of the loads first.
         load_count: how many these are.
         level: of the report.
     """
@@ -448,8 +473,8 @@ def _pool_cells(pairing: RequestPairing, cells: Sequence[_CellEstimate], level: 
     first = cells[0]
     arms = (pairing.table.baseline, first.draft.variant)
     codes = [code for cell in cells for code in cell.codes]
-    # the noise reaches classes at different times
-    noise = RoundNoise(first.round_noise.variance / len(cells), first.round_noise.df)
+    block_count = pairing.count_blocks(arms, codes, WAIT_METRIC)
+    noise = RoundNoise(first.class_noise.variance / block_count, first.class_noise.df)
     joined_pairs = pairing.join_cells(arms, codes, WAIT_METRIC)
     return pool_mean(joined_pairs, noise, first.pool, level)
 

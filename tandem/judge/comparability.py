@@ -14,6 +14,7 @@ test sees little in a class of a dozen requests. All figures but Fisher's are Ta
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -66,6 +67,13 @@ def is_more_frequent(count: int, total: int, other_count: int, other_total: int)
     return bool(hypergeom.sf(count - 1, total + other_total, count + other_count, total) < RARE_P / 2)
 
 
+class FailureBias(NamedTuple):
+    """Failures that differ between two arms, and the code of the cell that has them; None is the whole run."""
+
+    failures: FailureCounts
+    cell: int | None
+
+
 @dataclass(frozen=True)
 class CellFailures:
     """Failures by cell (class code * number of loads + load code) and arm. Shapes: (cells, 2), the baseline first."""
@@ -81,12 +89,24 @@ class CellFailures:
         )
         return FailureCounts(requests[0], failures[0], requests[1], failures[1])
 
-    def explain_bias(self, cell: int, baseline: str, variant: str) -> str:
-        """Return why the survivors of a cell, or of the whole run, must not be compared; empty if they may."""
-        for failures in (self.count(cell), self.count()):
-            if failures.is_biased:
-                return f"only survivors could be compared: {failures.describe(baseline, variant)}"
-        return ""
+    def find_bias(self, cells: Sequence[int]) -> FailureBias | None:
+        """Return the failures because of which only survivors of some cells could be compared; None where all could.
+
+        One of many cells has more failures by chance where both arms fail now and then. So a cell decides about others
+        only where one arm failed nothing in the whole run.
+
+        Args:
+            cells: their codes; one decides for itself.
+        """
+        run_failures = self.count()
+        run_bias = FailureBias(run_failures, None)
+        cell_biases = [FailureBias(self.count(cell), cell) for cell in cells]
+        biases = [run_bias]
+        if len(cells) == 1:
+            biases = [*cell_biases, run_bias]
+        elif not (run_failures.variant_failures and run_failures.baseline_failures):
+            biases = [run_bias, *cell_biases]
+        return next((bias for bias in biases if bias.failures.is_biased), None)
 
 
 def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> CellFailures:

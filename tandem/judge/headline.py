@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from tandem.bench.request_table import RequestTable
 from tandem.judge import schema
 from tandem.judge.cells import SpeedUpVerdicts
 from tandem.judge.headline_facts import TPOT_METRIC, HeadlineFacts
@@ -37,7 +36,7 @@ _WORDLESS_FINDINGS: tuple[schema.VariantFinding, ...] = ("no evidence", "not com
 
 
 def build_headlines(  # noqa: PLR0913 - the parts of a verdict
-    table: RequestTable,
+    pairing: RequestPairing,
     speed_ups: SpeedUpVerdicts,
     controls: schema.RunControls,
     equality: Sequence[schema.OutputEquality],
@@ -48,16 +47,15 @@ def build_headlines(  # noqa: PLR0913 - the parts of a verdict
     """Return the verdict on every variant.
 
     Args:
-        table: the run.
+        pairing: the rounds of the run that count.
         speed_ups: all of them, judged.
         controls: what voids the run, and what limits it.
         equality: of the outputs; a variant without one is not shown to give the baseline's output.
         margin: a speed-up within it is `same`; a ratio of lengths within it is no difference.
         quality: of the tasks that the arms were asked.
     """
-    pairing = RequestPairing(table, controls.marked_rounds)
     headlines = []
-    for variant in table.variants:
+    for variant in pairing.table.variants:
         facts = HeadlineFacts(
             pairing=pairing,
             variant=variant,

@@ -89,21 +89,12 @@ class HeadlineFacts:
 
     @cached_property
     def survivors_reason(self) -> str:
-        """Why only survivors could be compared; empty where all could.
-
-        A class decides alone only where the other arm failed nothing in the whole run: of many classes
-        one has more failures by chance, if both arms fail now and then.
-        """
-        if self.failures.is_biased:
-            return f"one failed more requests: {self.failures.describe(*self.arms)}"
-        if self.failures.variant_failures and self.failures.baseline_failures:
+        """Why only survivors could be compared; empty where all could."""
+        bias = self.cell_failures.find_bias(self.pairing.known_cells())
+        if bias is None:
             return ""
-        for code in self.pairing.known_cells():
-            failures = self.cell_failures.count(code)
-            if failures.is_biased:
-                class_, _ = self.pairing.cell_place(code)
-                return f"one failed more requests of class {class_}: {failures.describe(*self.arms)}"
-        return ""
+        place = "" if bias.cell is None else f" of class {self.pairing.cell_place(bias.cell)[0]}"
+        return f"one failed more requests{place}: {bias.failures.describe(*self.arms)}"
 
     @cached_property
     def invalid_reason(self) -> str:

@@ -59,7 +59,7 @@ _LARGEST_LOG = 700.0  # a log-ratio whose exp is still a number
 _ROUNDS_LEVEL = 0.1  # of the test whether rounds differ: lenient, for a missed drift costs more than a wider interval
 _MOST_ABSENT = 0.5  # of the cells of a layout
 _SWEEPS = 50  # to fill in absent cells of the layout
-_SKEW_LEVEL = 0.01  # of the test whether residuals are skewed
+_SKEW_LEVEL = 0.05  # of the test whether residuals are skewed: 18 prompts of a quick run show little at 1 %
 _FEWEST_RESIDUALS = 12  # the test needs 8; fewer than 12 say nothing of a tail
 _RATIO_DRAWS = 50_000  # of Student's ratio, so that a level of 1 in 5,000 rests on draws
 _RATIO_NUMBERS = 1_000_000  # drawn at once; a mean of many prompts has fewer ratios, for it is tested at no such level
@@ -151,8 +151,12 @@ class ResidualPool:
             shape = (min(part_size, draw_count - begin), count)
             draws = self.residuals[rng.integers(0, len(self.residuals), shape)]
             spreads = draws.std(axis=1, ddof=1) / math.sqrt(count)
+            draw_means = draws.mean(axis=1)
+            # a draw of equal residuals says that no spread is too small for its mean
+            ratios = np.sign(draw_means) * _LARGEST_RATIO
             is_spread = spreads > _NO_WIDTH
-            parts.append(draws.mean(axis=1)[is_spread] / spreads[is_spread])
+            ratios[is_spread] = draw_means[is_spread] / spreads[is_spread]
+            parts.append(ratios)
 
         # the end of an interval mirrors the ratio: the mean is low where the ratio is low
         means: Values = -np.quantile(np.concatenate(parts), special.stdtr(count - 1, -student))

@@ -93,6 +93,9 @@ class RequestPairing:
     table: RequestTable
     marked_rounds: tuple[int, ...] = ()
     _rows: dict[tuple[str, str, str], _RequestRows] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _pairs: dict[tuple[str, str, str, tuple[int, ...]], CellPairs] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @property
     def cell_count(self) -> int:
@@ -143,6 +146,12 @@ class RequestPairing:
             arms, metric: as for `pairs`.
             cells: their codes.
         """
+        key = (*arms, metric, tuple(cells))
+        if key not in self._pairs:
+            self._pairs[key] = self._pair_requests(arms, cells, metric)
+        return self._pairs[key]
+
+    def _pair_requests(self, arms: tuple[str, str], cells: Sequence[int], metric: str) -> CellPairs:
         key = (*arms, metric)
         if key not in self._rows:
             self._rows[key] = self._sort_rows(*key)
@@ -170,6 +179,21 @@ class RequestPairing:
             variant_medians=medians[:, 1],
             requests=CellRequests(prompt, round_, rows.arm, rows.value),
         )
+
+    def count_blocks(self, arms: tuple[str, str], cells: Sequence[int], metric: str) -> int:
+        """Return how many of some cells were asked at times of their own, at least 1.
+
+        A disturbance reaches such cells independently of each other. Mixed classes of a load were asked at one time.
+
+        Args:
+            arms, metric: as for `pairs`; a cell without pairs does not count.
+            cells: their codes.
+        """
+        blocks: set[object] = set()
+        for cell in cells:
+            if len(self.pairs(arms, cell, metric).logs):
+                blocks.add(self.cell_place(cell)[1] if self.table.run.mixed else cell)
+        return max(len(blocks), 1)
 
     def _sort_rows(self, baseline: str, variant: str, metric: str) -> _RequestRows:
         """Return the requests that have a figure and an answer of the other arm in their round, by cell and prompt."""

@@ -19,7 +19,6 @@ import numpy as np
 
 from tandem.bench.columns import IntArray
 from tandem.bench.quantiles import Values
-from tandem.bench.request_table import RequestTable
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge import comparability, interval
 from tandem.judge.cells import SpeedUpVerdicts
@@ -44,7 +43,7 @@ _WORDS: Mapping[CellWord, RoutingWord] = {"faster": "saves", "slower": "costs", 
 
 
 def route_classes(
-    table: RequestTable,
+    pairing: RequestPairing,
     speed_ups: SpeedUpVerdicts,
     *,
     usd_per_hour: float | None,
@@ -54,13 +53,13 @@ def route_classes(
     """Return the route of each variant at each load at which both arms answered.
 
     Args:
-        table: the run.
+        pairing: the rounds of the run that count.
         speed_ups: its verdicts.
         usd_per_hour: of all that the run occupies; None where nobody gave a price.
-        controls: rounds that they mark are left out; their noise floor hides a saving.
+        controls: their noise floor hides a saving.
         margin: a saving within 1 / (1 + margin) to 1 + margin is none.
     """
-    pairing = RequestPairing(table, controls.marked_rounds)
+    table = pairing.table
     arm_usd_per_ms = None
     if usd_per_hour is not None:
         arm_usd_per_ms = usd_per_hour / (1 + len(table.variants)) / _HOUR_MS
@@ -122,7 +121,6 @@ class _SavingEstimate:
 
     against: str
     estimate: tuple[TailEstimate, ...] | None
-    saved_ms: float
 
 
 @dataclass(frozen=True)
@@ -184,7 +182,7 @@ class _LoadRouter:
     def savings(self) -> tuple[_SavingEstimate, ...]:
         """What the route saves against each arm."""
         if self.pairs.by_round.shape[1] < 2:  # noqa: PLR2004 - a route is chosen on another round
-            return tuple(_SavingEstimate(arm, None, 0.0) for arm in self.arms)
+            return tuple(_SavingEstimate(arm, None) for arm in self.arms)
         routes = choose_by_other_rounds(self.classes, self.pairs.by_round)
         noise = interval.pool_round_noise(cell.by_round for cell in self.cells)
         return tuple(self._estimate_saving(routes, arm, noise) for arm in (0, 1))
@@ -206,18 +204,17 @@ class _LoadRouter:
             requests.prompt[rows], requests.round[rows], sides.astype(np.intp), requests.value[rows]
         )
 
-        # only classes that go to the other arm differ from it, and noise reaches classes at different times
-        class_count = len(self.cells)
+        # only classes that go to the other arm differ from it
+        block_count = self.pairing.count_blocks(self.arms, self.codes, DECIDING_METRIC)
         differing_share = float(np.mean(routes != arm))
-        own_noise = RoundNoise(noise.variance * differing_share / class_count, noise.df)
+        own_noise = RoundNoise(noise.variance * differing_share / block_count, noise.df)
         shared_noise = RoundNoise(own_noise.variance / routes.shape[1], noise.df)
 
-        saved_ms = float(requests.value[is_single].mean() - requests.value[is_routed].mean())
         estimate = None
         if len(self.pairs.logs) >= FEWEST_PROMPTS:
             pairs = replace(self.pairs, requests=joined_requests)
             estimate = estimate_tails(pairs, shared_noise, own_noise, None, interval.LEVEL)
-        return _SavingEstimate(self.arms[arm], estimate, saved_ms)
+        return _SavingEstimate(self.arms[arm], estimate)
 
     def describe(self, adjusted_p_values: Iterator[float], *, floor: float | None, margin: float) -> LoadRouting:
         """Return the route and its savings; it takes their p-values from the iterator."""
@@ -262,7 +259,7 @@ class _LoadRouter:
             against=saving.against,
             mean=mean.estimate.convert(),
             p90=p90.estimate.convert(),
-            usd_per_1000_requests=self._price(saving.saved_ms),
+            usd_per_1000_requests=self._price(mean.baseline_value - mean.variant_value),
             evidence="across-starts" if has_many_starts else "one-start",
             word=_WORDS.get(decision.word, "no evidence"),
         )

@@ -17,6 +17,7 @@ import numpy as np
 
 from tandem.bench.quantiles import Values
 from tandem.judge import interval
+from tandem.judge.decision import OVERALL_SHARE
 from tandem.judge.interval import LogRatioEstimate, ResidualPool, RoundNoise
 from tandem.judge.pairs import CellPairs, CellRequests
 from tandem.judge.schema import CellWord, TailName
@@ -26,6 +27,7 @@ QUANTILE = 0.9
 TAIL_NAMES: dict[TailName, str] = {"mean": "mean", "p90": "90th percentile"}
 _MEDIANS: dict[CellWord, str] = {"faster": "a faster median", "slower": "a slower median", "same": "the same median"}
 _DIFFERENCES: tuple[CellWord, ...] = ("faster", "slower")
+_OVERALL_LEVEL = 1 - OVERALL_SHARE * (1 - interval.LEVEL)
 _RESAMPLES, _FEWEST_RESAMPLES = 500, 100
 _NUMBERS = 4_000_000  # of one arm's resampled requests: 32 MB, until _FEWEST_RESAMPLES of many requests take more
 
@@ -148,7 +150,8 @@ def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how 
 
     The word becomes `mixed` if the mean or the percentile is shown to go the other way. The word becomes `no evidence`
     if the mean's interval, or the percentile itself, which few requests decide, goes the other way beyond the margin.
-    Their own 95 % intervals decide here; only the words in `words` are adjusted for all tests of the report.
+    Their own 95 % intervals decide here, but a pooled mean beside `same` needs the level of the pooled test; only the
+    words in `words` are adjusted for all tests of the report.
 
     Args:
         word: of the median.
@@ -173,7 +176,8 @@ def _weigh_same(candidates: Sequence[tuple[TailEstimate, str]], margin: float) -
     """Return the word of a median that is the same, beside tails and where each is from."""
     for tail, scope in candidates:
         if abs(tail.estimate.log) > margin:
-            is_shown = scope == "the " or tail.estimate.low > 0 or tail.estimate.high < 0
+            low, high = interval.compute_interval(tail.estimate, _OVERALL_LEVEL)
+            is_shown = scope == "the " or low > 0 or high < 0
             return TailVerdict("mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}")
     return TailVerdict("same")
 

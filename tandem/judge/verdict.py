@@ -31,6 +31,7 @@ from tandem.judge.cost import compute_costs
 from tandem.judge.decision import require_margin
 from tandem.judge.equality.output_equality import compare_outputs
 from tandem.judge.headline import build_headlines, withhold_words
+from tandem.judge.pairs import RequestPairing
 from tandem.judge.quality import judge_quality
 from tandem.judge.routing import route_classes
 from tandem.judge.schema import FILE, MARGIN, Verdict
@@ -116,16 +117,17 @@ def judge_run(
             change="give it a name of its own, without a #, here and in the .jsonl files, or measure again",
         )
     controls = check_controls(table)
-    speed_ups = judge_speed_ups(table, controls, margin=margin)
+    pairing = RequestPairing(table, controls.marked_rounds)
+    speed_ups = judge_speed_ups(pairing, controls, margin=margin)
     cells = speed_ups.cells
     equality = compare_outputs(table, tokenizer=options.tokenizer)
     acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
     quality = tuple(judge_quality(read_quality(table.folder), table.baseline, table.variants))
     claims = answer_claims(
-        table, post_variants, cells, equality, acceptance, margin=margin, controls=controls, quality=quality
+        pairing, post_variants, cells, equality, acceptance, margin=margin, controls=controls, quality=quality
     )
     claims += answer_llmperf(table, post_variants, margin=margin)
-    headlines = build_headlines(table, speed_ups, controls, equality, margin=margin, quality=quality)
+    headlines = build_headlines(pairing, speed_ups, controls, equality, margin=margin, quality=quality)
     speed_ups = withhold_words(speed_ups, headlines)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
@@ -138,7 +140,7 @@ def judge_run(
         claims=claims, claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
         routing=() if controls.void else route_classes(
-            table, speed_ups, usd_per_hour=price, controls=controls, margin=margin
+            pairing, speed_ups, usd_per_hour=price, controls=controls, margin=margin
         ),
         notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),

@@ -20,6 +20,7 @@ from tandem.bench.request_table import NO_DIGEST, PromptKey, RequestTable, encod
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge.cells import judge_speed_ups
 from tandem.judge.headline import build_headlines
+from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import OutputEquality, RunControls
 
 NOWHERE = Path("made-without-a-folder")
@@ -31,13 +32,14 @@ EQUAL = (OutputEquality(variant="spec", by="characters", result="the same", sent
 
 def judge_cells(seen, controls, **options):
     """The verdicts on the cells."""
-    return judge_speed_ups(seen, controls, **options).cells
+    return judge_speed_ups(RequestPairing(seen, controls.marked_rounds), controls, **options).cells
 
 
 def headline(seen, controls=RunControls(), equal=EQUAL, quality=()):  # noqa: B008 - frozen
     """The headline of the only variant."""
-    speed_ups = judge_speed_ups(seen, controls, margin=MARGIN)
-    (found,) = build_headlines(seen, speed_ups, controls, equal, margin=MARGIN, quality=quality)
+    pairing = RequestPairing(seen, controls.marked_rounds)
+    speed_ups = judge_speed_ups(pairing, controls, margin=MARGIN)
+    (found,) = build_headlines(pairing, speed_ups, controls, equal, margin=MARGIN, quality=quality)
     return found
 
 

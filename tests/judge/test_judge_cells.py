@@ -47,7 +47,7 @@ def test_a_variant_of_half_the_time_is_faster_and_says_by_how_much():
     assert cell.speed_up is not None
     assert cell.speed_up.value == pytest.approx(2.0, rel=0.01)
     assert cell.why.startswith("speed-up 2.00 (")
-    assert cell.why.endswith("p < 0.001, corrected for 7 tests; beyond the noise floor of 1.020")
+    assert cell.why.endswith("p < 0.001, corrected for 6 tests; beyond the noise floor of 1.020")
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_wide_interval_that_holds_1_is_no_evidence_and_says_what_would_decide_
     cell = one(at(1.0, (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)))
     assert cell.verdict == "no evidence"
     assert cell.more_prompts > 6
-    assert "), not significant (p = 1.0, corrected for 7 tests); " in cell.why
+    assert "), not significant (p = 1.0, corrected for 6 tests); " in cell.why
     assert f"about {cell.more_prompts:,} prompts in all would decide it" in cell.why
 
 

@@ -10,6 +10,7 @@ from observed import JITTER, MARGIN, STEADY, Asked, headline, judge_cells, obser
 from tandem.bench.manifest import Speculation
 from tandem.judge.cells import judge_speed_ups
 from tandem.judge.headline import withhold_words
+from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import ControlCheck, OutputEquality, RatioEstimate, RunControls, ShareEstimate
 
 pytestmark = pytest.mark.filterwarnings("error")
@@ -221,7 +222,7 @@ def test_answers_of_another_length_without_token_counts_are_not_comparable(ratio
 
 def test_times_of_other_lengths_have_no_word():
     seen = lengths(run(a=0.5), 640.0)
-    speed_ups = judge_speed_ups(seen, UNCONTROLLED, margin=MARGIN)
+    speed_ups = judge_speed_ups(RequestPairing(seen), UNCONTROLLED, margin=MARGIN)
     kept = withhold_words(speed_ups, [headline(seen)])
     words = {cell.metric: cell.verdict for cell in kept.cells}
     assert (words["e2e_ms"], words["tpot_ms"], kept.overall[0].deciding.verdict) == (
@@ -232,7 +233,7 @@ def test_times_of_other_lengths_have_no_word():
 @pytest.mark.parametrize("length", [64.0, np.nan])
 def test_times_of_one_length_keep_their_words(length):
     seen = lengths(run(a=2.0), length)
-    speed_ups = judge_speed_ups(seen, UNCONTROLLED, margin=MARGIN)
+    speed_ups = judge_speed_ups(RequestPairing(seen), UNCONTROLLED, margin=MARGIN)
     assert withhold_words(speed_ups, [headline(seen)]) == speed_ups
 
 

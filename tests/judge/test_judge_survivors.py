@@ -3,7 +3,7 @@ import pytest
 from observed import Asked, observed
 
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.comparability import CellFailures, FailureCounts, count_failures, is_more_frequent
+from tandem.judge.comparability import CellFailures, FailureBias, FailureCounts, count_failures, is_more_frequent
 from tandem.judge.pairs import RequestPairing
 
 
@@ -47,12 +47,20 @@ def test_only_rounds_of_both_arms_are_counted_by_class_and_load():
 
 def test_failures_of_one_class_bar_that_class_alone():
     counted = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
-    assert counted.explain_bias(0, "base", "spec").endswith("2 of 40 requests of spec failed, 0 of 40 of base")
-    assert counted.explain_bias(1, "base", "spec") == ""
+    assert counted.find_bias([0]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
+    assert counted.find_bias([1]) is None
 
 
 def test_failures_that_no_class_shows_alone_bar_all_of_them():
     counted = CellFailures(request_counts=np.full((20, 2), 40), failure_counts=np.array([[0, 1]] * 12 + [[0, 0]] * 8))
-    assert {counted.explain_bias(cell, "base", "spec") for cell in range(20)} == {
-        "only survivors could be compared: 12 of 800 requests of spec failed, 0 of 800 of base"
-    }
+    assert {counted.find_bias([cell]) for cell in range(20)} == {FailureBias(FailureCounts(800, 0, 800, 12), None)}
+
+
+def test_a_class_of_survivors_bars_all_where_the_other_arm_failed_nothing():
+    counted = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
+    assert counted.find_bias([0, 1]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
+
+
+def test_a_class_of_survivors_bars_no_other_where_both_arms_fail_now_and_then():
+    counted = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [2, 0]]))
+    assert counted.find_bias([0, 1]) is None

@@ -55,5 +55,5 @@ def test_what_a_small_model_may_say_is_told_and_bars_nothing(word):
 def test_a_claim_is_not_answered_by_answers_that_are_no_text():
     seen = run("garbage", "garbage")
     cells = judge_cells(seen, RunControls(), margin=0.05)
-    found = answer_claims(seen, ("spec",), cells, EQUAL, (), margin=0.05, controls=RunControls())
+    found = answer_claims(RequestPairing(seen), ("spec",), cells, EQUAL, (), margin=0.05, controls=RunControls())
     assert {one.answer for one in found if one.claim in {"C1", "C6", "C12", "C13"}} == {"no evidence"}

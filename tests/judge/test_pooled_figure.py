@@ -9,6 +9,7 @@ import pytest
 from observed import MARGIN, Truth, drawn, headline, table
 
 from tandem.judge.cells import judge_speed_ups
+from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 
 CLASSES = [f"class-{number}" for number in range(6)]
@@ -16,7 +17,7 @@ SLIGHT = Truth(ratio={"spec": dict.fromkeys(CLASSES, 1.2)}, prompts=8, spread=0.
 
 
 def judge_overall(seen, controls=RunControls()):  # noqa: B008 - frozen
-    (load,) = judge_speed_ups(seen, controls, margin=MARGIN).overall
+    (load,) = judge_speed_ups(RequestPairing(seen), controls, margin=MARGIN).overall
     return load
 
 
@@ -27,7 +28,7 @@ def test_it_is_the_mean_over_all_prompts():
 
 
 def test_it_is_faster_where_no_class_alone_is():
-    speed_ups = judge_speed_ups(drawn(SLIGHT, 1), RunControls(), margin=MARGIN)
+    speed_ups = judge_speed_ups(RequestPairing(drawn(SLIGHT, 1)), RunControls(), margin=MARGIN)
     assert speed_ups.overall[0].deciding.verdict == "faster"
     assert {cell.verdict for cell in speed_ups.cells if cell.metric == "e2e_ms"} == {"no evidence"}
 
@@ -74,18 +75,14 @@ def test_slow_requests_of_a_few_prompts_take_its_word_away():
 
 
 def test_a_class_of_survivors_bars_it():
-    seen = drawn(dataclasses.replace(SLIGHT, spread=0.02), 1)
-    is_lost = (seen.arm == 1) & (seen.class_ == 0) & (seen.round < 2)
-    figures = {name: np.where(is_lost, np.nan, values) for name, values in seen.figures.items()}
-    failed = dataclasses.replace(seen, failed=seen.failed | is_lost, figures=figures)
-    overall = judge_overall(failed).deciding
+    overall = judge_overall(fail_first(drawn(FASTER, 1), 1, 0, 4)).deciding
     assert (overall.verdict, "only survivors" in overall.why) == ("no evidence", True)
     assert overall.why.endswith(" of base (class class-0)")
 
 
 def test_each_load_has_its_own():
     seen = drawn(dataclasses.replace(SLIGHT, loads=(1, 4)), 1)
-    overall = judge_speed_ups(seen, RunControls(), margin=MARGIN).overall
+    overall = judge_speed_ups(RequestPairing(seen), RunControls(), margin=MARGIN).overall
     assert [load.deciding.load.concurrency for load in overall] == [1, 4]
 
 
@@ -98,6 +95,19 @@ def test_what_would_decide_it_is_said():
     truth = dataclasses.replace(SLIGHT, ratio={"spec": dict.fromkeys(CLASSES, 1.06)})
     overall = judge_overall(drawn(truth, 1)).deciding
     assert (overall.verdict, overall.more_prompts > overall.prompts) == ("no evidence", True)
+
+
+def test_a_class_of_survivors_does_not_bar_it_where_both_arms_fail_now_and_then():
+    seen = fail_first(fail_first(drawn(FASTER, 1), 1, 0, 4), 0, 1, 4)
+    assert judge_overall(seen).deciding.verdict == "faster"
+
+
+def test_a_load_of_one_class_has_the_word_and_the_p_of_that_class():
+    truth = Truth(ratio={"spec": {"only": 1.2}}, prompts=12, spread=0.2)
+    speed_ups = judge_speed_ups(RequestPairing(drawn(truth, 1)), RunControls(), margin=MARGIN)
+    overall = speed_ups.overall[0].deciding
+    (cell,) = [cell for cell in speed_ups.cells if cell.metric == "e2e_ms"]
+    assert (cell.adjusted_p, cell.verdict) == (overall.adjusted_p, overall.verdict)
 
 
 def fail_first(seen, arm, class_, count):

@@ -9,6 +9,7 @@ import pytest
 from observed import MARGIN, Truth, drawn, table
 
 from tandem.judge.cells import judge_speed_ups
+from tandem.judge.pairs import RequestPairing
 from tandem.judge.routing import choose_by_other_rounds, route_classes
 from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 
@@ -16,8 +17,9 @@ MIXED = Truth(ratio={"spec": {"repeat": 2.0, "json": 1.6, "open": 0.5, "creative
 
 
 def routed(seen, *, usd_per_hour=None, controls=RunControls()):  # noqa: B008 - frozen
-    speed_ups = judge_speed_ups(seen, controls, margin=MARGIN)
-    return route_classes(seen, speed_ups, usd_per_hour=usd_per_hour, controls=controls, margin=MARGIN)[0]
+    pairing = RequestPairing(seen, controls.marked_rounds)
+    speed_ups = judge_speed_ups(pairing, controls, margin=MARGIN)
+    return route_classes(pairing, speed_ups, usd_per_hour=usd_per_hour, controls=controls, margin=MARGIN)[0]
 
 
 def permuted(truth, seed):

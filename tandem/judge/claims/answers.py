@@ -51,7 +51,7 @@ def find_post_variants(table: RequestTable) -> tuple[tuple[str, ...], str | None
 
 
 def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what was found of it, how to answer
-    table: RequestTable,
+    pairing: RequestPairing,
     variants: Sequence[str],
     cells: Sequence[CellVerdict],
     equality: Sequence[OutputEquality],
@@ -65,17 +65,17 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
     """Return the answers in the register's order: one a variant, or one a run for RUN_CLAIMS.
 
     Args:
-        table: the run.
+        pairing: the rounds of the run that count.
         variants: of the post's set-up.
         cells: every judged cell of the run.
         equality: of each variant.
         acceptance: of each arm.
         margin: within which a speed-up is the same.
-        controls: rounds that they mark are left out; where they void the run, nothing is concluded.
+        controls: where they void the run, nothing is concluded.
         claims: None for all of the register.
         quality: of each variant on each task that the arms were asked.
     """
-    claim_register, pairing = read_register(), RequestPairing(table, controls.marked_rounds)
+    claim_register = read_register()
     variant_results = [
         VariantResults(
             pairing=pairing,

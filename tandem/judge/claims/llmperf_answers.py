@@ -17,6 +17,7 @@ from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.judge.cells import judge_speed_ups
 from tandem.judge.claims.answers import answer_claims
 from tandem.judge.claims.register import read_register
+from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import ClaimVerdict, RunControls
 
 FOLDER = GENERATOR
@@ -51,8 +52,7 @@ def answer_llmperf(table: RequestTable, variants: Sequence[str], *, margin: floa
         for claim in read_register().claim
         if claim.asks in _ASKS and not claim.classes and set(claim.metrics).intersection(_METRICS)
     ]
-    cells = judge_speed_ups(llmperf_table, RunControls(), margin=margin).cells
+    pairing = RequestPairing(llmperf_table)
+    cells = judge_speed_ups(pairing, RunControls(), margin=margin).cells
     known_variants = [variant for variant in variants if variant in llmperf_table.variants]
-    return answer_claims(
-        llmperf_table, known_variants, cells, (), (), margin=margin, controls=RunControls(), claims=claims
-    )
+    return answer_claims(pairing, known_variants, cells, (), (), margin=margin, controls=RunControls(), claims=claims)

@@ -12,6 +12,7 @@ from tandem.bench.manifest import Speculation
 from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
 from tandem.judge.claims.register import read_register
+from tandem.judge.pairs import RequestPairing
 from tandem.judge.quality import compare_quality
 from tandem.judge.schema import (
     BottleneckRound,
@@ -77,7 +78,16 @@ POST_BASE = measured.arm(
 
 
 def answers(seen, cells=(), equality=(), acceptance=(), *, margin=0.05, controls=RunControls(), **changes):  # noqa: B008 - frozen
-    return answer_claims(seen, seen.variants, cells, equality, acceptance, margin=margin, controls=controls, **changes)
+    return answer_claims(
+        RequestPairing(seen, controls.marked_rounds),
+        seen.variants,
+        cells,
+        equality,
+        acceptance,
+        margin=margin,
+        controls=controls,
+        **changes,
+    )
 
 
 def answer(claim, *cells, seen=None, equality=(), acceptance=(), **changes):
