@@ -264,17 +264,16 @@ def _list_false_words(verdict: Verdict, truths: Mapping[str, float]) -> Iterator
             yield SpokenWord("class", cell.verdict, cell.evidence == "one-start")
 
     speed_ups = set(truths.values())
-    if len(speed_ups) > 1:  # classes differ, so `mixed` is true and routing saves
-        return
-    (speed_up,) = speed_ups
-    is_reserved = RESERVED in headline.verdict
-    if headline.finding in list_untrue_words(speed_up):
-        yield SpokenWord("headline", headline.finding, is_reserved)
-    for route in verdict.routing:
-        for saving in route.savings:
-            is_true = speed_up > 1 and saving.against == verdict.baseline and saving.word == "saves"
-            if saving.word in {"saves", "costs"} and not is_true:
-                yield SpokenWord("routing", saving.word, saving.evidence == "one-start")
+    has_unlike_classes = len(speed_ups) > 1  # so `mixed` is true, and routing saves against either arm
+    untrue_words = {"same"} if has_unlike_classes else list_untrue_words(min(speed_ups))
+    if headline.finding in untrue_words:
+        yield SpokenWord("headline", headline.finding, RESERVED in headline.verdict)
+
+    savings = [saving for route in verdict.routing for saving in route.savings]
+    for saving in savings:
+        saves_truly = has_unlike_classes or (min(speed_ups) > 1 and saving.against == verdict.baseline)
+        if saving.word == "costs" or (saving.word == "saves" and not saves_truly):
+            yield SpokenWord("routing", saving.word, saving.evidence == "one-start")
 
 
 def list_untrue_words(true_speed_up: float) -> frozenset[str]:

@@ -83,9 +83,12 @@ class CellFailures:
 
     def count(self, cell: int | None = None) -> FailureCounts:
         """Return the counts of one class at one load; of the whole run if `cell` is None."""
-        rows = slice(None) if cell is None else slice(cell, cell + 1)
+        return self.sum_cells(range(len(self.request_counts)) if cell is None else [cell])
+
+    def sum_cells(self, cells: Sequence[int]) -> FailureCounts:
+        """Return the counts of some classes at their loads together."""
         requests, failures = (
-            counts[rows].sum(axis=0).tolist() for counts in (self.request_counts, self.failure_counts)
+            counts[list(cells)].sum(axis=0).tolist() for counts in (self.request_counts, self.failure_counts)
         )
         return FailureCounts(requests[0], failures[0], requests[1], failures[1])
 

@@ -21,7 +21,7 @@ from tandem.judge.decision import compare_lengths
 from tandem.judge.interval import FEWEST_PROMPTS, LEVEL, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
 from tandem.judge.schema import CellVerdict, CellWord, LoadVerdict, OutputFinding, RatioEstimate
-from tandem.judge.text_format import format_short_ratio, shorten_text
+from tandem.judge.text_format import format_short_range, format_short_ratio, shorten_text
 
 TPOT_METRIC = "tpot_ms"
 """Decides where answers have other lengths."""
@@ -200,8 +200,7 @@ class HeadlineFacts:
         _, variant = self.names
         overall_ratios = [ratio for (class_, _), ratio in self.different_lengths.items() if class_ is None]
         ratios = overall_ratios or list(self.different_lengths.values())
-        values = [ratio.value for ratio in ratios]
-        times = " to ".join(dict.fromkeys(map(format_short_ratio, (min(values), max(values)))))
+        times = format_short_range([ratio.value for ratio in ratios])
         place = "" if overall_ratios else " in some classes"
         return f"answers of {variant} are {times} times as long{place}"
 

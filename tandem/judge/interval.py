@@ -59,7 +59,7 @@ _LARGEST_LOG = 700.0  # a log-ratio whose exp is still a number
 _ROUNDS_LEVEL = 0.1  # of the test whether rounds differ: lenient, for a missed drift costs more than a wider interval
 _MOST_ABSENT = 0.5  # of the cells of a layout
 _SWEEPS = 50  # to fill in absent cells of the layout
-_SKEW_LEVEL = 0.05  # of the test whether residuals are skewed: 18 prompts of a quick run show little at 1 %
+_SKEW_LEVEL = 0.02  # of the test whether residuals are skewed; higher, it costs mixed worlds their word
 _FEWEST_RESIDUALS = 12  # the test needs 8; fewer than 12 say nothing of a tail
 _RATIO_DRAWS = 50_000  # of Student's ratio, so that a level of 1 in 5,000 rests on draws
 _RATIO_NUMBERS = 1_000_000  # drawn at once; a mean of many prompts has fewer ratios, for it is tested at no such level
@@ -435,8 +435,11 @@ def _estimate_over_starts(
     columns = len(codes)
     if columns < FEWEST_STARTS:
         return None
-    by_round = np.ma.masked_invalid(by_round[:, is_usable])
-    cells = np.column_stack([by_round[:, round_starts == code].mean(axis=1).filled(np.nan) for code in range(columns)])
+    by_round = by_round[:, is_usable]
+    is_in_start = (round_starts[:, np.newaxis] == np.arange(columns)).astype(float)
+    counts = np.isfinite(by_round).astype(float) @ is_in_start
+    with np.errstate(invalid="ignore"):
+        cells = np.where(np.isfinite(by_round), by_round, 0.0) @ is_in_start / counts
     cells = cells[np.isfinite(cells).any(axis=1)]
     is_absent = ~np.isfinite(cells)
     rows = len(cells)

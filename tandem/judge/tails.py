@@ -127,6 +127,20 @@ def _compute_percentile(requests: CellRequests, arm: int, weights: Values) -> Va
     return percentiles
 
 
+class _TailWitness(NamedTuple):
+    """A tail that may object to the word of a median.
+
+    Args:
+        tail: the one.
+        scope: what it is of, before its description.
+        margin: log of a ratio; the tail objects where it may go the other way by more.
+    """
+
+    tail: TailEstimate
+    scope: str
+    margin: float
+
+
 class TailVerdict(NamedTuple):
     """The word of a cell after a look at its mean and 90th percentile, and their objection to the median's word.
 
@@ -145,6 +159,7 @@ def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how 
     is_overall: bool,
     floor: float,
     margin: float,
+    has_failures: bool = False,
 ) -> TailVerdict:
     """Return the word of a median after a look at the mean and the percentile.
 
@@ -160,21 +175,28 @@ def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how 
             it shows slow requests that are few.
         is_overall: whether the median is of all classes, and the pooled mean of all their requests.
         floor, margin: logs of the cell's noise floor and of 1 + the margin: nothing smaller is called.
+        has_failures: whether the arm that the word favours failed requests of the pooled mean. Then that mean may not
+            go the other way at all: a failure costs its user more than its wait.
     """
     if word not in _MEDIANS:
         return TailVerdict(word)
     is_same = word == "same"
-    candidates = [(tail, "the ") for tail, tail_word in words.items() if not is_same or tail_word in _DIFFERENCES]
+    witnesses = [
+        _TailWitness(tail, "the ", margin)
+        for tail, tail_word in words.items()
+        if not is_same or tail_word in _DIFFERENCES
+    ]
     scope = "over all requests" if is_overall else f"over all classes with {_MEDIANS[word]}"
-    candidates.append((pooled_mean, f"{scope} the "))
+    mean_margin = 0.0 if has_failures and not is_same else margin
+    witnesses.append(_TailWitness(pooled_mean, f"{scope} the ", mean_margin))
     if is_same:
-        return _weigh_same(candidates, margin)
-    return _weigh_difference(word, candidates, floor, margin)
+        return _weigh_same(witnesses)
+    return _weigh_difference(word, witnesses, floor)
 
 
-def _weigh_same(candidates: Sequence[tuple[TailEstimate, str]], margin: float) -> TailVerdict:
-    """Return the word of a median that is the same, beside tails and where each is from."""
-    for tail, scope in candidates:
+def _weigh_same(witnesses: Sequence[_TailWitness]) -> TailVerdict:
+    """Return the word of a median that is the same, beside tails."""
+    for tail, scope, margin in witnesses:
         if abs(tail.estimate.log) > margin:
             low, high = interval.compute_interval(tail.estimate, _OVERALL_LEVEL)
             is_shown = scope == "the " or low > 0 or high < 0
@@ -182,13 +204,11 @@ def _weigh_same(candidates: Sequence[tuple[TailEstimate, str]], margin: float) -
     return TailVerdict("same")
 
 
-def _weigh_difference(
-    word: CellWord, candidates: Sequence[tuple[TailEstimate, str]], floor: float, margin: float
-) -> TailVerdict:
-    """Return the word of a median that is faster or slower, beside tails and where each is from."""
+def _weigh_difference(word: CellWord, witnesses: Sequence[_TailWitness], floor: float) -> TailVerdict:
+    """Return the word of a median that is faster or slower, beside tails."""
     direction = 1.0 if word == "faster" else -1.0
     contrary_tails = []
-    for tail, scope in candidates:
+    for tail, scope, margin in witnesses:
         bound = tail.estimate.low if direction > 0 else tail.estimate.high
         if tail.statistic == "p90":
             bound = tail.estimate.log

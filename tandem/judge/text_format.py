@@ -137,9 +137,20 @@ def format_ratio(value: float | None) -> str:
 
 def format_short_ratio(value: float) -> str:
     """Return a ratio with few digits, for a sentence that a manager reads."""
+    return f"{value:,.{_count_short_decimals(value)}f}"
+
+
+def format_short_range(values: Sequence[float]) -> str:
+    """Return the range of some ratios, both ends with the same digits: `1.18 to 1.30`; one that they share alone."""
+    decimals = max(_count_short_decimals(value) for value in (min(values), max(values)))
+    ends = dict.fromkeys(f"{value:,.{decimals}f}" for value in (min(values), max(values)))
+    return " to ".join(ends)
+
+
+def _count_short_decimals(value: float) -> int:
     if value >= _LEAST_WHOLE:
-        return f"{value:,.0f}"
-    return f"{value:.2f}" if value < 1 or abs(value - 1) < _FINE else f"{value:.1f}"
+        return 0
+    return 2 if value < 1 or abs(value - 1) < _FINE else 1
 
 
 def describe_ratio(ratio: RatioEstimate, standard: str = "") -> str:
@@ -231,7 +242,7 @@ def describe_next_step(headline: Headline, baseline: str) -> str:
         return "Show whether the outputs are the same: rerun with --record token-ids, or report with --tokenizer."
     if headline.finding == "faster" and headline.evidence == "one-start":
         return (
-            f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6; or, five times, "
+            f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6; or, until there are 6, "
             "interrupt bench run, restart both servers and give --resume."
         )
     step = _NEXT_STEPS[headline.finding]

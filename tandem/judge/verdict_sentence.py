@@ -18,7 +18,7 @@ from tandem.judge.text_format import (
     format_interval,
     format_load,
     format_metric,
-    format_short_ratio,
+    format_short_range,
     shorten_text,
 )
 
@@ -218,8 +218,8 @@ def _give_range(cells: Sequence[CellVerdict]) -> str:
     values = [cell.speed_up.value for cell in cells if cell.speed_up is not None]
     if cells[0].verdict == "slower":
         values = [1 / value for value in values]
-    ends = tuple(dict.fromkeys(map(format_short_ratio, (min(values), max(values)))))
-    return f"{'estimates ' if len(ends) > 1 else ''}{' to '.join(ends)} times"
+    range_text = format_short_range(values)
+    return f"{'estimates ' if ' to ' in range_text else ''}{range_text} times"
 
 
 def _describe_other_metrics(facts: HeadlineFacts) -> Iterator[str]:

@@ -59,6 +59,10 @@ def render_series(series: RunSeries, *, width: int = WIDTH) -> Iterator[str]:
     yield from format_table(heads, rows, numbers=(3, 4, 5, 6), width=width)
     yield ""
     for comparison in series.comparisons:
+        for row in comparison.overall:
+            if (row.kind, row.metric) == ("gain", DECIDING_METRIC):
+                text = f"speed-up of {row.arm} by E2E over all prompts at {fmt.format_load(row.load)}: {row.verdict}"
+                yield from wrap_text(f"{comparison.after.folder}: {text}", width, indent="  ")
         words = Counter(row.verdict for row in comparison.rows if (row.kind, row.metric) == ("gain", DECIDING_METRIC))
         counts = ", ".join(f"{count} {word}" for word, count in words.items()) or "no gain to compare"
         yield from wrap_text(f"{comparison.after.folder}: speed-up by E2E in each class: {counts}", width, indent="  ")

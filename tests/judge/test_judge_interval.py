@@ -10,6 +10,7 @@ from scipy import special
 
 from tandem.judge.interval import (
     FEWEST_STARTS,
+    ResidualPool,
     compute_interval,
     estimate_log_ratio,
     pool_residuals,
@@ -160,6 +161,13 @@ def test_p_of_skewed_prompts_says_what_the_interval_says(level: float) -> None:
         estimate = estimate_log_ratio(classes[0] + shift, pool=pool)
         low, high = compute_interval(estimate, level)
         assert (low > 0 or high < 0) == (estimate.p < 1 - level)
+
+
+def test_three_prompts_of_few_values_are_no_surer_than_students() -> None:
+    """Draws of one value have no spread; left out, they make the largest ratios look rare."""
+    pool = ResidualPool(np.array([-0.1] * 15 + [0.5] * 3), skewness=1.8)
+    (low,) = pool.find_curve(3).convert(special.stdtrit(2, np.array([0.0002])))
+    assert low < -30
 
 
 def test_curve_of_thousands_of_skewed_prompts_takes_little_memory() -> None:

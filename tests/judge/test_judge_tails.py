@@ -9,7 +9,9 @@ import pytest
 from observed import MARGIN, Asked, Truth, drawn, headline, judge_cells, observed, table
 
 from tandem.bench.schedule import LoadLevel
+from tandem.judge.interval import LogRatioEstimate
 from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
+from tandem.judge.tails import TailEstimate, weigh_tails
 
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0, 1050.0, 850.0)
 SLOW_SHARE, SLOW_BY = 0.15, 4.0
@@ -150,6 +152,23 @@ def test_mixed_classes_of_either_way_are_told_apart():
 
     assert "; by class: mixed in a (the median is 2.00 times as fast, but " in found.sentence
     assert "; mixed in b (the median is 1.25 times slower, but " in found.sentence
+
+
+@pytest.mark.parametrize(("has_failures", "word"), [(False, "faster"), (True, "no evidence")])
+def test_a_mean_that_may_be_no_faster_takes_the_word_of_an_arm_with_failures(has_failures, word):
+    estimate = LogRatioEstimate(log=0.1, se=0.06, df=20.0, low=-0.02, high=0.22, p=0.1)
+    mean = TailEstimate("mean", 1.1, 1.0, estimate)
+    verdict = weigh_tails(
+        "faster", {}, mean, is_overall=True, floor=0.0, margin=math.log1p(MARGIN), has_failures=has_failures
+    )
+    assert verdict.word == word
+
+
+def test_a_mean_beside_the_same_median_needs_the_level_of_the_pooled_test():
+    estimate = LogRatioEstimate(log=-0.1, se=0.045, df=20.0, low=-0.19, high=-0.01, p=0.04)
+    mean = TailEstimate("mean", 1.0, 1.1, estimate)
+    verdict = weigh_tails("same", {}, mean, is_overall=True, floor=0.0, margin=math.log1p(MARGIN))
+    assert verdict.word == "no evidence"
 
 
 def test_only_e2e_has_tails():
