@@ -14,8 +14,7 @@ from statistics import median
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tandem.plan.forecast import PlanLoad, fit_draft_share, forecast_cells  # noqa: E402
-from tandem.plan.measurement_rows import load_published  # noqa: E402
+from tandem.plan.forecast import DraftShare, PlanLoad, forecast_cells  # noqa: E402
 from tandem.spec.catalogue import load_catalogue  # noqa: E402
 
 COMMAND = [sys.executable, "-m", "tandem", "plan", "post", "--env", "post-us-east-2", "--window", "1..15"]
@@ -24,7 +23,7 @@ REPEATS = 5
 
 def main() -> int:
     """Print both times; return 0."""
-    target, share = load_catalogue().models["Qwen/Qwen3-32B"], fit_draft_share(load_published())
+    target, share = load_catalogue().models["Qwen/Qwen3-32B"], DraftShare(0.19, 0.13, 0.4, "measured")
     load = PlanLoad(law="k", target=target, context_tokens=684, acceptance=0.8)
     drafts, windows, loads = [f"draft-{number}" for number in range(4)], range(1, 16), (1, 4, 16, 64)
     model_s, command_s = [], []

@@ -1,68 +1,131 @@
-"""Compare the model of tandem/plan with published rows, each left out in turn, and the kept real runs: docs/theory.md.
+"""Compare the model of tandem/plan with published rows, each pair of servers left out: docs/theory.md.
 
-python benchmarks/theory.py [--write]
+python benchmarks/theory.py [--write | --row FILE]
+
+The kept real runs are compared too. FILE has rows as tandem/plan/data/published.yaml has them; each is compared with
+what the published rows say of it.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from statistics import median
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 import theory_real  # noqa: E402
 from between_marks import write_between  # noqa: E402
-from theory_model import HeldOutRow, compute_error, hold_rows_out  # noqa: E402
 
-from tandem.plan.measurement_rows import load_published  # noqa: E402
-from tandem.plan.step_cost import fit_draft_cost, imply_draft_ms  # noqa: E402
+from tandem.plan.measurement_rows import PublishedRow, load_published  # noqa: E402
+from tandem.plan.step_cost import (  # noqa: E402
+    HeldOutRow,
+    find_objection,
+    fit_step_cost,
+    hold_rows_out,
+    predict_range,
+)
 
 FIGURES, REAL_FIGURES = "published rows", "real runs"
-RULES = {  # field of HeldOutRow -> how the table calls it
-    "predicted": "model", "mean_of_others": "mean of the others", "tokens_alone": "tokens alone",
-}  # fmt: skip
-
-
-def compute_median_errors(held: list[HeldOutRow]) -> dict[str, float]:
-    """Return the median absolute error of the model and of each naive rule, as shares."""
-    return {
-        field: median(compute_error(getattr(entry, field), entry.row.speed_up) for entry in held) for field in RULES
-    }
+NO_NUMBER = "no number"
 
 
 def format_table() -> Iterator[str]:
-    """Yield the Markdown of the table and its conclusions."""
+    """Yield the Markdown of the rows, the kinds, and what is left out."""
     rows = load_published()
-    held, cost = list(hold_rows_out(rows)), fit_draft_cost(rows)
-    yield "| row | tokens a step | window | measured | " + " | ".join(RULES.values()) + " | a draft forward, ms |"
-    yield "|---|---|---|---|" + "---|" * (len(RULES) + 1)
-    for entry in held:
-        cells = [f"{entry.row.speed_up:.2f}", *(f"{getattr(entry, field):.2f}" for field in RULES)]
-        tokens = f"{entry.row.tokens:.2f}{' (assumed)' if entry.row.assumed else ''}"
-        place = [f"{entry.row.name}", tokens, str(entry.row.window), *cells, f"{imply_draft_ms(entry.row):.2f}"]
-        yield f"| {' | '.join(place)} |"
-    errors = compute_median_errors(held)
-    cells = [f"{errors[field]:.1%}".replace("%", " %") for field in RULES]
-    yield f"| median absolute error | | | | {' | '.join(cells)} | |"
+    yield "| row | kind | tokens a step | window | a step costs, plain steps | measured | range by the other pairs |"
+    yield "|---|---|---|---|---|---|---|"
+    yield from (_format_row(held) for held in hold_rows_out(rows))
     yield ""
-    span = f"{cost.low_ms:.1f} to {cost.high_ms:.1f}"
-    yield f"One draft forward takes {cost.mean_ms:.1f} ms in the mean of all rows ({span} in one of them)."
+    yield (
+        "| kind | pairs | rows | a draft forward, ms | a verified token, plain steps | largest error | "
+        "a speed-up is given |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    yield from _format_kinds(rows)
     yield ""
     yield "| left out | because |"
     yield "|---|---|"
     yield from (f"| {row.name}: {row.setup} | {row.left_out} |" for row in rows if row.left_out)
 
 
+def _format_row(held: HeldOutRow) -> str:
+    row = held.row
+    span = NO_NUMBER
+    if held.predicted is not None:
+        word = "contains it" if held.is_within else "misses it"
+        span = f"{held.predicted.low:.2f} to {held.predicted.high:.2f}: {word}"
+    tokens = f"{row.tokens:.2f}{' (assumed)' if row.assumed else ''}"
+    cells = [row.name, row.kind.words, tokens, str(row.window), f"{row.step_cost:.2f}", f"{row.speed_up:.2f}", span]
+    return f"| {' | '.join(cells)} |"
+
+
+def _format_kinds(rows: Sequence[PublishedRow]) -> Iterator[str]:
+    held_rows = list(hold_rows_out(rows))
+    for kind in dict.fromkeys(held.row.kind for held in held_rows):
+        own = [held for held in held_rows if held.row.kind == kind]
+        cost = fit_step_cost(rows, kind)
+        objection = find_objection(rows, kind)
+        answer = f"no: {objection}" if objection else f"yes, up to concurrency {cost.concurrency}"
+        draft_ms = f"{cost.draft_ms:.1f} ({cost.low_ms:.1f} to {cost.high_ms:.1f})"
+        errors = [_compute_error_times(held) for held in own if held.predicted is not None]
+        cells = [
+            kind.words,
+            str(len({held.row.pair for held in own})),
+            str(len(own)),
+            "" if objection else draft_ms,
+            f"{cost.verified_share:.3f}",
+            f"{max(errors):.2f} times" if errors else "",
+            answer,
+        ]
+        yield f"| {' | '.join(cells)} |"
+
+
+def _compute_error_times(held: HeldOutRow) -> float:
+    assert held.predicted is not None, "a row that nothing predicts has no error"
+    ratio = held.predicted.middle / held.row.speed_up
+    return max(ratio, 1 / ratio)
+
+
+def compare_rows(path: Path) -> Iterator[str]:
+    """Yield what the published rows say of each row of a file, and whether that contains what was measured.
+
+    Raises:
+        SpecError: the file is malformed.
+    """
+    rows = load_published()
+    for row in load_published(path):
+        if row.left_out is not None:
+            yield f"{row.name}: left out: {row.left_out}"
+            continue
+        yield f"{row.name}: measured {row.speed_up:.2f}, {_compare_row(row, rows)}"
+
+
+def _compare_row(row: PublishedRow, rows: Sequence[PublishedRow]) -> str:
+    objection = find_objection(rows, row.kind)
+    if objection:
+        return f"{NO_NUMBER}: {objection}"
+    cost = fit_step_cost(rows, row.kind)
+    if row.concurrency > cost.concurrency:
+        return f"{NO_NUMBER}: nobody published a load above {cost.concurrency}"
+    predicted = predict_range(row, cost)
+    word = "contains it" if predicted.low <= row.speed_up <= predicted.high else "MISSES IT"
+    return f"forecast {predicted.low:.2f} to {predicted.high:.2f}: {word}"
+
+
 def main() -> int:
-    """Print the table, or put it into its page; return 0."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print the tables, put them into their page, or compare the rows of a file; return 0."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="put the tables into docs/theory.md")
+    parser.add_argument("--row", type=Path, metavar="FILE", help="rows of your own, compared with the published ones")
+    arguments = parser.parse_args()
+    if arguments.row is not None:
+        print(*compare_rows(arguments.row), sep="\n")
+        return 0
     text, real_text = "\n".join(format_table()), "\n".join(theory_real.format_table())
-    if parser.parse_args().write:
+    if arguments.write:
         write_between(FIGURES, text)
         write_between(REAL_FIGURES, real_text)
     else:

@@ -1,30 +1,6 @@
-"""What the model of tandem/plan predicts from a measured plain server, and each published row held out of the fit."""
+"""What the model of tandem/plan predicts from a measured plain server and from a server's own counters."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from statistics import fmean
-
-from tandem.plan.measurement_rows import PublishedRow
-from tandem.plan.step_cost import fit_draft_cost
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOutRow:
-    """A row, and what the model and two naive rules say of its speed-up when it is fitted to the others.
-
-    Args:
-        row: held out.
-        predicted: by the model.
-        mean_of_others: always the mean speed-up.
-        tokens_alone: tokens of a step, as if a step cost no more than a plain one.
-    """
-
-    row: PublishedRow
-    predicted: float
-    mean_of_others: float
-    tokens_alone: float
 
 
 def predict_speed_up(tokens: float, window: int, draft_ms: float, plain_tpot_ms: float) -> float:
@@ -70,16 +46,6 @@ def predict_ttft_ms(plain_ttft_ms: float, window: int, draft_ms: float) -> float
     propose_draft_token_ids, called before the step's output is returned).
     """
     return 2 * plain_ttft_ms + (window - 1) * draft_ms
-
-
-def hold_rows_out(rows: Sequence[PublishedRow]) -> Iterator[HeldOutRow]:
-    """Yield each row that is not left out with what all others say of it."""
-    used = [row for row in rows if row.left_out is None]
-    for row in used:
-        others = [other for other in used if other is not row]
-        cost, tokens = fit_draft_cost(others), row.tokens or 0.0
-        predicted = predict_speed_up(tokens, row.window, cost.mean_ms, row.baseline_tpot_ms.value)
-        yield HeldOutRow(row, predicted, fmean(other.speed_up for other in others), tokens)
 
 
 def compute_error(predicted: float, measured: float) -> float:

@@ -15,53 +15,65 @@ sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
 
 from between_marks import write_between  # noqa: E402
 
-from tandem.plan.forecast import PlanLoad, compute_step_cost, fit_draft_share, stretch_step  # noqa: E402
-from tandem.plan.measurement_rows import load_published  # noqa: E402
-from tandem.plan.step_tokens import CommitLaw, expect_tokens, find_acceptance  # noqa: E402
+from tandem.plan.forecast import DraftShare, PlanLoad, compute_step_cost, convert_cost, stretch_step  # noqa: E402
+from tandem.plan.measurement_rows import SERVED_DENSE, load_published  # noqa: E402
+from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost  # noqa: E402
+from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, find_acceptance  # noqa: E402
 from tandem.spec.catalogue import load_catalogue  # noqa: E402
 
 WINDOWS, ACCEPTANCES, LOADS = (3, 5, 7, 10, 15), (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0), (1, 4, 16, 32, 64, 128)
 LAWS: dict[CommitLaw, str] = {"k": "NxD Inference", "k+1": "native"}
 ANSWER_TOKENS = (1, 16, 64, 256, 600, 1500)
 LONG_ROW_TTFT_MS = (814.0, 870.0)  # of the row llama-3.3-70b-fused, plain and speculative (its source, 2026-11-22)
+PLAIN_TPOT_MS = 20.0  # as of the row llama-3.3-70b-fused, 19.66
+
+
+def fit_share() -> DraftShare:
+    """Return what published rows of dense targets say of a plain server with the page's TPOT."""
+    return convert_cost(fit_step_cost(load_published(), SERVED_DENSE), PLAIN_TPOT_MS)
+
+
+def count_steps(share: DraftShare, law: CommitLaw, window: int) -> float:
+    """Return how many plain steps a step of a window takes at concurrency 1."""
+    return 1 + window * share.mean + count_drafted(law, window) * share.verified
 
 
 def format_windows() -> Iterator[str]:
     """Yield the speed-up by acceptance and window of a runtime that commits at most k tokens, best of each row bold."""
-    share = fit_draft_share(load_published())
+    share = fit_share()
     yield f"| acceptance | {' | '.join(f'k = {window}' for window in WINDOWS)} |"
     yield "|---|" + "---|" * len(WINDOWS)
     for acceptance in ACCEPTANCES:
-        values = [expect_tokens("k", acceptance, window) / (1 + window * share.mean) for window in WINDOWS]
+        values = [expect_tokens("k", acceptance, window) / count_steps(share, "k", window) for window in WINDOWS]
         cells = [f"**{value:.2f}**" if value == max(values) else f"{value:.2f}" for value in values]
         yield f"| {acceptance:g} | {' | '.join(cells)} |"
     yield ""
     yield (
-        f"A draft forward costs {share.mean:.2f} of a plain step here, the mean of the published rows "
-        f"({share.low:.2f} to {share.high:.2f})."
+        f"A dense target with a plain TPOT of {PLAIN_TPOT_MS:.0f} ms: a draft forward takes {share.mean:.2f} of a "
+        f"plain step, a verified token {share.verified:.3f}. The range is {RANGE_FACTOR:.2f} times either way."
     )
 
 
 def format_break_even() -> Iterator[str]:
     """Yield the acceptance below which speculation is slower, by runtime and window."""
-    share = fit_draft_share(load_published())
+    share = fit_share()
     yield f"| runtime | most tokens a step | {' | '.join(f'k = {window}' for window in WINDOWS)} |"
     yield "|---|---|" + "---|" * len(WINDOWS)
     for law, name in LAWS.items():
-        points = [find_acceptance(law, 1 + window * share.mean, window) for window in WINDOWS]
+        points = [find_acceptance(law, count_steps(share, law, window), window) for window in WINDOWS]
         cells = ["always slower" if point is None else f"{point:.2f}" for point in points]
         yield f"| {name} | {law} | {' | '.join(cells)} |"
 
 
 def format_loads() -> Iterator[str]:
     """Yield how the batch changes the cost of a draft and the speed-up of the post's pair at window 7."""
-    share, target = fit_draft_share(load_published()), load_catalogue().models["Qwen/Qwen3-32B"]
+    share, target = fit_share(), load_catalogue().models["Qwen/Qwen3-32B"]
     load = PlanLoad(law="k", target=target, context_tokens=684, acceptance=0.8)
     tokens = expect_tokens(load.law, load.acceptance, 7)
     yield "| concurrency | a plain step reads | speculative step over plain, k = 7 | speed-up at acceptance 0.8 |"
     yield "|---|---|---|---|"
     for concurrency in LOADS:
-        cost = compute_step_cost(load, share.mean, 7, concurrency)
+        cost = compute_step_cost(load, share.mean, 7, concurrency, share.verified)
         yield f"| {concurrency} | {stretch_step(load, concurrency):.2f} times | {cost:.2f} | {tokens / cost:.2f} |"
 
 

@@ -29,11 +29,14 @@ from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.judge.quality import FEWEST_ITEMS
 from tandem.monitoring import widget
 from tandem.ops.doctor.capacity import MAX_PRICE_AGE_DAYS
+from tandem.plan.measurement_rows import SERVED_DENSE, load_published
+from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost, fit_verified_share
 from tandem.publish import publisher
 from tandem.run import engine, fleet_steps, jobs, request_inbox, run_client, run_keys, serving_steps
 from tandem.spec.experiment import CompileSettings, QualityTask
 
 GUARD_DEFAULTS = {field.name: field.default for field in fields(GuardConfig)}
+ROWS = load_published()
 RUN_DEFAULTS = {field.name: field.default for field in fields(RunFlags)}
 
 
@@ -80,6 +83,12 @@ STATED: list[tuple[str, str, object]] = [
     ("suites.md", "(by default {};", DEFAULT_SIZE.prompts_per_class),
     ("suites.md", "The default allows at most {} output tokens", DEFAULT_SIZE.max_tokens),
     ("suites.md", "| `max_tokens` | {} by default |", REAL.max_tokens),
+    ("theory.md", "reads all weights anyway: {:.3f} of a plain step", fit_verified_share(ROWS, "dense")),
+    ("theory.md", "experts of its own: {:.2f} of a plain step", fit_verified_share(ROWS, "mixture of experts")),
+    ("theory.md", "up to concurrency {}", fit_step_cost(ROWS, SERVED_DENSE).concurrency),
+    ("theory.md", "The range is {:.2f} times either way", RANGE_FACTOR),
+    ("tuning.md", "A verified token costs {:.3f} of a plain step", fit_verified_share(ROWS, "dense")),
+    ("tuning.md", "A draft forward took {0.low_ms:.1f} to {0.high_ms:.1f} ms", fit_step_cost(ROWS, SERVED_DENSE)),
     ("watch.md", "**A point is {} minutes.**", {300: "five"}[widget.PERIOD_S]),
     *(("rehearsal-cluster.md", f"| `{name}` | {{:.0f}} |", value) for name, value in asdict(ClusterTiming()).items()),
 ]

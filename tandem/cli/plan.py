@@ -5,6 +5,7 @@ Exit codes: 0 planned; 2 a flag or a file is refused.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -24,27 +25,36 @@ from tandem.errors import ExitCode, InputError
 from tandem.judge import text_format as fmt
 from tandem.plan.forecast import (
     ASSUMED_ACCEPTANCE,
+    TARGET_KINDS,
     CoreMemory,
-    DraftShare,
     PlanBasis,
     build_load,
     choose_window,
     compute_core_memory,
-    fit_draft_share,
+    convert_cost,
+    fit_published_cost,
     forecast_cells,
+    rank_cell,
 )
 from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import load_published
-from tandem.plan.step_cost import fit_draft_cost
+from tandem.plan.step_cost import StepCost
 from tandem.report.terminal import format_table
 from tandem.spec.catalogue import Catalogue, load_catalogue
 from tandem.spec.experiment import Experiment
+from tandem.spec.model import ModelConfig
 
 WINDOWS = (3, 5, 7, 10, 15)  # what the post tried, and 3, the native runtime's
 WINDOW_LIMITS = (1, 15)
 NO_PRICE = "no cost: `capacity.usd_per_hour` is 0, write your price of a node-hour"
 NO_ENVIRONMENT = "price unknown: no environment is named, so the node is taken to be a {}; --env NAME gives both"
 BREAK_EVEN_LEGEND = "break-even: acceptance below which plain decoding is faster; -: it is always faster"
+GAIN_LEGEND = "gains above: the plain server's TPOT from which even the low end of the range is faster; -: never"
+NO_LOAD = "no figure above concurrency {}, because nobody published one: measure it and plan with --from DIR"
+NO_TPOT = (
+    "no speed-up without the plain server's TPOT, because a draft forward takes milliseconds "
+    "whatever the target: pass --tpot MS, or run the experiment and plan with --from DIR"
+)
 
 
 def plan(
@@ -58,6 +68,7 @@ def plan(
     window: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
     concurrency: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
     page: Annotated[Path | None, Parameter(metavar="FILE")] = None,
+    sources: bool = False,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
     """Say what speculation can give an experiment, by draft, window and load.
@@ -66,11 +77,12 @@ def plan(
         experiment: its name
         env: the environment that hosts it (default: none, and no price)
         acceptance: chance that a draft is accepted (default 0.8, assumed)
-        tpot: measured TPOT of the plain server, ms; narrows the range
+        tpot: measured TPOT of the plain server, ms; needed for a speed-up unless --from has it
         run: folder of a run of this experiment: its own acceptance and draft cost
         window: num_speculative_tokens (default 3,5,7,10,15)
-        concurrency: requests at once (default 1 and max_num_seqs)
+        concurrency: requests at once (default 1; with --from, max_num_seqs too)
         page: write charts of it, and of the run's own points, as one HTML file
+        sources: list the published measurements of this kind of target, each with source and date
 
     Raises:
         TandemError: a file, a window or a load is refused, or the experiment drafts nothing.
@@ -78,18 +90,22 @@ def plan(
     place, declared, catalogue = _read_place(selection, env, experiment)
     windows = _read_counts(window, "--window", WINDOW_LIMITS) or WINDOWS
     limit = declared.serving.max_num_seqs
-    loads = _read_counts(concurrency, "--concurrency", (1, limit)) or tuple(dict.fromkeys((1, limit)))
+    # nothing was published at higher loads, so a plan without a run starts at 1
+    usual_loads = (1,) if run is None else tuple(dict.fromkeys((1, limit)))
+    loads = _read_counts(concurrency, "--concurrency", (1, limit)) or usual_loads
     if run is not None and (acceptance is not None or tpot is not None):
         change = "drop --acceptance and --tpot, or --from"
         raise InputError("--from has acceptance and cost of its own", where="--from", change=change)
     law = catalogue.runtimes[declared.runtime].counters.tokens_per_step.value
-    basis = _assume_basis(acceptance, tpot)
+    basis = _assume_basis(acceptance, tpot, catalogue.models[declared.target])
     if run is not None:
         from tandem.cli.plan_run import measure_basis  # noqa: PLC0415 - numpy
 
         basis = measure_basis(run, declared.name, law)
     forecast = _forecast(place, catalogue, declared, basis, (windows, loads))
     lines = list(_list_lines(forecast, place))
+    if sources:
+        lines += _list_sources(catalogue.models[declared.target])
     if page is not None:
         _write_page(forecast, place, run, page)
         lines.append(str(page))
@@ -136,17 +152,17 @@ def _read_place(
     return place, inputs.find_experiment(environment, experiment_name), inputs.catalogue
 
 
-def _assume_basis(acceptance: float | None, tpot_ms: float | None) -> PlanBasis:
-    """Return the user's acceptance or the assumed one, and the cost of a draft forward as others published it."""
-    rows = load_published()
-    share = fit_draft_share(rows)
-    if tpot_ms is not None:
-        cost = fit_draft_cost(rows)
-        mean, low, high = (value / tpot_ms for value in (cost.mean_ms, cost.low_ms, cost.high_ms))
-        share = DraftShare(mean, low, high, "published")
-    if acceptance is None:
-        return PlanBasis(ASSUMED_ACCEPTANCE, "assumed", share)
-    return PlanBasis(acceptance, "given", share)
+def _assume_basis(acceptance: float | None, tpot_ms: float | None, target: ModelConfig) -> PlanBasis:
+    """Return the user's acceptance or the assumed one, and the published cost of a step."""
+    published = fit_published_cost(load_published(), target)
+    cost = published if isinstance(published, StepCost) else None
+    return PlanBasis(
+        acceptance=ASSUMED_ACCEPTANCE if acceptance is None else acceptance,
+        words="assumed" if acceptance is None else "given",
+        share=None if cost is None or tpot_ms is None else convert_cost(cost, tpot_ms),
+        cost=cost,
+        objection="" if isinstance(published, StepCost) else published,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +231,7 @@ def _forecast(
     }
     return PlanForecast(
         experiment=experiment,
-        cells=tuple(forecast_cells(load, basis.share, drafts, *ranges)),
+        cells=tuple(forecast_cells(load, basis.share, drafts, *ranges, cost=basis.cost)),
         basis=basis,
         core_memory=cores,
         hbm_gib=_find_core_hbm(catalogue, place.instance_type, experiment),
@@ -238,20 +254,74 @@ def _list_lines(forecast: PlanForecast, place: PlanPlace) -> Iterator[str]:
     for text in texts:
         yield from wrap_text(text, width, indent="  ")
     yield ""
-    rows = []
-    for cell in forecast.cells:
-        figures = [str(cell.window), str(cell.concurrency), f"{cell.tokens:.2f}", f"{cell.speed_up:.2f}{fmt.TIMES}"]
-        break_even = fmt.ABSENT if cell.break_even is None else f"{cell.break_even:.2f}"
-        rows.append([cell.draft, *figures, f"{cell.low:.2f} to {cell.high:.2f}", break_even])
-    heads = ["draft", "window", "load", "tokens/step", "speed-up", "range", "break-even"]
-    yield from format_table(heads, rows, numbers=range(1, 7), width=width)
-    texts = [BREAK_EVEN_LEGEND, ""]
+    yield from _list_cells(forecast, width)
+    texts = [*_list_legends(forecast), ""]
     texts += [_describe_memory(draft, memory, forecast.hbm_gib) for draft, memory in forecast.core_memory.items()]
     hours = experiment.compile.deadline_hours
     cost = _describe_cost(hours, place)
     texts.append(f"each new window compiles an artifact: at most {60 * hours} minutes, {cost}")
     for text in texts:
         yield from wrap_text(text, width, indent="  ") or [""]
+
+
+def _list_cells(forecast: PlanForecast, width: int) -> Iterator[str]:
+    """Yield the table of all cells: with speed-ups, or the TPOT from which a cell gains, or neither."""
+    heads = ["draft", "window", "load", "tokens/step"]
+    format_figures = _format_speed_up
+    if any(cell.speed_up is not None for cell in forecast.cells):
+        heads += ["speed-up", "range", "break-even"]
+    elif forecast.basis.cost is not None:
+        heads += ["gains above"]
+        format_figures = _format_gain
+    rows = []
+    for cell in forecast.cells:
+        place = [cell.draft, str(cell.window), str(cell.concurrency), f"{cell.tokens:.2f}"]
+        rows.append([*place, *format_figures(cell)][: len(heads)])
+    yield from format_table(heads, rows, numbers=range(1, len(heads)), width=width)
+
+
+def _format_speed_up(cell: ForecastCell) -> list[str]:
+    """Return the speed-up of a cell, its range and break-even, as they are printed."""
+    if cell.speed_up is None:
+        return [fmt.ABSENT, fmt.ABSENT, fmt.ABSENT]
+    break_even = fmt.ABSENT if cell.break_even is None else f"{cell.break_even:.2f}"
+    return [f"{cell.speed_up:.2f}{fmt.TIMES}", f"{cell.low:.2f} to {cell.high:.2f}", break_even]
+
+
+def _format_gain(cell: ForecastCell) -> list[str]:
+    """Return the TPOT from which a cell gains, as it is printed."""
+    return [fmt.ABSENT if cell.gain_tpot_ms is None else f"{cell.gain_tpot_ms:.1f} ms"]
+
+
+def _list_legends(forecast: PlanForecast) -> Iterator[str]:
+    """Yield what the columns of the table mean, and why a figure is missing."""
+    basis, cells = forecast.basis, forecast.cells
+    is_published = basis.cost is not None
+    if any(cell.speed_up is not None for cell in cells):
+        yield BREAK_EVEN_LEGEND
+    elif is_published:
+        yield GAIN_LEGEND
+    if is_published and basis.share is None:
+        yield NO_TPOT
+    if basis.cost is not None and any(cell.concurrency > basis.cost.concurrency for cell in cells):
+        yield NO_LOAD.format(basis.cost.concurrency)
+
+
+def _list_sources(target: ModelConfig) -> Iterator[str]:
+    """Yield the published measurements of a target's kind, each with its source and date."""
+    target_kind = TARGET_KINDS.get(target.family.value)
+    yield ""
+    yield f"published measurements, {target_kind or 'of any target'}:"
+    for row in load_published():
+        if target_kind not in {None, row.target}:
+            continue
+        source = row.speculative_tpot_ms.source
+        is_other = row.implementation == "other"
+        implementation = "another implementation" if is_other else row.implementation
+        tokens = "left out" if row.tokens is None else f"{row.tokens:.2f} tokens a step"
+        figures = f"window {row.window}, {tokens}, {row.speed_up:.2f}{fmt.TIMES}"
+        yield f"  {row.name} ({implementation}): {figures}"
+        yield f"    {source.where} ({source.date})"
 
 
 def _describe_cost(hours: int, place: PlanPlace) -> str:
@@ -295,34 +365,80 @@ def _write_page(forecast: PlanForecast, place: PlanPlace, run: Path | None, path
 
 def _list_bases(forecast: PlanForecast) -> Iterator[str]:
     """Yield what is planned, and what every figure rests on."""
-    experiment, basis, share = forecast.experiment, forecast.basis, forecast.basis.share
+    experiment, basis = forecast.experiment, forecast.basis
     words = "assumed: pass --acceptance" if basis.words == "assumed" else basis.words
-    source: str = "published: docs/theory.md" if share.basis == "published" else share.basis
-    source += " on simulated servers" if basis.is_simulated else ""
-    span = f"{share.low:.2f} to {share.high:.2f} ({source})"
     place = f"{experiment.name}: {experiment.target} on {experiment.runtime}, relative to plain decoding"
     yield place + (", from simulated servers" if basis.is_simulated else "")
     simulated = " of simulated servers" if basis.is_simulated else ""
     rates = ", ".join(f"{rate:.2f}" for rate in basis.position_rates)
     words += simulated + (f", by position {rates}" if rates else "")
-    yield f"acceptance {basis.acceptance:.3g} ({words}); a draft forward takes {share.mean:.2f} of a plain step, {span}"
+    cost = _describe_draft_cost(basis)
+    yield f"acceptance {basis.acceptance:.3g} ({words})" + (f"; {cost}" if cost else "")
+
+
+def _describe_draft_cost(basis: PlanBasis) -> str:
+    """Return what a draft forward and a verified token cost; empty where nobody says it."""
+    share, cost = basis.share, basis.cost
+    if share is not None and share.basis == "measured":
+        source = share.basis + (" on simulated servers" if basis.is_simulated else "")
+        span = f"{share.low:.2f} to {share.high:.2f} ({source})"
+        return f"a draft forward takes {share.mean:.2f} of a plain step, {span}"
+    if cost is None:
+        return ""
+    share_words = "" if share is None else f", {share.mean:.2f} of a step"
+    span_words = f"({cost.low_ms:.1f} to {cost.high_ms:.1f})"
+    draft_words = f"a draft forward takes {cost.draft_ms:.1f} ms {span_words}{share_words}"
+    verified_words = f"each verified token takes {cost.verified_share:.3f} of a plain step"
+    return f"{draft_words}; {verified_words} (published: --sources)"
 
 
 def describe_recommendation(forecast: PlanForecast) -> str:
-    """Return what to try first and what that rests on, in one sentence."""
+    """Return what to try first and what that rests on, or why there is no forecast."""
+    basis = forecast.basis
+    if basis.objection:
+        experiment = forecast.experiment
+        return (
+            f"No speed-up can be forecast for {experiment.target}: {basis.objection}. Measure it "
+            f"(tandem run {experiment.name} --env NAME --hours 8), then plan with --from DIR."
+        )
     loads = [cell.concurrency for cell in forecast.cells]
     best = [choose_window(forecast.cells, draft, min(loads)) for draft in forecast.core_memory]
-    cell = max(best, key=lambda entry: entry.low)
-    basis, article = forecast.basis, "an" if forecast.basis.words == "assumed" else "a"
-    rest = (
-        f"at concurrency {cell.concurrency}, on {article} {basis.words} acceptance and {basis.share.basis} draft costs"
-    )
+    cell = max(best, key=rank_cell)
+    equal_count = sum(rank_cell(entry) == rank_cell(cell) for entry in best)
+    name = f"{cell.draft} with window {cell.window}"
+    end = "."
+    if equal_count > 1:
+        name = f"window {cell.window} with any of {equal_count} drafts"
+        end = ". The forecast does not tell these drafts apart."
+    return _describe_choice(cell, basis, name) + end
+
+
+def _describe_choice(cell: ForecastCell, basis: PlanBasis, name: str) -> str:
+    """Return what to do about the most promising cell, and what that rests on, without full stop."""
+    article = "an" if basis.words == "assumed" else "a"
+    source = "published" if basis.share is None else basis.share.basis
+    acceptance_words = f"{article} {basis.words} acceptance"
+    rest = f"at concurrency {cell.concurrency}, on {acceptance_words} and {source} draft costs"
     rest += " of simulated servers" if basis.is_simulated else ""
+    if cell.low is None or cell.high is None:
+        return _describe_gain(cell, basis, name, rest)
     if cell.high <= 1:
-        return f"Keep plain decoding: no window of these is faster {rest}."
+        return f"Keep plain decoding: no window of these is faster {rest}"
     if cell.low <= 1:
-        return f"Measure before you decide: {cell.draft} with window {cell.window} may be slower or faster {rest}."
-    return f"Try {cell.draft} with window {cell.window} first: {cell.low:.1f} to {cell.high:.1f} times as fast {rest}."
+        return f"Measure before you decide: {name} may be slower or faster {rest}"
+    return f"Try {name} first: {cell.low:.1f} to {cell.high:.1f} times as fast {rest}"
+
+
+def _describe_gain(cell: ForecastCell, basis: PlanBasis, name: str, rest: str) -> str:
+    """Return what to try first where no cell of its load has a speed-up."""
+    if basis.cost is not None and cell.concurrency > basis.cost.concurrency:
+        reason = f"nobody published one above {basis.cost.concurrency}"
+        return f"No speed-up can be forecast at concurrency {cell.concurrency}: {reason}"
+    if cell.gain_tpot_ms is None:
+        reason = "no window of these is sure to be faster, whatever the TPOT"
+        return f"Measure before you decide: {reason}, {rest}"
+    condition = f"if the plain server's TPOT is above {math.ceil(cell.gain_tpot_ms)} ms"
+    return f"Try {name} first: faster than plain decoding {condition}, {rest}"
 
 
 def _forecast_as_dict(forecast: PlanForecast, place: PlanPlace) -> dict[str, object]:
@@ -331,7 +447,9 @@ def _forecast_as_dict(forecast: PlanForecast, place: PlanPlace) -> dict[str, obj
         "environment": place.environment,
         "instance_type": place.instance_type,
         "acceptance": {"value": forecast.basis.acceptance, "basis": forecast.basis.words},
-        "draft_share": asdict(forecast.basis.share),
+        "draft_share": forecast.basis.share and asdict(forecast.basis.share),
+        "step_cost": forecast.basis.cost and asdict(forecast.basis.cost),
+        "objection": forecast.basis.objection or None,
         "simulated": forecast.basis.is_simulated,
         "cells": [asdict(cell) for cell in forecast.cells],
         "core_memory": {draft: memory and asdict(memory) for draft, memory in forecast.core_memory.items()},

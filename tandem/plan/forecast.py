@@ -1,6 +1,9 @@
 """What each draft and window of an experiment can give at each load: tokens, speed-up, break-even, memory.
 
 Invariant: every figure carries where it comes from (`measured`, `published`, `assumed`), and the speed-up is a ratio.
+It is given where a run measured the cost of a draft. Else it needs the plain TPOT, a load that was published, and
+published rows of the target's kind that predict each other (step_cost.py); each other cell has none.
+
 Batches: a plain step reads the weights once and the KV cache of each sequence, and a draft forward is bound by latency,
 so it is a smaller share of a longer step. A step that verifies more tokens than the chip computes while it reads the
 weights is bound by arithmetic and takes longer: there speculation loses what it gains at small batches.
@@ -8,14 +11,15 @@ weights is bound by arithmetic and takes longer: there speculation loses what it
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
 from tandem.plan.forecast_cell import ForecastCell
-from tandem.plan.measurement_rows import PublishedRow
-from tandem.plan.step_cost import imply_draft_ms
+from tandem.plan.measurement_rows import PublishedRow, RowKind, TargetKind
+from tandem.plan.step_cost import RANGE_FACTOR, StepCost, find_objection, fit_step_cost
 from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, extend_positions, find_acceptance
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment
@@ -28,6 +32,15 @@ GIB = 2**30
 # tokens that Trainium2 computes while it reads each 2-byte weight once: 667 BF16 TFLOPS over 2.9 TB/s, 2 FLOP a weight
 # and token (awsdocs-neuron v2.29.0 about-neuron/arch/neuron-hardware/trainium2.rst; nki/arch/trainium2_arch.html)
 TOKENS_PER_READ = 230
+# model_type of a published configuration (transformers, models/*/configuration_*.py) -> kind of the target
+TARGET_KINDS: dict[str, TargetKind] = {
+    "llama": "dense",
+    "qwen3": "dense",
+    "gpt_oss": "mixture of experts",
+    "llama4": "mixture of experts",
+    "mixtral": "mixture of experts",
+    "qwen3_moe": "mixture of experts",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +50,16 @@ class DraftShare:
     Args:
         mean, low, high: the share, and its range.
         basis: where it comes from.
+        verified: time of one more verified token over a plain step; 0 where the share has it in it.
+        concurrency: the highest load for which it holds; None where it was measured.
     """
 
     mean: float
     low: float
     high: float
     basis: FigureBasis
+    verified: float = 0.0
+    concurrency: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +69,20 @@ class PlanBasis:
     Args:
         acceptance: chance that a draft is accepted after all before it were.
         words: where the acceptance comes from.
-        share: of a draft forward; the range of a measured one is that of the classes.
+        share: of a draft forward; the range of a measured one is that of the classes. None where none is known.
         is_simulated: whether it was measured on simulated servers.
         position_rates: share of drafts accepted at each position, where a run counted them.
+        cost: of a step, as published rows of the target's kind say; None where they say nothing.
+        objection: why there is no `cost`; empty where it was measured.
     """
 
     acceptance: float
     words: str
-    share: DraftShare
+    share: DraftShare | None
     is_simulated: bool = False
     position_rates: tuple[float, ...] = ()
+    cost: StepCost | None = None
+    objection: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,16 +117,29 @@ def build_load(
     )
 
 
-def fit_draft_share(rows: Iterable[PublishedRow]) -> DraftShare:
-    """Return a draft forward's share of a plain step over all published rows that are used.
+def fit_published_cost(rows: Sequence[PublishedRow], target: ModelConfig) -> StepCost | str:
+    """Return the cost of a step with a target on what Tandem deploys, or why no rows tell it.
 
-    Raises:
-        ValueError: every row is left out.
+    Drafts are sequential: no runtime that Tandem deploys serves parallel ones.
     """
-    shares = [imply_draft_ms(row) / row.baseline_tpot_ms.value for row in rows if row.left_out is None]
-    if not shares:
-        raise ValueError("no published row has a known acceptance")
-    return DraftShare(sum(shares) / len(shares), min(shares), max(shares), "published")
+    target_kind = TARGET_KINDS.get(target.family.value)
+    if target_kind is None:
+        return f"whether {target.family.value} is a mixture of experts is not known here"
+    kind = RowKind(target_kind, "sequential", is_served=True)
+    objection = find_objection(rows, kind)
+    return f"of its kind ({kind.words}), {objection}" if objection else fit_step_cost(rows, kind)
+
+
+def convert_cost(cost: StepCost, plain_tpot_ms: float) -> DraftShare:
+    """Return a published cost as shares of a plain step that takes so many milliseconds."""
+    return DraftShare(
+        mean=cost.draft_ms / plain_tpot_ms,
+        low=cost.low_ms / plain_tpot_ms,
+        high=cost.high_ms / plain_tpot_ms,
+        basis="published",
+        verified=cost.verified_share,
+        concurrency=cost.concurrency,
+    )
 
 
 def count_kv_bytes(model: ModelConfig) -> int | None:
@@ -123,7 +157,9 @@ def stretch_step(load: PlanLoad, concurrency: int) -> float:
     return (weight_bytes + concurrency * per_sequence) / (weight_bytes + per_sequence)
 
 
-def compute_step_cost(load: PlanLoad, share: float, window: int, concurrency: int) -> float:
+def compute_step_cost(
+    load: PlanLoad, share: float, window: int, concurrency: int, verified_share: float = 0.0
+) -> float:
     """Return the time of a speculative step over a plain one at the same load.
 
     Args:
@@ -131,34 +167,64 @@ def compute_step_cost(load: PlanLoad, share: float, window: int, concurrency: in
         share: of a draft forward in a plain step at concurrency 1.
         window: num_speculative_tokens.
         concurrency: sequences at once.
+        verified_share: of each drafted token that is verified, in a plain step at concurrency 1.
     """
-    stretch, verified = stretch_step(load, concurrency), 1 + count_drafted(load.law, window)
+    drafted = count_drafted(load.law, window)
+    stretch = stretch_step(load, concurrency)
     plain = max(stretch, concurrency / TOKENS_PER_READ)
-    verify = max(stretch, concurrency * verified / TOKENS_PER_READ)
+    arithmetic = concurrency * (1 + drafted) / TOKENS_PER_READ
+    verify = max(stretch + concurrency * drafted * verified_share, arithmetic)
     return (verify + window * share) / plain
 
 
-def forecast_cells(
-    load: PlanLoad, share: DraftShare, drafts: Sequence[str], windows: Sequence[int], concurrency: Sequence[int]
+def forecast_cells(  # noqa: PLR0913 - what a cell depends on
+    load: PlanLoad,
+    share: DraftShare | None,
+    drafts: Sequence[str],
+    windows: Sequence[int],
+    concurrency: Sequence[int],
+    *,
+    cost: StepCost | None = None,
 ) -> Iterator[ForecastCell]:
     """Yield every draft, window and load, in this order.
 
     Args:
         load: what is served.
-        share: of a draft forward, of every draft alike: on Neuron it depends on latency, not on the draft's size.
+        share: of a draft forward, of every draft alike: on Neuron it depends on latency, not on the
+            draft's size. None where it is not known: then no cell has a speed-up.
         drafts: ids of models.
         windows: values of num_speculative_tokens.
         concurrency: sequences at once.
+        cost: as published, for the plain TPOT above which a cell gains.
     """
     for draft, window, count in product(drafts, windows, concurrency):
         least = tokens = expect_tokens(load.law, load.acceptance, window)
         if load.position_rates:
             least, tokens = extend_positions(load.law, load.position_rates, window)
-        costs = [compute_step_cost(load, value, window, count) for value in (share.mean, share.high, share.low)]
-        yield ForecastCell(
-            draft=draft, window=window, concurrency=count, tokens=tokens, speed_up=tokens / costs[0],
-            low=least / costs[1], high=tokens / costs[2], break_even=find_acceptance(load.law, costs[0], window),
-        )  # fmt: skip
+        gain_tpot_ms = None
+        if cost is not None and count <= cost.concurrency:
+            gain_tpot_ms = cost.find_gain_tpot(least, window, count * count_drafted(load.law, window))
+        cell = ForecastCell(draft=draft, window=window, concurrency=count, tokens=tokens, gain_tpot_ms=gain_tpot_ms)
+        if share is not None and count <= (share.concurrency or count):
+            cell = _add_speed_up(cell, load, share, least)
+        yield cell
+
+
+def _add_speed_up(cell: ForecastCell, load: PlanLoad, share: DraftShare, least_tokens: float) -> ForecastCell:
+    """Return a cell with its speed-up, the range of it and break-even."""
+    place = (cell.window, cell.concurrency, share.verified)
+    middle = compute_step_cost(load, share.mean, *place)
+    dearest, cheapest = middle * RANGE_FACTOR, middle / RANGE_FACTOR
+    if share.basis == "measured":
+        dearest = compute_step_cost(load, share.high, *place)
+        cheapest = compute_step_cost(load, share.low, *place)
+    return replace(
+        cell,
+        speed_up=cell.tokens / middle,
+        low=least_tokens / dearest,
+        high=cell.tokens / cheapest,
+        break_even=find_acceptance(load.law, middle, cell.window),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -207,6 +273,15 @@ def compute_core_memory(
 
 
 def choose_window(cells: Iterable[ForecastCell], draft: str, concurrency: int) -> ForecastCell:
-    """Return the cell of a draft at a load whose worst case is best, the shorter window of equals."""
+    """Return the cell of a draft at a load whose worst case is best, the shorter window of equals.
+
+    Without speed-ups it is the cell that gains from the shortest plain step on, without that the shortest window.
+    """
     own = [cell for cell in cells if (cell.draft, cell.concurrency) == (draft, concurrency)]
-    return max(own, key=lambda cell: (cell.low, -cell.window))
+    return max(own, key=rank_cell)
+
+
+def rank_cell(cell: ForecastCell) -> tuple[float, float, int]:
+    """Return a key by which the more promising of two cells of one load is the greater."""
+    gain = -math.inf if cell.gain_tpot_ms is None else -cell.gain_tpot_ms
+    return -math.inf if cell.low is None else cell.low, gain, -cell.window

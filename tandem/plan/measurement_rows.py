@@ -1,4 +1,4 @@
-"""What others measured of speculation on Neuron: one row a pair of servers, each figure with its source.
+"""What others measured of speculation on Neuron: one row a pair of servers and window, each figure with its source.
 
 Invariant: a row without a known or assumed acceptance fits nothing, and says why it is left out.
 """
@@ -6,20 +6,52 @@ Invariant: a row without a known or assumed acceptance fits nothing, and says wh
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
-from tandem.plan.step_tokens import CommitLaw
+from tandem.plan.step_tokens import CommitLaw, count_drafted
 from tandem.spec.figure import DataFigure, DataFile, read_data_file
 from tandem.spec.record import SpecRecord
 
 PUBLISHED_FILE = Path(__file__).parent / "data" / "published.yaml"
+
+TargetKind = Literal["dense", "mixture of experts"]
+Implementation = Literal["fused", "native", "other"]
+DraftingKind = Literal["sequential", "parallel"]
+
+
+class RowKind(NamedTuple):
+    """Rows of one kind are fitted together and left out in turn.
+
+    Args:
+        target: whether verified tokens load experts of their own.
+        drafting: one forward a drafted token, or one for all of them.
+        is_served: by what Tandem deploys: fused by NxD Inference, or native in vLLM Neuron.
+    """
+
+    target: TargetKind
+    drafting: DraftingKind
+    is_served: bool
+
+    @property
+    def words(self) -> str:
+        """Return the kind as a sentence calls it."""
+        implementation = "fused or native" if self.is_served else "another implementation"
+        return f"{self.target}, {self.drafting} drafts, {implementation}"
+
+
+SERVED_DENSE = RowKind("dense", "sequential", is_served=True)
 
 
 class PublishedRow(SpecRecord):
     """Two servers that differ in speculation alone, as somebody measured them."""
 
     name: str = Field(description="of the row")
+    pair: str = Field(description="of the two servers: rows of one pair are left out together")
+    target: TargetKind = Field(description="kind of the target model")
+    implementation: Implementation = Field(description="`other` is not one that Tandem deploys")
+    drafting: DraftingKind = Field(description="one forward a drafted token, or one for all")
     setup: str = Field(description="models, mode, TP degree, machine, load")
     tokens_per_step: CommitLaw = Field(description="most tokens that a step of window k commits")
     window: int = Field(ge=1, description="num_speculative_tokens")
@@ -37,9 +69,30 @@ class PublishedRow(SpecRecord):
         return self
 
     @property
+    def kind(self) -> RowKind:
+        """Return what the row is fitted with."""
+        return RowKind(self.target, self.drafting, self.implementation != "other")
+
+    @property
     def speed_up(self) -> float:
         """Return how many times as fast a token comes with speculation."""
         return self.baseline_tpot_ms.value / self.speculative_tpot_ms.value
+
+    @property
+    def step_cost(self) -> float:
+        """Return how many plain steps a speculative step took."""
+        assert self.tokens is not None, "a row that is left out implies nothing"
+        return self.tokens / self.speed_up
+
+    @property
+    def forwards(self) -> int:
+        """Return how many draft forwards a step pays one after the other."""
+        return self.window if self.drafting == "sequential" else 1
+
+    @property
+    def verified(self) -> int:
+        """Return how many drafted tokens a step verifies, over all requests."""
+        return count_drafted(self.tokens_per_step, self.window) * self.concurrency
 
 
 class PublishedRows(DataFile):

@@ -1,52 +1,163 @@
-"""The cost of a speculative step relative to a plain one, fitted to published rows.
+"""The cost of a speculative step relative to a plain one, fitted to published rows of one kind.
 
-The model: a step of window k takes the time of a plain step and k times one draft forward. On Neuron a draft forward is
-bound by latency, not by the draft's size: heads of one layer and drafts of sixteen take about as many milliseconds
-(docs/theory.md). So one constant is fitted, in milliseconds; where a run has measured its own, that one counts.
+The model: a step takes the time of a plain step, that of its draft forwards, and a share of a plain step for each
+drafted token that it verifies. On Neuron a draft forward is bound by latency: heads of one layer and drafts of sixteen
+take about as many milliseconds (docs/theory.md). A verified token costs little where the target is dense, because the
+weights are read anyway; each one loads experts of its own where it is not.
 
-Invariant: no time is predicted without a measured plain TPOT: the constant alone says nothing of a model.
+Invariant: no time is predicted without a measured plain TPOT, and no speed-up for a kind whose own rows do not predict
+each other: a range is a factor 2 wide, and each row lies in the range that is fitted to the other pairs of servers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from statistics import fmean
+from typing import NamedTuple
 
-from tandem.plan.measurement_rows import PublishedRow
+from tandem.plan.measurement_rows import PublishedRow, RowKind, TargetKind
+
+RANGE_FACTOR = math.sqrt(2)
+"""A step may cost so many times more, or less, than the fit says: the range of a speed-up is a factor 2 wide. Two
+pairs of servers give no distribution; the largest error of their own rows is smaller (docs/theory.md)."""
+
+FEWEST_PAIRS = 2
+"""Pairs of servers without which nothing can be left out and predicted from the rest."""
 
 
-@dataclass(frozen=True, slots=True)
-class DraftCost:
-    """Milliseconds of one draft forward.
+class SpeedUpRange(NamedTuple):
+    """A speed-up, and the range in which a measurement is expected."""
+
+    middle: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCost:
+    """What a speculative step costs on servers of one kind.
 
     Args:
-        mean_ms: of all rows that it was fitted to.
-        low_ms, high_ms: the least and the most that one of them implies.
+        draft_ms: of one draft forward, mean of the pairs of servers.
+        low_ms, high_ms: the least and the most that one pair implies.
+        verified_share: of a plain step, of each drafted token that is verified.
+        concurrency: the highest load of any row; above it nothing was published.
     """
 
-    mean_ms: float
+    draft_ms: float
     low_ms: float
     high_ms: float
+    verified_share: float
+    concurrency: int
+
+    def count_steps(self, forwards: int, verified: int, plain_tpot_ms: float) -> float:
+        """Return how many plain steps a speculative step takes.
+
+        Args:
+            forwards: draft forwards, one after the other.
+            verified: drafted tokens that the target verifies.
+            plain_tpot_ms: of the target without speculation.
+        """
+        return 1 + forwards * self.draft_ms / plain_tpot_ms + verified * self.verified_share
+
+    def find_gain_tpot(self, tokens: float, forwards: int, verified: int) -> float | None:
+        """Return the plain TPOT in ms above which speculation is faster at the low end of the range; None where never.
+
+        Args:
+            tokens: mean of a step.
+            forwards, verified: as of `count_steps`.
+        """
+        spare = tokens / RANGE_FACTOR - 1 - verified * self.verified_share
+        return forwards * self.draft_ms / spare if spare > 0 else None
 
 
-def imply_draft_ms(row: PublishedRow) -> float:
-    """Return what one draft forward took, if a step is a plain step and k draft forwards.
-
-    Args:
-        row: with its tokens of a step.
-    """
-    assert row.tokens is not None, "a row that is left out implies nothing"
-    return (row.tokens * row.speculative_tpot_ms.value - row.baseline_tpot_ms.value) / row.window
-
-
-def fit_draft_cost(rows: Iterable[PublishedRow]) -> DraftCost:
-    """Return the cost of a draft forward over all rows that are not left out.
+def fit_step_cost(rows: Iterable[PublishedRow], kind: RowKind) -> StepCost:
+    """Return the cost of a step over all rows of a kind that are not left out; each pair of servers counts once.
 
     Raises:
-        ValueError: every row is left out.
+        ValueError: there is no such row.
     """
-    implied_ms = [imply_draft_ms(row) for row in rows if row.left_out is None]
-    if not implied_ms:
-        raise ValueError("no published row has a known acceptance")
-    return DraftCost(fmean(implied_ms), min(implied_ms), max(implied_ms))
+    used = [row for row in rows if row.left_out is None]
+    verified_share = fit_verified_share(used, kind.target)
+    implied_ms = defaultdict[str, list[float]](list)
+    own = [row for row in used if row.kind == kind]
+    for row in own:
+        implied_ms[row.pair].append(imply_draft_ms(row, verified_share))
+    if not own:
+        raise ValueError(f"no published row of this kind: {kind.words}")
+    means_ms = [fmean(values) for values in implied_ms.values()]
+    return StepCost(
+        draft_ms=fmean(means_ms),
+        low_ms=min(means_ms),
+        high_ms=max(means_ms),
+        verified_share=verified_share,
+        concurrency=max(row.concurrency for row in own),
+    )
+
+
+def fit_verified_share(rows: Iterable[PublishedRow], target: TargetKind) -> float:
+    """Return the share of a plain step that one more verified token costs: 0 where no rows tell.
+
+    Only parallel drafts tell: their windows differ in verified tokens alone. It is the slope of the cost of a step over
+    verified tokens, within rows that have one plain server.
+    """
+    groups = defaultdict[tuple[str, float], list[PublishedRow]](list)
+    for row in rows:
+        if row.left_out is None and row.target == target and row.drafting == "parallel":
+            groups[row.pair, row.baseline_tpot_ms.value].append(row)
+    products, squares = 0.0, 0.0
+    for group in groups.values():
+        mean_verified = fmean(row.verified for row in group)
+        mean_cost = fmean(row.step_cost for row in group)
+        products += sum((row.verified - mean_verified) * (row.step_cost - mean_cost) for row in group)
+        squares += sum((row.verified - mean_verified) ** 2 for row in group)
+    return max(0.0, products / squares) if squares else 0.0
+
+
+def imply_draft_ms(row: PublishedRow, verified_share: float) -> float:
+    """Return what one draft forward took, if the rest of a step is a plain step and its verified tokens."""
+    draft_steps = row.step_cost - 1 - row.verified * verified_share
+    return draft_steps * row.baseline_tpot_ms.value / row.forwards
+
+
+def predict_range(row: PublishedRow, cost: StepCost) -> SpeedUpRange:
+    """Return what a fit says of a row, from its tokens of a step and its plain TPOT."""
+    assert row.tokens is not None, "a row that is left out predicts nothing"
+    steps = cost.count_steps(row.forwards, row.verified, row.baseline_tpot_ms.value)
+    middle = row.tokens / steps
+    return SpeedUpRange(middle, middle / RANGE_FACTOR, middle * RANGE_FACTOR)
+
+
+class HeldOutRow(NamedTuple):
+    """A row, and what the other pairs of its kind say of it: None where there is none."""
+
+    row: PublishedRow
+    predicted: SpeedUpRange | None
+
+    @property
+    def is_within(self) -> bool:
+        """Return whether the range contains what was measured."""
+        return self.predicted is not None and self.predicted.low <= self.row.speed_up <= self.predicted.high
+
+
+def hold_rows_out(rows: Sequence[PublishedRow]) -> Iterator[HeldOutRow]:
+    """Yield each row that is not left out with what the other pairs of servers of its kind say of it."""
+    for row in rows:
+        if row.left_out is not None:
+            continue
+        others = [other for other in rows if other.pair != row.pair]
+        pairs = {other.pair for other in others if other.left_out is None and other.kind == row.kind}
+        yield HeldOutRow(row, predict_range(row, fit_step_cost(others, row.kind)) if pairs else None)
+
+
+def find_objection(rows: Sequence[PublishedRow], kind: RowKind) -> str:
+    """Return why no speed-up of a kind is forecast; empty where its rows predict each other."""
+    pairs = sorted({row.pair for row in rows if row.left_out is None and row.kind == kind})
+    if len(pairs) < FEWEST_PAIRS:
+        count = f"one pair of servers was published ({pairs[0]})" if pairs else "no pair of servers was published"
+        return f"{count}, and a range needs {FEWEST_PAIRS} to be tested"
+    missed = [held.row.name for held in hold_rows_out(rows) if held.row.kind == kind and not held.is_within]
+    return f"the published rows do not predict {', '.join(missed)}" if missed else ""

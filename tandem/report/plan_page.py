@@ -1,7 +1,8 @@
 """The page of `tandem plan --page`: speed-up by window for each draft at each load, with measured points of a run.
 
-Invariant: speed-ups are relative to plain decoding at the same load, unlike the post's Figure 1; a measured point has
-its interval and its class; a page of simulated servers says so. One file, no script, no outside reference.
+Invariant: speed-ups are relative to plain decoding at the same load, unlike the post's Figure 1. A load without a
+forecast speed-up has no chart. A measured point has its interval and its class; a page of simulated servers says so.
+One file, no script, no outside reference.
 """
 
 from __future__ import annotations
@@ -60,14 +61,12 @@ def write_plan_page(
     Raises:
         ExternalError: the file cannot be written.
     """
-    loads = sorted({line.concurrency for line in lines})
+    loads = sorted({line.concurrency for line in lines if line.speed_up is not None})
     charts = tuple(_build_load_chart(lines, points, load) for load in loads)
     table = render_template("card", summary=None, table=_build_lines_table(lines), sentences=(), note=None)
-    sections = [
-        ReportSection(name="speed-up", short="Speed-up", title="Speed-up by window", parts=charts),
-        ReportSection(name="figures", short="Figures", title="Every figure", parts=(table,)),
-    ]
-    write_chart_page(header, sections, path)
+    figures = ReportSection(name="figures", short="Figures", title="Every figure", parts=(table,))
+    speed_up = ReportSection(name="speed-up", short="Speed-up", title="Speed-up by window", parts=charts)
+    write_chart_page(header, [speed_up, figures] if charts else [figures], path)
 
 
 def _build_load_chart(all_lines: Sequence[ForecastCell], all_points: Sequence[MeasuredPoint], load: int) -> ReportChart:
@@ -128,14 +127,24 @@ def _build_points_table(points: Sequence[MeasuredPoint]) -> Markup:
 
 
 def _build_lines_table(lines: Sequence[ForecastCell]) -> Markup:
-    rows = [
-        (
-            line.draft, str(line.window), str(line.concurrency), format_number(line.tokens),
-            format_times(line.speed_up),
-            f"{format_number(line.low)} to {format_number(line.high)}",
-            ABSENT if line.break_even is None else f"{line.break_even:.2f}",
-        )
-        for line in lines
-    ]  # fmt: skip
+    rows = [_format_line(line) for line in lines]
     heads = ["Draft", "Window", "Concurrency", "Tokens a step", "Speed-up", "Range", "Break-even acceptance"]
-    return build_table("Every draft, window and load", heads, rows, numbers=(1, 2, 3, 4, 6))
+    heads.append("Gains above, ms of plain TPOT")
+    return build_table("Every draft, window and load", heads, rows, numbers=(1, 2, 3, 4, 6, 7))
+
+
+def _format_line(line: ForecastCell) -> tuple[str, ...]:
+    speed_up, span = ABSENT, ABSENT
+    if line.speed_up is not None:
+        speed_up = format_times(line.speed_up)
+        span = f"{format_number(line.low)} to {format_number(line.high)}"
+    return (
+        line.draft,
+        str(line.window),
+        str(line.concurrency),
+        format_number(line.tokens),
+        speed_up,
+        span,
+        ABSENT if line.break_even is None else f"{line.break_even:.2f}",
+        ABSENT if line.gain_tpot_ms is None else f"{line.gain_tpot_ms:.1f}",
+    )

@@ -18,8 +18,9 @@ from tandem.plan.candidate_search import (
     decide_sweep,
     plan_next,
 )
-from tandem.plan.forecast import ASSUMED_ACCEPTANCE, build_load, fit_draft_share, forecast_cells
-from tandem.plan.measurement_rows import load_published
+from tandem.plan.forecast import ASSUMED_ACCEPTANCE, build_load, forecast_cells, rank_cell
+from tandem.plan.measurement_rows import SERVED_DENSE, load_published
+from tandem.plan.step_cost import fit_step_cost
 from tandem.plan.step_tokens import CommitLaw
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_jobs
@@ -202,17 +203,19 @@ def _name_candidates(work: StepWork) -> dict[SweepCandidate, str]:
 def _rank_remaining(work: StepWork, pairs: Sequence[PairState]) -> list[SweepCandidate]:
     """Return the candidates whose pairs did not fail, the most promising first.
 
-    The order is the forecast of `tandem plan` at the highest load.
+    The order is that of `tandem plan`: first the window that gains from the shortest plain step on.
+    Costs are those of dense targets, whatever the target is: an order is no forecast.
     """
     experiment, failed = work.experiment, {pair.variant for pair in pairs if pair.failure}
     load = build_load(experiment, work.world.catalogue, ASSUMED_ACCEPTANCE)
-    share, concurrency = fit_draft_share(load_published()), max(experiment.concurrency)
+    cost = fit_step_cost(load_published(), SERVED_DENSE)
 
-    def forecast(candidate: SweepCandidate) -> float:
-        return next(forecast_cells(load, share, [candidate.draft], [candidate.window], [concurrency])).speed_up
+    def rank(candidate: SweepCandidate) -> tuple[float, float, int]:
+        windows = [candidate.window]
+        return rank_cell(next(forecast_cells(load, None, [candidate.draft], windows, [1], cost=cost)))
 
     remaining = [candidate for candidate, variant in _name_candidates(work).items() if variant not in failed]
-    return sorted(remaining, key=forecast, reverse=True)
+    return sorted(remaining, key=rank, reverse=True)
 
 
 def _read_law(work: StepWork) -> CommitLaw:

@@ -10,9 +10,11 @@ from tandem.plan.forecast import (
     choose_window,
     compute_core_memory,
     compute_step_cost,
+    convert_cost,
     count_kv_bytes,
-    fit_draft_share,
+    fit_published_cost,
     forecast_cells,
+    rank_cell,
     stretch_step,
 )
 from tandem.plan.measurement_rows import load_published
@@ -21,7 +23,9 @@ from tandem.spec.catalogue import load_catalogue
 
 MODELS = load_catalogue().models
 TARGET, DRAFT = MODELS["Qwen/Qwen3-32B"], MODELS["Qwen/Qwen3-1.7B"]
-POST = DraftShare(0.19, 0.13, 0.4, "published")
+POST = DraftShare(0.19, 0.13, 0.4, "measured")
+COST = fit_published_cost(load_published(), TARGET)
+EXPERTS = TARGET.model_copy(update={"family": TARGET.family.model_copy(update={"value": "gpt_oss"})})
 
 
 def make_load(acceptance=0.8):
@@ -30,6 +34,11 @@ def make_load(acceptance=0.8):
 
 def forecast(acceptance=0.8, share=POST, windows=(7,), loads=(1,)):
     return list(forecast_cells(make_load(acceptance), share, [DRAFT.id], windows, loads))
+
+
+def forecast_published(tpot_ms=None, windows=(7,), loads=(1,)):
+    share = None if tpot_ms is None else convert_cost(COST, tpot_ms)
+    return list(forecast_cells(make_load(), share, [DRAFT.id], windows, loads, cost=COST))
 
 
 def test_a_free_draft_gives_the_tokens_of_a_step():
@@ -94,9 +103,52 @@ def test_the_choice_is_the_window_whose_worst_case_is_best():
     assert choose_window(cells, DRAFT.id, 1).low == max(cell.low for cell in cells)
 
 
-def test_the_published_share_is_that_of_the_rows():
-    share = fit_draft_share(load_published())
-    assert (share.low < share.mean < share.high, share.basis) == (True, "published")
+def test_a_published_cost_gives_a_range_of_a_factor_of_two():
+    cells = forecast_published(tpot_ms=20.0, windows=range(1, 16), loads=(1, 2))
+    assert [cell.high / cell.low for cell in cells] == pytest.approx([2.0] * 30)
+    assert all(cell.low < cell.speed_up < cell.high for cell in cells)
+
+
+def test_without_a_plain_tpot_no_cell_has_a_speed_up():
+    (cell,) = forecast_published()
+    assert (cell.speed_up, cell.low, cell.high, cell.break_even) == (None, None, None, None)
+
+
+def test_a_load_that_nobody_published_has_no_figure():
+    (cell,) = forecast_published(tpot_ms=20.0, loads=(4,))
+    assert (cell.speed_up, cell.gain_tpot_ms) == (None, None)
+
+
+def test_the_low_end_is_one_at_the_tpot_from_which_a_cell_gains():
+    (cell,) = forecast_published()
+    assert forecast_published(tpot_ms=cell.gain_tpot_ms)[0].low == pytest.approx(1.0)
+
+
+def test_without_speed_ups_the_earliest_gain_is_chosen():
+    cells = forecast_published(windows=(3, 5, 7, 10, 15))
+    chosen = choose_window(cells, DRAFT.id, 1)
+    assert chosen.gain_tpot_ms == min(cell.gain_tpot_ms for cell in cells)
+
+
+def test_a_cell_that_never_gains_ranks_last():
+    gaining, never = forecast_published()[0], forecast_published(loads=(4,))[0]
+    assert rank_cell(never) < rank_cell(gaining)
+
+
+def test_a_mixture_of_experts_has_no_cost_and_says_why():
+    words = fit_published_cost(load_published(), EXPERTS)
+    assert words.startswith("of its kind (mixture of experts, sequential drafts, fused or native), one pair")
+
+
+def test_an_unknown_family_has_no_cost_and_says_why():
+    family = TARGET.family.model_copy(update={"value": "rwkv"})
+    words = fit_published_cost(load_published(), TARGET.model_copy(update={"family": family}))
+    assert words == "whether rwkv is a mixture of experts is not known here"
+
+
+def test_each_verified_token_makes_a_step_longer():
+    free, dear = (compute_step_cost(make_load(), 0.19, 7, 1, share) for share in (0.0, 0.328))
+    assert dear - free == pytest.approx(6 * 0.328)
 
 
 def test_a_step_that_verifies_more_than_the_chip_computes_takes_longer():
