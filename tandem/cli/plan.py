@@ -37,7 +37,7 @@ from tandem.plan.forecast import (
     rank_cell,
 )
 from tandem.plan.forecast_cell import ForecastCell
-from tandem.plan.measurement_rows import load_published
+from tandem.plan.measurement_rows import PublishedRow, load_published
 from tandem.plan.step_cost import StepCost
 from tandem.report.terminal import format_table
 from tandem.spec.catalogue import Catalogue, load_catalogue
@@ -104,14 +104,18 @@ def plan(
         basis = measure_basis(run, declared.name, law)
     forecast = _forecast(place, catalogue, declared, basis, (windows, loads))
     lines = list(_list_lines(forecast, place))
+    document = _forecast_as_dict(forecast, place)
     if sources:
-        lines += _list_sources(catalogue.models[declared.target])
+        kind = TARGET_KINDS.get(catalogue.models[declared.target].family.value)
+        published = [row for row in load_published() if kind in {None, row.target}]
+        lines += ["", "published measurements of this kind of target:", *_list_sources(published)]
+        document["published"] = [row.model_dump(mode="json") for row in published]
     if page is not None:
         _write_page(forecast, place, run, page)
         lines.append(str(page))
     # what can be planned is planned, and the exit code says that an environment lacks its price
     code = ExitCode.DONE if place.usd_per_hour or place.environment is None else ExitCode.BAD_INPUT
-    print_result(_forecast_as_dict(forecast, place), lines, as_json=selection.as_json, code=code)
+    print_result(document, lines, as_json=selection.as_json, code=code)
     return code
 
 
@@ -307,14 +311,9 @@ def _list_legends(forecast: PlanForecast) -> Iterator[str]:
         yield NO_LOAD.format(basis.cost.concurrency)
 
 
-def _list_sources(target: ModelConfig) -> Iterator[str]:
-    """Yield the published measurements of a target's kind, each with its source and date."""
-    target_kind = TARGET_KINDS.get(target.family.value)
-    yield ""
-    yield f"published measurements, {target_kind or 'of any target'}:"
-    for row in load_published():
-        if target_kind not in {None, row.target}:
-            continue
+def _list_sources(rows: Sequence[PublishedRow]) -> Iterator[str]:
+    """Yield published measurements, each with its source and date."""
+    for row in rows:
         source = row.speculative_tpot_ms.source
         is_other = row.implementation == "other"
         implementation = "another implementation" if is_other else row.implementation

@@ -81,6 +81,13 @@ def test_sources_list_each_published_row_of_the_kind_with_its_date(capsys):
     assert "gpt-oss" not in printed
 
 
+def test_sources_are_in_json_too(capsys):
+    assert run(*PLAN, "--sources", "--json") == 0
+    published = json.loads(capsys.readouterr().out)["published"]
+    assert {row["target"] for row in published} == {"dense"}
+    assert published[0]["speculative_tpot_ms"]["source"]["date"] == "2026-06-11"
+
+
 def test_without_the_flag_no_source_is_listed(capsys):
     assert run(*PLAN) == 0
     assert "yahavb" not in capsys.readouterr().out
