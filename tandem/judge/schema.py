@@ -266,6 +266,11 @@ class RunControls(msgspec.Struct, frozen=True, kw_only=True):
         """Numbers of the rounds that are in no figure: the measuring machine was the bottleneck there."""
         return tuple(bottleneck.round for bottleneck in self.marked)
 
+    @property
+    def has_replicas(self) -> bool:
+        """Whether several servers answer at one address, so that starts cannot be told apart."""
+        return any(check.name == "start" and check.result == "caution" for check in self.checks)
+
 
 class ShareEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """So many of so many, with a 95 % interval of the share."""

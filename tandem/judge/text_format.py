@@ -228,12 +228,12 @@ def describe_quality(task: TaskQuality, baseline: str) -> str:
     return f"{shares}: {points}; {task.why}."
 
 
-def describe_next_step(headline: Headline, baseline: str) -> str:
+def describe_next_step(headline: Headline, verdict: Verdict) -> str:
     """Return what to do after a verdict on a variant, in one sentence.
 
     Args:
         headline: of the variant.
-        baseline: the arm that it is compared with.
+        verdict: that has it.
     """
     variant = shorten_text(headline.variant)
     if headline.finding == "faster" and headline.output == "not the same":
@@ -241,6 +241,8 @@ def describe_next_step(headline: Headline, baseline: str) -> str:
     if headline.finding == "faster" and headline.output == "not shown":
         return "Show whether the outputs are the same: rerun with --record token-ids, or report with --tokenizer."
     if headline.finding == "faster" and headline.evidence == "one-start":
+        if verdict.controls.has_replicas:
+            return "Rerun with the address of one server: behind one of these addresses there are several."
         return (
             f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6; or, until there are 6, "
             "interrupt bench run, restart both servers and give --resume."
@@ -250,7 +252,7 @@ def describe_next_step(headline: Headline, baseline: str) -> str:
         step = _CLASSLESS_STEPS.get(headline.finding, step)
     if headline.speculates:
         step = _SPECULATION_STEPS.get(headline.finding, step)
-    return step.format(variant=variant, baseline=shorten_text(baseline))
+    return step.format(variant=variant, baseline=shorten_text(verdict.baseline))
 
 
 def describe_output(verdict: Verdict, headline: Headline) -> str:

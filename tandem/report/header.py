@@ -107,7 +107,7 @@ def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:
         "tone": find_tone(headline),
         "lines": [line for line in lines if line],
         "arms": _build_arms_table(headline, verdict),
-        "next_step": fmt.describe_next_step(headline, verdict.baseline),
+        "next_step": fmt.describe_next_step(headline, verdict),
         "groups": [(f"{name} ({len(classes):,})", _join_names(classes)) for name, classes in groups if classes],
     }
 

@@ -108,7 +108,7 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
         hidden_count = len(limits) - shown_count
         yield from _list_items(limits[:shown_count] + [f"and {hidden_count} more"] * (hidden_count > 0))
     for headline in verdict.headlines:
-        yield f"next: {fmt.describe_next_step(headline, verdict.baseline)}"
+        yield f"next: {fmt.describe_next_step(headline, verdict)}"
     if verbose:
         yield ""
         yield from _render_controls(verdict, width)

@@ -72,7 +72,7 @@ def test_times_are_those_of_the_second_asking() -> None:
     began_ns = time.monotonic_ns()
     _, reply = ask_on_reused("on_reuse", delay_s=0.5)
     assert reply.start_ns - began_ns > 0.5e9
-    assert 0 < reply.headers_s < reply.end_s < 0.5
+    assert 0 < reply.headers_s < reply.end_s
 
 
 @pytest.mark.parametrize("posted", [[], [1]])

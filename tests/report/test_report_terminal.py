@@ -13,6 +13,7 @@ from tandem.bench.request_table import read_request_table
 from tandem.bench.simulation import SIMULATED_BAND
 from tandem.judge import text_format
 from tandem.judge.schema import (
+    ControlCheck,
     OutputEquality,
     RatioEstimate,
     RunControls,
@@ -182,33 +183,42 @@ def test_the_next_step_stands_before_all_that_is_asked_for(verdict: Verdict) -> 
 )  # fmt: skip
 def test_faster_asks_first_for_what_its_word_lacks(verdict: Verdict, output: Any, evidence: Any, words: str) -> None:
     headline = msgspec.structs.replace(verdict.headlines[0], finding="faster", output=output, evidence=evidence)
-    assert words in text_format.describe_next_step(headline, "base")
+    assert words in text_format.describe_next_step(headline, verdict)
 
 
 @pytest.mark.parametrize(("finding", "words"), [("faster", "Serve with "), ("mixed", "which requests of ")])
 def test_next_step_names_no_class_where_none_is_called(verdict: Verdict, finding: Any, words: str) -> None:
     changes = {"output": "the same", "evidence": "across-starts", "faster": (), "slower": ()}
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding, **changes)
-    step = text_format.describe_next_step(headline, "base")
+    step = text_format.describe_next_step(headline, verdict)
     assert (words in step, "class" in step) == (True, False)
 
 
 @pytest.mark.parametrize("finding", get_args(VariantFinding))
 def test_no_next_step_speaks_of_speculation_unless_the_manifest_does(verdict: Verdict, finding: Any) -> None:
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
-    step = text_format.describe_next_step(headline, "base")
+    step = text_format.describe_next_step(headline, verdict)
     assert [word for word in ("draft", "specul", "window") if word in step] == []
 
 
 def test_a_slower_arm_that_speculates_is_told_what_to_try(verdict: Verdict) -> None:
     headline = msgspec.structs.replace(verdict.headlines[0], finding="slower", speculates=True)
-    assert "num_speculative_tokens" in text_format.describe_next_step(headline, "base")
+    assert "num_speculative_tokens" in text_format.describe_next_step(headline, verdict)
+
+
+def test_faster_servers_behind_one_address_are_told_to_use_one(verdict: Verdict) -> None:
+    check = ControlCheck(name="start", result="caution", sentence="several servers answer")
+    controls = msgspec.structs.replace(verdict.controls, checks=(check,))
+    changes: dict[str, Any] = {"finding": "faster", "output": "the same", "evidence": "one-start"}
+    headline = msgspec.structs.replace(verdict.headlines[0], **changes)
+    step = text_format.describe_next_step(headline, msgspec.structs.replace(verdict, controls=controls))
+    assert "the address of one server" in step
 
 
 @pytest.mark.parametrize("finding", get_args(VariantFinding))
 def test_every_finding_has_a_next_step(verdict: Verdict, finding: Any) -> None:
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
-    assert text_format.describe_next_step(headline, "base")
+    assert text_format.describe_next_step(headline, verdict)
 
 
 def test_controls_outputs_and_notes_stand_behind_verbose(verdict: Verdict) -> None:
