@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +22,7 @@ from tandem.run.run_values import SCHEMA, StepRecord, list_confirmed
 from tandem.run.sweep_pairs import list_pairs
 
 PAGE_FILE, PATCH_FILE = "decision.html", "experiment.patch"
+WIDTH = 100  # of a line on the screen, in columns
 
 
 def find_decision(steps: Mapping[str, StepRecord]) -> SweepRecord | None:
@@ -42,12 +44,17 @@ def find_decision(steps: Mapping[str, StepRecord]) -> SweepRecord | None:
 
 
 def format_decision(record: SweepRecord) -> Iterator[str]:
-    """Yield the decision and a table of all candidates."""
-    yield record.sentence
+    """Yield the decision, a table of all candidates, and why each of them cannot win or was not measured."""
+    yield from textwrap.wrap(record.sentence, WIDTH)
     yield ""
     heads = ("candidate", "state", "speed-up", "95 %", "good tokens/USD", "node min", "USD")
     yield from format_table(heads, map(_format_candidate, record.candidates), numbers=(2, 5, 6))
     yield ""
+    for row in record.candidates:
+        if row.reason:
+            yield from textwrap.wrap(f"{row.variant} ({row.state}): {row.reason}", WIDTH, subsequent_indent="  ")
+    if any(row.reason for row in record.candidates):
+        yield ""
     budget = f" of a budget of {record.budget_usd:.2f}" if record.budget_usd else ""
     compiles = f"{record.compile_minutes:.0f} of them compile" if record.compile_minutes else "no compile"
     yield f"{record.node_minutes:.0f} node-minutes, {compiles}; {record.usd:.2f} USD{budget}"
@@ -99,7 +106,7 @@ def write_decision(
     write_sweep_page(header, record.candidates, out / PAGE_FILE)
     names = [*texts, PAGE_FILE]
     for pair in list_pairs(steps):
-        if pair.evidence is not None:
+        if pair.verdict is not None:
             name, confirmed = pair_run(record.run, pair.number), list_confirmed(pair.steps.values())
             download_results(store, record.experiment, name, out / name, confirmed)
             names.append(name)
@@ -114,4 +121,5 @@ def _build_patch(record: SweepRecord, experiment_file: Path) -> str:
     ]
     with convert_os_errors("the experiment cannot be read", experiment_file, "name its folder by --experiments"):
         text = experiment_file.read_text(encoding="utf-8")
-    return patch_experiment(text, f"experiments/{experiment_file.name}", fields[0] if fields else {})
+    name = f"experiments/{experiment_file.name}"
+    return patch_experiment(text, name, fields[0] if fields else {}, record.output_note)

@@ -5,7 +5,8 @@ acceptance by class and the cost of its forward; they predict every other window
 window whose prediction lies clearly below the best measured one.
 
 Invariant: pure arithmetic on plain numbers; the same measurements give the same search. Plain decoding is always a
-candidate, and a draft wins only where chance does not explain its lead over plain decoding.
+candidate, and a draft wins only where its pair's verdict allows it and chance does not explain its lead over plain
+decoding.
 """
 
 from __future__ import annotations
@@ -48,6 +49,8 @@ class CandidateResult:
         speed_ups: by class: plain time over the candidate's, of the same answers.
         tokens: by class: mean tokens of a step.
         log_sd: standard deviation of the logarithm of the score, starts included.
+        can_win: whether the verdict of its pair allows that it wins. What cannot win predicts other windows, and leaves
+            none out.
     """
 
     candidate: SweepCandidate
@@ -55,6 +58,7 @@ class CandidateResult:
     speed_ups: Mapping[str, float]
     tokens: Mapping[str, float]
     log_sd: float
+    can_win: bool = True
 
     @property
     def speed_up_interval(self) -> tuple[float, float, float]:
@@ -125,7 +129,7 @@ def plan_next(candidates: Sequence[SweepCandidate], results: Sequence[CandidateR
         law: of the runtime.
     """
     measured = {result.candidate for result in results}
-    best = max([1.0, *(result.score for result in results)])
+    best = max([1.0, *(result.score for result in results if result.can_win)])
     known_drafts = {result.candidate.draft for result in results}
     for candidate in candidates:
         if candidate.draft not in known_drafts:
@@ -198,7 +202,10 @@ def decide_sweep(
     )
     if not results:
         return SweepDecision(None, 1.0, 1.0, 1.0, word, "nothing was measured")
-    best = max(results, key=lambda result: result.score)
+    able_results = [result for result in results if result.can_win]
+    if not able_results:
+        return SweepDecision(None, 1.0, 1.0, 1.0, word, "plain decoding: no candidate can win")
+    best = max(able_results, key=lambda result: result.score)
     # any of the measured candidates could have led by chance (Bonferroni)
     deviation = NormalDist().inv_cdf(1 - FALSE_LEAD / len(results)) * best.log_sd
     low, high = (best.score * math.exp(sign * deviation) for sign in (-1, 1))

@@ -6,20 +6,24 @@ Invariant: every other line of the file stays as it is, comments included.
 from __future__ import annotations
 
 import difflib
+import textwrap
 from collections.abc import Mapping
 
 import yaml
 
 from tandem.errors import InputError
 
+COMMENT_COLUMNS = 96
 
-def patch_experiment(text: str, name: str, winner: Mapping[str, str | int]) -> str:
+
+def patch_experiment(text: str, name: str, winner: Mapping[str, str | int], note: str = "") -> str:
     """Return a unified diff of an experiment file, for `git apply` or `patch -p1`.
 
     Args:
         text: of the file, with a top-level `sweep`.
         name: path of the file in the repository.
         winner: name, draft and num_speculative_tokens of the variant to serve; empty for plain decoding.
+        note: a comment above the variant; empty for none.
 
     Raises:
         InputError: the file has no sweep any more.
@@ -31,6 +35,8 @@ def patch_experiment(text: str, name: str, winner: Mapping[str, str | int]) -> s
     mode = yaml.safe_load(text)["sweep"]["mode"]  # the winner decodes as its sweep
     fields = {"name": winner["name"], "mode": mode, **winner} if winner else {}
     rows = [f"{'    ' if index else '  - '}{key}: {value}\n" for index, (key, value) in enumerate(fields.items())]
+    if note:
+        rows = [f"  # {line}\n" for line in textwrap.wrap(note, COMMENT_COLUMNS)] + rows
     first, last = blocks["sweep"]
     edits = [(first, last, []), (blocks["variants"][1], blocks["variants"][1], rows)]
     new_lines = list(lines)

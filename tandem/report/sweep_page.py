@@ -125,7 +125,7 @@ def _build_goodput_table(points: Sequence[CandidateRecord]) -> Markup:
 
 def _build_evidence_table(points: Sequence[CandidateRecord]) -> Markup:
     outputs = [
-        " ".join(filter(None, (point.evidence.output, point.evidence.quality))) if point.evidence else ""
+        " ".join(filter(None, (point.verdict.equality, point.verdict.quality))) if point.verdict else ""
         for point in points
     ]
     rows = [

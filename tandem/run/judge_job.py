@@ -22,7 +22,7 @@ from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
 from tandem.bench.quality_rows import QUALITY_FILE, QualityRow, write_quality
 from tandem.errors import ExitCode, InputError
 from tandem.judge.schema import RatioEstimate, Verdict
-from tandem.judge.sweep_record import PairEvidence
+from tandem.judge.sweep_record import PairEvidence, PairVerdict, TaskWord
 from tandem.judge.text_format import describe_quality
 from tandem.judge.verdict import JudgeOptions
 from tandem.report.run_report import RunReport, report_run
@@ -70,7 +70,8 @@ def judge_run(task: BenchTask, folder: Path) -> int:
         is_void=report.exit_code == ExitCode.VOID,
         exit_code=int(report.exit_code),
         notes=tuple(notes),
-        evidence=_extract_evidence(report.verdict) if report.verdict else None,
+        pair_verdict=extract_verdict(report.verdict) if report.verdict else None,
+        evidence=extract_evidence(report.verdict) if report.verdict else None,
     )
     lines = [*report.format_lines(width=TEXT_COLUMNS), *([] if report.verdict else [report.note])]
     with translate_disk_errors(folder):
@@ -110,8 +111,29 @@ def _write_answers(store: ObjectStore, task: BenchTask, folder: Path) -> None:
         write_quality(folder, [row])
 
 
-def _extract_evidence(verdict: Verdict) -> PairEvidence | None:
-    """Return the evidence of the only candidate; None of several, of a void run, or where a cell has no figure."""
+def extract_verdict(verdict: Verdict) -> PairVerdict | None:
+    """Return what a sweep decides by, of the only candidate; None of several."""
+    if len(verdict.headlines) != 1:
+        return None
+
+    headline = verdict.headlines[0]
+    rounds = [load.deciding.rounds for load in verdict.overall]
+    tasks = [
+        TaskWord(task=task.task, items=task.items, word=task.word, text=describe_quality(task, verdict.baseline))
+        for task in verdict.quality
+    ]
+    return PairVerdict(
+        finding=headline.finding,
+        output=headline.output,
+        sentence=headline.sentence,
+        rounds=min(rounds, default=0),
+        equality=" ".join(row.sentence for row in verdict.equality),
+        tasks=tuple(tasks),
+    )
+
+
+def extract_evidence(verdict: Verdict) -> PairEvidence | None:
+    """Return the figures of the only candidate; None of several, of a void run, or where a cell has no figure."""
     if verdict.controls.void or len(verdict.variants) != 1:
         return None
     arm = verdict.variants[0]
@@ -133,18 +155,12 @@ def _extract_evidence(verdict: Verdict) -> PairEvidence | None:
         return None
     variances = [log_sd**2 for log_sd in log_sds if log_sd is not None]
     own_variance = sum(variances) / len(variances) ** 2  # of the mean over loads
-    equality = next((row.sentence for row in verdict.equality if row.variant == arm), "")
-    tasks = [task for task in verdict.quality if task.variant == arm]
-    quality_texts = [f"{task.task}: {task.word}; {describe_quality(task, verdict.baseline)}" for task in tasks]
     return PairEvidence(
         score=geometric_mean(ratio.value for ratio in ratios if ratio),
         speed_ups=speed_ups,
         tokens=tokens,
         log_sd=math.sqrt(own_variance + 2 * START_SD**2),
         goodput_per_usd=_compare_goodput(verdict, arm),
-        output=equality,
-        quality=" ".join(quality_texts),
-        is_worse=any(task.word == "worse" for task in tasks),
     )
 
 

@@ -14,7 +14,7 @@ import msgspec
 from tandem.bench.json_file import require_schema
 from tandem.bench.manifest import ManifestArm
 from tandem.errors import InputError
-from tandem.judge.sweep_record import PairEvidence
+from tandem.judge.sweep_record import PairEvidence, PairVerdict
 from tandem.run.run_keys import ROUND_STEP, pair_step, strip_pair
 
 SCHEMA = 1
@@ -283,6 +283,7 @@ class JudgmentResult(msgspec.Struct, frozen=True, kw_only=True):
         is_void: whether nothing may be concluded.
         exit_code: as that of `tandem bench report`.
         notes: e.g. data that was not published.
+        pair_verdict: of a run of two arms.
         evidence: of a run of two arms; None if the run is void or lacks a figure.
     """
 
@@ -291,6 +292,7 @@ class JudgmentResult(msgspec.Struct, frozen=True, kw_only=True):
     is_void: bool
     exit_code: int
     notes: tuple[str, ...] = ()
+    pair_verdict: PairVerdict | None = None
     evidence: PairEvidence | None = None
 
 

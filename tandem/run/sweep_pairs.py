@@ -8,12 +8,11 @@ from itertools import count
 
 import msgspec
 
-from tandem.judge.sweep_record import PairEvidence
+from tandem.judge.sweep_record import PairEvidence, PairObstacle, PairVerdict
 from tandem.run.run_keys import pair_step
 from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s, select_pair
 
 NO_EVIDENCE = "its pair gave no evidence"
-WORSE_OUTPUT = "its output is worse"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,20 +23,27 @@ class PairState:
         number: from 1.
         variant: name of the candidate.
         steps: of the pair, without the pair in their names.
-        failure: why the candidate is out: no evidence, or a worse output; empty if neither, or while at work.
-        evidence: None as long as there is none.
+        failure: why the pair gave no evidence; empty if it did, or while at work.
+        verdict: None as long as there is none.
+        evidence: its figures; None as long as there are none, and where the verdict forbids them.
     """
 
     number: int
     variant: str
     steps: dict[str, StepRecord]
     failure: str
+    verdict: PairVerdict | None
     evidence: PairEvidence | None
 
     @property
     def is_over(self) -> bool:
         """Whether nothing of the pair is left to do."""
-        return bool(self.failure) or self.evidence is not None
+        return bool(self.failure) or self.verdict is not None
+
+    @property
+    def obstacle(self) -> PairObstacle | None:
+        """Why its verdict forbids that the candidate wins; None if it does not, or without a verdict."""
+        return self.verdict.obstacle if self.verdict else None
 
     def sum_minutes(self, leases: Sequence[LeaseSpan], step: str = "") -> float:
         """Return the paid minutes of one step, or of all steps of the pair."""
@@ -57,11 +63,18 @@ def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
         own = select_pair(steps, number)
         failure = next((f"{name}: {step.note}" for name, step in own.items() if step.state == "failed"), "")
         judge = own.get("judge")
-        evidence = None
+        verdict: PairVerdict | None = None
+        evidence: PairEvidence | None = None
         if judge is not None and judge.state == "done":
+            verdict = msgspec.convert(judge.result.get("pair_verdict"), PairVerdict | None)
             evidence = msgspec.convert(judge.result.get("evidence"), PairEvidence | None)
-            if evidence is None:
-                failure = f"{NO_EVIDENCE}: {judge.note}"
-            else:
-                failure = f"{WORSE_OUTPUT}: {evidence.quality}" if evidence.is_worse else ""
-        yield PairState(number=number, variant=choice.result["variant"], steps=own, failure=failure, evidence=evidence)
+            lacks_figures = verdict is None or (verdict.has_figures and evidence is None)
+            failure = f"{NO_EVIDENCE}: {judge.note}" if lacks_figures else ""
+        yield PairState(
+            number=number,
+            variant=choice.result["variant"],
+            steps=own,
+            failure=failure,
+            verdict=verdict,
+            evidence=evidence,
+        )

@@ -6,8 +6,10 @@ candidate ends its pair, not the sweep; a used budget ends the measurements, and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from datetime import datetime
+from typing import Literal
 
 import msgspec
 
@@ -63,7 +65,7 @@ def choose_candidate(work: StepWork) -> StepProgress:
     """
     pairs = list(list_pairs(work.journal.steps))
     last_pairs = pairs[-MAX_FAILED_PAIRS:]
-    if len(last_pairs) == MAX_FAILED_PAIRS and all(pair.evidence is None for pair in last_pairs):
+    if len(last_pairs) == MAX_FAILED_PAIRS and all(pair.failure for pair in last_pairs):
         raise RunEndError(
             f"{MAX_FAILED_PAIRS} candidates in a row failed; the last: {last_pairs[-1].failure}", "failed"
         )
@@ -139,21 +141,50 @@ def build_record(work: StepWork) -> SweepRecord:
         for candidate, variant in variants.items()
     )
     is_simulated = any(step.result.get("is_simulated") for pair in pairs for step in pair.steps.values())
-    worse = sum(bool(pair.evidence and pair.evidence.is_worse) for pair in pairs)
-    is_alone = worse and not results and decision.word == "decided"
-    sentence = "plain decoding: no other candidate remains" if is_alone else decision.reason
-    if worse:
-        sentence += f"; {worse} of {sum(pair.evidence is not None for pair in pairs)} candidates answer a task worse"
+    winner = variants[decision.winner] if decision.winner else ""
+    output_note = _describe_output(by_variant[winner]) if winner else ""
+    rejections = _count_rejections(pairs)
+    sentence = decision.reason
+    if not results and rejections:
+        sentence = "plain decoding: no candidate can win"
+    sentence = "; ".join(part for part in (sentence, output_note, rejections) if part)
     if decision.word == "unfinished":
         sentence = f"unfinished ({choices[-1].note}); so far {sentence}"
     sentence = f"SIMULATED servers: {sentence}" if is_simulated else sentence
     return SweepRecord(
-        run=work.run, experiment=work.journal.run.experiment, word=decision.word, sentence=sentence,
+        run=work.run,
+        experiment=work.journal.run.experiment,
+        word=decision.word,
+        sentence=sentence,
         is_simulated=is_simulated,
-        winner=variants[decision.winner] if decision.winner else "", candidates=candidates,
-        budget_usd=work.journal.run.request.budget_usd, node_minutes=work.journal.run.node_s / 60,
-        compile_minutes=sum(row.compile_minutes for row in candidates), usd=count_spent_usd(work),
-    )  # fmt: skip
+        winner=winner,
+        output_note=output_note,
+        candidates=candidates,
+        budget_usd=work.journal.run.request.budget_usd,
+        node_minutes=work.journal.run.node_s / 60,
+        compile_minutes=sum(row.compile_minutes for row in candidates),
+        usd=count_spent_usd(work),
+    )
+
+
+def _describe_output(pair: PairState) -> str:
+    """Return what is known of an output that is not that of plain decoding; empty where it is the same."""
+    verdict = pair.verdict
+    if verdict is None or verdict.output == "the same":
+        return ""
+    words = ", ".join(f"{task.task}: {task.word}, {task.items} items" for task in verdict.tasks)
+    return f"its output is not shown to be that of plain decoding, but it answers the tasks as well ({words})"
+
+
+def _count_rejections(pairs: Sequence[PairState]) -> str:
+    """Return how many candidates are rejected, and by which words of their verdicts; empty if all can."""
+    obstacles = [pair.obstacle for pair in pairs if pair.obstacle and not pair.failure]
+    if not obstacles:
+        return ""
+    counts = Counter(obstacle.word for obstacle in obstacles)
+    words = ", ".join(f"{count} {word}" for word, count in counts.items())
+    judged_count = sum(pair.verdict is not None for pair in pairs)
+    return f"{len(obstacles)} of {judged_count} candidates are rejected by their verdicts ({words})"
 
 
 def _record_pair(
@@ -161,13 +192,28 @@ def _record_pair(
 ) -> CandidateRecord:
     leases = work.journal.run.leases
     minutes = pair.sum_minutes(leases)
+    state: Literal["failed", "rejected", "measured"] = "measured"
+    reason = ""
+    if pair.failure:
+        state = "failed"
+        reason = pair.failure
+    elif pair.obstacle:
+        state = "rejected"
+        reason = f"{pair.obstacle.word}: {pair.obstacle.reason}"
     return CandidateRecord(
-        variant=pair.variant, draft=candidate.draft, num_speculative_tokens=candidate.window,
-        state="failed" if pair.failure else "measured", reason=pair.failure,
-        speed_up=result.speed_up_interval if result else None, results=pair_run(work.run, pair.number),
-        evidence=pair.evidence, node_minutes=minutes, compile_minutes=pair.sum_minutes(leases, "compile"),
+        variant=pair.variant,
+        draft=candidate.draft,
+        num_speculative_tokens=candidate.window,
+        state=state,
+        reason=reason,
+        speed_up=result.speed_up_interval if result else None,
+        results=pair_run(work.run, pair.number),
+        verdict=pair.verdict,
+        evidence=pair.evidence,
+        node_minutes=minutes,
+        compile_minutes=pair.sum_minutes(leases, "compile"),
         usd=_price_minutes(work, minutes),
-    )  # fmt: skip
+    )
 
 
 def _record_unmeasured(candidate: SweepCandidate, variant: str, choices: Sequence[StepRecord]) -> CandidateRecord:
@@ -181,16 +227,28 @@ def _record_unmeasured(candidate: SweepCandidate, variant: str, choices: Sequenc
 
 
 def _list_results(work: StepWork, pairs: Sequence[PairState]) -> list[CandidateResult]:
-    """Return the results of the pairs that gave evidence."""
+    """Return the figures of the pairs that a search can use."""
     candidates = {variant: candidate for candidate, variant in _name_candidates(work).items()}
-    return [
-        CandidateResult(
-            candidate=candidates[pair.variant], score=evidence.score, speed_ups=evidence.speed_ups,
-            tokens=evidence.tokens, log_sd=evidence.log_sd,
+    results = []
+    for pair in pairs:
+        evidence = pair.evidence
+        if evidence is None or _is_spent(pair):
+            continue
+        result = CandidateResult(
+            candidate=candidates[pair.variant],
+            score=evidence.score,
+            speed_ups=evidence.speed_ups,
+            tokens=evidence.tokens,
+            log_sd=evidence.log_sd,
+            can_win=pair.obstacle is None,
         )
-        for pair in pairs
-        if (evidence := pair.evidence) and not pair.failure
-    ]  # fmt: skip
+        results.append(result)
+    return results
+
+
+def _is_spent(pair: PairState) -> bool:
+    """Return whether a pair tells the search nothing: it gave no evidence, or its verdict forbids its figures."""
+    return bool(pair.failure) or (pair.verdict is not None and not pair.verdict.has_figures)
 
 
 def _name_candidates(work: StepWork) -> dict[SweepCandidate, str]:
@@ -201,12 +259,13 @@ def _name_candidates(work: StepWork) -> dict[SweepCandidate, str]:
 
 
 def _rank_remaining(work: StepWork, pairs: Sequence[PairState]) -> list[SweepCandidate]:
-    """Return the candidates whose pairs did not fail, the most promising first.
+    """Return the candidates without a pair, and those whose pairs tell the search something, the best forecast first.
 
     The order is that of `tandem plan`: first the window that gains from the shortest plain step on.
     Costs are those of dense targets, whatever the target is: an order is no forecast.
     """
-    experiment, failed = work.experiment, {pair.variant for pair in pairs if pair.failure}
+    experiment = work.experiment
+    spent = {pair.variant for pair in pairs if _is_spent(pair)}
     load = build_load(experiment, work.world.catalogue, ASSUMED_ACCEPTANCE)
     cost = fit_step_cost(load_published(), SERVED_DENSE)
 
@@ -214,7 +273,7 @@ def _rank_remaining(work: StepWork, pairs: Sequence[PairState]) -> list[SweepCan
         windows = [candidate.window]
         return rank_cell(next(forecast_cells(load, None, [candidate.draft], windows, [1], cost=cost)))
 
-    remaining = [candidate for candidate, variant in _name_candidates(work).items() if variant not in failed]
+    remaining = [candidate for candidate, variant in _name_candidates(work).items() if variant not in spent]
     return sorted(remaining, key=rank, reverse=True)
 
 

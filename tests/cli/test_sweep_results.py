@@ -17,7 +17,7 @@ SENTENCE = "Qwen/Qwen3-1.7B with window 5: 1.62 times as fast as plain decoding 
 EVIDENCE = PairEvidence(
     score=1.62,
     speed_ups={"open, concurrency 4": 1.62}, tokens={"open, concurrency 4": 2.2}, log_sd=0.02,
-    goodput_per_usd=(250_000.0, 400_000.0), output="All 6 paired outputs are identical",
+    goodput_per_usd=(250_000.0, 400_000.0),
 )  # fmt: skip
 MEASURED = CandidateRecord(
     variant="qwen-sd-qwen3-1-7b-k5", draft="Qwen/Qwen3-1.7B", num_speculative_tokens=5, state="measured",
@@ -66,6 +66,10 @@ def test_eliminated_candidate_has_no_figure(screen):
     assert row.split() == [LEFT_OUT.variant, "eliminated"]
 
 
+def test_reason_of_a_candidate_stands_below_the_table(screen):
+    assert f"{LEFT_OUT.variant} (eliminated): {LEFT_OUT.reason}" in screen
+
+
 def test_last_line_has_compile_minutes_and_budget(screen):
     assert screen[-1] == "70 node-minutes, 20 of them compile; 41.72 USD of a budget of 50.00"
 
@@ -98,6 +102,13 @@ def test_folder_has_decision_page_and_edit(folder):
 def test_edit_names_the_winner(folder):
     out, _ = folder
     assert f"+  - name: {MEASURED.variant}\n" in (out / "experiment.patch").read_text()
+
+
+def test_edit_says_that_the_output_is_another(fleet, tmp_path):
+    put_decision(fleet, output_note="its output is not shown to be that of plain decoding")
+    assert tandem(fleet, f"results {RUN}", "--out", str(tmp_path / "sweep")) == 0
+    patch = (tmp_path / "sweep" / "experiment.patch").read_text()
+    assert "+  # its output is not shown to be that of plain decoding\n" in patch
 
 
 def test_next_step_applies_the_edit(folder):

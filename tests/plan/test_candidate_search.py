@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import sweep_worlds as worlds
 
@@ -59,6 +61,17 @@ def test_a_clear_loser_is_left_out_and_says_why():
 def test_plain_decoding_wins_without_any_candidate_above_it():
     decision = decide_sweep((SEVEN,), (result(SEVEN, acceptance=0.4),), "k")
     assert (decision.winner, decision.score, decision.word) == (None, 1.0, "decided")
+
+
+def test_fast_candidate_that_cannot_win_loses():
+    fast = replace(result(SEVEN, acceptance=0.95), can_win=False)
+    assert decide_sweep((SEVEN, SMALL), (fast, result(SMALL)), "k").winner == SMALL
+
+
+def test_candidate_that_cannot_win_leaves_none_out():
+    fast = replace(result(SEVEN, acceptance=0.95), can_win=False)
+    slow = result(SMALL, acceptance=0.6)
+    assert plan_next((SEVEN, SMALL, SweepCandidate("small", 5)), (fast, slow), "k").eliminated == ()
 
 
 def test_a_lead_that_chance_explains_keeps_plain_decoding():

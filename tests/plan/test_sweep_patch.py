@@ -54,6 +54,13 @@ def test_sweep_at_the_end_of_the_file_goes(tmp_path):
     assert "sweep" not in yaml.safe_load(apply(tmp_path, WINNER, TEXT.replace(block, "") + block))
 
 
+def test_note_stands_above_the_winner():
+    note = "its output is not shown to be that of plain decoding, but it answers the tasks as well (sums: same)"
+    patch = patch_experiment(TEXT, NAME, WINNER, note)
+    added = [line.removeprefix("+") for line in patch.splitlines() if line.startswith("+ ")]
+    assert (added[0].startswith("  # its output is not shown"), added[2]) == (True, "  - name: qwen-sd-qwen3-1-7b-k7")
+
+
 def test_file_without_a_sweep_is_refused():
     with pytest.raises(InputError, match="no sweep any more"):
         patch_experiment("variants: []\n", NAME, WINNER)

@@ -73,6 +73,19 @@ def test_judgment_has_the_evidence_of_its_candidate(judged: tuple[RunJobs, dict[
     assert evidence["speed_ups"] == dict(zip(names, [row["speed_up"]["value"] for row in rows], strict=True))
 
 
+def test_judgment_has_the_word_of_the_headline(judged: tuple[RunJobs, dict[str, Any]]) -> None:
+    job, _ = judged
+    (headline,) = json.loads(job.read("verdict.json"))["headlines"]
+    pair_verdict = json.loads(job.read("judgment.json"))["pair_verdict"]
+    fields = ("finding", "output", "sentence")
+    assert [pair_verdict[field] for field in fields] == [headline[field] for field in fields]
+
+
+def test_judgment_has_the_rounds_of_its_pair(judged: tuple[RunJobs, dict[str, Any]]) -> None:
+    job, _ = judged
+    assert json.loads(job.read("judgment.json"))["pair_verdict"]["rounds"] == 2
+
+
 def test_goodput_of_a_candidate_is_in_tokens_per_usd(judged: tuple[RunJobs, dict[str, Any]]) -> None:
     job, _ = judged
     plain, candidate = json.loads(job.read("judgment.json"))["evidence"]["goodput_per_usd"]
@@ -82,8 +95,9 @@ def test_goodput_of_a_candidate_is_in_tokens_per_usd(judged: tuple[RunJobs, dict
 
 def test_the_judgment_is_one_sentence_that_says_simulated(judged: tuple[RunJobs, dict[str, Any]]) -> None:
     job, judgment = judged
-    sentence, evidence = judgment.pop("sentence"), judgment.pop("evidence")
-    assert evidence is not None
+    sentence = judgment.pop("sentence")
+    assert judgment.pop("evidence")
+    assert judgment.pop("pair_verdict")
     assert judgment == {"schema": 1, "is_void": False, "exit_code": 0, "notes": []}
     assert sentence.startswith("SIMULATED servers: End to end, qwen-sd-vllm is not shown to be faster")
     assert sentence.endswith("4 can (--rounds).")

@@ -13,6 +13,7 @@ from virtual_world import ARTIFACTS, BASELINE, EXPERIMENT, MODELS, RUN, VARIANT,
 
 from rehearsal.cluster.pods import PodScript
 from tandem.artifacts.archive import build_archive
+from tandem.judge.sweep_record import TaskWord
 from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s
 from tandem.run.run_world import RunEndError
 from tandem.spec.experiment import QualityTask
@@ -239,10 +240,13 @@ class WorseLife(SmallSweep):
 
     worse: ClassVar = (LARGE,)
 
-    def find_evidence(self, task):
-        evidence = super().find_evidence(task)
-        is_worse = VARIANTS[task.arms[1].name].draft in self.worse
-        return msgspec.structs.replace(evidence, is_worse=is_worse, quality="letters: worse") if is_worse else evidence
+    def judge_pair(self, task):
+        judgment = super().judge_pair(task)
+        if VARIANTS[task.arms[1].name].draft in self.worse:
+            word = TaskWord(task="letters", items=400, word="worse", text="300 of 400 right.")
+            verdict = msgspec.structs.replace(judgment["pair_verdict"], output="not the same", tasks=(word,))
+            judgment["pair_verdict"] = verdict
+        return judgment
 
 
 @pytest.fixture(scope="module")
@@ -259,8 +263,8 @@ def test_candidate_with_a_worse_output_does_not_win(worse):
 
 def test_candidate_with_a_worse_output_says_why(worse):
     _, _, decision = worse
-    reasons = {row["reason"] for row in decision["candidates"] if row["state"] == "failed"}
-    assert reasons == {"its output is worse: letters: worse"}, find_states(decision)
+    reasons = {row["reason"] for row in decision["candidates"] if row["state"] == "rejected"}
+    assert reasons == {"worse at a task: letters: worse; 300 of 400 right."}, find_states(decision)
 
 
 def test_each_pair_is_asked(worse):
@@ -275,4 +279,5 @@ def test_plain_decoding_wins_where_all_answer_worse():
     world = WorseLife(worse=(SMALL, LARGE))
     record, decision = live(world)
     assert (record["state"], decision["winner"]) == ("judged", "")
-    assert decision["sentence"].startswith("plain decoding: no other candidate remains; 2 of 2 candidates answer")
+    reason = "2 of 2 candidates are rejected by their verdicts (2 worse at a task)"
+    assert decision["sentence"] == f"plain decoding: no candidate can win; {reason}"

@@ -410,14 +410,14 @@ class VirtualWorld:
         else:
             sentence = "VOID" if self.is_void else "qwen-sd-vllm is faster"
             result = JudgmentResult(sentence=sentence, is_void=self.is_void, exit_code=4 if self.is_void else 0)
-            result = msgspec.structs.replace(result, evidence=self.find_evidence(task))
+            result = msgspec.structs.replace(result, **self.judge_pair(task))
             key = results_prefix(task.experiment, task.run) + JUDGMENT_FILE
             self.judged = task
         self.account.put(key, msgspec.json.encode(result))
 
-    def find_evidence(self, _):
-        """Return what the judge finds of the arms of a task; nothing where no sweep reads it."""
-        return
+    def judge_pair(self, _):
+        """Return what the judge finds of the arms of a task, by field; nothing where no sweep reads it."""
+        return {}
 
     # runner
 
