@@ -152,7 +152,7 @@ def quality(
 
     Args:
         folder: what a run wrote; its servers still answer
-        items: JSON lines of item, prompt and answer (default: 40 sums)
+        items: JSON lines of item, prompt and answer (default: 400 sums)
         lm_eval: ask nothing; take the samples that lm-eval wrote of each arm
         chance: of the items that guessing has right
         api_key_env: variable that holds the servers' API key

@@ -28,20 +28,22 @@ from tandem.run.run_values import ROUND_SLACK, RunRequest
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.disk import GIB, UNKNOWN_GIB
 from tandem.spec.environment import Environment
-from tandem.spec.experiment import CompileSettings, Experiment, ServingSettings, Sweep
+from tandem.spec.experiment import CompileSettings, Experiment, QualityTask, ServingSettings, Sweep
 
 STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quarters of an hour
 # assumed, as no source gives them: EC2's launch and the node's join; image and weights of the servers; a restart
 NODE_MINUTES, SERVE_MINUTES, READY_MINUTES, RESTART_MINUTES = 10.0, 8.0, 20.0, 20.0
 ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, its uploads
 LLMPERF_MINUTES = 40.0  # charts/llmperf.py: 25 calls of 70 s, and Ray's start
-OWN_ITEMS, QUALITY_STREAMS = 40, 4  # tandem/bench/tasks/sums.jsonl; CONCURRENCY of tandem.bench.task_items
+OWN_ITEMS = 400  # tandem/bench/tasks/sums.jsonl
+OWN_ANSWER_TOKENS, QUALITY_STREAMS = 64, 4  # MAX_ANSWER_TOKENS and CONCURRENCY of tandem.bench.task_items
 JUDGE_MINUTES, END_MINUTES = 5.0, 5.0
 MAX_QUALITY_MINUTES = 240.0  # of all tasks
 QUALITY_WAIT_MINUTES = 285.0  # then the runner ends their Job, a second attempt too; below the step's deadline
 LEASE_MARGIN_MINUTES = 10.0  # the end of a lease, in which nothing new begins: its fleet goes to zero before
 COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, in addition to compile.deadline_hours
 STARTS_CHOICES = (1, 2, 6)
+ITEMS_OF_WORD = 200  # tandem.judge.quality.FEWEST_ITEMS, which is loaded with scipy
 STARTS_OF_WORD = 6  # tandem.judge.interval.FEWEST_STARTS, which is loaded with scipy
 ASSUMED = "assumed"  # no source gives it
 
@@ -121,9 +123,30 @@ class RunPlanInputs:
     @property
     def quality_minutes(self) -> float:
         """Most minutes in which the servers answer all tasks, each answer as long as allowed; 0 without tasks."""
-        tasks, answer_s = self.experiment.quality, FIRST_TOKEN_S + TOKEN_S * self.experiment.max_output_tokens
-        items = sum(task.items if task.sha256 else OWN_ITEMS for task in tasks)
-        return items * answer_s / QUALITY_STREAMS / 60 + ROUND_EXTRA_MINUTES if tasks else 0.0
+        tasks = self.experiment.quality
+        answers_s = sum(count_items(task) * self._bound_answer_s(task) for task in tasks)
+        return answers_s / QUALITY_STREAMS / 60 + ROUND_EXTRA_MINUTES if tasks else 0.0
+
+    @property
+    def quality_usd(self) -> float:
+        """Most USD of the nodes in these minutes."""
+        return self.quality_minutes / 60 * max(self.nodes, 1) * self.environment.capacity.usd_per_hour
+
+    @property
+    def asks_leaders_only(self) -> bool:
+        """Whether a sweep asks its tasks of a candidate only if it leads so far, because that is cheaper.
+
+        To know whether it leads takes another judgment. Of the pairs of a sweep, 53 % do not lead (2.9 pairs, 1.4 of
+        them leaders, in the worlds of tests/plan/sweep_worlds.py), so it pays from 1.9 judgments on.
+        """
+        return self.experiment.sweep is not None and self.quality_minutes > 2 * JUDGE_MINUTES
+
+    def _bound_answer_s(self, task: QualityTask) -> float:
+        """Return the longest time of an answer; of a staged set nobody knows here whether its items are lm-eval's."""
+        most_tokens = self.experiment.max_output_tokens
+        if task.sha256 is None:
+            most_tokens = min(most_tokens, OWN_ANSWER_TOKENS)
+        return FIRST_TOKEN_S + TOKEN_S * most_tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +217,11 @@ class StartsOption:
     rounds: int
     word_scope: str
     estimate: RunEstimate
+
+
+def count_items(task: QualityTask) -> int:
+    """Return the most items of a task that are asked."""
+    return task.items if task.sha256 else min(task.items, OWN_ITEMS)
 
 
 def find_gaps(rows: Iterable[SurveyRow]) -> BucketGaps:
@@ -446,6 +474,7 @@ def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstima
     hours = inputs.experiment.compile.deadline_hours if inputs.gaps.artifacts else 0
     minutes = request.rounds * round_minutes + request.control_rounds * control_minutes
     minutes += hours * 60 + SERVE_MINUTES + READY_MINUTES + inputs.quality_minutes + END_MINUTES
+    minutes += JUDGE_MINUTES * inputs.asks_leaders_only
     basis = f"a start, {request.rounds + request.control_rounds} rounds" + f", {hours} h of compile" * bool(hours)
     basis += "; most sweeps measure less than half of their candidates (docs/sweep.md)"
     for number, _ in enumerate(sweep.variants(), 1):

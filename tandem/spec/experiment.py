@@ -114,7 +114,7 @@ class QualityTask(SpecRecord):
 
     name: TaskName = Field(description="its name: lm-eval's, or that of the folder with your items; sums is ours")
     sha256: Digest | None = Field(
-        None, description="of the task set, as `tandem artifacts stage-task` prints it; null: the 40 sums of ours"
+        None, description="of the task set, as `tandem artifacts stage-task` prints it; null: the 400 sums of ours"
     )
     items: int = Field(
         400, ge=1, le=100_000, description="most items asked; below 200 there is no word but no evidence"

@@ -13,9 +13,10 @@ from test_lm_eval_samples import SAMPLE, write_samples
 
 from tandem.bench.manifest import read_manifest, write_manifest
 from tandem.bench.quality_rows import read_quality
-from tandem.bench.task_items import OWN_TASK, TaskItem, is_right, load_items
+from tandem.bench.task_items import MAX_UNANSWERED, OWN_TASK, TaskItem, is_right, load_items
 from tandem.cli.program import main
 from tandem.errors import InputError
+from tandem.judge.quality import FEWEST_ITEMS
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 ITEMS = 200
@@ -80,9 +81,9 @@ def test_worse_quality_is_another_output(run_folder, tmp_path):
     assert verdict["headlines"][0]["output"] == "not the same"
 
 
-def test_forty_items_are_too_few_for_a_word(run_folder):
-    verdict = judge_quality(run_folder, wrong_every=0, items=OWN_TASK)
-    assert [(task["items"], task["word"]) for task in verdict["quality"]] == [(40, "no evidence")]
+def test_own_task_tells_a_worse_server(run_folder):
+    verdict = judge_quality(run_folder, wrong_every=10, items=OWN_TASK)
+    assert [(task["items"], task["word"]) for task in verdict["quality"]] == [(400, "worse")]
 
 
 def test_report_names_the_task(run_folder, tmp_path, capsys):
@@ -102,7 +103,7 @@ def test_server_without_an_answer_is_an_external_failure(run_folder, capsys):
     with serve_sums() as gone:
         point_arms(run_folder, gone, gone)
     assert main(["bench", "quality", str(run_folder)]) == 3
-    assert "40 of 40 items have no answer; the first: sum-00: connect" in capsys.readouterr().err
+    assert "400 of 400 items have no answer; the first: sum-000: connect" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -116,8 +117,13 @@ def test_last_number_or_word_is_the_answer(text, right):
     assert is_right(TaskItem(item="a", prompt="417 + 268?", answer="685"), text) is right
 
 
-def test_own_task_has_forty_items():
-    assert len(load_items(OWN_TASK)) == 40
+def test_own_task_decides():
+    assert (1 - MAX_UNANSWERED) * len(load_items(OWN_TASK)) >= FEWEST_ITEMS
+
+
+def test_own_items_are_all_different():
+    items = load_items(OWN_TASK)
+    assert len({item.prompt for item in items}) == len(items)
 
 
 def test_every_own_answer_is_the_sum_of_its_prompt():

@@ -9,10 +9,13 @@ import pytest
 from committed import workspace
 
 from tandem.artifacts.survey import SurveyRow
-from tandem.bench.task_items import CONCURRENCY, OWN_TASK, load_items
+from tandem.bench.task_items import CONCURRENCY, MAX_ANSWER_TOKENS, OWN_TASK, load_items
 from tandem.judge.interval import FEWEST_STARTS
+from tandem.judge.quality import FEWEST_ITEMS
 from tandem.run import engine
 from tandem.run.run_plan import (
+    ITEMS_OF_WORD,
+    OWN_ANSWER_TOKENS,
     OWN_ITEMS,
     QUALITY_STREAMS,
     BucketGaps,
@@ -20,6 +23,7 @@ from tandem.run.run_plan import (
     StepEstimate,
     assign_starts,
     compare_starts,
+    count_items,
     describe_word_scope,
     estimate_run,
     find_gaps,
@@ -202,7 +206,39 @@ def test_tasks_that_outlast_their_job_are_refused():
 
 
 def test_figures_of_the_bench_are_as_the_plan_has_them():
-    assert (len(load_items(OWN_TASK)), CONCURRENCY) == (OWN_ITEMS, QUALITY_STREAMS)
+    bench_figures = (len(load_items(OWN_TASK)), CONCURRENCY, MAX_ANSWER_TOKENS)
+    assert bench_figures == (OWN_ITEMS, QUALITY_STREAMS, OWN_ANSWER_TOKENS)
+
+
+def test_items_of_a_word_are_those_of_the_judge():
+    assert ITEMS_OF_WORD == FEWEST_ITEMS
+
+
+def test_shipped_sweep_has_a_task_that_decides():
+    (task,) = plan(experiment="post-drafts-windows").experiment.quality
+    assert count_items(task) >= ITEMS_OF_WORD
+
+
+def test_own_items_cost_their_short_answers():
+    inputs = plan(experiment="post-drafts-windows")
+    assert inputs.quality_minutes == pytest.approx(400 * (0.5 + 64 * 0.045) / 4 / 60 + 3)
+
+
+def test_minutes_of_tasks_cost_the_nodes_of_a_pair():
+    inputs = plan(experiment="post-drafts-windows")
+    assert inputs.quality_usd == pytest.approx(inputs.quality_minutes / 60 * 35.76)
+
+
+@pytest.mark.parametrize(("items", "is_leader_alone"), [(60, False), (400, True)])
+def test_leader_alone_is_asked_where_that_is_cheaper(items, is_leader_alone):
+    inputs = plan(experiment="post-drafts-windows")
+    task = QualityTask(name="letters", sha256="0" * 64, items=items)
+    inputs = replace(inputs, experiment=inputs.experiment.model_copy(update={"quality": (task,)}))
+    assert inputs.asks_leaders_only is is_leader_alone
+
+
+def test_ordinary_run_asks_all_its_servers():
+    assert not declare_tasks(400).asks_leaders_only
 
 
 def test_what_fits_is_not_refused():
