@@ -33,6 +33,7 @@ from tandem.plan.measurement_rows import SERVED_DENSE, load_published
 from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost, fit_verified_share
 from tandem.publish import publisher
 from tandem.run import engine, fleet_steps, jobs, request_inbox, run_client, run_keys, serving_steps
+from tandem.run.run_plan import JUDGE_MINUTES, OWN_ITEMS
 from tandem.spec.experiment import CompileSettings, QualityTask
 
 GUARD_DEFAULTS = {field.name: field.default for field in fields(GuardConfig)}
@@ -66,6 +67,10 @@ STATED: list[tuple[str, str, object]] = [
     ("publish.md", "`older than {} weeks`", {14 * 86400: "two"}[publisher.MAX_AGE_S]),
     ("quality.md", "(default {})", QualityTask.model_fields["items"].default),
     ("quality.md", "Below {} no word is possible", FEWEST_ITEMS),
+    ("quality.md", "the servers get {} sums of ours", OWN_ITEMS),
+    ("sweep.md", "Only a task of {} items or more", FEWEST_ITEMS),
+    ("sweep.md", "by {} rounds or more", FEWEST_ROUNDS),
+    ("sweep.md", "takes at most {:.0f} minutes", 2 * JUDGE_MINUTES),
     ("run.md", "or a missing CronJob: {} minutes", count_minutes(engine.REFUSAL_WAIT)),
     ("run.md", "a Job whose pod does not start: {} minutes", count_minutes(jobs.START_WAIT)),
     ("run.md", "larger than {} KiB", run_keys.MAX_REQUEST_BYTES >> 10),

@@ -449,8 +449,27 @@ def _list_arm_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
     rounds = format_count(request.rounds + request.control_rounds, "round")
     arms = f"{names}: {rounds}, {request.control_rounds} of control"
     yield "arms", f"{arms}; {format_count(request.starts, 'start')} of each server, {request.size} size"
+    if sweep:
+        yield from _list_sweep_rows(inputs)
     if request.budget_usd:
         yield "budget", f"{request.budget_usd:.2f} USD of nodes: then the sweep decides by its results so far"
+
+
+def _list_sweep_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
+    """Yield what the tasks of a sweep cost, and what keeps its candidates from winning."""
+    tasks = inputs.experiment.quality
+    if inputs.request.rounds < FEWEST_ROUNDS:
+        yield "rounds", f"fewer than {FEWEST_ROUNDS}: no candidate can win"
+    if not tasks:
+        yield "tasks", "none: a candidate whose output is not that of plain decoding cannot win"
+        return
+
+    names = ", ".join(f"{task.name} ({format_count(run_plan.count_items(task), 'item')})" for task in tasks)
+    cost = f"at most {inputs.quality_minutes:.0f} min and {inputs.quality_usd:.2f} USD for a pair"
+    who = "a candidate that leads so far" if inputs.asks_leaders_only else "every candidate"
+    yield "tasks", f"{names}: {cost}; {who} and plain decoding answer"
+    if any(run_plan.count_items(task) < run_plan.ITEMS_OF_WORD for task in tasks):
+        yield "", f"a task of fewer than {run_plan.ITEMS_OF_WORD} items decides nothing"
 
 
 def _list_money_rows(draft: RunDraft) -> Iterator[TextRow]:
@@ -504,8 +523,15 @@ def _plan_as_dict(draft: RunDraft) -> dict[str, Any]:
         **msgspec.to_builtins({"request": request, "gaps": draft.inputs.gaps, "steps": estimate.steps}),
         **_size_as_dict(estimate),
         "starts": starts,
+        "tasks": _tasks_as_dict(draft.inputs),
         "stops": [fleet.path_as_dict(path) for path in draft.paths],
     }
+
+
+def _tasks_as_dict(inputs: run_plan.RunPlanInputs) -> dict[str, Any]:
+    items = {task.name: run_plan.count_items(task) for task in inputs.experiment.quality}
+    figures = {"minutes": round(inputs.quality_minutes, 2), "usd": round(inputs.quality_usd, 2)}
+    return {"items": items, **figures, "asks_leaders_only": inputs.asks_leaders_only}
 
 
 def _size_as_dict(estimate: run_plan.RunEstimate) -> dict[str, Any]:

@@ -75,6 +75,11 @@ class PairVerdict(msgspec.Struct, frozen=True, kw_only=True):
         return self.finding not in _CENSORED and self.output in GOOD_OUTPUTS
 
     @property
+    def is_ruled_out(self) -> bool:
+        """Whether the candidate cannot win, whatever it answers to tasks."""
+        return self.finding != "faster" or self.rounds < FEWEST_ROUNDS
+
+    @property
     def obstacle(self) -> PairObstacle | None:
         """Why the candidate cannot win; None if it can."""
         if self.finding in _CENSORED:

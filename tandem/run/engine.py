@@ -25,7 +25,7 @@ from tandem.run.cluster import RefusedCallError
 from tandem.run.experiment_arms import build_pair
 from tandem.run.jobs import close_jobs
 from tandem.run.journal import RunJournal
-from tandem.run.run_keys import ROUND_STEP, pair_step, strip_pair
+from tandem.run.run_keys import RANK_STEP, ROUND_STEP, pair_step, strip_pair
 from tandem.run.run_plan import assign_starts
 from tandem.run.run_values import RunRequest, StepRecord, count_paid_s, estimate_round_s
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
@@ -120,8 +120,10 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         clear_step = StepSpec(name=name_step("clear"), advance=artifact_steps.park_servers, deadline_s=0.5 * HOUR_S)
         pair_serve_step = replace(serve_step, advance=sweep_steps.start_pair)
         start_steps = [clear_step, compile_step, pair_serve_step, *answer_steps]
-        measure_steps = [*round_specs, *quality_steps]
-        return [*steps, *_list_sweep_steps(work, start_steps, measure_steps, replace(judge_step, needs_node=True))]
+        served_judge_step = replace(judge_step, needs_node=True)
+        measure_steps = [*round_specs, *_list_task_steps(work, quality_steps, served_judge_step)]
+        pair_judge_step = replace(served_judge_step, advance=sweep_steps.judge_pair)
+        return [*steps, *_list_sweep_steps(work, start_steps, measure_steps, pair_judge_step)]
     label_step = StepSpec(name=name_step("label"), advance=_label_if_compiled, deadline_s=0.5 * HOUR_S)
     steps += [compile_step, label_step, serve_step, *answer_steps]
     restarts = list_restart_rounds(request)
@@ -141,6 +143,14 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         )
         steps.append(llmperf_step)
     return [*steps, judge_step]
+
+
+def _list_task_steps(work: StepWork, quality_steps: Sequence[StepSpec], judge_step: StepSpec) -> Iterator[StepSpec]:
+    """Yield the steps that ask the servers of a pair the tasks; where a judgment costs less, it comes first."""
+    if work.plan_inputs.asks_leaders_only:
+        yield replace(judge_step, name=RANK_STEP)
+    for step in quality_steps:
+        yield replace(step, advance=sweep_steps.ask_leader)
 
 
 def _list_sweep_steps(

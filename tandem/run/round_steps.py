@@ -16,7 +16,15 @@ from tandem.bench.quality_rows import QUALITY_FILE
 from tandem.errors import ExitCode
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_job, has_ended, look_at_job, name_job, start_job
-from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, ROUND_STEP, job_prefix, results_prefix, round_prefix
+from tandem.run.run_keys import (
+    JUDGMENT_FILE,
+    RANK_STEP,
+    ROUND_FILE,
+    ROUND_STEP,
+    job_prefix,
+    results_prefix,
+    round_prefix,
+)
 from tandem.run.run_plan import LLMPERF_MINUTES, QUALITY_WAIT_MINUTES
 from tandem.run.run_values import (
     SILENT_EXIT_CODE,
@@ -44,6 +52,7 @@ MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS, MAX_QUALITY_ATTEMPTS = 3, 3, 2
 LLMPERF_WAIT_S = 110 * 60  # it is skipped before its step's deadline would end the run
 QUALITY_WAIT_S = 60 * QUALITY_WAIT_MINUTES  # the same for the tasks
 REFUSED_EXIT_CODE = 2
+RANK_JOBS = 50  # numbers of the judge's Jobs that rank a pair begin behind it
 SERVER_LEFT = "a server went away right after the check; checking again"
 # After the last heartbeat of a lost node its pods stay Ready for --node-monitor-grace-period, 50 s
 # (kube-controller-manager 1.36), and for the 5 s between two looks of the node controller.
@@ -343,7 +352,7 @@ def judge_run(work: StepWork) -> StepProgress:
         return StepProgress(note="the fleet goes to zero first", result=work.result)
     if not attempt or work.result.get("phase") == "again":
         return StepProgress(note=f"attempt {attempt + 1}", result={"phase": "judge"}, attempts=attempt + 1)
-    number = 100 * work.pair + attempt
+    number = 100 * work.pair + attempt + (RANK_JOBS if work.name == RANK_STEP else 0)
     name = name_job(work.run, JUDGE_JOB, number)
     look = look_at_job(work, name)
     if look.state == "absent":

@@ -108,6 +108,7 @@ def round_prefix(experiment: str, run: str, number: int, attempt: int) -> str:
 
 
 ROUND_STEP = "round-"  # plus its number in five digits: the name of a round's step
+RANK_STEP = "rank"  # of a pair: its rounds are judged, so that only a candidate that leads is asked the tasks
 PAIR_STEP = "pair-"  # plus the pair's number in two digits and the name of the step
 DECISION_FILE = "decision.json"
 ROUND_FILE, JUDGMENT_FILE = "round.json", "judgment.json"

@@ -41,6 +41,23 @@ class PairState:
         return bool(self.failure) or self.verdict is not None
 
     @property
+    def has_figures(self) -> bool:
+        """Whether a search can use the pair's figures.
+
+        A pair that was not asked the tasks, because another candidate is faster and can win, has them whatever its
+        text: nobody knows that it is worse.
+        """
+        if self.failure or self.verdict is None:
+            return False
+        return self.verdict.has_figures or self.unasked_reason == "behind"
+
+    @property
+    def unasked_reason(self) -> str:
+        """Why it was not asked the tasks: `behind` another candidate, or `ruled out`; empty if it was, or without."""
+        quality = self.steps.get("quality")
+        return str(quality.result.get("unasked", "")) if quality else ""
+
+    @property
     def obstacle(self) -> PairObstacle | None:
         """Why its verdict forbids that the candidate wins; None if it does not, or without a verdict."""
         return self.verdict.obstacle if self.verdict else None

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from tandem.judge.sweep_record import CandidateRecord, SweepRecord
+from tandem.judge.sweep_record import CandidateRecord, PairEvidence, PairVerdict, SweepRecord
 from tandem.plan.candidate_search import (
     CandidateResult,
     SweepCandidate,
@@ -26,7 +26,8 @@ from tandem.plan.step_cost import fit_step_cost
 from tandem.plan.step_tokens import CommitLaw
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_jobs
-from tandem.run.run_keys import pair_run, strip_pair
+from tandem.run.round_steps import ask_tasks, judge_run
+from tandem.run.run_keys import RANK_STEP, pair_run, strip_pair
 from tandem.run.run_plan import END_MINUTES, JUDGE_MINUTES, READY_MINUTES, SERVE_MINUTES
 from tandem.run.run_values import StepRecord
 from tandem.run.run_world import LeaseEndError, RunEndError, StepProgress, StepWork
@@ -43,7 +44,8 @@ def try_candidate(advance: Callable[[StepWork], StepProgress], work: StepWork) -
         LeaseEndError: the rest of the lease is too short.
         ExternalError: AWS or Kubernetes failed.
     """
-    is_measured = work.name == "judge" or "end" in work.result  # what is measured and answered is not lost
+    # what is measured and answered is not lost
+    is_measured = work.name in {"judge", RANK_STEP} or "end" in work.result
     used_budget = "" if is_measured else _describe_used_budget(work)
     if used_budget and work.name == "quality":
         close_jobs(work)
@@ -95,6 +97,43 @@ def start_pair(work: StepWork) -> StepProgress:
         work.require_lease_s(60 * minutes, f"pair {work.pair}")
         return StepProgress(note="begins", attempts=1)
     return start_servers(work)
+
+
+def ask_leader(work: StepWork) -> StepProgress:
+    """Ask the servers of a pair the tasks; if the pair was ranked, only where its candidate leads so far.
+
+    Raises:
+        LeaseEndError: the rest of the lease is too short.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    rank = work.steps.get(RANK_STEP)
+    if rank is None or work.result:
+        return ask_tasks(work)
+
+    verdict = msgspec.convert(rank.result["pair_verdict"], PairVerdict | None)
+    evidence = msgspec.convert(rank.result["evidence"], PairEvidence | None)
+    if verdict is None or evidence is None or verdict.is_ruled_out:
+        return StepProgress(state="skipped", note="no answer would let it win", result={"unasked": "ruled out"})
+    rivals = [pair for pair in list_pairs(work.journal.steps) if pair.number != work.pair and pair.obstacle is None]
+    best = max((pair.evidence.score for pair in rivals if pair.evidence and pair.has_figures), default=0.0)
+    if evidence.score <= best:
+        note = f"it is {evidence.score:.2f} times as fast, and {best:.2f} is measured"
+        return StepProgress(state="skipped", note=note, result={"unasked": "behind"})
+    return ask_tasks(work)
+
+
+def judge_pair(work: StepWork) -> StepProgress:
+    """Judge a pair; without answers to tasks its rank is its judgment.
+
+    Raises:
+        RunEndError: no attempt made a verdict; the records are whole.
+        ExternalError: AWS or Kubernetes failed.
+    """
+    quality = work.steps.get("quality")
+    if quality is None or not quality.result.get("unasked"):
+        return judge_run(work)
+    rank = work.steps[RANK_STEP]
+    return StepProgress(state="done", note=rank.note, result=rank.result)
 
 
 def count_spent_usd(work: StepWork) -> float:
@@ -200,6 +239,8 @@ def _record_pair(
     elif pair.obstacle:
         state = "rejected"
         reason = f"{pair.obstacle.word}: {pair.obstacle.reason}"
+        if pair.unasked_reason == "behind":
+            reason += f" Its tasks were not asked: {pair.steps['quality'].note}."
     return CandidateRecord(
         variant=pair.variant,
         draft=candidate.draft,
@@ -232,7 +273,7 @@ def _list_results(work: StepWork, pairs: Sequence[PairState]) -> list[CandidateR
     results = []
     for pair in pairs:
         evidence = pair.evidence
-        if evidence is None or _is_spent(pair):
+        if evidence is None or not pair.has_figures:
             continue
         result = CandidateResult(
             candidate=candidates[pair.variant],
@@ -244,11 +285,6 @@ def _list_results(work: StepWork, pairs: Sequence[PairState]) -> list[CandidateR
         )
         results.append(result)
     return results
-
-
-def _is_spent(pair: PairState) -> bool:
-    """Return whether a pair tells the search nothing: it gave no evidence, or its verdict forbids its figures."""
-    return bool(pair.failure) or (pair.verdict is not None and not pair.verdict.has_figures)
 
 
 def _name_candidates(work: StepWork) -> dict[SweepCandidate, str]:
@@ -265,7 +301,7 @@ def _rank_remaining(work: StepWork, pairs: Sequence[PairState]) -> list[SweepCan
     Costs are those of dense targets, whatever the target is: an order is no forecast.
     """
     experiment = work.experiment
-    spent = {pair.variant for pair in pairs if _is_spent(pair)}
+    spent = {pair.variant for pair in pairs if pair.is_over and not pair.has_figures}
     load = build_load(experiment, work.world.catalogue, ASSUMED_ACCEPTANCE)
     cost = fit_step_cost(load_published(), SERVED_DENSE)
 

@@ -9,6 +9,7 @@ from io import StringIO
 from types import SimpleNamespace
 
 import pytest
+import yaml
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 from rich.console import Console
 from run_records import (
@@ -199,6 +200,23 @@ def test_the_plan_names_what_is_to_be_staged_and_compiled(fleet, capsys):
     assert "stage about 46 min 0.00 USD 69.6 GB (Qwen/Qwen3-1.7B, Qwen/Qwen3-32B) at 25 MB/s, assumed" in text
     assert "compile at most 4 h 00 min 143.04 USD compile.deadline_hours 4: no source says more" in text
     assert "2 of 6 h: between two the run waits for tandem run" in text
+
+
+def read_sweep_plan(fleet, capsys, *flags):
+    """The plan of the shipped sweep, on one line."""
+    file = fleet.specs / "environments" / f"{fleet.name}.yaml"
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "experiments": ["post-drafts-windows"]}))
+    tandem(fleet, "run post-drafts-windows", *HOURS, *flags, "--dry-run")
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_plan_of_a_sweep_has_the_cost_of_its_items(fleet, capsys):
+    text = read_sweep_plan(fleet, capsys)
+    assert "tasks sums (400 items): at most 9 min and 5.15 USD for a pair; every candidate and plain decoding" in text
+
+
+def test_plan_of_a_sweep_of_few_rounds_says_that_none_can_win(fleet, capsys):
+    assert "rounds fewer than 4: no candidate can win" in read_sweep_plan(fleet, capsys, "--rounds", "2")
 
 
 def test_a_dry_run_writes_nothing(ready, proxy, capsys):
