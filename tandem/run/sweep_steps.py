@@ -223,7 +223,7 @@ def _count_rejections(pairs: Sequence[PairState]) -> str:
     counts = Counter(obstacle.word for obstacle in obstacles)
     words = ", ".join(f"{count} {word}" for word, count in counts.items())
     judged_count = sum(pair.verdict is not None for pair in pairs)
-    return f"{len(obstacles)} of {judged_count} candidates are rejected by their verdicts ({words})"
+    return f"{len(obstacles)} of {judged_count} candidates rejected by their verdicts ({words})"
 
 
 def _record_pair(

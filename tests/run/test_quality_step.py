@@ -279,5 +279,5 @@ def test_plain_decoding_wins_where_all_answer_worse():
     world = WorseLife(worse=(SMALL, LARGE))
     record, decision = live(world)
     assert (record["state"], decision["winner"]) == ("judged", "")
-    reason = "2 of 2 candidates are rejected by their verdicts (2 worse at a task)"
+    reason = "2 of 2 candidates rejected by their verdicts (2 worse at a task)"
     assert decision["sentence"] == f"plain decoding: no candidate can win; {reason}"

@@ -16,10 +16,10 @@ import msgspec
 import pytest
 from pair_records import FAULTS, GOOD, OTHER, judge_records
 from sweep_life import HOURS, JudgedSweep, SmallSweep
-from world_records import DEFAULT_SHAPE
+from world_records import DEFAULT_SHAPE, QUICK_SHAPE
 
 from tandem.cli.sweep_results import format_decision
-from tandem.judge.sweep_record import SweepRecord
+from tandem.judge.sweep_record import PairVerdict, SweepRecord
 
 PROOF_SWEEPS, PROOF_WINS = 100, 95
 REASONS = {
@@ -31,6 +31,15 @@ REASONS = {
     "some slow": "is not shown to be faster or slower",
 }
 """Part of the reason that the screen gives, for a quick run."""
+
+
+class VoidSweep(SmallSweep):
+    """A sweep whose pairs are all void."""
+
+    def judge_pair(self, task):
+        sentence = "The run is void, so nothing is concluded: the baseline differs from itself."
+        verdict = PairVerdict(finding="void", output="the same", sentence=sentence, rounds=task.rounds)
+        return {"pair_verdict": verdict, "evidence": None}
 
 
 class SmallJudged(JudgedSweep):
@@ -91,20 +100,29 @@ def test_pair_of_one_round_says_so(tmp_path):
 def as_good(tmp_path_factory):
     """A sweep whose candidates write another text and answer 400 items as well as plain decoding."""
     faults = (replace(OTHER, items=400),) * 2
-    return live(SmallJudged(faults=faults, folder=tmp_path_factory.mktemp("pairs")))
+    world = SmallJudged(faults=faults, folder=tmp_path_factory.mktemp("pairs"))
+    return world, live(world)
 
 
 def test_other_output_wins_at_the_same_quality(as_good):
-    assert as_good.winner
-
-
-def test_sentence_says_that_the_output_is_another(as_good):
-    note = "its output is not shown to be that of plain decoding, but it answers the tasks as well"
-    assert f"; {note} (sums: same, 400 items)" in as_good.sentence
+    _, decision = as_good
+    assert decision.winner
 
 
 def test_decision_says_that_the_output_is_another(as_good):
-    assert as_good.output_note in as_good.sentence
+    _, decision = as_good
+    note = "its output is not shown to be that of plain decoding, but it answers the tasks as well"
+    assert decision.output_note == f"{note} (sums: same, 400 items)"
+
+
+def test_sentence_says_that_the_output_is_another(as_good):
+    _, decision = as_good
+    assert f"; {decision.output_note}" in decision.sentence
+
+
+def test_message_says_that_the_output_is_another(as_good):
+    world, decision = as_good
+    assert decision.output_note in world.account.told[-1]["text"]
 
 
 @pytest.mark.parametrize(
@@ -121,6 +139,15 @@ def test_other_output_without_the_same_quality_cannot_win(tmp_path, fault, reaso
     assert re.match(reason, f"{obstacle.word}: {obstacle.reason}"), obstacle
 
 
+def test_void_pairs_are_rejected():
+    decision = live(VoidSweep())
+    assert (
+        decision.sentence
+        == "plain decoding: no candidate can win; 2 of 2 candidates rejected by their verdicts (2 void)"
+    )
+    assert all(row.reason.startswith("void: The run is void") for row in decision.candidates)
+
+
 def test_rejected_pairs_do_not_end_a_sweep(faulty):
     world, _ = faulty
     assert len(world.judged_variants) == len(REASONS) + 1
@@ -128,7 +155,7 @@ def test_rejected_pairs_do_not_end_a_sweep(faulty):
 
 def test_sentence_counts_rejections(faulty):
     _, decision = faulty
-    assert "6 of 7 candidates are rejected by their verdicts (3 another output" in decision.sentence
+    assert "6 of 7 candidates rejected by their verdicts (3 another output" in decision.sentence
 
 
 def test_page_has_no_figure_of_another_output(faulty):
@@ -146,12 +173,13 @@ def read_screen(decision):
 def test_hundred_sweeps_are_never_won_by_a_fault(fault, tmp_path):
     base = int(os.environ.get("TANDEM_PROOF_SEED") or random.SystemRandom().randrange(1 << 20))
     is_short = fault == "one round"
+    shape = DEFAULT_SHAPE if fault == "some slow" else QUICK_SHAPE
     words = Counter()
     wins = 0
     for number in range(PROOF_SWEEPS):
         faults = [FAULTS[fault], FAULTS[fault] if is_short else GOOD]
         place = number % 2  # the fault comes first or last
-        world = SmallJudged(faults=faults[:: 1 - 2 * place], folder=tmp_path, seed=base + number, shape=DEFAULT_SHAPE)
+        world = SmallJudged(faults=faults[:: 1 - 2 * place], folder=tmp_path, seed=base + number, shape=shape)
         decision = live(world, **({"rounds": 1} if is_short else {}), control_rounds=1)
         faulty_variants = world.judged_variants if is_short else [world.judged_variants[place]]
         assert decision.winner not in faulty_variants, (base, number, decision.sentence)
