@@ -68,7 +68,7 @@ STATED: list[tuple[str, str, object]] = [
     ("quality.md", "(default {})", QualityTask.model_fields["items"].default),
     ("quality.md", "Below {} no word is possible", FEWEST_ITEMS),
     ("quality.md", "the servers get {} sums of ours", OWN_ITEMS),
-    ("sweep.md", "Only a task of {} items or more", FEWEST_ITEMS),
+    ("sweep.md", "Only a task of {}", FEWEST_ITEMS),
     ("sweep.md", "by {} rounds or more", FEWEST_ROUNDS),
     ("sweep.md", "takes at most {:.0f} minutes", 2 * JUDGE_MINUTES),
     ("run.md", "or a missing CronJob: {} minutes", count_minutes(engine.REFUSAL_WAIT)),
