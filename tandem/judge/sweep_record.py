@@ -105,6 +105,8 @@ class PairEvidence(msgspec.Struct, frozen=True, kw_only=True):
         speed_ups: by cell, a class at a load: plain E2E over the candidate's.
         tokens: by cell: tokens of a target step.
         log_sd: standard deviation of the logarithm of the score, starts included.
+        position_rates: by cell: share of drafts accepted at each position, the first position first; without a cell
+            where the server counts none.
         goodput_per_usd: good tokens per USD of plain decoding and of the candidate; None without a price.
     """
 
@@ -112,6 +114,7 @@ class PairEvidence(msgspec.Struct, frozen=True, kw_only=True):
     speed_ups: dict[str, float]
     tokens: dict[str, float]
     log_sd: float
+    position_rates: dict[str, tuple[float, ...]] = {}
     goodput_per_usd: tuple[float, float] | None = None
 
 

@@ -137,17 +137,20 @@ def extract_evidence(verdict: Verdict) -> PairEvidence | None:
     if verdict.controls.void or len(verdict.variants) != 1:
         return None
     arm = verdict.variants[0]
-    lengths = {row.class_: row.acceptance_length for row in verdict.acceptance if row.arm == arm}
+    acceptances = {row.class_: row for row in verdict.acceptance if row.arm == arm}
     cells = [cell for cell in verdict.cells if cell.variant == arm and cell.metric == "e2e_ms"]
     speed_ups = dict[str, float]()
     tokens = dict[str, float]()
+    position_rates = dict[str, tuple[float, ...]]()
     for cell in cells:
-        length = lengths.get(cell.class_)
-        if cell.speed_up is None or length is None:
+        acceptance = acceptances.get(cell.class_)
+        if cell.speed_up is None or acceptance is None or acceptance.acceptance_length is None:
             return None
         name = f"{cell.class_}, {cell.load}"
         speed_ups[name] = cell.speed_up.value
-        tokens[name] = length
+        tokens[name] = acceptance.acceptance_length
+        if acceptance.per_position:
+            position_rates[name] = acceptance.per_position
 
     ratios = [load.deciding.speed_up for load in verdict.overall if load.deciding.variant == arm]
     log_sds = [_find_log_sd(ratio) for ratio in ratios]
@@ -160,6 +163,7 @@ def extract_evidence(verdict: Verdict) -> PairEvidence | None:
         speed_ups=speed_ups,
         tokens=tokens,
         log_sd=math.sqrt(own_variance + 2 * START_SD**2),
+        position_rates=position_rates,
         goodput_per_usd=_compare_goodput(verdict, arm),
     )
 
