@@ -123,9 +123,8 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         variant, draft, num_speculative_tokens: which.
-        state: `measured`: it can win. `rejected`: its pair's verdict forbids that it wins. `eliminated` by its
-            prediction, clearly below the best measured one. `failed`: its pair gave no evidence. `open`: nobody
-            measured it.
+        state: `measured`: it can win. `rejected`: its pair's verdict forbids that it wins. `eliminated`: at best no
+            faster than the best measured one. `failed`: its pair gave no evidence. `open`: nobody measured it.
         reason: why it was rejected, eliminated or failed.
         decided_at: when it was eliminated, ISO 8601.
         speed_up: value, low and high of the 95 % interval, over plain decoding; None where the verdict is void or not

@@ -1,8 +1,8 @@
 """Which draft and window to measure next, which to leave out, and which to serve: the search of a sweep.
 
-A run measures each candidate against plain decoding on the two halves of a node. The first window of a draft shows its
-acceptance by class and the cost of its forward; they predict every other window of that draft. The search leaves out a
-window whose prediction lies clearly below the best measured one.
+A run measures each candidate against plain decoding on the two halves of a node. What the windows of a draft committed,
+and how long their steps took, bounds every other window of that draft. The search leaves out a window that even at its
+bound is no faster than the best measured one. No law of acceptance by position is assumed (`window_bound`).
 
 Invariant: pure arithmetic on plain numbers; the same measurements give the same search. Plain decoding is always a
 candidate, and a draft wins only where its pair's verdict allows it and chance does not explain its lead over plain
@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from statistics import NormalDist, fmean, geometric_mean
 from typing import Literal, NamedTuple
 
-from tandem.plan.step_tokens import CommitLaw, expect_tokens, find_acceptance
+from tandem.plan.step_tokens import CommitLaw
+from tandem.plan.window_bound import WindowTokens, bound_tokens
 
-MODEL_SLACK = 0.08
-"""A window is left out where its prediction lies so far below the best: more than the model's median error on published
-rows, 4.6 % (docs/theory.md), and than 5 %, within which two candidates count as alike."""
+NOISE_SLACK = 0.03
+"""A window is left out where its bound lies so far below the best: more than the starts of two servers put a measured
+speed-up off, 2.1 % (1.5 % each, as a judged pair assumes)."""
 
 FALSE_LEAD = 0.05
 """How often a draft may be named where plain decoding is as fast."""
@@ -51,6 +53,8 @@ class CandidateResult:
         log_sd: standard deviation of the logarithm of the score, starts included.
         can_win: whether the verdict of its pair allows that it wins. What cannot win predicts other windows, and leaves
             none out.
+        position_rates: by class: share of drafts accepted at each position, the first position first; without a class
+            where the server counts none.
     """
 
     candidate: SweepCandidate
@@ -59,6 +63,7 @@ class CandidateResult:
     tokens: Mapping[str, float]
     log_sd: float
     can_win: bool = True
+    position_rates: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @property
     def speed_up_interval(self) -> tuple[float, float, float]:
@@ -72,12 +77,12 @@ class Elimination(NamedTuple):
 
     Args:
         candidate: which.
-        predicted: its score by the model.
+        bound: the most that its score can be.
         best: the best measured score at that time.
     """
 
     candidate: SweepCandidate
-    predicted: float
+    bound: float
     best: float
 
 
@@ -134,28 +139,27 @@ def plan_next(candidates: Sequence[SweepCandidate], results: Sequence[CandidateR
     for candidate in candidates:
         if candidate.draft not in known_drafts:
             return SearchState(next=candidate, eliminated=(), reason="nothing was measured of its draft yet")
-    eliminated, open_candidates = [], dict[SweepCandidate, float]()
+
+    eliminated = list[Elimination]()
+    open_bounds = dict[SweepCandidate, float]()
     for candidate in candidates:
         if candidate in measured:
             continue
-        predicted = predict_score(candidate, results, law)
-        if predicted * (1 + MODEL_SLACK) < best:
-            eliminated.append(Elimination(candidate, predicted, best))
+        bound = bound_score(candidate, results, law)
+        if bound * (1 + NOISE_SLACK) < best:
+            eliminated.append(Elimination(candidate, bound, best))
         else:
-            open_candidates[candidate] = predicted
-    if not open_candidates:
+            open_bounds[candidate] = bound
+
+    if not open_bounds:
         return SearchState(next=None, eliminated=tuple(eliminated), reason="every other candidate is left out")
-    following = max(open_candidates, key=lambda candidate: open_candidates[candidate])
-    if open_candidates[following] <= best and len(measured) > len(known_drafts):
-        left = [Elimination(candidate, predicted, best) for candidate, predicted in open_candidates.items()]
-        reason = "no prediction is above the best measured candidate"
-        return SearchState(next=None, eliminated=(*eliminated, *left), reason=reason)
-    reason = f"the best prediction: {open_candidates[following]:.2f} times"
+    following = max(open_bounds, key=lambda candidate: open_bounds[candidate])
+    reason = f"it can be as much as {open_bounds[following]:.2f} times as fast, more than any other"
     return SearchState(next=following, eliminated=tuple(eliminated), reason=reason)
 
 
-def predict_score(candidate: SweepCandidate, results: Sequence[CandidateResult], law: CommitLaw) -> float:
-    """Return a candidate's score from what was measured of its draft in other windows.
+def bound_score(candidate: SweepCandidate, results: Sequence[CandidateResult], law: CommitLaw) -> float:
+    """Return the most that a candidate's score can be, by what was measured of its draft in other windows.
 
     Args:
         candidate: not measured.
@@ -163,30 +167,43 @@ def predict_score(candidate: SweepCandidate, results: Sequence[CandidateResult],
         law: of the runtime.
     """
     own = [result for result in results if result.candidate.draft == candidate.draft]
-    cost = max(0.0, fmean(imply_draft_cost(result) for result in own))
-    nearest = min(own, key=lambda result: abs(result.candidate.window - candidate.window))
-    speed_ups = []
-    for class_, tokens in nearest.tokens.items():
-        acceptances = [_find_class_acceptance(result, class_, law) for result in own if class_ in result.tokens]
-        acceptance = fmean(acceptances) if acceptances else _find_acceptance_within(tokens, nearest, law)
-        speed_ups.append(expect_tokens(law, acceptance, candidate.window) / (1 + candidate.window * cost))
+    step_time = estimate_step_time(own, candidate.window)
+    speed_ups = list[float]()
+    for class_ in own[0].tokens:
+        measurements = [
+            WindowTokens(
+                window=result.candidate.window,
+                tokens=result.tokens[class_],
+                position_rates=result.position_rates.get(class_, ()),
+            )
+            for result in own
+            if class_ in result.tokens
+        ]
+        speed_ups.append(bound_tokens(law, measurements, candidate.window) / step_time)
     return score_classes(speed_ups)
 
 
-def imply_draft_cost(result: CandidateResult) -> float:
-    """Return the share of a plain step that one draft forward took, over all classes alike."""
-    window = result.candidate.window
-    return fmean((result.tokens[class_] / result.speed_ups[class_] - 1) / window for class_ in result.speed_ups)
+def estimate_step_time(own: Iterable[CandidateResult], window: int) -> float:
+    """Return the time of a step over a plain one.
+
+    Between two measured windows it lies on the line between them, and the plain step is window 0. Beyond the longest
+    measured window each draft forward takes its share of that one.
+
+    Args:
+        own: of one draft, one result at least.
+        window: num_speculative_tokens.
+    """
+    steps = {0: 1.0} | {result.candidate.window: _imply_step_time(result) for result in own}
+    windows = sorted(steps)
+    for left, right in pairwise(windows):
+        if window <= right:
+            return steps[left] + (steps[right] - steps[left]) * (window - left) / (right - left)
+    return 1 + (steps[windows[-1]] - 1) * window / windows[-1]
 
 
-def _find_class_acceptance(result: CandidateResult, class_: str, law: CommitLaw) -> float:
-    return _find_acceptance_within(result.tokens[class_], result, law)
-
-
-def _find_acceptance_within(tokens: float, result: CandidateResult, law: CommitLaw) -> float:
-    """Return the acceptance of so many tokens; 1 or 0 where noise puts them outside of what a window can give."""
-    acceptance = find_acceptance(law, tokens, result.candidate.window)
-    return acceptance if acceptance is not None else float(tokens > 1)
+def _imply_step_time(result: CandidateResult) -> float:
+    """Return the time of a measured step over a plain one, over all classes alike; noise may put it below 1."""
+    return max(1.0, fmean(result.tokens[class_] / result.speed_ups[class_] for class_ in result.speed_ups))
 
 
 def decide_sweep(

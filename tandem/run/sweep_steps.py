@@ -74,7 +74,7 @@ def choose_candidate(work: StepWork) -> StepProgress:
     variants, results = _name_candidates(work), _list_results(work, pairs)
     search = plan_next(_rank_remaining(work, pairs), results, _read_law(work))
     eliminated = {
-        variants[row.candidate]: f"predicted {row.predicted:.2f} times, and {row.best:.2f} is measured"
+        variants[row.candidate]: f"at most {row.bound:.2f} times, and {row.best:.2f} is measured"
         for row in search.eliminated
     }
     variant, reason = variants[search.next] if search.next else "", search.reason
@@ -282,6 +282,7 @@ def _list_results(work: StepWork, pairs: Sequence[PairState]) -> list[CandidateR
             tokens=evidence.tokens,
             log_sd=evidence.log_sd,
             can_win=pair.obstacle is None,
+            position_rates=evidence.position_rates,
         )
         results.append(result)
     return results

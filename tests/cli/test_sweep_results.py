@@ -25,7 +25,7 @@ MEASURED = CandidateRecord(
 )  # fmt: skip
 LEFT_OUT = CandidateRecord(
     variant="qwen-sd-qwen3-1-7b-k15", draft="Qwen/Qwen3-1.7B", num_speculative_tokens=15, state="eliminated",
-    reason="predicted 1.13 times, and 1.62 is measured", decided_at="2026-11-27T20:38:31+00:00",
+    reason="at most 1.13 times, and 1.62 is measured", decided_at="2026-11-27T20:38:31+00:00",
 )  # fmt: skip
 
 

@@ -10,10 +10,10 @@ import sweep_worlds as worlds
 from tandem.plan.candidate_search import (
     CandidateResult,
     SweepCandidate,
+    bound_score,
     decide_sweep,
-    imply_draft_cost,
+    estimate_step_time,
     plan_next,
-    predict_score,
     score_classes,
 )
 from tandem.plan.step_tokens import expect_tokens
@@ -23,7 +23,7 @@ SEED = 10_000
 SMALL = SweepCandidate("small", 7)
 
 
-def result(candidate, *, acceptance=0.9, cost=0.1, log_sd=0.02):
+def result(candidate, *, acceptance=0.9, cost=0.1, log_sd=0.02, position_rates=None):
     tokens = expect_tokens("k", acceptance, candidate.window)
     speed_up = tokens / (1 + candidate.window * cost)
     return CandidateResult(
@@ -32,6 +32,7 @@ def result(candidate, *, acceptance=0.9, cost=0.1, log_sd=0.02):
         speed_ups={"json": speed_up},
         tokens={"json": tokens},
         log_sd=log_sd,
+        position_rates=position_rates or {},
     )
 
 
@@ -43,19 +44,41 @@ def test_every_draft_is_measured_once_before_a_second_window():
     assert plan_next((SEVEN, FIVE, SMALL), (result(SEVEN),), "k").next == SMALL
 
 
-def test_what_a_window_shows_predicts_another_one():
-    known = result(SEVEN)
-    assert predict_score(TEN, (known,), "k") == pytest.approx(result(TEN).score, rel=1e-6)
+def test_a_constant_acceptance_bounds_a_shorter_window_by_its_own_score():
+    assert bound_score(FIVE, (result(SEVEN),), "k") == pytest.approx(result(FIVE).score, rel=1e-6)
 
 
-def test_cost_of_a_draft_forward_is_recovered():
-    assert imply_draft_cost(result(SEVEN, cost=0.23)) == pytest.approx(0.23)
+def test_a_longer_window_may_accept_as_much_as_the_positions_so_far():
+    tokens = expect_tokens("k", 0.9, 7)
+    most = tokens + 3 * (tokens - 1) / 6
+    assert bound_score(TEN, (result(SEVEN),), "k") == pytest.approx(most / 2.0)
+
+
+def test_counted_positions_bound_a_longer_window_by_the_last_one():
+    known = result(SEVEN, position_rates={"json": [0.9**position for position in range(1, 8)]})
+    most = expect_tokens("k", 0.9, 7) + 3 * 0.9**6
+    assert bound_score(TEN, (known,), "k") == pytest.approx(most / 2.0)
+
+
+@pytest.mark.parametrize("window", [5, 7, 10])
+def test_time_of_a_step_follows_from_one_window(window):
+    assert estimate_step_time((result(SEVEN, cost=0.23),), window) == pytest.approx(1 + window * 0.23)
+
+
+def test_time_of_a_step_between_two_windows_lies_between_theirs():
+    measured = (result(FIVE, cost=0.1), result(TEN, cost=0.3))
+    assert estimate_step_time(measured, 7) == pytest.approx(1.5 + 2 / 5 * 2.5)
 
 
 def test_a_clear_loser_is_left_out_and_says_why():
-    state = plan_next((SEVEN, SweepCandidate("large", 15)), (result(SEVEN, acceptance=0.5),), "k")
+    state = plan_next((SEVEN, SweepCandidate("large", 15)), (result(SEVEN, acceptance=0.5, cost=0.4),), "k")
     assert state.next is None
-    assert [(row.candidate.window, row.predicted < row.best) for row in state.eliminated] == [(15, True)]
+    assert [(row.candidate.window, row.bound < row.best) for row in state.eliminated] == [(15, True)]
+
+
+def test_the_window_with_the_highest_bound_is_measured_next():
+    state = plan_next((SEVEN, FIVE, TEN), (result(SEVEN, acceptance=0.95, cost=0.05),), "k")
+    assert state.next == TEN
 
 
 def test_plain_decoding_wins_without_any_candidate_above_it():
@@ -95,8 +118,25 @@ def test_the_same_measurements_give_the_same_search():
     assert worlds.search(3) == worlds.search(3)
 
 
+def print_figures(name, count, figures):
+    near, plain, share, drawn = figures
+    print(f"{count} {name}: {near:.1%} near, plain {plain:.1%} of {drawn:.1%}, {share:.1%} of the grid")  # noqa: T201
+
+
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.proof)])
 def test_the_best_of_most_worlds_is_named(count):
-    near, plain, share, drawn = worlds.summarize([worlds.search(SEED + number) for number in range(count)])
-    print(f"{count} worlds: {near:.1%} near, plain {plain:.1%} of {drawn:.1%}, {share:.1%} of the grid")  # noqa: T201
+    figures = worlds.summarize([worlds.search(SEED + number) for number in range(count)])
+    print_figures("worlds of a constant acceptance", count, figures)
+    near, plain, share, _ = figures
     assert (near >= 0.95, plain >= 0.95, share <= 0.6) == (True, True, True)
+
+
+@pytest.mark.parametrize("counts_positions", [False, True])
+@pytest.mark.parametrize(("kind", "least"), [("rising", 0.95), ("mixture", 0.9)])
+@pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.proof)])
+def test_acceptance_by_position_needs_no_law(count, kind, least, counts_positions):
+    outcomes = [worlds.search(SEED + number, kind, counts_positions=counts_positions) for number in range(count)]
+    figures = worlds.summarize(outcomes)
+    print_figures(f"{kind} worlds, positions {'' if counts_positions else 'not '}counted", count, figures)
+    near, plain, share, _ = figures
+    assert (near >= least, plain >= 0.95, share <= 0.6) == (True, True, True)

@@ -65,7 +65,7 @@ class SweepLife(VirtualWorld):
         candidate = SweepCandidate(variant.draft, variant.num_speculative_tokens)
         truth = SweepWorld(
             {
-                (draft, class_): share
+                (draft, class_): (share,)
                 for draft, share in self.acceptance.items()
                 for class_ in ("json", "code", "chat", "open")
             },
