@@ -22,6 +22,7 @@ class QualityRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         arm: name in the run's manifest.
         right: whether the answer is right.
         chance: share of the items that guessing has right, from 0 to below 1.
+        group: of items that belong together, such as the questions on one passage; empty for none.
         fault: why the task has no answers; then item and right mean nothing.
     """
 
@@ -30,6 +31,7 @@ class QualityRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     arm: str
     right: bool
     chance: float = 0.0
+    group: str = ""
     fault: str = ""
 
 

@@ -40,11 +40,13 @@ class TaskItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         item: its name.
         prompt: one user message.
         answer: the right answer, a number or a word.
+        group: of items that belong together, such as the questions on one passage; empty for none.
     """
 
     item: str
     prompt: str
     answer: str
+    group: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +73,7 @@ def load_items(path: Path) -> tuple[TaskItem, ...]:
     Raises:
         InputError: the file cannot be read, a line is malformed, there is no item, or two have one name.
     """
-    change = "write one JSON object a line with item, prompt and answer"
+    change = "write one JSON object a line with item, prompt and answer, and a group if it has one"
     with convert_os_errors("the task cannot be read", path, "name a file that can be read"):
         content = path.read_bytes()
     try:
@@ -131,8 +133,15 @@ async def _ask_arm(client: CompletionClient, task: ItemTask) -> list[QualityRow]
         if record.error:
             faults.append(f"{item.item}: {record.error}")
             return iter(())
-        is_item_right = is_right(item, record.text)
-        return iter([QualityRow(task=task.name, item=item.item, arm=arm.name, right=is_item_right, chance=task.chance)])
+        row = QualityRow(
+            task=task.name,
+            item=item.item,
+            arm=arm.name,
+            right=is_right(item, record.text),
+            chance=task.chance,
+            group=item.group,
+        )
+        return iter([row])
 
     rows = [row for part in await asyncio.gather(*map(ask, task.items)) for row in part]
     if len(faults) > MAX_UNANSWERED * len(task.items):

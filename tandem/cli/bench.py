@@ -145,6 +145,7 @@ def quality(
     items: Annotated[Path | None, Parameter(metavar="FILE")] = None,
     lm_eval: Annotated[tuple[str, ...], Parameter(metavar="ARM=DIR", consume_multiple=1)] = (),
     chance: Annotated[float, Parameter(metavar="SHARE", validator=require_range(0, 0.99))] = 0,
+    group: Annotated[str | None, Parameter(metavar="FIELD")] = None,
     api_key_env: Annotated[str | None, Parameter(metavar="VARIABLE")] = None,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
@@ -155,12 +156,16 @@ def quality(
         items: JSON lines of item, prompt and answer (default: 400 sums)
         lm_eval: ask nothing; take the samples that lm-eval wrote of each arm
         chance: of the items that guessing has right
+        group: field of lm-eval's documents that names what belongs together, such as a passage (default: group)
         api_key_env: variable that holds the servers' API key
     """
     from tandem.bench.quality_rows import write_quality  # noqa: PLC0415 - loaded when it is needed
     from tandem.cli.task_answers import ask_task, read_samples  # noqa: PLC0415 - aiohttp
 
-    rows = read_samples(folder, lm_eval, chance) if lm_eval else ask_task(folder, items, chance, api_key_env)
+    if lm_eval:
+        rows = read_samples(folder, lm_eval, chance, group)
+    else:
+        rows = ask_task(folder, items, chance, group, api_key_env)
     write_quality(folder, rows)
     counts: dict[str, dict[str, list[bool]]] = {}
     for row in rows:

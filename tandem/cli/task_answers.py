@@ -15,26 +15,32 @@ from tandem.cli.bench_settings import read_api_key
 from tandem.errors import InputError
 
 
-def ask_task(folder: Path, items: Path | None, chance: float, api_key_env: str | None) -> list[QualityRow]:
+def ask_task(
+    folder: Path, items: Path | None, chance: float, group: str | None, api_key_env: str | None
+) -> list[QualityRow]:
     """Ask every arm of a run the items of a task; a task set's file is of the task of its folder.
 
     Raises:
-        InputError: the manifest or the task is none.
+        InputError: the manifest or the task is none, or a field is named for the groups.
         ExternalError: a server left too many items without an answer.
     """
+    if group:
+        change = "write `group` into the items, or give samples with --lm-eval"
+        raise InputError("it is a field of lm-eval's documents", where=f"--group {group}", change=change)
     manifest, path, api_key = read_manifest(folder), items or OWN_TASK, read_api_key(api_key_env)
     name = path.resolve().parent.name if path.name == ITEMS_FILE else path.stem
     task = ItemTask(name=name, items=load_items(path), chance=chance)
     return uvloop.run(ask_items(manifest.arms, task, api=manifest.api, api_key=api_key))
 
 
-def read_samples(folder: Path, words: Sequence[str], chance: float) -> list[QualityRow]:
+def read_samples(folder: Path, words: Sequence[str], chance: float, group: str | None) -> list[QualityRow]:
     """Return the rows of lm-eval's samples.
 
     Args:
         folder: of the run.
         words: `ARM=DIR`, one for each arm of the run.
         chance: share of the items that guessing has right.
+        group: field of lm-eval's documents that names an item's group; None for the usual one.
 
     Raises:
         InputError: a word names no arm, an arm is missing, or samples are malformed.
@@ -44,4 +50,4 @@ def read_samples(folder: Path, words: Sequence[str], chance: float) -> list[Qual
     if set(folders) != set(names):
         change = f"write --lm-eval ARM=DIR for each arm: {', '.join(names)}"
         raise InputError(f"samples of {', '.join(folders)}", where="--lm-eval", change=change)
-    return [row for name in names for row in list_sample_rows(folders[name], name, chance=chance)]
+    return [row for name in names for row in list_sample_rows(folders[name], name, chance=chance, group=group)]

@@ -120,6 +120,11 @@ class QualityTask(SpecRecord):
         400, ge=1, le=100_000, description="most items asked; below 200 there is no word but no evidence"
     )
     chance: float = Field(0.0, ge=0, lt=1, description="share of the items that guessing has right")
+    group: str | None = Field(
+        None,
+        min_length=1,
+        description="field of lm-eval's documents that names an item's group; null: `group`, if they have it",
+    )
 
 
 class Sweep(SpecRecord):

@@ -187,6 +187,24 @@ def test_items_of_a_set_need_no_lm_eval(ask, tmp_path):
     assert [(row.task, row.item) for row in rows] == [("letters", "one"), ("letters", "one")]
 
 
+def test_group_of_an_item_is_in_its_rows(ask, tmp_path):
+    (tmp_path / "sets/letters").mkdir(parents=True)
+    item = {"item": "one", "prompt": "What is 1 + 1?", "answer": "2", "group": "small"}
+    (tmp_path / "sets/letters/items.jsonl").write_text(json.dumps(item))
+    _, rows = ask({**SUMS, "name": "letters", "sha256": "0" * 64})
+    assert [row.group for row in rows] == ["small", "small"]
+
+
+def test_field_of_lm_eval_is_none_of_items_of_ours(ask):
+    outcome, rows = ask({**SUMS, "group": "passage"})
+    assert (outcome["exit_code"], "group: 'passage' is a field of lm-eval" in outcome["problem"], rows) == (2, True, ())
+
+
+def test_declared_field_names_the_groups(call, arms, tmp_path):
+    call = dataclasses.replace(call, group="answer")
+    assert [row.group for row in call.ask_servers(arms, tmp_path / "out")] == ["685", "685"]
+
+
 def test_prompt_that_is_too_long_is_the_outcome(ask, tmp_path):
     (tmp_path / "sets/letters").mkdir(parents=True)
     item = {"item": "one", "prompt": "word " * 2000, "answer": "2"}

@@ -71,3 +71,29 @@ def test_sample_that_is_none_of_ours_is_refused(tmp_path, changes, problem):
 def test_folder_without_samples_is_refused(tmp_path):
     with pytest.raises(InputError, match="no samples"):
         list_sample_rows(tmp_path, "spec")
+
+
+def test_repeated_item_keeps_its_rows(tmp_path):
+    rows = list_sample_rows(write_samples(tmp_path, SAMPLE, SAMPLE | {"doc_id": 1}), "spec")
+    assert [row.item for row in rows] == ["31aa55f7", "31aa55f7"]
+
+
+def test_group_of_a_document_is_that_of_its_row(tmp_path):
+    sample = SAMPLE | {"doc": {**SAMPLE["doc"], "group": 7}}
+    assert [row.group for row in list_sample_rows(write_samples(tmp_path, sample), "spec")] == ["7"]
+
+
+def test_another_field_may_name_the_group(tmp_path):
+    rows = list_sample_rows(write_samples(tmp_path, SAMPLE), "spec", group="answer")
+    assert [row.group for row in rows] == ["685"]
+
+
+def test_a_passage_as_a_group_goes_by_its_digest(tmp_path):
+    sample = SAMPLE | {"doc": {"passage": "long " * 100}}
+    (row,) = list_sample_rows(write_samples(tmp_path, sample), "spec", group="passage")
+    assert len(row.group) == 64
+
+
+def test_a_field_that_no_document_has_is_refused(tmp_path):
+    with pytest.raises(InputError, match="has no field 'passage'; it has answer, item, prompt"):
+        list_sample_rows(write_samples(tmp_path, SAMPLE), "spec", group="passage")

@@ -36,6 +36,7 @@ class AskedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     sha256: str | None
     items: int
     chance: float
+    group: str | None = None
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -72,9 +73,12 @@ def _ask_task(task: AskedTask, arms: Sequence[ManifestArm], options: argparse.Na
     if not own_items.exists():
         call = LmEvalCall(
             python=Path(sys.executable), task=task.name, folder=folder, items=task.items, chance=task.chance,
-            max_prompt_tokens=options.max_prompt_tokens, max_tokens=options.max_tokens,
+            max_prompt_tokens=options.max_prompt_tokens, max_tokens=options.max_tokens, group=task.group,
         )  # fmt: skip
         return call.ask_servers(arms, options.out)
+    if task.group:
+        change = "write `group` into each item, and no group into the experiment"
+        raise InputError(f"group: {task.group!r} is a field of lm-eval's documents", where=task.name, change=change)
     own_task = ItemTask(
         name=task.name, items=load_items(own_items)[: task.items], chance=task.chance,
         max_prompt_tokens=options.max_prompt_tokens, max_answer_tokens=min(options.max_tokens, MAX_ANSWER_TOKENS),

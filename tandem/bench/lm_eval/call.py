@@ -43,6 +43,7 @@ class LmEvalCall:
         items: most items, the first ones of the task.
         max_prompt_tokens, max_tokens: of a prompt and an answer, in tokens of the server.
         chance: share of the items that guessing has right.
+        group: field of the task's documents that names an item's group; None for the usual one.
     """
 
     python: Path
@@ -52,6 +53,7 @@ class LmEvalCall:
     max_prompt_tokens: int
     max_tokens: int
     chance: float = 0.0
+    group: str | None = None
 
     def list_words(self, arm: ManifestArm, out: Path) -> list[str]:
         """Return the command for one server; lm-eval writes its samples below `out`."""
@@ -89,7 +91,11 @@ class LmEvalCall:
                     raise _build_fault(arm, process.returncode, folder / LOG_FILE)
         self._check_prompts(arms[0], folders[0])
         sides = zip(arms, folders, strict=True)
-        return [row for arm, folder in sides for row in list_sample_rows(folder, arm.name, chance=self.chance)]
+        return [
+            row
+            for arm, folder in sides
+            for row in list_sample_rows(folder, arm.name, chance=self.chance, group=self.group)
+        ]
 
     def _start(self, arm: ManifestArm, out: Path) -> subprocess.Popen[bytes]:
         out.mkdir(parents=True, exist_ok=True)

@@ -8,6 +8,7 @@ Source: the files that lm-eval 0.4.13 writes with `--log_samples --output_path`,
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,10 @@ from tandem.bench.json_file import read_json_lines
 from tandem.bench.quality_rows import QualityRow
 from tandem.errors import InputError
 
+GROUP_FIELD = "group"
+"""Field of a document that names the item's group, unless another field is named."""
+
+_LONGEST_NAME = 80  # in characters; a longer group, such as the text of a passage, goes by its digest
 _CHANGE = "give the folder of `lm_eval --log_samples --output_path`, of tasks with generate_until and exact_match"
 
 
@@ -26,12 +31,14 @@ class LmEvalSample(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         doc_hash: of the item, the same for every server.
+        doc: the item's fields, as the task prepared them.
         filter: name of the filter that took the answer out of the text.
         arguments: of the request, by number.
         exact_match: 1 for a right answer, 0 for a wrong one; None if the task has another metric.
     """
 
     doc_hash: str
+    doc: dict[str, Any] = {}
     filter: str = "none"
     arguments: dict[str, dict[str, Any]] = {}
     exact_match: float | None = None
@@ -57,16 +64,17 @@ def list_prompts(folder: Path) -> set[str]:
     }
 
 
-def list_sample_rows(folder: Path, arm: str, *, chance: float = 0.0) -> list[QualityRow]:
+def list_sample_rows(folder: Path, arm: str, *, chance: float = 0.0, group: str | None = None) -> list[QualityRow]:
     """Return the rows of every task below a folder; of several calls of one task the last one counts.
 
     Args:
         folder: of lm-eval's output.
         arm: name of the server in the run.
         chance: share of the items that guessing has right.
+        group: field of the documents that names an item's group; None for `GROUP_FIELD`, which a document may lack.
 
     Raises:
-        InputError: there is no file, or a sample is malformed, was not generated, or has no exact match.
+        InputError: there is no file, or a sample is malformed, was not generated, or has no exact match or no group.
     """
     paths = {
         path.name.removeprefix("samples_").rpartition("_")[0]: path
@@ -74,10 +82,10 @@ def list_sample_rows(folder: Path, arm: str, *, chance: float = 0.0) -> list[Qua
     }
     if not paths:
         raise InputError("there are no samples of lm-eval", where=str(folder), change=_CHANGE)
-    return [row for task, path in paths.items() for row in _read_task(path, task, arm, chance)]
+    return [row for task, path in paths.items() for row in _read_task(path, task, arm, chance, group)]
 
 
-def _read_task(path: Path, task: str, arm: str, chance: float) -> Iterator[QualityRow]:
+def _read_task(path: Path, task: str, arm: str, chance: float, group: str | None) -> Iterator[QualityRow]:
     """Yield the rows of a file; each filter of a task is a task of its own."""
     for sample in read_json_lines(path, LmEvalSample, label="the samples", change=_CHANGE):
         if not sample.is_generated:
@@ -85,4 +93,22 @@ def _read_task(path: Path, task: str, arm: str, chance: float) -> Iterator[Quali
         if sample.exact_match not in {0.0, 1.0}:
             raise InputError("a sample has no exact match", where=str(path), change=_CHANGE)
         name = task if sample.filter == "none" else f"{task}, {sample.filter}"
-        yield QualityRow(task=name, item=sample.doc_hash, arm=arm, right=sample.exact_match == 1, chance=chance)
+        yield QualityRow(
+            task=name,
+            item=sample.doc_hash,
+            arm=arm,
+            right=sample.exact_match == 1,
+            chance=chance,
+            group=_name_group(sample, group, path),
+        )
+
+
+def _name_group(sample: LmEvalSample, field: str | None, path: Path) -> str:
+    """Return the name of an item's group, or a digest of a long one; empty for none."""
+    value = sample.doc.get(field or GROUP_FIELD)
+    if value is None and field:
+        fields = ", ".join(sorted(sample.doc)) or "none"
+        problem = f"document {sample.doc_hash} has no field {field!r}; it has {fields}"
+        raise InputError(problem, where=str(path), change="name a field of the documents, or no group")
+    name = "" if value is None else str(value)
+    return name if len(name) <= _LONGEST_NAME else hashlib.sha256(name.encode()).hexdigest()
