@@ -1,7 +1,8 @@
 """Whether a variant answers tasks as well as the baseline: the same items, right or wrong, in pairs.
 
 Invariant: `same` is said only where the whole interval of the difference lies inside the margin; a difference only
-where the exact test of the pairs shows it. Too few items, or a baseline near chance, show nothing.
+where the exact test shows it and the interval leaves out 0. Groups of items are the unit (`item_groups`). Too few items
+or groups, or a baseline near chance, show nothing.
 
 Sources: the test of McNemar (1947), exact on the pairs that differ; the score interval of the difference of paired
 proportions of Tango (1998), Statistics in Medicine 17, 891, equations 12 to 14.
@@ -10,21 +11,29 @@ proportions of Tango (1998), Statistics in Medicine 17, 891, equations 12 to 14.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
+from typing import TypeVar
 
 import msgspec
 from scipy import optimize
 
 from tandem.bench.quality_rows import QualityRow
 from tandem.judge.interval import LEVEL
+from tandem.judge.item_groups import ItemGroup, compute_design_effect, compute_flip_p
 from tandem.judge.schema import QualityWord, TaskQuality
+from tandem.judge.text_format import count_things
 
 FEWEST_ITEMS = 200
 MARGIN = 0.02
 LEAST_ABOVE_CHANCE = 0.1
 FALSE_CALL = 0.02
 """How often a difference may be called between two arms that answer alike; several variants share a run's 5 %."""
+
+ItemKey = TypeVar("ItemKey", bound=Hashable)
+NumberedItem = tuple[str, int]
+"""The name of an item, and how many of the same name came before it: a task set may ask a question twice."""
 
 
 def judge_quality(rows: Sequence[QualityRow], baseline: str, variants: Sequence[str]) -> Iterator[TaskQuality]:
@@ -43,22 +52,57 @@ def judge_quality(rows: Sequence[QualityRow], baseline: str, variants: Sequence[
                 for variant in variants
             )
             continue
-        right = {arm: {row.item: row.right for row in own if row.arm == arm} for arm in (baseline, *variants)}
+        answers = {arm: _number_items(row for row in own if row.arm == arm) for arm in (baseline, *variants)}
+        right = {arm: {item: row.right for item, row in rows.items()} for arm, rows in answers.items()}
+        groups = _name_groups(answers[baseline])
         chance = max(row.chance for row in own)
         for variant in variants:
             if right[baseline] and right[variant]:
                 sides = right[baseline], right[variant]
-                yield compare_quality(variant, *sides, chance=chance, task=task, task_count=len(tasks))
+                quality = compare_quality(
+                    variant, *sides, chance=chance, task=task, task_count=len(tasks), groups=groups
+                )
+                repeats = sum(bool(number) for _, number in right[baseline].keys() & right[variant].keys())
+                yield _tell_repeats(quality, repeats)
+
+
+def _number_items(rows: Iterable[QualityRow]) -> dict[NumberedItem, QualityRow]:
+    """Return the rows of an arm by item; of a name that stands there again none is lost."""
+    counts = Counter[str]()
+    numbered = dict[NumberedItem, QualityRow]()
+    for row in rows:
+        numbered[row.item, counts[row.item]] = row
+        counts[row.item] += 1
+    return numbered
+
+
+def _name_groups(rows: Mapping[NumberedItem, QualityRow]) -> dict[NumberedItem, Hashable]:
+    """Return the group of each item that has one: its own, or that of all items of its name."""
+    groups = dict[NumberedItem, Hashable]()
+    for (name, number), row in rows.items():
+        if row.group:
+            groups[name, number] = ("group", row.group)
+        elif (name, 1) in rows:
+            groups[name, number] = ("item", name)
+    return groups
+
+
+def _tell_repeats(quality: TaskQuality, repeats: int) -> TaskQuality:
+    if not repeats:
+        return quality
+    limit = f"{count_things(repeats, 'item')} with the name of another one; items of one name are one group"
+    return msgspec.structs.replace(quality, limits=(*quality.limits, limit))
 
 
 def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, a task, the risk
     variant: str,
-    baseline_right: Mapping[str, bool],
-    variant_right: Mapping[str, bool],
+    baseline_right: Mapping[ItemKey, bool],
+    variant_right: Mapping[ItemKey, bool],
     *,
     chance: float,
     task: str = "",
     task_count: int = 1,
+    groups: Mapping[ItemKey, Hashable] | None = None,
 ) -> TaskQuality:
     """Return whether a variant answers as well as the baseline.
 
@@ -68,21 +112,29 @@ def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, 
         chance: share of items that guessing has right, from 0 to below 1.
         task: name of the task set.
         task_count: how many tasks share the risk of a false call (Bonferroni).
+        groups: by item, the group that it belongs to; an item without one is taken as independent of all others.
     """
-    pairs = [(baseline_right[item], variant_right[item]) for item in baseline_right.keys() & variant_right.keys()]
-    items, only_baseline = len(pairs), sum(first and not second for first, second in pairs)
-    only_variant, right = sum(second and not first for first, second in pairs), sum(first for first, _ in pairs)
-    low, high = find_tango_interval(only_variant, only_baseline, items) if items else (-1.0, 1.0)
-    p = compute_mcnemar_p(only_baseline, only_variant)
+    names = groups or {}
+    both = [item for item in baseline_right if item in variant_right]
+    units = _count_groups(both, baseline_right, variant_right, names)
+    items = len(both)
+    right = sum(baseline_right[item] for item in both)
+    only_baseline = sum(unit.only_baseline for unit in units)
+    only_variant = sum(unit.only_variant for unit in units)
+    low, high = _find_interval(units)
+    p = compute_flip_p(units)
     share = right / items if items else 0.0
+    most_p = FALSE_CALL / task_count
     word: QualityWord = "no evidence"
     if items < FEWEST_ITEMS:
         why = f"{items} items: {FEWEST_ITEMS} or more are needed"
+    elif 2 * 0.5 ** len(units) >= most_p:
+        why = f"the items belong to {len(units)} groups: too few for a word"
     elif share < chance + LEAST_ABOVE_CHANCE:
         why = f"the baseline has {share:.0%} right, and guessing {chance:.0%}: the task tells nothing".replace(
             "%", " %"
         )
-    elif p < FALSE_CALL / task_count:
+    elif p < most_p and not low <= 0 <= high:
         word = "better" if only_variant > only_baseline else "worse"
         why = f"{only_baseline} items only the baseline has right, {only_variant} only the variant: p {p:.2g}"
     elif low >= -MARGIN and high <= MARGIN:
@@ -94,27 +146,59 @@ def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, 
         variant=variant, task=task, items=items, baseline_right=right,
         variant_right=right - only_baseline + only_variant,
         only_baseline=only_baseline, only_variant=only_variant, chance=chance, difference=difference, low=low,
-        high=high, p=p, word=word, why=why,
+        high=high, p=p, word=word, why=why, groups=len(units),
+        limits=tuple(_describe_independence(items, sum(item not in names for item in both))),
     )  # fmt: skip
 
 
-def compute_mcnemar_p(first_alone: int, second_alone: int) -> float:
-    """Return the two-sided exact p-value that pairs differ one way as often as the other."""
-    count = first_alone + second_alone
-    if not count:
-        return 1.0
+def _count_groups(
+    items: Iterable[ItemKey],
+    baseline_right: Mapping[ItemKey, bool],
+    variant_right: Mapping[ItemKey, bool],
+    groups: Mapping[ItemKey, Hashable],
+) -> list[ItemGroup]:
+    """Return the answers of each group; an item without one is a group of its own."""
+    answers = dict[Hashable, list[tuple[bool, bool]]]()
+    for item in items:
+        unit = ("named", groups[item]) if item in groups else ("own", item)
+        answers.setdefault(unit, []).append((baseline_right[item], variant_right[item]))
+    return [
+        ItemGroup(
+            items=len(pairs),
+            only_baseline=sum(first and not second for first, second in pairs),
+            only_variant=sum(second and not first for first, second in pairs),
+        )
+        for pairs in answers.values()
+    ]
 
-    from scipy.stats import binomtest  # noqa: PLC0415 - it takes a second to load, and few runs ask tasks
 
-    return float(binomtest(first_alone, count).pvalue)
+def _find_interval(units: Sequence[ItemGroup]) -> tuple[float, float]:
+    """Return the interval of the difference: that of as many items as the groups are worth."""
+    effect = compute_design_effect(units) if units else math.inf
+    if math.isinf(effect):
+        return -1.0, 1.0
+    only_baseline = sum(unit.only_baseline for unit in units)
+    only_variant = sum(unit.only_variant for unit in units)
+    items = sum(unit.items for unit in units)
+    return find_tango_interval(only_variant / effect, only_baseline / effect, items / effect)
 
 
-def find_tango_interval(first_alone: int, second_alone: int, count: int, level: float = LEVEL) -> tuple[float, float]:
+def _describe_independence(items: int, alone: int) -> Iterator[str]:
+    if alone and alone == items:
+        yield "no item names a group, so all were taken as independent"
+    elif alone:
+        yield f"taken as independent: {count_things(alone, 'item')} without a group"
+
+
+def find_tango_interval(
+    first_alone: float, second_alone: float, count: float, level: float = LEVEL
+) -> tuple[float, float]:
     """Return the interval of the share of the first less that of the second.
 
     Args:
-        first_alone, second_alone: pairs in which one alone is right.
-        count: of all pairs, 1 or more.
+        first_alone, second_alone: pairs in which one alone is right; fractions where groups are worth less than their
+            items.
+        count: of all pairs, above 0.
         level: of the interval.
     """
     quantile = NormalDist().inv_cdf(0.5 + level / 2)
@@ -128,7 +212,7 @@ def find_tango_interval(first_alone: int, second_alone: int, count: int, level: 
     return float(low), float(high)
 
 
-def compute_tango_score(first_alone: int, second_alone: int, count: int, difference: float) -> float:
+def compute_tango_score(first_alone: float, second_alone: float, count: float, difference: float) -> float:
     """Return the score statistic of a difference: how many standard deviations the observed one lies above it."""
     # the share of pairs in which the second alone is right, most likely under the difference
     linear = -first_alone - second_alone + (2 * count - first_alone + second_alone) * difference

@@ -434,6 +434,8 @@ class TaskQuality(msgspec.Struct, frozen=True, kw_only=True):
         difference, low, high: share right of the variant less that of the baseline, with its interval.
         p: of the exact test that both are right alike.
         word: what may be said. why: in a sentence.
+        groups: of items that belong together, an item without a group counted as one.
+        limits: what the figures take for granted, each in a sentence.
     """
 
     variant: str
@@ -450,6 +452,8 @@ class TaskQuality(msgspec.Struct, frozen=True, kw_only=True):
     p: float
     word: QualityWord
     why: str
+    groups: int = 0
+    limits: tuple[str, ...] = ()
 
 
 RoutingWord = Literal["saves", "costs", "same", "no evidence"]

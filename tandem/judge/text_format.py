@@ -215,7 +215,7 @@ def format_level(verdict: Verdict) -> str:
 
 
 def describe_quality(task: TaskQuality, baseline: str) -> str:
-    """Return the shares of right answers and the reason of the word, in one sentence.
+    """Return the shares of right answers and the reason of the word in one sentence, and each limit in another.
 
     Args:
         task: of a variant.
@@ -224,8 +224,10 @@ def describe_quality(task: TaskQuality, baseline: str) -> str:
     if not task.items:
         return f"{task.why}."
     shares = f"{task.variant_right} of {task.items} right, {shorten_text(baseline)} {task.baseline_right}"
+    groups = f", in {task.groups} groups" if task.groups < task.items else ""
     points = f"{100 * task.difference:+.1f} points ({100 * task.low:+.1f} to {100 * task.high:+.1f})"
-    return f"{shares}: {points}; {task.why}."
+    limits = [f" {limit[:1].upper()}{limit[1:]}." for limit in task.limits]
+    return f"{shares}{groups}: {points}; {task.why}.{''.join(limits)}"
 
 
 def describe_next_step(headline: Headline, verdict: Verdict) -> str:

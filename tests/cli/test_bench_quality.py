@@ -99,6 +99,18 @@ def test_second_task_keeps_the_first(run_folder, tmp_path):
     assert [task["task"] for task in verdict["quality"]] == ["one", "two"]
 
 
+def test_field_of_lm_eval_needs_its_samples(run_folder, capsys):
+    assert main(["bench", "quality", str(run_folder), "--group", "passage"]) == 2
+    assert "write `group` into the items, or give samples with --lm-eval" in capsys.readouterr().err
+
+
+def test_report_says_that_items_were_taken_as_independent(run_folder, tmp_path, capsys):
+    judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "sums.jsonl"))
+    capsys.readouterr()
+    main(["bench", "report", str(run_folder), "--verbose"])
+    assert "No item names a group, so all were taken as independent." in " ".join(capsys.readouterr().out.split())
+
+
 def test_server_without_an_answer_is_an_external_failure(run_folder, capsys):
     with serve_sums() as gone:
         point_arms(run_folder, gone, gone)

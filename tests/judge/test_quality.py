@@ -12,7 +12,6 @@ from tandem.bench.quality_rows import QUALITY_FILE, QualityRow, read_quality, wr
 from tandem.errors import InputError
 from tandem.judge.quality import (
     compare_quality,
-    compute_mcnemar_p,
     compute_tango_score,
     find_tango_interval,
     judge_quality,
@@ -56,11 +55,6 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(shares):
         low, high = find_tango_interval(int(first), int(second), ITEMS)
         held += low <= shares[0] - shares[1] <= high
     assert held / count > 0.93
-
-
-def test_mcnemar_is_the_sign_test_of_the_pairs_that_differ():
-    assert compute_mcnemar_p(0, 6) == pytest.approx(2 * 0.5**6)
-    assert compute_mcnemar_p(0, 0) == 1.0
 
 
 def test_equal_answers_are_the_same():
@@ -175,3 +169,55 @@ def test_tasks_share_the_risk_of_a_false_word():
     first, second = {str(n): n >= 8 for n in range(200)}, {str(n): n >= 1 for n in range(200)}
     words = [compare_quality("spec", second, first, chance=0, task_count=count).word for count in (1, 2)]
     assert words == ["worse", "no evidence"]
+
+
+INDEPENDENT = "no item names a group, so all were taken as independent"
+
+
+def list_rows(items, *, groups=None):
+    """Rows of two arms that answer all items right."""
+    names = groups or [""] * len(items)
+    return [
+        QualityRow(task="sums", item=item, arm=arm, right=True, group=group)
+        for arm in ("base", "spec")
+        for item, group in zip(items, names, strict=True)
+    ]
+
+
+def judge_rows(rows):
+    (quality,) = judge_quality(rows, "base", ["spec"])
+    return quality
+
+
+def test_items_without_groups_are_told_as_independent():
+    quality = judge_rows(list_rows(["one", "two"]))
+    assert (quality.groups, quality.limits) == (2, (INDEPENDENT,))
+
+
+def test_items_with_groups_have_no_such_limit():
+    quality = judge_rows(list_rows(["one", "two", "three"], groups=["a", "a", "b"]))
+    assert (quality.items, quality.groups, quality.limits) == (3, 2, ())
+
+
+def test_the_items_without_a_group_are_counted():
+    quality = judge_rows(list_rows(["one", "two", "three"], groups=["a", "a", ""]))
+    assert quality.limits == ("taken as independent: 1 item without a group",)
+
+
+def test_an_item_of_a_group_s_name_is_another_unit():
+    assert judge_rows(list_rows(["one", "two"], groups=["", "one"])).groups == 2
+
+
+def test_a_repeated_item_counts_and_is_told():
+    quality = judge_rows(list_rows(["one", "two", "one"]))
+    assert (quality.items, quality.groups) == (3, 2)
+    assert quality.limits[-1] == "1 item with the name of another one; items of one name are one group"
+
+
+def test_both_answers_to_a_repeated_item_count():
+    answers = {"base": (True, True), "spec": (True, False)}
+    rows = [
+        QualityRow(task="sums", item="one", arm=arm, right=right) for arm, both in answers.items() for right in both
+    ]
+    quality = judge_rows(rows)
+    assert (quality.baseline_right, quality.variant_right, quality.only_baseline) == (2, 1, 1)

@@ -55,6 +55,7 @@ class SweepLife(VirtualWorld):
             speed_ups=result.speed_ups,
             tokens=result.tokens,
             log_sd=result.log_sd,
+            position_rates=result.position_rates,
         )
         verdict = PairVerdict(finding=finding, output="the same", sentence=finding, rounds=task.rounds)
         return {"pair_verdict": verdict, "evidence": evidence}
