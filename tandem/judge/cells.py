@@ -269,7 +269,7 @@ class _SpeedUpEstimator:
             class_noise=class_noise,
             pool=pool,
             tails=tails,
-            failures=self.failures.sum_cells(codes),
+            failures=self.failures.count(),
             bar_reason=self.run_bar_reason
             or self._explain_bias(codes)
             or verdict_reason.explain_few_rounds(round_count),
@@ -423,7 +423,7 @@ def _judge_tails(
 ) -> list[TailVerdict]:
     """Return the word of each cell after a look at its mean and 90th percentile."""
     verdicts = []
-    pooled_means: dict[tuple[str, CellWord], tuple[TailEstimate, bool]] = {}
+    pooled_means: dict[tuple[str, CellWord], TailEstimate] = {}
     # a load of one class has the tails of that class, which alone are estimated and tested
     words_by_cell: dict[tuple[str, tuple[int, ...]], dict[TailEstimate, CellWord]] = {}
     for cell, speed_ups in zip(cells, tail_speed_ups, strict=True):
@@ -437,14 +437,12 @@ def _judge_tails(
             continue
         if cell.is_overall:
             pooled_mean = _pool_cells(pairing, [cell], targets.level)
-            has_failures = _has_failures([cell], word)
         else:
             key = (cell.draft.variant, word)
             if key not in pooled_means:
                 similar_cells = _select_similar(cells, words, *key)
-                mean = _pool_cells(pairing, similar_cells, targets.level)
-                pooled_means[key] = mean, _has_failures(similar_cells, word)
-            pooled_mean, has_failures = pooled_means[key]
+                pooled_means[key] = _pool_cells(pairing, similar_cells, targets.level)
+            pooled_mean = pooled_means[key]
         tail_words = words_by_cell.get((cell.draft.variant, cell.codes), {})
         verdict = weigh_tails(
             word,
@@ -453,7 +451,7 @@ def _judge_tails(
             is_overall=cell.is_overall,
             floor=cell.log_floor,
             margin=targets.margin,
-            has_failures=has_failures,
+            failures=cell.failures,
         )
         verdicts.append(verdict)
     return verdicts
@@ -471,13 +469,6 @@ def _select_similar(
         if cell_word == "same" if word == "same" else goes_this_way:
             similar_cells.append(cell)
     return similar_cells
-
-
-def _has_failures(cells: Sequence[_CellEstimate], word: CellWord) -> bool:
-    """Return whether the arm that a word favours failed requests of some cells."""
-    if word == "faster":
-        return any(cell.failures.variant_failures for cell in cells)
-    return any(cell.failures.baseline_failures for cell in cells)
 
 
 def _pool_cells(pairing: RequestPairing, cells: Sequence[_CellEstimate], level: float) -> TailEstimate:

@@ -17,6 +17,7 @@ import numpy as np
 
 from tandem.bench.quantiles import Values
 from tandem.judge import interval
+from tandem.judge.comparability import FailureCounts
 from tandem.judge.decision import OVERALL_SHARE
 from tandem.judge.interval import LogRatioEstimate, ResidualPool, RoundNoise
 from tandem.judge.pairs import CellPairs, CellRequests
@@ -159,7 +160,7 @@ def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how 
     is_overall: bool,
     floor: float,
     margin: float,
-    has_failures: bool = False,
+    failures: FailureCounts,
 ) -> TailVerdict:
     """Return the word of a median after a look at the mean and the percentile.
 
@@ -175,8 +176,9 @@ def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how 
             it shows slow requests that are few.
         is_overall: whether the median is of all classes, and the pooled mean of all their requests.
         floor, margin: logs of the cell's noise floor and of 1 + the margin: nothing smaller is called.
-        has_failures: whether the arm that the word favours failed requests of the pooled mean. Then that mean may not
-            go the other way at all: a failure costs its user more than its wait.
+        failures: of the run. If the arm that the word favours failed requests, the pooled mean may not go the other
+            way at all, for a failure costs its user more than its wait. If it may fail far more than the other, it has
+            no word.
     """
     if word not in _MEDIANS:
         return TailVerdict(word)
@@ -187,11 +189,18 @@ def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how 
         if not is_same or tail_word in _DIFFERENCES
     ]
     scope = "over all requests" if is_overall else f"over all classes with {_MEDIANS[word]}"
-    mean_margin = 0.0 if has_failures and not is_same else margin
-    witnesses.append(_TailWitness(pooled_mean, f"{scope} the ", mean_margin))
     if is_same:
+        witnesses.append(_TailWitness(pooled_mean, f"{scope} the ", margin))
         return _weigh_same(witnesses)
-    return _weigh_difference(word, witnesses, floor)
+
+    failure_count, request_count, other_failures, other_requests = failures.count_favoured(is_faster=word == "faster")
+    witnesses.append(_TailWitness(pooled_mean, f"{scope} the ", 0.0 if failure_count else margin))
+    verdict = _weigh_difference(word, witnesses, floor)
+    if verdict.word == word and failures.may_fail_far_more(is_faster=word == "faster"):
+        counts_text = f"{failure_count} of {request_count} requests, the other {other_failures} of {other_requests}"
+        doubt = f"the {word} arm failed {counts_text}: it may fail far more, and more prompts tell"
+        return TailVerdict("no evidence", doubt)
+    return verdict
 
 
 def _weigh_same(witnesses: Sequence[_TailWitness]) -> TailVerdict:

@@ -9,6 +9,7 @@ import pytest
 from observed import MARGIN, Asked, Truth, drawn, headline, judge_cells, observed, table
 
 from tandem.bench.schedule import LoadLevel
+from tandem.judge.comparability import FailureCounts
 from tandem.judge.interval import LogRatioEstimate
 from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 from tandem.judge.tails import TailEstimate, weigh_tails
@@ -154,12 +155,37 @@ def test_mixed_classes_of_either_way_are_told_apart():
     assert "; mixed in b (the median is 1.25 times slower, but " in found.sentence
 
 
-@pytest.mark.parametrize(("has_failures", "word"), [(False, "faster"), (True, "no evidence")])
-def test_a_mean_that_may_be_no_faster_takes_the_word_of_an_arm_with_failures(has_failures, word):
+@pytest.mark.parametrize(("failure_count", "word"), [(0, "faster"), (1, "no evidence")])
+def test_a_mean_that_may_be_no_faster_takes_the_word_of_an_arm_with_failures(failure_count, word):
     estimate = LogRatioEstimate(log=0.1, se=0.06, df=20.0, low=-0.02, high=0.22, p=0.1)
     mean = TailEstimate("mean", 1.1, 1.0, estimate)
     verdict = weigh_tails(
-        "faster", {}, mean, is_overall=True, floor=0.0, margin=math.log1p(MARGIN), has_failures=has_failures
+        "faster",
+        {},
+        mean,
+        is_overall=True,
+        floor=0.0,
+        margin=math.log1p(MARGIN),
+        failures=FailureCounts(1000, 0, 1000, failure_count),
+    )
+    assert verdict.word == word
+
+
+@pytest.mark.parametrize(
+    ("failures", "word"),
+    [
+        ((72, 0, 72, 0), "faster"),
+        ((72, 0, 72, 1), "no evidence"),
+        ((72, 1, 72, 1), "faster"),
+        ((448, 0, 448, 1), "faster"),
+    ],
+)
+def test_an_arm_that_may_fail_far_more_has_no_word(failures, word):
+    """1 of 72 may be 6.4 % of all requests, 1 of 448 at most 1.1 %."""
+    estimate = LogRatioEstimate(log=0.7, se=0.06, df=20.0, low=0.58, high=0.82, p=0.0)
+    mean = TailEstimate("mean", 2.0, 1.0, estimate)
+    verdict = weigh_tails(
+        "faster", {}, mean, is_overall=True, floor=0.0, margin=math.log1p(MARGIN), failures=FailureCounts(*failures)
     )
     assert verdict.word == word
 
@@ -167,7 +193,9 @@ def test_a_mean_that_may_be_no_faster_takes_the_word_of_an_arm_with_failures(has
 def test_a_mean_beside_the_same_median_needs_the_level_of_the_pooled_test():
     estimate = LogRatioEstimate(log=-0.1, se=0.045, df=20.0, low=-0.19, high=-0.01, p=0.04)
     mean = TailEstimate("mean", 1.0, 1.1, estimate)
-    verdict = weigh_tails("same", {}, mean, is_overall=True, floor=0.0, margin=math.log1p(MARGIN))
+    verdict = weigh_tails(
+        "same", {}, mean, is_overall=True, floor=0.0, margin=math.log1p(MARGIN), failures=FailureCounts(72, 0, 72, 0)
+    )
     assert verdict.word == "no evidence"
 
 
