@@ -189,6 +189,9 @@ class RunTimeline:
             share = f"{record.used_node_s / record.node_s:.0%} compiled or measured (goal: {GOAL_SHARE:.0%})"
             price = f"{count_usd(self.client, record):,.2f} USD at {capacity.usd_per_hour:.2f} USD an hour{paid}"
             yield "cost", f"{record.node_s / 60:.0f} node-minutes, {price}; {share}{planned}"
+        for lease in record.leases:
+            if lease.doubt:
+                yield "cost", f"of lease {lease.name} as the runner counted, which is too much at worst: {lease.doubt}"
 
 
 def count_usd(client: RunClient, record: RunRecord) -> float:

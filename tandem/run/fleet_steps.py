@@ -1,11 +1,12 @@
 """Steps of the nodes: raise, node, label; and the way to zero, which every end takes.
 
 Invariant: `tandem.guard` alone raises, relabels and ends. The run's record has a lease before its nodes are waited
-for, and the lease has its `empty_at` only after EC2 listed no instance of it.
+for, and the lease has its `empty_at` only after EC2 listed no instance of it; by then it is EC2's own moment.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -21,6 +22,7 @@ from tandem.guard.values import convert_call_errors
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers, admit_sweep
 from tandem.run.cluster import Object
 from tandem.run.jobs import close_jobs
+from tandem.run.node_time import read_node_time
 from tandem.run.run_keys import lease_run
 from tandem.run.run_values import LeaseSpan, StepRecord
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
@@ -83,7 +85,8 @@ def raise_nodes(work: StepWork) -> StepProgress:
     except InputError as fault:
         raise RunEndError(f"the fleet is not raised: {fault}") from fault
     if not work.has_lease:
-        deadline, raised_at = report.lease.deadline.isoformat(), now.isoformat()
+        # the lease's own moment: an earlier look may have raised the nodes and died before it wrote so
+        deadline, raised_at = report.lease.deadline.isoformat(), report.lease.created.isoformat()
         nodes = report.lease.nodes
         span = LeaseSpan(name=report.lease.run, nodes=nodes, deadline=deadline, raised_at=raised_at)
         work.journal.write_run(leases=(*work.journal.run.leases, span), writer=world.writer)
@@ -265,7 +268,7 @@ def _adopt_lease(work: StepWork) -> str:
 
 
 def end_own_lease(work: StepWork) -> None:
-    """End the run's lease; if somebody else's stop is at work, wait for it and return.
+    """End the run's lease, and count its nodes' time; if somebody else's stop is at work, wait for it and return.
 
     Raises:
         ExternalError: AWS failed; the next call goes on.
@@ -285,9 +288,13 @@ def end_own_lease(work: StepWork) -> None:
     elif fleet.own_instances and (fleet.lease is None or fleet.lease.run == name):
         wait(timedelta(seconds=10))  # a stop is at work: the reaper ends what is left
         return
-    now = world.now()
-    span = msgspec.structs.replace(work.journal.run.leases[-1], empty_at=now.isoformat())
-    paid_s = span.nodes * (now - datetime.fromisoformat(span.raised_at)).total_seconds()
+    lease = work.journal.run.leases[-1]
+    is_late = work.count_elapsed_s() > RELEASE_WAIT_S
+    fleet = replace(fleet, now=world.now())
+    time = read_node_time(world.clients, world.guard, fleet, lease, is_last=is_late)
+    span = msgspec.structs.replace(lease, empty_at=time.ended_at.isoformat(), doubt=time.doubt)
     work.journal.write_run(
-        leases=(*work.journal.run.leases[:-1], span), node_s=work.journal.run.node_s + paid_s, writer=world.writer
+        leases=(*work.journal.run.leases[:-1], span),
+        node_s=work.journal.run.node_s + time.paid_s,
+        writer=world.writer,
     )

@@ -77,13 +77,23 @@ class RequestAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseSpan(msgspec.Struct, frozen=True, kw_only=True):
-    """One lease of a run: name, nodes, deadline, and when its fleet was raised and empty again, ISO 8601."""
+    """One lease of a run.
+
+    Args:
+        name: of the lease.
+        nodes: at most so many.
+        deadline: of the lease, ISO 8601 as all moments here.
+        raised_at: when the lease was written, before its first node.
+        empty_at: when its last node ended, by EC2's time where that can be read.
+        doubt: why its node time is the runner's own count, in one sentence; empty if it is AWS's.
+    """
 
     name: str
     nodes: int = 1
     deadline: str
     raised_at: str
     empty_at: str | None = None
+    doubt: str = ""
 
 
 class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,7 +110,8 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         leases: in their order.
         resumes: how often the run went on after it had waited.
         rounds_total: rounds of the plan, control rounds included.
-        node_s, used_node_s: paid seconds of nodes, and those in which a compile or a measurement ran.
+        node_s, used_node_s: paid seconds of nodes by EC2's times (tandem/run/node_time.py), and those in which a
+            compile or a measurement ran.
         cancelled_by: `aws:userid` of the person who cancelled the run.
         writer: the runner that wrote this record, by its pod's uid.
     """

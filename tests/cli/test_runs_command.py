@@ -7,6 +7,7 @@ import shutil
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from run_records import (
@@ -80,6 +81,14 @@ def test_show_has_steps_cost_reason_and_the_next_command(state, code, fleet, cap
     for part in ("asked for by AIDAEXAMPLE", "cancelled by AIDAOTHER", "preflight", "0 of 2 models", "the reason",
                  "60 node-minutes, 35.76 USD", "  next      tandem r"):  # fmt: skip
         assert part in out
+
+
+def test_show_says_where_awss_node_time_is_unknown(fleet, capsys):
+    record = make_record(fleet, state="judged")
+    lease = msgspec.structs.replace(record.leases[0], doubt="the node group is gone")
+    put_run(fleet, msgspec.structs.replace(record, leases=(lease,)))
+    tandem(fleet, f"runs show {RUN}")
+    assert "which is too much at worst: the node group is gone" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.proof

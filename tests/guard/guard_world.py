@@ -37,6 +37,8 @@ GUARDED = GuardConfig(
 SCALING_GROUP = "eks-home-trn2"
 LABEL = {"raise.tandem/fast": "first"}
 ALIVE = ("pending", "running", "shutting-down")
+FORGOTTEN_AFTER = timedelta(hours=1)  # EC2 user guide: a terminated instance is listed for about an hour
+ACTIVITY_LAG = timedelta(seconds=30)  # from EC2's end of an instance to the end of Auto Scaling's activity
 LONGEST_KEY, LONGEST_MESSAGE = 1024, 262144  # bytes that S3 and SNS take
 
 
@@ -59,6 +61,25 @@ class Machine:
     state: str = "pending"
     due: datetime | None = None
     protected: bool = False  # by DisableApiTermination
+    ended: datetime | None = None  # when it began to end; from there on nobody pays
+    gone: datetime | None = None  # when it was terminated
+
+    def move(self, now: datetime) -> None:
+        """Go from pending to running, or from shutting-down to terminated."""
+        self.due = None
+        self.state = {"pending": "running", "shutting-down": "terminated"}[self.state]
+        if self.state == "terminated":
+            self.gone = now
+
+    def fail(self, now: datetime) -> None:
+        """Be terminated at once, as an instance is whose host fails."""
+        self.state, self.due = "terminated", None
+        self.ended = self.gone = now
+
+
+def _describe_end(machine: Machine) -> str:
+    """Return when an instance began to end, as EC2 says it."""
+    return f"User initiated ({machine.ended:%Y-%m-%d %H:%M:%S} GMT)" if machine.ended else ""
 
 
 @dataclass
@@ -148,6 +169,7 @@ class World:
             autoscaling=SimpleNamespace(
                 describe_auto_scaling_groups=self._scaling_groups, suspend_processes=self._suspend,
                 resume_processes=self._resume, update_auto_scaling_group=self._size_scaling_group,
+                get_paginator=lambda _: Paginator(self._activities),
             ),
             wall_s=self._wall_s, pause=lambda _: None,
         )  # fmt: skip
@@ -271,6 +293,27 @@ class World:
 
         return self._call("autoscaling.describe_auto_scaling_groups", effect)
 
+    def _activities(self, *, AutoScalingGroupName: str, NextToken: str = "0") -> Any:
+        """List launches and ends, the newest first; an end has its EndTime once Auto Scaling saw that it is over."""
+
+        def effect() -> Any:
+            if not self.group or AutoScalingGroupName != SCALING_GROUP:
+                raise refused("ValidationError", "DescribeScalingActivities", "AutoScalingGroup name not found")
+            rows = []
+            for machine in self.machines:
+                launch = {"Description": f"Launching a new EC2 instance: {machine.id}", "StartTime": machine.launched}
+                rows.append(launch)
+                if machine.ended:
+                    row = {"Description": f"Terminating EC2 instance: {machine.id}", "StartTime": machine.ended}
+                    over = machine.gone and machine.gone + ACTIVITY_LAG
+                    rows.append(row | ({"EndTime": over} if over and over <= self.now else {}))
+            rows.sort(key=lambda row: row["StartTime"], reverse=True)
+            start = int(NextToken)
+            more = {"NextToken": str(start + 1)} if len(rows) > start + 1 else {}
+            return {"Activities": rows[start : start + 1], **more}
+
+        return self._call("autoscaling.describe_scaling_activities", effect)
+
     def _suspend(self, *, AutoScalingGroupName: str, ScalingProcesses: list[str]) -> Any:
         def effect() -> Any:
             assert AutoScalingGroupName == SCALING_GROUP
@@ -318,16 +361,19 @@ class World:
     def _end(self, machine: Machine) -> None:
         if not self.immortal and machine.state in {"pending", "running"}:
             machine.state, machine.due = "shutting-down", self.now + timedelta(seconds=self.stop_s)
+            machine.ended = self.now
 
     def _list(self, *, Filters: list[dict[str, Any]], NextToken: str = "0") -> Any:
         def effect() -> Any:
             assert {one["Name"] for one in Filters} == {f"tag:{CLUSTER_TAG}", f"tag:{NODE_GROUP_TAG}"}
             wanted = {one["Name"].removeprefix("tag:"): one["Values"][0] for one in Filters}
-            found = [one for one in self.machines if wanted.items() <= one.tags.items()]
+            listed = [one for one in self.machines if not one.gone or self.now - one.gone < FORGOTTEN_AFTER]
+            found = [one for one in listed if wanted.items() <= one.tags.items()]
             start, page = int(NextToken), 1  # one a page: nobody may read the first page only
             return {
                 "Reservations": [{"Instances": [{
                     "InstanceId": one.id, "LaunchTime": one.launched, "State": {"Name": one.state},
+                    "StateTransitionReason": _describe_end(one),
                     "Tags": [{"Key": key, "Value": value} for key, value in one.tags.items()],
                 }]} for one in found[start:start + page]],
                 **({"NextToken": str(start + page)} if len(found) > start + page else {}),
@@ -473,8 +519,7 @@ class World:
             self.now = max(self.now, upcoming)
             for one in self.machines:
                 if one.due and one.due <= self.now:
-                    one.due = None
-                    one.state = {"pending": "running", "shutting-down": "terminated"}[one.state]
+                    one.move(self.now)
             self._fire()
             self._reconcile()
             if upcoming >= until:

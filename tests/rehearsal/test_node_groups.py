@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import time
 import urllib.error
 from dataclasses import asdict, fields, replace
@@ -283,6 +284,34 @@ def described(fleet):
         "AutoScalingGroups"
     ]
     return listed
+
+
+def test_activities_say_when_an_instance_was_launched_and_ended(group):
+    fleet = group()
+    fleet.raised(1)
+    [instance] = fleet.instances()
+    fleet.scale(0)
+    until(fleet.states, [])
+    answer = fleet.scaling.describe_scaling_activities(AutoScalingGroupName=fleet.group_name())
+    [end, launch] = answer["Activities"]
+
+    assert end["Description"] == f"Terminating EC2 instance: {instance['InstanceId']}"
+    assert launch["Description"] == f"Launching a new EC2 instance: {instance['InstanceId']}"
+    assert launch["StartTime"] <= end["StartTime"] <= end["EndTime"]
+
+
+def test_an_ended_instance_says_when_it_began_to_end(group):
+    fleet = group()
+    fleet.raised(1)
+    [instance] = fleet.instances()
+    fleet.scale(0)
+    until(fleet.states, [])
+    [reservation] = fleet.ec2.describe_instances(InstanceIds=[instance["InstanceId"]])["Reservations"]
+
+    assert re.fullmatch(
+        r"User initiated \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d GMT\)",
+        reservation["Instances"][0]["StateTransitionReason"],
+    )
 
 
 def test_no_instance_starts_while_launches_are_suspended_whatever_eks_wants(group):

@@ -335,7 +335,7 @@ class VirtualWorld:
     def lose_node(self):
         """Let the running instance fail: EC2 has it no longer, and the node group starts another."""
         machine = self.find_running()
-        machine.state = "terminated"
+        machine.fail(self.account.now)
         self.cluster.lose_node(machine.id)
 
     def hang_node(self):
@@ -344,7 +344,7 @@ class VirtualWorld:
         self.cluster.lose_node(machine.id, is_terminated=False)
 
         def replace_node():
-            machine.state = "terminated"
+            machine.fail(self.account.now)
             self.store.delete_object("nodes", "", machine.id)  # as EKS's controller does once EC2 has it no longer
 
         return replace_node

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 import time
+from datetime import UTC, datetime
 
 from ministack.services import ec2
 
@@ -24,13 +25,14 @@ NEEDS = {
 
 GROUP_FIELD = "_tandem_group"  # on an instance's record: the Auto Scaling group it belongs to
 _DUE_FIELD, _LAUNCH_FIELD = "_tandem_due", "_tandem_launched"
+_END_FIELD, _GONE_FIELD = "_tandem_ended", "_tandem_gone"  # when it began to end, and when it had ended
 _STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
 ALIVE_STATES = ("pending", "running")
 _LIFECYCLES = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity-block"}
 
 
 def install(_handlers: dict) -> None:
-    """Let a termination by id take time, and print an instance's kind of capacity."""
+    """Let a termination by id take time, and print an instance's kind of capacity and its end."""
     terminate, print_instance = ec2._terminate_instances, ec2._instance_xml
     ec2._ACTION_MAP["TerminateInstances"] = lambda parameters: _terminate_by_id(terminate, parameters)
     ec2._instance_xml = lambda instance: _insert_capacity(print_instance(instance), instance)
@@ -62,6 +64,7 @@ def move_due_instances(instances: list[dict]) -> bool:
         elif instance_state(instance) == "shutting-down":
             _set_state(instance, "terminated")
             instance["_terminated_at"] = time.time()  # MiniStack forgets it a minute later, by its own clock
+            instance[_GONE_FIELD] = fleet_settings.current_time()
             for disk in instance.pop("BlockDeviceMappings", []):
                 ec2._volumes.pop(disk["Ebs"]["VolumeId"], None)
     return bool(due_instances)
@@ -192,6 +195,7 @@ def terminate_instance(instance: dict) -> None:
     """Shut an instance down; the instance is terminated after its delay."""
     settings = fleet_settings.settings_for(instance["_tandem_node_group"])
     _set_state(instance, "shutting-down")
+    instance[_END_FIELD] = fleet_settings.current_time()
     instance[_DUE_FIELD] = fleet_settings.current_time() + settings.stop_delay_s * settings.slow_factor
 
 
@@ -235,5 +239,24 @@ def _insert_capacity(text, instance):
         for tag, key in (("instanceLifecycle", "_tandem_lifecycle"), ("capacityReservationId", "_tandem_reservation"))
         if instance.get(key)
     )
+    if _END_FIELD in instance:
+        moment = datetime.fromtimestamp(instance[_END_FIELD], UTC)
+        capacity_xml += f"<reason>User initiated ({moment:%Y-%m-%d %H:%M:%S} GMT)</reason>"
     head, _, tail = text.rpartition("</item>")
     return f"{head}{capacity_xml}</item>{tail}"
+
+
+def list_activities(instance: dict) -> list[dict]:
+    """Return Auto Scaling's activities of an instance: its launch, and its end once that began.
+
+    Source: Amazon EC2 Auto Scaling API reference, Activity; the descriptions are those of the CLI's examples.
+    """
+    instance_id = instance["InstanceId"]
+    launch = {"Description": f"Launching a new EC2 instance: {instance_id}", "StartTime": instance["LaunchTime"]}
+    rows = [launch]
+    if _END_FIELD in instance:
+        start = fleet_settings.format_time(instance[_END_FIELD])
+        rows.append({"Description": f"Terminating EC2 instance: {instance_id}", "StartTime": start})
+    if _GONE_FIELD in instance:
+        rows[-1]["EndTime"] = fleet_settings.format_time(instance[_GONE_FIELD])
+    return rows

@@ -189,11 +189,10 @@ def _choose_subnet(group, nodegroup):
 
 def _update_records(group, nodegroup):
     """Update the records from the instances: the group's list, the node group's status, health and updates."""
-    members = [
-        instance
-        for instance in fleet_instances.list_instances(group["AutoScalingGroupName"])
-        if instance_state(instance) in _LIFECYCLE_STATES
-    ]
+    instances = fleet_instances.list_instances(group["AutoScalingGroupName"])
+    activities = {instance["InstanceId"]: fleet_instances.list_activities(instance) for instance in instances}
+    group[scaling_groups.ACTIVITY_FIELD] = group.get(scaling_groups.ACTIVITY_FIELD, {}) | activities
+    members = [instance for instance in instances if instance_state(instance) in _LIFECYCLE_STATES]
     group["Instances"] = [_group_member(instance, nodegroup) for instance in members]
     if nodegroup["status"] == "DELETING":
         if not members:

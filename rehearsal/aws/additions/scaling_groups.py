@@ -1,6 +1,8 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
 """Auto Scaling's own controls of a node group's group: processes suspended and resumed, sizes within their bounds.
 
+Its activities say when each instance was launched and ended, long after EC2 forgot it.
+
 `Launch` and `Terminate` have an effect, only on the groups of node groups; other processes are stored and shown.
 Source: Amazon EC2 Auto Scaling user guide, "Suspend and resume processes"; API reference, UpdateAutoScalingGroup.
 """
@@ -10,6 +12,7 @@ from __future__ import annotations
 from urllib.parse import parse_qs
 
 from ministack.core import iam_actions
+from ministack.core.responses import new_uuid
 from ministack.services import autoscaling, tagging
 
 NEEDS = {
@@ -33,17 +36,19 @@ PROCESSES = (
     "ReplaceUnhealthy",
     "ScheduledActions",
 )
+ACTIVITY_FIELD = "_tandem_activities"  # on a group's record: its activities by instance, also of those long gone
 _SUSPENSION_FIELD = "_tandem_suspended"  # on a group's record: the names of its suspended processes
 
 
 def install(_handlers: dict) -> None:
-    """Add the two calls, enforce the bounds of sizes, and give policies the ARN and the tags of a group."""
+    """Add the calls, enforce the bounds of sizes, and give policies the ARN and the tags of a group."""
     actions = autoscaling._ACTION_MAP
     actions["SuspendProcesses"] = lambda parameters: _change_processes(parameters, "SuspendProcesses", set.union)
     actions["ResumeProcesses"] = lambda parameters: _change_processes(parameters, "ResumeProcesses", set.difference)
     update, describe = autoscaling._update_asg, autoscaling._describe_asgs
     actions["UpdateAutoScalingGroup"] = lambda parameters: _update_group(update, parameters)
     actions["DescribeAutoScalingGroups"] = lambda parameters: _insert_processes(describe(parameters))
+    actions["DescribeScalingActivities"] = _describe_activities
     tagging._RESOURCE_TAG_COLLECTORS["autoscaling"] = _collect_tags
     extract = iam_actions.extract_resource_arn
 
@@ -99,6 +104,31 @@ def _update_group(update_plain, parameters):
         )
         return autoscaling._error("ValidationError", message)
     return update_plain({**parameters, "DesiredCapacity": str(desired_capacity)})
+
+
+def _describe_activities(parameters):
+    """List the launches and ends of a group's instances, the newest first."""
+    group, error = _find_group(parameters)
+    if error:
+        return error
+    rows = [row for activities in group.get(ACTIVITY_FIELD, {}).values() for row in activities][::-1]
+    rows.sort(key=lambda row: row["StartTime"], reverse=True)
+    members = "".join(_activity_xml(group["AutoScalingGroupName"], row) for row in rows)
+    body = f"<DescribeScalingActivitiesResult><Activities>{members}</Activities></DescribeScalingActivitiesResult>"
+    return autoscaling._xml(200, "DescribeScalingActivitiesResponse", body)
+
+
+def _activity_xml(name, row):
+    """Print one activity, with the fields that the API reference requires."""
+    status = "Successful" if "EndTime" in row or row["Description"].startswith("Launching") else "InProgress"
+    fields = {
+        "ActivityId": new_uuid(),
+        "AutoScalingGroupName": name,
+        "Cause": "a difference between desired and actual capacity",
+        "StatusCode": status,
+        **row,
+    }
+    return f"<member>{''.join(f'<{field}>{text}</{field}>' for field, text in fields.items())}</member>"
 
 
 def _insert_processes(answer):

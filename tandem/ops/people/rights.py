@@ -308,6 +308,8 @@ _RUNNER_ROWS = _join_rows(
     _RAISE,
     _END,
     {
+        # EC2 lists an ended node for an hour: tandem/run/node_time.py
+        "everywhere": "autoscaling DescribeScalingActivities",
         "bucket": "s3 ListObjectsV2",
         "models and artifacts": "s3 GetObject",
         "task sets": "s3 GetObject",
@@ -318,7 +320,7 @@ _RUNNER_ROWS = _join_rows(
     },
 )
 RUNNER_RIGHTS = tuple(_iterate_rights(None, "the runner", _RUNNER_ROWS))
-"""Rights of the runner's role: the calls of a raise, a relabel and a normal end; and requests, journals, results."""
+"""Rights of the runner's role: a raise, a relabel, a normal end and the nodes' time; requests, journals, results."""
 
 COMMANDS = tuple(dict.fromkeys(right.need for right in RIGHTS if not right.need.endswith(".md")))
 
