@@ -35,6 +35,7 @@ from tandem.spec.spec_digest import compute_spec_digest
 
 FLEET_LOOK = timedelta(seconds=30)
 NOTIFY_WAIT_S = 900
+WATCH_S = 30 * 60  # a runner looks at a step for so long before the step is late: hours without a runner are not its
 REFUSAL_WAIT = timedelta(minutes=10)  # nodes cost money while Kubernetes refuses a call
 # faults of the program itself end the run, not the runner with its nodes up
 OWN_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
@@ -234,6 +235,8 @@ class RunEngine:
         self._has_other_specs = digest != journal.run.request.spec_digest
         self._fleet_looked_at: datetime | None = None
         self._refused_at: datetime | None = None
+        self._watched_step = ""
+        self._watched_since = world.now()
         self.step, self.note = "", ""
 
     def advance(self) -> bool:
@@ -256,22 +259,36 @@ class RunEngine:
         starts = [record.started_at, *([work.journal.run.leases[-1].raised_at] if work.has_lease else [])]
         work.started_at = datetime.fromisoformat(max(starts))  # the hours that a run waited belong to no step
         try:
-            progress = self._take_look(spec)
+            progress = self._take_look(spec, is_late=self._is_late(spec))
         except RunEndError as end:
-            self._begin_end(index, record, end)
+            self._begin_end(index, record, self._find_first_cause(spec, end))
             return True
         record = self._write_progress(index, record, progress)
         if record.state != "running" and spec.is_end:
             return self._finish(record)
         return True
 
-    def _take_look(self, spec: StepSpec) -> StepProgress:
+    def watch_anew(self) -> None:
+        """Let no step be late because nobody looked at it: this runner was frozen."""
+        self._watched_step = ""
+
+    def _is_late(self, spec: StepSpec) -> bool:
+        """Tell whether a step's deadline is over, and this runner has looked at the step for long enough."""
+        now = self.work.world.now()
+        if self._watched_step != spec.name:
+            self._watched_step = spec.name
+            self._watched_since = now
+        watched_s = (now - self._watched_since).total_seconds()
+        is_over = self.work.count_elapsed_s() > spec.deadline_s and watched_s >= min(WATCH_S, spec.deadline_s)
+        return is_over and not spec.is_end
+
+    def _take_look(self, spec: StepSpec, *, is_late: bool) -> StepProgress:
         """Look at one step; try external faults again until the step's deadline.
 
         Raises:
             RunEndError: the run must end, or wait.
         """
-        work, is_late = self.work, self.work.count_elapsed_s() > spec.deadline_s and not spec.is_end
+        work = self.work
         try:
             if not spec.is_end:
                 self._check_run(spec)
@@ -381,16 +398,33 @@ class RunEngine:
             return
         is_new_round = work.name.startswith(ROUND_STEP) and not work.result.get("before")
         work.require_lease_s(self._estimate_round_s() if is_new_round else 0, spec.name)
-        now = world.now()
-        if self._fleet_looked_at is not None and now - self._fleet_looked_at < FLEET_LOOK:
-            return
-        fleet, name = observe_fleet(world.clients, world.guard, now), run.leases[-1].name
+        if self._fleet_looked_at is None or world.now() - self._fleet_looked_at >= FLEET_LOOK:
+            self._check_fleet()
+
+    def _check_fleet(self) -> None:
+        """Check that nobody stopped the fleet, and that its lease is still the run's.
+
+        Raises:
+            RunEndError: the run has the fleet no longer.
+        """
+        world, now = self.work.world, self.work.world.now()
+        fleet, name = observe_fleet(world.clients, world.guard, now), self.work.journal.run.leases[-1].name
         self._fleet_looked_at = now
         if fleet.fence is not None and fleet.is_fenced:
             raise RunEndError(f"{fleet.fence.who} stopped the fleet: {fleet.fence.why}")
         if "lease" not in fleet.unknown and (fleet.lease is None or fleet.lease.run != name):
             holder = f"run {fleet.lease.run} has the fleet" if fleet.lease else "somebody ended it"
             raise RunEndError(f"its lease {name} is gone: {holder}")
+
+    def _find_first_cause(self, spec: StepSpec, end: RunEndError) -> RunEndError:
+        """Return why the run ends: that its fleet was stopped, if it was, for all else follows from that."""
+        if end.state in {"waiting", "cancelled"} or not (self.work.has_lease and spec.needs_node):
+            return end
+        try:
+            self._check_fleet()
+        except RunEndError as cause:
+            return cause
+        return end
 
     def _estimate_round_s(self) -> float:
         """Return the longest time of a round: somewhat more than the longest so far, else as planned."""

@@ -80,6 +80,7 @@ def raise_nodes(work: StepWork) -> StepProgress:
         run=_find_lease_name(work), hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
         node_labels=labels, who=f"{work.journal.run.who} (tandem run {work.run})", beats=True, unarmed_paths=unarmed,
     )  # fmt: skip
+    work.require_seat()
     try:
         report = raise_fleet(world.clients, world.guard, raise_request, now)
     except InputError as fault:
@@ -198,6 +199,7 @@ def label_for_serving(work: StepWork) -> StepProgress:
     world, labels = work.world, choose_serving_admission(work).labels
     lease = observe_fleet(world.clients, world.guard, world.now()).lease
     if lease is None or lease.node_label != labels or not work.attempts:
+        work.require_seat()
         try:
             relabel_nodes(world.clients, world.guard, run=work.lease_name, node_labels=labels, now=world.now())
         except InputError as fault:
@@ -284,6 +286,7 @@ def end_own_lease(work: StepWork) -> None:
         "fence", "lease", "instances", where=world.environment.name, consequence="nothing is ended", change="try again"
     )
     if fleet.lease is not None and fleet.lease.run == name and not fleet.is_fenced:
+        work.require_seat()
         end_lease(world.clients, world.guard, run=name, clock=world.now, wait=wait, log=world.log)
     elif fleet.own_instances and (fleet.lease is None or fleet.lease.run == name):
         wait(timedelta(seconds=10))  # a stop is at work: the reaper ends what is left

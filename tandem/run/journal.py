@@ -6,7 +6,7 @@ on where any other stopped. A write whose answer was lost is read back and kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypeVar
@@ -34,10 +34,17 @@ class StoredValueError(ExternalError):
 
 
 class ObjectFile:
-    """Objects of one environment's bucket that hold our values, with the ETag of each at its last read."""
+    """Objects of one environment's bucket that hold our values, with the ETag of each at its last read.
 
-    def __init__(self, clients: AwsClients, config: GuardConfig) -> None:
-        self.clients, self.config = clients, config
+    Args:
+        clients, config: of the environment.
+        require_seat: of a runner, raises LostRunError if another runner is at work; see tandem/run/runner_seat.py.
+    """
+
+    def __init__(
+        self, clients: AwsClients, config: GuardConfig, require_seat: Callable[[], None] = lambda: None
+    ) -> None:
+        self.clients, self.config, self.require_seat = clients, config, require_seat
         self._etags: dict[str, str] = {}
 
     def at_root(self) -> ObjectFile:
@@ -79,9 +86,11 @@ class ObjectFile:
         """Write a value over the version that was read, or where there was none.
 
         Raises:
-            LostRunError: somebody else wrote meanwhile.
+            LostRunError: somebody else wrote meanwhile, or another runner is at work and the key is new to this one.
             ExternalError: S3 failed; the value may be there.
         """
+        if key not in self._etags:  # no version to lose by
+            self.require_seat()
         if self._put(key, value):
             return
         stored = self.read(key, type(value))
@@ -149,9 +158,11 @@ class RunJournal:
         record = file.read(run_record_key(run), RunRecord)
         if record is None:
             return None
-        keys = [key for key, _, _ in file.list_keys(steps_prefix(run))]
-        steps = [step for key in keys if (step := file.read(key, StepRecord))]
-        return cls(file, record, {step.step: step for step in steps})
+        steps = dict[str, StepRecord | None]()
+        # an end is written before the step that it ends is marked as failed: whoever saw the mark sees the end
+        while new_keys := [key for key, _, _ in file.list_keys(steps_prefix(run)) if key not in steps]:
+            steps |= {key: file.read(key, StepRecord) for key in new_keys}
+        return cls(file, record, {step.step: step for step in steps.values() if step})
 
     def write_run(self, **changes: Any) -> None:
         """Write the run with some fields changed.

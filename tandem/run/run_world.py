@@ -170,6 +170,15 @@ class StepWork:
         """Whether a lease of the run may have nodes."""
         return self.journal.run.has_lease
 
+    def require_seat(self) -> None:
+        """Continue only if this runner is still the one that may act; called directly before a call of the guard.
+
+        Raises:
+            LostRunError: another runner is at work.
+            ExternalError: S3 failed.
+        """
+        self.journal.file.require_seat()
+
     def restart_clock(self) -> None:
         """Count the step's time from the beginning of its phase, if its result has one."""
         if self.result.get("since"):

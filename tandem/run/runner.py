@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -37,6 +38,7 @@ from tandem.run.request_inbox import RequestInbox
 from tandem.run.run_keys import RUNNER_KEY, run_record_key
 from tandem.run.run_values import LeaseBeat, RunnerBeat, RunRecord
 from tandem.run.run_world import RunWorld, StepWork
+from tandem.run.runner_seat import RunnerSeat, SeatedCluster
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.experiment import Experiment
@@ -45,6 +47,7 @@ from tandem.spec.spec_digest import compute_spec_digest
 from tandem.spec.workspace import load_workspace
 
 BEAT_SPAN = timedelta(seconds=60)
+ABSENCE_LIMIT = timedelta(minutes=5)  # between two beats; then this runner was frozen
 POLL_VARIABLE, POLL_S = "TANDEM_POLL_S", 5.0  # between two looks; a rehearsal shortens this and every other pause
 
 
@@ -56,7 +59,9 @@ class Runner:
     """
 
     def __init__(self, world: RunWorld) -> None:
-        self.world, self.file = world, ObjectFile(world.clients, world.guard)
+        seat = RunnerSeat(world.clients, world.guard, world.writer)
+        self.world = world = replace(world, cluster=SeatedCluster(world.cluster, seat.require))
+        self.file = ObjectFile(world.clients, world.guard, seat.require)
         self.inbox = RequestInbox(world, self.file)
         self.engine: RunEngine | None = None
         self._beaten_at: datetime | None = None
@@ -123,6 +128,8 @@ class Runner:
             self.file.read(key, LeaseBeat)
             with suppress(LostRunError):  # runner.json identifies another runner
                 self.file.write(key, LeaseBeat(at=now.isoformat()))
+        if self.engine and self._beaten_at is not None and now - self._beaten_at > ABSENCE_LIMIT:
+            self.engine.watch_anew()
         self._beaten_at = now
         return True
 
