@@ -34,6 +34,7 @@ from tandem.run.cluster import KubernetesCluster
 from tandem.run.engine import RunEngine
 from tandem.run.fleet_steps import end_own_lease
 from tandem.run.journal import LostRunError, ObjectFile, RunJournal, StoredValueError, list_runs
+from tandem.run.leftovers import remove_leftovers
 from tandem.run.request_inbox import RequestInbox
 from tandem.run.run_keys import RUNNER_KEY, run_record_key
 from tandem.run.run_values import LeaseBeat, RunnerBeat, RunRecord
@@ -67,6 +68,7 @@ class Runner:
         self._beaten_at: datetime | None = None
         self._has_started = False
         self._ended_runs, self._logged = set[str](), set[str]()
+        self._parked_experiments = set[str]()  # whose servers a run set to 0 at its end
         self._delayed_keys = set[str]()
         self._digests = {
             name: compute_spec_digest(world.environment, experiment, world.catalogue)
@@ -85,12 +87,15 @@ class Runner:
         if not self._has_started:
             self.file.read(RUNNER_KEY, RunnerBeat)  # so that this runner's beat replaces the one before
             self._has_started = True
-        if self.beat() and self.engine is None:
+        is_beat = self.beat()
+        if is_beat and self.engine is None:
             self._find_active_run()
         self._take_request()
         if self.engine is not None and not self.engine.advance():
             self.engine = None
             self.beat(at_once=True)
+        if is_beat:
+            self._remove_leftovers()
 
     def _take_request(self) -> None:
         """Take the first open request, if there is one."""
@@ -133,6 +138,14 @@ class Runner:
         self._beaten_at = now
         return True
 
+    def _remove_leftovers(self) -> None:
+        """Remove what a runner that had lost its place left of runs that are over; the next beat tries again."""
+        active = self.engine.work.run if self.engine else ""
+        try:
+            remove_leftovers(self.world, active, self._parked_experiments)
+        except ExternalError as fault:
+            self._log_once(f"what ended runs may have left is looked at later: {fault.problem}")
+
     def _find_active_run(self) -> None:
         """Continue a run that another runner left, or whose answer was lost; prefer one that may have nodes."""
         journals = []
@@ -141,7 +154,12 @@ class Runner:
                 record = self.file.read(run_record_key(run), RunRecord)
                 if record is not None and record.state == "running":
                     journals.append(RunJournal.load(self.file, run))
-                elif record is not None and record.state != "waiting":
+                    continue
+                if record is None:
+                    continue
+                if record.request.until != "stage":
+                    self._parked_experiments.add(record.experiment)
+                if record.state != "waiting":
                     self._ended_runs.add(run)
             except StoredValueError as fault:
                 self._log_once(f"run {run} is passed over: {fault}")

@@ -1,0 +1,99 @@
+"""What a late act left behind a run's end: the live runner removes it, and nothing of anybody else."""
+
+from __future__ import annotations
+
+import pytest
+from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VirtualWorld
+
+from tandem.guard.fleet_start import RaiseRequest, raise_fleet
+from tandem.run.jobs import RUN_LABEL
+
+STORED = {*MODELS.values(), *ARTIFACTS.values()}
+BEAT_LOOKS = 3
+
+
+def put_job(world, name, labels):
+    """Make a Job that no controller looks at."""
+    body = {"metadata": {"name": name, "labels": labels}, "spec": {"suspend": True, "template": {"spec": {}}}}
+    world.store.create_object("jobs", NAMESPACE, body)
+
+
+def list_jobs(world):
+    return [
+        job["metadata"]["name"]
+        for job in world.store.list_objects("jobs")
+        if not job["metadata"].get("deletionTimestamp")
+    ]
+
+
+def look_on(world):
+    for _ in range(BEAT_LOOKS):
+        world.look()
+
+
+@pytest.fixture
+def ended():
+    """A world whose run is judged."""
+    world = VirtualWorld(stored=set(STORED))
+    world.ask()
+    assert world.live()["state"] == "judged"
+    return world
+
+
+def scale_up(world):
+    world.api.scale_deployment(NAMESPACE, BASELINE, 1)
+
+
+def read_replicas(world):
+    return world.store.view_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"]
+
+
+def test_a_job_of_a_run_that_is_over_is_deleted(ended):
+    put_job(ended, "late", {RUN_LABEL: RUN})
+    look_on(ended)
+    assert list_jobs(ended) == []
+
+
+def test_a_deleted_job_is_told(ended):
+    put_job(ended, "late", {RUN_LABEL: RUN})
+    look_on(ended)
+    assert f"Job {NAMESPACE}/late is deleted: its run {RUN} is over" in ended.log
+
+
+def test_a_job_of_nobody_stays(ended):
+    put_job(ended, "by-hand", {})
+    look_on(ended)
+    assert list_jobs(ended) == ["by-hand"]
+
+
+def test_a_job_of_another_run_is_deleted_while_one_is_at_work():
+    world = VirtualWorld(stored=set(STORED))
+    world.ask()
+    world.live(until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps()))
+    put_job(world, "late", {RUN_LABEL: "former"})
+    look_on(world)
+    jobs = list_jobs(world)
+    assert "late" not in jobs
+    assert jobs
+
+
+def test_a_server_that_is_up_without_a_lease_is_set_to_zero(ended):
+    scale_up(ended)
+    look_on(ended)
+    assert read_replicas(ended) == 0
+
+
+def test_a_server_under_a_lease_by_hand_stays(ended):
+    guard = ended.runner.world.guard
+    request = RaiseRequest(run="by-hand", hours=1, nodes=1, experiment="post", node_labels={}, who="anna")
+    raise_fleet(ended.account.clients, guard, request, ended.account.now)
+    scale_up(ended)
+    look_on(ended)
+    assert read_replicas(ended) == 1
+
+
+def test_a_server_of_an_experiment_that_never_ran_stays():
+    world = VirtualWorld(stored=set(STORED))
+    scale_up(world)
+    look_on(world)
+    assert read_replicas(world) == 1
