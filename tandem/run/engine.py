@@ -269,7 +269,7 @@ class RunEngine:
         return True
 
     def watch_anew(self) -> None:
-        """Let no step be late because nobody looked at it: this runner was frozen."""
+        """Count the time for which this runner looks at its step from now on."""
         self._watched_step = ""
 
     def _is_late(self, spec: StepSpec) -> bool:

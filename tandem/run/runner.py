@@ -91,6 +91,7 @@ class Runner:
         if is_beat and self.engine is None:
             self._find_active_run()
         self._take_request()
+        self._notice_freeze()
         if self.engine is not None and not self.engine.advance():
             self.engine = None
             self.beat(at_once=True)
@@ -133,10 +134,14 @@ class Runner:
             self.file.read(key, LeaseBeat)
             with suppress(LostRunError):  # runner.json identifies another runner
                 self.file.write(key, LeaseBeat(at=now.isoformat()))
-        if self.engine and self._beaten_at is not None and now - self._beaten_at > ABSENCE_LIMIT:
-            self.engine.watch_anew()
+        self._notice_freeze()
         self._beaten_at = now
         return True
+
+    def _notice_freeze(self) -> None:
+        """Let no step be late because this runner was frozen since its last beat."""
+        if self.engine and self._beaten_at is not None and self.world.now() - self._beaten_at > ABSENCE_LIMIT:
+            self.engine.watch_anew()
 
     def _remove_leftovers(self) -> None:
         """Remove what a runner that had lost its place left of runs that are over; the next beat tries again."""
