@@ -127,7 +127,7 @@ def wait_until_ready(work: StepWork) -> StepProgress:
 
 
 def check_servers(work: StepWork) -> StepProgress:
-    """Compare every server with its declaration, and wait for one that was restarted, deleted or evicted meanwhile.
+    """Compare every server with its declaration; wait for one that was restarted, deleted, evicted or set to 0.
 
     Raises:
         RunEndError: one differs; the sentence names the field, the running value and the declared value.
@@ -141,6 +141,8 @@ def check_servers(work: StepWork) -> StepProgress:
         pods = list_active_pods(work, variant.name)
         if not pods:
             absent.append(variant.name)
+            # nothing changes unless a runner that froze set it to 0 when it woke
+            work.world.cluster.scale_deployment(work.namespace, variant.name, 1)
         if len(pods) > 1:
             faults.append(f"{variant.name}: {len(pods)} pods, and one is declared")
         if server is None or not pods:  # it was deleted or evicted, and its Deployment brings another
