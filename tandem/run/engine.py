@@ -407,8 +407,10 @@ class RunEngine:
         Raises:
             RunEndError: the run has the fleet no longer.
         """
-        world, now = self.work.world, self.work.world.now()
-        fleet, name = observe_fleet(world.clients, world.guard, now), self.work.journal.run.leases[-1].name
+        world = self.work.world
+        now = world.now()
+        name = self.work.journal.run.leases[-1].name
+        fleet = observe_fleet(world.clients, world.guard, now)
         self._fleet_looked_at = now
         if fleet.fence is not None and fleet.is_fenced:
             raise RunEndError(f"{fleet.fence.who} stopped the fleet: {fleet.fence.why}")

@@ -87,9 +87,13 @@ def raise_nodes(work: StepWork) -> StepProgress:
         raise RunEndError(f"the fleet is not raised: {fault}") from fault
     if not work.has_lease:
         # the lease's own moment: an earlier look may have raised the nodes and died before it wrote so
-        deadline, raised_at = report.lease.deadline.isoformat(), report.lease.created.isoformat()
-        nodes = report.lease.nodes
-        span = LeaseSpan(name=report.lease.run, nodes=nodes, deadline=deadline, raised_at=raised_at)
+        lease = report.lease
+        span = LeaseSpan(
+            name=lease.run,
+            nodes=lease.nodes,
+            deadline=lease.deadline.isoformat(),
+            raised_at=lease.created.isoformat(),
+        )
         work.journal.write_run(leases=(*work.journal.run.leases, span), writer=world.writer)
     note = f"{report.lease.nodes} x {world.environment.capacity.instance_type} until {report.lease.deadline:%H:%M} UTC"
     return StepProgress(state="done", note=note, result={"labels": dict(labels), "nodes": report.lease.nodes})

@@ -44,7 +44,8 @@ class ObjectFile:
     def __init__(
         self, clients: AwsClients, config: GuardConfig, require_seat: Callable[[], None] = lambda: None
     ) -> None:
-        self.clients, self.config, self.require_seat = clients, config, require_seat
+        self.clients, self.config = clients, config
+        self.require_seat = require_seat
         self._etags: dict[str, str] = {}
 
     def at_root(self) -> ObjectFile:

@@ -73,7 +73,8 @@ def read_node_time(
     try:
         times = _read_times(clients, config, fleet.scaling_groups, _find_first_launch(lease))
     except CALL_ERRORS as error:
-        reason, may_pass = describe_error(error), is_transient(error)
+        reason = describe_error(error)
+        may_pass = is_transient(error)
     else:
         reason = unknown_group or ("" if fleet.scaling_groups else "the node group is gone")
         may_pass = bool(unknown_group)

@@ -26,7 +26,9 @@ class RunnerSeat:
     """
 
     def __init__(self, clients: AwsClients, config: GuardConfig, writer: str) -> None:
-        self._clients, self._config, self._writer = clients, config, writer
+        self._clients = clients
+        self._config = config
+        self._writer = writer
 
     def require(self) -> None:
         """Read `runner.json`, and continue only if no other runner wrote it last.
@@ -50,7 +52,8 @@ class SeatedCluster:
     """
 
     def __init__(self, cluster: ClusterApi, require_seat: Callable[[], None]) -> None:
-        self._cluster, self._require_seat = cluster, require_seat
+        self._cluster = cluster
+        self._require_seat = require_seat
 
     def get_object(self, kind: ObjectKind, namespace: str, name: str) -> Object | None:
         """Return an object; None if there is none."""

@@ -5,8 +5,12 @@ A part of proofs/test_stop_interleavings.py, with a fixed seed.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from guard_interleavings import History, many
+
+from tandem.guard import fleet_start
 
 SEED = "7"
 
@@ -45,6 +49,20 @@ def test_a_reaper_that_sees_no_fence_is_caught(monkeypatch):
 def test_a_start_that_does_not_look_again_is_caught(monkeypatch):
     monkeypatch.setattr("tandem.guard.ownership.LeaseOwner.find_loss", lambda _: "")
     assert many(SEED, 400, reaper=False, schedules=False, hostile=False, judge=History.stopped)[0] != {}
+
+
+def test_a_one_shot_that_keeps_a_node_is_caught(monkeypatch):
+    build = fleet_start.build_stop_schedule
+
+    def keep_one(config, lease):
+        schedule = build(config, lease)
+        payload = json.loads(schedule["Target"]["Input"])
+        payload["ScalingConfig"]["DesiredSize"] = 1
+        schedule["Target"]["Input"] = json.dumps(payload)
+        return schedule
+
+    monkeypatch.setattr("tandem.guard.fleet_start.build_stop_schedule", keep_one)
+    assert many(SEED, 40, reaper=False, hostile=False)[0] != {}
 
 
 def test_a_stop_has_the_last_word_over_a_start_in_any_order():

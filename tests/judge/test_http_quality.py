@@ -137,6 +137,13 @@ def test_worse_server_is_found(name):
     assert count_words(WORSE[name], SHORT_DRAWS, f"{SEED}") == {"worse": SHORT_DRAWS}
 
 
+@pytest.mark.proof
+def test_judge_that_sees_only_chance_is_caught(monkeypatch):
+    monkeypatch.setattr("tandem.judge.quality.FALSE_CALL", 0.0)
+    with pytest.raises(AssertionError):
+        test_worse_server_is_found("every tenth wrong, no noise")
+
+
 @pytest.fixture(scope="module")
 def proof_seed() -> str:
     return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))

@@ -118,6 +118,18 @@ def test_the_same_measurements_give_the_same_search():
     assert worlds.search(3) == worlds.search(3)
 
 
+def test_a_search_that_stops_at_the_first_is_caught(monkeypatch):
+    choose = worlds.plan_next
+
+    def choose_once(candidates, results, *rest):
+        state = choose(candidates, results, *rest)
+        return replace(state, next=None) if results else state
+
+    monkeypatch.setattr(worlds, "plan_next", choose_once)
+    near, _, _, _ = worlds.summarize([worlds.search(SEED + number) for number in range(100)])
+    assert near < 0.95
+
+
 def print_figures(name, count, figures):
     near, plain, share, drawn = figures
     print(f"{count} {name}: {near:.1%} near, plain {plain:.1%} of {drawn:.1%}, {share:.1%} of the grid")  # noqa: T201

@@ -115,9 +115,8 @@ def test_a_deleted_node_group_leaves_the_runners_own_count():
     account = NodeAccount(SOON)
     account.world.group = None
     time = account.read()
-    assert (time.paid_s, time.doubt) == (
-        account.count_own_s(), "AWS's times of the nodes are unknown: the node group is gone",
-    )  # fmt: skip
+    assert time.paid_s == account.count_own_s()
+    assert time.doubt == "AWS's times of the nodes are unknown: the node group is gone"
 
 
 @pytest.mark.parametrize("operation", ["autoscaling.describe_scaling_activities", "ec2.describe_instances"])

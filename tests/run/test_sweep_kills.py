@@ -38,7 +38,7 @@ class KilledSweep:
 
     Attributes:
         kills: how many happened.
-        paid_minutes: in which an instance was alive, by looks.
+        paid_minutes: in which an instance was alive and did not end yet, by looks.
     """
 
     decision: dict[str, Any]
@@ -80,7 +80,7 @@ def live_with_kills(seed: int, kills: int, *, has_budget: bool = False) -> Kille
 
     def kill_again(seen: SweepLife) -> bool:
         nonlocal planned, done, paid
-        paid += len(seen.account.alive) * timedelta(seconds=LOOK_S)
+        paid += sum(not machine.ended for machine in seen.account.alive) * timedelta(seconds=LOOK_S)
         if seen.account.dies_after is None:
             done = seen.runner_number - 1
             if planned:
