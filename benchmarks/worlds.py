@@ -136,61 +136,73 @@ def _list_gain_rows() -> Iterator[WorldRow]:
         )
 
 
-ROWS: tuple[WorldRow, ...] = (
-    *_list_equal_rows(),
-    *_list_gain_rows(),
-    WorldRow(
-        world=World(name="one class 3 times, one 10 % slower", class_speed_ups=(3.0, 1 / 1.1), prompt_spread=0.04),
-        question="mixed",
-        limits={},
-    ),
-    WorldRow(
-        world=World(name="one class 1.5 times, one 1/1.5", class_speed_ups=(1.5, 1 / 1.5), prompt_spread=0.04),
-        question="mixed",
-        limits={},
-    ),
-    WorldRow(
-        world=World(
+def _list_mixed_rows() -> Iterator[WorldRow]:
+    """Yield worlds of classes that differ either way.
+
+    Commit 26bb912b, before one figure led, found these shares on the same runs; 3 points fewer are allowed, 6 at
+    `--quick` (docs/decisions/0053-one-figure-with-a-share-of-its-own.md).
+    """
+    worlds = {
+        (0.713, 0.633, 0.72): World(
+            name="one class 3 times, one 10 % slower", class_speed_ups=(3.0, 1 / 1.1), prompt_spread=0.04
+        ),
+        (1.0, 1.0, 1.0): World(
+            name="one class 1.5 times, one 1/1.5", class_speed_ups=(1.5, 1 / 1.5), prompt_spread=0.04
+        ),
+        (0.913, 1.0, 1.0): World(
             name="one class 3 times, others 10 % slower",
             class_speed_ups=(3.0,),
             other_classes=1 / 1.1,
             prompt_spread=0.04,
         ),
-        question="mixed",
-        limits={},
-    ),
-    WorldRow(
+    }
+    for (quick, default, starts), world in worlds.items():
+        limits = limit_all(default - 0.03, quick=quick - 0.06, starts=starts - 0.03)
+        yield WorldRow(world=world, question="mixed", limits=limits)
+
+
+def _list_rare_rows() -> Iterator[WorldRow]:
+    """Yield worlds of a few slow or failing requests; the limits are what 26bb912b called faster on the same runs."""
+    yield WorldRow(
         world=World(name="10 % at 3 times", slow_share=0.1, slow_times=3.0),
         question="called faster",
         limits=limit_all(0.01),
-    ),
-    *(
-        WorldRow(
-            world=World(
-                name=f"{100 * share:g} % slow and failing",
-                true_speed_up=1.25,
-                prompt_spread=0.2,
-                fail_share=share,
-                slow_times=8.0,
-            ),
-            question="called faster",
-            limits={},
+    )
+    failing_limits = {
+        0.02: limit_all(21 / 300, quick=0.231, starts=1 / 300),
+        0.03: limit_all(3 / 300, quick=0.211, starts=0.0),
+        0.04: limit_all(0.0, quick=0.153),
+    }
+    for share, limits in failing_limits.items():
+        world = World(
+            name=f"{100 * share:g} % slow and failing",
+            true_speed_up=1.25,
+            prompt_spread=0.2,
+            fail_share=share,
+            slow_times=8.0,
         )
-        for share in (0.02, 0.03, 0.04)
-    ),
-    *(
-        WorldRow(
-            world=World(
-                name=f"{100 * share:g} % at {times:.0f} times",
-                true_speed_up=1.25,
-                slow_share=share,
-                slow_times=times,
-            ),
-            question="called faster",
-            limits={},
+        yield WorldRow(world=world, question="called faster", limits=limits)
+
+    slow_limits = {
+        (0.03, 12.0): limit_all(7 / 300, quick=0.156, starts=5 / 300),
+        (0.15, 4.0): limit_all(0.0, quick=0.003),
+        (0.02, 20.0): limit_all(7 / 300, quick=0.235, starts=4 / 300),
+    }
+    for (share, times), limits in slow_limits.items():
+        world = World(
+            name=f"{100 * share:g} % at {times:.0f} times",
+            true_speed_up=1.25,
+            slow_share=share,
+            slow_times=times,
         )
-        for share, times in ((0.03, 12.0), (0.15, 4.0), (0.02, 20.0))
-    ),
+        yield WorldRow(world=world, question="called faster", limits=limits)
+
+
+ROWS: tuple[WorldRow, ...] = (
+    *_list_equal_rows(),
+    *_list_gain_rows(),
+    *_list_mixed_rows(),
+    *_list_rare_rows(),
     *(
         WorldRow(world=world, question="unreserved")
         for world in (
