@@ -56,16 +56,16 @@ class FailureCounts(NamedTuple):
         return self.baseline_failures, self.baseline_requests, self.variant_failures, self.variant_requests
 
     def may_fail_far_more(self, *, is_faster: bool) -> bool:
-        """Return whether the arm that a word favours failed more often, and may fail FAR_SHARE more of its requests.
+        """Return whether the arm that a word favours failed where the other did not, and may fail FAR_SHARE more.
 
         The share that it may fail is Clopper and Pearson's upper bound at 95 % (1934, Biometrika 26, 404): 1 of 72
         requests says no more than that it is below 6.4 %.
         """
         count, total, other_count, other_total = self.count_favoured(is_faster=is_faster)
-        if not count or not other_total or count * other_total <= other_count * total:
+        if not count or other_count or not other_total:
             return False
         upper_share = 1.0 if count == total else float(special.betaincinv(count + 1, total - count, 1 - RARE_P))
-        return upper_share - other_count / other_total >= FAR_SHARE
+        return upper_share >= FAR_SHARE
 
     def describe(self, baseline: str, variant: str, *, noun: str = "requests", verb: str = " failed") -> str:
         """Return the counts in words."""

@@ -193,11 +193,11 @@ def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how 
         witnesses.append(_TailWitness(pooled_mean, f"{scope} the ", margin))
         return _weigh_same(witnesses)
 
-    failure_count, request_count, other_failures, other_requests = failures.count_favoured(is_faster=word == "faster")
+    failure_count, request_count, _, other_requests = failures.count_favoured(is_faster=word == "faster")
     witnesses.append(_TailWitness(pooled_mean, f"{scope} the ", 0.0 if failure_count else margin))
     verdict = _weigh_difference(word, witnesses, floor)
     if verdict.word == word and failures.may_fail_far_more(is_faster=word == "faster"):
-        counts_text = f"{failure_count} of {request_count} requests, the other {other_failures} of {other_requests}"
+        counts_text = f"{failure_count} of {request_count} requests, the other none of {other_requests}"
         doubt = f"the {word} arm failed {counts_text}: it may fail far more, and more prompts tell"
         return TailVerdict("no evidence", doubt)
     return verdict
