@@ -102,7 +102,7 @@ EXPERIMENT: dict[str, Any] = {
     "sweep": {"prefix": "swept", "mode": "fused", "drafts": ["Qwen/Qwen3-1.7B"], "num_speculative_tokens": [5]},
     "concurrency": [4],
     "goodput": {"ttft_ms": 500.0, "tpot_ms": 30.0},
-    "quality": [{"name": "letters", "sha256": "0" * 64, "items": 400, "chance": 0.25}],
+    "quality": [{"name": "letters", "sha256": "0" * 64, "items": 400, "chance": 0.25, "group": "letter"}],
     "suites": ["post"],
     "schedule": "interleaved",
 }  # fmt: skip

@@ -160,6 +160,7 @@ def test_the_runner_may_start_relabel_and_end_and_keep_its_journal(stacks: Templ
         "eks:UpdateNodegroupConfig": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
         "ec2:DescribeInstances": {"*"},
         "autoscaling:DescribeAutoScalingGroups": {"*"},
+        "autoscaling:DescribeScalingActivities": {"*"},
         "autoscaling:ResumeProcesses": {arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")},
         "scheduler:ListSchedules": {"*"},
         **{
