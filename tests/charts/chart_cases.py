@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from committed import workspace
@@ -14,6 +15,7 @@ from charts import render_workloads
 from charts.gitops import render_gitops
 from charts.people import render_people
 from charts.runner import render_runner
+from charts.tree import render_files
 from tandem.spec.artifact_key import KEY_VARIABLE
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
@@ -64,6 +66,12 @@ def runner(environment: str) -> list[dict[str, Any]]:
     """The objects of an environment's runner."""
     made = render_runner(DECLARED[environment], experiments(DECLARED[environment]))
     return [body for bodies in made.values() for body in bodies]
+
+
+@cache
+def render_tree(environment: str) -> dict[Path, str]:
+    """The files of an environment's folder."""
+    return render_files(DECLARED[environment], experiments(DECLARED[environment]), CATALOGUE)
 
 
 def objects(environment: str, experiment: str) -> list[dict[str, Any]]:

@@ -33,6 +33,7 @@ sys.path[:0] = [
 
 import boto3  # noqa: E402 - the paths stand above
 import shipped  # noqa: E402
+import yaml  # noqa: E402
 from bench_cli import without_page  # noqa: E402
 
 from tandem.artifacts.__main__ import main as pod_main  # noqa: E402
@@ -94,6 +95,41 @@ def freeze_manifests() -> Golden:
         for path in paths
     ]
     return {"manifests.txt": "".join(lines)}
+
+
+def freeze_objects(trees: Mapping[str, Mapping[Path, str]]) -> Golden:
+    """Return the Kubernetes objects of environments as values, one a line: spelling and order of YAML do not count.
+
+    Args:
+        trees: by name of the environment, the text of each file by its path.
+    """
+    golden: Golden = {}
+    for name, files in trees.items():
+        objects: dict[str, str] = {}
+        for path, text in files.items():
+            if path.name == "kustomization.yaml":
+                continue
+            folder = path.parent.relative_to(name)
+            for body in yaml.safe_load_all(text):
+                metadata = body["metadata"]
+                identity = f"{folder} {body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+                assert identity not in objects, identity
+                objects[identity] = json.dumps(body, sort_keys=True, ensure_ascii=False)
+        lines = [f"{json.dumps(identity)}: {text}" for identity, text in sorted(objects.items())]
+        golden[f"objects/{name}.json"] = name_digests("{\n" + ",\n".join(lines) + "\n}\n")
+    return golden
+
+
+def render_objects() -> Golden:
+    """Render ENVIRONMENTS; tests take the session's charts instead."""
+    import assemblies  # noqa: PLC0415 - starts Node
+
+    from charts.tree import render_files  # noqa: PLC0415 - starts Node
+
+    environments = [place for place in assemblies.places() if place.name in ENVIRONMENTS]
+    catalogue = assemblies.inputs().catalogue
+    trees = {place.name: render_files(place, assemblies.hosted(place), catalogue) for place in environments}
+    return freeze_objects(trees)
 
 
 def freeze_artifact_keys() -> Golden:
@@ -279,6 +315,7 @@ def freeze_screens() -> Golden:
 SECTIONS: dict[str, Callable[[], Golden]] = {
     "templates": synthesize,
     "manifests": freeze_manifests,
+    "objects": render_objects,
     "artifact_keys": freeze_artifact_keys,
     "runs": freeze_runs,
     "help": freeze_help,
