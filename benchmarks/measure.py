@@ -115,9 +115,9 @@ def rendering(runs: int, folder: Path) -> list[tuple[str, float, str]]:
     inputs = read_legal_inputs(Selection(environments=environments, experiments=experiments))
 
     def render() -> None:
-        tree.render_chart.cache_clear()  # of the run before
         for environment in inputs.environments():
-            tree.write_tree(environment, inputs.list_experiments(environment), inputs.catalogue, folder / "manifests")
+            files = tree.render_files(environment, inputs.list_experiments(environment), inputs.catalogue)
+            tree.write_tree(environment.name, files, folder / "manifests")
 
     return [("render 10 environments, after imports", call_s(render, runs), "target: at most 3 s")]
 

@@ -1,130 +1,100 @@
-"""Basis of an experiment's workloads: namespace, quota, accounts, rights in it, network policies, device claims.
+"""Basis of an experiment's workloads: namespace, quota, accounts, rights in it, network policies.
 
-Invariant: only traffic that a policy of charts/network.py admits enters or leaves the namespace. Every variant of an
-experiment claims the same devices in the same way.
+Invariant: only traffic that a policy of charts/network.py admits enters or leaves the namespace.
 """
 
 from __future__ import annotations
 
-from charts.manifest import Object, build_object, object_labels
+from cdk8s_plus_36 import k8s
+from constructs import Construct
+
+from charts.chart import TandemChart
 from charts.network import build_network_policies
-from charts.roles import build_people_roles, build_runner_roles
+from charts.roles import add_people_roles, add_runner_role
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, ServingSettings
+from tandem.spec.experiment import Experiment
 from tandem.spec.quantity import spell_count
 from tandem.spec.variant_key import compute_artifact_key
 
-WAVE, CLAIM_WAVE = 0, 1
-REQUEST = "neuron"
-GROUP_ATTRIBUTE = "resource.aws.com/devicegroup{size}_id"  # aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21
+WAVE = 0
+ACCOUNTS = (names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT, names.BENCH_ACCOUNT)
 
 
-def build_base(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
-    """Return the namespace of one experiment: its quota, accounts, network policies and rights."""
-    namespace = names.experiment_namespace(experiment)
-    # AWS binds Pod Identity's role to an account's name: no annotation is needed
-    rows: list[tuple[str, str, str, Object, dict[str, str]]] = [
-        ("v1", "ResourceQuota", "claims", _quota_spec(experiment, catalogue), object_labels(experiment.name, "quota")),
-        *(
-            ("v1", "ServiceAccount", name, {"automountServiceAccountToken": False}, object_labels(name, "account"))
-            for name in (names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT, names.BENCH_ACCOUNT)
-        ),
-        *(
-            ("networking.k8s.io/v1", "NetworkPolicy", name, {"spec": spec}, object_labels(name, "network-policy"))
-            for name, spec in build_network_policies(environment).items()
-        ),
-    ]
-    guards = [
-        build_object(api, kind, name, body, namespace=namespace, labels=labels, wave=WAVE)
-        for api, kind, name, body, labels in rows
-    ]
-    # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so neither privileged nor
-    # hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
-    level = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
-    labels = object_labels(experiment.name, "experiment") | security_labels(environment, level)
-    return [
-        build_object("v1", "Namespace", namespace, {}, labels=labels, wave=WAVE),
-        *guards,
-        *build_people_roles(namespace),
-        *build_runner_roles(namespace),
-    ]
+class BaseChart(TandemChart):
+    """The namespace of one experiment: its quota, accounts, network policies and rights."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        namespace = names.experiment_namespace(experiment)
+        super().__init__(scope, id_, namespace=namespace, wave=WAVE)
+        # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so neither privileged nor
+        # hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
+        level = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
+
+        k8s.KubeNamespace(
+            self,
+            "namespace",
+            metadata=self.build_metadata(
+                namespace,
+                "experiment",
+                application=experiment.name,
+                labels=security_labels(environment, level),
+                is_clusterwide=True,
+            ),
+        )
+
+        k8s.KubeResourceQuota(
+            self,
+            "quota",
+            metadata=self.build_metadata("claims", "quota", application=experiment.name),
+            spec=_build_quota(experiment, catalogue),
+        )
+
+        for account in ACCOUNTS:
+            # AWS binds Pod Identity's role to an account's name: no annotation is needed
+            k8s.KubeServiceAccount(
+                self,
+                f"account-{account}",
+                metadata=self.build_metadata(account, "account"),
+                automount_service_account_token=False,
+            )
+
+        for name, policy in build_network_policies(environment).items():
+            k8s.KubeNetworkPolicy(
+                self, f"policy-{name}", metadata=self.build_metadata(name, "network-policy"), spec=policy
+            )
+
+        add_people_roles(self, scope="experiments")
+        add_runner_role(self, scope="experiments")
 
 
 def security_labels(environment: Environment, enforce_level: str) -> dict[str, str]:
     """Return a namespace's labels by which Kubernetes enforces a Pod Security Standard, and warns."""
     version = f"v{environment.cluster.kubernetes}"
-    return {
-        f"pod-security.kubernetes.io/{key}": value
-        for mode, level in (("enforce", enforce_level), ("warn", "restricted"), ("audit", "restricted"))
-        for key, value in ((mode, level), (f"{mode}-version", version))
-    }
+    labels: dict[str, str] = {}
+    for mode, level in (("enforce", enforce_level), ("warn", "restricted"), ("audit", "restricted")):
+        labels[f"pod-security.kubernetes.io/{mode}"] = level
+        labels[f"pod-security.kubernetes.io/{mode}-version"] = version
+    return labels
 
 
-def _quota_spec(experiment: Experiment, catalogue: Catalogue) -> Object:
+def _build_quota(experiment: Experiment, catalogue: Catalogue) -> k8s.ResourceQuotaSpec:
     """Limit the claims: one per server, parked ones included, and a compile job per artifact.
 
     A pod holds its claim while it waits for a node, so parked servers count. The keys of both quotas:
     kubernetes.io docs/concepts/policy/resource-quotas, quota for dynamic resource allocation, 2026-11-21.
     """
     variants = experiment.all_variants()
-    claims = len(variants) + len({compute_artifact_key(experiment, variant, catalogue).digest for variant in variants})
+    artifacts = {compute_artifact_key(experiment, variant, catalogue).digest for variant in variants}
+    claims = len(variants) + len(artifacts)
+    devices = claims * experiment.serving.devices
     device_class = catalogue.dra_chart.device_class.value
-    hard_limits = {
-        "count/resourceclaims.resource.k8s.io": spell_count(claims),
-        f"{device_class}.deviceclass.resource.k8s.io/devices": spell_count(claims * experiment.serving.devices),
-    }
-    return {"spec": {"hard": hard_limits}}
-
-
-def build_claims(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
-    """Return the ResourceClaimTemplate of one experiment."""
-    instance_type, serving = environment.capacity.instance_type, experiment.serving
-    devices = {"devices": _build_device_requests(instance_type, serving, catalogue)}
-    return [
-        build_object(
-            "resource.k8s.io/v1", "ResourceClaimTemplate", template_name(instance_type, serving),
-            {"spec": {"spec": devices}}, namespace=names.experiment_namespace(experiment),
-            labels=object_labels(experiment.name, "claim"), wave=CLAIM_WAVE,
-        )
-    ]  # fmt: skip
-
-
-def template_name(instance_type: str, serving: ServingSettings) -> str:
-    """Return the template's name, which encodes all of its spec.
-
-    A template's spec cannot be changed after its creation, so another spec needs another name.
-    """
-    group = f"-group{serving.device_group}" if serving.device_group else ""
-    return f"{names.CLAIM_TEMPLATE}-{instance_type}-{serving.devices}-lnc{serving.logical_neuron_core}{group}"
-
-
-def _build_device_requests(instance_type: str, serving: ServingSettings, catalogue: Catalogue) -> Object:
-    """Return a request for chips of one instance type, and for nothing else.
-
-    Device names are never matched: the driver's documents and its published slices disagree on them.
-    """
-    chart = catalogue.dra_chart
-    driver = chart.driver.value
-    device = f'device.attributes["{driver}"]'
-    selector = f'{device}.resourceType == "neuron_device" && {device}.instanceType == "{instance_type}"'
-    group = {"requests": [REQUEST], "matchAttribute": GROUP_ATTRIBUTE.format(size=serving.device_group)}
-    parameters = {
-        "apiVersion": f"{driver}/v1",
-        "kind": "NeuronConfig",
-        "logicalNeuronCore": serving.logical_neuron_core,
-    }
-    return {
-        "requests": [{
-            "name": REQUEST,
-            "exactly": {
-                "deviceClassName": chart.device_class.value,
-                "selectors": [{"cel": {"expression": selector}}],
-                "allocationMode": "ExactCount",
-                "count": serving.devices,
-            },
-        }],
-        **({"constraints": [group]} if serving.device_group else {}),
-        "config": [{"requests": [REQUEST], "opaque": {"driver": driver, "parameters": parameters}}],
-    }  # fmt: skip
+    return k8s.ResourceQuotaSpec(
+        hard={
+            "count/resourceclaims.resource.k8s.io": k8s.Quantity.from_string(spell_count(claims)),
+            f"{device_class}.deviceclass.resource.k8s.io/devices": k8s.Quantity.from_string(spell_count(devices)),
+        }
+    )

@@ -22,8 +22,11 @@ from __future__ import annotations
 
 import json
 
+from cdk8s_plus_36 import k8s
+from constructs import Construct
+
 from charts import pod
-from charts.manifest import Object
+from charts.chart import TandemChart
 from charts.network import COMPILE
 from tandem.spec import names
 from tandem.spec.artifact_key import ArtifactKey
@@ -50,73 +53,99 @@ RETRIES = 3  # the driver makes its own attempts inside each; these are for the 
 COMPILER = "compile"
 
 
-def build_compile_jobs(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
-    """Return the CronJobs that compile an experiment's artifacts, each once, in the order of their first variant."""
-    variants_by_key: dict[str, list[Variant]] = {}
-    for variant in experiment.all_variants():
-        variants_by_key.setdefault(compute_artifact_key(experiment, variant, catalogue).digest, []).append(variant)
-    return [_build_job(environment, experiment, variants, catalogue) for variants in variants_by_key.values()]
+class CompileChart(TandemChart):
+    """The CronJobs that compile an experiment's artifacts, each once, in the order of their first variant."""
 
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+        variants_by_key: dict[str, list[Variant]] = {}
+        for variant in experiment.all_variants():
+            digest = compute_artifact_key(experiment, variant, catalogue).digest
+            variants_by_key.setdefault(digest, []).append(variant)
 
-def _build_job(
-    environment: Environment, experiment: Experiment, variants: list[Variant], catalogue: Catalogue
-) -> Object:
-    """Return the CronJob of the artifact that some variants load; they share one compile."""
-    key = compute_artifact_key(experiment, variants[0], catalogue)
-    models = pod.variant_models(experiment, variants[0], catalogue)
-    command = build_compile_command(experiment, variants[0], catalogue)
-    deadline_s = experiment.compile.deadline_hours * 3600 + TRANSFER_S
-    on_device, (label, value) = experiment.compile.where == "device", names.compile_label(experiment)
-    instance_selector = {pod.INSTANCE_TYPE: environment.capacity.instance_type} if on_device else {}
-    image = pod.runtime_image(environment, experiment, catalogue)
-    spec = {
-        **pod.pod_head(names.COMPILE_ACCOUNT, restartPolicy="OnFailure", terminationGracePeriodSeconds=TERMINATION_S),
-        "nodeSelector": {label: value, **instance_selector},
-        "tolerations": [pod.TOLERATION],
-        **({"resourceClaims": [pod.device_claim(environment, experiment)]} if on_device else {}),
-        "initContainers": [
-            _build_fetch_container(environment, experiment, key, models, deadline_s),
-            _build_compiler(environment, experiment, models, command, image),
-        ],
-        "containers": [_build_upload_container(environment, key, command)],
-        "volumes": [
-            pod.local_disk_volume("models", models_gib(models)),
-            pod.local_disk_volume("artifact", artifact_gib(models)),
-            pod.local_disk_volume("work", WORK_GIB),
-            pod.shared_memory(experiment.serving.shm_gib * 1024),
-        ],
-    }
-    return pod.build_cron_job(
-        names.compile_job_name(key), experiment, component=COMPILE, deadline_s=deadline_s, retries=RETRIES,
-        annotations={
-            "tandem/artifact": key.name,
-            "tandem/variants": ",".join(variant.name for variant in variants),
-            "tandem/node-label": f"{label}={value}",
-        },
-        pod=spec, credentials_skipped_by=COMPILER,
-    )  # fmt: skip
+        for variants in variants_by_key.values():
+            self._add_job(environment, experiment, variants, catalogue)
+
+    def _add_job(
+        self, environment: Environment, experiment: Experiment, variants: list[Variant], catalogue: Catalogue
+    ) -> None:
+        """Add the CronJob of the artifact that some variants load; they share one compile."""
+        key = compute_artifact_key(experiment, variants[0], catalogue)
+        models = pod.variant_models(experiment, variants[0], catalogue)
+        command = build_compile_command(experiment, variants[0], catalogue)
+        deadline_s = experiment.compile.deadline_hours * 3600 + TRANSFER_S
+        on_device = experiment.compile.where == "device"
+        label, value = names.compile_label(experiment)
+        instance_selector = {pod.INSTANCE_TYPE: environment.capacity.instance_type} if on_device else {}
+        image = pod.runtime_image(environment, experiment, catalogue)
+
+        pod.add_cron_job(
+            self,
+            names.compile_job_name(key),
+            component=COMPILE,
+            deadline_s=deadline_s,
+            retries=RETRIES,
+            annotations={
+                "tandem/artifact": key.name,
+                "tandem/variants": ",".join(variant.name for variant in variants),
+                "tandem/node-label": f"{label}={value}",
+            },
+            credentials_skipped_by=COMPILER,
+            pod=k8s.PodSpec(
+                service_account_name=names.COMPILE_ACCOUNT,
+                automount_service_account_token=False,
+                enable_service_links=False,
+                restart_policy="OnFailure",
+                termination_grace_period_seconds=TERMINATION_S,
+                security_context=pod.POD_SECURITY,
+                node_selector={label: value, **instance_selector},
+                tolerations=[pod.TOLERATION],
+                resource_claims=[pod.device_claim(environment, experiment)] if on_device else None,
+                init_containers=[
+                    _build_fetch_container(environment, experiment, key, models, deadline_s),
+                    _build_compiler(environment, experiment, models, command, image),
+                ],
+                containers=[_build_upload_container(environment, key, command)],
+                volumes=[
+                    pod.local_disk_volume("models", models_gib(models)),
+                    pod.local_disk_volume("artifact", artifact_gib(models)),
+                    pod.local_disk_volume("work", WORK_GIB),
+                    pod.shared_memory(experiment.serving.shm_gib * 1024),
+                ],
+            ),
+        )
 
 
 def _build_fetch_container(
     environment: Environment, experiment: Experiment, key: ArtifactKey, models: list[ModelConfig], lease_s: int
-) -> Object:
-    folders = {"--models": names.MODELS_MOUNT, "--work": names.WORK_MOUNT, "--lease-s": lease_s}
+) -> k8s.Container:
     bucket = ["--bucket", names.bucket_name(environment)]
+    options = {"--models": names.MODELS_MOUNT, "--work": names.WORK_MOUNT, "--lease-s": lease_s}
     stage_command = pod.stage_command_variable(environment, experiment)
     return pod.build_tool_container(
-        environment, "fetch", ["fetch", *bucket, *pod.model_options(models), *pod.list_options(folders)],
-        variables=[pod.key_variable(key), *pod.holder_variables(), stage_command], requests={"cpu": "2"},
+        environment,
+        "fetch",
+        ["fetch", *bucket, *pod.model_options(models), *pod.list_options(options)],
+        variables=[pod.key_variable(key), *pod.holder_variables(), stage_command],
+        requests={"cpu": "2"},
         mounts=[pod.MODELS],
-    )  # fmt: skip
+    )
 
 
 def _build_compiler(
     environment: Environment, experiment: Experiment, models: list[ModelConfig], command: CompileCommand, image: str
-) -> Object:
+) -> k8s.Container:
     """Return the container of the runtime's own image: the driver, which starts the runtime's own program."""
-    settings, serving, work = experiment.compile, experiment.serving, names.WORK_MOUNT
-    memory = spell_gib(settings.memory_gib or serving.memory_gib)
-    disk = spell_gib(compile_gib(models))
+    settings = experiment.compile
+    work = names.WORK_MOUNT
+    memory = spell_gib(settings.memory_gib or experiment.serving.memory_gib)
+    requests = {
+        "cpu": spell_count(settings.cpu or experiment.serving.cpu),
+        "memory": memory,
+        "ephemeral-storage": spell_gib(compile_gib(models)),
+    }
     options = {
         "--skip-if": f"{work}/present",
         "--outcome": f"{work}/outcome.json",
@@ -128,34 +157,37 @@ def _build_compiler(
         "--grace-s": GRACE_S,
     }
     health_options = ["--until-healthy", command.health_url] if command.health_url else []
-    return {
-        "name": COMPILER,
-        "image": image,
-        "command": ["python", f"{work}/driver.pyz"],
-        "args": [
-            *pod.list_options(options), "--defer", *health_options, "--", *command.command, *command.arguments,
-        ],
-        "env": [pod.env_variable(name, value) for name, value in command.environment.items()],
-        "resources": {
-            "requests": {"cpu": spell_count(settings.cpu or serving.cpu), "memory": memory, "ephemeral-storage": disk},
-            "limits": {"memory": memory},
-            **({"claims": [{"name": pod.CLAIM}]} if settings.where == "device" else {}),
-        },
-        "securityContext": pod.RUNTIME_SECURITY[environment.serving.capabilities],
-        "terminationMessagePolicy": pod.LAST_WORDS,
-        "volumeMounts": [{**pod.MODELS, "readOnly": True}, pod.ARTIFACT, pod.WORK, pod.SHM_MOUNT],
-    }  # fmt: skip
+    runtime_words = ["--", *command.command, *command.arguments]
+    return k8s.Container(
+        name=COMPILER,
+        image=image,
+        command=["python", f"{work}/driver.pyz"],
+        args=[*pod.list_options(options), "--defer", *health_options, *runtime_words],
+        env=[k8s.EnvVar(name=name, value=value) for name, value in command.environment.items()],
+        resources=k8s.ResourceRequirements(
+            requests=pod.parse_quantities(requests),
+            limits=pod.parse_quantities({"memory": memory}),
+            claims=[k8s.ResourceClaim(name=pod.CLAIM)] if settings.where == "device" else None,
+        ),
+        security_context=pod.RUNTIME_SECURITY[environment.serving.capabilities],
+        termination_message_policy=pod.LAST_WORDS,
+        volume_mounts=[pod.MODELS_READ_ONLY, pod.ARTIFACT, pod.WORK, pod.SHM_MOUNT],
+    )
 
 
-def _build_upload_container(environment: Environment, key: ArtifactKey, command: CompileCommand) -> Object:
+def _build_upload_container(environment: Environment, key: ArtifactKey, command: CompileCommand) -> k8s.Container:
     options = {
         "--bucket": names.bucket_name(environment),
         "--artifact": names.ARTIFACT_FOLDER,
         "--work": names.WORK_MOUNT,
         "--patience-s": S3_RETRY_S,
     }
-    unproven = pod.env_variable("TANDEM_UNPROVEN", json.dumps(command.unproven))
+    unproven = k8s.EnvVar(name="TANDEM_UNPROVEN", value=json.dumps(command.unproven))
     return pod.build_tool_container(
-        environment, "upload", ["upload", *pod.list_options(options)], requests={"cpu": "2"}, mounts=[pod.ARTIFACT],
+        environment,
+        "upload",
+        ["upload", *pod.list_options(options)],
+        requests={"cpu": "2"},
+        mounts=[pod.ARTIFACT],
         variables=[pod.key_variable(key), *pod.holder_variables(), unproven],
-    )  # fmt: skip
+    )

@@ -11,11 +11,13 @@ The pod runs on the system nodes, because a generator next to one server would s
 
 from __future__ import annotations
 
+from cdk8s_plus_36 import k8s
+from constructs import Construct
+
 from charts import pod
-from charts.manifest import Object
+from charts.chart import TandemChart
 from charts.network import BENCH
 from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import LLMPERF
@@ -33,29 +35,38 @@ SHM_MIB = 256  # Ray's object store (100 MB) is there; a pod's default is 64 MiB
 MEASURE = "measure"
 
 
-def build_llmperf_job(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
-    """Return the CronJob of an experiment that has one (`charts.list_stages`)."""
-    below = f"{experiment.name}/llmperf"
-    variant_names = [variant.name for variant in experiment.all_variants()]
-    spec = {
-        **pod.pod_head(names.BENCH_ACCOUNT, restartPolicy="OnFailure"),
-        "nodeSelector": pod.SYSTEM_NODES,
-        "initContainers": [_build_measure_container(environment, experiment)],
-        "containers": [pod.build_keep_container(environment, below)],
-        "volumes": [pod.local_disk_volume("work", DISK_GIB), pod.shared_memory(SHM_MIB)],
-    }
-    job = pod.build_cron_job(
-        names.LLMPERF_JOB, experiment, component=BENCH, deadline_s=DEADLINE_S, retries=RETRIES, pod=spec,
-        annotations={
-            "tandem/servers": ",".join(variant_names),
-            "tandem/results": f"s3://{names.bucket_name(environment)}/results/{below}/",
-        },
-        credentials_skipped_by=MEASURE,
-    )  # fmt: skip
-    return [job]
+class LlmperfChart(TandemChart):
+    """The CronJob of an experiment that has one (`charts.list_stages`)."""
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment) -> None:
+        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+        below = f"{experiment.name}/llmperf"
+        pod.add_cron_job(
+            self,
+            names.LLMPERF_JOB,
+            component=BENCH,
+            deadline_s=DEADLINE_S,
+            retries=RETRIES,
+            annotations={
+                "tandem/servers": ",".join(variant.name for variant in experiment.all_variants()),
+                "tandem/results": f"s3://{names.bucket_name(environment)}/results/{below}/",
+            },
+            credentials_skipped_by=MEASURE,
+            pod=k8s.PodSpec(
+                service_account_name=names.BENCH_ACCOUNT,
+                automount_service_account_token=False,
+                enable_service_links=False,
+                restart_policy="OnFailure",
+                security_context=pod.POD_SECURITY,
+                node_selector=pod.SYSTEM_NODES,
+                init_containers=[_build_measure_container(environment, experiment)],
+                containers=[pod.build_keep_container(environment, below)],
+                volumes=[pod.local_disk_volume("work", DISK_GIB), pod.shared_memory(SHM_MIB)],
+            ),
+        )
 
 
-def _build_measure_container(environment: Environment, experiment: Experiment) -> Object:
+def _build_measure_container(environment: Environment, experiment: Experiment) -> k8s.Container:
     arguments = [
         part
         for variant in experiment.all_variants()
@@ -73,6 +84,11 @@ def _build_measure_container(environment: Environment, experiment: Experiment) -
         "--requests": REQUESTS,
     }
     return pod.build_bench_container(
-        MEASURE, LLMPERF.reference(environment), [*arguments, *pod.list_options(options), "--defer"],
-        cpu_m=LLMPERF_CPU_M, memory_mib=LLMPERF_MEMORY_MIB, disk_gib=DISK_GIB, mounts=[pod.SHM_MOUNT],
-    )  # fmt: skip
+        MEASURE,
+        LLMPERF.reference(environment),
+        [*arguments, *pod.list_options(options), "--defer"],
+        cpu_m=LLMPERF_CPU_M,
+        memory_mib=LLMPERF_MEMORY_MIB,
+        disk_gib=DISK_GIB,
+        mounts=[pod.SHM_MOUNT],
+    )

@@ -9,11 +9,13 @@ because a round that failed is another round of the journal.
 
 from __future__ import annotations
 
+from cdk8s_plus_36 import k8s
+from constructs import Construct
+
 from charts import pod
-from charts.manifest import Object
+from charts.chart import TandemChart
 from charts.network import BENCH
 from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import RUN
@@ -25,25 +27,40 @@ DEADLINES_S = {MEASURE_JOB: 4 * 3600, JUDGE_JOB: 2 * 3600}
 DISK_GIB = 8  # of every round's records, which the judge downloads
 
 
-def build_bench_jobs(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
-    """Return the CronJobs of a round and of the verdict."""
-    return [
-        pod.build_cron_job(
-            name, experiment, component=BENCH, annotations={}, deadline_s=deadline_s, retries=0,
-            pod=_build_pod(environment, name.removeprefix("tandem-")),
-        )
-        for name, deadline_s in DEADLINES_S.items()
-    ]  # fmt: skip
+class MeasureChart(TandemChart):
+    """The CronJobs of a round and of the verdict."""
 
-
-def _build_pod(environment: Environment, command: str) -> Object:
-    container = pod.build_bench_container(
-        command, RUN.reference(environment), [command], cpu_m=BENCH_CPU_M, memory_mib=BENCH_MEMORY_MIB,
-        disk_gib=DISK_GIB, variables=[pod.env_variable("AWS_REGION", environment.region), {"name": TASK_VARIABLE}],
-    )  # fmt: skip
-    return {
-        **pod.pod_head(names.BENCH_ACCOUNT, restartPolicy="Never"),
-        "nodeSelector": pod.SYSTEM_NODES,
-        "containers": [container],
-        "volumes": [pod.local_disk_volume("work", DISK_GIB)],
-    }
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment) -> None:
+        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+        for name, deadline_s in DEADLINES_S.items():
+            command = name.removeprefix("tandem-")
+            pod.add_cron_job(
+                self,
+                name,
+                component=BENCH,
+                deadline_s=deadline_s,
+                retries=0,
+                pod=k8s.PodSpec(
+                    service_account_name=names.BENCH_ACCOUNT,
+                    automount_service_account_token=False,
+                    enable_service_links=False,
+                    restart_policy="Never",
+                    security_context=pod.POD_SECURITY,
+                    node_selector=pod.SYSTEM_NODES,
+                    containers=[
+                        pod.build_bench_container(
+                            command,
+                            RUN.reference(environment),
+                            [command],
+                            cpu_m=BENCH_CPU_M,
+                            memory_mib=BENCH_MEMORY_MIB,
+                            disk_gib=DISK_GIB,
+                            variables=[
+                                k8s.EnvVar(name="AWS_REGION", value=environment.region),
+                                k8s.EnvVar(name=TASK_VARIABLE),
+                            ],
+                        )
+                    ],
+                    volumes=[pod.local_disk_volume("work", DISK_GIB)],
+                ),
+            )

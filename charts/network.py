@@ -32,7 +32,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
-from charts.manifest import COMPONENT, Object
+from cdk8s_plus_36 import k8s
+
+from charts.chart import COMPONENT
 from tandem.spec.environment import Environment, ExistingNetwork
 from tandem.spec.names import SERVER_PORT
 
@@ -51,82 +53,104 @@ PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")  # 
 API_SERVICES = ("10.100.0.1/32", "172.20.0.1/32")
 
 
-def build_network_policies(environment: Environment) -> dict[str, Object]:
-    """Return policy name to spec, of an experiment's namespace."""
+def build_network_policies(environment: Environment) -> dict[str, k8s.NetworkPolicySpec]:
+    """Return the policies of an experiment's namespace by name."""
     agent, https = _list_public_rules()
-    hub, clients = environment.hub.endpoint, sorted(environment.serving.allowed_namespaces)
-    hub_rules = [_build_rule([_address(ANYWHERE, [LINK_LOCAL])], urlsplit(hub).port or HTTPS)] if hub else []
     services, s3 = _list_endpoint_rules(environment)
-    return {
+    hub = environment.hub.endpoint
+    hub_rules = [_allow_egress([_address(ANYWHERE, [LINK_LOCAL])], urlsplit(hub).port or HTTPS)] if hub else []
+    servers = _allow_egress([_pods(COMPONENT, SERVER)], SERVER_PORT)
+    clients = sorted(environment.serving.allowed_namespaces)
+
+    policies = {
         **_build_closed_policies(),
         "allow-bench": _server_ingress_policy(_pods(COMPONENT, BENCH)),
         "allow-metrics": _server_ingress_policy(_namespaces([METRICS_NAMESPACE])),
-        **({"allow-clients": _server_ingress_policy(_namespaces(clients))} if clients else {}),
-        "allow-staging": _egress_policy(STAGE, agent, https, *services, *hub_rules),
-        "allow-benching": _egress_policy(
-            BENCH, _build_rule([_pods(COMPONENT, SERVER)], SERVER_PORT), agent, https, *services
-        ),
-        "allow-compiling": _egress_policy(COMPILE, agent, https, *s3),
+        "allow-staging": _egress_policy(STAGE, [agent, https, *services, *hub_rules]),
+        "allow-benching": _egress_policy(BENCH, [servers, agent, https, *services]),
+        "allow-compiling": _egress_policy(COMPILE, [agent, https, *s3]),
     }
+    if clients:
+        policies["allow-clients"] = _server_ingress_policy(_namespaces(clients))
+    return policies
 
 
-def build_runner_policies(environment: Environment) -> dict[str, Object]:
-    """Return policy name to spec, of the runner's namespace."""
+def build_runner_policies(environment: Environment) -> dict[str, k8s.NetworkPolicySpec]:
+    """Return the policies of the runner's namespace by name."""
     network = environment.network
     cidrs = network.cidrs if isinstance(network, ExistingNetwork) else (network.cidr,)
-    api = _build_rule([_address(cidr) for cidr in (*cidrs, *API_SERVICES)], HTTPS)
-    return {**_build_closed_policies(), "allow-running": _egress_policy(RUNNER, *_list_public_rules(), api)}
+    api = _allow_egress([_address(cidr) for cidr in (*cidrs, *API_SERVICES)], HTTPS)
+    return {**_build_closed_policies(), "allow-running": _egress_policy(RUNNER, [*_list_public_rules(), api])}
 
 
-def _build_closed_policies() -> dict[str, Object]:
+def _build_closed_policies() -> dict[str, k8s.NetworkPolicySpec]:
     """Return the policies that deny everything in a namespace except DNS."""
-    resolver = {"namespaceSelector": {"matchLabels": {NAMESPACE_NAME: "kube-system"}}, **_pods("k8s-app", "kube-dns")}
-    dns_rule = {"to": [resolver], "ports": [{"protocol": protocol, "port": 53} for protocol in ("UDP", "TCP")]}
+    resolver = k8s.NetworkPolicyPeer(
+        namespace_selector=k8s.LabelSelector(match_labels={NAMESPACE_NAME: "kube-system"}),
+        pod_selector=k8s.LabelSelector(match_labels={"k8s-app": "kube-dns"}),
+    )
     return {
-        "default-deny": {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]},
-        "allow-dns": {"podSelector": {}, "policyTypes": ["Egress"], "egress": [dns_rule]},
+        "default-deny": k8s.NetworkPolicySpec(pod_selector=k8s.LabelSelector(), policy_types=["Ingress", "Egress"]),
+        "allow-dns": k8s.NetworkPolicySpec(
+            pod_selector=k8s.LabelSelector(),
+            policy_types=["Egress"],
+            egress=[k8s.NetworkPolicyEgressRule(to=[resolver], ports=[_port(53, "UDP"), _port(53)])],
+        ),
     }
 
 
-def _list_public_rules() -> list[Object]:
+def _list_public_rules() -> list[k8s.NetworkPolicyEgressRule]:
     """Return the rules for the Pod Identity agent, and for every public address by HTTPS."""
-    https = _build_rule([_address(ANYWHERE, sorted([LINK_LOCAL, *PRIVATE]))], HTTPS)
-    return [_build_rule([_address(AGENT)], AGENT_PORT), https]
+    https = _allow_egress([_address(ANYWHERE, sorted([LINK_LOCAL, *PRIVATE]))], HTTPS)
+    return [_allow_egress([_address(AGENT)], AGENT_PORT), https]
 
 
-def _list_endpoint_rules(environment: Environment) -> tuple[list[Object], list[Object]]:
+def _list_endpoint_rules(
+    environment: Environment,
+) -> tuple[list[k8s.NetworkPolicyEgressRule], list[k8s.NetworkPolicyEgressRule]]:
     """Return the rules that reach AWS services, and S3 alone, at private addresses.
 
     Only an existing network may have an interface endpoint of S3.
     """
     network = environment.network
     if isinstance(network, ExistingNetwork):
-        rules = [_build_rule([_address(cidr) for cidr in network.cidrs], HTTPS)]
+        rules = [_allow_egress([_address(cidr) for cidr in network.cidrs], HTTPS)]
         return rules, rules
-    return [_build_rule([_address(network.cidr)], HTTPS)] if network.has_interface_endpoints else [], []
+    if network.has_interface_endpoints:
+        return [_allow_egress([_address(network.cidr)], HTTPS)], []
+    return [], []
 
 
-def _egress_policy(component: str, *rules: Object) -> Object:
-    return {**_pods(COMPONENT, component), "policyTypes": ["Egress"], "egress": list(rules)}
+def _egress_policy(component: str, rules: Sequence[k8s.NetworkPolicyEgressRule]) -> k8s.NetworkPolicySpec:
+    return k8s.NetworkPolicySpec(
+        pod_selector=k8s.LabelSelector(match_labels={COMPONENT: component}), policy_types=["Egress"], egress=rules
+    )
 
 
-def _server_ingress_policy(source: Object) -> Object:
-    rule = {"from": [source], "ports": [{"protocol": "TCP", "port": SERVER_PORT}]}
-    return {**_pods(COMPONENT, SERVER), "policyTypes": ["Ingress"], "ingress": [rule]}
+def _server_ingress_policy(source: k8s.NetworkPolicyPeer) -> k8s.NetworkPolicySpec:
+    return k8s.NetworkPolicySpec(
+        pod_selector=k8s.LabelSelector(match_labels={COMPONENT: SERVER}),
+        policy_types=["Ingress"],
+        ingress=[k8s.NetworkPolicyIngressRule(from_=[source], ports=[_port(SERVER_PORT)])],
+    )
 
 
-def _build_rule(peers: list[Object], port: int) -> Object:
-    return {"to": peers, "ports": [{"protocol": "TCP", "port": port}]}
+def _allow_egress(peers: Sequence[k8s.NetworkPolicyPeer], port: int) -> k8s.NetworkPolicyEgressRule:
+    return k8s.NetworkPolicyEgressRule(to=peers, ports=[_port(port)])
 
 
-def _address(cidr: str, excluded_cidrs: Sequence[str] = ()) -> Object:
-    return {"ipBlock": {"cidr": cidr, **({"except": list(excluded_cidrs)} if excluded_cidrs else {})}}
+def _port(number: int, protocol: str = "TCP") -> k8s.NetworkPolicyPort:
+    return k8s.NetworkPolicyPort(port=k8s.IntOrString.from_number(number), protocol=protocol)
 
 
-def _pods(label: str, value: str) -> Object:
-    return {"podSelector": {"matchLabels": {label: value}}}
+def _address(cidr: str, excluded_cidrs: Sequence[str] = ()) -> k8s.NetworkPolicyPeer:
+    return k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr, except_=excluded_cidrs or None))
 
 
-def _namespaces(namespaces: list[str]) -> Object:
-    expression = {"key": NAMESPACE_NAME, "operator": "In", "values": namespaces}
-    return {"namespaceSelector": {"matchExpressions": [expression]}}
+def _pods(label: str, value: str) -> k8s.NetworkPolicyPeer:
+    return k8s.NetworkPolicyPeer(pod_selector=k8s.LabelSelector(match_labels={label: value}))
+
+
+def _namespaces(namespaces: list[str]) -> k8s.NetworkPolicyPeer:
+    expression = k8s.LabelSelectorRequirement(key=NAMESPACE_NAME, operator="In", values=namespaces)
+    return k8s.NetworkPolicyPeer(namespace_selector=k8s.LabelSelector(match_expressions=[expression]))

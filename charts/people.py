@@ -6,12 +6,24 @@ have no right in the whole cluster before these objects are applied.
 
 from __future__ import annotations
 
-from charts.manifest import Object
-from charts.roles import build_people_roles
+import cdk8s
+from constructs import Construct
+
+from charts.chart import Object, TandemChart, list_objects
+from charts.roles import add_people_roles
 
 FOLDER = "people"
+WAVE = 0
+
+
+class PeopleChart(TandemChart):
+    """Roles and bindings of people in the whole cluster."""
+
+    def __init__(self, scope: Construct, id_: str) -> None:
+        super().__init__(scope, id_, wave=WAVE)
+        add_people_roles(self, scope="everywhere")
 
 
 def render_people() -> dict[str, list[Object]]:
     """Return the objects of people's rights by part."""
-    return {"cluster": build_people_roles(None)}
+    return {"cluster": list_objects(PeopleChart(cdk8s.App(), FOLDER))}

@@ -1,4 +1,4 @@
-"""Common parts of pods: containers of the tools image, volumes and devices, and the CronJob of any finite work.
+"""Common parts of pods: containers of our images, volumes and devices, and the CronJob of any finite work.
 
 Invariant: a container of the tools image itself satisfies the `restricted` Pod Security Standard, writes only to the
 local disk of its own pod, and holds no credential beyond its pod's role. No schedule ever starts anything. A Job's
@@ -9,10 +9,11 @@ CronJob, of which the runner makes Jobs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
-from charts.base import template_name
-from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, Object, build_object, object_labels
+from cdk8s_plus_36 import k8s
+
+from charts.chart import COMPONENT, IGNORE_HEALTH, NAME, NOTHING, PART_OF, TandemChart
+from charts.claims import template_name
 from tandem.spec import names
 from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, ArtifactKey
 from tandem.spec.catalogue import Catalogue
@@ -30,182 +31,212 @@ JOB_TTL_S = 7 * 24 * 3600  # a finished Job's status, for a person who looks aft
 # A CronJob deletes finished Jobs beyond these numbers, also those made by hand; the defaults are 3 and 1
 JOB_HISTORY_LIMIT = 10
 USER = 65532  # the image's own, repeated here so that a pod proves it without the image
-RESTRICTED_SECURITY = {
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "readOnlyRootFilesystem": True,
-    "runAsGroup": USER,
-    "runAsNonRoot": True,
-    "runAsUser": USER,
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
+RESTRICTED_SECURITY = k8s.SecurityContext(
+    allow_privilege_escalation=False,
+    capabilities=k8s.Capabilities(drop=["ALL"]),
+    read_only_root_filesystem=True,
+    run_as_group=USER,
+    run_as_non_root=True,
+    run_as_user=USER,
+    seccomp_profile=k8s.SeccompProfile(type="RuntimeDefault"),
+)
+POD_SECURITY = k8s.PodSecurityContext(seccomp_profile=k8s.SeccompProfile(type="RuntimeDefault"))
 # By serving.capabilities: capabilities of a container of a runtime's image. Root stays, because the Neuron images need
 # it. The last set is AWS's for this image (aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 2,
 # 2026-08-21); Kubernetes cannot forbid escalation to a container with SYS_ADMIN.
-RUNTIME_SECURITY: dict[str, dict[str, Any]] = {
-    "none": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-    "runtime-default": {"allowPrivilegeEscalation": False},
-    "neuron": {"capabilities": {"add": ["SYS_ADMIN", "IPC_LOCK"]}},
+RUNTIME_SECURITY = {
+    "none": k8s.SecurityContext(allow_privilege_escalation=False, capabilities=k8s.Capabilities(drop=["ALL"])),
+    "runtime-default": k8s.SecurityContext(allow_privilege_escalation=False),
+    "neuron": k8s.SecurityContext(capabilities=k8s.Capabilities(add=["SYS_ADMIN", "IPC_LOCK"])),
 }
 # names the containers that get neither token nor variables of the pod's role (amazon-eks-pod-identity-webhook README)
 SKIP_CREDENTIALS = "eks.amazonaws.com/skip-containers"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 SYSTEM_NODES = {"workload": "system"}
-TOLERATION = {"key": "aws.amazon.com/neuron", "operator": "Exists", "effect": "NoSchedule"}
+TOLERATION = k8s.Toleration(key="aws.amazon.com/neuron", operator="Exists", effect="NoSchedule")
 CLAIM = "neuron"
-WORK = {"name": "work", "mountPath": names.WORK_MOUNT}
-MODELS = {"name": "models", "mountPath": names.MODELS_MOUNT}
-ARTIFACT = {"name": "artifact", "mountPath": names.ARTIFACT_MOUNT}
-SHM_MOUNT = {"name": "shm", "mountPath": "/dev/shm"}  # noqa: S108  # shared memory, not a temporary file
+WORK = k8s.VolumeMount(name="work", mount_path=names.WORK_MOUNT)
+MODELS = k8s.VolumeMount(name="models", mount_path=names.MODELS_MOUNT)
+MODELS_READ_ONLY = k8s.VolumeMount(name="models", mount_path=names.MODELS_MOUNT, read_only=True)
+ARTIFACT = k8s.VolumeMount(name="artifact", mount_path=names.ARTIFACT_MOUNT)
+SHM_MOUNT = k8s.VolumeMount(name="shm", mount_path="/dev/shm")  # noqa: S108  # shared memory, not a temporary file
 # so that the last line of a refusal appears in `kubectl describe pod`
 LAST_WORDS = "FallbackToLogsOnError"
 RESULTS_FOLDER = f"{names.WORK_MOUNT}/results"
 S3_RETRY_S = 1800
 
 
-def build_cron_job(
-    name: str, experiment: Experiment, *, component: str, annotations: Mapping[str, str], deadline_s: int, retries: int,
-    pod: Object, credentials_skipped_by: str | None = None,
-) -> Object:  # fmt: skip
-    """Return a suspended CronJob in the experiment's namespace.
+def add_cron_job(
+    chart: TandemChart,
+    name: str,
+    *,
+    component: str,
+    deadline_s: int,
+    retries: int,
+    pod: k8s.PodSpec,
+    annotations: Mapping[str, str] = NOTHING,
+    credentials_skipped_by: str | None = None,
+) -> None:
+    """Add a suspended CronJob to a chart of an experiment's namespace.
 
     Args:
+        chart: which gets it.
+        name: of the CronJob.
         component: the label for network policies.
-        annotations: for people who look at the CronJob.
         deadline_s: most seconds from the Job's creation, the wait for a node included.
         retries: failures of a container or a pod that are tolerated before the Job fails.
         pod: its spec.
+        annotations: for people who look at the CronJob.
         credentials_skipped_by: a container that gets no credentials of the pod's role.
     """
     labels = {NAME: name, COMPONENT: component, **PART_OF}
-    skip = {"annotations": {SKIP_CREDENTIALS: credentials_skipped_by}} if credentials_skipped_by else {}
-    namespace = names.experiment_namespace(experiment)
-    spec = {
-        "schedule": NEVER_SCHEDULE,
-        "suspend": True,
-        "concurrencyPolicy": "Forbid",
-        "successfulJobsHistoryLimit": JOB_HISTORY_LIMIT,
-        "failedJobsHistoryLimit": JOB_HISTORY_LIMIT,
-        "jobTemplate": {
-            "metadata": {"labels": labels},
-            "spec": {
-                "activeDeadlineSeconds": deadline_s,
-                "backoffLimit": retries,
-                # a second pod only after the first is gone, because that has the devices and the files on local disk
-                "podReplacementPolicy": "Failed",
-                "ttlSecondsAfterFinished": JOB_TTL_S,
-                "template": {"metadata": {"labels": labels, **skip}, "spec": pod},
-            },
-        },
-    }
-    return build_object(
-        "batch/v1", "CronJob", name, {"spec": spec}, namespace=namespace, labels=object_labels(name, component),
-        wave=WAVE, annotations={**IGNORE_HEALTH, **annotations},
-    )  # fmt: skip
-
-
-def pod_head(account: str, **lifecycle: str | int) -> Object:
-    """Return the common fields of pods: account, no token, end, and the system call filter."""
-    return {
-        "serviceAccountName": account,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,  # a Service named vllm would set VLLM_PORT, which vLLM reads
-        **lifecycle,
-        "securityContext": {"seccompProfile": {"type": "RuntimeDefault"}},
-    }
+    skip = {SKIP_CREDENTIALS: credentials_skipped_by} if credentials_skipped_by else None
+    k8s.KubeCronJob(
+        chart,
+        name,
+        metadata=chart.build_metadata(name, component, annotations={**IGNORE_HEALTH, **annotations}),
+        spec=k8s.CronJobSpec(
+            schedule=NEVER_SCHEDULE,
+            suspend=True,
+            concurrency_policy="Forbid",
+            successful_jobs_history_limit=JOB_HISTORY_LIMIT,
+            failed_jobs_history_limit=JOB_HISTORY_LIMIT,
+            job_template=k8s.JobTemplateSpec(
+                metadata=k8s.ObjectMeta(labels=labels),
+                spec=k8s.JobSpec(
+                    active_deadline_seconds=deadline_s,
+                    backoff_limit=retries,
+                    # a second pod only after the first is gone, which has the devices and the files on local disk
+                    pod_replacement_policy="Failed",
+                    ttl_seconds_after_finished=JOB_TTL_S,
+                    template=k8s.PodTemplateSpec(metadata=k8s.ObjectMeta(labels=labels, annotations=skip), spec=pod),
+                ),
+            ),
+        ),
+    )
 
 
 def build_tool_container(
-    environment: Environment, name: str, arguments: Sequence[str], *, variables: Sequence[Object],
-    requests: Mapping[str, str], mounts: Sequence[Object] = (), limits: Mapping[str, str] | None = None,
-) -> Object:  # fmt: skip
+    environment: Environment,
+    name: str,
+    arguments: Sequence[str],
+    *,
+    requests: Mapping[str, str],
+    variables: Sequence[k8s.EnvVar] = (),
+    mounts: Sequence[k8s.VolumeMount] = (),
+    limits: Mapping[str, str] = NOTHING,
+) -> k8s.Container:
     """Return a container that runs one command of the tools image.
 
     Args:
+        environment: for the image and the region.
+        name: of the container.
         arguments: the command and its options; they follow the image's entrypoint.
+        requests: of resources, in addition to that of memory.
         variables: in addition to the region.
         mounts: in addition to /work, the home of all files of the command.
-        requests, limits: in addition to those of memory.
+        limits: in addition to that of memory.
     """
     memory = {"memory": spell_mib(TOOLS_MEMORY_MIB)}
-    return {
-        "name": name,
-        "image": TOOLS.reference(environment),
-        "args": list(arguments),
-        "env": [env_variable("AWS_REGION", environment.region), *variables],
-        "resources": {"requests": {**memory, **requests}, "limits": {**memory, **(limits or {})}},
-        "securityContext": RESTRICTED_SECURITY,
-        "terminationMessagePolicy": LAST_WORDS,
-        "volumeMounts": [*mounts, WORK],
-    }
+    return k8s.Container(
+        name=name,
+        image=TOOLS.reference(environment),
+        args=list(arguments),
+        env=[k8s.EnvVar(name="AWS_REGION", value=environment.region), *variables],
+        resources=k8s.ResourceRequirements(
+            requests=parse_quantities({**memory, **requests}), limits=parse_quantities({**memory, **limits})
+        ),
+        security_context=RESTRICTED_SECURITY,
+        termination_message_policy=LAST_WORDS,
+        volume_mounts=[*mounts, WORK],
+    )
 
 
 def build_bench_container(
-    name: str, image: str, arguments: Sequence[str], *, cpu_m: int, memory_mib: int, disk_gib: int,
-    variables: Sequence[Object] = (), mounts: Sequence[Object] = (),
-) -> Object:  # fmt: skip
+    name: str,
+    image: str,
+    arguments: Sequence[str],
+    *,
+    cpu_m: int,
+    memory_mib: int,
+    disk_gib: int,
+    variables: Sequence[k8s.EnvVar] = (),
+    mounts: Sequence[k8s.VolumeMount] = (),
+) -> k8s.Container:
     """Return a container that asks servers; it has no CPU limit, because throttling would count as their latency.
 
     Args:
+        name: of the container.
+        image: its reference.
         arguments: they follow the image's entrypoint.
         cpu_m: processors, in thousandths.
         memory_mib: requested, and the limit.
         disk_gib: of /work.
+        variables: of its environment.
         mounts: in addition to /work.
     """
     memory = spell_mib(memory_mib)
-    requests = {"cpu": spell_thousandths(cpu_m), "memory": memory, "ephemeral-storage": spell_gib(disk_gib)}
-    return {
-        "name": name,
-        "image": image,
-        "args": list(arguments),
-        **({"env": list(variables)} if variables else {}),
-        "resources": {"requests": requests, "limits": {"memory": memory}},
-        "securityContext": RESTRICTED_SECURITY,
-        "terminationMessagePolicy": LAST_WORDS,
-        "volumeMounts": [WORK, *mounts],
-    }
+    disk = spell_gib(disk_gib)
+    requests = {"cpu": spell_thousandths(cpu_m), "memory": memory, "ephemeral-storage": disk}
+    return k8s.Container(
+        name=name,
+        image=image,
+        args=list(arguments),
+        env=variables or None,
+        resources=k8s.ResourceRequirements(
+            requests=parse_quantities(requests), limits=parse_quantities({"memory": memory})
+        ),
+        security_context=RESTRICTED_SECURITY,
+        termination_message_policy=LAST_WORDS,
+        volume_mounts=[WORK, *mounts],
+    )
 
 
-def build_keep_container(environment: Environment, below: str) -> Object:
+def build_keep_container(environment: Environment, below: str) -> k8s.Container:
     """Return the container that stores RESULTS_FOLDER below `results/<below>/`, in a folder of the Job's own."""
     options = {
-        "--bucket": names.bucket_name(environment), "--folder": RESULTS_FOLDER, "--below": below,
+        "--bucket": names.bucket_name(environment),
+        "--folder": RESULTS_FOLDER,
+        "--below": below,
         "--patience-s": S3_RETRY_S,
-    }  # fmt: skip
+    }
     return build_tool_container(
         environment, "keep", ["keep", *list_options(options)], variables=holder_variables(), requests={"cpu": "500m"}
     )
 
 
-def env_variable(name: str, value: str) -> Object:
-    """Return one environment variable."""
-    return {"name": name, "value": value}
+def parse_quantities(texts: Mapping[str, str]) -> dict[str, k8s.Quantity]:
+    """Return resources by name, with their quantities as Kubernetes spells them."""
+    return {name: k8s.Quantity.from_string(text) for name, text in texts.items()}
 
 
-def holder_variables() -> list[Object]:
+def holder_variables() -> list[k8s.EnvVar]:
     """Return the variables that identify a run: its Job's name, and the Job's uid.
 
     The uid is needed because a Job of the same name can be made again after the first is gone.
     """
     labels = {"JOB_NAME": "batch.kubernetes.io/job-name", "JOB_UID": "batch.kubernetes.io/controller-uid"}
-    # apiVersion as the API server would set it, because a fieldRef has one owner as a whole
-    label_variables = [
-        {"name": name, "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": f"metadata.labels['{label}']"}}}
-        for name, label in labels.items()
-    ]
-    return [*label_variables, env_variable("TANDEM_HOLDER", "$(JOB_NAME)-$(JOB_UID)")]
+    label_variables = [field_variable(name, f"metadata.labels['{label}']") for name, label in labels.items()]
+    return [*label_variables, k8s.EnvVar(name="TANDEM_HOLDER", value="$(JOB_NAME)-$(JOB_UID)")]
 
 
-def key_variable(key: ArtifactKey) -> Object:
+def field_variable(name: str, path: str) -> k8s.EnvVar:
+    """Return a variable that has the value of a field of its pod."""
+    # the version as the API server would set it, because a fieldRef has one owner as a whole
+    field = k8s.ObjectFieldSelector(api_version="v1", field_path=path)
+    return k8s.EnvVar(name=name, value_from=k8s.EnvVarSource(field_ref=field))
+
+
+def key_variable(key: ArtifactKey) -> k8s.EnvVar:
     """Return the variable that carries every field of an artifact's key, from the key's ConfigMap."""
-    reference = {"key": KEY_ENTRY, "name": names.key_config_map_name(key)}
-    return {"name": KEY_VARIABLE, "valueFrom": {"configMapKeyRef": reference}}
+    reference = k8s.ConfigMapKeySelector(key=KEY_ENTRY, name=names.key_config_map_name(key))
+    return k8s.EnvVar(name=KEY_VARIABLE, value_from=k8s.EnvVarSource(config_map_key_ref=reference))
 
 
-def stage_command_variable(environment: Environment, experiment: Experiment) -> Object:
+def stage_command_variable(environment: Environment, experiment: Experiment) -> k8s.EnvVar:
     """Return the variable with the command that stages an experiment's models."""
-    return env_variable("TANDEM_STAGE_COMMAND", names.stage_command(environment.name, experiment.name))
+    command = names.stage_command(environment.name, experiment.name)
+    return k8s.EnvVar(name="TANDEM_STAGE_COMMAND", value=command)
 
 
 def variant_models(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> list[ModelConfig]:
@@ -229,17 +260,19 @@ def runtime_image(environment: Environment, experiment: Experiment, catalogue: C
     return pull_name(reference, catalogue.digests.find_digest(reference), environment.registry_mirrors)
 
 
-def device_claim(environment: Environment, experiment: Experiment) -> Object:
+def device_claim(environment: Environment, experiment: Experiment) -> k8s.PodResourceClaim:
     """Return the pod's claim on devices, the same for compile and serve: an artifact depends on the LNC."""
     template = template_name(environment.capacity.instance_type, experiment.serving)
-    return {"name": CLAIM, "resourceClaimTemplateName": template}
+    return k8s.PodResourceClaim(name=CLAIM, resource_claim_template_name=template)
 
 
-def local_disk_volume(name: str, gib: int) -> Object:
+def local_disk_volume(name: str, gib: int) -> k8s.Volume:
     """Return a volume of local disk, which on accelerator nodes is the NVMe array."""
-    return {"name": name, "emptyDir": {"sizeLimit": spell_gib(gib)}}
+    size = k8s.Quantity.from_string(spell_gib(gib))
+    return k8s.Volume(name=name, empty_dir=k8s.EmptyDirVolumeSource(size_limit=size))
 
 
-def shared_memory(mib: int) -> Object:
+def shared_memory(mib: int) -> k8s.Volume:
     """Return the volume of a pod's shared memory."""
-    return {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": spell_mib(mib)}}
+    size = k8s.Quantity.from_string(spell_mib(mib))
+    return k8s.Volume(name="shm", empty_dir=k8s.EmptyDirVolumeSource(medium="Memory", size_limit=size))

@@ -9,11 +9,13 @@ because of a sweep only a pair is there.
 
 from __future__ import annotations
 
+from cdk8s_plus_36 import k8s
+from constructs import Construct
+
 from charts import pod
-from charts.manifest import Object
+from charts.chart import TandemChart
 from charts.network import BENCH
 from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import LM_EVAL
@@ -25,28 +27,42 @@ FETCH, ASK = "fetch", "ask"
 SETS = f"{names.WORK_MOUNT}/sets"
 
 
-def build_quality_job(environment: Environment, experiment: Experiment, _: Catalogue) -> list[Object]:
-    """Return the CronJob of an experiment that declares tasks (`charts.list_stages`)."""
+class QualityChart(TandemChart):
+    """The CronJob of an experiment that declares tasks (`charts.list_stages`)."""
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment) -> None:
+        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+        pod.add_cron_job(
+            self,
+            QUALITY_JOB,
+            component=BENCH,
+            deadline_s=DEADLINE_S,
+            retries=0,
+            credentials_skipped_by=ASK,
+            pod=k8s.PodSpec(
+                service_account_name=names.BENCH_ACCOUNT,
+                automount_service_account_token=False,
+                enable_service_links=False,
+                restart_policy="Never",
+                security_context=pod.POD_SECURITY,
+                node_selector=pod.SYSTEM_NODES,
+                init_containers=[
+                    _build_fetch_container(environment, experiment),
+                    _build_ask_container(environment, experiment),
+                ],
+                containers=[pod.build_keep_container(environment, f"{experiment.name}/quality")],
+                volumes=[pod.local_disk_volume("work", DISK_GIB)],
+            ),
+        )
+
+
+def _build_fetch_container(environment: Environment, experiment: Experiment) -> k8s.Container:
     sets = [word for task in experiment.quality if task.sha256 for word in ("--task-set", f"{task.name}={task.sha256}")]
-    fetch_words = ["fetch-tasks", "--bucket", names.bucket_name(environment), "--folder", SETS, *sets]
-    spec = {
-        **pod.pod_head(names.BENCH_ACCOUNT, restartPolicy="Never"),
-        "nodeSelector": pod.SYSTEM_NODES,
-        "initContainers": [
-            pod.build_tool_container(environment, FETCH, fetch_words, variables=(), requests={"cpu": "500m"}),
-            _build_ask_container(environment, experiment),
-        ],
-        "containers": [pod.build_keep_container(environment, f"{experiment.name}/quality")],
-        "volumes": [pod.local_disk_volume("work", DISK_GIB)],
-    }
-    job = pod.build_cron_job(
-        QUALITY_JOB, experiment, component=BENCH, annotations={}, deadline_s=DEADLINE_S, retries=0, pod=spec,
-        credentials_skipped_by=ASK,
-    )  # fmt: skip
-    return [job]
+    words = ["fetch-tasks", "--bucket", names.bucket_name(environment), "--folder", SETS, *sets]
+    return pod.build_tool_container(environment, FETCH, words, requests={"cpu": "500m"})
 
 
-def _build_ask_container(environment: Environment, experiment: Experiment) -> Object:
+def _build_ask_container(environment: Environment, experiment: Experiment) -> k8s.Container:
     tasks = [word for task in experiment.quality for word in ("--task", task.model_dump_json())]
     options = {
         "--sets": SETS,
@@ -56,6 +72,11 @@ def _build_ask_container(environment: Environment, experiment: Experiment) -> Ob
         "--out": pod.RESULTS_FOLDER,
     }
     return pod.build_bench_container(
-        ASK, LM_EVAL.reference(environment), [*tasks, *pod.list_options(options)], cpu_m=QUALITY_CPU_M,
-        memory_mib=compute_quality_memory_mib(experiment), disk_gib=DISK_GIB, variables=[{"name": SERVERS_VARIABLE}],
-    )  # fmt: skip
+        ASK,
+        LM_EVAL.reference(environment),
+        [*tasks, *pod.list_options(options)],
+        cpu_m=QUALITY_CPU_M,
+        memory_mib=compute_quality_memory_mib(experiment),
+        disk_gib=DISK_GIB,
+        variables=[k8s.EnvVar(name=SERVERS_VARIABLE)],
+    )

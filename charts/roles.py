@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from charts.manifest import Object, build_object, object_labels
+from cdk8s_plus_36 import k8s
+
+from charts.chart import TandemChart
 from charts.network import RUNNER
 from tandem.ops.people.cluster_rights import (
     CLUSTER_KINDS,
@@ -17,62 +19,65 @@ from tandem.ops.people.cluster_rights import (
     RUNNER_CLUSTER_RIGHTS,
     RUNNER_NAMESPACE,
     ClusterRight,
+    NamespaceScope,
     kubernetes_group,
 )
 
 RBAC = "rbac.authorization.k8s.io"
 PEOPLE = "people"
 RUNNER_ROLE = f"tandem-{RUNNER}"  # ClusterRoles share their names with everybody else's
-WAVE = 0
 
 
-def build_people_roles(namespace: str | None) -> list[Object]:
-    """Return a role and its binding for each kind of people that adds a right; later kinds are bound to it too.
+def add_people_roles(chart: TandemChart, *, scope: NamespaceScope) -> None:
+    """Add a role and its binding for each kind of people that adds a right; later kinds are bound to it too.
 
     Args:
-        namespace: of an experiment; None for rights in the whole cluster.
+        chart: which gets the objects.
+        scope: the rights in the namespace of an experiment, which is the chart's, or those in the whole cluster.
     """
-    rights = _select_rights(CLUSTER_RIGHTS, namespace)
-    objects: list[Object] = []
+    rights = [right for right in CLUSTER_RIGHTS if right.scope == scope]
     for index, kind in enumerate(CLUSTER_KINDS):
         own_rights = [right for right in rights if right.kinds[0] == kind]
         groups = [kubernetes_group(holder) for holder in CLUSTER_KINDS[index:]]
-        subjects = [{"apiGroup": RBAC, "kind": "Group", "name": group} for group in groups]
+        subjects = [k8s.Subject(api_group=RBAC, kind="Group", name=group) for group in groups]
         if own_rights:
-            objects += _build_bound_role(groups[0], own_rights, subjects, namespace=namespace, component=PEOPLE)
-    return objects
+            _add_bound_role(chart, groups[0], PEOPLE, own_rights, subjects, scope=scope)
 
 
-def build_runner_roles(namespace: str | None) -> list[Object]:
-    """Return role and binding of the runner's account.
+def add_runner_role(chart: TandemChart, *, scope: NamespaceScope) -> None:
+    """Add role and binding of the runner's account.
 
     Args:
-        namespace: of an experiment; None for rights in the whole cluster.
+        chart: which gets the objects.
+        scope: the rights in the namespace of an experiment, which is the chart's, or those in the whole cluster.
     """
-    rights = _select_rights(RUNNER_CLUSTER_RIGHTS, namespace)
-    subject = {"kind": "ServiceAccount", "name": RUNNER_ACCOUNT, "namespace": RUNNER_NAMESPACE}
-    return _build_bound_role(RUNNER_ROLE, rights, [subject], namespace=namespace, component=RUNNER)
+    subject = k8s.Subject(kind="ServiceAccount", name=RUNNER_ACCOUNT, namespace=RUNNER_NAMESPACE)
+    rights = [right for right in RUNNER_CLUSTER_RIGHTS if right.scope == scope]
+    _add_bound_role(chart, RUNNER_ROLE, RUNNER, rights, [subject], scope=scope)
 
 
-def _select_rights(rights: Iterable[ClusterRight], namespace: str | None) -> list[ClusterRight]:
-    scope = "experiments" if namespace else "everywhere"
-    return [right for right in rights if right.scope == scope]
-
-
-def _build_bound_role(
-    name: str, rights: Iterable[ClusterRight], subjects: Sequence[Object], *, namespace: str | None, component: str
-) -> list[Object]:
-    kind = "Role" if namespace else "ClusterRole"
+def _add_bound_role(
+    chart: TandemChart,
+    name: str,
+    component: str,
+    rights: Iterable[ClusterRight],
+    subjects: Sequence[k8s.Subject],
+    *,
+    scope: NamespaceScope,
+) -> None:
+    is_clusterwide = scope == "everywhere"
+    metadata = chart.build_metadata(name, component, is_clusterwide=is_clusterwide)
     rules = [
-        {"apiGroups": [right.group], "resources": list(right.resources), "verbs": list(right.verbs)} for right in rights
+        k8s.PolicyRule(api_groups=[right.group], resources=list(right.resources), verbs=list(right.verbs))
+        for right in rights
     ]
-    reference = {"apiGroup": RBAC, "kind": kind, "name": name}
-    bodies: dict[str, Object] = {
-        kind: {"rules": rules},
-        f"{kind}Binding": {"roleRef": reference, "subjects": list(subjects)},
-    }
-    labels = object_labels(name, component)
-    return [
-        build_object(f"{RBAC}/v1", body_kind, name, body, namespace=namespace, labels=labels, wave=WAVE)
-        for body_kind, body in bodies.items()
-    ]
+    role_id = f"role-{name}"
+    binding_id = f"binding-{name}"
+    if is_clusterwide:
+        role = k8s.RoleRef(api_group=RBAC, kind="ClusterRole", name=name)
+        k8s.KubeClusterRole(chart, role_id, metadata=metadata, rules=rules)
+        k8s.KubeClusterRoleBinding(chart, binding_id, metadata=metadata, role_ref=role, subjects=subjects)
+    else:
+        role = k8s.RoleRef(api_group=RBAC, kind="Role", name=name)
+        k8s.KubeRole(chart, role_id, metadata=metadata, rules=rules)
+        k8s.KubeRoleBinding(chart, binding_id, metadata=metadata, role_ref=role, subjects=subjects)

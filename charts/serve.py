@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import json
 
+from cdk8s_plus_36 import k8s
+from constructs import Construct
+
 from charts import pod
-from charts.manifest import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, Object, build_object, object_labels
+from charts.chart import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, TandemChart
 from charts.network import SERVER
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
@@ -27,7 +30,8 @@ NO_DEADLINE_S = 2_147_483_647
 GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
 LABEL_CHARACTERS = 63
 CONTAINER, ADMIT = "vllm", "admit"
-BUCKET_VOLUME_MOUNT = {"name": "stored", "mountPath": names.BUCKET_ARTIFACT_MOUNT, "readOnly": True}
+BUCKET_VOLUME_MOUNT = k8s.VolumeMount(name="stored", mount_path=names.BUCKET_ARTIFACT_MOUNT, read_only=True)
+ARTIFACT_READ_ONLY = k8s.VolumeMount(name="artifact", mount_path=names.ARTIFACT_MOUNT, read_only=True)
 LINK_GIB = 1  # an artifact on the mount is a link on local disk
 # A warm start reads the weights from S3 and loads a compiled artifact: minutes. An hour leaves room for the largest
 # model and still ends a start that never succeeds.
@@ -42,41 +46,56 @@ urlopen(Request("http://127.0.0.1:{port}/v1/completions", body, kind), timeout={
 """
 
 
-def build_servers(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
-    """Return the Deployments and Services of one experiment."""
-    namespace, objects = names.experiment_namespace(experiment), []
-    for variant in experiment.all_variants():
-        labels, selector = object_labels(variant.name, SERVER), {NAME: variant.name, COMPONENT: SERVER}
-        deployment = {
-            # a rolling update deadlocks: the new pod waits for the old one's devices
-            "strategy": {"type": "Recreate"},
-            "revisionHistoryLimit": 3,
-            "progressDeadlineSeconds": NO_DEADLINE_S,
-            "selector": {"matchLabels": selector},
-            "template": {
-                # the reader's role is for Mountpoint, whose token the kubelet gives to the CSI driver; no container
-                # needs one
-                "metadata": {
-                    "labels": selector | PART_OF, "annotations": {pod.SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"},
-                },
-                "spec": build_server_pod(environment, experiment, variant, catalogue) | _single_pod_affinity(selector),
-            },
-        }  # fmt: skip
-        service = {
-            "type": "ClusterIP",
-            "selector": selector,
-            "ports": [{"name": "http", "port": names.SERVER_PORT, "targetPort": "http", "protocol": "TCP"}],
-        }
-        objects += [
-            build_object(
-                "apps/v1", "Deployment", variant.name, {"spec": deployment}, namespace=namespace, wave=pod.WAVE,
-                labels=labels | speculation_labels(variant), annotations=IGNORE_HEALTH,
-            ),
-            build_object(
-                "v1", "Service", variant.name, {"spec": service}, namespace=namespace, wave=pod.WAVE, labels=labels
-            ),
-        ]  # fmt: skip
-    return objects
+class ServeChart(TandemChart):
+    """The Deployments and Services of one experiment."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+        for variant in experiment.all_variants():
+            selector = {NAME: variant.name, COMPONENT: SERVER}
+            k8s.KubeDeployment(
+                self,
+                variant.name,
+                metadata=self.build_metadata(
+                    variant.name, SERVER, labels=speculation_labels(variant), annotations=IGNORE_HEALTH
+                ),
+                spec=k8s.DeploymentSpec(
+                    # a rolling update deadlocks: the new pod waits for the old one's devices
+                    strategy=k8s.DeploymentStrategy(type="Recreate"),
+                    revision_history_limit=3,
+                    progress_deadline_seconds=NO_DEADLINE_S,
+                    selector=k8s.LabelSelector(match_labels=selector),
+                    template=k8s.PodTemplateSpec(
+                        metadata=k8s.ObjectMeta(
+                            labels={**selector, **PART_OF},
+                            # the reader's role is for Mountpoint, whose token the kubelet gives to the CSI driver; no
+                            # container needs one
+                            annotations={pod.SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"},
+                        ),
+                        spec=build_server_pod(environment, experiment, variant, catalogue),
+                    ),
+                ),
+            )
+
+            k8s.KubeService(
+                self,
+                f"service-{variant.name}",
+                metadata=self.build_metadata(variant.name, SERVER),
+                spec=k8s.ServiceSpec(
+                    type="ClusterIP",
+                    selector=selector,
+                    ports=[
+                        k8s.ServicePort(
+                            name="http",
+                            port=names.SERVER_PORT,
+                            target_port=k8s.IntOrString.from_string("http"),
+                            protocol="TCP",
+                        )
+                    ],
+                ),
+            )
 
 
 def speculation_labels(variant: Variant) -> dict[str, str]:
@@ -89,85 +108,110 @@ def speculation_labels(variant: Variant) -> dict[str, str]:
     }
 
 
-def _single_pod_affinity(selector: dict[str, str]) -> Object:
+def build_server_pod(
+    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue
+) -> k8s.PodSpec:
+    """Return the pod's spec."""
+    runtime = catalogue.runtimes[experiment.runtime]
+    serving = experiment.serving
+    assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
+    key = compute_artifact_key(experiment, variant, catalogue)
+    command = build_server_command(experiment, variant, catalogue)
+    is_cache = runtime.spelling.artifact_is_cache
+    has_local_copy = is_cache or serving.copy_artifact
+    local_gib = artifact_gib(largest_pair(experiment, catalogue)) if has_local_copy else LINK_GIB
+    memory = spell_gib(serving.memory_gib)
+    requests = {"cpu": spell_count(serving.cpu), "memory": memory, "ephemeral-storage": spell_gib(local_gib)}
+    # a cache keeps locks; everything else is read only, so that a server that would compile ends at once
+    artifact_mount = pod.ARTIFACT if is_cache else ARTIFACT_READ_ONLY
+    bucket_mounts = [] if has_local_copy else [BUCKET_VOLUME_MOUNT]
+    later_probe = k8s.HttpGetAction(path="/health", port=k8s.IntOrString.from_string("http"))
+
+    return k8s.PodSpec(
+        service_account_name=names.SERVE_ACCOUNT,
+        automount_service_account_token=False,
+        enable_service_links=False,  # a Service named vllm would set VLLM_PORT, which vLLM reads
+        termination_grace_period_seconds=GRACE_S,
+        security_context=pod.POD_SECURITY,
+        node_selector={
+            pod.INSTANCE_TYPE: environment.capacity.instance_type,
+            # the raise sets it on a node for this variant: a waiting pod takes nobody else's node
+            names.raise_label(variant): experiment.name,
+        },
+        affinity=_single_pod_affinity(variant),
+        tolerations=[pod.TOLERATION],
+        resource_claims=[pod.device_claim(environment, experiment)],
+        init_containers=[
+            _build_admit_container(environment, experiment, variant, catalogue, has_local_copy=has_local_copy)
+        ],
+        containers=[
+            k8s.Container(
+                name=CONTAINER,
+                image=pod.runtime_image(environment, experiment, catalogue),
+                command=list(command.command),
+                args=list(command.arguments),
+                env=[k8s.EnvVar(name=name, value=value) for name, value in command.environment.items()],
+                ports=[k8s.ContainerPort(name="http", container_port=names.SERVER_PORT, protocol="TCP")],
+                # Started means that the device answered once. On Neuron `/health` proves the process, not the device
+                # (the plugin's own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe requests
+                # one token. The later ones must cost a measurement nothing and request `/health`.
+                startup_probe=k8s.Probe(
+                    exec=k8s.ExecAction(command=["python", "-c", probe_program(experiment.target)]),
+                    period_seconds=STARTUP_PERIOD_S,
+                    timeout_seconds=COMPLETION_TIMEOUT_S,
+                    failure_threshold=STARTUP_FAILURES,
+                ),
+                readiness_probe=k8s.Probe(
+                    http_get=later_probe, period_seconds=5, timeout_seconds=10, failure_threshold=3
+                ),
+                # two minutes of silence: a restart during a run costs more than a late one
+                liveness_probe=k8s.Probe(
+                    http_get=later_probe, period_seconds=15, timeout_seconds=10, failure_threshold=8
+                ),
+                resources=k8s.ResourceRequirements(
+                    requests=pod.parse_quantities(requests),
+                    # no CPU limit: throttling would be measured as the model's latency
+                    limits=pod.parse_quantities({"memory": memory}),
+                    claims=[k8s.ResourceClaim(name=pod.CLAIM)],
+                ),
+                security_context=pod.RUNTIME_SECURITY[environment.serving.capabilities],
+                volume_mounts=[pod.MODELS_READ_ONLY, artifact_mount, *bucket_mounts, pod.SHM_MOUNT],
+            )
+        ],
+        volumes=[
+            _build_bucket_volume("models", names.models_volume_name(environment, experiment)),
+            _build_bucket_volume("stored", names.artifact_volume_name(environment, experiment, key)),
+            pod.local_disk_volume("artifact", local_gib),
+            pod.local_disk_volume("work", LINK_GIB),
+            pod.shared_memory(serving.shm_gib * 1024),
+        ],
+    )
+
+
+def _single_pod_affinity(variant: Variant) -> k8s.Affinity:
     """Return the affinity that leaves a second pod of a variant without a node, wherever the first one runs.
 
     A Service would send half of a measurement to the second pod. Every node of a cluster is in one region
     (kubernetes.io docs/reference/labels-annotations-taints, topology.kubernetes.io/region).
     """
-    term = {"labelSelector": {"matchLabels": selector}, "topologyKey": "topology.kubernetes.io/region"}
-    return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    term = k8s.PodAffinityTerm(
+        label_selector=k8s.LabelSelector(match_labels={NAME: variant.name, COMPONENT: SERVER}),
+        topology_key="topology.kubernetes.io/region",
+    )
+    return k8s.Affinity(
+        pod_anti_affinity=k8s.PodAntiAffinity(required_during_scheduling_ignored_during_execution=[term])
+    )
 
 
-def build_server_pod(
-    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue
-) -> Object:
-    """Return the pod's spec."""
-    runtime, serving = catalogue.runtimes[experiment.runtime], experiment.serving
-    assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
-    key = compute_artifact_key(experiment, variant, catalogue)
-    is_cache = runtime.spelling.artifact_is_cache
-    has_local_copy = is_cache or serving.copy_artifact
-    local_gib = artifact_gib(largest_pair(experiment, catalogue)) if has_local_copy else LINK_GIB
-    command = build_server_command(experiment, variant, catalogue)
-    memory = spell_gib(serving.memory_gib)
-    # a cache keeps locks; everything else is read only, so that a server that would compile ends at once
-    artifact_mount = pod.ARTIFACT if is_cache else {**pod.ARTIFACT, "readOnly": True}
-    server = {
-        "name": CONTAINER,
-        "image": pod.runtime_image(environment, experiment, catalogue),
-        "command": list(command.command),
-        "args": list(command.arguments),
-        "env": [pod.env_variable(name, value) for name, value in command.environment.items()],
-        "ports": [{"name": "http", "containerPort": names.SERVER_PORT, "protocol": "TCP"}],
-        **build_probes(experiment.target),
-        "resources": {  # no CPU limit: throttling would be measured as the model's latency
-            "requests": {
-                "cpu": spell_count(serving.cpu),
-                "memory": memory,
-                "ephemeral-storage": spell_gib(local_gib),
-            },
-            "limits": {"memory": memory},
-            "claims": [{"name": pod.CLAIM}],
-        },
-        "securityContext": pod.RUNTIME_SECURITY[environment.serving.capabilities],
-        "volumeMounts": [
-            {**pod.MODELS, "readOnly": True}, artifact_mount, *([] if has_local_copy else [BUCKET_VOLUME_MOUNT]),
-            pod.SHM_MOUNT,
-        ],
-    }  # fmt: skip
-    claims = {
-        "models": names.models_volume_name(environment, experiment),
-        "stored": names.artifact_volume_name(environment, experiment, key),
-    }
-    return {
-        **pod.pod_head(names.SERVE_ACCOUNT, terminationGracePeriodSeconds=GRACE_S),
-        "nodeSelector": {
-            pod.INSTANCE_TYPE: environment.capacity.instance_type,
-            # the raise sets it on a node for this variant: a waiting pod takes nobody else's node
-            names.raise_label(variant): experiment.name,
-        },
-        "tolerations": [pod.TOLERATION],
-        "resourceClaims": [pod.device_claim(environment, experiment)],
-        "initContainers": [
-            _build_admit_container(environment, experiment, variant, catalogue, has_local_copy=has_local_copy)
-        ],
-        "containers": [server],
-        "volumes": [
-            *(
-                {"name": name, "persistentVolumeClaim": {"claimName": claim_name, "readOnly": True}}
-                for name, claim_name in claims.items()
-            ),
-            pod.local_disk_volume("artifact", local_gib),
-            pod.local_disk_volume("work", LINK_GIB),
-            pod.shared_memory(serving.shm_gib * 1024),
-        ],
-    }
+def _build_bucket_volume(name: str, claim_name: str) -> k8s.Volume:
+    """Return a volume of a prefix of the bucket (charts/storage.py)."""
+    source = k8s.PersistentVolumeClaimVolumeSource(claim_name=claim_name, read_only=True)
+    return k8s.Volume(name=name, persistent_volume_claim=source)
 
 
 def _build_admit_container(
     environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue, *, has_local_copy: bool
-) -> Object:
+) -> k8s.Container:
     """Return the init container that lets the server start with its own artifact, or reports why not.
 
     It only reads mounts, so it needs neither a way out nor a credential.
@@ -178,35 +222,17 @@ def _build_admit_container(
     mounts = {"--stored": names.BUCKET_ARTIFACT_MOUNT, "--models": names.MODELS_MOUNT}
     artifact_options = ["--artifact", names.ARTIFACT_MOUNT, *(["--copy"] if has_local_copy else [])]
     return pod.build_tool_container(
-        environment, ADMIT, ["admit", *pod.list_options(mounts), *pod.model_options(models), *artifact_options],
+        environment,
+        ADMIT,
+        ["admit", *pod.list_options(mounts), *pod.model_options(models), *artifact_options],
         variables=[
             pod.key_variable(key),
-            pod.env_variable("TANDEM_COMPILE_COMMAND", compile_command),
+            k8s.EnvVar(name="TANDEM_COMPILE_COMMAND", value=compile_command),
             pod.stage_command_variable(environment, experiment),
         ],
-        requests={"cpu": "2"}, mounts=[{**pod.MODELS, "readOnly": True}, BUCKET_VOLUME_MOUNT, pod.ARTIFACT],
-    )  # fmt: skip
-
-
-def build_probes(model: str) -> dict[str, Object]:
-    """Return the probes that decide when a server of `model` counts as started, ready and alive.
-
-    Started means that the device answered once. On Neuron `/health` proves the process, not the device (the plugin's
-    own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe requests one token. The later ones
-    must cost a measurement nothing and request `/health`.
-    """
-    health = {"httpGet": {"path": "/health", "port": "http"}, "timeoutSeconds": 10}
-    return {
-        "startupProbe": {
-            "exec": {"command": ["python", "-c", probe_program(model)]},
-            "periodSeconds": STARTUP_PERIOD_S,
-            "timeoutSeconds": COMPLETION_TIMEOUT_S,
-            "failureThreshold": STARTUP_FAILURES,
-        },
-        "readinessProbe": {**health, "periodSeconds": 5, "failureThreshold": 3},
-        # two minutes of silence: a restart during a run costs more than a late one
-        "livenessProbe": {**health, "periodSeconds": 15, "failureThreshold": 8},
-    }
+        requests={"cpu": "2"},
+        mounts=[pod.MODELS_READ_ONLY, BUCKET_VOLUME_MOUNT, pod.ARTIFACT],
+    )
 
 
 def probe_program(model: str) -> str:

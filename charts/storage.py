@@ -11,9 +11,11 @@ volume per snapshot their pods would differ in more than speculation. Three cont
 from __future__ import annotations
 
 import json
-from functools import partial
 
-from charts.manifest import Object, build_object, object_labels
+from cdk8s_plus_36 import k8s
+from constructs import Construct
+
+from charts.chart import TandemChart
 from tandem.spec import names
 from tandem.spec.artifact_key import KEY_ENTRY
 from tandem.spec.catalogue import Catalogue
@@ -26,66 +28,84 @@ DRIVER = "s3.csi.aws.com"  # Mountpoint for Amazon S3 CSI driver v2, docs/CONFIG
 CAPACITY = "1Gi"  # Kubernetes requires a size; the driver ignores it
 
 
-def build_storage(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> list[Object]:
-    """Return the volumes and claims of one experiment, then the keys of its artifacts."""
-    namespace = names.experiment_namespace(experiment)
-    keys = [compute_artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
-    prefixes = {
-        names.models_volume_name(environment, experiment): "models/",
-        **{names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/" for key in keys},
-    }
-    build = partial(build_object, labels=object_labels(experiment.name, "storage"), wave=WAVE)
-    objects = []
-    for name, prefix in prefixes.items():
-        volume = _build_volume_spec(name, namespace, prefix, environment, catalogue)
-        claim = {
-            "accessModes": ["ReadOnlyMany"],
-            "storageClassName": "",  # static: without it the cluster's default class would apply
-            "volumeName": name,
-            "resources": {"requests": {"storage": CAPACITY}},
+class StorageChart(TandemChart):
+    """The volumes and claims of one experiment, then the keys of its artifacts."""
+
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=WAVE)
+        keys = [compute_artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
+        prefixes = {
+            names.models_volume_name(environment, experiment): "models/",
+            **{names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/" for key in keys},
         }
-        objects += [
-            build("v1", "PersistentVolume", name, {"spec": volume}),
-            build("v1", "PersistentVolumeClaim", name, {"spec": claim}, namespace=namespace),
-        ]
-    for key in {key.digest: key for key in keys}.values():
-        data = {"immutable": True, "data": {KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)}}
-        name, annotations = names.key_config_map_name(key), {"tandem/artifact": key.name}
-        objects.append(build("v1", "ConfigMap", name, data, namespace=namespace, annotations=annotations))
-    return objects
+        for name, prefix in prefixes.items():
+            self._add_volume(name, prefix, environment, experiment, catalogue)
 
+        for key in {key.digest: key for key in keys}.values():
+            name = names.key_config_map_name(key)
+            k8s.KubeConfigMap(
+                self,
+                f"key-{name}",
+                metadata=self.build_metadata(
+                    name, "storage", application=experiment.name, annotations={"tandem/artifact": key.name}
+                ),
+                immutable=True,
+                data={KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)},
+            )
 
-def _build_volume_spec(
-    name: str, namespace: str, prefix: str, environment: Environment, catalogue: Catalogue
-) -> Object:
-    """Return a volume of one prefix.
+    def _add_volume(
+        self, name: str, prefix: str, environment: Environment, experiment: Experiment, catalogue: Catalogue
+    ) -> None:
+        """Add a volume of one prefix, and its claim.
 
-    Mountpoint sizes its requests for 10 Gbit/s if it cannot read the node's type, and with a pod's credentials the
-    driver blocks its access to the metadata service (awslabs/mountpoint-s3-csi-driver issue 561). So its throughput,
-    the maximum of the first network card of the accelerator nodes, is set here if known.
-    """
-    gbps = catalogue.instances.instances[environment.capacity.instance_type].network_card_gbps.value
-    return {
-        "capacity": {"storage": CAPACITY},
-        "accessModes": ["ReadOnlyMany"],
-        "persistentVolumeReclaimPolicy": "Retain",
-        "claimRef": {"namespace": namespace, "name": name},
-        # allow-other: files belong to the Mountpoint pod, 0644 and 0755, and two other users read them, the runtime as
-        # root and the tools; without it the driver admits only root (its pkg/driver/node)
-        "mountOptions": [
-            "read-only",
-            "allow-other",
-            f"region {environment.region}",
-            *([f"maximum-throughput-gbps {gbps}"] if gbps else []),
-            f"prefix {prefix}",
-        ],
-        "csi": {
-            "driver": DRIVER,
-            "volumeHandle": name,  # with two volumes of one handle, pods hang in ContainerCreating
-            "volumeAttributes": {
-                "bucketName": names.bucket_name(environment),
-                # the role of the pod's service account, which reads; never the driver's own role
-                "authenticationSource": "pod",
-            },
-        },
-    }
+        Mountpoint sizes its requests for 10 Gbit/s if it cannot read the node's type, and with a pod's credentials the
+        driver blocks its access to the metadata service (awslabs/mountpoint-s3-csi-driver issue 561). So its
+        throughput, the maximum of the first network card of the accelerator nodes, is set here if known.
+        """
+        instance = catalogue.instances.instances[environment.capacity.instance_type]
+        gbps = instance.network_card_gbps.value
+        capacity = k8s.Quantity.from_string(CAPACITY)
+
+        k8s.KubePersistentVolume(
+            self,
+            f"volume-{name}",
+            metadata=self.build_metadata(name, "storage", application=experiment.name, is_clusterwide=True),
+            spec=k8s.PersistentVolumeSpec(
+                capacity={"storage": capacity},
+                access_modes=["ReadOnlyMany"],
+                persistent_volume_reclaim_policy="Retain",
+                claim_ref=k8s.ObjectReference(namespace=self.object_namespace, name=name),
+                # allow-other: files belong to the Mountpoint pod, 0644 and 0755, and two other users read them, the
+                # runtime as root and the tools; without it the driver admits only root (its pkg/driver/node)
+                mount_options=[
+                    "read-only",
+                    "allow-other",
+                    f"region {environment.region}",
+                    *([f"maximum-throughput-gbps {gbps}"] if gbps else []),
+                    f"prefix {prefix}",
+                ],
+                csi=k8s.CsiPersistentVolumeSource(
+                    driver=DRIVER,
+                    volume_handle=name,  # with two volumes of one handle, pods hang in ContainerCreating
+                    volume_attributes={
+                        "bucketName": names.bucket_name(environment),
+                        # the role of the pod's service account, which reads; never the driver's own role
+                        "authenticationSource": "pod",
+                    },
+                ),
+            ),
+        )
+
+        k8s.KubePersistentVolumeClaim(
+            self,
+            f"claim-{name}",
+            metadata=self.build_metadata(name, "storage", application=experiment.name),
+            spec=k8s.PersistentVolumeClaimSpec(
+                access_modes=["ReadOnlyMany"],
+                storage_class_name="",  # static: without it the cluster's default class would apply
+                volume_name=name,
+                resources=k8s.VolumeResourceRequirements(requests={"storage": capacity}),
+            ),
+        )

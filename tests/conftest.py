@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import functools
 import gc
+import os
 import random
+import shutil
 import sys
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 
@@ -34,7 +37,24 @@ gc.set_threshold(100_000, 20, 20)  # with Python's 700 objects, garbage is a fif
 # fixtures of a whole session that are dear -> the group of the tests that take them; a module's need no name here
 DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk"}  # seconds of Node each, and one Node for all
 LONGEST_NAMED = 200  # characters of a text that stands in the name of its test
+SESSION_FOLDER = "TANDEM_TEST_FOLDER"  # of what every process may read: the charts of the declared environments
 LONG = {"bench-jobs", "endpoint", "run-life"}  # groups of a minute and more, which no process may begin at the end
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make a folder for what all processes of a session share; they get its path by a variable."""
+    if hasattr(config, "workerinput"):
+        return
+    before = os.environ.get(SESSION_FOLDER)
+    os.environ[SESSION_FOLDER] = tempfile.mkdtemp(prefix="tandem-tests-")
+    config.add_cleanup(functools.partial(remove_session_folder, before))
+
+
+def remove_session_folder(before: str | None) -> None:
+    """Remove the folder of this session, and name again that of a session which started this one."""
+    shutil.rmtree(os.environ.pop(SESSION_FOLDER))
+    if before is not None:
+        os.environ[SESSION_FOLDER] = before
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -36,6 +36,7 @@ EXTRAS: Mapping[str, str] = {
     "s3transfer": "aws",
     "aws_cdk": "deploy",
     "cdk8s": "deploy",
+    "cdk8s_plus_36": "deploy",
     "constructs": "deploy",
     "jsii": "deploy",
 }

@@ -56,12 +56,11 @@ def render(
         for environment in inputs.environments()
         if isinstance(environment.delivery, GitopsDelivery)
     }
-    render_tree = tree.list_stale_files if check else tree.write_tree
-    changed_paths = [
-        str(path)
-        for environment in inputs.environments()
-        for path in render_tree(environment, inputs.list_experiments(environment), inputs.catalogue, out)
-    ]
+    change_tree = tree.list_stale_files if check else tree.write_tree
+    changed_paths: list[str] = []
+    for environment in inputs.environments():
+        files = tree.render_files(environment, inputs.list_experiments(environment), inputs.catalogue)
+        changed_paths += [str(path) for path in change_tree(environment.name, files, out)]
     orphans = [] if names else tree.list_orphan_folders(inputs.workspace.environments, out)
     code = ExitCode.STALE if check and (changed_paths or orphans) else ExitCode.DONE
     if selection.as_json:

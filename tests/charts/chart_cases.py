@@ -1,21 +1,18 @@
-"""What the chart tests share: the committed specs, rendered once per process."""
+"""What the chart tests share: the declared environments, whose charts are built once a session, and read as files."""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import yaml
 from committed import workspace
 from declared_environments import read_environments
 
-from charts import render_workloads
-from charts.gitops import render_gitops
-from charts.people import render_people
-from charts.runner import render_runner
-from charts.tree import render_files
 from tandem.spec.artifact_key import KEY_VARIABLE
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
@@ -28,6 +25,9 @@ HOSTED = [(name, hosted) for name, environment in ENVIRONMENTS.items() for hoste
 DECLARED = {**ENVIRONMENTS, **read_environments()}  # and those of tests/environments, whose manifests nobody commits
 GITOPS = [name for name, environment in ENVIRONMENTS.items() if environment.delivery.kind == "gitops"]
 
+SERVER = "vllm"
+STAGES = ("base", "claims", "storage", "stage", "compile", "serve", "llmperf", "measure", "quality")
+SESSION_FOLDER = "TANDEM_TEST_FOLDER"  # variable that tests/conftest.py sets
 MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com/public"
 MIRRORS = {"public.ecr.aws": MIRROR}
 
@@ -37,21 +37,58 @@ def experiments(environment: Environment) -> list[Experiment]:
 
 
 @cache
-def stages(environment: str, experiment: str) -> dict[str, list[dict[str, Any]]]:
-    return render_workloads(DECLARED[environment], EXPERIMENTS[experiment], CATALOGUE)
+def read_files() -> dict[str, dict[str, str]]:
+    """Return the files of each of DECLARED by their paths; the first process of a session that asks makes them."""
+    folder = os.environ.get(SESSION_FOLDER)
+    if folder is None:
+        return render_declared()
+    path = Path(folder) / "charts.json"
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            path.write_text(json.dumps(render_declared()))
+    files: dict[str, dict[str, str]] = json.loads(path.read_text())
+    return files
+
+
+def render_declared() -> dict[str, dict[str, str]]:
+    from charts.tree import render_files  # noqa: PLC0415 - starts Node, which only one process of a session needs
+
+    return {
+        name: {str(path): text for path, text in render_files(spec, experiments(spec), CATALOGUE).items()}
+        for name, spec in DECLARED.items()
+    }
 
 
 @cache
+def read_objects(environment: str, path: str) -> list[dict[str, Any]]:
+    """Return the objects of a file below an environment's folder; none where there is no such file."""
+    text = read_files()[environment].get(f"{environment}/{path}", "")
+    return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
+
+
+@cache
+def stages(environment: str, experiment: str) -> dict[str, list[dict[str, Any]]]:
+    return {
+        stage: read_objects(environment, f"{experiment}/{stage}/{stage}.yaml")
+        for stage in STAGES
+        if f"{environment}/{experiment}/{stage}/{stage}.yaml" in read_files()[environment]
+    }
+
+
 def controller(environment: str) -> list[dict[str, Any]]:
     """The GitOps objects of an environment."""
-    made = render_gitops(DECLARED[environment], experiments(DECLARED[environment]), CATALOGUE)
-    return [body for bodies in made.values() for body in bodies]
+    return [body for tool in ("argocd", "flux") for body in read_objects(environment, f"gitops/{tool}.yaml")]
 
 
-@cache
 def people() -> list[dict[str, Any]]:
     """The objects of people's rights in the whole cluster, the same in each environment."""
-    return [body for bodies in render_people().values() for body in bodies]
+    return read_objects("post-us-east-2", "people/people.yaml")
+
+
+def runner(environment: str) -> list[dict[str, Any]]:
+    """The objects of an environment's runner."""
+    return read_objects(environment, "runner/runner.yaml")
 
 
 @cache
@@ -61,17 +98,9 @@ def everything(environment: str) -> list[dict[str, Any]]:
     return [*hosted, *people(), *runner(environment), *controller(environment)]
 
 
-@cache
-def runner(environment: str) -> list[dict[str, Any]]:
-    """The objects of an environment's runner."""
-    made = render_runner(DECLARED[environment], experiments(DECLARED[environment]))
-    return [body for bodies in made.values() for body in bodies]
-
-
-@cache
 def render_tree(environment: str) -> dict[Path, str]:
     """The files of an environment's folder."""
-    return render_files(DECLARED[environment], experiments(DECLARED[environment]), CATALOGUE)
+    return {Path(path): text for path, text in read_files()[environment].items()}
 
 
 def objects(environment: str, experiment: str) -> list[dict[str, Any]]:
@@ -89,8 +118,14 @@ def templates(bodies: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 def container(bodies: list[dict[str, Any]], variant: str) -> dict[str, Any]:
-    (found,) = templates(bodies)[variant]["spec"]["containers"]
-    return found
+    """The server of a variant."""
+    return server_of(templates(bodies)[variant]["spec"])
+
+
+def server_of(pod: dict[str, Any]) -> dict[str, Any]:
+    """The server in its pod, whatever runs beside it."""
+    (server,) = (each for each in pod["containers"] if each["name"] == SERVER)
+    return server
 
 
 def key_reference(container: dict[str, Any]) -> dict[str, str]:

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, stages, templates
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, server_of, stages, templates
 
 from charts import render_workloads
 from tandem.spec import names
@@ -29,7 +29,7 @@ def copying(experiment: str) -> Experiment:
 
 
 def admit(spec: Spec) -> Spec:
-    (found,) = spec["initContainers"]
+    (found,) = (each for each in spec["initContainers"] if each["name"] == "admit")
     return found
 
 
@@ -78,7 +78,7 @@ def test_the_admission_reads_mounts_and_hands_the_server_what_it_may(environment
     spelling = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].spelling
     assert spelling is not None
     for _, pod in pods(environment, experiment):
-        (server,) = pod["containers"]
+        server = server_of(pod)
         (folder,) = option(admit(pod), "--artifact")
 
         assert mounts(admit(pod)) == {"/models": True, "/stored": True, "/artifact": False, "/work": False}

@@ -10,7 +10,7 @@ import pytest
 from celpy import celtypes
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, of_kind, stages
 
-from charts.base import template_name
+from charts.claims import template_name
 from tandem.spec.experiment import ServingSettings
 
 # the group ids that drivers published for trn2.48xlarge: sha256 over the EFA addresses of the group

@@ -1,4 +1,4 @@
-"""Every object of five environments has the values that tests/frozen has: tests/frozen/freeze.py writes the golden files."""
+"""Every object of five environments has the values in tests/frozen, which tests/frozen/freeze.py writes."""
 
 from __future__ import annotations
 

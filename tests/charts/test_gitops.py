@@ -19,12 +19,13 @@ from chart_cases import (
     objects,
     of_kind,
     people,
+    render_tree,
     runner,
     stages,
 )
 
-from charts.gitops import render_gitops, revision_reference
-from charts.tree import render_files
+from charts.flux import revision_reference
+from charts.gitops import render_gitops
 from tandem.spec.driver_release import build_driver_release
 from tandem.spec.environment import Environment
 
@@ -70,8 +71,7 @@ def test_nothing_is_told_to_a_controller_where_the_cdk_delivers() -> None:
 
 @pytest.mark.parametrize("environment", GITOPS)
 def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -> None:
-    spec = ENVIRONMENTS[environment]
-    tree = {str(path) for path in render_files(spec, experiments(spec), CATALOGUE)}
+    tree = {str(path) for path in render_tree(environment)}
     folders = [path for path in synced_folders(environment) if path != "."]
     missing = [path for path in folders if f"{Path(path).relative_to('manifests')}/kustomization.yaml" not in tree]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from chart_cases import ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, stages
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, stages
 
+from charts import render_workloads
 from charts.pod import SKIP_CREDENTIALS
-from charts.quality import build_quality_job
 from tandem.bench.lm_eval.__main__ import SERVERS_VARIABLE, AskedTask
 from tandem.run import round_steps
 from tandem.spec import names
@@ -26,7 +26,7 @@ ASKED = EXPERIMENTS["post"].model_copy(update={"quality": TASKS})
 @pytest.fixture
 def job() -> Spec:
     """The template of the Job's pod."""
-    (body,) = build_quality_job(HOME, ASKED, None)  # type: ignore[arg-type] - it reads no catalogue
+    (body,) = render_workloads(HOME, ASKED, CATALOGUE)["quality"]
     found: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
     return found
 

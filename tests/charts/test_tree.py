@@ -6,13 +6,12 @@ import os
 import re
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from chart_cases import CATALOGUE, ENVIRONMENTS, GITOPS, experiments
+from chart_cases import ENVIRONMENTS, GITOPS, render_tree
 from committed import ROOT
 from kubectl_program import unpack_kubectl
 
@@ -22,21 +21,13 @@ from tandem.spec.faults import SpecError
 MANIFESTS = ROOT / "manifests"
 
 
-@cache
-def rendered(environment: str) -> dict[Path, str]:
-    spec = ENVIRONMENTS[environment]
-    return tree.render_files(spec, experiments(spec), CATALOGUE)
-
-
 def render(environment: str, out: Path) -> list[Path]:
-    spec = ENVIRONMENTS[environment]
-    return tree.write_tree(spec, experiments(spec), CATALOGUE, out)
+    return tree.write_tree(environment, render_tree(environment), out)
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_committed_manifests_are_those_the_specs_render(environment: str) -> None:
-    spec = ENVIRONMENTS[environment]
-    assert tree.list_stale_files(spec, experiments(spec), CATALOGUE, MANIFESTS) == []
+    assert tree.list_stale_files(environment, render_tree(environment), MANIFESTS) == []
 
 
 DIGEST = """\
@@ -116,9 +107,8 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
             (tmp_path / path).write_text("")
         case "line endings":
             (tmp_path / path).write_bytes((tmp_path / path).read_bytes().replace(b"\n", b"\r\n"))
-    spec = ENVIRONMENTS["post-us-east-2"]
 
-    assert tree.list_stale_files(spec, experiments(spec), CATALOGUE, tmp_path) == [path]
+    assert tree.list_stale_files("post-us-east-2", render_tree("post-us-east-2"), tmp_path) == [path]
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -138,21 +128,21 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
     ],
 )
 def test_no_manifest_holds(environment: str, forbidden: str) -> None:
-    holders = [str(path) for path, text in rendered(environment).items() if re.search(forbidden, text)]
+    holders = [str(path) for path, text in render_tree(environment).items() if re.search(forbidden, text)]
     assert holders == []
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_runner_alone_has_a_written_number_of_pods(environment: str) -> None:
     """The runner owns that number of everything that serves."""
-    holders = [str(path) for path, text in rendered(environment).items() if re.search(r"\breplicas:", text)]
+    holders = [str(path) for path, text in render_tree(environment).items() if re.search(r"\breplicas:", text)]
     assert holders == [f"{environment}/runner/runner.yaml"]
 
 
 def read_folders(environment: str) -> dict[str, list[dict[str, Any]]]:
     """Return the objects of each folder that is applied as one: of each experiment, people and runner."""
     folders: dict[str, list[dict[str, Any]]] = {}
-    for path, text in rendered(environment).items():
+    for path, text in render_tree(environment).items():
         if path.name != "kustomization.yaml" and "gitops" not in path.parts:
             folders.setdefault(path.parts[1], []).extend(yaml.safe_load_all(text))
     return folders
@@ -197,7 +187,7 @@ def test_kubectl_builds_every_object_below_a_kustomization_unchanged(
     """The environment's own names all others but that of the controller, which is applied by hand, once."""
     render(environment, tmp_path)
     expected: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
-    for path, text in rendered(environment).items():
+    for path, text in render_tree(environment).items():
         if path.name != "kustomization.yaml":
             expected["gitops" in path.parts] += yaml.safe_load_all(text)
 

@@ -9,10 +9,10 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, key_reference, stages, templates
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, key_reference, server_of, stages, templates
 from chart_cases import variant as find
 
-from charts import render_workloads, serve
+from charts import render_workloads
 from tandem.spec import names
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.variant_key import compute_artifact_key
@@ -33,7 +33,7 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
     left = copy.deepcopy(template)
     spelling = CATALOGUE.runtimes[experiment.runtime].spelling
     assert spelling is not None
-    (container,) = left["spec"]["containers"]
+    container = server_of(left["spec"])
     arguments = container["args"]
     at = arguments.index(spelling.neuron_config_flag) + 1
     settings = json.loads(arguments[at])
@@ -131,16 +131,11 @@ def other_key(template: Template) -> None:
 
 
 @pytest.mark.parametrize("favour", [variable, tuning, other_key])
-def test_a_chart_that_treats_one_variant_otherwise_is_found_out(favour: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    fair, experiment = serve.build_server_pod, EXPERIMENTS["post"]
-
-    def biased(environment: Any, experiment: Experiment, variant: Variant, catalogue: Any) -> Template:
-        template = fair(environment, experiment, variant, catalogue)
-        if variant.mode != "none":
-            favour(template)
-        return template
-
-    monkeypatch.setattr(serve, "build_server_pod", biased)
-    bodies = render_workloads(ENVIRONMENTS["post-us-east-2"], experiment, CATALOGUE)["serve"]
+def test_a_chart_that_treats_one_variant_otherwise_is_found_out(favour: Any) -> None:
+    experiment = EXPERIMENTS["post"]
+    bodies = copy.deepcopy(stages("post-us-east-2", "post")["serve"])
+    for name, template in templates(bodies).items():
+        if find(experiment, name).mode != "none":
+            favour(template["spec"])
 
     assert compare(bodies, experiment, "qwen-vllm", "qwen-sd-vllm") != set()

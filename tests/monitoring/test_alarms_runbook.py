@@ -8,7 +8,7 @@ import pytest
 from alarmed import DRAFTING, EXPERIMENT, REFERENCE, watched
 from hosted import ROOT
 
-from charts import manifest, serve
+from charts import chart, serve
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.guard_alarms import STOP_ANCHOR, build_guard_alarms
 from tandem.spec import names
@@ -90,7 +90,7 @@ def test_a_command_of_kubectl_names_what_is_rendered(line):
     deployments = re.findall(r"deploy[/ ]([\w-]+)", text)
 
     assert set(containers) <= {serve.CONTAINER, serve.ADMIT, "s3-plugin"}
-    assert set(labels) <= {manifest.NAME, *manifest.PART_OF, "node.kubernetes.io/instance-type"}
+    assert set(labels) <= {chart.NAME, *chart.PART_OF, "node.kubernetes.io/instance-type"}
     assert set(deployments) <= {DRAFTING}
     assert set(re.findall(r" -n (tandem-[\w-]+)", text)) <= {
         names.experiment_namespace(SCOPE.experiments[0].experiment)

@@ -22,7 +22,18 @@ from tandem.spec.checkout import BUILT_IN_EXPERIMENT, CHECKOUT_EXPERIMENT, PACKA
 from tandem.spec.project_image import PROJECT_IMAGES
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
-HEAVY_MODULES = ("aws_cdk", "boto3", "botocore", "cdk8s", "charts", "constructs", "jsii", "rehearsal", "stacks")
+HEAVY_MODULES = (
+    "aws_cdk",
+    "boto3",
+    "botocore",
+    "cdk8s",
+    "cdk8s_plus_36",
+    "charts",
+    "constructs",
+    "jsii",
+    "rehearsal",
+    "stacks",
+)
 SLOW_MODULES = ("aiohttp", "jsii", "numpy", "scipy")
 ROOT_FILES = {"PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
 FOLDERS = ("--environments", str(ROOT / "tests/environments"), "--experiments", str(ROOT / "experiments"))

@@ -1,0 +1,129 @@
+"""The objects of Flux, for an environment that it delivers.
+
+Invariant: one Kustomization per stage of an experiment, each after the one before, and one each, after none, for
+people, the runner and the Neuron DRA chart. A parked environment is ready: every stage except serve waits for its
+objects. The pods of serve may wait for a node for weeks, and a check of their health would call that a failure. The
+number of a server's pods is in no manifest, so Flux never owns it. Any scaler must use the `scale` subresource, whose
+field owners Flux leaves alone (fluxcd/pkg ssa/patch.go, 2026-11-21).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from constructs import Construct
+
+from charts import list_stages, people, runner
+from charts.chart import GITOPS, TandemChart
+from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE, SCHEME
+from tandem.spec.environment import GitopsDelivery
+from tandem.spec.experiment import Experiment
+from tandem.spec.images import PRIVATE_ECR
+from tandem.spec.platform import DraChart
+
+Resource = dict[str, Any]  # a part of a custom resource, which has no class
+
+KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
+SOURCE_API = "source.toolkit.fluxcd.io/v1"
+HELM_API = "helm.toolkit.fluxcd.io/v2"
+CHART_LAYER = "application/vnd.cncf.helm.chart.content.v1.tar+gzip"
+SSH_SECRET = "flux-system"  # noqa: S105  # the name under which `flux bootstrap` keeps its deploy key
+TIMEOUT = "5m"
+
+
+class FluxChart(TandemChart):
+    """All objects of Flux for one environment.
+
+    Args:
+        environment_name: of the environment.
+        delivery: how it is delivered.
+        experiments: that it hosts.
+        driver: the Neuron DRA chart.
+    """
+
+    def __init__(
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment_name: str,
+        delivery: GitopsDelivery,
+        experiments: Sequence[Experiment],
+        driver: DraChart,
+    ) -> None:
+        super().__init__(scope, id_, namespace=delivery.namespace)
+        name = environment_name
+        reference = revision_reference(delivery.revision)
+        repository: Resource = {"interval": "1m", "url": delivery.repo_url, "ref": reference}
+        if delivery.repo_url.startswith("ssh://"):  # which always needs a key
+            repository["secretRef"] = {"name": SSH_SECRET}
+
+        # source-controller logs in to private ECR with its own credentials, those of its Pod Identity (its
+        # docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them)
+        chart_source = {
+            "interval": "1h",
+            **({"provider": "aws"} if PRIVATE_ECR.match(driver.repository.removeprefix(SCHEME)) else {}),
+            "url": driver.repository,
+            "ref": {"tag": driver.version.value, **({"digest": driver.digest.value} if driver.digest.value else {})},
+            "layerSelector": {"mediaType": CHART_LAYER, "operation": "copy"},
+        }
+
+        release = {
+            "interval": "1h",
+            "timeout": TIMEOUT,
+            "chartRef": {"kind": "OCIRepository", "name": RELEASE},
+            "releaseName": RELEASE,
+            "targetNamespace": RELEASE_NAMESPACE,
+            "install": {"remediation": {"retries": 3}},
+            "upgrade": {"remediation": {"retries": 3}},
+            "values": driver.values.value,
+        }
+
+        # the first does not wait: it contains itself, and would wait for itself
+        kustomizations = {f"{name}-gitops": _build_kustomization(name, delivery, GITOPS, waits=False)}
+        for experiment in experiments:
+            stages = list_stages(experiment)
+            for previous_stage, stage in zip((None, *stages), stages, strict=False):
+                earlier_names = [f"{experiment.name}-{previous_stage}"] if previous_stage else []
+                kustomizations[f"{experiment.name}-{stage}"] = _build_kustomization(
+                    name, delivery, f"{experiment.name}/{stage}", earlier_names, waits=stage != "serve"
+                )
+        for folder in (people.FOLDER, runner.FOLDER):
+            kustomizations[f"{name}-{folder}"] = _build_kustomization(name, delivery, folder, waits=True)
+
+        self.add_custom_resource(SOURCE_API, "GitRepository", name, repository, application=name)
+        self.add_custom_resource(SOURCE_API, "OCIRepository", RELEASE, chart_source, application=name)
+        self.add_custom_resource(HELM_API, "HelmRelease", RELEASE, release, application=name)
+        for kustomization_name, kustomization in kustomizations.items():
+            self.add_custom_resource(
+                KUSTOMIZE_API, "Kustomization", kustomization_name, kustomization, application=name
+            )
+
+
+def revision_reference(revision: str) -> dict[str, str]:
+    """Return Flux's reference to a revision: by full name, commit, tag (a version) or branch."""
+    if revision.startswith("refs/"):
+        return {"name": revision}
+    if re.fullmatch(r"[0-9a-f]{40}", revision):
+        return {"commit": revision}
+    if re.fullmatch(r"v?\d+(\.\d+)+([-+].*)?", revision):
+        return {"tag": revision}
+    return {"branch": revision}
+
+
+def _build_kustomization(
+    source: str, delivery: GitopsDelivery, folder: str, earlier_names: Sequence[str] = (), *, waits: bool
+) -> Resource:
+    dependencies = [{"name": earlier_name} for earlier_name in earlier_names]
+    return {
+        "interval": "10m",
+        "retryInterval": "1m",
+        "timeout": TIMEOUT,
+        "path": f"./{delivery.path}/{folder}",
+        "prune": True,
+        "wait": waits,
+        "sourceRef": {"kind": "GitRepository", "name": source},
+        **({"dependsOn": dependencies} if dependencies else {}),
+    }
