@@ -122,8 +122,9 @@ def freeze_objects(trees: Mapping[str, Mapping[Path, str]]) -> Golden:
 
 def render_objects() -> Golden:
     """Render ENVIRONMENTS; tests take the session's charts instead."""
-    import assemblies  # noqa: PLC0415 - starts Node
+    import assemblies  # noqa: PLC0415 - of this section alone
 
+    import _node  # noqa: F401, PLC0415 - before anything imports jsii
     from charts.tree import render_files  # noqa: PLC0415 - starts Node
 
     environments = [place for place in assemblies.places() if place.name in ENVIRONMENTS]
