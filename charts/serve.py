@@ -150,7 +150,9 @@ def build_server_pod(
                 image=pod.runtime_image(environment, experiment, catalogue),
                 command=list(command.command),
                 args=list(command.arguments),
-                env=[k8s.EnvVar(name=name, value=value) for name, value in command.environment.items()],
+                env=[
+                    *(k8s.EnvVar(name=name, value=value) for name, value in command.environment.items()),
+                ],
                 ports=[k8s.ContainerPort(name="http", container_port=names.SERVER_PORT, protocol="TCP")],
                 # Started means that the device answered once. On Neuron `/health` proves the process, not the device
                 # (the plugin's own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe requests
@@ -175,8 +177,13 @@ def build_server_pod(
                     claims=[k8s.ResourceClaim(name=pod.CLAIM)],
                 ),
                 security_context=pod.RUNTIME_SECURITY[environment.serving.capabilities],
-                volume_mounts=[pod.MODELS_READ_ONLY, artifact_mount, *bucket_mounts, pod.SHM_MOUNT],
-            )
+                volume_mounts=[
+                    pod.MODELS_READ_ONLY,
+                    artifact_mount,
+                    *bucket_mounts,
+                    pod.SHM_MOUNT,
+                ],
+            ),
         ],
         volumes=[
             _build_bucket_volume("models", names.models_volume_name(environment, experiment)),

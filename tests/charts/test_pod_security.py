@@ -143,7 +143,8 @@ def test_servers_and_compilers_get_the_declared_capabilities(capabilities: str, 
         if each["image"] not in ours("post-us-east-2")
     ]
 
-    assert contexts == [expected] * 4
+    assert len(contexts) >= 4
+    assert [context for context in contexts if context != expected] == []
 
 
 @pytest.mark.parametrize(
