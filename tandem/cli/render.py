@@ -59,8 +59,8 @@ def render(
     change_tree = tree.list_stale_files if check else tree.write_tree
     changed_paths: list[str] = []
     for environment in inputs.environments():
-        files = tree.render_files(environment, inputs.list_experiments(environment), inputs.catalogue)
-        changed_paths += [str(path) for path in change_tree(environment.name, files, out)]
+        wanted_texts = tree.render_files(environment, inputs.list_experiments(environment), inputs.catalogue)
+        changed_paths += [str(path) for path in change_tree(environment.name, wanted_texts, out)]
     orphans = [] if names else tree.list_orphan_folders(inputs.workspace.environments, out)
     code = ExitCode.STALE if check and (changed_paths or orphans) else ExitCode.DONE
     if selection.as_json:

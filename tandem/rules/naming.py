@@ -26,6 +26,17 @@ ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 EXAMPLE_DOMAINS = ("example", "example.com", "example.net", "example.org", "invalid", "test")  # RFC 2606
 _EXAMPLE = re.compile(rf"(?<![0-9])({'|'.join(sorted(EXAMPLE_ACCOUNTS))})(?![0-9])")
 
+# What a reader in Go takes for a number, once it has left out each "_"
+_GO_NUMBER = re.compile(
+    r"[-+]?(0[oO][0-7]+|0[xX][0-9a-fA-F]+|0[bB][01]+|(\.\d+|\d+(\.\d*)?)([eE][-+]?\d+)?)|0b[-+]?[01]+", re.ASCII
+)
+# Of these, what cdk8s puts in quotes, because it is a number of YAML 1.1 (npm yaml 2, schema yaml-1.1)
+_YAML_NUMBER = re.compile(
+    r"[-+]?(0b[01_]+|0x[0-9a-fA-F_]+|\d[\d_]*|(\d[\d_]*)?\.[\d_]*|(\d[\d_]*)?(\.[\d_]*)?[eE][-+]?\d+)", re.ASCII
+)
+# not printable, or the end of a line (YAML 1.1, sections 5.1 and 5.4); cdk8s escapes none of them
+_UNREADABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+
 _EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
 _OBJECT_NAMES = "kubernetes.io/docs/concepts/overview/working-with-objects/names"
 _RESOURCE_NAMES = "S3 and EKS API references: bucket 63, cluster 100, node group 63"
@@ -35,6 +46,7 @@ _FOLDERS = (
 _ALARM_NAMES = "tandem/spec/names.py: the second word of a composite alarm's name"
 _BUCKET_NAMES = "docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"
 _BUCKET_KEYS = "docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html"
+_GO_TEXTS = "kubernetes-sigs/yaml goyaml.v2/resolve.go: how a text without quotes is read"
 _TAGS = "docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/allocation-tag-restrictions.html"
 RULES = RuleList()
 
@@ -51,6 +63,21 @@ def _yield_texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for index, child in enumerate(value):
             yield from _yield_texts(child, f"{path}[{index}]")
+
+
+def is_read_otherwise(text: str) -> bool:
+    """Return whether a reader in Go takes a text of a manifest for a number, or refuses it, as cdk8s writes it."""
+    is_number = not text.startswith("_") and _GO_NUMBER.fullmatch(text.replace("_", "")) is not None
+    return (is_number and _YAML_NUMBER.fullmatch(text) is None) or _UNREADABLE.search(text) is not None
+
+
+@RULES.refuse("environment-texts", _GO_TEXTS, "2026-11-28")
+def _find_unreadable_texts(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Every text of the environment is read from a manifest as it is written."""
+    # an experiment has no text that stands alone in a manifest and could be a number: its names begin with a letter
+    for path, text in _yield_texts(context.environment.model_dump(mode="json")):
+        if is_read_otherwise(text):
+            yield RuleFinding(path, repr(text), "a text that Kubernetes reads as a text", "write another")
 
 
 @RULES.refuse("example-leftover", _EXAMPLES, "2026-11-21")

@@ -292,6 +292,7 @@ EXAMPLES: dict[str, Example] = {
     "endpoint-unused": spoil("cluster.endpoint.cidrs", ["203.0.113.0/24"]),
     "admin-named": spoil("cluster.access.admin", []),
     "principal-once": spoil("cluster.access.viewer[0]", [ADMIN], [f"{ADMIN}2"]),
+    "environment-texts": spoil("delivery.revision", "0o17", "0o18"),
     "example-leftover": Example(
         "cluster.access.viewer[0]",
         {"cluster.access.viewer": ["arn:aws:iam::111122223333:role/Viewer"]},
