@@ -93,7 +93,8 @@ def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_
     bodies = render_workloads(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)["serve"]
     for template in templates(bodies).values():
         pod = template["spec"]
-        (server,), volumes = pod["containers"], {each["name"]: each for each in pod["volumes"]}
+        volumes = {each["name"]: each for each in pod["volumes"]}
+        server = server_of(pod)
 
         assert "--copy" in admit(pod)["args"]
         assert mounts(server)["/artifact"] is True
