@@ -75,15 +75,13 @@ def format_template(template: Mapping[str, Any]) -> str:
 
 
 def freeze_templates(templates: Mapping[str, Mapping[str, Any]]) -> Golden:
-    """Return one file for each stack of ENVIRONMENTS, and the list of all logical ids.
+    """Return one file for each stack of ENVIRONMENTS.
 
     Args:
         templates: by name of the stack; stacks of other environments are left out.
     """
     mine = {name: template for name, template in sorted(templates.items()) if name.rpartition("-")[0] in ENVIRONMENTS}
-    files = {f"templates/{name}.json": format_template(template) for name, template in mine.items()}
-    ids = [f"{name} {id_} {found['Type']}" for name, one in mine.items() for id_, found in one["Resources"].items()]
-    return {**files, "logical_ids.txt": "\n".join(sorted(ids)) + "\n"}
+    return {f"templates/{name}.json": format_template(template) for name, template in mine.items()}
 
 
 def freeze_manifests() -> Golden:
