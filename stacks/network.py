@@ -8,7 +8,6 @@ bucket.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Network
 
@@ -16,7 +15,6 @@ import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
-from stacks.fragment import Fragment, Properties
 from stacks.policy import Statement, account_condition, allow, policy_document
 from stacks.role import add_log_group, add_role
 from stacks.stack import EnvironmentStack, export_value
@@ -67,16 +65,15 @@ class NetworkStack(EnvironmentStack):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NewNetwork) -> None:
         description = "Tandem: VPC, private subnets, endpoints, flow logs"
         super().__init__(scope, id_, environment=environment, description=description)
-        fragment = Fragment()
-        vpc_id, subnets = add_vpc(fragment, environment, network)
-        _add_endpoints(fragment, environment, network, vpc_id, subnets.values())
-        fragment.include(self, "Resources")
-        vpc_token = cdk.Fn.ref(vpc_id)
-        _add_flow_logs(Construct(self, "FlowLogs"), vpc_token, environment)
+        vpc = RoutedVpc(self, "Vpc", environment=environment, network=network)
+
+        _add_endpoints(Construct(self, "Endpoints"), environment, network, vpc)
+        _add_flow_logs(Construct(self, "FlowLogs"), vpc.id, environment)
+
         self.network = NetworkIds(
-            vpc_id=export_value(self, "VpcId", vpc_token),
+            vpc_id=export_value(self, "VpcId", vpc.id),
             subnet_ids={
-                zone: [export_value(self, f"Subnet-{zone}", cdk.Fn.ref(subnet.id))] for zone, subnet in subnets.items()
+                zone: [export_value(self, f"Subnet-{zone}", subnet.id)] for zone, subnet in vpc.subnets.items()
             },
         )
 
@@ -93,129 +90,178 @@ def subnet_range(cidr: str, zone: str, *, public: bool = False) -> str:
     return slots[int(zone.rpartition("-az")[2])].with_prefixlen
 
 
-def add_vpc(fragment: Fragment, environment: Environment, network: NewNetwork) -> tuple[str, dict[str, RoutedSubnet]]:
-    """Add a VPC with one private subnet per zone, and public ones only for NAT gateways.
+class RoutedVpc(Construct):
+    """A VPC with one private subnet per zone, and public ones only for NAT gateways.
 
-    Returns:
-        The logical id of the VPC, and zone id to private subnet.
+    `ec2.Vpc` picks zones by name, so it cannot say which place a subnet is in.
+
+    Attributes:
+        id: of the VPC, an expression.
+        subnets: zone id to private subnet.
     """
-    name, zones = names.cluster_name(environment), sorted(network.zones)
-    vpc_id = fragment.add_resource(
-        ("Vpc", "Resource"), "AWS::EC2::VPC",
-        {
-            "CidrBlock": network.cidr, "Tags": [name_tag(name)],
-            "EnableDnsHostnames": True, "EnableDnsSupport": True,  # interface endpoints need both for private DNS
-        },
-    )  # fmt: skip
-    subnets = {
-        zone: RoutedSubnet(
-            fragment, ("Vpc", f"Private-{zone}"), vpc_id=vpc_id, zone=zone, cidr=subnet_range(network.cidr, zone),
-            name=name,
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NewNetwork) -> None:
+        super().__init__(scope, id_)
+        name = names.cluster_name(environment)
+        zones = sorted(network.zones)
+        vpc = ec2.CfnVPC(
+            self,
+            "Resource",
+            cidr_block=network.cidr,
+            enable_dns_hostnames=True,  # interface endpoints need both for private DNS
+            enable_dns_support=True,
+            tags=[name_tag(name)],
         )
-        for zone in zones
-    }  # fmt: skip
-    # in the accelerators' zone: another zone's outage cannot cut them off, and their bytes cross no zone
-    nat_zones = {"none": [], "single": [environment.capacity.zone], "per-zone": zones}[network.nat]
-    if nat_zones:
-        gateway_ids = _add_egress(fragment, vpc_id, nat_zones, network.cidr, name)
-        for zone, subnet in subnets.items():
-            gateway_id = gateway_ids.get(zone, gateway_ids[nat_zones[0]])
-            subnet.add_default_route("ToNat", {"NatGatewayId": {"Ref": gateway_id}})
-    return vpc_id, subnets
+        self.id = vpc.ref
+        self.subnets = {
+            zone: RoutedSubnet(
+                self,
+                f"Private-{zone}",
+                vpc_id=self.id,
+                zone=zone,
+                cidr=subnet_range(network.cidr, zone),
+                name=f"{name}-private-{zone}",
+            )
+            for zone in zones
+        }
+
+        # in the accelerators' zone: another zone's outage cannot cut them off, and their bytes
+        # cross no zone
+        nat_zones = {"none": [], "single": [environment.capacity.zone], "per-zone": zones}[network.nat]
+        if nat_zones:
+            egress_scope = Construct(self, "Egress")
+            gateway_ids = _add_egress(egress_scope, self.id, nat_zones, network.cidr, name)
+            for zone, subnet in self.subnets.items():
+                gateway_id = gateway_ids.get(zone, gateway_ids[nat_zones[0]])
+                subnet.add_default_route("ToNat", nat_gateway_id=gateway_id)
 
 
-class RoutedSubnet:
+class RoutedSubnet(Construct):
     """One subnet with its own route table.
 
     Args:
-        path: ids of its scopes; the last is its own, and the end of its name.
+        name: of both in the console.
 
     Attributes:
-        id, table_id: logical ids.
+        id, table_id: expressions.
     """
 
-    def __init__(
-        self, fragment: Fragment, path: tuple[str, ...], *, vpc_id: str, zone: str, cidr: str, name: str
-    ) -> None:
-        self.fragment, self.path = fragment, path
-        vpc, tags = {"VpcId": {"Ref": vpc_id}}, {"Tags": [name_tag(f"{name}-{path[-1].lower()}")]}
-        placement = {"AvailabilityZoneId": zone, "CidrBlock": cidr, "MapPublicIpOnLaunch": False}
-        self.id = fragment.add_resource((*path, "Subnet"), "AWS::EC2::Subnet", placement | tags, references=vpc)
-        self.table_id = fragment.add_resource((*path, "RouteTable"), "AWS::EC2::RouteTable", tags, references=vpc)
-        ends = {"SubnetId": {"Ref": self.id}, "RouteTableId": {"Ref": self.table_id}}
-        fragment.add_resource((*path, "Association"), "AWS::EC2::SubnetRouteTableAssociation", {}, references=ends)
+    def __init__(self, scope: Construct, id_: str, *, vpc_id: str, zone: str, cidr: str, name: str) -> None:
+        super().__init__(scope, id_)
+        tags = [name_tag(name)]
+        subnet = ec2.CfnSubnet(
+            self,
+            "Subnet",
+            vpc_id=vpc_id,
+            availability_zone_id=zone,
+            cidr_block=cidr,
+            map_public_ip_on_launch=False,
+            tags=tags,
+        )
+        table = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc_id, tags=tags)
+        self.id = subnet.ref
+        self.table_id = table.ref
+        ec2.CfnSubnetRouteTableAssociation(self, "Association", subnet_id=self.id, route_table_id=self.table_id)
 
-    def add_default_route(self, id_: str, target: Properties, waits_for: Sequence[str] = ()) -> str:
-        """Add the default route, and return its logical id."""
-        return self.fragment.add_resource(
-            (*self.path, id_), "AWS::EC2::Route", {"DestinationCidrBlock": ANYWHERE},
-            references={"RouteTableId": {"Ref": self.table_id}, **target}, waits_for=waits_for,
-        )  # fmt: skip
+    def add_default_route(
+        self, id_: str, *, gateway_id: str | None = None, nat_gateway_id: str | None = None
+    ) -> ec2.CfnRoute:
+        """Add the default route, to one of the two."""
+        return ec2.CfnRoute(
+            self,
+            id_,
+            route_table_id=self.table_id,
+            destination_cidr_block=ANYWHERE,
+            gateway_id=gateway_id,
+            nat_gateway_id=nat_gateway_id,
+        )
 
 
-def _add_egress(fragment: Fragment, vpc_id: str, zones: list[str], cidr: str, name: str) -> dict[str, str]:
+def _add_egress(scope: Construct, vpc_id: str, zones: list[str], cidr: str, name: str) -> dict[str, str]:
     """Add an internet gateway and a NAT gateway in each of `zones`; return zone id to NAT gateway."""
-    scope = ("Vpc", "Egress")
-    gateway = {"Tags": [name_tag(name)]}
-    gateway_id = fragment.add_resource((*scope, "InternetGateway"), "AWS::EC2::InternetGateway", gateway)
-    ends = {"VpcId": {"Ref": vpc_id}, "InternetGatewayId": {"Ref": gateway_id}}
-    attachment_id = fragment.add_resource((*scope, "Attachment"), "AWS::EC2::VPCGatewayAttachment", {}, references=ends)
+    internet_gateway = ec2.CfnInternetGateway(scope, "InternetGateway", tags=[name_tag(name)])
+    gateway_id = internet_gateway.ref
+    attachment = ec2.CfnVPCGatewayAttachment(scope, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway_id)
+
     nat_gateway_ids: dict[str, str] = {}
     for zone in zones:
-        path = (*scope, f"Public-{zone}")
-        public_cidr = subnet_range(cidr, zone, public=True)
-        subnet = RoutedSubnet(fragment, path, vpc_id=vpc_id, zone=zone, cidr=public_cidr, name=name)
-        route_id = subnet.add_default_route("ToInternet", {"GatewayId": {"Ref": gateway_id}}, [attachment_id])
-        tags = {"Tags": [name_tag(f"{name}-{zone}")]}
-        address_id = fragment.add_resource(
-            (*path, "Address"), "AWS::EC2::EIP", {"Domain": "vpc", **tags}, waits_for=[attachment_id]
+        subnet = RoutedSubnet(
+            scope,
+            f"Public-{zone}",
+            vpc_id=vpc_id,
+            zone=zone,
+            cidr=subnet_range(cidr, zone, public=True),
+            name=f"{name}-public-{zone}",
         )
-        nat_gateway_ids[zone] = fragment.add_resource(
-            (*path, "Nat"), "AWS::EC2::NatGateway", tags,
-            references={"SubnetId": {"Ref": subnet.id}, "AllocationId": {"Fn::GetAtt": [address_id, "AllocationId"]}},
-            waits_for=[route_id],  # also at deletion: the gateway needs its route until it is gone
-        )  # fmt: skip
+        route = subnet.add_default_route("ToInternet", gateway_id=gateway_id)
+        route.add_resource_dependency(attachment)
+
+        tags = [name_tag(f"{name}-{zone}")]
+        address = ec2.CfnEIP(subnet, "Address", domain="vpc", tags=tags)
+        address.add_resource_dependency(attachment)
+        nat_gateway = ec2.CfnNatGateway(
+            subnet, "Nat", subnet_id=subnet.id, allocation_id=address.attr_allocation_id, tags=tags
+        )
+        # also at deletion: the gateway needs its route until it is gone
+        nat_gateway.add_resource_dependency(route)
+        nat_gateway_ids[zone] = nat_gateway.ref
     return nat_gateway_ids
 
 
-def _add_endpoints(
-    fragment: Fragment, environment: Environment, network: NewNetwork, vpc_id: str, subnets: Collection[RoutedSubnet]
-) -> None:
+def _add_endpoints(scope: Construct, environment: Environment, network: NewNetwork, vpc: RoutedVpc) -> None:
     """Add a free S3 gateway endpoint, and the interface endpoints that the environment declares."""
-    name, vpc = names.cluster_name(environment), {"VpcId": {"Ref": vpc_id}}
+    name = names.cluster_name(environment)
+    service_prefix = f"com.amazonaws.{environment.region}"
+    ec2.CfnVPCEndpoint(
+        scope,
+        "S3",
+        vpc_id=vpc.id,
+        service_name=f"{service_prefix}.s3",
+        vpc_endpoint_type="Gateway",
+        route_table_ids=[subnet.table_id for subnet in vpc.subnets.values()],
+        policy_document=policy_document(*_list_s3_statements(environment)),
+        tags=[name_tag(f"{name}-s3")],
+    )
 
-    def add_endpoint(id_: str, service: str, kind: str, properties: Properties, references: Properties) -> None:
-        common = {
-            "ServiceName": f"com.amazonaws.{environment.region}.{service}", "VpcEndpointType": kind,
-            "Tags": [name_tag(f"{name}-{service}")],
-        }  # fmt: skip
-        fragment.add_resource(
-            ("Endpoints", id_), "AWS::EC2::VPCEndpoint", {**common, **properties}, references=vpc | references
-        )
-
-    tables = {"RouteTableIds": [{"Ref": subnet.table_id} for subnet in subnets]}
-    document = policy_document(*_list_s3_statements(environment))
-    add_endpoint("S3", "s3", "Gateway", {"PolicyDocument": document}, tables)
     services = list_endpoint_services(environment)
     if not services:
         return
-    https = {"IpProtocol": "tcp", "FromPort": 443, "ToPort": 443}
-    group_id = fragment.add_resource(
-        ("Endpoints", "SecurityGroup"), "AWS::EC2::SecurityGroup",
-        {
-            "GroupDescription": "HTTPS from the VPC to AWS services", "Tags": [name_tag(f"{name}-endpoints")],
-            "SecurityGroupIngress": [{**https, "CidrIp": network.cidr, "Description": "HTTPS from the VPC"}],
-            # it allows nothing; without any rule EC2 adds one that allows everything
-            "SecurityGroupEgress": [{"IpProtocol": "-1", "CidrIp": "127.0.0.1/32", "Description": "nowhere"}],
-        },
-        references=vpc,
-    )  # fmt: skip
-    interfaces = {
-        "SubnetIds": [{"Ref": subnet.id} for subnet in subnets],
-        "SecurityGroupIds": [{"Fn::GetAtt": [group_id, "GroupId"]}],
-    }
+    security_group = _add_endpoint_group(scope, vpc.id, network.cidr, f"{name}-endpoints")
+    group_id = security_group.attr_group_id
     for service in services:
-        add_endpoint(service.replace(".", "-"), service, "Interface", {"PrivateDnsEnabled": True}, interfaces)
+        ec2.CfnVPCEndpoint(
+            scope,
+            service.replace(".", "-"),
+            vpc_id=vpc.id,
+            service_name=f"{service_prefix}.{service}",
+            vpc_endpoint_type="Interface",
+            private_dns_enabled=True,
+            subnet_ids=[subnet.id for subnet in vpc.subnets.values()],
+            security_group_ids=[group_id],
+            tags=[name_tag(f"{name}-{service}")],
+        )
+
+
+def _add_endpoint_group(scope: Construct, vpc_id: str, cidr: str, name: str) -> ec2.CfnSecurityGroup:
+    """Add the security group of the interface endpoints: HTTPS from the VPC, nothing out."""
+    https = ec2.CfnSecurityGroup.IngressProperty(
+        ip_protocol="tcp",
+        from_port=443,
+        to_port=443,
+        cidr_ip=cidr,
+        description="HTTPS from the VPC",
+    )
+    # it allows nothing; without any rule EC2 adds one that allows everything
+    nowhere = ec2.CfnSecurityGroup.EgressProperty(ip_protocol="-1", cidr_ip="127.0.0.1/32", description="nowhere")
+    return ec2.CfnSecurityGroup(
+        scope,
+        "SecurityGroup",
+        vpc_id=vpc_id,
+        group_description="HTTPS from the VPC to AWS services",
+        security_group_ingress=[https],
+        security_group_egress=[nowhere],
+        tags=[name_tag(name)],
+    )
 
 
 def _list_s3_statements(environment: Environment) -> list[Statement]:
@@ -250,6 +296,6 @@ def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> N
     )  # fmt: skip
 
 
-def name_tag(name: str) -> dict[str, str]:
+def name_tag(name: str) -> cdk.CfnTag:
     """Return the tag for a resource's name in the console; an aspect would walk the whole tree for it."""
-    return {"Key": "Name", "Value": name}
+    return cdk.CfnTag(key="Name", value=name)
