@@ -34,8 +34,7 @@ class KubectlAccess(Construct):
     """A kubectl provider for a cluster with a known name.
 
     Attributes:
-        cluster: the handle for charts.
-        service_token, cluster_name: the same for a manifest's custom resource.
+        cluster: the handle for charts and manifests.
         ready: dependency of both, which must outlive them: the rights to enter the cluster, and to write logs.
     """
 
@@ -53,7 +52,6 @@ class KubectlAccess(Construct):
             self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),
             kubectl_layer=KubectlV36Layer(self, "Layer"), role=role.without_policy_updates(),
         )  # fmt: skip
-        self.service_token, self.cluster_name = provider.service_token, cluster_name
         self.node.try_remove_child("HasEcrPublic")  # a condition for a policy that the role does not have
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider

@@ -8,7 +8,6 @@ so it is deleted first, while the nodes, the add-ons and its own access to the c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,6 @@ from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
 from constructs import Construct, IDependable
 
-from stacks.fragment import Fragment, compute_address
 from stacks.identity import add_chart_reader, add_pod_identities, add_runner_identity
 from stacks.kubectl import KubectlAccess
 from stacks.network import NetworkIds
@@ -33,8 +31,6 @@ Objects = Sequence[Mapping[str, Any]]
 Charts = Mapping[str, Mapping[str, Objects]]
 # charts whose objects are many, large and independent of each other
 CHARTS_SPLIT_BY_NAME = frozenset({"stage", "compile", "serve"})
-MANIFEST_TYPE = eks.KubernetesManifest.RESOURCE_TYPE
-PRUNE_PREFIX = "aws.cdk.eks/prune-"
 HELM_TIMEOUT = Duration.minutes(10)  # within the handler's own 15, so that helm's error is reported
 
 
@@ -106,42 +102,34 @@ class WorkloadsStack(EnvironmentStack):
 
 
 def _add_manifests(
-    scope: Construct, kubectl: KubectlAccess, stages: Mapping[str, Objects], earlier: Sequence[IDependable]
-) -> IDependable:
-    """Add one experiment: custom resources chart by chart, each chart after the one before, deleted in reverse.
+    scope: Construct,
+    kubectl: KubectlAccess,
+    stages: Mapping[str, Objects],
+    earlier: Sequence[IDependable],
+) -> Construct:
+    """Add manifests chart by chart, each chart after the one before, deleted in reverse; return `scope`.
 
     Objects whose number grows with the variants are sent name by name, because CloudFormation sends the properties of a
     custom resource, old and new, in one invocation of 256 KiB. Not by number: an object that moved to another resource
-    resource would be deleted by its former resource before the new one makes it.
+    would be deleted by its former resource before the new one makes it.
     """
-    path = scope.node.path.split("/")
-    fragment, earlier_ids = Fragment(), list[str]()
+    previous_chart: list[eks.KubernetesManifest] = []
     for stage, objects in stages.items():
-        stage_ids = []
-        for piece_id, piece_objects in split_chart(stage, objects).items():
-            prune_label = f"{PRUNE_PREFIX}{compute_address((*path, piece_id))}"
-            bodies = [_add_label(body, prune_label) for body in piece_objects]
-            properties = {
-                "ServiceToken": kubectl.service_token,
-                "ClusterName": kubectl.cluster_name,
-                "Manifest": json.dumps(bodies, separators=(",", ":"), ensure_ascii=False),
-                "PruneLabel": prune_label,  # deletes objects that are no longer rendered
-                "Overwrite": True,  # `kubectl create` would fail if the cluster already has the object
-            }
-            stage_ids.append(
-                fragment.add_resource(  # in the form of eks.KubernetesManifest
-                    (path[-1], piece_id, "Resource"), MANIFEST_TYPE, properties, waits_for=earlier_ids,
-                    UpdateReplacePolicy="Delete", DeletionPolicy="Delete",
-                )
-            )  # fmt: skip
-        earlier_ids = stage_ids or earlier_ids
-    manifests = fragment.include(scope, "Manifests")
-    manifests.node.add_dependency(kubectl.ready, *earlier)
-    return manifests
-
-
-def _add_label(body: Mapping[str, Any], label: str) -> dict[str, Any]:
-    return {**body, "metadata": {**body["metadata"], "labels": {label: "", **body["metadata"].get("labels", {})}}}
+        chart = [
+            eks.KubernetesManifest(
+                scope,
+                piece_id,
+                cluster=kubectl.cluster,
+                manifest=piece_objects,
+                overwrite=True,  # `kubectl create` would fail if the cluster already has the object
+                prune=True,  # deletes objects that are no longer rendered
+            )
+            for piece_id, piece_objects in split_chart(stage, objects).items()
+        ]
+        for manifest in chart:
+            manifest.node.add_dependency(kubectl.ready, *earlier, *previous_chart)
+        previous_chart = chart or previous_chart
+    return scope
 
 
 def split_chart(stage: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:
