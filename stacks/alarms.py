@@ -6,9 +6,11 @@ of missing alarms, and keeps an alarm that a rule still names.
 
 from __future__ import annotations
 
+from typing import Any
+
+from aws_cdk import aws_cloudwatch as cloudwatch
 from constructs import Construct
 
-from stacks.fragment import Fragment, Properties
 from tandem.monitoring.alarm import (
     SUPPRESSOR_EXTENSION_S,
     SUPPRESSOR_WAIT_S,
@@ -18,65 +20,102 @@ from tandem.monitoring.alarm import (
 )
 from tandem.monitoring.widget import MathExpression, MetricLine
 
-SCOPE = "Alarms"  # in every stack with alarms
 COMPARISONS = {"above": "GreaterThanThreshold", "below": "LessThanThreshold"}
+_Alarm = cloudwatch.CfnAlarm
 
 
-def add_alarms(stack: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> None:
-    """Add all alarms of an environment, in one fragment.
+def add_alarms(scope: Construct, alarms: EnvironmentAlarms, topic_arn: str) -> None:
+    """Add all alarms of an environment to `scope`.
 
     Args:
         topic_arn: notified when a composite alarm begins, and when it ends.
     """
-    fragment, ids = Fragment(), dict[str, str]()
-    for alarm in filter(None, (*alarms.alarms, alarms.suppressor)):
-        properties = build_alarm_properties(alarm)
-        ids[alarm.name] = fragment.add_resource((SCOPE, alarm.name), "AWS::CloudWatch::Alarm", properties)
+    resources: dict[str, cloudwatch.CfnAlarm] = {}
+    for alarm in alarms.alarms:
+        resources[alarm.name] = _add_metric_alarm(scope, alarm)
+    if alarms.suppressor:
+        resources[alarms.suppressor.name] = _add_metric_alarm(scope, alarms.suppressor)
+
     for composite in alarms.composites:
-        properties = _build_composite_properties(composite, topic_arn)
-        named_ids = [ids[name] for name in (*composite.alarms, composite.suppressor) if name]
-        ids[composite.name] = fragment.add_resource(
-            (SCOPE, composite.name), "AWS::CloudWatch::CompositeAlarm", properties, waits_for=named_ids
-        )
-    fragment.include(stack, SCOPE)
+        names = list(composite.alarms)
+        if composite.suppressor:
+            names.append(composite.suppressor)
+        resource = _add_composite_alarm(scope, composite, topic_arn)
+        resource.node.add_dependency(*(resources[name] for name in names))
 
 
-def build_alarm_properties(alarm: MetricAlarm) -> Properties:
-    """Return the properties of one metric alarm, of one metric or of metric math."""
+def _add_metric_alarm(scope: Construct, alarm: MetricAlarm) -> cloudwatch.CfnAlarm:
+    """Add an alarm on one metric or on metric math.
+
+    `cloudwatch.Alarm` would write its own ids and labels into metric math.
+    """
+    return cloudwatch.CfnAlarm(
+        scope,
+        alarm.name,
+        alarm_name=alarm.name,
+        alarm_description=alarm.description,
+        treat_missing_data=alarm.missing,
+        comparison_operator=COMPARISONS[alarm.comparison],
+        threshold=alarm.threshold,
+        evaluation_periods=alarm.periods,
+        datapoints_to_alarm=alarm.datapoints,
+        evaluate_low_sample_count_percentile=alarm.low_samples,
+        **_build_source(alarm),
+    )
+
+
+def _build_source(alarm: MetricAlarm) -> dict[str, Any]:
+    """Return the properties that say what an alarm compares: one metric, or a query a line."""
     line = alarm.lines[0]
-    source: Properties = {"Metrics": [_build_query(line, alarm.period_s) for line in alarm.lines]}
-    if len(alarm.lines) == 1 and isinstance(line, MetricLine):
-        statistic = "ExtendedStatistic" if line.statistic.startswith("p") else "Statistic"
-        source = {**_build_metric(line), "Period": alarm.period_s, statistic: line.statistic}
-    if alarm.low_samples:
-        source["EvaluateLowSampleCountPercentile"] = alarm.low_samples
-    return source | {
-        "AlarmName": alarm.name, "AlarmDescription": alarm.description, "TreatMissingData": alarm.missing,
-        "ComparisonOperator": COMPARISONS[alarm.comparison], "Threshold": alarm.threshold,
-        "EvaluationPeriods": alarm.periods, "DatapointsToAlarm": alarm.datapoints,
-    }  # fmt: skip
-
-
-def _build_query(line: MetricLine | MathExpression, period_s: int) -> Properties:
-    query = {"Id": line.id, "ReturnData": line.is_visible, **({"Label": line.label} if line.label else {})}
-    if isinstance(line, MathExpression):
-        return {**query, "Expression": line.text, "Period": period_s}
-    assert line.id is not None, f"{line.metric} stands in an expression and has no id"
-    return {**query, "MetricStat": {"Metric": _build_metric(line), "Period": period_s, "Stat": line.statistic}}
-
-
-def _build_metric(line: MetricLine) -> Properties:
-    dimensions = [{"Name": name, "Value": value} for name, value in line.dimensions]
-    return {"Namespace": line.namespace, "MetricName": line.metric, "Dimensions": dimensions}
-
-
-def _build_composite_properties(composite: CompositeAlarm, topic_arn: str) -> Properties:
-    suppression = {
-        "ActionsSuppressor": composite.suppressor, "ActionsSuppressorWaitPeriod": SUPPRESSOR_WAIT_S,
-        "ActionsSuppressorExtensionPeriod": SUPPRESSOR_EXTENSION_S,
-    }  # fmt: skip
+    if len(alarm.lines) > 1 or isinstance(line, MathExpression):
+        return {"metrics": [_build_query(line, alarm.period_s) for line in alarm.lines]}
+    statistic = "extended_statistic" if line.statistic.startswith("p") else "statistic"
     return {
-        "AlarmName": composite.name, "AlarmDescription": composite.description, "AlarmRule": composite.rule,
-        "AlarmActions": [topic_arn], "OKActions": [topic_arn],
-        **(suppression if composite.suppressor else {}),
-    }  # fmt: skip
+        "namespace": line.namespace,
+        "metric_name": line.metric,
+        "dimensions": _build_dimensions(line),
+        "period": alarm.period_s,
+        statistic: line.statistic,
+    }
+
+
+def _build_query(line: MetricLine | MathExpression, period_s: int) -> cloudwatch.CfnAlarm.MetricDataQueryProperty:
+    if isinstance(line, MathExpression):
+        return _Alarm.MetricDataQueryProperty(
+            id=line.id,
+            label=line.label or None,
+            return_data=line.is_visible,
+            expression=line.text,
+            period=period_s,
+        )
+    assert line.id is not None, f"{line.metric} stands in an expression and has no id"
+    metric = _Alarm.MetricProperty(
+        namespace=line.namespace, metric_name=line.metric, dimensions=_build_dimensions(line)
+    )
+    return _Alarm.MetricDataQueryProperty(
+        id=line.id,
+        label=line.label or None,
+        return_data=line.is_visible,
+        metric_stat=_Alarm.MetricStatProperty(metric=metric, period=period_s, stat=line.statistic),
+    )
+
+
+def _build_dimensions(line: MetricLine) -> list[cloudwatch.CfnAlarm.DimensionProperty]:
+    return [_Alarm.DimensionProperty(name=name, value=value) for name, value in line.dimensions]
+
+
+def _add_composite_alarm(scope: Construct, composite: CompositeAlarm, topic_arn: str) -> cloudwatch.CfnCompositeAlarm:
+    """Add an alarm that notifies the topic; with a suppressor it is silent while that is in alarm."""
+    is_muted = composite.suppressor is not None
+    return cloudwatch.CfnCompositeAlarm(
+        scope,
+        composite.name,
+        alarm_name=composite.name,
+        alarm_description=composite.description,
+        alarm_rule=composite.rule,
+        alarm_actions=[topic_arn],
+        ok_actions=[topic_arn],
+        actions_suppressor=composite.suppressor,
+        actions_suppressor_wait_period=SUPPRESSOR_WAIT_S if is_muted else None,
+        actions_suppressor_extension_period=SUPPRESSOR_EXTENSION_S if is_muted else None,
+    )

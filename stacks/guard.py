@@ -9,11 +9,12 @@ notification of a stop cannot start another.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
+from typing import Any
 
 import aws_cdk as cdk
 from aws_cdk import RemovalPolicy
+from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
@@ -37,7 +38,7 @@ from tandem.spec.environment import Environment
 
 CLOUDWATCH, BUDGETS = "cloudwatch.amazonaws.com", "budgets.amazonaws.com"
 MESSAGE_RETENTION_S = 14 * 24 * 3600  # SQS's maximum
-_DIGITS = 8
+_Budget = budgets.CfnBudget
 
 
 class GuardStack(EnvironmentStack):
@@ -66,7 +67,7 @@ class GuardStack(EnvironmentStack):
             _add_budget(Construct(self, "Budget"), environment, stop_topic_arn, people_topic_arn)
         if environment.guard.people_policies:
             add_people_policies(Construct(self, "People"), environment)
-        add_alarms(self, build_guard_alarms(environment), people_topic_arn)
+        add_alarms(Construct(self, "Alarms"), build_guard_alarms(environment), people_topic_arn)
 
 
 def _add_key(scope: Construct, environment: Environment) -> str:
@@ -133,11 +134,13 @@ def _add_people_topic(scope: Construct, environment: Environment, key_arn: str) 
     name, title = names.topic_name(environment), f"Tandem {environment.name}"
     topic_arn = _add_topic(scope, name, title, key_arn, _list_publishers(environment))
     for subscription in environment.observability.alarm_subscriptions:
-        digest = hashlib.sha256(subscription.endpoint.encode()).hexdigest()[:_DIGITS]
         sns.CfnSubscription(
-            scope, f"{subscription.protocol}-{digest}", topic_arn=topic_arn, protocol=subscription.protocol,
+            scope,
+            f"{subscription.protocol}:{subscription.endpoint}",
+            topic_arn=topic_arn,
+            protocol=subscription.protocol,
             endpoint=subscription.endpoint,
-        )  # fmt: skip
+        )
     return topic_arn
 
 
@@ -173,8 +176,40 @@ def _add_budget(scope: Construct, environment: Environment, stop_topic_arn: str,
     request = build_budget_request(
         environment, load_catalogue(), stop_topic_arn=stop_topic_arn, people_topic_arn=people_topic_arn
     )
-    tags = [{"Key": key, "Value": value} for key, value in sorted(names.resource_tags(environment).items())]
-    cdk.CfnResource(scope, "Budget", type="AWS::Budgets::Budget", properties={**request, "ResourceTags": tags})
+    budget = request["Budget"]
+    limit = budget["BudgetLimit"]
+    tags = sorted(names.resource_tags(environment).items())
+    budgets.CfnBudget(
+        scope,
+        "Budget",
+        budget=_Budget.BudgetDataProperty(
+            budget_name=budget["BudgetName"],
+            budget_type=budget["BudgetType"],
+            time_unit=budget["TimeUnit"],
+            budget_limit=_Budget.SpendProperty(amount=limit["Amount"], unit=limit["Unit"]),
+            cost_filters=budget["CostFilters"],
+        ),
+        notifications_with_subscribers=[_build_notification(row) for row in request["NotificationsWithSubscribers"]],
+        resource_tags=[_Budget.ResourceTagProperty(key=key, value=value) for key, value in tags],
+    )
+
+
+def _build_notification(
+    row: Mapping[str, Any],
+) -> budgets.CfnBudget.NotificationWithSubscribersProperty:
+    notification = row["Notification"]
+    return _Budget.NotificationWithSubscribersProperty(
+        notification=_Budget.NotificationProperty(
+            comparison_operator=notification["ComparisonOperator"],
+            notification_type=notification["NotificationType"],
+            threshold=notification["Threshold"],
+            threshold_type=notification["ThresholdType"],
+        ),
+        subscribers=[
+            _Budget.SubscriberProperty(subscription_type=subscriber["SubscriptionType"], address=subscriber["Address"])
+            for subscriber in row["Subscribers"]
+        ],
+    )
 
 
 def add_people_policies(scope: Construct, environment: Environment) -> None:

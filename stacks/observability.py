@@ -52,7 +52,7 @@ class ObservabilityStack(EnvironmentStack):
         environment = monitoring_scope.environment
         description = "Tandem: dashboards, alarms, Container Insights"
         super().__init__(scope, id_, environment=environment, description=description)
-        add_alarms(self, build_alarms(monitoring_scope), topic_arn(environment))
+        add_alarms(Construct(self, "Alarms"), build_alarms(monitoring_scope), topic_arn(environment))
         _add_dashboards(Construct(self, "Dashboards"), monitoring_scope)
         if environment.observability.container_insights:
             key_arn = _add_log_key(Construct(self, "Key"), environment)
