@@ -72,9 +72,10 @@ def _add_control_plane(scope: Construct, environment: Environment, subnet_ids: l
     name, settings = names.cluster_name(environment), environment.cluster
     endpoint, is_public = settings.endpoint, settings.endpoint.access == "public"
     # encrypts the cluster's secrets in etcd
-    key_arn = add_customer_key(
+    key = add_customer_key(
         Construct(scope, "SecretsKey"), environment, alias=f"alias/{name}", description=f"Kubernetes secrets of {name}"
     )
+    key_arn = key.key_arn
     role = _add_cluster_role(scope, key_arn, environment)
     # if the group does not exist, EKS makes it and keeps logs for ever
     group = add_log_group(scope, "LogGroup", environment.log_retention_days, name=f"/aws/eks/{name}/cluster")
@@ -106,7 +107,7 @@ def _add_control_plane(scope: Construct, environment: Environment, subnet_ids: l
         upgrade_policy=_Cluster.UpgradePolicyProperty(support_type="STANDARD"),
         deletion_protection=settings.deletion_protection,
     )
-    cluster.add_resource_dependency(group)
+    cluster.node.add_dependency(group)
     for client in endpoint.clients:  # ranges and security groups; EKS's own group admits only nodes and pods
         source = {"source_security_group_id" if client.startswith("sg-") else "cidr_ip": client}
         ec2.CfnSecurityGroupIngress(

@@ -16,6 +16,7 @@ import aws_cdk as cdk
 from aws_cdk import RemovalPolicy
 from aws_cdk import aws_budgets as budgets
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_scheduler as scheduler
 from aws_cdk import aws_sns as sns
@@ -25,7 +26,7 @@ from constructs import Construct
 from stacks import guard_rights
 from stacks.alarms import add_alarms
 from stacks.guard_functions import FUNCTIONS, add_guard_function, add_reaper_schedule
-from stacks.policy import Conditions, allow, deny_plain_transport, policy_document
+from stacks.policy import Conditions, allow
 from stacks.role import add_customer_key, add_role, allow_log_key
 from stacks.stack import EnvironmentStack, TemplateLimitError
 from tandem.monitoring.guard_alarms import build_guard_alarms
@@ -47,30 +48,32 @@ class GuardStack(EnvironmentStack):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         description = "Tandem: what stops the fleet, and tells of it"
         super().__init__(scope, id_, environment=environment, description=description)
-        key_arn = _add_key(Construct(self, "Key"), environment)
-        people_topic_arn = _add_people_topic(Construct(self, "Notices"), environment, key_arn)
-        queue_arn = _add_queue(Construct(self, "DeadLetters"), environment, key_arn)
-        _add_schedule_group(Construct(self, "OneShot"), environment, queue_arn, key_arn)
-        stop_function_arn, reap_function_arn = (
+        key = _add_key(Construct(self, "Key"), environment)
+        people_topic = _add_people_topic(Construct(self, "Notices"), environment, key)
+        people_topic_arn = people_topic.topic_arn
+        queue_arn = _add_queue(Construct(self, "DeadLetters"), environment, key).queue_arn
+        _add_schedule_group(Construct(self, "OneShot"), environment, queue_arn, key.key_arn)
+
+        stop_function, reap_function = (
             add_guard_function(
-                self, kind, environment=environment, topic_arn=people_topic_arn, key_arn=key_arn, queue_arn=queue_arn
+                self, kind, environment=environment, topic_arn=people_topic_arn, key=key, queue_arn=queue_arn
             )
             for kind in FUNCTIONS
         )
-        add_reaper_schedule(Construct(self, "EveryPass"), reap_function_arn)
-        stop_topic_arn = _add_stop_topic(Construct(self, "StopTopic"), environment, key_arn, stop_function_arn)
+        add_reaper_schedule(Construct(self, "EveryPass"), reap_function)
+        stop_topic = _add_stop_topic(Construct(self, "StopTopic"), environment, key, stop_function)
         if needs_manual_budget(environment):
             cdk.Annotations.of(self).add_info(
                 f"no budget: CloudFormation has none in {environment.region}; make it by hand (docs/runbook.md)"
             )
         else:
-            _add_budget(Construct(self, "Budget"), environment, stop_topic_arn, people_topic_arn)
+            _add_budget(Construct(self, "Budget"), environment, stop_topic.topic_arn, people_topic_arn)
         if environment.guard.people_policies:
             add_people_policies(Construct(self, "People"), environment)
         add_alarms(Construct(self, "Alarms"), build_guard_alarms(environment), people_topic_arn)
 
 
-def _add_key(scope: Construct, environment: Environment) -> str:
+def _add_key(scope: Construct, environment: Environment) -> kms.Key:
     """Add the key of both topics, the queue of calls that were given up, and the two functions' logs.
 
     A topic under the AWS-managed key would be silent, because nobody can admit CloudWatch to that key (SNS developer
@@ -96,17 +99,17 @@ def _list_publishers(environment: Environment) -> dict[str, Conditions]:
     return {CLOUDWATCH: alarms, BUDGETS: budget}
 
 
-def _add_queue(scope: Construct, environment: Environment, key_arn: str) -> str:
+def _add_queue(scope: Construct, environment: Environment, key: kms.IKey) -> sqs.Queue:
     """Add the encrypted queue of calls that were given up; it accepts only senders with TLS."""
-    queue = sqs.CfnQueue(
-        scope, "Queue", queue_name=names.dead_letter_queue_name(environment), kms_master_key_id=key_arn,
-        message_retention_period=MESSAGE_RETENTION_S,
-    )  # fmt: skip
-    queue.apply_removal_policy(RemovalPolicy.DESTROY)
-    queue_arn = queue.attr_arn
-    policy = policy_document(deny_plain_transport("sqs:*", queue_arn))
-    sqs.CfnQueuePolicy(scope, "Policy", queues=[queue.ref], policy_document=policy)
-    return queue_arn
+    return sqs.Queue(
+        scope,
+        "Queue",
+        queue_name=names.dead_letter_queue_name(environment),
+        encryption_master_key=key,
+        enforce_ssl=True,
+        retention_period=cdk.Duration.seconds(MESSAGE_RETENTION_S),
+        removal_policy=RemovalPolicy.DESTROY,
+    )
 
 
 def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: str, key_arn: str) -> None:
@@ -124,51 +127,72 @@ def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: s
     )  # fmt: skip
 
 
-def _add_people_topic(scope: Construct, environment: Environment, key_arn: str) -> str:
-    """Add the topic for people and its subscriptions, and return its ARN, which makes its user wait for the topic.
+def _add_people_topic(scope: Construct, environment: Environment, key: kms.IKey) -> sns.Topic:
+    """Add the topic for people and its subscriptions.
 
     An e-mail address or a URL must confirm its subscription. A queue or a function must admit the topic by its own
     policy, which its owner writes. Adding or moving a subscriber in the file changes no other, because each has its own
     id at any place in the list.
     """
-    name, title = names.topic_name(environment), f"Tandem {environment.name}"
-    topic_arn = _add_topic(scope, name, title, key_arn, _list_publishers(environment))
+    topic = _add_topic(
+        scope,
+        names.topic_name(environment),
+        title=f"Tandem {environment.name}",
+        key=key,
+        publishers=_list_publishers(environment),
+    )
     for subscription in environment.observability.alarm_subscriptions:
         sns.CfnSubscription(
             scope,
             f"{subscription.protocol}:{subscription.endpoint}",
-            topic_arn=topic_arn,
+            topic_arn=topic.topic_arn,
             protocol=subscription.protocol,
             endpoint=subscription.endpoint,
         )
-    return topic_arn
+    return topic
 
 
-def _add_stop_topic(scope: Construct, environment: Environment, key_arn: str, function_arn: str) -> str:
-    """Add the topic that a budget notifies, and the stop function behind it: any message stops the fleet."""
-    publishers = {BUDGETS: guard_rights.budget_conditions(environment)}
-    name, title = names.stop_topic_name(environment), f"Tandem {environment.name}: stop"
-    topic_arn = _add_topic(scope, name, title, key_arn, publishers)
+def _add_stop_topic(scope: Construct, environment: Environment, key: kms.IKey, function: lambda_.Function) -> sns.Topic:
+    """Add the topic that a budget notifies, and the stop function behind it: any message stops the fleet.
+
+    `LambdaSubscription` would admit the topic without the condition on its account.
+    """
+    topic = _add_topic(
+        scope,
+        names.stop_topic_name(environment),
+        title=f"Tandem {environment.name}: stop",
+        key=key,
+        publishers={BUDGETS: guard_rights.budget_conditions(environment)},
+    )
     permission = lambda_.CfnPermission(
-        scope, "Invoke", action="lambda:InvokeFunction", function_name=function_arn, principal="sns.amazonaws.com",
-        source_account=environment.account, source_arn=topic_arn,
-    )  # fmt: skip
-    sns.CfnSubscription(
-        scope, "Function", topic_arn=topic_arn, protocol="lambda", endpoint=function_arn
-    ).add_resource_dependency(permission)
-    return topic_arn
+        scope,
+        "Invoke",
+        action="lambda:InvokeFunction",
+        function_name=function.function_arn,
+        principal="sns.amazonaws.com",
+        source_account=environment.account,
+        source_arn=topic.topic_arn,
+    )
+    subscription = sns.Subscription(
+        scope,
+        "Function",
+        topic=topic,
+        protocol=sns.SubscriptionProtocol.LAMBDA,
+        endpoint=function.function_arn,
+    )
+    subscription.node.add_dependency(permission)
+    return topic
 
 
-def _add_topic(scope: Construct, name: str, title: str, key_arn: str, publishers: Mapping[str, Conditions]) -> str:
+def _add_topic(
+    scope: Construct, name: str, *, title: str, key: kms.IKey, publishers: Mapping[str, Conditions]
+) -> sns.Topic:
     """Add the topic of `scope`; only some services may publish to it, under conditions, and by TLS alone."""
-    topic_arn = sns.CfnTopic(scope, "Topic", topic_name=name, kms_master_key_id=key_arn, display_name=title).ref
-    statements = [
-        allow(["sns:Publish"], [topic_arn], service=service, conditions=conditions)
-        for service, conditions in publishers.items()
-    ]
-    policy = policy_document(*statements, deny_plain_transport("sns:Publish", topic_arn))
-    sns.CfnTopicPolicy(scope, "Policy", topics=[topic_arn], policy_document=policy)
-    return topic_arn
+    topic = sns.Topic(scope, "Topic", topic_name=name, display_name=title, master_key=key, enforce_ssl=True)
+    for service, conditions in publishers.items():
+        statement = allow(["sns:Publish"], [topic.topic_arn], service=service, conditions=conditions)
+        topic.add_to_resource_policy(iam.PolicyStatement.from_json(statement))
+    return topic
 
 
 def _add_budget(scope: Construct, environment: Environment, stop_topic_arn: str, people_topic_arn: str) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from aws_cdk import Duration
 from aws_cdk import aws_events as events
+from aws_cdk import aws_events_targets as targets
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.guard_rights import list_function_statements
@@ -39,56 +41,64 @@ FUNCTIONS = tuple(DESCRIPTIONS)
 
 
 def add_guard_function(
-    scope: Construct, kind: FunctionKind, *, environment: Environment, topic_arn: str, key_arn: str, queue_arn: str
-) -> str:
-    """Add one of the functions, with its role and its log, and return its ARN.
+    scope: Construct, kind: FunctionKind, *, environment: Environment, topic_arn: str, key: kms.IKey, queue_arn: str
+) -> lambda_.Function:
+    """Add one of the functions, with its role and its log.
 
     No concurrency is reserved: an account must keep as much unreserved as a new account has in all, so a reservation
     would fail there. Passes that run at the same time agree on their writes.
     """
     scope = Construct(scope, kind.capitalize())
-    log_name, is_stop = names.function_log_group_name(environment, kind), kind == "stop"
-    group = add_log_group(scope, "Log", environment.log_retention_days, name=log_name, key_arn=key_arn)
+    is_stop = kind == "stop"
+    log_name = names.function_log_group_name(environment, kind)
+    group = add_log_group(scope, "Log", environment.log_retention_days, name=log_name, key=key)
     statements = [
-        *list_function_statements(environment, topic_arn=topic_arn, key_arn=key_arn),
-        allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn]),
-        *([allow(["sqs:SendMessage"], [queue_arn])] if is_stop else []),
+        *list_function_statements(environment, topic_arn=topic_arn, key_arn=key.key_arn),
+        allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.log_group_arn]),
     ]
+    if is_stop:
+        statements.append(allow(["sqs:SendMessage"], [queue_arn]))
     conditions = account_condition(environment)
     role = add_role(scope, LAMBDA, conditions=conditions, policy_name=kind, statements=statements)
-    targets = {file: file.removeprefix(f"lambdas/{kind}/") for file in list_function_files(kind)}
-    code = assets.Asset(scope, "Code", path=copy_files(*targets.items()).name)
+
+    paths = {file: file.removeprefix(f"lambdas/{kind}/") for file in list_function_files(kind)}
     function = add_python_function(
-        scope, role, code, group, timeout_s=TIMEOUT_S, function_name=names.guard_function_name(environment, kind),
+        scope,
+        role,
+        lambda_.Code.from_asset(copy_files(*paths.items()).name),
+        group,
+        timeout_s=TIMEOUT_S,
+        function_name=names.guard_function_name(environment, kind),
         description=DESCRIPTIONS[kind],
-        environment=lambda_.CfnFunction.EnvironmentProperty(variables=dict(function_variables(environment))),
-    )  # fmt: skip
-    # a failed stop is repeated and then reported; a failed pass is left to the next one
+        environment=dict(function_variables(environment)),
+    )
+
+    # a failed stop is repeated and then reported; a failed pass is left to the next one.
+    # The CDK's own destination would allow the function to read the queue's attributes too.
     config = lambda_.CfnEventInvokeConfig
     failure_destination = config.DestinationConfigProperty(on_failure=config.OnFailureProperty(destination=queue_arn))
     config(
-        scope, "Calls", function_name=function.ref, qualifier="$LATEST",
+        scope,
+        "Calls",
+        function_name=function.function_name,
+        qualifier="$LATEST",
         maximum_retry_attempts=RETRIES if is_stop else 0,
         maximum_event_age_in_seconds=60 * (STOP_MINUTES if is_stop else PASS_MINUTES),
         destination_config=failure_destination if is_stop else None,
-    )  # fmt: skip
-    return function.attr_arn
-
-
-def add_reaper_schedule(scope: Construct, function_arn: str) -> None:
-    """Add the rule that starts the reaper's passes; the next pass does the work of a failed one."""
-    retries = events.CfnRule.RetryPolicyProperty(
-        maximum_event_age_in_seconds=60 * PASS_MINUTES, maximum_retry_attempts=2
     )
-    rule = events.CfnRule(
-        scope, "Rule", description="makes the reaper look at the fleet", state="ENABLED",
-        schedule_expression=f"rate({PASS_MINUTES} minutes)",
-        targets=[events.CfnRule.TargetProperty(id="reap", arn=function_arn, retry_policy=retries)],
-    )  # fmt: skip
-    lambda_.CfnPermission(
-        scope, "Invoke", action="lambda:InvokeFunction", function_name=function_arn,
-        principal="events.amazonaws.com", source_arn=rule.attr_arn,
-    )  # fmt: skip
+    return function
+
+
+def add_reaper_schedule(scope: Construct, function: lambda_.IFunction) -> None:
+    """Add the rule that starts the reaper's passes; the next pass does the work of a failed one."""
+    interval = Duration.minutes(PASS_MINUTES)
+    events.Rule(
+        scope,
+        "Rule",
+        description="makes the reaper look at the fleet",
+        schedule=events.Schedule.rate(interval),
+        targets=[targets.LambdaFunction(function, max_event_age=interval, retry_attempts=2)],
+    )
 
 
 def function_variables(environment: Environment) -> Mapping[str, str]:

@@ -17,13 +17,14 @@ from aws_cdk import RemovalPolicy
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ec2 as ec2
 from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.network import ANYWHERE, NetworkIds
 from stacks.policy import PULL_ACTIONS, PrivateRepository, Statement, account_condition, allow, allow_login
-from stacks.role import LAMBDA, add_python_function, add_role
+from stacks.role import LAMBDA, add_log_group, add_python_function, add_role
 from stacks.stack import ROOT, EnvironmentStack, copy_files
 from tandem.ops.guard_config import build_arn, build_bucket_arn
 from tandem.spec import names
@@ -61,8 +62,8 @@ class ImageStack(EnvironmentStack):
         description = "Tandem: repositories and builds of the images of ours"
         super().__init__(scope, id_, environment=environment, description=description)
         # of the builds and of the function; a deploy that was rolled back must leave the log of the reason
-        group = logs.CfnLogGroup(self, "Logs", retention_in_days=environment.log_retention_days)
-        group.apply_removal_policy(RemovalPolicy.RETAIN)
+        days = environment.log_retention_days
+        group = add_log_group(self, "Logs", days, removal_policy=RemovalPolicy.RETAIN)
         # the tools image's resources keep their names from when it was the only image
         scopes = [
             self if image is TOOLS else Construct(self, image.name.title().replace("-", "")) for image in PROJECT_IMAGES
@@ -125,7 +126,7 @@ class ImageBuild:
     """
 
     def __init__(
-        self, scope: Construct, image: ProjectImage, environment: Environment, log_group: logs.CfnLogGroup,
+        self, scope: Construct, image: ProjectImage, environment: Environment, log_group: logs.ILogGroup,
         vpc_config: codebuild.CfnProject.VpcConfigProperty | None,
     ) -> None:  # fmt: skip
         name = names.repository_name(environment, image.name)
@@ -145,7 +146,7 @@ class ImageBuild:
         mirror = PrivateRepository.parse_reference(base_name)
         bucket = build_bucket_arn(environment, bucket=bucket_name)
         statements = [
-            allow(_LOG_ACTIONS, [log_group.attr_arn]),
+            allow(_LOG_ACTIONS, [log_group.log_group_arn]),
             allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source_key}"]),
             allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
             allow_login(),
@@ -175,7 +176,7 @@ class ImageBuild:
             ),
             logs_config=project.LogsConfigProperty(
                 cloud_watch_logs=project.CloudWatchLogsConfigProperty(
-                    status="ENABLED", group_name=log_group.ref, stream_name="build"
+                    status="ENABLED", group_name=log_group.log_group_name, stream_name="build"
                 )
             ),
             timeout_in_minutes=BUILD_MINUTES,
@@ -237,15 +238,15 @@ def render_build_spec(
 
 
 def _add_build_function(
-    scope: Construct, environment: Environment, builds: Sequence[ImageBuild], log_group: logs.CfnLogGroup
+    scope: Construct, environment: Environment, builds: Sequence[ImageBuild], log_group: logs.ILogGroup
 ) -> str:
     """Add the one function that looks for a tag, builds missing images, and answers CloudFormation."""
     statements = [
         allow(["ecr:DescribeImages"], [build.repository_arn for build in builds]),
         allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], [build.project_arn for build in builds]),
-        allow(_LOG_ACTIONS, [log_group.attr_arn]),
+        allow(_LOG_ACTIONS, [log_group.log_group_arn]),
     ]
     conditions = account_condition(environment)
     role = add_role(scope, LAMBDA, conditions=conditions, policy_name="build", statements=statements)
-    code = assets.Asset(scope, "Code", path=str(ROOT / "lambdas" / "tools_image"), exclude=["*", "!*.py"])
-    return add_python_function(scope, role, code, log_group, timeout_s=TIMEOUT_S).attr_arn
+    code = lambda_.Code.from_asset(str(ROOT / "lambdas" / "tools_image"), exclude=["*", "!*.py"])
+    return add_python_function(scope, role, code, log_group, timeout_s=TIMEOUT_S).function_arn

@@ -285,15 +285,21 @@ def _list_s3_statements(environment: Environment) -> list[Statement]:
 def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> None:
     """Log the VPC's connections to a log group with the declared retention in days."""
     group = add_log_group(scope, "LogGroup", environment.log_retention_days)
-    writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.attr_arn])
+    writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.log_group_arn])
     role = add_role(
         scope, "vpc-flow-logs.amazonaws.com", policy_name="write", statements=[writes],
         conditions=account_condition(environment),
     )  # fmt: skip
     ec2.CfnFlowLog(
-        scope, "FlowLog", resource_id=vpc_id, resource_type="VPC", traffic_type="ALL",
-        log_destination_type="cloud-watch-logs", log_group_name=group.ref, deliver_logs_permission_arn=role.attr_arn,
-    )  # fmt: skip
+        scope,
+        "FlowLog",
+        resource_id=vpc_id,
+        resource_type="VPC",
+        traffic_type="ALL",
+        log_destination_type="cloud-watch-logs",
+        log_group_name=group.log_group_name,
+        deliver_logs_permission_arn=role.attr_arn,
+    )
 
 
 def name_tag(name: str) -> cdk.CfnTag:

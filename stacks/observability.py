@@ -11,6 +11,7 @@ import json
 
 from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
+from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
@@ -55,8 +56,8 @@ class ObservabilityStack(EnvironmentStack):
         add_alarms(Construct(self, "Alarms"), build_alarms(monitoring_scope), topic_arn(environment))
         _add_dashboards(Construct(self, "Dashboards"), monitoring_scope)
         if environment.observability.container_insights:
-            key_arn = _add_log_key(Construct(self, "Key"), environment)
-            _add_container_insights(Construct(self, "ContainerInsights"), environment, key_arn, agent_version)
+            key = _add_log_key(Construct(self, "Key"), environment)
+            _add_container_insights(Construct(self, "ContainerInsights"), environment, key, agent_version)
 
 
 def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None:
@@ -71,7 +72,7 @@ def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None
         cloudwatch.CfnDashboard(scope, dashboard.name, dashboard_name=dashboard.name, dashboard_body=text)
 
 
-def _add_log_key(scope: Construct, environment: Environment) -> str:
+def _add_log_key(scope: Construct, environment: Environment) -> kms.Key:
     """Add the key of the containers' logs; CloudWatch Logs may use it for this cluster's log groups alone."""
     name = names.cluster_name(environment)
     groups = build_arn(environment, "logs", f"log-group:{names.container_log_group_name(environment, '*')}")
@@ -81,21 +82,21 @@ def _add_log_key(scope: Construct, environment: Environment) -> str:
     )  # fmt: skip
 
 
-def _add_container_insights(scope: Construct, environment: Environment, key_arn: str, version: str | None) -> None:
+def _add_container_insights(scope: Construct, environment: Environment, key: kms.IKey, version: str | None) -> None:
     """Add log groups, their metric filter, the agent's role, and the add-on."""
     groups = {}
     for kind in names.CONTAINER_LOG_KINDS:
         name = names.container_log_group_name(environment, kind)
-        groups[name] = add_log_group(scope, kind, environment.log_retention_days, name=name, key_arn=key_arn)
+        groups[name] = add_log_group(scope, kind, environment.log_retention_days, name=name, key=key)
     performance_group = names.container_log_group_name(environment, "performance")
-    _add_node_filter(scope, environment, performance_group).add_resource_dependency(groups[performance_group])
+    _add_node_filter(scope, environment, performance_group).node.add_dependency(groups[performance_group])
     addon = add_addon(
         scope, agent.ADDON, cluster_ref=names.cluster_name(environment), versions={agent.ADDON: version},
         configuration=agent.build_addon_configuration(environment),
         role_arns={agent.SERVICE_ACCOUNT: _add_agent_role(scope, environment).attr_arn},
     )  # fmt: skip
-    for group in groups.values():
-        addon.add_resource_dependency(group)  # the agent would make it without retention and without our key
+    # the agent would make them without retention and without our key
+    addon.node.add_dependency(*groups.values())
 
 
 def _add_node_filter(scope: Construct, environment: Environment, log_group: str) -> logs.CfnMetricFilter:

@@ -52,12 +52,6 @@ def allow(
     }
 
 
-def deny_plain_transport(action: str, arn: str) -> Statement:
-    """Return the statement that refuses senders without TLS."""
-    conditions = {"Bool": {"aws:SecureTransport": "false"}}
-    return {"Effect": "Deny", "Principal": "*", "Action": [action], "Resource": [arn], "Condition": conditions}
-
-
 def account_condition(environment: Environment) -> dict[str, dict[str, str]]:
     """Return a trust's condition that a service acts only for a resource of this account."""
     return {"StringEquals": {"aws:SourceAccount": environment.account}}

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from aws_cdk import RemovalPolicy
+from aws_cdk import Duration, RemovalPolicy
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
-from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.policy import Conditions, Statement, allow, policy_document
@@ -19,6 +18,25 @@ from tandem.spec.environment import Environment
 
 LAMBDA = "lambda.amazonaws.com"
 MEMORY_MIB = 256  # of each function
+RETENTIONS = {  # days that a log group keeps events
+    1: logs.RetentionDays.ONE_DAY,
+    3: logs.RetentionDays.THREE_DAYS,
+    5: logs.RetentionDays.FIVE_DAYS,
+    7: logs.RetentionDays.ONE_WEEK,
+    14: logs.RetentionDays.TWO_WEEKS,
+    30: logs.RetentionDays.ONE_MONTH,
+    60: logs.RetentionDays.TWO_MONTHS,
+    90: logs.RetentionDays.THREE_MONTHS,
+    120: logs.RetentionDays.FOUR_MONTHS,
+    150: logs.RetentionDays.FIVE_MONTHS,
+    180: logs.RetentionDays.SIX_MONTHS,
+    365: logs.RetentionDays.ONE_YEAR,
+    400: logs.RetentionDays.THIRTEEN_MONTHS,
+    545: logs.RetentionDays.EIGHTEEN_MONTHS,
+    731: logs.RetentionDays.TWO_YEARS,
+    1827: logs.RetentionDays.FIVE_YEARS,
+    3653: logs.RetentionDays.TEN_YEARS,
+}
 DELETION_WINDOW_DAYS = 30  # KMS's longest wait before a key is gone for good
 KEY_ADMINISTRATION = (
     "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:Decrypt", "kms:DeleteAlias",
@@ -58,43 +76,71 @@ def add_role(
 
 
 def add_python_function(
-    scope: Construct, role: iam.CfnRole, code: assets.Asset, log_group: logs.CfnLogGroup, *, timeout_s: int,
+    scope: Construct, role: iam.CfnRole, code: lambda_.Code, log_group: logs.ILogGroup, *, timeout_s: int,
     **properties: Any,
-) -> lambda_.CfnFunction:  # fmt: skip
-    """Add the function of `scope`, whose handler is in `code`."""
-    return lambda_.CfnFunction(
-        scope, "Function", runtime="python3.13", handler="handler.handler", role=role.attr_arn, timeout=timeout_s,
-        memory_size=MEMORY_MIB, logging_config=lambda_.CfnFunction.LoggingConfigProperty(log_group=log_group.ref),
-        code=lambda_.CfnFunction.CodeProperty(s3_bucket=code.s3_bucket_name, s3_key=code.s3_object_key), **properties,
-    )  # fmt: skip
+) -> lambda_.Function:  # fmt: skip
+    """Add the function of `scope`, whose handler is in `code`.
+
+    The function sees its role as a foreign one, so that nothing can add a right to it.
+    """
+    return lambda_.Function(
+        scope,
+        "Function",
+        runtime=lambda_.Runtime.PYTHON_3_13,
+        handler="handler.handler",
+        role=iam.Role.from_role_arn(scope, "OwnRole", role.attr_arn, mutable=False),
+        timeout=Duration.seconds(timeout_s),
+        memory_size=MEMORY_MIB,
+        log_group=log_group,
+        code=code,
+        **properties,
+    )
 
 
 def add_log_group(
-    scope: Construct, id_: str, retention_days: int, *, name: str | None = None, key_arn: str | None = None
-) -> logs.CfnLogGroup:
-    """Add a log group with a retention in days that is deleted with its stack."""
-    group = logs.CfnLogGroup(scope, id_, log_group_name=name, retention_in_days=retention_days, kms_key_id=key_arn)
-    group.apply_removal_policy(RemovalPolicy.DESTROY)
-    return group
+    scope: Construct,
+    id_: str,
+    retention_days: int,
+    *,
+    name: str | None = None,
+    key: kms.IKey | None = None,
+    removal_policy: RemovalPolicy = RemovalPolicy.DESTROY,
+) -> logs.LogGroup:
+    """Add a log group with a retention in days, by default deleted with its stack."""
+    return logs.LogGroup(
+        scope,
+        id_,
+        log_group_name=name,
+        retention=RETENTIONS[retention_days],
+        encryption_key=key,
+        removal_policy=removal_policy,
+    )
 
 
 def add_customer_key(
     scope: Construct, environment: Environment, *, alias: str, description: str, users: Sequence[Statement] = ()
-) -> str:
-    """Add the key of `scope`, rotated yearly and administered by its account, and return its ARN.
+) -> kms.Key:
+    """Add the key of `scope`, rotated yearly and administered by its account.
+
+    Its policy is written here, because the CDK's own would allow the account `kms:*`.
 
     Args:
         users: further statements of its policy, in which the resource `*` is the key itself.
     """
     account_arn = build_arn(environment, "iam", "root", region="")
     owner = allow(KEY_ADMINISTRATION, ["*"]) | {"Principal": {"AWS": account_arn}}
-    key = kms.CfnKey(
-        scope, "Key", description=description, enable_key_rotation=True, pending_window_in_days=DELETION_WINDOW_DAYS,
-        key_policy=policy_document(owner, *users),
-    )  # fmt: skip
-    key.apply_removal_policy(RemovalPolicy.DESTROY)
-    kms.CfnAlias(scope, "Alias", alias_name=alias, target_key_id=key.ref)
-    return key.attr_arn
+    key = kms.Key(
+        scope,
+        "Key",
+        description=description,
+        enable_key_rotation=True,
+        pending_window=Duration.days(DELETION_WINDOW_DAYS),
+        policy=iam.PolicyDocument.from_json(policy_document(owner, *users)),
+        removal_policy=RemovalPolicy.DESTROY,
+    )
+    # by the key's id, as KMS lists it; an alias of the CDK names the ARN
+    kms.CfnAlias(scope, "Alias", alias_name=alias, target_key_id=key.key_id)
+    return key
 
 
 def allow_log_key(environment: Environment, operator: str, groups: str | list[str]) -> Statement:

@@ -121,8 +121,8 @@ def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_th
 def test_a_stack_goes_with_its_images_and_leaves_its_log(endpoint, deploy_image, delete) -> None:
     stack = deploy_image(WHOLE)
     cloudformation = endpoint.client("cloudformation")
-    described = cloudformation.describe_stack_resource(StackName=stack.name, LogicalResourceId="Logs")
-    group = described["StackResourceDetail"]["PhysicalResourceId"]
+    made = cloudformation.describe_stack_resources(StackName=stack.name)["StackResources"]
+    (group,) = [each["PhysicalResourceId"] for each in made if each["ResourceType"] == "AWS::Logs::LogGroup"]
     delete(stack)
 
     repositories = endpoint.client("ecr").describe_repositories()["repositories"]

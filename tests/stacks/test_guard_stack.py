@@ -272,7 +272,7 @@ class TestOneShot:
 
         assert queue["KmsMasterKeyId"] == {"Fn::GetAtt": [logical(stack, "Key", "AWS::KMS::Key"), "Arn"]}
         assert queue["MessageRetentionPeriod"] == 14 * 24 * 3600
-        assert (denied["Effect"], denied["Principal"], denied["Condition"]) == ("Deny", "*", TLS_ONLY)
+        assert (denied["Effect"], denied["Principal"], denied["Condition"]) == ("Deny", {"AWS": "*"}, TLS_ONLY)
 
 
 class TestNotices:
@@ -303,7 +303,7 @@ class TestNotices:
     @pytest.mark.parametrize("topic", ["Notices", "StopTopic"])
     def test_nothing_is_published_in_the_clear(self, stack: Template, topic: str) -> None:
         (denied,) = [each for each in self.statements(stack, topic) if each["Effect"] == "Deny"]
-        assert (denied["Principal"], denied["Action"], denied["Condition"]) == ("*", ["sns:Publish"], TLS_ONLY)
+        assert (denied["Principal"], denied["Action"], denied["Condition"]) == ("*", "sns:Publish", TLS_ONLY)
 
     def test_the_stop_function_alone_hears_of_the_topic_that_stops(self, stack: Template) -> None:
         stop = {"Fn::GetAtt": [logical(stack, "StopFunction", "AWS::Lambda::Function"), "Arn"]}
