@@ -28,9 +28,11 @@ def add_node_addons(
     scope: Construct, cluster_ref: str, environment: Environment, versions: Versions
 ) -> list[eks.CfnAddon]:
     """Add the add-ons that come before the nodes."""
+    policy = aws_policy_arn(environment, "AmazonEKS_CNI_Policy")
     role = add_pod_role(
         Construct(scope, "CniRole"), environment=environment, namespace="kube-system", account=CNI_ACCOUNT,
-        managed_policy_arns=[aws_policy_arn(environment, "AmazonEKS_CNI_Policy")],
+        managed_policy_arns=[policy],
+        reasons={policy: "AWS maintains this policy with the CNI's releases; only the CNI's service account has it"},
     )  # fmt: skip
     agents = [add_addon(scope, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]
     cni = add_addon(

@@ -129,6 +129,7 @@ def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) 
     return add_role(
         scope, "eks.amazonaws.com", actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions,
         policy_name="secrets-key", statements=[key_statement], managed_policy_arns=[policy],
+        reasons={policy: "EKS requires this policy of its cluster role and extends it with new Kubernetes versions"},
     )  # fmt: skip
 
 

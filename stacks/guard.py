@@ -25,6 +25,7 @@ from constructs import Construct
 
 from stacks import guard_rights
 from stacks.alarms import add_alarms
+from stacks.finding import accept_finding, accept_rights
 from stacks.guard_functions import FUNCTIONS, add_guard_function, add_reaper_schedule
 from stacks.policy import Conditions, allow
 from stacks.role import add_customer_key, add_role, allow_log_key
@@ -101,7 +102,7 @@ def _list_publishers(environment: Environment) -> dict[str, Conditions]:
 
 def _add_queue(scope: Construct, environment: Environment, key: kms.IKey) -> sqs.Queue:
     """Add the encrypted queue of calls that were given up; it accepts only senders with TLS."""
-    return sqs.Queue(
+    queue = sqs.Queue(
         scope,
         "Queue",
         queue_name=names.dead_letter_queue_name(environment),
@@ -110,6 +111,8 @@ def _add_queue(scope: Construct, environment: Environment, key: kms.IKey) -> sqs
         retention_period=cdk.Duration.seconds(MESSAGE_RETENTION_S),
         removal_policy=RemovalPolicy.DESTROY,
     )
+    accept_finding(queue, "SQS3", "the queue holds what others gave up; people alone read it")
+    return queue
 
 
 def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: str, key_arn: str) -> None:
@@ -123,6 +126,7 @@ def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: s
     add_role(
         scope, "scheduler.amazonaws.com", name=names.scheduler_role_name(environment), policy_name="stop",
         statements=guard_rights.list_schedule_statements(environment, queue_arn=queue_arn, key_arn=key_arn),
+        reasons=guard_rights.WILDCARD_REASONS,
         conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": group_arn}},
     )  # fmt: skip
 
@@ -259,3 +263,5 @@ def add_people_policies(scope: Construct, environment: Environment) -> None:
             description=f"Tandem {environment.name}: {kind}; docs/people.md",
         )  # fmt: skip
         managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
+        reasons = {"*": "docs/reference/rights.md says of each place with a wildcard why it has one"}
+        accept_rights(managed_policy, reasons, statements=document["Statement"])

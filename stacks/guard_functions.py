@@ -17,7 +17,7 @@ from aws_cdk import aws_kms as kms
 from aws_cdk import aws_lambda as lambda_
 from constructs import Construct
 
-from stacks.guard_rights import list_function_statements
+from stacks.guard_rights import WILDCARD_REASONS, list_function_statements
 from stacks.policy import account_condition, allow
 from stacks.role import LAMBDA, add_log_group, add_python_function, add_role
 from stacks.stack import ROOT, copy_files
@@ -59,7 +59,14 @@ def add_guard_function(
     if is_stop:
         statements.append(allow(["sqs:SendMessage"], [queue_arn]))
     conditions = account_condition(environment)
-    role = add_role(scope, LAMBDA, conditions=conditions, policy_name=kind, statements=statements)
+    role = add_role(
+        scope,
+        LAMBDA,
+        conditions=conditions,
+        policy_name=kind,
+        statements=statements,
+        reasons=WILDCARD_REASONS,
+    )
 
     paths = {file: file.removeprefix(f"lambdas/{kind}/") for file in list_function_files(kind)}
     function = add_python_function(

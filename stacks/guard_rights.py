@@ -24,6 +24,13 @@ SCALING_ACTIONS = ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalin
 # encrypted queue needs the same (SQS developer guide, "Configuring KMS permissions")
 SEND_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
 
+WILDCARD_REASONS = {
+    "arn:*:eks:*": "EKS ends the ARN of a node group with an id of its own; cluster and node group are literal",
+    "arn:*:s3:::*": "names of runs are not known beforehand; the names of the files are literal",
+    "arn:*": "instances and groups are not known beforehand; the tags that EKS puts on this node group bound them",
+    "[*]": "listings and metrics take no narrower resource",
+}
+
 
 def list_function_statements(environment: Environment, *, topic_arn: str, key_arn: str) -> list[Statement]:
     """Return the rights of a pass and of a stop, which are the same.

@@ -9,12 +9,14 @@ policy required by EKS Pod Identity"). Roles know no experiment; an association 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from aws_cdk import aws_eks_v2 as eks
 from aws_cdk import aws_iam as iam
 from constructs import Construct
 
 from stacks import policy
+from stacks.finding import Reasons
 from stacks.policy import PrivateRepository, Statement, allow
 from stacks.role import add_role
 from tandem.ops.guard_config import build_arn, build_bucket_arn
@@ -36,11 +38,16 @@ PREFIXES: dict[str, tuple[tuple[str, ...], str | None]] = {
 }
 # No DeleteObject: an upload replaces or adds, and a replaced object stays as an old version.
 UPLOAD_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload")
+POD_REASONS = {
+    "arn:*:s3:::*": "object keys are not known beforehand; the prefix is the boundary between readers and writers",
+    "[*]": "metrics are no resources; the condition binds their namespace",
+}
 
 
 def add_pod_role(
     scope: Construct, *, environment: Environment, namespace: str, account: str,
     statements: Sequence[Statement] = (), managed_policy_arns: Sequence[str] = (), policy_name: str = "bucket",
+    reasons: Reasons = MappingProxyType({}),
 ) -> iam.CfnRole:  # fmt: skip
     """Add the role of `scope`, for one service account of this cluster."""
     conditions = {
@@ -52,7 +59,7 @@ def add_pod_role(
     }
     return add_role(
         scope, PODS, actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions, policy_name=policy_name,
-        statements=statements, managed_policy_arns=managed_policy_arns,
+        statements=statements, managed_policy_arns=managed_policy_arns, reasons=reasons,
     )  # fmt: skip
 
 
@@ -63,6 +70,7 @@ def add_pod_roles(scope: Construct, environment: Environment, metrics_namespaces
         role_arns[account] = add_pod_role(
             Construct(scope, account), environment=environment, namespace=f"{names.NAMESPACE_PREFIX}*",
             account=account, statements=_list_statements(environment, account, metrics_namespaces),
+            reasons=POD_REASONS,
         ).attr_arn  # fmt: skip
     return role_arns
 
@@ -75,6 +83,7 @@ def add_chart_reader(scope: Construct, environment: Environment, *, namespace: s
     reader = add_pod_role(
         Construct(scope, SOURCE_CONTROLLER), environment=environment, namespace=namespace, account=SOURCE_CONTROLLER,
         statements=chart.allow_pull(), policy_name="chart",
+        reasons={"[*]": "a login to private registries takes no narrower resource"},
     )  # fmt: skip
     add_pod_identities(
         Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=namespace,
@@ -87,6 +96,7 @@ def add_runner_identity(scope: Construct, environment: Environment) -> Construct
     role = add_pod_role(
         Construct(scope, RUNNER_ACCOUNT), environment=environment, namespace=RUNNER_NAMESPACE, account=RUNNER_ACCOUNT,
         statements=build_runner_policy(environment)["Statement"], policy_name="run",
+        reasons={"*": "what the runner may is docs/people.md's, with a reason for each place that has a wildcard"},
     )  # fmt: skip
     add_pod_identities(
         Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=RUNNER_NAMESPACE,

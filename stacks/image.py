@@ -22,6 +22,7 @@ from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
+from stacks.finding import accept_finding
 from stacks.network import ANYWHERE, NetworkIds
 from stacks.policy import PULL_ACTIONS, PrivateRepository, Statement, account_condition, allow, allow_login
 from stacks.role import LAMBDA, add_log_group, add_python_function, add_role
@@ -50,6 +51,11 @@ _INTERFACE_ACTIONS = (
     "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeDhcpOptions",
     "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs",
 )  # fmt: skip
+_BUILD_REASONS = {
+    "[*]": "a login to private registries, and the interfaces of a build in a VPC, take no narrower resource",
+    "arn:*:network-interface/[*]": "interfaces of a build are not known beforehand; the condition on their subnets "
+    "binds them",
+}
 
 
 class ImageStack(EnvironmentStack):
@@ -157,6 +163,7 @@ class ImageBuild:
         role = add_role(
             build_scope, "codebuild.amazonaws.com", policy_name="build", statements=statements,
             conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": self.project_arn}},
+            reasons=_BUILD_REASONS,
         )  # fmt: skip
         project = codebuild.CfnProject
         resource = codebuild.CfnProject(
@@ -183,6 +190,7 @@ class ImageBuild:
             queued_timeout_in_minutes=QUEUE_MINUTES,
             vpc_config=vpc_config,
         )
+        accept_finding(resource, "CB4", "a key would encrypt the artifacts of a build, and there are none")
         self.project = resource.ref
 
 

@@ -17,6 +17,7 @@ from aws_cdk.lambda_layer_kubectl_v36 import KubectlV36Layer
 from constructs import Construct, DependencyGroup, IConstruct
 
 from stacks.cluster import admin_policy
+from stacks.finding import accept_finding
 from stacks.policy import PrivateRepository, Statement, account_condition, allow, cluster_arn, policy_document
 from stacks.role import LAMBDA
 from tandem.spec import names
@@ -28,6 +29,7 @@ _VPC_ACTIONS = (
     "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
     "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
 )  # fmt: skip
+_WILDCARD_REASON = "Lambda's network interfaces and registry logins take no narrower resource"
 
 
 class KubectlAccess(Construct):
@@ -62,6 +64,7 @@ class KubectlAccess(Construct):
             function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
             )
+        accept_finding(handler, "L1", "the CDK pins the Python its handler is tested with")
         framework_role = _narrow_framework_role(children, handler.attr_arn, environment)
         groups = [child for child in children if isinstance(child, logs.CfnLogGroup)]
         for group in groups:
@@ -85,6 +88,7 @@ def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, env
     role.assume_role_policy_document = policy_document(trust)
     vpc_document = policy_document(allow(_VPC_ACTIONS, ["*"]))
     role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=vpc_document)]
+    accept_finding(role, "IAM5[Resource::*]", _WILDCARD_REASON)
     return role
 
 
@@ -95,10 +99,12 @@ def _add_handler_role(scope: Construct, environment: Environment, chart_reposito
         allow(["eks:DescribeCluster"], [cluster_arn(environment)]),
         *_allow_chart_pull(chart_repository),
     ]
-    return iam.Role(
+    role = iam.Role(
         scope, "HandlerRole", assumed_by=iam.ServicePrincipal(LAMBDA, conditions=account_condition(environment)),
         inline_policies={"handler": iam.PolicyDocument.from_json(policy_document(*statements))},
     )  # fmt: skip
+    accept_finding(role, "IAM5[Resource::*]", _WILDCARD_REASON)
+    return role
 
 
 def _allow_chart_pull(repository: str) -> list[Statement]:

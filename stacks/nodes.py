@@ -18,6 +18,10 @@ from tandem.spec.environment import Environment
 
 ROOT_DEVICE = "/dev/xvda"  # root of the AL2023 AMIs
 SYSTEM_IMDS_HOPS = 1  # every add-on here that reads the metadata service runs on the host's network
+NODE_REASONS = {
+    "*:policy/*": "EKS requires the one policy of every node, the other pulls and pushes nothing",
+    "arn:*:ecr:*": "a pull-through cache names repositories after what is pulled, below the mirror's literal prefix",
+}
 _Template = ec2.CfnLaunchTemplate
 
 
@@ -27,7 +31,7 @@ def add_node_role(scope: Construct, environment: Environment) -> iam.CfnRole:
     # no condition: EC2 gives no source of an instance's role, and the role is passed only within its account
     return add_role(
         scope, "ec2.amazonaws.com", policy_name="first-pull", statements=allow_first_pulls(environment),
-        managed_policy_arns=[aws_policy_arn(environment, policy) for policy in policies],
+        managed_policy_arns=[aws_policy_arn(environment, policy) for policy in policies], reasons=NODE_REASONS,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import MappingProxyType
 from typing import Any
 
 from aws_cdk import Duration, RemovalPolicy
@@ -12,6 +13,7 @@ from aws_cdk import aws_lambda as lambda_
 from aws_cdk import aws_logs as logs
 from constructs import Construct
 
+from stacks.finding import Reasons, accept_finding, accept_rights
 from stacks.policy import Conditions, Statement, allow, policy_document
 from tandem.ops.guard_config import build_arn
 from tandem.spec.environment import Environment
@@ -58,21 +60,23 @@ def add_role(
     scope: Construct, service: str, *, policy_name: str, statements: Sequence[Statement] = (),
     conditions: Conditions | None = None, actions: Sequence[str] = ("sts:AssumeRole",),
     managed_policy_arns: Sequence[str] = (), name: str | None = None,
+    reasons: Reasons = MappingProxyType({}),
 ) -> iam.CfnRole:  # fmt: skip
     """Add the role of `scope`, which one service may assume.
-
-    cdk-nag finds each AWS policy and each resource with a `*`; tests/stacks/nag_reasons.yaml has the reason for each.
 
     Args:
         policy_name: of the inline policy. statements: of that policy; none, no policy.
         conditions: under which the service may assume the role. actions: of the trust.
+        reasons: why the role has a policy of AWS, or a resource with a `*`; cdk-nag finds both.
     """
     inline_policy = iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=policy_document(*statements))
-    return iam.CfnRole(
+    role = iam.CfnRole(
         scope, "Role", role_name=name, managed_policy_arns=list(managed_policy_arns) or None,
         assume_role_policy_document=policy_document(allow(actions, service=service, conditions=conditions)),
         policies=[inline_policy] if statements else None,
     )  # fmt: skip
+    accept_rights(role, reasons, statements=statements, managed_policies=managed_policy_arns)
+    return role
 
 
 def add_python_function(
@@ -83,7 +87,7 @@ def add_python_function(
 
     The function sees its role as a foreign one, so that nothing can add a right to it.
     """
-    return lambda_.Function(
+    function = lambda_.Function(
         scope,
         "Function",
         runtime=lambda_.Runtime.PYTHON_3_13,
@@ -95,6 +99,8 @@ def add_python_function(
         code=code,
         **properties,
     )
+    accept_finding(function, "L1", "the Python is that of the tools image; ours to move")
+    return function
 
 
 def add_log_group(

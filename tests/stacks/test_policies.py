@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fnmatch
 import json
 import re
 from collections.abc import Iterator
@@ -11,11 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from assemblies import COMMITTED, ROOT, Synth, Templates, environment, list_actions, of_type, places, variants
+from assemblies import (
+    COMMITTED,
+    ROOT,
+    Synth,
+    Templates,
+    environment,
+    hosted,
+    inputs,
+    list_actions,
+    of_type,
+    places,
+    variants,
+)
 from declared_environments import read_environments
 from wildcards import list_statements
 
+import app
 from tandem.spec.names import OWNER_TAG
 
 pytestmark = pytest.mark.cdk
@@ -64,41 +75,56 @@ NagFinding = tuple[str, str]
 """A construct below its environment, and what cdk-nag's AwsSolutions found there: rule, policy or resource."""
 
 
+def name_finding(path: str, rule: str) -> NagFinding:
+    return path.partition("/")[2], re.sub(r"\[\w+::(.*)\]$", r" \1", rule.removeprefix("AwsSolutions-"))
+
+
 @pytest.fixture(scope="session")
 def nag_findings(assembly: Path) -> set[NagFinding]:
-    """What cdk-nag found, over every environment."""
+    """What cdk-nag found, over every environment, with nothing accepted."""
     (plugin,) = reports(assembly)
     assert plugin["pluginName"] == "AwsSolutions"
     return {
-        (found["constructPath"].partition("/")[2], re.sub(r"\[\w+::(.*)\]$", r" \1", rule))
+        name_finding(found["constructPath"], violation["ruleName"])
         for violation in plugin["violations"]
-        for rule in [violation["ruleName"].removeprefix("AwsSolutions-")]
         for found in violation["violatingConstructs"]
     }
 
 
 @pytest.fixture(scope="session")
-def nag_rows() -> set[NagFinding]:
-    """Each construct with each pattern of a finding that nag_reasons.yaml gives a reason for."""
-    rows = yaml.safe_load((Path(__file__).parent / "nag_reasons.yaml").read_text())
-    assert all(row["reason"] for row in rows)
-    return {(construct, finding) for row in rows for construct in row["constructs"] for finding in row["findings"]}
+def accepted_findings(assembly: Path) -> set[NagFinding]:
+    """Each finding that a stack gives a reason for, with the construct that has it."""
+    return {name_finding(path, id_) for path, id_ in json.loads((assembly / "accepted_findings.json").read_text())}
 
 
-def answers(row: NagFinding, found: NagFinding) -> bool:
-    return row[0] == found[0] and fnmatch.fnmatchcase(found[1], row[1])
+def answers(accepted: NagFinding, found: NagFinding) -> bool:
+    """Whether a reason answers a finding of the same construct, or of one within."""
+    return accepted[1] == found[1] and f"{found[0]}/".startswith(f"{accepted[0]}/")
 
 
 def test_cdk_nag_finds_nothing_without_a_written_reason(
-    nag_findings: set[NagFinding], nag_rows: set[NagFinding]
+    nag_findings: set[NagFinding], accepted_findings: set[NagFinding]
 ) -> None:
-    assert [found for found in nag_findings if not any(answers(row, found) for row in nag_rows)] == []
+    assert [found for found in nag_findings if not any(answers(row, found) for row in accepted_findings)] == []
 
 
 def test_each_written_reason_answers_what_cdk_nag_finds(
-    nag_findings: set[NagFinding], nag_rows: set[NagFinding]
+    nag_findings: set[NagFinding], accepted_findings: set[NagFinding]
 ) -> None:
-    assert [row for row in nag_rows if not any(answers(row, found) for found in nag_findings)] == []
+    assert [row for row in accepted_findings if not any(answers(row, found) for found in nag_findings)] == []
+
+
+def test_cdk_nag_takes_the_written_reasons(tmp_path: Path) -> None:
+    from aws_cdk import Validations  # noqa: PLC0415  # seconds, as in conftest.py
+    from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
+
+    place = environment("dev-trn2-3xlarge")
+    root = app.build_app([(place, hosted(place))], inputs().catalogue, outdir=str(tmp_path), validate=False)
+    Validations.of(root).add_plugins(AwsSolutionsChecks(root, verbose=False))
+
+    root.synth()  # raises on a finding
+
+    assert reports(tmp_path) == []
 
 
 def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Templates) -> None:
