@@ -58,20 +58,20 @@ def build_network_policies(environment: Environment) -> dict[str, k8s.NetworkPol
     agent, https = _list_public_rules()
     services, s3 = _list_endpoint_rules(environment)
     hub = environment.hub.endpoint
-    hub_rules = [_allow_egress([_address(ANYWHERE, [LINK_LOCAL])], urlsplit(hub).port or HTTPS)] if hub else []
-    servers = _allow_egress([_pods(COMPONENT, SERVER)], SERVER_PORT)
+    hub_rules = [_allow_egress([_select_address(ANYWHERE, [LINK_LOCAL])], urlsplit(hub).port or HTTPS)] if hub else []
+    servers = _allow_egress([_select_pods(COMPONENT, SERVER)], SERVER_PORT)
     clients = sorted(environment.serving.allowed_namespaces)
 
     policies = {
         **_build_closed_policies(),
-        "allow-bench": _server_ingress_policy(_pods(COMPONENT, BENCH)),
-        "allow-metrics": _server_ingress_policy(_namespaces([METRICS_NAMESPACE])),
+        "allow-bench": _server_ingress_policy(_select_pods(COMPONENT, BENCH)),
+        "allow-metrics": _server_ingress_policy(_select_namespaces([METRICS_NAMESPACE])),
         "allow-staging": _egress_policy(STAGE, [agent, https, *services, *hub_rules]),
         "allow-benching": _egress_policy(BENCH, [servers, agent, https, *services]),
         "allow-compiling": _egress_policy(COMPILE, [agent, https, *s3]),
     }
     if clients:
-        policies["allow-clients"] = _server_ingress_policy(_namespaces(clients))
+        policies["allow-clients"] = _server_ingress_policy(_select_namespaces(clients))
     return policies
 
 
@@ -79,7 +79,7 @@ def build_runner_policies(environment: Environment) -> dict[str, k8s.NetworkPoli
     """Return the policies of the runner's namespace by name."""
     network = environment.network
     cidrs = network.cidrs if isinstance(network, ExistingNetwork) else (network.cidr,)
-    api = _allow_egress([_address(cidr) for cidr in (*cidrs, *API_SERVICES)], HTTPS)
+    api = _allow_egress([_select_address(cidr) for cidr in (*cidrs, *API_SERVICES)], HTTPS)
     return {**_build_closed_policies(), "allow-running": _egress_policy(RUNNER, [*_list_public_rules(), api])}
 
 
@@ -94,15 +94,15 @@ def _build_closed_policies() -> dict[str, k8s.NetworkPolicySpec]:
         "allow-dns": k8s.NetworkPolicySpec(
             pod_selector=k8s.LabelSelector(),
             policy_types=["Egress"],
-            egress=[k8s.NetworkPolicyEgressRule(to=[resolver], ports=[_port(53, "UDP"), _port(53)])],
+            egress=[k8s.NetworkPolicyEgressRule(to=[resolver], ports=[_allow_port(53, "UDP"), _allow_port(53)])],
         ),
     }
 
 
 def _list_public_rules() -> list[k8s.NetworkPolicyEgressRule]:
     """Return the rules for the Pod Identity agent, and for every public address by HTTPS."""
-    https = _allow_egress([_address(ANYWHERE, sorted([LINK_LOCAL, *PRIVATE]))], HTTPS)
-    return [_allow_egress([_address(AGENT)], AGENT_PORT), https]
+    https = _allow_egress([_select_address(ANYWHERE, sorted([LINK_LOCAL, *PRIVATE]))], HTTPS)
+    return [_allow_egress([_select_address(AGENT)], AGENT_PORT), https]
 
 
 def _list_endpoint_rules(
@@ -114,10 +114,10 @@ def _list_endpoint_rules(
     """
     network = environment.network
     if isinstance(network, ExistingNetwork):
-        rules = [_allow_egress([_address(cidr) for cidr in network.cidrs], HTTPS)]
+        rules = [_allow_egress([_select_address(cidr) for cidr in network.cidrs], HTTPS)]
         return rules, rules
     if network.has_interface_endpoints:
-        return [_allow_egress([_address(network.cidr)], HTTPS)], []
+        return [_allow_egress([_select_address(network.cidr)], HTTPS)], []
     return [], []
 
 
@@ -131,26 +131,26 @@ def _server_ingress_policy(source: k8s.NetworkPolicyPeer) -> k8s.NetworkPolicySp
     return k8s.NetworkPolicySpec(
         pod_selector=k8s.LabelSelector(match_labels={COMPONENT: SERVER}),
         policy_types=["Ingress"],
-        ingress=[k8s.NetworkPolicyIngressRule(from_=[source], ports=[_port(SERVER_PORT)])],
+        ingress=[k8s.NetworkPolicyIngressRule(from_=[source], ports=[_allow_port(SERVER_PORT)])],
     )
 
 
 def _allow_egress(peers: Sequence[k8s.NetworkPolicyPeer], port: int) -> k8s.NetworkPolicyEgressRule:
-    return k8s.NetworkPolicyEgressRule(to=peers, ports=[_port(port)])
+    return k8s.NetworkPolicyEgressRule(to=peers, ports=[_allow_port(port)])
 
 
-def _port(number: int, protocol: str = "TCP") -> k8s.NetworkPolicyPort:
+def _allow_port(number: int, protocol: str = "TCP") -> k8s.NetworkPolicyPort:
     return k8s.NetworkPolicyPort(port=k8s.IntOrString.from_number(number), protocol=protocol)
 
 
-def _address(cidr: str, excluded_cidrs: Sequence[str] = ()) -> k8s.NetworkPolicyPeer:
+def _select_address(cidr: str, excluded_cidrs: Sequence[str] = ()) -> k8s.NetworkPolicyPeer:
     return k8s.NetworkPolicyPeer(ip_block=k8s.IpBlock(cidr=cidr, except_=excluded_cidrs or None))
 
 
-def _pods(label: str, value: str) -> k8s.NetworkPolicyPeer:
+def _select_pods(label: str, value: str) -> k8s.NetworkPolicyPeer:
     return k8s.NetworkPolicyPeer(pod_selector=k8s.LabelSelector(match_labels={label: value}))
 
 
-def _namespaces(namespaces: list[str]) -> k8s.NetworkPolicyPeer:
+def _select_namespaces(namespaces: list[str]) -> k8s.NetworkPolicyPeer:
     expression = k8s.LabelSelectorRequirement(key=NAMESPACE_NAME, operator="In", values=namespaces)
     return k8s.NetworkPolicyPeer(namespace_selector=k8s.LabelSelector(match_expressions=[expression]))

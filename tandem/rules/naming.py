@@ -75,7 +75,7 @@ def is_read_otherwise(text: str) -> bool:
 def _find_unreadable_texts(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Every text of the environment is read from a manifest as it is written."""
     # an experiment has no text that stands alone in a manifest and could be a number: its names begin with a letter
-    for path, text in _yield_texts(context.environment.model_dump(mode="json")):
+    for path, text in _yield_texts(context.environment.model_dump(mode="json", warnings=False)):
         if is_read_otherwise(text):
             yield RuleFinding(path, repr(text), "a text that Kubernetes reads as a text", "write another")
 
@@ -86,7 +86,7 @@ def _find_example_accounts(context: EnvironmentContext) -> Iterable[RuleFinding]
     environment = context.environment
     if environment.account in EXAMPLE_ACCOUNTS:  # the environment is an example itself; account-real warns
         return
-    for path, text in _yield_texts(environment.model_dump(mode="json", exclude={"account"})):
+    for path, text in _yield_texts(environment.model_dump(mode="json", exclude={"account"}, warnings=False)):
         match = _EXAMPLE.search(text)
         if match:
             legal = f"nothing of {match[0]}, an account of the AWS documentation"
