@@ -221,7 +221,7 @@ class _SpeedUpEstimator:
             class_ = ALL_CLASSES
             floor = self.overall_floors.get(load) if metric == DECIDING_METRIC else None
         class_noise = self.noises[metric]
-        block_count = self.pairing.count_blocks(self.arms, codes, metric)
+        block_count = self.pairing.count_blocks(pairs)
         noise = RoundNoise(class_noise.variance / block_count, class_noise.df)
         pool = self.pools[metric]
         estimate = interval.estimate_log_ratio(
@@ -476,9 +476,9 @@ def _pool_cells(pairing: RequestPairing, cells: Sequence[_CellEstimate], level: 
     first = cells[0]
     arms = (pairing.table.baseline, first.draft.variant)
     codes = [code for cell in cells for code in cell.codes]
-    block_count = pairing.count_blocks(arms, codes, WAIT_METRIC)
-    noise = RoundNoise(first.class_noise.variance / block_count, first.class_noise.df)
     joined_pairs = pairing.join_cells(arms, codes, WAIT_METRIC)
+    block_count = pairing.count_blocks(joined_pairs)
+    noise = RoundNoise(first.class_noise.variance / block_count, first.class_noise.df)
     return pool_mean(joined_pairs, noise, first.pool, level)
 
 

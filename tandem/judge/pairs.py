@@ -59,6 +59,7 @@ class CellPairs:
 
     Args:
         prompts: codes of RequestTable.prompts, P of them.
+        cells: code of the class and load of each prompt; one code unless several cells are joined.
         logs: log speed-up of each, above 0 where the variant is better: of the medians of all its requests.
         by_round: the same of each round alone, P x R; NaN where an arm did not answer in it.
         rounds: numbers of the rounds, R of them.
@@ -71,6 +72,7 @@ class CellPairs:
     """
 
     prompts: IntArray
+    cells: IntArray
     logs: Values
     by_round: Values
     rounds: IntArray
@@ -160,9 +162,9 @@ class RequestPairing:
         bounds = np.searchsorted(rows.cell, ends).tolist()
         places = [np.arange(first, last) for first, last in bounds]
         rows = rows.select(np.concatenate([np.empty(0, np.intp), *places]))
-        prompt_total = len(self.table.prompts)
-        places, prompt = np.unique(rows.cell * prompt_total + rows.prompt, return_inverse=True)
-        prompts = places % max(prompt_total, 1)
+        prompt_total = max(len(self.table.prompts), 1)
+        keys, prompt = np.unique(rows.cell * prompt_total + rows.prompt, return_inverse=True)
+        prompt_cells, prompts = np.divmod(keys, prompt_total)
         rounds, round_ = np.unique(rows.round, return_inverse=True)
         medians = _compute_medians(2 * prompt + rows.arm, rows.value, (len(prompts), 2))
         turns = (prompt * len(rounds) + round_) * 2 + rows.arm
@@ -170,6 +172,7 @@ class RequestPairing:
         sign = -1.0 if metric in CATALOGUE and CATALOGUE[metric].better == "higher" else 1.0
         return CellPairs(
             prompts=prompts,
+            cells=prompt_cells,
             logs=sign * (np.log(medians[:, 0]) - np.log(medians[:, 1])),
             by_round=sign * (np.log(round_medians[..., 0]) - np.log(round_medians[..., 1])),
             rounds=rounds,
@@ -180,19 +183,13 @@ class RequestPairing:
             requests=CellRequests(prompt, round_, rows.arm, rows.value),
         )
 
-    def count_blocks(self, arms: tuple[str, str], cells: Sequence[int], metric: str) -> int:
-        """Return how many of some cells were asked at times of their own, at least 1.
+    def count_blocks(self, pairs: CellPairs) -> int:
+        """Return how many of the cells that were joined were asked at times of their own, at least 1.
 
         A disturbance reaches such cells independently of each other. Mixed classes of a load were asked at one time.
-
-        Args:
-            arms, metric: as for `pairs`; a cell without pairs does not count.
-            cells: their codes.
         """
-        blocks: set[object] = set()
-        for cell in cells:
-            if len(self.pairs(arms, cell, metric).logs):
-                blocks.add(self.cell_place(cell)[1] if self.table.run.mixed else cell)
+        cells = np.unique(pairs.cells)
+        blocks = np.unique(cells % len(self.table.loads)) if self.table.run.mixed else cells
         return max(len(blocks), 1)
 
     def _sort_rows(self, baseline: str, variant: str, metric: str) -> _RequestRows:

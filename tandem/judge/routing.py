@@ -205,7 +205,7 @@ class _LoadRouter:
         )
 
         # only classes that go to the other arm differ from it
-        block_count = self.pairing.count_blocks(self.arms, self.codes, DECIDING_METRIC)
+        block_count = self.pairing.count_blocks(self.pairs)
         differing_share = float(np.mean(routes != arm))
         own_noise = RoundNoise(noise.variance * differing_share / block_count, noise.df)
         shared_noise = RoundNoise(own_noise.variance / routes.shape[1], noise.df)
