@@ -12,12 +12,11 @@ need Argo CD 3.1.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from constructs import Construct
 
 from charts import people, runner
-from charts.chart import GITOPS, TandemChart
+from charts.chart import GITOPS, Resource, TandemChart
 from charts.roles import RBAC
 from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
 from tandem.spec import names
@@ -25,8 +24,6 @@ from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE
 from tandem.spec.environment import GitopsDelivery
 from tandem.spec.experiment import Experiment
 from tandem.spec.platform import DraChart
-
-Resource = dict[str, Any]  # a part of a custom resource, which has no class
 
 ARGOCD_API = "argoproj.io/v1alpha1"
 CLUSTER = "in-cluster"

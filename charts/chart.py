@@ -20,6 +20,7 @@ GITOPS = "gitops"  # component of a GitOps tool's objects, and their folder
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 Object = dict[str, Any]  # one object as its manifest has it
+Resource = dict[str, Any]  # a part of a custom resource, which has no class
 
 
 class TandemChart(cdk8s.Chart):

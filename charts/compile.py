@@ -93,16 +93,13 @@ class CompileChart(TandemChart):
                 "tandem/node-label": f"{label}={value}",
             },
             credentials_skipped_by=COMPILER,
-            pod=k8s.PodSpec(
-                service_account_name=names.COMPILE_ACCOUNT,
-                automount_service_account_token=False,
-                enable_service_links=False,
-                restart_policy="OnFailure",
-                termination_grace_period_seconds=TERMINATION_S,
-                security_context=pod.POD_SECURITY,
+            pod=pod.build_job_pod(
+                names.COMPILE_ACCOUNT,
+                retries=RETRIES,
+                termination_grace_period_s=TERMINATION_S,
                 node_selector={label: value, **instance_selector},
                 tolerations=[pod.TOLERATION],
-                resource_claims=[pod.device_claim(environment, experiment)] if on_device else None,
+                resource_claims=[pod.device_claim(environment, experiment)] if on_device else [],
                 init_containers=[
                     _build_fetch_container(environment, experiment, key, models, deadline_s),
                     _build_compiler(environment, experiment, models, command, image),

@@ -11,19 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from constructs import Construct
 
 from charts import list_stages, people, runner
-from charts.chart import GITOPS, TandemChart
+from charts.chart import GITOPS, Resource, TandemChart
 from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE, SCHEME
 from tandem.spec.environment import GitopsDelivery
 from tandem.spec.experiment import Experiment
 from tandem.spec.images import PRIVATE_ECR
 from tandem.spec.platform import DraChart
-
-Resource = dict[str, Any]  # a part of a custom resource, which has no class
 
 KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
 SOURCE_API = "source.toolkit.fluxcd.io/v1"

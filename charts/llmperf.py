@@ -52,13 +52,9 @@ class LlmperfChart(TandemChart):
                 "tandem/results": f"s3://{names.bucket_name(environment)}/results/{below}/",
             },
             credentials_skipped_by=MEASURE,
-            pod=k8s.PodSpec(
-                service_account_name=names.BENCH_ACCOUNT,
-                automount_service_account_token=False,
-                enable_service_links=False,
-                restart_policy="OnFailure",
-                security_context=pod.POD_SECURITY,
-                node_selector=pod.SYSTEM_NODES,
+            pod=pod.build_job_pod(
+                names.BENCH_ACCOUNT,
+                retries=RETRIES,
                 init_containers=[_build_measure_container(environment, experiment)],
                 containers=[pod.build_keep_container(environment, below)],
                 volumes=[pod.local_disk_volume("work", DISK_GIB), pod.shared_memory(SHM_MIB)],

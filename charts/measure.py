@@ -40,13 +40,9 @@ class MeasureChart(TandemChart):
                 component=BENCH,
                 deadline_s=deadline_s,
                 retries=0,
-                pod=k8s.PodSpec(
-                    service_account_name=names.BENCH_ACCOUNT,
-                    automount_service_account_token=False,
-                    enable_service_links=False,
-                    restart_policy="Never",
-                    security_context=pod.POD_SECURITY,
-                    node_selector=pod.SYSTEM_NODES,
+                pod=pod.build_job_pod(
+                    names.BENCH_ACCOUNT,
+                    retries=0,
                     containers=[
                         pod.build_bench_container(
                             command,

@@ -116,6 +116,43 @@ def add_cron_job(
     )
 
 
+def build_job_pod(
+    account: str,
+    *,
+    retries: int,
+    containers: Sequence[k8s.Container],
+    volumes: Sequence[k8s.Volume],
+    init_containers: Sequence[k8s.Container] = (),
+    node_selector: Mapping[str, str] = SYSTEM_NODES,
+    tolerations: Sequence[k8s.Toleration] = (),
+    resource_claims: Sequence[k8s.PodResourceClaim] = (),
+    termination_grace_period_s: int | None = None,
+) -> k8s.PodSpec:
+    """Return the pod of a Job, without a token of Kubernetes and under the runtime's own seccomp profile.
+
+    Args:
+        account: service account, for its credentials of AWS.
+        retries: of the Job; with any, a failed container starts again in its pod.
+        containers, volumes, init_containers, tolerations, resource_claims: as Kubernetes has them.
+        node_selector: labels of the node.
+        termination_grace_period_s: between SIGTERM and SIGKILL; None is what Kubernetes takes.
+    """
+    return k8s.PodSpec(
+        service_account_name=account,
+        automount_service_account_token=False,
+        enable_service_links=False,
+        restart_policy="OnFailure" if retries else "Never",
+        security_context=POD_SECURITY,
+        termination_grace_period_seconds=termination_grace_period_s,
+        node_selector=node_selector,
+        tolerations=tolerations or None,
+        resource_claims=resource_claims or None,
+        init_containers=init_containers or None,
+        containers=containers,
+        volumes=volumes,
+    )
+
+
 def build_tool_container(
     environment: Environment,
     name: str,

@@ -39,13 +39,9 @@ class QualityChart(TandemChart):
             deadline_s=DEADLINE_S,
             retries=0,
             credentials_skipped_by=ASK,
-            pod=k8s.PodSpec(
-                service_account_name=names.BENCH_ACCOUNT,
-                automount_service_account_token=False,
-                enable_service_links=False,
-                restart_policy="Never",
-                security_context=pod.POD_SECURITY,
-                node_selector=pod.SYSTEM_NODES,
+            pod=pod.build_job_pod(
+                names.BENCH_ACCOUNT,
+                retries=0,
                 init_containers=[
                     _build_fetch_container(environment, experiment),
                     _build_ask_container(environment, experiment),

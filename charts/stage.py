@@ -45,13 +45,9 @@ class StageChart(TandemChart):
                 annotations={"tandem/model": model.full_id()},
                 deadline_s=DEADLINE_S,
                 retries=RETRIES,
-                pod=k8s.PodSpec(
-                    service_account_name=names.STAGE_ACCOUNT,
-                    automount_service_account_token=False,
-                    enable_service_links=False,
-                    restart_policy="OnFailure",
-                    security_context=pod.POD_SECURITY,
-                    node_selector=pod.SYSTEM_NODES,
+                pod=pod.build_job_pod(
+                    names.STAGE_ACCOUNT,
+                    retries=RETRIES,
                     containers=[_build_container(environment, model, disk)],
                     volumes=[pod.local_disk_volume("work", disk)],
                 ),
