@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tandem.artifacts.store import ObjectStore
+from tandem.bench.terminal_text import wrap_text
 from tandem.errors import ExternalError, InputError, SchemaError, convert_os_errors
 from tandem.judge.sweep_record import CandidateRecord, SweepRecord
 from tandem.plan.sweep_patch import patch_experiment
@@ -45,14 +45,14 @@ def find_decision(steps: Mapping[str, StepRecord]) -> SweepRecord | None:
 
 def format_decision(record: SweepRecord) -> Iterator[str]:
     """Yield the decision, a table of all candidates, and why each of them cannot win or was not measured."""
-    yield from textwrap.wrap(record.sentence, WIDTH)
+    yield from wrap_text(record.sentence, WIDTH)
     yield ""
     heads = ("candidate", "state", "speed-up", "95 %", "good tokens/USD", "node min", "USD")
     yield from format_table(heads, map(_format_candidate, record.candidates), numbers=(2, 5, 6))
     yield ""
     for row in record.candidates:
         if row.reason:
-            yield from textwrap.wrap(f"{row.variant} ({row.state}): {row.reason}", WIDTH, subsequent_indent="  ")
+            yield from wrap_text(f"{row.variant} ({row.state}): {row.reason}", WIDTH, indent="  ")
     if any(row.reason for row in record.candidates):
         yield ""
     budget = f" of a budget of {record.budget_usd:.2f}" if record.budget_usd else ""
