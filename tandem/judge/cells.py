@@ -1,12 +1,13 @@
 """The verdict on every cell, one metric of one variant in one class at one load, and on all classes of a load.
 
 Invariant: `decide_speed_up` gives each word, with p adjusted for every test of the report. The E2E of all classes
-together is tested first and has its own share of the level; every other test shares the rest (Holm), and whichever
-succeeds leaves its share to the other. So at a true speed-up of 1 at most 1 - level of whole reports say faster or
-slower anywhere. The other metrics of all classes have intervals and are not tested. A cell is `no evidence` if only
-survivors could be compared, if neither arm gives text, or below FEWEST_ROUNDS rounds. The mean and the 90th percentile
-of E2E are tested too: if the median is faster and one of these slower, the cell is `mixed`. Over all classes the mean
-alone counts: a percentile over prompts of other speed-ups shows how they differ. A cell that is not judged says why.
+together is tested first and has its own share of the level. Every other test shares the rest (Holm); a test of E2E has
+twice the weight of another, because E2E decides the headline. Whichever succeeds leaves its share to the other. So at a
+true speed-up of 1 at most 1 - level of whole reports say faster or slower anywhere. The other metrics of all classes
+have intervals and are not tested. A cell is `no evidence` if only survivors could be compared, if neither arm gives
+text, or below FEWEST_ROUNDS rounds. The mean and the 90th percentile of E2E are tested too: if the median is faster and
+one of these slower, the cell is `mixed`. Over all classes the mean alone counts: a percentile over prompts of other
+speed-ups shows how they differ. A cell that is not judged says why.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ from tandem.judge.pairs import (
     WAIT_METRIC,
     CellPairs,
     RequestPairing,
+    weigh_metric,
 )
 from tandem.judge.schema import (
     CellVerdict,
@@ -308,9 +310,12 @@ def _decide_cells(
     """
     load_count = sum(cell.is_overall for cell in cells)
     tests, test_places = _list_tests(cells)
-    own_p_values = np.array([test.p for test in tests])
-    test_p_values = np.concatenate(adjust_with_fallback(own_p_values[:load_count], own_p_values[load_count:]))
-    test_alphas = _find_alphas(test_p_values, load_count, level)
+    own_p_values = np.array([test.estimate.p for test in tests])
+    weights = np.array([test.weight for test in tests])
+    test_p_values = np.concatenate(
+        adjust_with_fallback(own_p_values[:load_count], own_p_values[load_count:], weights[load_count:])
+    )
+    test_alphas = _find_alphas(test_p_values, weights, load_count, level)
     p_values = test_p_values[test_places]
     tail_count = sum(len(cell.tails) for cell in cells)
     tail_p_values = iter(test_p_values[len(tests) - tail_count :].tolist())
@@ -350,7 +355,14 @@ def _decide_cells(
         yield replace(verdict, why=reason)
 
 
-def _list_tests(cells: Sequence[_CellEstimate]) -> tuple[list[LogRatioEstimate], IntArray]:
+class _WeightedTest(NamedTuple):
+    """A test of the report, and its weight in Holm's procedure."""
+
+    estimate: LogRatioEstimate
+    weight: float
+
+
+def _list_tests(cells: Sequence[_CellEstimate]) -> tuple[list[_WeightedTest], IntArray]:
     """Return the tests of the report, the tails last, and the place of each cell's test among them.
 
     A load of one class is that class: it is tested once, with the loads.
@@ -358,7 +370,7 @@ def _list_tests(cells: Sequence[_CellEstimate]) -> tuple[list[LogRatioEstimate],
     Args:
         cells: the loads first.
     """
-    tests: list[LogRatioEstimate] = []
+    tests: list[_WeightedTest] = []
     places = []
     load_places = {}
     for cell in cells:
@@ -369,16 +381,19 @@ def _list_tests(cells: Sequence[_CellEstimate]) -> tuple[list[LogRatioEstimate],
             places.append(load_places[key])
             continue
         places.append(len(tests))
-        tests.append(cell.estimate)
-    tests += [tail.estimate for cell in cells for tail in cell.tails]
+        tests.append(_WeightedTest(cell.estimate, weigh_metric(cell.draft.metric)))
+
+    for cell in cells:
+        tests += [_WeightedTest(tail.estimate, weigh_metric(cell.draft.metric)) for tail in cell.tails]
     return tests, np.array(places, np.intp)
 
 
-def _find_alphas(p_values: Values, load_count: int, level: float) -> Values:
+def _find_alphas(p_values: Values, weights: Values, load_count: int, level: float) -> Values:
     """Return the level at which Holm's procedure tests each p, the other p-values as they are.
 
     Args:
         p_values: of all tests, adjusted, those of the loads first.
+        weights: of the tests.
         load_count: how many these are.
         level: of the report.
     """
@@ -389,8 +404,8 @@ def _find_alphas(p_values: Values, load_count: int, level: float) -> Values:
     for own, other, share in zip(groups, groups[::-1], shares, strict=True):
         has_whole_level = bool(is_significant[other].all())
         own_level = (1 - level) * (1.0 if has_whole_level else share)
-        open_count = np.sum(~is_significant[own]) + is_significant[own]
-        alphas[own] = own_level / np.maximum(open_count, 1)
+        open_weights = weights[own][~is_significant[own]].sum() + weights[own] * is_significant[own]
+        alphas[own] = own_level * weights[own] / open_weights
     return alphas
 
 

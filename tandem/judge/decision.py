@@ -75,15 +75,26 @@ def decide_speed_up(
     return SpeedUpDecision("faster" if estimate.log > 0 else "slower", "difference")
 
 
-def adjust_p_values(p_values: Values) -> Values:
-    """Return each p-value adjusted for all of them (Holm 1979, Scandinavian Journal of Statistics 6, 65)."""
-    order = np.argsort(p_values, kind="stable")
+def adjust_p_values(p_values: Values, weights: Values | None = None) -> Values:
+    """Return each p-value adjusted for all of them (Holm 1979, Scandinavian Journal of Statistics 6, 65).
+
+    Args:
+        p_values: of the tests.
+        weights: each test's part of the level, in any unit; None: all tests have the same (section 4 of Holm's paper).
+    """
+    own_weights = np.ones(len(p_values)) if weights is None else weights
+    weighted = p_values / own_weights
+    order = np.argsort(weighted, kind="stable")
+    open_weights = np.cumsum(own_weights[order][::-1])[::-1]
+
     adjusted_p_values = np.empty(len(p_values))
-    adjusted_p_values[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1)), 1.0)
+    adjusted_p_values[order] = np.minimum(np.maximum.accumulate(weighted[order] * open_weights), 1.0)
     return adjusted_p_values
 
 
-def adjust_with_fallback(overall_p_values: Values, cell_p_values: Values) -> tuple[Values, Values]:
+def adjust_with_fallback(
+    overall_p_values: Values, cell_p_values: Values, cell_weights: Values | None = None
+) -> tuple[Values, Values]:
     """Return the p-values of the pooled tests and of all others, adjusted for each other.
 
     Each of the two groups has its share of the level, and Holm's procedure within it. A group of which every test
@@ -93,9 +104,10 @@ def adjust_with_fallback(overall_p_values: Values, cell_p_values: Values) -> tup
     Args:
         overall_p_values: of the tests over all classes.
         cell_p_values: of every other test of the report.
+        cell_weights: of these; as for `adjust_p_values`.
     """
     overall_holm = adjust_p_values(overall_p_values)
-    cell_holm = adjust_p_values(cell_p_values)
+    cell_holm = adjust_p_values(cell_p_values, cell_weights)
     if not len(overall_holm) or not len(cell_holm):
         return overall_holm, cell_holm
 

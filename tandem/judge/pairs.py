@@ -25,6 +25,9 @@ from tandem.metrics import CATALOGUE
 DECIDING_METRIC = "e2e_ms"
 """The time that a user waits: it decides a verdict. Its mean and 90th percentile are judged as well as its median."""
 
+_DECIDING_WEIGHT = 2.0
+"""Part of the level of a test of DECIDING_METRIC, its tails included; a test of another metric has 1 (decision 53)."""
+
 JUDGED_METRICS = ("tpot_ms", DECIDING_METRIC, "ttft_ms", "output_tokens_per_s")
 """The metrics that have a cell in a verdict; each belongs to one request."""
 
@@ -36,6 +39,11 @@ LENGTH_METRIC = "completion_tokens"
 
 WAIT_METRIC = "wait_ms"
 """E2E; of a failed request the time until it failed, but at least its prompt's median at its load over all arms."""
+
+
+def weigh_metric(metric: str) -> float:
+    """Return the weight of a test of a metric in `adjust_p_values`."""
+    return _DECIDING_WEIGHT if metric == DECIDING_METRIC else 1.0
 
 
 class CellRequests(NamedTuple):

@@ -39,7 +39,7 @@ from tandem.judge.decision import (
 )
 from tandem.judge.equality.output_pairs import build_matcher
 from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
-from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, LENGTH_METRIC, RequestPairing
+from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, LENGTH_METRIC, RequestPairing, weigh_metric
 from tandem.judge.schema import MARGIN, CellWord, RatioEstimate, RunControls, ShareEstimate
 from tandem.judge.text_format import format_interval, format_number
 
@@ -382,7 +382,9 @@ def _adjust_rows(estimates: Sequence[_RowEstimate]) -> dict[int, float]:
         if entry.estimate is not None:
             groups[entry.is_overall].append(place)
             p_values[entry.is_overall].append(entry.estimate.p)
-    adjusted = adjust_with_fallback(np.array(p_values[True]), np.array(p_values[False]))
+
+    weights = [weigh_metric(estimates[place].draft.metric) for place in groups[False]]
+    adjusted = adjust_with_fallback(np.array(p_values[True]), np.array(p_values[False]), np.array(weights))
     places = [*groups[True], *groups[False]]
     return dict(zip(places, np.concatenate(adjusted).tolist(), strict=True))
 
