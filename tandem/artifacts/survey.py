@@ -44,6 +44,11 @@ class SurveyRow:
     why: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
 
+    @property
+    def needs_person(self) -> bool:
+        """Whether no Job repairs the set, so that a person has to look first."""
+        return self.state in {"damaged", "unknown", "unread"}
+
 
 def survey_bucket(bucket: str, needs: Sequence[BucketNeed], stored_sets: Iterable[StoredSet]) -> tuple[SurveyRow, ...]:
     """Return a row for each need, in the given order, then for each unneeded set, models before artifacts."""

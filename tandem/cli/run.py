@@ -293,7 +293,7 @@ def _read_gaps(client: RunClient, inputs: CommandInputs, experiment: Experiment)
         if fault := find_read_fault(stored_sets):
             raise fault
     for row in rows:
-        if row.state in {"damaged", "unknown", "unread"}:
+        if row.needs_person:
             change = f"{build_tandem_command('artifacts list', client.environment.name)}, docs/artifacts.md"
             raise InputError(f"{row.name} is {row.state}: {', '.join(row.why)}", where=row.prefix, change=change)
     return run_plan.find_gaps(rows)

@@ -23,8 +23,6 @@ from tandem.spec.variant_key import compute_artifact_key
 
 MAX_ATTEMPTS = 2  # each Job has its own retries
 PARK_WAIT_S = 10 * 60
-# states of a set that no Job repairs: a person has to look first
-BLOCKING_STATES = frozenset({"damaged", "unknown", "unread"})
 
 
 def check_bucket(work: StepWork) -> StepProgress:
@@ -132,7 +130,7 @@ def list_missing_jobs(work: StepWork, kind: str) -> dict[str, SurveyRow]:
     experiment, catalogue = work.experiment, work.world.catalogue
     rows = {row.prefix: row for row in work.world.survey(experiment) if row.kind == kind and row.state != "present"}
     for row in rows.values():
-        if row.state in BLOCKING_STATES:
+        if row.needs_person:
             raise RunEndError(f"{row.name} is {row.state}: {', '.join(row.why)}; see docs/artifacts.md")
     if kind == "model":
         models = [catalogue.models[name] for name in experiment.all_models()]

@@ -390,7 +390,7 @@ class RunEngine:
             RunEndError, LeaseEndError: the run must end, or wait.
         """
         work, world, run = self.work, self.work.world, self.work.journal.run
-        if run.cancelled_by:
+        if run.cancelled_by and not (spec.name == "judge" and self._has_verdict()):
             raise RunEndError(f"cancelled by {run.cancelled_by}", "cancelled")
         if self._has_other_specs:
             raise RunEndError("the runner has other specs than the run began with: a deploy or sync came in between")
@@ -400,6 +400,14 @@ class RunEngine:
         work.require_lease_s(self._estimate_round_s() if is_new_round else 0, spec.name)
         if self._fleet_looked_at is None or world.now() - self._fleet_looked_at >= FLEET_LOOK:
             self._check_fleet()
+
+    def _has_verdict(self) -> bool:
+        """Tell whether the last step only has to write down what is known; a sweep decides by its journal.
+
+        Raises:
+            ExternalError: S3 failed.
+        """
+        return self.work.experiment.sweep is not None or round_steps.read_judgment(self.work) is not None
 
     def _check_fleet(self) -> None:
         """Check that nobody stopped the fleet, and that its lease is still the run's.

@@ -12,9 +12,11 @@ from collections.abc import Collection
 
 from tandem.guard.lease import read_pointer
 from tandem.guard.values import convert_call_errors
+from tandem.run.cluster import RefusedCallError
 from tandem.run.jobs import RUN_LABEL
 from tandem.run.journal import RETRY_ADVICE
 from tandem.run.run_world import RunWorld
+from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.experiment import Experiment
 
@@ -34,6 +36,25 @@ def remove_leftovers(world: RunWorld, active_run: str, parked_experiments: Colle
         _delete_jobs(world, names.experiment_namespace(experiment), active_run)
         if not active_run and experiment.name in parked_experiments:
             _park_servers(world, experiment)
+
+
+def delete_run_jobs(world: RunWorld, experiment: str, run: str) -> str:
+    """Delete the Jobs of a run whose experiment the environment hosts no longer.
+
+    Returns:
+        The command that deletes them, if Kubernetes refuses: the runner's rights in a namespace go with its experiment.
+        Else an empty text.
+
+    Raises:
+        ExternalError: Kubernetes did not answer.
+    """
+    namespace = f"{names.NAMESPACE_PREFIX}{experiment}"
+    try:
+        for job in world.cluster.list_objects("jobs", namespace, {RUN_LABEL: run}):
+            world.cluster.delete_job(namespace, job["metadata"]["name"])
+    except RefusedCallError:
+        return quote_command("kubectl", "-n", namespace, "delete", "jobs", "-l", f"{RUN_LABEL}={run}")
+    return ""
 
 
 def _delete_jobs(world: RunWorld, namespace: str, active_run: str) -> None:

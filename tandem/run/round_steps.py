@@ -109,7 +109,7 @@ def measure_round(work: StepWork) -> StepProgress:
     wanted = count_requests(work, number)
     if measured is not None and measured.requests == wanted and not change:
         close_job(work, job)
-        return _confirm_round(work, measured, before, look.image_id)
+        return _confirm_round(work, measured, before, look.image_id, prefix + ROUND_FILE)
     if look.exit_code == REFUSED_EXIT_CODE and not change:
         raise RunEndError(f"round {number} is refused: {look.words}; what was recorded is kept", "failed")
     reason = change or look.words or "its Job left no records"
@@ -165,9 +165,12 @@ def _prepare_round(work: StepWork, number: int) -> StepProgress:
 
 
 def _confirm_round(
-    work: StepWork, measured: RoundResult, before: dict[str, ServerState], image_id: str
+    work: StepWork, measured: RoundResult, before: dict[str, ServerState], image_id: str, round_key: str
 ) -> StepProgress:
-    spent_s = (work.world.now() - datetime.fromisoformat(work.result["begun_at"])).total_seconds()
+    """Return that a round counts; it lasted until its Job stored `round_key`, however late a runner looks."""
+    moments = [stored_at for _, _, stored_at in work.journal.file.at_root().list_keys(round_key) if stored_at]
+    ended_at = moments[0] if moments else work.world.now()
+    spent_s = (ended_at - datetime.fromisoformat(work.result["begun_at"])).total_seconds()
     failed = f", {measured.failed} failed" if measured.failed else ""
     note = f"{measured.requests} requests{failed} in {spent_s / 60:.1f} min"
     result = {
@@ -340,6 +343,16 @@ def _find_job(work: StepWork, step: str) -> str:
     return record.result.get("job", "") if record else ""
 
 
+def read_judgment(work: StepWork) -> JudgmentResult | None:
+    """Return what the judge's Job stored; None as long as there is nothing.
+
+    Raises:
+        ExternalError: S3 failed.
+    """
+    key = results_prefix(work.experiment.name, work.results_run) + JUDGMENT_FILE
+    return work.journal.file.at_root().read(key, JudgmentResult)
+
+
 def judge_run(work: StepWork) -> StepProgress:
     """Run the judge's Job, which makes verdict and report of all rounds.
 
@@ -364,8 +377,7 @@ def judge_run(work: StepWork) -> StepProgress:
         return StepProgress(note="begins", result=work.result)
     if look.state == "running":
         return StepProgress(note=look.words or "judges", result=work.result)
-    key = results_prefix(work.experiment.name, work.results_run) + JUDGMENT_FILE
-    judgment = work.journal.file.at_root().read(key, JudgmentResult) if look.state == "succeeded" else None
+    judgment = read_judgment(work) if look.state == "succeeded" else None
     close_job(work, name)
     if judgment is not None:
         return StepProgress(state="done", note=judgment.sentence, result=msgspec.to_builtins(judgment))

@@ -34,7 +34,7 @@ from tandem.run.cluster import KubernetesCluster
 from tandem.run.engine import RunEngine
 from tandem.run.fleet_steps import end_own_lease
 from tandem.run.journal import LostRunError, ObjectFile, RunJournal, StoredValueError, list_runs
-from tandem.run.leftovers import remove_leftovers
+from tandem.run.leftovers import delete_run_jobs, remove_leftovers
 from tandem.run.request_inbox import RequestInbox
 from tandem.run.run_keys import RUNNER_KEY, run_record_key
 from tandem.run.run_values import LeaseBeat, RunnerBeat, RunRecord
@@ -178,13 +178,19 @@ class Runner:
             self.world.log(sentence)
 
     def _end_orphan(self, journal: RunJournal) -> None:
-        """End a run whose experiment is not declared any more: the engine can look only at its lease."""
+        """End a run whose experiment is not declared any more: the engine can look only at its lease and its Jobs.
+
+        Raises:
+            ExternalError: AWS or Kubernetes did not answer; the next beat tries again.
+        """
         world, reason = self.world, f"the environment hosts no experiment {journal.run.experiment} any more"
         world.log(f"run {journal.run.run}: {reason}")
         experiment = next(iter(world.experiments.values()))  # any one: the engine looks at none of its steps
         work = StepWork(world=world, journal=journal, experiment=experiment)
         while work.has_lease:
             end_own_lease(work)
+        if command := delete_run_jobs(world, journal.run.experiment, journal.run.run):
+            reason = f"{reason}; if its namespace is still there, an admin deletes the run's Jobs: {command}"
         with suppress(*CALL_ERRORS):
             notify_subscribers(world.clients, world.guard, f"run {journal.run.run} ended", reason)
         journal.write_run(state="ended", reason=reason, ended_at=world.now().isoformat(), writer=world.writer)

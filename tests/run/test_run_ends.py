@@ -10,8 +10,11 @@ from tandem.guard.apply import stop_fleet
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.ops.stop_paths import StopPath
 from tandem.run.cluster import RefusedCallError
+from tandem.run.jobs import RUN_LABEL
+from tandem.run.run_keys import JUDGMENT_FILE, results_prefix
 
 STORED = {*MODELS.values(), *ARTIFACTS.values()}
+SUSPENDED_JOB = {"spec": {"suspend": True, "template": {"spec": {}}}}
 
 
 def live(world, **request):
@@ -384,6 +387,43 @@ def test_run_whose_experiment_is_gone_ends_its_lease():
     assert not world.account.schedules
 
 
+def forget_experiment(world):
+    """Let a new runner find a run whose experiment nobody declares, and a Job of it."""
+    world.api.create_job("tandem-gone", {"metadata": {"name": "late", "labels": {RUN_LABEL: RUN}}, **SUSPENDED_JOB})
+    record = world.account.read(f"runs/{RUN}/run.json")
+    world.account.put(f"runs/{RUN}/run.json", record | {"experiment": "gone"})
+    world.runner = world.start_runner()
+
+
+def test_jobs_of_a_run_whose_experiment_is_gone_are_deleted():
+    world = reach("round-00001")
+    forget_experiment(world)
+    world.look()
+    assert world.store.list_objects("jobs", "tandem-gone") == []
+
+
+def test_jobs_that_the_runner_may_not_delete_are_told_with_their_command(monkeypatch):
+    world = reach("round-00001")
+    forget_experiment(world)
+
+    def refuse(*_):
+        raise RefusedCallError("Kubernetes refused to delete job tandem-gone/late: 403", change="see docs/run.md")
+
+    monkeypatch.setattr(world.api, "delete_job", refuse)
+    world.look()
+    command = f"kubectl -n tandem-gone delete jobs -l tandem.run/id={RUN}"
+    assert world.read_run()["reason"].endswith(f"an admin deletes the run's Jobs: {command}")
+
+
+def test_round_lasts_until_its_job_stored_it():
+    world = reach("round-00001")
+    world.has_reaper = False
+    world.live(until=lambda seen: "begins" in seen.find_step("round-00001")[2])
+    world.pass_time(3600)  # nobody looks
+    world.live(until=at_step("round-00002"))
+    assert world.find_step("round-00001")[2].endswith("requests in 2.5 min")
+
+
 def test_round_of_another_environment_in_a_shared_bucket_does_not_count():
     world = reach("round-00000")
     result = {"environment": "other", "number": 0, "attempt": 1, "requests": 36, "failed": 0, "duration_s": 300}
@@ -435,6 +475,15 @@ def test_group_that_is_updating_is_waited_for():
     assert "waits for EKS: the node group is UPDATING" in world.find_step("raise")[2]
     world.account.group["status"] = "ACTIVE"
     assert world.live()["state"] == "judged"
+
+
+def test_cancel_that_comes_after_the_verdict_is_stored_keeps_it():
+    world = reach("judge")
+    judgment_key = results_prefix("post", RUN) + JUDGMENT_FILE
+    world.live(until=lambda seen: judgment_key in seen.account.objects)
+    world.ask("cancel")
+    record = world.live()
+    assert (record["state"], record["verdict"]) == ("judged", "qwen-sd-vllm is faster")
 
 
 def test_end_that_meets_a_conflict_is_tried_again():

@@ -132,3 +132,11 @@ def test_budget_holds(budget_usd):
 def test_used_budget_is_named():
     _, decision = live(SweepLife(), budget_usd=20)
     assert (decision["word"], "the budget of 20.00" in decision["sentence"]) == ("unfinished", True), decision
+
+
+def test_cancel_in_the_last_step_keeps_the_decision():
+    world = SweepLife()
+    world.ask(**HOURS)
+    world.live(until=lambda seen: any(step == "judge" for step, _, _ in seen.list_steps()))
+    world.ask("cancel")
+    assert world.live()["verdict"] == world.read_decision()["sentence"]
