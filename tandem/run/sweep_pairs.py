@@ -13,6 +13,9 @@ from tandem.run.run_keys import pair_step
 from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s, select_pair
 
 NO_EVIDENCE = "its pair gave no evidence"
+NO_FIGURES = (
+    "its pair lacks a figure by which candidates are compared, a speed-up with its interval or the tokens of a step"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +88,10 @@ def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
         if judge is not None and judge.state == "done":
             verdict = msgspec.convert(judge.result.get("pair_verdict"), PairVerdict | None)
             evidence = msgspec.convert(judge.result.get("evidence"), PairEvidence | None)
-            lacks_figures = verdict is None or (verdict.has_figures and evidence is None)
-            failure = f"{NO_EVIDENCE}: {judge.note}" if lacks_figures else ""
+            if verdict is None:
+                failure = f"{NO_EVIDENCE}: {judge.note}"
+            elif verdict.has_figures and evidence is None:
+                failure = f"{NO_FIGURES}: {judge.note}"
         yield PairState(
             number=number,
             variant=choice.result["variant"],

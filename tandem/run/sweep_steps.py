@@ -240,7 +240,7 @@ def _record_pair(
         state = "rejected"
         reason = f"{pair.obstacle.word}: {pair.obstacle.reason}"
         if pair.unasked_reason == "behind":
-            reason += f" Its tasks were not asked: {pair.steps['quality'].note}."
+            reason += f" The reason: {pair.steps['quality'].note}."
     return CandidateRecord(
         variant=pair.variant,
         draft=candidate.draft,

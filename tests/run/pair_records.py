@@ -49,6 +49,8 @@ class PairFault:
         text: of the candidate. plain_text: of plain decoding.
         is_cut: whether the candidate ends each answer early.
         drops_slowest: whether the candidate's slowest requests fail.
+        empty_class: of prompts, whose answers by the candidate are empty; an empty text for none.
+        counts_tokens: whether the candidate's server says how many tokens an answer has.
         rounds: that are measured.
         items: of a task that both answer, plain decoding always right; 0 for no task.
         wrong_every: the candidate answers every so many-th item wrong; 0 for none.
@@ -59,6 +61,8 @@ class PairFault:
     plain_text: Text = "the same"
     is_cut: bool = False
     drops_slowest: bool = False
+    empty_class: str = ""
+    counts_tokens: bool = True
     rounds: int = QUICK_SHAPE.rounds
     items: int = 0
     wrong_every: int = 0
@@ -149,12 +153,14 @@ def build_record(table: RequestTable, row: int, fault: PairFault, arms: tuple[st
     prompt = PROMPTS[key.prompt_id]
     text = write_text(prompt, int(table.tokens[row]), fault.text if is_candidate else fault.plain_text)
     text = text[: int(KEPT_SHARE * len(text))] if is_candidate and fault.is_cut else text
+    class_name = table.classes[table.class_[row]]
+    text = "" if is_candidate and fault.empty_class == class_name else text
     return RequestRecord(
         schema=SCHEMA,
         reconnected=0,
         request_id=f"{name}-{table.round[row]}-{table.slot[row]}-{key.prompt_id}",
         arm=name,
-        class_=table.classes[table.class_[row]],
+        class_=class_name,
         suite=key.suite,
         prompt_id=key.prompt_id,
         round=int(table.round[row]),
@@ -164,7 +170,7 @@ def build_record(table: RequestTable, row: int, fault: PairFault, arms: tuple[st
         headers_s=first_s / 2,
         end_s=end_s,
         prompt_tokens=64,
-        completion_tokens=tokens,
+        completion_tokens=tokens if fault.counts_tokens or not is_candidate else None,
         counted_by="usage",
         text=text,
         status=200,

@@ -83,7 +83,7 @@ def test_leader_wins_by_the_task(first_leads):
 def test_candidate_behind_says_why_it_was_not_asked(first_leads):
     _, decision = first_leads
     behind = next(row for row in decision["candidates"] if row["state"] == "rejected")
-    assert "Its tasks were not asked: it is " in behind["reason"]
+    assert "No task was asked. The reason: it is " in behind["reason"]
 
 
 def test_figures_of_a_candidate_behind_are_used(first_leads):

@@ -20,6 +20,7 @@ from world_records import DEFAULT_SHAPE, QUICK_SHAPE
 
 from tandem.cli.sweep_results import format_decision
 from tandem.judge.sweep_record import PairVerdict, SweepRecord
+from tandem.run.sweep_pairs import NO_FIGURES
 
 PROOF_SWEEPS, PROOF_WINS = 100, 95
 REASONS = {
@@ -137,6 +138,32 @@ def test_other_output_without_the_same_quality_cannot_win(tmp_path, fault, reaso
     verdict, _ = judge_records(tmp_path / "pair", replace(OTHER, **fault), 1, ("plain", "fast"))
     obstacle = verdict.obstacle
     assert re.match(reason, f"{obstacle.word}: {obstacle.reason}"), obstacle
+
+
+def judge_alone(tmp_path, **fault):
+    """Return the records of a sweep whose first candidate has a fault and whose second is good."""
+    world = SmallJudged(faults=(replace(GOOD, **fault), GOOD), folder=tmp_path)
+    decision = live(world)
+    assert decision.winner == world.judged_variants[1]
+    return next(row for row in decision.candidates if row.variant == world.judged_variants[0])
+
+
+def test_candidate_that_answers_one_class_with_nothing_is_rejected(tmp_path):
+    row = judge_alone(tmp_path, empty_class="code-edit")
+    assert (row.state, "refused 24 of 72 outputs of the variant" in row.reason) == ("rejected", True), row
+
+
+def test_candidate_without_token_counts_fails_for_its_lack_of_figures(tmp_path):
+    row = judge_alone(tmp_path, counts_tokens=False)
+    assert (row.state, row.reason.startswith(NO_FIGURES)) == ("failed", True), row
+
+
+def test_a_sweep_that_reads_no_verdict_is_caught(tmp_path, monkeypatch):
+    monkeypatch.setattr(PairVerdict, "obstacle", None)
+    monkeypatch.setattr(PairVerdict, "has_figures", True)
+    monkeypatch.setitem(globals(), "PROOF_SWEEPS", 1)
+    with pytest.raises(AssertionError, match="times as fast"):
+        test_hundred_sweeps_are_never_won_by_a_fault("garbage", tmp_path)
 
 
 def test_void_pairs_are_rejected():
