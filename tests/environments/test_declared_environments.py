@@ -6,7 +6,10 @@ tests/charts/test_schemas.py.
 
 from __future__ import annotations
 
+import shlex
 import shutil
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,11 +17,21 @@ import yaml
 from declared_environments import ARGOCD_DELIVERY, ARGOCD_NAME, FOLDER, read_environments
 from shipped import copy_shipped
 
+from rehearsal.aws import deploy_cycle
 from rehearsal.aws.deploy_cycle import RehearsalRequest, run_rehearsal
 from tandem.cli.inputs import read_inputs
 from tandem.cli.selection import Selection
 
 NAMES = sorted(read_environments())
+APP_IN_ANOTHER_VPC = """
+import runpy
+from dataclasses import replace
+import _node
+import stacks.network as network
+read = network.import_network
+network.import_network = lambda declared: replace(read(declared), vpc_id="vpc-0f0f0f0f0f0f0f0f0")
+runpy.run_path("app.py", run_name="__main__")
+"""
 
 
 @pytest.fixture(scope="module")
@@ -58,3 +71,17 @@ def test_a_rehearsed_life_differs_in_no_property(folder, name):
     assert [step.outcome for step in rehearsal.steps if step.is_failure] == []
     assert {item.logical_id: item.differences for item in rehearsal.resources if item.differences} == {}
     assert sum(len(item.matching_properties) for item in rehearsal.resources) > 0
+
+
+@pytest.mark.proof
+@pytest.mark.endpoint
+@pytest.mark.xdist_group("endpoint")
+def test_an_app_that_takes_another_vpc_is_caught(folder, monkeypatch):
+    command = shlex.join([sys.executable, "-c", APP_IN_ANOTHER_VPC])
+
+    def run_changed(request, report):
+        return deploy_cycle.run_rehearsal(replace(request, is_quick=True, app_command=command), report)
+
+    monkeypatch.setitem(globals(), "run_rehearsal", run_changed)
+    with pytest.raises(AssertionError, match="vpc-0f0f0f0f0f0f0f0f0"):
+        test_a_rehearsed_life_differs_in_no_property(folder, "customer-keys")

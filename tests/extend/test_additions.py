@@ -106,6 +106,15 @@ def test_an_addition_leaves_its_own_tests_green(kind: str, copy: Path) -> None:
 
 
 @pytest.mark.proof
+def test_a_rule_without_its_example_is_caught(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rule, separator, example = PATCHES["A rule"].rpartition("diff --git")
+    assert (separator, "tests/rules/examples.py" in example) == ("diff --git", True)
+    monkeypatch.setitem(PATCHES, "A rule", rule)
+    with pytest.raises(AssertionError):
+        test_an_addition_leaves_its_own_tests_green("A rule", copy)
+
+
+@pytest.mark.proof
 @pytest.mark.parametrize("kind", sorted(KINDS - {SIDECAR}))
 def test_an_addition_leaves_the_whole_suite_green(kind: str, copy: Path) -> None:
     apply_patch(copy, kind)

@@ -144,6 +144,21 @@ def test_judge_that_sees_only_chance_is_caught(monkeypatch):
         test_worse_server_is_found("every tenth wrong, no noise")
 
 
+@pytest.mark.proof
+def test_judge_that_takes_chance_for_a_difference_is_caught(monkeypatch):
+    monkeypatch.setattr("tandem.judge.quality.FALSE_CALL", 2.0)
+    monkeypatch.setattr("tandem.judge.quality._find_interval", measure_difference)
+    monkeypatch.setitem(globals(), "DRAWS", 2 * MOST_FALSE)
+    with pytest.raises(AssertionError):
+        test_few_draws_of_equal_servers_say_a_difference("equal, noise 5 %", f"{SEED}")
+
+
+def measure_difference(units):
+    """Return the difference as an interval without width."""
+    difference = sum(unit.only_variant - unit.only_baseline for unit in units) / sum(unit.items for unit in units)
+    return difference, difference
+
+
 @pytest.fixture(scope="module")
 def proof_seed() -> str:
     return os.environ.get("TANDEM_PROOF_SEED") or str(random.SystemRandom().randrange(10**6))

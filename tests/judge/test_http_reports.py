@@ -21,14 +21,17 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import uvloop
 from planned import suite_file
 from running import settings
 
-from tandem.bench.request_table import read_request_table
+from tandem.bench import request_table
+from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.run import MeasurementRun
 from tandem.judge.schema import Verdict
 from tandem.judge.verdict import JudgeOptions, judge_run
@@ -94,6 +97,25 @@ def words_of(verdict: Verdict) -> list[str]:
 
 
 # the proof
+
+
+def read_biased_table(folder: Path) -> RequestTable:
+    """Read a run as if the baseline had taken a fifth more time."""
+    table = request_table.read_request_table(folder)
+    factors = np.where(table.arm == table.arms.index(table.variants[0]), 1.0, 1.2)
+    times = {name: values * factors for name, values in table.figures.items() if name.endswith("_ms")}
+    return replace(table, figures={**table.figures, **times})
+
+
+@pytest.mark.proof
+def test_clock_that_favours_an_arm_is_caught(monkeypatch):
+    monkeypatch.setitem(globals(), "read_request_table", read_biased_table)
+    verdict = measure_report(1.0, f"{SEED}")
+    assert not verdict.controls.void
+    monkeypatch.setitem(globals(), "REPORTS", 1)
+    monkeypatch.setitem(globals(), "measure_reports", lambda *_: [verdict])
+    with pytest.raises(AssertionError):
+        test_few_reports_of_equal_servers_say_a_difference(f"{SEED}")
 
 
 @pytest.fixture(scope="module")

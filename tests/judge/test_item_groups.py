@@ -155,6 +155,12 @@ def test_every_tenth_answer_wrong_is_found_in_families(draws, groups, least):
     assert words["worse"] >= least * draws
 
 
+def test_a_judge_that_sees_no_groups_is_caught(monkeypatch):
+    monkeypatch.setattr("tandem.judge.quality._name_groups", lambda _: {})
+    with pytest.raises(AssertionError):
+        test_equal_servers_are_rarely_called_by_families(20, "alike", 50, 0.2)
+
+
 @pytest.mark.parametrize(("groups", "word"), [(20, "no evidence"), (200, "same")])
 def test_the_same_answers_are_the_same_with_enough_groups(groups, word):
     right = np.ones((groups, FAMILY), dtype=bool)

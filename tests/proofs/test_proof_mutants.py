@@ -1,7 +1,4 @@
-"""Each promise of the proofs by real processes turns red if the product breaks it: a change a promise.
-
-A process takes its change from a `sitecustomize.py` on its path, which Python imports before anything else.
-"""
+"""Each promise of the proofs by real processes turns red if the product breaks it: a change a promise."""
 
 from __future__ import annotations
 
@@ -19,6 +16,7 @@ import test_stopped_measurements
 import test_weather
 from doubles.fault_proxy.rules import INTERNAL_ERROR_FAULT, FaultRule
 from killing import Bench, Moment, build_upload_command, difference
+from product_change import write_change
 from test_flips import stored  # noqa: F401 - a fixture
 from test_publishing import published  # noqa: F401 - a fixture
 from test_stopped_measurements import pair  # noqa: F401 - a fixture
@@ -80,13 +78,6 @@ A_RESUME_THAT_FORGETS = """
 import tandem.bench.resume as resume
 resume.read_history = lambda *_: resume.RunHistory()
 """
-
-
-def write_change(folder: Path, source: str) -> dict[str, str]:
-    """Write a change of the product; return the variables of a process that has it."""
-    folder.mkdir()
-    (folder / "sitecustomize.py").write_text(source)
-    return {"PYTHONPATH": str(folder)}
 
 
 def build_bench(endpoint, proxy, folder: Path, source: str) -> Bench:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from product_change import write_change
 from torn import Torn
 
 from rehearsal.aws.cdk_cli import CdkCli, read_stacks
@@ -19,6 +21,17 @@ ROOT = Path(__file__).resolve().parents[2]
 KILLS = 20
 CASES = {"post-us-east-2": (), "native-us-east-2": ("--gitops-removed",)}
 WITNESS = "models/witness.txt"
+A_DESTROY_THAT_EXPECTS_ALL_STACKS = """
+import tandem.ops.destroy.steps as steps
+from tandem.errors import InputError
+read = steps.read_stack
+def require_stack(account, kind):
+    stack = read(account, kind)
+    if stack is None:
+        raise InputError("this stack is gone", where=kind, change="deploy it first")
+    return stack
+steps.read_stack = require_stack
+"""
 
 
 @pytest.fixture(scope="module", params=sorted(CASES))
@@ -86,3 +99,13 @@ def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
     assert body == b"here before"
     assert (second, left[1:]) == (0, torn.expected[1:]), said
     report(environment=torn.name, stacks=len(stacks), orphans=len(left[1]))
+
+
+def test_a_destroy_that_cannot_go_on_is_caught(stamped, chance, tmp_path, monkeypatch):
+    torn, copied = stamped
+    changed = replace(torn, variables=write_change(tmp_path / "change", A_DESTROY_THAT_EXPECTS_ALL_STACKS))
+    second_deletion = [number for number, name in enumerate(torn.requests, 1) if name == "DeleteStack"][1]
+    monkeypatch.setattr(Torn, "moment", lambda *_: (second_deletion, "asked"))
+    monkeypatch.setitem(globals(), "KILLS", len(CASES))
+    with pytest.raises(AssertionError, match="this stack is gone"):
+        test_killed_at_random_moments_it_ends_with_the_same_list((changed, copied), chance, lambda **_: None)

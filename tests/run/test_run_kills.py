@@ -160,6 +160,18 @@ def hold_fenced_life(seed: int, life: KilledLife) -> None:
     assert [world.account.alive, world.store.list_objects("jobs"), world.list_servers()] == [[], [], []], seed
 
 
+def live_without_raise() -> KilledLife:
+    """Live a run whose raise EKS throttles until the reaper fences its lease."""
+    world = VirtualWorld(stored=set(STORED))
+    world.account.odds = {"eks.update_nodegroup_config": 1}
+    world.ask()
+    return KilledLife(world, world.live(), 0, Counter())
+
+
+def test_raise_that_is_kept_away_ends_with_its_sentence():
+    hold_fenced_life(0, live_without_raise())
+
+
 @pytest.mark.parametrize("seed", range(SHORT_LIVES))
 def test_killed_runner_leaves_nothing(seed):
     hold_life(seed, 8)

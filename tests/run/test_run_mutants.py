@@ -12,6 +12,7 @@ import test_run_kills
 import test_sweep_kills
 from virtual_world import VirtualWorld
 
+from tandem.errors import InputError
 from tandem.run import artifact_steps, node_time, round_steps
 from tandem.run.journal import RunJournal
 
@@ -80,6 +81,18 @@ def test_lives_with_kills_catch(promise, monkeypatch):
     KILL_CHANGES[promise](monkeypatch)
     with pytest.raises(AssertionError):
         hold_kills()
+
+
+def refuse_without_reason(_, problem, change, where=""):  # noqa: ARG001 - as the product calls it
+    return InputError("it is refused", where=where, change=change)
+
+
+def test_raise_that_is_kept_away_catches_a_refusal_without_reason(monkeypatch):
+    monkeypatch.setattr("tandem.guard.fleet_start._FleetStart._refuse", refuse_without_reason)
+    life = test_run_kills.live_without_raise()
+    assert life.is_fenced
+    with pytest.raises(AssertionError):
+        test_run_kills.hold_fenced_life(0, life)
 
 
 FROZEN_CHANGES: dict[str, tuple[Change, int]] = {

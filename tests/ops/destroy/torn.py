@@ -34,6 +34,7 @@ class Torn:
         declared: the folder with its environments/ and experiments/.
         state: of an endpoint that was stopped after the deploy.
         home: folder for what the trials leave.
+        variables: of the processes, besides those that lead to the endpoint.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Torn:
     state: Path
     home: Path
     flags: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
     expected: list[Any] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
@@ -57,7 +59,7 @@ class Torn:
             yield endpoint, proxy
 
     def start(self, endpoint: AwsEndpoint, proxy: FaultProxy) -> subprocess.Popen[str]:
-        there = {"AWS_ENDPOINT_URL": proxy.url, "AWS_ENDPOINT_URL_S3": proxy.url}
+        there = {"AWS_ENDPOINT_URL": proxy.url, "AWS_ENDPOINT_URL_S3": proxy.url, **self.variables}
         folders = [
             "--environments",
             str(self.declared / "environments"),

@@ -12,10 +12,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from product_change import write_change
 from run_lives import TASK, RunLives
 
 from rehearsal.cluster.cluster import RehearsalCluster
 from rehearsal.cluster.pods import VirtualPods
+from rehearsal.run import pod_programs
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
 from rehearsal.run.settings import LIVE_TIMING, RehearsalSettings, RunFaults
 from rehearsal.run.world import RehearsalAccount, RunWorld
@@ -100,6 +102,20 @@ def lives(account, tmp_path_factory) -> Iterator[RunLives]:
     with world:
         world.wait_for_runner()
         yield RunLives(world, tmp_path_factory.mktemp("results"))
+
+
+@pytest.fixture
+def change_runner(lives, tmp_path) -> Iterator[Callable[[str], None]]:
+    """Put a runner with a change of the product in the place of the one at work; at the end, one without."""
+    with pytest.MonkeyPatch.context() as patch:
+
+        def change(source: str) -> None:
+            for name, value in write_change(tmp_path / "change", source).items():
+                patch.setitem(pod_programs._LOCAL_VARIABLES, name, value)
+            lives.replace_runner()
+
+        yield change
+    lives.replace_runner()
 
 
 def write_task(folder: Path) -> tuple[Path, str]:

@@ -14,11 +14,12 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from rehearsal.run.pod_programs import COMPONENT_LABEL
 from rehearsal.run.settings import RunFaults
-from rehearsal.run.world import RunWorld
+from rehearsal.run.world import RUNNER_WAIT_S, RunWorld
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, STOP_PREFIX
-from tandem.run.run_keys import ROUND_FILE, results_prefix, run_record_key
+from tandem.run.run_keys import ROUND_FILE, RUNNER_KEY, results_prefix, run_record_key
 from tandem.spec.variant_key import compute_artifact_key
 
 LOOK_S = 0.5
@@ -92,6 +93,20 @@ class RunLives:
             name=name, record=record, code=result.returncode, output=output, acted=tuple(acted),
             unguarded=tuple(unguarded),
         )  # fmt: skip
+
+    def replace_runner(self) -> None:
+        """Delete the runner's pod, and wait for the beat of the one that its Deployment makes then."""
+        former = self._read(RUNNER_KEY)
+        end_s = time.monotonic() + RUNNER_WAIT_S
+        self.world.live.call(self._delete_runner)
+        while self._read(RUNNER_KEY)["writer"] == former["writer"]:
+            assert time.monotonic() < end_s, self.world.read_logs()
+            time.sleep(LOOK_S)
+
+    def _delete_runner(self) -> None:
+        store = self.world.store
+        for pod in store.list_objects("pods", label_selector=f"{COMPONENT_LABEL}=runner"):
+            store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
 
     def hold_end(self, life: RunLife) -> dict[tuple[str, str], str]:
         """Hold what every end has: no instance, no fence, a lease and a stop at each moment before, whole records.

@@ -20,6 +20,12 @@ KILLS = 30
 MOMENTS = ("stage", "compile", "server", "bench", "bench", "bench", JUDGE_JOB)  # in the order of a run's steps
 ENDPOINT = "endpoint"
 NEW_MOMENTS = {"stage", "compile"}  # they come only where nothing is stored yet
+A_START_THAT_ARMS_NO_STOP = """
+import sys
+if "tandem.run" in sys.orig_argv:
+    from tandem.guard import fleet_start
+    fleet_start._FleetStart.arm_stop = lambda _: "arn"
+"""
 
 
 def draw_faults(chance: random.Random) -> list[RunFaults]:
@@ -55,3 +61,11 @@ def test_thirty_kills_of_real_processes(lives):
         ends[life.record["state"]] += 1
     rows = ", ".join(f"{count} {what}" for what, count in sorted(kills.items()))
     sys.stderr.write(f"{kills.total()} kills ({rows}) in {ends.total()} lives: {dict(ends)}\n")
+
+
+def test_a_start_that_arms_no_stop_is_caught(lives, change_runner):
+    change_runner(A_START_THAT_ARMS_NO_STOP)
+    life = lives.live("--rounds", "1", faults=[RunFaults(killed_component="bench", moment="bench")])
+    assert life.unguarded != ()
+    with pytest.raises(AssertionError):
+        lives.hold_end(life)

@@ -11,15 +11,34 @@ from rehearsal.run.settings import RunFaults
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("run-life")]
 ROUNDS = ("--rounds", "1")
+NODE_TIME_TO_THE_DEADLINE = """
+import sys
+from datetime import datetime
+if "tandem.run" in sys.orig_argv:
+    from tandem.run import fleet_steps
+    from tandem.run.node_time import NodeTime
+    def read_node_time(clients, config, fleet, lease, *, is_last):
+        ended_at = datetime.fromisoformat(lease.deadline)
+        paid_s = (ended_at - datetime.fromisoformat(lease.raised_at)).total_seconds()
+        return NodeTime(paid_s=paid_s, ended_at=fleet.now, doubt="")
+    fleet_steps.read_node_time = read_node_time
+"""
 
 
 @pytest.fixture(scope="module")
 def killed(lives):
     """The short form: one life from nothing staged to a verdict, whose runner is killed while a round is measured."""
-    calls, before = len(lives.world.live.server.calls), lives.world.count_node_minutes()
-    life = lives.live(*ROUNDS, faults=[RunFaults(killed_component="runner", moment="bench")], is_new=True)
-    minutes = lives.world.count_node_minutes() - before
+    calls = len(lives.world.live.server.calls)
+    faults = [RunFaults(killed_component="runner", moment="bench")]
+    life, minutes = live_counted(lives, *ROUNDS, faults=faults, is_new=True)
     return life, minutes, lives.world.live.server.calls[calls:]
+
+
+def live_counted(lives, *options, **settings):
+    """Live a run; return it and the node-minutes that the endpoint counts."""
+    before = lives.world.count_node_minutes()
+    life = lives.live(*options, **settings)
+    return life, lives.world.count_node_minutes() - before
 
 
 def test_a_run_whose_runner_is_killed_is_judged_and_ends_at_zero(lives, killed):
@@ -38,9 +57,21 @@ def test_its_verdict_says_that_it_is_of_simulated_servers(killed):
 
 
 def test_its_node_minutes_are_those_of_the_endpoint(killed):
-    life, minutes, _ = killed
+    hold_node_minutes(*killed[:2])
+
+
+def hold_node_minutes(life, minutes):
     assert abs(life.record["node_s"] / 60 - minutes) < 1
     assert minutes > 0
+
+
+@pytest.mark.proof
+def test_a_runner_that_counts_to_the_deadline_is_caught(lives, change_runner):
+    change_runner(NODE_TIME_TO_THE_DEADLINE)
+    life, minutes = live_counted(lives, *ROUNDS)
+    lives.hold_end(life)
+    with pytest.raises(AssertionError):
+        hold_node_minutes(life, minutes)
 
 
 def test_its_runner_is_refused_nothing(killed):
