@@ -23,13 +23,13 @@ from tandem.cli.inputs import read_inputs
 from tandem.cli.selection import Selection
 
 NAMES = sorted(read_environments())
-APP_IN_ANOTHER_VPC = """
+APP_OF_ONE_RANGE = """
 import runpy
-from dataclasses import replace
 import _node
 import stacks.network as network
-read = network.import_network
-network.import_network = lambda declared: replace(read(declared), vpc_id="vpc-0f0f0f0f0f0f0f0f0")
+def refuse_ranges(declared):
+    raise SystemExit(f"a second range, {declared.secondary_cidrs[0]}, is not known")
+network.import_network = refuse_ranges
 runpy.run_path("app.py", run_name="__main__")
 """
 
@@ -76,12 +76,12 @@ def test_a_rehearsed_life_differs_in_no_property(folder, name):
 @pytest.mark.proof
 @pytest.mark.endpoint
 @pytest.mark.xdist_group("endpoint")
-def test_an_app_that_takes_another_vpc_is_caught(folder, monkeypatch):
-    command = shlex.join([sys.executable, "-c", APP_IN_ANOTHER_VPC])
+def test_an_app_that_knows_one_range_is_caught(folder, monkeypatch):
+    command = shlex.join([sys.executable, "-c", APP_OF_ONE_RANGE])
 
     def run_changed(request, report):
         return deploy_cycle.run_rehearsal(replace(request, is_quick=True, app_command=command), report)
 
     monkeypatch.setitem(globals(), "run_rehearsal", run_changed)
-    with pytest.raises(AssertionError, match="vpc-0f0f0f0f0f0f0f0f0"):
+    with pytest.raises(AssertionError, match="a second range"):
         test_a_rehearsed_life_differs_in_no_property(folder, "customer-keys")
