@@ -56,6 +56,9 @@ class Torn:
         shutil.copytree(self.state, copy)
         endpoint = AwsEndpoint(account=self.account, region=self.region, state_dir=copy)
         with endpoint, FaultProxy(endpoint.url) as proxy:
+            # the endpoint reads Lambda's stored functions at the first request to Lambda, and deleting a custom
+            # resource is none
+            endpoint.client("lambda").list_functions()
             yield endpoint, proxy
 
     def start(self, endpoint: AwsEndpoint, proxy: FaultProxy) -> subprocess.Popen[str]:
