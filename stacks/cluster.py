@@ -22,7 +22,6 @@ from stacks.nodes import add_node_role, add_system_nodes
 from stacks.policy import account_condition, allow, aws_policy_arn, cluster_arn
 from stacks.role import add_customer_key, add_log_group, add_role
 from stacks.stack import EnvironmentStack, export_value
-from tandem.ops.guard_config import aws_partition
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -150,6 +149,6 @@ def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environ
 def admin_policy(environment: Environment) -> eks.CfnAccessEntry.AccessPolicyProperty:
     """Return EKS's own policy of an admin, for the whole cluster."""
     return eks.CfnAccessEntry.AccessPolicyProperty(
-        policy_arn=f"arn:{aws_partition(environment.region)}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+        policy_arn=f"arn:{names.aws_partition(environment.region)}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
         access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
     )

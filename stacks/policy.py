@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from tandem.ops.guard_config import aws_partition, build_arn
+from tandem.ops.guard_config import build_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.images import PRIVATE_ECR
@@ -64,7 +64,7 @@ def cluster_arn(environment: Environment) -> str:
 
 def aws_policy_arn(environment: Environment, name: str) -> str:
     """Return the ARN of a policy that AWS manages."""
-    return f"arn:{aws_partition(environment.region)}:iam::aws:policy/{name}"
+    return f"arn:{names.aws_partition(environment.region)}:iam::aws:policy/{name}"
 
 
 def allow_bucket_key(environment: Environment, *, writes: bool) -> list[Statement]:
@@ -96,7 +96,7 @@ class PrivateRepository:
 
     def arn(self) -> str:
         """Return the repository's ARN."""
-        return f"arn:{aws_partition(self.region)}:ecr:{self.region}:{self.account}:repository/{self.name}"
+        return f"arn:{names.aws_partition(self.region)}:ecr:{self.region}:{self.account}:repository/{self.name}"
 
     def allow_pull(self) -> list[Statement]:
         """Return the rights to pull from the repository: a login, and its layers."""

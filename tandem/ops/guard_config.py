@@ -50,14 +50,9 @@ def object_prefix(environment: Environment) -> str:
 def build_arn(environment: Environment, service: str, rest: str, *, region: str | None = None) -> str:
     """Return the ARN of a resource of the environment's account, by default in its region; "" names none."""
     arn_region = environment.region if region is None else region
-    return f"arn:{aws_partition(environment.region)}:{service}:{arn_region}:{environment.account}:{rest}"
+    return f"arn:{names.aws_partition(environment.region)}:{service}:{arn_region}:{environment.account}:{rest}"
 
 
 def build_bucket_arn(environment: Environment, path: str = "", bucket: str = "") -> str:
     """Return the ARN of the environment's bucket or another's, or of a path in it; the path has its slash."""
-    return f"arn:{aws_partition(environment.region)}:s3:::{bucket or names.bucket_name(environment)}{path}"
-
-
-def aws_partition(region: str) -> str:
-    """Return the partition of a region's ARNs (AWS General Reference, ARNs)."""
-    return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get("us-gov" if region.startswith("us-gov-") else region[:2], "aws")
+    return f"arn:{names.aws_partition(environment.region)}:s3:::{bucket or names.bucket_name(environment)}{path}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
@@ -16,10 +17,11 @@ from tandem.spec.names import NOTIFY
 from tandem.spec.record import UnknownValueError
 
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
-KEY_LENGTH, VALUE_LENGTH = 128, 256
-TAG_TEXT = re.compile(r"[\w\s+\-=.:/@]*")
+# IAM takes one more of each; CodeBuild takes these (Tag), and EventBridge Scheduler takes no empty value
+KEY_LENGTH, VALUE_LENGTH = 127, 255
 # taken names: the folders of people, runner and the GitOps tool's objects, the environment's dashboards
 FOLDER_NAMES = frozenset({"gitops", "machine", "money", "people", "runner"})
+RESERVED_TAG_PREFIXES = ("aws", "tandem")  # of AWS, and of what stops and teardown know as their own
 S3_RESERVED_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
 S3_RESERVED_SUFFIXES = ("-s3alias", "--ol-s3", ".mrap", "--x-s3")
 ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
@@ -47,7 +49,7 @@ _ALARM_NAMES = "tandem/spec/names.py: the second word of a composite alarm's nam
 _BUCKET_NAMES = "docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"
 _BUCKET_KEYS = "docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html"
 _GO_TEXTS = "kubernetes-sigs/yaml goyaml.v2/resolve.go: how a text without quotes is read"
-_TAGS = "docs.aws.amazon.com/awsaccountbilling/latest/aboutv2/allocation-tag-restrictions.html"
+_TAGS = "IAM API Reference, Tag; IAM user guide, Rules for tagging; CodeBuild API Reference, Tag"
 RULES = RuleList()
 
 
@@ -226,18 +228,35 @@ def _find_foreign_bucket_key(context: EnvironmentContext) -> Iterable[RuleFindin
         yield RuleFinding("artifacts.kms_key_arn", got, legal, f"write the ARN of a key in {region}")
 
 
-@RULES.refuse("tags-fit", _TAGS, "2026-11-21")
+def _is_tag_text(text: str) -> bool:
+    r"""Whether IAM takes the text in a tag: [\p{L}\p{Z}\p{N}_.:/=+\-@], so no newline and no tab."""
+    return all(character in "_.:/=+-@" or unicodedata.category(character)[0] in "LZN" for character in text)
+
+
+@RULES.refuse("tags-fit", _TAGS, "2026-11-28")
 def _find_bad_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """At most {MOST_TAGS} tags, of the length and letters AWS takes, none with the prefix aws:."""
+    """At most {MOST_TAGS} tags, of the length and letters every service takes, none with the prefix aws: or tandem:."""
     tags = context.environment.tags
     if len(tags) > MOST_TAGS:
         yield RuleFinding("tags", f"{len(tags)} tags", f"at most {MOST_TAGS}", f"delete {len(tags) - MOST_TAGS}")
     for key, value in tags.items():
         path = f"tags.{key}"
-        if key.lower().startswith("aws:"):
-            yield RuleFinding(path, f"the key {key!r}", "keys without the prefix aws:", "rename it")
+        prefix = key.lower().partition(":")[0]
+        if ":" in key and prefix in RESERVED_TAG_PREFIXES:
+            yield RuleFinding(path, f"the key {key!r}", f"keys without the prefix {prefix}:", "rename it")
         for part, text, limit in (("key", key, KEY_LENGTH), ("value", value, VALUE_LENGTH)):
-            if len(text) > limit or not TAG_TEXT.fullmatch(text) or not text:
+            if len(text) > limit or not _is_tag_text(text) or not text:
                 legal = f"1 to {limit} letters, digits, spaces and _ . : / = + - @"
                 got = f"the {part} {text[:40]!r}, {len(text)} characters"
                 yield RuleFinding(path, got, legal, f"rewrite the {part}")
+
+
+@RULES.refuse("tags-once", "IAM user guide, Rules for tagging: keys that differ only in case are one", "2026-11-28")
+def _find_repeated_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No two keys of tags are equal but for their case."""
+    keys_by_name: dict[str, str] = {}
+    for key in context.environment.tags:
+        first_key = keys_by_name.setdefault(key.lower(), key)
+        if first_key != key:
+            got, legal = f"the key {key!r} beside {first_key!r}", "keys that differ in more than case: IAM takes one"
+            yield RuleFinding(f"tags.{key}", got, legal, "delete one of them")

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 
 from tandem.rules.contexts import EnvironmentContext
 from tandem.rules.rule import RuleFinding, RuleList, index_paths, join_values
+from tandem.spec import names
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, ExistingNetwork, NewNetwork
 from tandem.spec.record import UnknownValueError
 
@@ -17,13 +18,17 @@ LARGEST_PREFIX, SMALLEST_PREFIX = 16, 20
 WIDEST_PREFIX = 8  # the largest block that a registry gave one organisation; a wider range means everybody
 PRIVATE = tuple(ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
 SHARED = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598, which EKS admits as a VPC's secondary range
-POLICY_NAME = re.compile(r"[\w+=,.@-]{1,128}", re.ASCII)  # IAM API Reference, CreatePolicy
+# IAM API Reference, CreatePolicy: a name, behind its path; of the path what `cdk bootstrap` takes (validatePolicyName)
+POLICY_NAME = re.compile(r"([\w+=,.@-]+/)*[\w+=,.@-]{1,128}", re.ASCII)
 
 _EKS = "docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
 _CLOSED = "awsdocs/amazon-eks-user-guide latest/ug/clusters/private-clusters.adoc"
 _ENDPOINT = "EKS API Reference, VpcConfigRequest publicAccessCidrs"
 _ADMIN = "EKS API Reference, CreateAccessConfigRequest bootstrapClusterCreatorAdminPermissions, rendered false"
 _ENTRIES = "docs.aws.amazon.com/eks/latest/userguide/creating-access-entries.html"
+_PARTITIONS = "AWS General Reference, ARNs: a principal of another partition cannot exist in the account"
+_RESERVED_PATH = "IAM Identity Center user guide, IAM roles created by IAM Identity Center; terraform-aws-eks#2969"
+SSO_NAME, SSO_PATH = "AWSReservedSSO_", "aws-reserved/sso.amazonaws.com/"
 _FOREIGN = "Tandem's own: an access entry for a principal of another account is unproven"
 RULES = RuleList()
 
@@ -189,6 +194,28 @@ def _list_principals(context: EnvironmentContext) -> list[tuple[str, str]]:
     return [entry for kind_entries in entries for entry in kind_entries]
 
 
+@RULES.refuse("principal-partition", _PARTITIONS, "2026-11-28")
+def _find_foreign_partitions(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """Everybody named in `cluster.access` is of the region's partition."""
+    region = context.environment.region
+    own_partition = names.aws_partition(region)
+    for path, arn in _list_principals(context):
+        partition, _, rest = arn.removeprefix("arn:").partition(":")
+        if partition != own_partition:
+            got, legal = f"{arn} in {region}", f"an ARN that begins with arn:{own_partition}:"
+            yield RuleFinding(path, got, legal, f"write arn:{own_partition}:{rest}")
+
+
+@RULES.refuse("principal-path", _RESERVED_PATH, "2026-11-28")
+def _find_pathless_roles(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A role of IAM Identity Center has its path."""
+    for path, arn in _list_principals(context):
+        folder, _, name = arn.partition(":role/")[2].rpartition("/")
+        if name.startswith(SSO_NAME) and not f"{folder}/".startswith(SSO_PATH):
+            change = f"write what `aws iam get-role --role-name {name} --query Role.Arn` prints"
+            yield RuleFinding(path, arn, f"...:role/{SSO_PATH}[REGION/]{name}, as EKS admits it", change)
+
+
 @RULES.warn("principal-own", _FOREIGN, "2026-11-22")
 def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Everybody named in `cluster.access` is of the environment's account."""
@@ -204,11 +231,10 @@ def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFindin
 
 @RULES.refuse("boundary-name", "IAM API Reference, CreatePolicy", "2026-11-21")
 def _find_boundary_arn(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The permissions boundary is a policy's name."""
+    """The permissions boundary is a policy's name, behind its path if it has one."""
     boundary = context.environment.bootstrap.permissions_boundary
     if boundary is not None and not POLICY_NAME.fullmatch(boundary):
-        folder, _, name = boundary.rpartition("/")
-        has_plain_name = POLICY_NAME.fullmatch(name) and folder.endswith(":policy")  # a name with a path is not plain
-        change = f"write {name}" if has_plain_name else "write the name of a policy whose path is /"
-        legal = "the name of a managed policy, not its ARN"
+        name = boundary.partition(":policy/")[2].lstrip("/") or boundary.strip("/")
+        change = f"write {name}" if POLICY_NAME.fullmatch(name) else "write the last part of its ARN, behind policy/"
+        legal = "the name of a managed policy, or path/name, not its ARN"
         yield RuleFinding("bootstrap.permissions_boundary", repr(boundary), legal, change)

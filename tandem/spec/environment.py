@@ -5,12 +5,14 @@ Invariant: everything here is known before a deploy; no value is looked up, and 
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, AwareDatetime, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
-from tandem.spec.record import INTEGER_ONLY, SpecRecord
+from tandem.spec.record import ADVICE, INTEGER_ONLY, SpecRecord
 
 
 def match_text(pattern: str, allowed: str) -> Any:
@@ -18,8 +20,20 @@ def match_text(pattern: str, allowed: str) -> Any:
     return Field(pattern=pattern, json_schema_extra={"allowed": allowed})
 
 
+def _refuse_session(arn: object) -> object:
+    """Answer the ARN of a session, which GetCallerIdentity prints, with that of its role."""
+    session = _SESSION.fullmatch(arn) if isinstance(arn, str) else None
+    if session is None:
+        return arn
+    partition, account, name = session.groups()
+    command = f"aws iam get-role --role-name {name} --query Role.Arn"
+    advice = f"write the role of this session: arn:{partition}:iam::{account}:role/{name}"
+    raise PydanticCustomError(ADVICE, "{advice}", {"advice": f"{advice}, with its path if it has one ({command})"})
+
+
 _CIDR = r"[0-9]{1,3}(\.[0-9]{1,3}){3}/[0-9]{1,2}"
 _PRINCIPAL = r"^arn:aws[a-z-]*:iam::[0-9]{12}:(role|user)/([A-Za-z0-9_+=,.@-]+/)*[A-Za-z0-9_+=,.@-]+$"
+_SESSION = re.compile(r"arn:(aws[a-z-]*):sts::([0-9]{12}):assumed-role/([A-Za-z0-9_+=,.@-]+)/.*")
 _LABEL = r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$"
 _REGISTRY = r"^[a-z0-9][a-z0-9.-]*\.[a-z0-9-]+(:[0-9]+)?(/[a-z0-9]+([._-]+[a-z0-9]+)*)*$"
 _KEY = r"^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/(mrk-[0-9a-f]{32}|[0-9a-f-]{36})$"
@@ -37,7 +51,11 @@ Region = Annotated[str, match_text(r"^[a-z]{2}(-[a-z]+)+-[0-9]$", "a region name
 ZoneId = Annotated[str, match_text(r"^[a-z0-9]+-az[0-9]$", "a zone id such as use2-az1, never a letter")]
 Cidr = Annotated[str, match_text(rf"^{_CIDR}$", "an IPv4 range such as 10.42.0.0/16")]
 ApiClient = Annotated[str, match_text(rf"^(sg-[0-9a-f]{{8,17}}|{_CIDR})$", _CLIENT_WORDS)]
-PrincipalArn = Annotated[str, match_text(_PRINCIPAL, "the ARN of one IAM role or user, without wildcards")]
+PrincipalArn = Annotated[
+    str,
+    BeforeValidator(_refuse_session),
+    match_text(_PRINCIPAL, "the ARN of one IAM role or user, without wildcards"),
+]
 Label = Annotated[str, match_text(_LABEL, "lower-case letters, digits and dashes, at most 63")]
 # of what we make: a Service and a CDK stage both need the letter first
 Name = Annotated[str, match_text(r"^[a-z]([a-z0-9-]{0,61}[a-z0-9])?$", _NAME_WORDS)]
@@ -119,7 +137,9 @@ class CdkBootstrap(SpecRecord):
     """How the CDK was bootstrapped in this account and region."""
 
     qualifier: BootstrapQualifier = Field("tandem", description="qualifier given to `cdk bootstrap`")
-    permissions_boundary: str | None = Field(None, description="a managed policy's name, as boundary on every role")
+    permissions_boundary: str | None = Field(
+        None, description="a managed policy's name, behind its path if it has one, as boundary on every role"
+    )
 
 
 class ApiEndpoint(SpecRecord):

@@ -146,6 +146,11 @@ def guard_function_name(environment: Environment, function_kind: Literal["stop",
     return f"tandem-{environment.name}-{function_kind}"
 
 
+def aws_partition(region: str) -> str:
+    """Return the partition of a region's ARNs (AWS General Reference, ARNs)."""
+    return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get("us-gov" if region.startswith("us-gov-") else region[:2], "aws")
+
+
 def budget_name(environment: Environment) -> str:
     """Return the name of the monthly budget of the fleet.
 

@@ -22,6 +22,9 @@ from tandem.spec.faults import SpecError, SpecFault
 FILL_IN = "FILL_IN"
 """A value that `tandem new` leaves to the owner of the file."""
 
+ADVICE = "advice"
+"""Type of a refusal whose message says what to write instead."""
+
 
 class UnknownValueError(Exception):
     """A value is not known: another fault has refused it."""
@@ -136,7 +139,8 @@ def _build_fault(
         return document.build_fault(path, "nothing", allowed, f"add this key{note}")
     if value == FILL_IN:
         return document.build_fault(path, FILL_IN, allowed, f"fill it in{note}")
-    return document.build_fault(path, _spell_value(value), allowed, f"{_suggest_change(value, kind)}{note}")
+    change = entry["msg"] if kind == ADVICE else f"{_suggest_change(value, kind)}{note}"
+    return document.build_fault(path, _spell_value(value), allowed, change)
 
 
 def _join_path(path: str, key: str) -> str:

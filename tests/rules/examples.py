@@ -228,7 +228,6 @@ EXAMPLES: dict[str, Example] = {
     "price-to-come": spoil("capacity.usd_per_hour_date", "2026-11-24", "2026-11-23"),
     "account-real": spoil("account", "111122223333", also=("principal-own",)),
     "budget-holds-run": spoil("guard.budget_usd", 286, 287),
-    "budget-own": spoil("tags", 572, 573, key="guard.budget_usd", base={"twin.guard.budget_usd": 2000}),
     "budget-by-hand": Example(
         "region",
         {
@@ -298,11 +297,24 @@ EXAMPLES: dict[str, Example] = {
         {"cluster.access.viewer": ["arn:aws:iam::111122223333:role/Viewer"]},
         {"cluster.access.viewer": ["arn:aws:iam::210987654321:role/111122223333000"]},
     ),
+    "principal-partition": spoil(
+        "cluster.access.viewer[0]",
+        ["arn:aws-cn:iam::210987654321:role/Viewer"],
+        ["arn:aws:iam::210987654321:role/Viewer"],
+    ),
+    "principal-path": spoil(
+        "cluster.access.viewer[0]",
+        ["arn:aws:iam::210987654321:role/AWSReservedSSO_View_1f9ff11932198c00"],
+        [
+            "arn:aws:iam::210987654321:role/aws-reserved/sso.amazonaws.com/eu-west-1/AWSReservedSSO_View_1f9ff119321",
+            "arn:aws:iam::210987654321:role/aws-reserved/sso.amazonaws.com/AWSReservedSSO_Run_1f9ff11932198c00",
+        ],
+    ),
     "principal-own": spoil(
         "cluster.access.viewer[0]", ["arn:aws:iam::999999999999:role/Viewer"], ["arn:aws:iam::210987654321:role/Viewer"]
     ),
     "price-own": spoil("capacity.usd_per_hour_of", "trn2.48xlarge spot", "trn2.48xlarge capacity-block"),
-    "boundary-name": spoil("bootstrap.permissions_boundary", "arn:aws:iam::210987654321:policy/Boundary", "Boundary"),
+    "boundary-name": spoil("bootstrap.permissions_boundary", "arn:aws:iam::210987654321:policy/b/Limit", "b/Limit"),
     "repository-readable": spoil("delivery.repo_url", "https:///x"),
     "repository-real": Example(
         "delivery.repo_url", {"delivery.repo_url": "https://git.example.com/x.git"}, {"delivery": {"kind": "cdk"}}
@@ -361,6 +373,11 @@ EXAMPLES: dict[str, Example] = {
     ),
     "bucket-name": spoil("artifacts.existing_bucket", "my..models", "my.models"),
     "bucket-key": spoil("artifacts.kms_key_arn", KEY.replace("us-east-2", "us-east-1"), KEY),
+    "tags-once": Example(
+        "tags.Project",
+        {"tags": {"project": "x", "Project": "y"}},
+        {"tags": {"project": "x", "project-2": "y"}},
+    ),
     "tags-fit": Example("tags.aws:team", {"tags": {"aws:team": "x"}}, {"tags": {"team": "research + more"}}),
     "runtime-known": spoil("runtime", "nxdi-v9"),
     "runtime-rendered": spoil("runtime", "nxdi-v1"),

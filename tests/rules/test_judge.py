@@ -156,8 +156,15 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         [*(f"{rule} experiments[0]" for rule in TOO_LARGE), "compile-memory compile.memory_gib"],
     ),
     "more tags than a resource takes": ({"tags": {f"k{index}": "v" for index in range(41)}}, ["tags-fit tags"]),
-    "a tag with a long key": ({"tags": {"k" * 129: "v"}}, [f"tags-fit tags.{'k' * 129}"]),
-    "a tag with a long value": ({"tags": {"k": "v" * 257}}, ["tags-fit tags.k"]),
+    "a tag with a long key": ({"tags": {"k" * 128: "v"}}, [f"tags-fit tags.{'k' * 128}"]),
+    "a tag with a long value": ({"tags": {"k": "v" * 256}}, ["tags-fit tags.k"]),
+    "a tag with a newline": ({"tags": {"k": "two\nlines"}}, ["tags-fit tags.k"]),
+    "a tag with a tab": ({"tags": {"k": "two\twords"}}, ["tags-fit tags.k"]),
+    "a tag of our own in another case": (
+        {"tags": {"Tandem:Environment": "v"}},
+        ["tags-fit tags.Tandem:Environment"],
+    ),
+    "tags as long as they may be": ({"tags": {"k" * 127: "é" * 255}}, []),
     "a tag with an ampersand": ({"tags": {"k": "r&d"}}, ["tags-fit tags.k"]),
     "a tag without a value": ({"tags": {"team": ""}}, ["tags-fit tags.team"]),
     "a tag without a key": ({"tags": {"": "v"}}, ["tags-fit tags."]),
@@ -290,7 +297,7 @@ def test_a_target_that_drafts_for_itself_is_counted_twice(
 
 @pytest.mark.parametrize(
     ("policy", "change"),
-    [("policy/Edge", "write Edge"), ("policy/team/Edge", "write the name of a policy whose path is /")],
+    [("policy/Edge", "write Edge"), ("policy/team/Edge", "write team/Edge")],
 )
 def test_the_name_proposed_for_a_boundary_is_the_name_of_that_policy(policy: str, change: str) -> None:
     changes = {"bootstrap.permissions_boundary": f"arn:aws:iam::210987654321:{policy}"}

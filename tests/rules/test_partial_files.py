@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import warnings
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,6 +40,14 @@ def told(specs: Path, *, refusals: bool = True) -> set[tuple[str | None, str]]:
     workspace = load_workspace(specs / "environments", specs / "experiments")
     faults = (*workspace.faults, *check_workspace(workspace, load_catalogue(), NOW))
     return {(fault.rule, fault.path) for fault in faults if not refusals or fault.severity == "refusal"}
+
+
+def test_a_spoilt_leaf_in_an_account_of_its_own_warns_of_nothing(specs: Path) -> None:
+    spoil(specs, ENVIRONMENT, ("111122223333", "210987654321"), ("zones: [use2-az1", "zones: [us-east-2a"))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert (None, "network.zones[0]") in told(specs)
 
 
 def test_what_depends_on_the_spoilt_leaf_is_not_told(specs: Path) -> None:

@@ -240,8 +240,13 @@ def test_a_section_without_its_kind_is_told_the_kinds(folder: Path) -> None:
         ("capacity.nodes", "1", "write a decimal number, without quotes"),
         ("capacity.usd_per_hour", "35.76", "write a decimal number, without quotes"),
         ("capacity.kind", "one", "write an allowed value"),
+        (
+            "cluster.access.admin[0]",
+            "arn:aws:sts::210987654321:assumed-role/Admin/maria",
+            "write the role of this session: arn:aws:iam::210987654321:role/Admin, with its path if it has one",
+        ),
     ],
 )
-def test_advises_on_quotes_where_they_are_the_fault(path: str, new: Any, advice: str, folder: Path) -> None:
+def test_advice_follows_what_makes_a_value_wrong(path: str, new: Any, advice: str, folder: Path) -> None:
     found = faults(folder, "environment", replaced(ENVIRONMENT, path, new))
     assert found[0].change.startswith(advice)

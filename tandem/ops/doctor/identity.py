@@ -11,7 +11,7 @@ from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.destroy.stacks import read_stack
 from tandem.ops.doctor.context import EXIT_EXTERNAL, DoctorContext, Finding
 from tandem.ops.faults import ABSENT_CODES
-from tandem.ops.guard_config import aws_partition, topic_arn
+from tandem.ops.guard_config import topic_arn
 from tandem.ops.people.policy_targets import boundary_arn, list_principals, version_parameter
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
@@ -50,7 +50,7 @@ def check_credentials(context: DoctorContext, account: AccountClients) -> Findin
         identity = account.ask("sts", "GetCallerIdentity", "credentials")
     except TandemError as error:
         # query the home region too: a region that is not enabled accepts no credentials, good or bad
-        code, home_region = error_code(error.__cause__), HOME_REGIONS[aws_partition(region)]
+        code, home_region = error_code(error.__cause__), HOME_REGIONS[names.aws_partition(region)]
         if code in ANSWER_CODES["foreign"] and home_region != region:
             try:
                 account.ask("sts", "GetCallerIdentity", "credentials", region=home_region)
@@ -153,7 +153,11 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
 
 
 def check_principals(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Check that every principal of `cluster.access` exists: EKS refuses an access entry for a missing one."""
+    """Check that every principal of `cluster.access` exists under its ARN: EKS refuses an access entry for any other.
+
+    IAM looks a principal up by its name alone, so its ARN is compared with the one that IAM returns: a path may be
+    missing.
+    """
     existing_count = 0
     for arn in dict.fromkeys(list_principals(context.environment)):
         kind, _, path = arn.rpartition(":")[2].partition("/")
@@ -161,10 +165,15 @@ def check_principals(context: DoctorContext, account: AccountClients) -> Iterato
         operation, parameter = ("GetRole", "RoleName") if kind == "role" else ("GetUser", "UserName")
         if arn.split(":")[4] != context.environment.account:
             yield Finding("warn", f"{arn} is of another account", "see there that it exists: this account cannot look")
-        elif account.find("iam", operation, arn, **{parameter: name}):
-            existing_count += 1
-        else:
+            continue
+        answer = account.find("iam", operation, arn, **{parameter: name})
+        own_arn = answer[kind.capitalize()]["Arn"] if answer else None
+        if own_arn is None:
             yield Finding("fail", f"there is no {kind} {arn}", "make it, or correct cluster.access")
+        elif own_arn != arn:
+            yield Finding("fail", f"there is no {arn}: the {kind} of this name has another ARN", f"write {own_arn}")
+        else:
+            existing_count += 1
     if not context.environment.cluster.access.admin:
         yield Finding("warn", "cluster.access.admin is empty: nobody can enter the cluster", "name at least one")
     if existing_count:

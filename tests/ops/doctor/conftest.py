@@ -28,6 +28,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]
         iam = endpoint.client("iam")
         for role in ROLES:
             iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
+        iam.create_role(RoleName="Tuner", Path="/team/ml/", AssumeRolePolicyDocument="{}")
         iam.create_user(UserName="somebody")
         endpoint.client("ssm").put_parameter(Name="/cdk-bootstrap/tandem/version", Value="32", Type="String")
         yield SimpleNamespace(

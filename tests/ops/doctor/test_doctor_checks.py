@@ -52,6 +52,7 @@ ON_DEMAND = {**SPOT, "kind": "on-demand"}
 GATED = {"experiments": ("qwen3-native", "llama-eagle3")}
 OVER = CapacityBlock(starts=NOW - timedelta(days=2), ends=NOW - timedelta(days=1))
 ROLE, USER = (f"arn:aws:iam::{ACCOUNT}:{name}" for name in ("role/PlatformAdmin", "user/somebody"))
+PATH_ROLE = f"arn:aws:iam::{ACCOUNT}:role/team/ml/Tuner"
 PARAMETER = {"Resources": {"P": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "v"}}}}
 STUCK = {"Type": "AWS::EKS::Addon", "Properties": {"AddonName": "vpc-cni", "ClusterName": "none"}}
 Setup = Callable[[World], None]
@@ -121,7 +122,7 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
      {"cost_tags": {}}),
     ("an inactive tag", "cost-tag", "warn0", "not activated", {"cost_tags": {names.OWNER_TAG: "Inactive"}}),
     ("a tag of others", "cost-tag", "warn0", "does not know", {"cost_tags": {"team": "Active"}}),
-    ("no declared tag", "cost-tag", "ok0", "the whole account", {"tags": {}, "cost_tags": {}}),
+    ("a tag where none is declared", "cost-tag", "warn0", "stops nothing", {"tags": {}, "cost_tags": {}}),
     ("a member account", "cost-tag", "unknown0", "management account", {"member": True}),
     ("a budget that Guard will make", "budget", "ok0", "Guard makes it", {}),
     ("a minor in support", "minor", "ok0", "standard support ends on 2027-08-02", {}),
@@ -137,6 +138,9 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
     ("principals that exist", "principals", "ok0", "2 principals", access(ROLE, USER)),
     ("a role that is not there", "principals", "fail2", "there is no role",
      access(f"arn:aws:iam::{ACCOUNT}:role/path/to/Nobody")),
+    ("a role without its path", "principals", "fail2", f"|write {PATH_ROLE}",
+     access(PATH_ROLE.replace("team/ml/", ""))),
+    ("a role with its path", "principals", "ok0", "1 principals", access(PATH_ROLE)),
     ("a role of another account", "principals", "warn0", "", access("arn:aws:iam::999999999999:role/Theirs")),
     ("nobody may enter", "principals", "warn0", "nobody can enter", access()),
     ("nobody gets alarms", "subscriptions", "warn0", "", {"observability": ObservabilitySettings()}),
@@ -539,7 +543,7 @@ def test_a_hostile_name_of_a_secret_is_one_word_of_the_command(world: World, nam
 
 
 @pytest.mark.parametrize(("check", "changes", "operation"), [
-    ("quota", {}, "ListServiceQuotas"), ("cost-tag", {"tags": {}}, "ListCostAllocationTags"),
+    ("quota", {}, "ListServiceQuotas"),
     ("principals", access("arn:aws:iam::999999999999:role/Theirs"), "GetRole"), ("token", {}, "DescribeSecret"),
     ("bucket-key", {}, "DescribeKey"), ("subnets", {}, "DescribeSubnets"),
     ("token", {**GATED, "hub": HubSettings(token_secret="a/b")}, "GetSecretValue"),  # noqa: S106 - a name
