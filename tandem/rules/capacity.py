@@ -8,7 +8,7 @@ from datetime import timedelta
 from tandem.rules.contexts import DateContext, EnvironmentContext
 from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
 from tandem.spec import names
-from tandem.spec.budgets import budget_tag_key, compute_run_usd, needs_manual_budget
+from tandem.spec.budgets import compute_run_usd, needs_manual_budget
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID
 
 LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
@@ -20,7 +20,6 @@ _BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
 _BLOCK_DURATIONS = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html"
 _EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
 _BUDGET_STOP = "Tandem's own: the budget alarm would stop the run; it counts instances alone"
-_BUDGET_TAGS = "tandem/spec/budgets.py: without tags it counts every instance of the type"
 _AS_OFFERED = "write both as the offer says: aws ec2 describe-capacity-blocks"
 RULES = RuleList()
 
@@ -170,20 +169,6 @@ def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
         legal = f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} {capacity.kind} nodes"
         change = f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run_usd / guard.max_hours)))}"
         yield RuleFinding("guard.budget_usd", f"{guard.budget_usd:g}", legal, change)
-
-
-@RULES.warn("budget-own", _BUDGET_TAGS, "2026-11-22")
-def _find_shared_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The budget of an environment without tags holds the runs of all in its account that it counts."""
-    own = context.environment
-    scope = (own.account, own.region, own.capacity.instance_type)
-    others = context.other_environments
-    sharing = [peer for peer in others if (peer.account, peer.region, peer.capacity.instance_type) == scope]
-    runs_usd = sum(map(compute_run_usd, (own, *sharing)))
-    if budget_tag_key(own) is None and sharing and own.guard.budget_usd < runs_usd:
-        got = f"none, beside {join_values(peer.name for peer in sharing)} in the same account"
-        legal = f"one tag, or a budget_usd of {runs_usd:.2f}: without tags the budget counts their runs too"
-        yield RuleFinding("tags", got, legal, "add a tag, such as project: tandem")
 
 
 @RULES.warn("budget-by-hand", "CloudFormation's registry: AWS::Budgets::Budget by region", "2026-11-22")

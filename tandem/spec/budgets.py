@@ -55,15 +55,15 @@ INSTANCE_USAGE = ("BoxUsage", "SpotUsage")
 def budget_cost_filters(environment: Environment, catalogue: Catalogue) -> dict[str, list[str]]:
     """Return the budget's cost filters: the hours of the fleet's instances, and nothing that runs while it is parked.
 
-    A cost must match each key, and one value of it.
+    A cost must match each key, and one value of it. Budgets sees a tag only once it is activated as a cost allocation
+    tag; until then it sees no cost, and this path stops nothing.
 
     Raises:
         KeyError: nobody wrote the region's billing code; the rule `billing-code` refuses that before.
     """
     code = catalogue.offerings.billing_codes[environment.region].value
     usage = [f"{code}-{kind}:{environment.capacity.instance_type}" for kind in INSTANCE_USAGE]
-    tag = budget_tag_key(environment)
-    return {"UsageType": usage, **({"TagKeyValue": [f"user:{tag}${environment.name}"]} if tag else {})}
+    return {"UsageType": usage, "TagKeyValue": [f"user:{names.OWNER_TAG}${environment.name}"]}
 
 
 def build_budget_request(
@@ -95,12 +95,3 @@ def build_budget_request(
         for kind, percent, topic_arn in alerts
     ]
     return {"Budget": budget, "NotificationsWithSubscribers": notifications}
-
-
-def budget_tag_key(environment: Environment) -> str | None:
-    """Return the key of the tag whose cost the budget counts; None: it counts the whole account's instances.
-
-    Budgets sees a tag only once it is activated as a cost allocation tag; until then it sees no cost, and this path
-    stops nothing.
-    """
-    return names.OWNER_TAG if environment.tags else None

@@ -166,11 +166,9 @@ def check_price(context: DoctorContext, account: AccountClients) -> Finding:
     return Finding("ok", message)
 
 
-def check_cost_tag(context: DoctorContext, account: AccountClients) -> Finding:
+def check_cost_tag(_: DoctorContext, account: AccountClients) -> Finding:
     """Check that the tag by which the budget counts is activated: AWS Billing ignores any other."""
-    tag = budgets.budget_tag_key(context.environment)
-    if tag is None:
-        return Finding("ok", "no tags are declared: the budget counts the whole account's instances of the type")
+    tag = names.OWNER_TAG
     effect, flag = "the budget counts nothing and stops nothing", f"TagKey={tag},Status=Active"
     command = build_aws_command("ce update-cost-allocation-tags-status", cost_allocation_tags_status=flag)
     try:
