@@ -31,11 +31,11 @@ LOG_LINES = 20  # of a run that failed
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Return the exit code of `tandem run`; 2 bad input, 3 the rehearsal failed or left something behind."""
-    options = _build_parser().parse_args(arguments)
+    options = build_parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with _start_world(options) as world:
-            return _hold_world(world) if options.hold else _rehearse_run(world, options)
+            return _hold_world(world, options) if options.hold else _rehearse_run(world, options)
     except SpecError as error:
         print(error, file=sys.stderr)
         return ExitCode.BAD_INPUT
@@ -47,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return ExitCode.EXTERNAL_FAILURE
 
 
-def _build_parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
     parser = argparse.ArgumentParser(prog="python -m rehearsal.run", description=__doc__)
     parser.add_argument("--env", required=True, metavar="NAME", help="the environment")
     parser.add_argument("--experiment", required=True, metavar="NAME", help="one that it hosts")
@@ -85,11 +86,16 @@ def _start_world(options: argparse.Namespace) -> Iterator[RunWorld]:
         yield world
 
 
+def list_run_words(options: argparse.Namespace) -> list[str]:
+    """Return the command of a run, whose hours hold the longest step of a world in which nothing is compiled."""
+    return ["run", options.experiment, "--env", options.env, "--hours", options.hours]
+
+
 def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
     """Run the real command, and check that it leaves no instance and no fence."""
     world.wait_for_runner()
     place = ("--env", options.env)
-    words = ["run", options.experiment, *place, "--hours", options.hours, "--run", RUN_NAME, "--yes", *options.words]
+    words = [*list_run_words(options), "--run", RUN_NAME, "--yes", *options.words]
     print(f"$ {quote_command('tandem', *words)}", flush=True)
     code = world.account.run_tandem(*words).returncode
     fleet, has_fence = world.list_fleet(), world.has_object(FENCE_KEY)
@@ -108,7 +114,7 @@ def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
     return code if not fleet and not has_fence else ExitCode.EXTERNAL_FAILURE
 
 
-def _hold_world(world: RunWorld) -> int:
+def _hold_world(world: RunWorld, options: argparse.Namespace) -> int:
     kubeconfig = world.folder / "kubeconfig.yaml"
     kubeconfig.write_text(yaml.safe_dump(world.build_kubeconfig()))
     print(
@@ -117,9 +123,7 @@ def _hold_world(world: RunWorld) -> int:
         "--experiments of the last line."
     )
     print("\n".join([*list_exports(world.account.endpoint), quote_command("export", f"KUBECONFIG={kubeconfig}")]))
-    settings = world.settings
-    words = ["run", settings.experiment, "--env", settings.environment, "--hours", "2"]
-    print(quote_command("tandem", *words, *world.account.list_file_options()), flush=True)
+    print(quote_command("tandem", *list_run_words(options), *world.account.list_file_options()), flush=True)
     return world.account.endpoint.wait()
 
 

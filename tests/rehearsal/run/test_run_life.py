@@ -7,6 +7,7 @@ import json
 import pytest
 from run_lives import TASK
 
+from rehearsal.run.__main__ import build_parser, list_run_words
 from rehearsal.run.settings import RunFaults
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("run-life")]
@@ -23,6 +24,14 @@ if "tandem.run" in sys.orig_argv:
         return NodeTime(paid_s=paid_s, ended_at=fleet.now, doubt="")
     fleet_steps.read_node_time = read_node_time
 """
+
+
+def test_the_command_of_a_held_world_is_accepted_as_printed(lives):
+    options = build_parser().parse_args(["--env", "post-us-east-2", "--experiment", "post", "--hold"])
+
+    result = lives.world.account.run_tandem(*list_run_words(options), "--dry-run", capture_output=True)
+
+    assert (result.returncode, result.stderr) == (0, "")
 
 
 @pytest.fixture(scope="module")
