@@ -21,6 +21,9 @@ from pydantic.fields import FieldInfo
 
 from tandem import metrics
 from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.cli.inputs import read_inputs
+from tandem.cli.selection import Selection
+from tandem.cli.show import compute_environment_cost, list_bill_rows
 from tandem.judge import schema
 from tandem.ops.people import cluster_rights, policies, rights
 from tandem.ops.people.policy_targets import build_targets
@@ -34,6 +37,9 @@ from tandem.spec.workspace import load_workspace
 
 DOCS = Path(__file__).parent
 EXAMPLE = "post-us-east-2"
+PAID_EXAMPLES = ("post-us-east-2", "dev-trn2-3xlarge")
+MONEY_PAGES = ("../README.md", "deploy.md", "reproduce.md")
+MONEY_MARKS = ("<!-- money: written by `make docs` -->", "<!-- end of money -->")
 REFERENCES: dict[str, type[SpecRecord]] = {
     "reference/environment.md": Environment,
     "reference/experiment.md": Experiment,
@@ -163,6 +169,36 @@ def build_people_values(environment: Environment) -> dict[str, Any]:
     }
 
 
+def build_money_table() -> str:
+    """Return the table of whoever pays: the four figures of `tandem show` for each example that it names."""
+    inputs = read_inputs(Selection(environments=DOCS.parent / "environments", experiments=DOCS.parent / "experiments"))
+    columns = []
+    for name in PAID_EXAMPLES:
+        environment = inputs.workspace.environments[name].record
+        cost = compute_environment_cost(inputs, environment)
+        assert cost is not None, "no example is refused"
+        columns.append(list(list_bill_rows(environment, cost)))
+    header = " | ".join(f"`tandem show {name}`" for name in PAID_EXAMPLES)
+    lines = [f"| what you pay | {header} |", "|---|" + "---|" * len(columns)]
+    for rows in zip(*columns, strict=True):
+        label = " / ".join(dict.fromkeys(label for label, _ in rows))
+        lines.append(f"| {label} | " + " | ".join(figure for _, figure in rows) + " |")
+    return "\n".join(lines)
+
+
+def fill_marks(text: str, table: str) -> str:
+    """Return a page with the table between its marks.
+
+    Raises:
+        ValueError: the page has no marks.
+    """
+    head, _, rest = text.partition(MONEY_MARKS[0])
+    _, end, tail = rest.partition(MONEY_MARKS[1])
+    if not end:
+        raise ValueError(f"the page lacks {MONEY_MARKS}")
+    return f"{head}{MONEY_MARKS[0]}\n{table}\n{end}{tail}"
+
+
 def render_pages() -> dict[str, str]:
     """Return the text of each page and policy, by its path below docs/."""
     # the pages are Markdown, and nothing in them is a stranger's
@@ -208,6 +244,8 @@ def render_pages() -> dict[str, str]:
     }
     documents = {kind: policy for kind, (_, policy) in people_values["policies"].items()}
     documents["doctor"] = policies.build_command_policy(example, "doctor")
+    table = build_money_table()
+    pages |= {name: fill_marks((DOCS / name).read_text(), table) for name in MONEY_PAGES}
     return pages | {f"reference/policies/{name}.json": f"{json.dumps(document, indent=2)}\n"
                     for name, document in documents.items()}  # fmt: skip
 

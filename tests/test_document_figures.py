@@ -11,6 +11,7 @@ from dataclasses import asdict, fields
 from datetime import timedelta
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 from document_text import BLOCK, CURRENT, ROOT, name_page
@@ -23,18 +24,25 @@ from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.bench.suites.suite import REAL
 from tandem.cli.artifacts import DEFAULT_DAYS
 from tandem.cli.bench_flags import RunFlags
+from tandem.cli.inputs import CommandInputs, read_inputs
+from tandem.cli.selection import Selection
+from tandem.cli.show import compute_environment_cost
 from tandem.guard import observe
 from tandem.guard.config import GuardConfig
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.judge.quality import FEWEST_ITEMS
 from tandem.monitoring import widget
+from tandem.monitoring.standing_cost import ParkedCost
 from tandem.ops.doctor.capacity import MAX_PRICE_AGE_DAYS
 from tandem.plan.measurement_rows import SERVED_DENSE, load_published
 from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost, fit_verified_share
 from tandem.publish import publisher
 from tandem.run import engine, fleet_steps, jobs, request_inbox, run_client, run_keys, serving_steps
-from tandem.run.run_plan import JUDGE_MINUTES, OWN_ITEMS
+from tandem.run.run_plan import JUDGE_MINUTES, OWN_ITEMS, BucketGaps, RunEstimate, RunPlanInputs, estimate_run
+from tandem.run.run_values import RunRequest
+from tandem.spec.environment import RUNS_PER_MONTH
 from tandem.spec.experiment import CompileSettings, QualityTask
+from tandem.spec.variant_key import compute_artifact_key
 
 GUARD_DEFAULTS = {field.name: field.default for field in fields(GuardConfig)}
 ROWS = load_published()
@@ -47,6 +55,43 @@ def count_minutes(value: timedelta | float) -> str:
     return str(Fraction(seconds) / 60)
 
 
+def read_post() -> CommandInputs:
+    """Return the environment of the post with what it hosts."""
+    folders = {"environments": ROOT / "environments", "experiments": ROOT / "experiments"}
+    return read_inputs(Selection(**folders).narrow(("post-us-east-2",)))
+
+
+def plan_post(**fields: Any) -> RunEstimate:
+    """Return the plan of a run of the post whose bucket is empty, as `tandem run --hours 8 --dry-run` prints it."""
+    inputs = read_post()
+    (environment,) = inputs.environments()
+    experiment = inputs.workspace.experiments["post"].record
+    variants = experiment.all_variants()
+    keys = [compute_artifact_key(experiment, variant, inputs.catalogue).name for variant in variants]
+    request = RunRequest(
+        kind="run", run="r", environment=environment.name, experiment="post", at="2026-11-22", hours=8, **fields
+    )
+    return estimate_run(
+        RunPlanInputs(
+            environment=environment,
+            experiment=experiment,
+            catalogue=inputs.catalogue,
+            gaps=BucketGaps(models=tuple(experiment.all_models()), artifacts=tuple(keys)),
+            request=request,
+        )
+    )
+
+
+def cost_post() -> ParkedCost:
+    """Return what the environment of the post costs."""
+    inputs = read_post()
+    (environment,) = inputs.environments()
+    cost = compute_environment_cost(inputs, environment)
+    assert cost is not None
+    return cost
+
+
+WHOLE = plan_post(starts=6, rounds=6, llmperf=True)
 STATED: list[tuple[str, str, object]] = [
     ("artifacts.md", "`--days` days ({} by default)", DEFAULT_DAYS),
     ("artifacts.md", "| `compile.deadline_hours` | {} |", CompileSettings.model_fields["deadline_hours"].default),
@@ -59,6 +104,7 @@ STATED: list[tuple[str, str, object]] = [
     ("bench.md", "| `--max-tokens N` | {} |", DEFAULT_SIZE.max_tokens),
     ("bench.md", "| `--prompts-per-class N` | {} |", DEFAULT_SIZE.prompts_per_class),
     ("bench.md", "| `--temperature T` | {} |", RUN_DEFAULTS["temperature"]),
+    ("deploy.md", "follows the price: {} runs of", RUNS_PER_MONTH),
     ("doctor.md", "else at most {} days old (spot)", MAX_PRICE_AGE_DAYS["spot"]),
     ("doctor.md", "days old (spot) or {} |", MAX_PRICE_AGE_DAYS["on-demand"]),
     ("records.md", "the server's own words, at most {} characters", DETAIL_CHARACTERS),
@@ -81,6 +127,13 @@ STATED: list[tuple[str, str, object]] = [
     ("run.md", "that a node joins in {} minutes", count_minutes(fleet_steps.NODE_WAIT_S)),
     ("run.md", "shows its devices {} minutes later", count_minutes(fleet_steps.DEVICE_WAIT_S)),
     ("run.md", "a start takes {} minutes at most", count_minutes(serving_steps.READY_WAIT_S)),
+    ("reproduce.md", "{0.usd:.2f} USD a month while parked, {0.start_parts[0].usd:.2f} USD of builds", cost_post()),
+    ("reproduce.md", "no node; {0.steps[1].usd:.2f} USD through NAT", WHOLE),
+    ("reproduce.md", "in {0.leases} leases | {0.usd:.2f} USD: the block's hours", WHOLE),
+    ("reproduce.md", "| all | at most {0.minutes:.0f} | {0.usd:.2f} | {0.node_minutes:.0f} node-minutes |", WHOLE),
+    ("reproduce.md", "| `--starts 6` | 11 h 32 min, 2 leases | {.usd:.2f} |", plan_post(starts=6, rounds=6)),
+    ("reproduce.md", "| no flag | 8 h 21 min, 1 lease | {.usd:.2f} |", plan_post()),
+    ("reproduce.md", "| `--quick` | 6 h 03 min, 1 lease | {.usd:.2f} |", plan_post(size="quick")),
     ("reproduce.md", "the reaper stops the fleet {} minutes before", count_minutes(observe.BLOCK_MARGIN)),
     ("runbook.md", "reaper runs every {} minutes", PASS_MINUTES),
     ("runbook.md", "and {} minutes after the fence it terminates", GUARD_DEFAULTS["grace_minutes"]),
