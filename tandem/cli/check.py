@@ -19,7 +19,7 @@ from tandem.cli import monitoring_cost, recompile
 from tandem.cli.console import format_count, print_json, print_line, print_rows, print_spec_faults
 from tandem.cli.inputs import CommandInputs, read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
-from tandem.cli.show import compute_environment_cost, parked_cost_as_dict
+from tandem.cli.show import compute_environment_cost, format_parked_cost, parked_cost_as_dict
 from tandem.errors import ExitCode
 from tandem.monitoring.alarms import list_coverage_gaps
 from tandem.shell_command import build_tandem_command
@@ -130,8 +130,7 @@ def _print_files(inputs: CommandInputs) -> None:
 def _describe_costs(inputs: CommandInputs, environment: Environment) -> str:
     cost, watching_cost = compute_environment_cost(inputs, environment), inputs.watching_costs[environment.name]
     assert cost is not None, "nothing is refused"
-    parked = f"{'at least ' if cost.is_lower_bound else ''}{cost.usd:.2f} USD a month parked"
-    return f"{parked}, at most {watching_cost.usd:.2f} watched; a run of {cost.run_hours} h {cost.run_usd:.2f} USD"
+    return f"{format_parked_cost(cost)}; watching a month: at most {watching_cost.usd:.2f} USD"
 
 
 def _print_gaps(inputs: CommandInputs) -> None:

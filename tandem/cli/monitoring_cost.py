@@ -5,6 +5,7 @@ Invariant: what is said of an environment here is said of one that broke no rule
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,7 @@ from tandem.monitoring import alarms
 from tandem.monitoring.alarm import MAX_ALARMS
 from tandem.monitoring.cost import HOURS_PER_MONTH, MonitoringCost, compute_monitoring_cost
 from tandem.monitoring.scope import ExperimentScope, MonitoringScope
+from tandem.spec.budgets import compute_run_usd
 from tandem.spec.document import YamlDocument
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -74,13 +76,25 @@ def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]
             dearest = max(cost.parts, key=lambda part: part.usd)
             part_text = f"{dearest.usd:.2f} of it are {dearest.name}: {dearest.explanation}"
             allowed = f"at least {cost.usd:.2f}: what watching may cost in a month"
-            change = f"raise it, or declare fewer variants or experiments; {part_text}"
+            change = f"raise it, {_advise_budget(cost)}or declare fewer variants or experiments; {part_text}"
             yield document.build_fault(LIMIT_PATH, f"{limit:g}", allowed, change)
         if count > MAX_ALARMS:
             allowed = f"at most {MAX_ALARMS}, as a template takes 500 resources"
             change = "host fewer variants in this environment, or take values out of observability.reference"
             yield document.build_fault("experiments", f"{count} alarms on what is hosted", allowed, change)
         yield from _list_reference_faults(document, scope)
+
+
+def _advise_budget(cost: MonitoringCost) -> str:
+    """Say which monthly budget buys so few hours of the fleet that watching them fits; empty if none does."""
+    environment = cost.scope.environment
+    fleet_usd = cost.whole_month_usd - cost.parked_usd
+    spare_usd = environment.observability.monthly_limit_usd - cost.parked_usd
+    hours = spare_usd / fleet_usd * HOURS_PER_MONTH if fleet_usd else 0.0
+    budget_usd = math.floor(hours * environment.capacity.nodes * environment.capacity.usd_per_hour)
+    if budget_usd < compute_run_usd(environment):
+        return ""
+    return f"lower guard.budget_usd to {budget_usd} (it buys {cost.hours:.0f} hours of the fleet a month), "
 
 
 def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> Iterator[SpecFault]:

@@ -508,7 +508,8 @@ def _format_phase(steps: Sequence[run_plan.StepEstimate]) -> str:
 
 def _format_size(estimate: run_plan.RunEstimate) -> str:
     bound, span = "at most" if estimate.has_bounds else "about", format_span(timedelta(minutes=estimate.minutes))
-    return f"{bound} {span:<10} {estimate.usd:>9,.2f} USD"
+    unpriced = "".join(f" + {text}" for text in estimate.unpriced)
+    return f"{bound} {span:<10} {estimate.usd:>9,.2f} USD{unpriced}"
 
 
 def _plan_as_dict(draft: RunDraft) -> dict[str, Any]:
@@ -537,4 +538,5 @@ def _tasks_as_dict(inputs: run_plan.RunPlanInputs) -> dict[str, Any]:
 def _size_as_dict(estimate: run_plan.RunEstimate) -> dict[str, Any]:
     figures = {"minutes": estimate.minutes, "node_minutes": estimate.node_minutes, "usd": estimate.usd}
     figures = {name: round(value, 2) for name, value in figures.items()}
-    return {**figures, "nodes": estimate.nodes, "leases": estimate.leases, "is_bound": estimate.has_bounds}
+    counts = {"nodes": estimate.nodes, "leases": estimate.leases}
+    return {**figures, **counts, "is_bound": estimate.has_bounds, "unpriced": list(estimate.unpriced)}

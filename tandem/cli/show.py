@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tandem.cli import monitoring_cost
@@ -10,7 +10,8 @@ from tandem.cli.console import VerbatimText, print_json, print_line, print_rows
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
-from tandem.monitoring.standing_cost import ParkedCost, compute_parked_cost
+from tandem.monitoring.cost import HOURS_PER_MONTH
+from tandem.monitoring.standing_cost import ParkedCost, StandingPart, compute_parked_cost, list_unpriced
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec import names as physical_names
 from tandem.spec.budgets import compute_run_usd
@@ -56,33 +57,69 @@ def compute_environment_cost(inputs: CommandInputs, environment: Environment) ->
     watching_cost = inputs.watching_costs.get(environment.name)
     if watching_cost is None:
         return None
-    return compute_parked_cost(environment, watching_cost, inputs.catalogue.standing_prices)
+    return compute_parked_cost(watching_cost, inputs.catalogue)
+
+
+def format_parts(usd: float, parts: Sequence[StandingPart], region: str) -> str:
+    """Return a sum and what it lacks: `75.77 USD + EKS, NAT: no price for us-west-2`."""
+    missing = ", ".join(list_unpriced(parts))
+    return f"{usd:.2f} USD{f' + {missing}: no price for {region}' if missing else ''}"
 
 
 def format_parked_cost(cost: ParkedCost) -> str:
-    """Return the figure in one clause; `at least` where a part's price is not known."""
-    bound = "at least " if cost.is_lower_bound else ""
-    return f"{bound}{cost.usd:.2f} USD a month while parked; {cost.run_usd:.2f} USD for a run of {cost.run_hours} h"
+    """Return the figure in one clause, with what it lacks."""
+    parked = format_parts(cost.usd, cost.parts, cost.region)
+    return f"a month parked: {parked}; a run of {cost.run_hours} h: {cost.run_usd:.2f} USD"
+
+
+def list_bill_rows(environment: Environment, cost: ParkedCost) -> Iterator[tuple[str, str]]:
+    """Yield the four figures that whoever pays asks for first: of what, and how much."""
+    capacity = environment.capacity
+    is_block = capacity.kind == "capacity-block"
+    yield f"a day of {'the block' if is_block else 'nodes'}", f"{cost.day_usd:,.2f} USD{', prepaid' * is_block}"
+    yield "one run", f"at most {cost.run_usd:,.2f} USD a lease of {cost.run_hours} h"
+    yield "a month parked", format_parts(cost.usd, cost.parts, cost.region)
+    month_usd = cost.day_usd / 24 * HOURS_PER_MONTH
+    if is_block:
+        worst = "0.00 USD more: the block is paid, and EC2 ends it"
+    else:
+        worst = f"{month_usd:,.2f} USD a month: nothing else ends the nodes"
+    yield "every stop fails", worst
 
 
 def list_cost_rows(cost: ParkedCost) -> Iterator[tuple[str, str]]:
-    """Yield the parts of the parked cost: USD, and of what."""
-    for part in cost.parts:
+    """Yield the parts of the parked cost and of what is paid once: USD, and of what."""
+    yield from _list_part_rows(cost.parts)
+    yield "", f"once, at the start: {format_parts(cost.start_usd, cost.start_parts, cost.region)}"
+    yield from _list_part_rows(cost.start_parts)
+    if list_unpriced((*cost.parts, *cost.start_parts)):
+        yield f"{UNKNOWN:>9}", f"no price for {cost.region}: write yours into `prices:`; `tandem doctor` reads them"
+    yield "", "without what moves or grows: other bytes through NAT, flow logs, requests, the bucket"
+
+
+def _list_part_rows(parts: Iterable[StandingPart]) -> Iterator[tuple[str, str]]:
+    for part in parts:
         usd = UNKNOWN if part.usd is None else f"{part.usd:.2f}"
         yield f"{usd:>9}", f"{part.name}: {part.explanation}"
-    if cost.is_lower_bound:
-        yield f"{UNKNOWN:>9}", "no price of this region: tandem/spec/data/platform/standing-prices.yaml"
-    yield "", "without what moves or grows: bytes through NAT, flow logs, requests, the bucket"
 
 
 def parked_cost_as_dict(cost: ParkedCost) -> dict[str, Any]:
     """Return the parked cost as `--json` prints it."""
-    parts = [
-        {"name": part.name, "says": part.explanation, "usd": None if part.usd is None else round(part.usd, 2)}
-        for part in cost.parts
-    ]
-    run = {"run_usd": round(cost.run_usd, 2), "run_hours": cost.run_hours}
-    return {"usd_month": round(cost.usd, 2), "lower_bound": cost.is_lower_bound, **run, "parts": parts}
+    run = {"run_usd": round(cost.run_usd, 2), "run_hours": cost.run_hours, "day_usd": round(cost.day_usd, 2)}
+    return {
+        "usd_month": round(cost.usd, 2),
+        "no_price_for": list(list_unpriced(cost.parts)),
+        **run,
+        "parts": [_part_as_dict(part) for part in cost.parts],
+        "start_usd": round(cost.start_usd, 2),
+        "start_no_price_for": list(list_unpriced(cost.start_parts)),
+        "start_parts": [_part_as_dict(part) for part in cost.start_parts],
+    }
+
+
+def _part_as_dict(part: StandingPart) -> dict[str, Any]:
+    usd = None if part.usd is None else round(part.usd, 2)
+    return {"name": part.name, "says": part.explanation, "usd": usd}
 
 
 def format_speculation(variant: Variant) -> str:
@@ -104,7 +141,9 @@ def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool
     yield "nodes", f"0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
     cost = compute_environment_cost(inputs, environment)
     if cost is not None:
-        yield "cost", format_parked_cost(cost)
+        label_columns = max(len(label) for label, _ in list_bill_rows(environment, cost))
+        for number, (label, figure) in enumerate(list_bill_rows(environment, cost)):
+            yield "" if number else "cost", f"{label:<{label_columns}}  {figure}"
         watching_rows = monitoring_cost.list_cost_rows(inputs.watching_costs[environment.name])
         parts = (*list_cost_rows(cost), ("", "of which watching, at most:"), *watching_rows) if verbose else ()
         yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in parts)

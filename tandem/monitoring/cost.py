@@ -4,7 +4,8 @@ Invariant: an upper bound. CloudWatch charges a metric for the hours in which it
 while accelerator nodes live, and those live no longer than the guard's monthly budget buys. Every variant counts as
 measured in each of these hours, although variants take turns. Unknown amounts are estimated high, and named here.
 
-Not included: storage and requests of the bucket, notifications, queries of logs, the load of the system nodes.
+Not included: storage and requests of the bucket, notifications, queries of logs, the load of the system nodes; logs of
+the control plane, which are part of the parked cost (standing_cost).
 """
 
 from __future__ import annotations
@@ -18,10 +19,11 @@ from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.scope import ExperimentScope, MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine
+from tandem.spec.budgets import compute_budget_usd
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
-from tandem.spec.figure import DataFigure
 from tandem.spec.platform import WatchPrices
+from tandem.spec.prices import find_price
 
 HOURS_PER_MONTH = 730.0  # as in AWS's price examples
 DAYS_PER_MONTH = 30.0
@@ -57,7 +59,7 @@ class CostPart:
         name: of the paid item.
         explanation: how its amount is computed.
         price: field of WatchPrices.
-        is_verified: whether the price is from AWS's own text.
+        is_verified: whether the price is from AWS's own text, or the operator's own.
         amount: in the unit of the price.
         usd: at that price.
     """
@@ -93,14 +95,16 @@ class MonitoringCost:
 
 def compute_monitoring_cost(scope: MonitoringScope) -> MonitoringCost:
     """Return the monthly cost of watching, by the dated data of tandem/spec/data/platform/watch-prices.yaml."""
-    prices, hours = load_catalogue().watch_prices, compute_fleet_hours(scope.environment)
+    catalogue, hours = load_catalogue(), compute_fleet_hours(scope.environment)
+    prices = catalogue.watch_prices
     parts, parked_usd, fleet_usd = [], 0.0, 0.0
     for name, price, parked_amount, fleet_amount, explanation in _list_rows(scope, prices, hours / HOURS_PER_MONTH):
-        figure: DataFigure[float] = getattr(prices, price)
+        unit = find_price(scope.environment, catalogue, price)
+        assert unit.usd is not None, "the data has every price of watching"
         amount = parked_amount + fleet_amount * hours / HOURS_PER_MONTH
-        parts.append(CostPart(name, explanation, price, figure.source.verified, amount, figure.value * amount))
-        parked_usd += figure.value * parked_amount
-        fleet_usd += figure.value * fleet_amount
+        parts.append(CostPart(name, explanation, price, unit.is_verified, amount, unit.usd * amount))
+        parked_usd += unit.usd * parked_amount
+        fleet_usd += unit.usd * fleet_amount
     return MonitoringCost(
         scope=scope, parts=tuple(parts), hours=hours, region=prices.region, usd=sum(part.usd for part in parts),
         parked_usd=parked_usd, whole_month_usd=parked_usd + fleet_usd,
@@ -110,7 +114,7 @@ def compute_monitoring_cost(scope: MonitoringScope) -> MonitoringCost:
 def compute_fleet_hours(environment: Environment) -> float:
     """Return the hours of all nodes that the guard's budget buys in a month, at least one, at most all."""
     hourly = environment.capacity.nodes * environment.capacity.usd_per_hour
-    budget_hours = environment.guard.budget_usd / hourly if hourly else HOURS_PER_MONTH
+    budget_hours = compute_budget_usd(environment) / hourly if hourly else HOURS_PER_MONTH
     return min(max(budget_hours, 1.0), HOURS_PER_MONTH)
 
 

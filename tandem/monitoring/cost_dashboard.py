@@ -16,6 +16,7 @@ from tandem.monitoring.dashboard_arms import VARIANT_COLORS, build_bench_graph, 
 from tandem.monitoring.scope import MetricSource, MonitoringScope
 from tandem.monitoring.widget import COLUMNS, GraphMark, GraphWidget, MathExpression
 from tandem.spec import names
+from tandem.spec.budgets import compute_budget_usd
 from tandem.spec.environment import CapacitySettings, Environment
 
 TIME_RANGE = "-P7D"
@@ -79,7 +80,7 @@ def _list_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
 
 
 def _build_budget_mark(environment: Environment) -> GraphMark:
-    return GraphMark(label="monthly budget (guard.budget_usd)", value=environment.guard.budget_usd)
+    return GraphMark(label="monthly budget (guard.budget_usd)", value=compute_budget_usd(environment))
 
 
 def _list_guard_graphs(environment: Environment) -> Iterator[GraphWidget]:

@@ -1,32 +1,44 @@
-"""Monthly cost of an environment while its fleet is parked, and the cost of one run of max hours in addition.
+"""What an environment costs by the month while its fleet is parked, once at its start, and by the run.
 
-Invariant: a price that the data file lacks makes a part unknown, never free; then the total is a lower bound.
+Invariant: a price that nobody read makes a part unknown, never free; whoever prints a sum names these parts beside it.
 
-Not included: costs that vary or grow, such as bytes through NAT, flow logs, requests and the bucket's content.
+Not included: costs that vary or grow, such as other bytes through NAT, flow logs, requests and the bucket's content.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tandem.monitoring.cost import HOURS_PER_MONTH, MonitoringCost
+from tandem.monitoring.cost import DAYS_PER_MONTH, HOURS_PER_MONTH, MonitoringCost
 from tandem.spec.budgets import compute_run_usd
+from tandem.spec.catalogue import Catalogue
 from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
 from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.interface_endpoints import list_endpoint_services
-from tandem.spec.platform import RegionPrices, StandingPrices
+from tandem.spec.prices import NODE_PRICE, count_model_gb, find_price, has_nat
+from tandem.spec.project_image import PROJECT_IMAGES
+
+# Estimate, high: five kinds of logs of a quiet cluster are "a few hundred megabytes" a day
+# (https://abd-ulbasit.github.io/bookstore-kubernetes-guide/14-eks-in-production-a-to-z/05-logging-and-metrics-cost/).
+CONTROL_PLANE_GB_PER_DAY = 0.5
+# What our images hold unpacked (docs/image.md); ECR counts them packed, so this is above what it counts.
+IMAGES_GB = 2.1
+BUILD_MINUTES = 8  # at most, of each image: the timeout of its project (stacks/image.py)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class StandingPart:
-    """One row of the parked cost.
+    """One row of a cost.
 
     Args:
+        group: the word for it in one line; several parts may share one.
         name: of the paid item.
         explanation: how its amount is computed.
-        usd: in a month; None if the price is unknown.
+        usd: None if the price is unknown.
     """
 
+    group: str
     name: str
     explanation: str
     usd: float | None
@@ -34,76 +46,129 @@ class StandingPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParkedCost:
-    """Monthly cost of an environment while parked, and the cost of a run in addition, in USD.
+    """Cost of an environment, in USD.
 
     Args:
-        parts: every row.
+        region: of the environment.
+        parts: of a month while parked.
+        start_parts: paid once, for the first deploy and the first staging.
         run_hours: guard.max_hours.
         run_usd: all nodes for so long, at `capacity.usd_per_hour`.
+        day_usd: all nodes for a day, likewise.
     """
 
+    region: str
     parts: tuple[StandingPart, ...]
+    start_parts: tuple[StandingPart, ...]
     run_hours: int
     run_usd: float
+    day_usd: float
 
     @property
     def usd(self) -> float:
-        """The total of the parts with a known price."""
+        """The total of a month, of the parts with a known price."""
         return sum(part.usd for part in self.parts if part.usd is not None)
 
     @property
-    def is_lower_bound(self) -> bool:
-        """Whether a part's price is unknown."""
-        return any(part.usd is None for part in self.parts)
+    def start_usd(self) -> float:
+        """The total of what is paid once, of the parts with a known price."""
+        return sum(part.usd for part in self.start_parts if part.usd is not None)
 
 
-def compute_parked_cost(
-    environment: Environment, monitoring_cost: MonitoringCost, prices: StandingPrices
-) -> ParkedCost:
-    """Return the cost while the fleet is parked, and that of a run of `guard.max_hours`.
+def list_unpriced(parts: Iterable[StandingPart]) -> tuple[str, ...]:
+    """Return the groups that hold a part without a price, each once."""
+    return tuple(dict.fromkeys(part.group for part in parts if part.usd is None))
+
+
+def compute_parked_cost(monitoring_cost: MonitoringCost, catalogue: Catalogue) -> ParkedCost:
+    """Return the cost of an environment while its fleet is parked, at its start, and of a run of `guard.max_hours`.
 
     Args:
-        environment: valid.
         monitoring_cost: of watching the environment.
-        prices: the dated data of tandem/spec/data/platform/standing-prices.yaml.
+        catalogue: the dated prices, and the models' sizes.
     """
-    nodes, network = environment.cluster.system_nodes, environment.network
-    region_prices = prices.regions.get(environment.region)
-    rows = [
-        ("EKS control plane", "1 cluster", "cluster_hour", HOURS_PER_MONTH),
-        ("system nodes", f"{nodes.count} x {nodes.instance_type}", nodes.instance_type, nodes.count * HOURS_PER_MONTH),
-        (
-            "their volumes", f"{nodes.count} x {SYSTEM_NODE_ROOT_GIB} GiB gp3", "volume_gb_month",
-            nodes.count * SYSTEM_NODE_ROOT_GIB,
-        ),
-    ]  # fmt: skip
-    if isinstance(network, NewNetwork):  # the owner of another network pays for its gateways and endpoints
-        gateways = {"none": 0, "single": 1, "per-zone": len(network.zones)}[network.nat]
-        endpoints, zones = len(list_endpoint_services(environment)), len(network.zones)
-        if gateways:
-            rows.append(("NAT gateways", str(gateways), "nat_gateway_hour", gateways * HOURS_PER_MONTH))
-            rows.append(("their public addresses", str(gateways), "public_address_hour", gateways * HOURS_PER_MONTH))
-        if endpoints:
-            explanation = f"{endpoints} in {zones} zones"
-            rows.append(("interface endpoints", explanation, "endpoint_hour", endpoints * zones * HOURS_PER_MONTH))
-    monitoring_part = StandingPart(
-        name="watching",
-        explanation=f"metrics, alarms, dashboards, logs, keys, at prices of {monitoring_cost.region}",
-        usd=monitoring_cost.parked_usd,
+    environment = monitoring_cost.scope.environment
+    capacity = environment.capacity
+    watching = StandingPart(
+        "watching",
+        "watching",
+        f"metrics, alarms, dashboards, logs, keys, at prices of {monitoring_cost.region}",
+        monitoring_cost.parked_usd,
     )
+    monthly_rows = (*_list_cluster_rows(environment), *_list_network_rows(environment), *_list_image_rows())
     return ParkedCost(
-        parts=(*(_price_part(region_prices, *row) for row in rows), monitoring_part),
+        region=environment.region,
+        parts=(*(_price_row(environment, catalogue, row) for row in monthly_rows), watching),
+        start_parts=tuple(
+            _price_row(environment, catalogue, row) for row in _list_start_rows(monitoring_cost, catalogue)
+        ),
         run_hours=environment.guard.max_hours,
         run_usd=compute_run_usd(environment),
+        day_usd=24 * capacity.nodes * capacity.usd_per_hour,
     )
 
 
-def _price_part(
-    prices: RegionPrices | None, name: str, explanation: str, price_name: str, amount: float
-) -> StandingPart:
-    """Return a row; `price_name` is a field of the region's prices, or an instance type."""
-    price = None
-    if prices is not None:
-        price = prices.instance_hour.get(price_name) or getattr(prices, price_name, None)
-    usd = None if price is None or price.value is None else amount * price.value
-    return StandingPart(name=name, explanation=explanation, usd=usd)
+CostRow = tuple[str, str, str, tuple[tuple[str, float], ...]]
+"""The group, the paid item, how its amount is computed, and its prices (fields of OwnPrices), each with an amount."""
+
+
+def _list_cluster_rows(environment: Environment) -> Iterator[CostRow]:
+    """Yield what the cluster costs in a month."""
+    nodes = environment.cluster.system_nodes
+    node_hours, volume_gb = nodes.count * HOURS_PER_MONTH, nodes.count * SYSTEM_NODE_ROOT_GIB
+    yield "EKS", "EKS control plane", "1 cluster", (("cluster_hour", HOURS_PER_MONTH),)
+    log_gb = CONTROL_PLANE_GB_PER_DAY * DAYS_PER_MONTH
+    kept_gb = CONTROL_PLANE_GB_PER_DAY * environment.log_retention_days
+    log_text = f"{log_gb:.1f} GB, estimated: {CONTROL_PLANE_GB_PER_DAY:g} GB a day, {kept_gb:.1f} GB kept"
+    yield "EKS", "its logs", log_text, (("log_gb_ingested", log_gb), ("log_gb_month_stored", kept_gb))
+    yield "EKS", "key of its secrets", "1; as much again after each of the first two rotations", (("key_month", 1),)
+    yield "nodes", "system nodes", f"{nodes.count} x {nodes.instance_type}", ((NODE_PRICE, node_hours),)
+    volume_text = f"{nodes.count} x {SYSTEM_NODE_ROOT_GIB} GiB gp3"
+    yield "nodes", "their volumes", volume_text, (("volume_gb_month", volume_gb),)
+
+
+def _list_network_rows(environment: Environment) -> Iterator[CostRow]:
+    """Yield what a network of ours costs in a month; the owner of another pays for its gateways and endpoints."""
+    network = environment.network
+    if not isinstance(network, NewNetwork):
+        return
+    zones = len(network.zones)
+    gateways = {"none": 0, "single": 1, "per-zone": zones}[network.nat]
+    if gateways:
+        hours = gateways * HOURS_PER_MONTH
+        yield "NAT", "NAT gateways", str(gateways), (("nat_gateway_hour", hours),)
+        yield "NAT", "their public addresses", str(gateways), (("public_address_hour", hours),)
+    endpoints = len(list_endpoint_services(environment))
+    if endpoints:
+        hours = endpoints * zones * HOURS_PER_MONTH
+        yield "endpoints", "interface endpoints", f"{endpoints} in {zones} zones", (("endpoint_hour", hours),)
+
+
+def _list_image_rows() -> Iterator[CostRow]:
+    """Yield what images of ours cost in a month, one of each kept."""
+    text = f"{len(PROJECT_IMAGES)}, at most {IMAGES_GB:g} GB; each further tag as much again"
+    yield "ECR", "images of ours", text, (("image_gb_month", IMAGES_GB),)
+
+
+def _list_start_rows(monitoring_cost: MonitoringCost, catalogue: Catalogue) -> Iterator[CostRow]:
+    """Yield what is paid once: builds, and the models' way through NAT."""
+    minutes = len(PROJECT_IMAGES) * BUILD_MINUTES
+    build_text = f"{len(PROJECT_IMAGES)}, at most {BUILD_MINUTES} min each, again for each new tag"
+    yield "builds", "builds of images", build_text, (("build_minute", minutes),)
+    if has_nat(monitoring_cost.scope.environment):
+        scopes = monitoring_cost.scope.experiments
+        models = tuple(dict.fromkeys(model for scope in scopes for model in scope.experiment.all_models()))
+        model_gb = count_model_gb(catalogue, models)
+        yield "staging through NAT", "staging through NAT", f"{model_gb:.1f} GB of models", (("nat_gb", model_gb),)
+
+
+def _price_row(environment: Environment, catalogue: Catalogue, row: CostRow) -> StandingPart:
+    """Return a row at the environment's prices."""
+    group, name, explanation, amounts = row
+    total_usd = 0.0
+    for price_name, amount in amounts:
+        price = find_price(environment, catalogue, price_name)
+        if price.usd is None:
+            return StandingPart(group, name, explanation, None)
+        total_usd += price.usd * amount
+    return StandingPart(group, name, explanation, total_usd)

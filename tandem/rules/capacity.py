@@ -8,7 +8,7 @@ from datetime import timedelta
 from tandem.rules.contexts import DateContext, EnvironmentContext
 from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
 from tandem.spec import names
-from tandem.spec.budgets import compute_run_usd, needs_manual_budget
+from tandem.spec.budgets import compute_budget_usd, compute_run_usd, needs_manual_budget
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID
 
 LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
@@ -165,10 +165,11 @@ def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The monthly budget holds one run of max_hours at the declared price."""
     capacity, guard = context.environment.capacity, context.environment.guard
     run_usd = compute_run_usd(context.environment)
-    if guard.budget_usd < run_usd:
+    budget_usd = compute_budget_usd(context.environment)
+    if budget_usd < run_usd:
         legal = f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} {capacity.kind} nodes"
-        change = f"raise it, or write max_hours: {max(1, int(guard.budget_usd / (run_usd / guard.max_hours)))}"
-        yield RuleFinding("guard.budget_usd", f"{guard.budget_usd:g}", legal, change)
+        change = f"raise it, or write max_hours: {max(1, int(budget_usd / (run_usd / guard.max_hours)))}"
+        yield RuleFinding("guard.budget_usd", f"{budget_usd:g}", legal, change)
 
 
 @RULES.warn("budget-by-hand", "CloudFormation's registry: AWS::Budgets::Budget by region", "2026-11-22")
@@ -253,6 +254,7 @@ def _find_future_price(context: DateContext) -> Iterable[RuleFinding]:
     days = {
         "capacity.usd_per_hour_date": environment.capacity.usd_per_hour_date,
         "artifacts.usd_per_gb_month_date": environment.artifacts.usd_per_gb_month_date,
+        "prices.date": environment.prices.date if environment.prices else None,
     }
     for path, day in days.items():
         if day is not None and day > latest:

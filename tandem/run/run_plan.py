@@ -26,9 +26,9 @@ from tandem.rules.placement import allocatable_limits
 from tandem.run.experiment_arms import build_arms, build_pair
 from tandem.run.run_values import ROUND_SLACK, RunRequest
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.disk import GIB, UNKNOWN_GIB
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import CompileSettings, Experiment, QualityTask, ServingSettings, Sweep
+from tandem.spec.prices import count_model_gb, find_price, has_nat
 
 STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quarters of an hour
 # assumed, as no source gives them: EC2's launch and the node's join; image and weights of the servers; a restart
@@ -162,7 +162,8 @@ class StepEstimate:
         deadline_minutes: then the step is ended; 0 for the way to zero, which nothing ends.
         ending: what its deadline does.
         lease: number of the lease that holds the step and pays nodes for it; 0 before the first.
-        usd: for the paid nodes during the step, at the declared price.
+        usd: for the paid nodes during the step, at the declared price; of staging, the models' way through NAT.
+        unpriced: what else is paid, whose price nobody read in the region; empty for nothing.
     """
 
     step: str
@@ -174,6 +175,7 @@ class StepEstimate:
     ending: str = "ends the run"
     lease: int = 0
     usd: float = 0.0
+    unpriced: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,8 +197,13 @@ class RunEstimate:
 
     @property
     def usd(self) -> float:
-        """Return the cost of the nodes at the declared price."""
+        """Return the cost of the nodes at the declared price, and of staging through NAT."""
         return sum(step.usd for step in self.steps)
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """Return what else is paid, whose price is not known."""
+        return tuple(dict.fromkeys(step.unpriced for step in self.steps if step.unpriced))
 
     @property
     def leases(self) -> int:
@@ -412,11 +419,16 @@ def _estimate_step(step: str, **changes: Any) -> StepEstimate:
 
 
 def _estimate_stage(inputs: RunPlanInputs) -> StepEstimate:
-    models = [inputs.catalogue.models[name] for name in inputs.gaps.models]
-    size_gb = sum(model.bytes.value or UNKNOWN_GIB * GIB for model in models) / 1e9
+    size_gb = count_model_gb(inputs.catalogue, inputs.gaps.models)
+    minutes = size_gb * 1000 / STAGE_MB_PER_S / 60
+    if not inputs.gaps.models:
+        return _estimate_step("stage", minutes=minutes, basis="the bucket has every model")
     basis = f"{size_gb:.1f} GB ({', '.join(inputs.gaps.models)}) at {STAGE_MB_PER_S} MB/s, {ASSUMED}"
-    basis = basis if models else "the bucket has every model"
-    return _estimate_step("stage", minutes=size_gb * 1000 / STAGE_MB_PER_S / 60, basis=basis)
+    if not has_nat(inputs.environment):
+        return _estimate_step("stage", minutes=minutes, basis=basis)
+    price = find_price(inputs.environment, inputs.catalogue, "nat_gb")
+    unpriced = "" if price.usd is not None else f"staging through NAT: no price for {inputs.environment.region}"
+    return _estimate_step("stage", minutes=minutes, basis=basis, usd=size_gb * (price.usd or 0.0), unpriced=unpriced)
 
 
 def _list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:

@@ -6,11 +6,12 @@ Sources: the registry's schemas as cfn-lint has them (a test compares them with 
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
+from tandem.spec.environment import RUNS_PER_MONTH, Environment
 
 # Regions whose CloudFormation has no AWS::Budgets::Budget. There the budget is made by hand (docs/runbook.md).
 REGIONS_WITHOUT_BUDGETS = frozenset({
@@ -44,6 +45,14 @@ def compute_run_usd(environment: Environment) -> float:
     capacity = environment.capacity
     overlap_hours = SPOT_OVERLAP_HOURS if capacity.kind == "spot" else 0.0
     return capacity.usd_per_hour * capacity.nodes * (environment.guard.max_hours + overlap_hours)
+
+
+def compute_budget_usd(environment: Environment) -> float:
+    """Return the monthly budget: as declared, else RUNS_PER_MONTH runs of `guard.max_hours`, in whole USD."""
+    declared_usd = environment.guard.budget_usd
+    if declared_usd is not None:
+        return declared_usd
+    return float(max(1, math.ceil(RUNS_PER_MONTH * compute_run_usd(environment))))
 
 
 # How an hour of a running instance is billed, whatever the kind of its capacity. The fee of a Capacity Block has a
@@ -84,7 +93,7 @@ def build_budget_request(
         "BudgetName": names.budget_name(environment),
         "BudgetType": "COST",
         "TimeUnit": "MONTHLY",
-        "BudgetLimit": {"Amount": environment.guard.budget_usd, "Unit": "USD"},
+        "BudgetLimit": {"Amount": compute_budget_usd(environment), "Unit": "USD"},
         "CostFilters": budget_cost_filters(environment, catalogue),
     }
     notifications: list[dict[str, Any]] = [

@@ -77,6 +77,8 @@ RelativeFolder = Annotated[str, match_text(_FOLDER, "a relative folder, without 
 SubscriberAddress = Annotated[str, match_text(r"^[!-~]{3,1024}$", _ADDRESS_WORDS)]
 PromptClass = Annotated[str, match_text(r"^[a-z0-9][a-z0-9-]{0,31}$", "a prompt class of its suites, or all")]
 RunId = Annotated[str, match_text(r"^[A-Za-z0-9][A-Za-z0-9-]{0,127}$", _RUN_WORDS)]
+Date = date  # a field of this name hides the type
+Price = Annotated[float | None, Field(ge=0, le=10_000)]
 LogDays = Literal[1, 3, 5, 7, 14, 30, 60, 90, 120, 150, 180, 365, 400, 545, 731, 1827, 3653]  # of CloudWatch Logs
 
 
@@ -86,6 +88,7 @@ UtcMoment = Annotated[
     Field(json_schema_extra={"allowed": "a moment with its offset, such as 2026-12-01T11:30:00Z"}),
 ]
 
+RUNS_PER_MONTH = 7  # of guard.max_hours, which a budget that follows the price pays
 PLACEHOLDER_RESERVATION_ID = "cr-00000000000000000"
 EXAMPLE_ACCOUNTS = frozenset({"111122223333", "123456789012", "444455556666"})  # AWS documentation's own examples
 
@@ -278,8 +281,36 @@ class GuardLimits(SpecRecord):
 
     max_hours: int = Field(ge=1, le=720, description="most hours an accelerator node may live")
     idle_minutes: int = Field(ge=5, le=1440, description="minutes without a run's heartbeat before a stop")
-    budget_usd: float = Field(ge=1, le=10_000_000, description="monthly budget whose alarm stops the fleet")
+    budget_usd: float | None = Field(
+        None,
+        ge=1,
+        le=10_000_000,
+        description=f"monthly budget whose alarm stops the fleet; null: that of {RUNS_PER_MONTH} runs of max_hours",
+    )
     people_policies: bool = Field(False, description="IAM policies for people and the pipeline, to be attached by hand")
+
+
+class OwnPrices(SpecRecord):
+    """What units cost this account, in USD; a price that is left out is that of Tandem's dated data, or unknown."""
+
+    date: Date = Field(description="day on which these prices were read")
+    cluster_hour: Price = Field(None, description="an hour of the EKS control plane")
+    system_node_hour: Price = Field(None, description="an hour of one system node, of the declared type")
+    volume_gb_month: Price = Field(None, description="a GB of a gp3 volume for a month")
+    nat_gateway_hour: Price = Field(None, description="an hour of a NAT gateway")
+    nat_gb: Price = Field(None, description="a GB through a NAT gateway")
+    public_address_hour: Price = Field(None, description="an hour of a public IPv4 address")
+    endpoint_hour: Price = Field(None, description="an hour of an interface endpoint in one zone")
+    image_gb_month: Price = Field(None, description="a GB in ECR for a month")
+    build_minute: Price = Field(None, description="a minute of a build on general1.small, Linux")
+    metric_month: Price = Field(None, description="a custom metric for a month")
+    alarm_metric_month: Price = Field(None, description="a metric that an alarm reads, for a month")
+    composite_alarm_month: Price = Field(None, description="a composite alarm for a month")
+    dashboard_month: Price = Field(None, description="a dashboard for a month")
+    log_gb_ingested: Price = Field(None, description="a GB of logs taken in")
+    log_gb_month_stored: Price = Field(None, description="a GB of logs kept for a month")
+    key_month: Price = Field(None, description="a KMS key for a month")
+    put_requests_thousand: Price = Field(None, description="a thousand PutMetricData requests")
 
 
 class ServingAccess(SpecRecord):
@@ -357,6 +388,7 @@ class Environment(SpecRecord):
     log_retention_days: Annotated[LogDays, INTEGER_ONLY] = Field(90, description="days that CloudWatch keeps logs")
     delivery: CdkDelivery | GitopsDelivery = Field(discriminator="kind", description="who applies the manifests")
     guard: GuardLimits = Field(description="the limits of the stops")
+    prices: OwnPrices | None = Field(None, description="what units cost this account, such as a discounted price")
     serving: ServingAccess = Field(default_factory=ServingAccess, description="who may talk to the servers")
     observability: ObservabilitySettings = Field(
         default_factory=ObservabilitySettings, description="what is watched, who gets alarms, and what that may cost"

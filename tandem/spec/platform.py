@@ -103,6 +103,7 @@ class RegionPrices(SpecRecord):
 
     cluster_hour: DataFigure[float | None] = Field(description="a cluster of a minor in standard support, by the hour")
     nat_gateway_hour: DataFigure[float | None] = Field(description="a NAT gateway, by the hour")
+    nat_gb: DataFigure[float | None] = Field(description="a GB through a NAT gateway, either way")
     public_address_hour: DataFigure[float | None] = Field(description="a public IPv4 address, by the hour")
     endpoint_hour: DataFigure[float | None] = Field(description="an interface endpoint in one zone, by the hour")
     volume_gb_month: DataFigure[float | None] = Field(description="a GB of a gp3 volume, by the month")
@@ -116,7 +117,7 @@ class StandingPrices(DataFile):
 
 
 class WatchPrices(DataFile):
-    """What watching costs, in USD, in one region."""
+    """What watching, our images and their builds cost, in USD, in one region."""
 
     region: str
     metric_month: DataFigure[float] = Field(description="a custom metric for a month; charged for hours that send it")
@@ -129,3 +130,5 @@ class WatchPrices(DataFile):
     log_gb_month_stored: DataFigure[float] = Field(description="a GB of logs kept for a month, as it is stored")
     key_month: DataFigure[float] = Field(description="a KMS key for a month")
     put_requests_thousand: DataFigure[float] = Field(description="a thousand PutMetricData requests")
+    image_gb_month: DataFigure[float] = Field(description="a GB in a private ECR repository, by the month")
+    build_minute: DataFigure[float] = Field(description="a minute of a CodeBuild build on general1.small, Linux")

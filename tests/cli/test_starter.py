@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from tandem.cli.inputs import read_inputs
 from tandem.cli.program import main
 from tandem.cli.selection import Selection
 from tandem.cli.starter import CAPACITY_KINDS, INSTANCE_TYPES
+from tandem.spec.budgets import compute_budget_usd
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.record import FILL_IN
 
@@ -25,8 +28,9 @@ EVERY = [
     if (kind_of, bought) not in UNSOLD
 ]
 WARNED = {"budget-by-hand", "compile-memory", "image-vulnerable", "images-pinned", "reservation-given"}
+PRICES = {"trn2.48xlarge": "35.76", "trn2u.48xlarge": "35.76", "trn2.3xlarge": "2.235"}  # 2.235 USD a chip
 VALUES = {
-    "account": '"210987654321"', "admin": "[arn:aws:iam::210987654321:role/Admin]", "usd_per_hour": "20",
+    "account": '"210987654321"', "admin": "[arn:aws:iam::210987654321:role/Admin]",
     "usd_per_hour_date": "2026-11-20", "vpc_id": "vpc-01234567", "cidr": "10.50.0.0/16",
 }  # fmt: skip
 
@@ -39,11 +43,11 @@ def write(folder: Path, *flags: str) -> int:
     return main(["new", "mine", *flags, *folders(folder)])
 
 
-def filled(text: str) -> str:
-    """Put a value in the place of each placeholder."""
-    lines = []
+def filled(text: str, instance_type: str = "trn2.48xlarge") -> str:
+    """Put a value in the place of each placeholder, the price that of the type."""
+    values, lines = {**VALUES, "usd_per_hour": PRICES[instance_type]}, []
     for number, line in enumerate(text.splitlines()):
-        value = VALUES.get(line.strip().partition(":")[0])
+        value = values.get(line.strip().partition(":")[0])
         own = line.replace("[FILL_IN]", value).replace(FILL_IN, value) if value else line
         own = own.replace("id: FILL_IN", f"id: subnet-{number:08x}")
         lines.append(own.replace("endpoint: FILL_IN", "endpoint: a@acme.dev"))
@@ -63,7 +67,7 @@ def test_check_refuses_placeholders_alone_and_nothing_once_they_are_filled(tmp_p
     assert len(refused) == sum(line.partition("#")[0].count(FILL_IN) for line in lines)
     assert all(fault.line and FILL_IN in lines[fault.line - 1] for fault in refused)
 
-    path.write_text(filled(path.read_text()))
+    path.write_text(filled(path.read_text(), kind_of))
     faults = read_inputs(selection(tmp_path), now=datetime(2026, 11, 22, tzinfo=UTC)).faults
 
     rules = {fault.rule for fault in faults}
@@ -71,6 +75,33 @@ def test_check_refuses_placeholders_alone_and_nothing_once_they_are_filled(tmp_p
     assert rules <= WARNED
     assert ("budget-by-hand" in rules) == (region in {"ap-south-2", "ap-southeast-4"})
     assert ("reservation-given" in rules) == (bought in {"capacity-block", "reservation"})
+
+
+def test_every_shape_is_tried() -> None:
+    assert len({(kind_of, bought, vpc) for kind_of, bought, _, vpc in EVERY}) == 22
+
+
+def test_the_budget_of_a_starter_follows_its_price(tmp_path):
+    write(tmp_path, "--type", "trn2.3xlarge", "--kind", "spot")
+    path = tmp_path / "environments" / "mine.yaml"
+    path.write_text(filled(path.read_text(), "trn2.3xlarge"))
+
+    (environment,) = read_inputs(selection(tmp_path), now=datetime(2026, 11, 22, tzinfo=UTC)).environments()
+
+    assert compute_budget_usd(environment) == math.ceil(7 * 2.235 * (8 + 20 / 60))
+
+
+def test_dear_watching_names_the_budget_that_would_fit(tmp_path):
+    write(tmp_path, "--type", "trn2.3xlarge", "--kind", "spot")
+    path = tmp_path / "environments" / "mine.yaml"
+    text = filled(path.read_text(), "trn2.3xlarge").replace("budget_usd: null", "budget_usd: 2000")
+    path.write_text(text)
+
+    (fault,) = [row for row in read_inputs(selection(tmp_path)).faults if row.path == "observability.monthly_limit_usd"]
+    budget_usd = re.search(r"lower guard\.budget_usd to (\d+)", fault.change)[1]
+    path.write_text(text.replace("budget_usd: 2000", f"budget_usd: {budget_usd}"))
+
+    assert "observability.monthly_limit_usd" not in {row.path for row in read_inputs(selection(tmp_path)).faults}
 
 
 @pytest.mark.parametrize(

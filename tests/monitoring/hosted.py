@@ -48,7 +48,7 @@ def changed(environment: str, **sections: dict[str, Any]) -> MonitoringScope:
     whole = watched(environment)
     values = whole.environment.model_dump(mode="json")
     for section, given in sections.items():
-        values[section] |= given
+        values[section] = {**(values[section] or {}), **given}
     other = Environment.model_validate_json(json.dumps(values))
     return MonitoringScope(environment=other, experiments=whole.experiments)
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hosted import changed, watched
 
 from tandem.monitoring.cost import compute_monitoring_cost
 from tandem.monitoring.scope import MonitoringScope
-from tandem.monitoring.standing_cost import ParkedCost, compute_parked_cost
+from tandem.monitoring.standing_cost import ParkedCost, compute_parked_cost, list_unpriced
 from tandem.spec.catalogue import load_catalogue
 
 POST, DEV = "post-us-east-2", "dev-trn2-3xlarge"
-PRICES = load_catalogue().standing_prices
 
 
 def parked(scope: MonitoringScope) -> ParkedCost:
-    return compute_parked_cost(scope.environment, compute_monitoring_cost(scope), PRICES)
+    return compute_parked_cost(compute_monitoring_cost(scope), load_catalogue())
 
 
 def parts(scope: MonitoringScope) -> dict[str, float | None]:
@@ -31,23 +31,49 @@ def test_a_case_worked_by_hand() -> None:
 
     watching = found.pop("watching")
     assert found == pytest.approx({
-        "EKS control plane": 73.0, "system nodes": 2 * 0.1008 * 730, "their volumes": 2 * 50 * 0.08,
-        "NAT gateways": 32.85, "their public addresses": 3.65,
+        "EKS control plane": 73.0, "its logs": 15 * 0.50 + 45 * 0.03, "key of its secrets": 1.0,
+        "system nodes": 2 * 0.1008 * 730, "their volumes": 2 * 50 * 0.08, "NAT gateways": 32.85,
+        "their public addresses": 3.65, "images of ours": 0.21,
     })  # fmt: skip
     assert watching == pytest.approx(compute_monitoring_cost(scope).parked_usd)
 
 
-def test_an_unknown_price_makes_the_total_a_lower_bound() -> None:
-    found = parked(watched(DEV))
-    assert found.is_lower_bound
-    assert found.usd == pytest.approx(73.0 + compute_monitoring_cost(watched(DEV)).parked_usd)
+def test_what_has_no_price_is_named_and_left_out_of_the_sum() -> None:
+    cost = parked(watched(DEV))
+
+    assert list_unpriced(cost.parts) == ("nodes", "NAT")
+    assert list_unpriced(cost.start_parts) == ("staging through NAT",)
+    known_usd = {part.name: part.usd for part in cost.parts if part.usd is not None}
+    assert set(known_usd) == {"EKS control plane", "its logs", "key of its secrets", "images of ours", "watching"}
+    assert cost.usd == pytest.approx(sum(known_usd.values()))
 
 
-def test_a_region_without_prices_knows_no_part() -> None:
-    elsewhere = changed(DEV, capacity={"zone": "sae1-az1"})
-    place = elsewhere.environment.model_copy(update={"region": "sa-east-1"})
-    found = compute_parked_cost(place, compute_monitoring_cost(elsewhere), PRICES)
-    assert {part.name for part in found.parts if part.usd is not None} == {"watching"}
+def test_a_region_without_prices_knows_only_what_was_read_elsewhere() -> None:
+    scope = watched(DEV)
+    place = scope.environment.model_copy(update={"region": "sa-east-1"})
+    cost = parked(replace(scope, environment=place))
+
+    assert list_unpriced(cost.parts) == ("EKS", "nodes", "NAT")
+    known_names = {part.name for part in cost.parts if part.usd is not None}
+    assert known_names == {"its logs", "key of its secrets", "images of ours", "watching"}
+
+
+def test_a_price_of_ones_own_comes_first() -> None:
+    prices = {"date": "2026-11-21", "nat_gateway_hour": 0.06, "nat_gb": 0.05, "log_gb_ingested": 0.6}
+    cost = parked(changed(DEV, prices=prices))
+    usd_by_name = {part.name: part.usd for part in (*cost.parts, *cost.start_parts)}
+
+    assert usd_by_name["NAT gateways"] == pytest.approx(0.06 * 730)
+    assert usd_by_name["staging through NAT"] == pytest.approx(0.05 * 69.6, rel=0.01)
+    assert usd_by_name["its logs"] == pytest.approx(15 * 0.6 + 15 * 0.03)
+    assert list_unpriced(cost.parts) == ("nodes", "NAT")  # of the NAT its address
+
+
+def test_what_is_paid_once_is_no_part_of_a_month() -> None:
+    cost = parked(watched(POST))
+
+    assert [part.name for part in cost.start_parts] == ["builds of images", "staging through NAT"]
+    assert cost.start_usd == pytest.approx(4 * 8 * 0.005 + 71.1 * 0.045, rel=0.01)
 
 
 def test_an_existing_network_is_paid_by_its_owner() -> None:
@@ -56,7 +82,7 @@ def test_an_existing_network_is_paid_by_its_owner() -> None:
     scope = watched(POST)
     values = scope.environment.model_dump(mode="json") | {"network": network}
     place = type(scope.environment).model_validate_json(json.dumps(values))
+    cost = parked(replace(scope, environment=place))
 
-    found = compute_parked_cost(place, compute_monitoring_cost(scope), PRICES)
-
-    assert [part.name for part in found.parts] == ["EKS control plane", "system nodes", "their volumes", "watching"]
+    assert {"NAT gateways", "interface endpoints"} & {part.name for part in cost.parts} == set()
+    assert [part.name for part in cost.start_parts] == ["builds of images"]

@@ -47,6 +47,13 @@ ENVIRONMENT: dict[str, Any] = {
         "tool": "argocd", "namespace": "argocd",
     },
     "guard": {"max_hours": 8, "idle_minutes": 30, "budget_usd": 2000.0, "people_policies": True},
+    "prices": {
+        "date": "2026-11-21", "cluster_hour": 0.1, "system_node_hour": 0.2, "volume_gb_month": 0.08,
+        "nat_gateway_hour": 0.05, "nat_gb": 0.05, "public_address_hour": 0.005, "endpoint_hour": 0.01,
+        "image_gb_month": 0.1, "build_minute": 0.005, "metric_month": 0.3, "alarm_metric_month": 0.1,
+        "composite_alarm_month": 0.5, "dashboard_month": 3.0, "log_gb_ingested": 0.5, "log_gb_month_stored": 0.03,
+        "key_month": 1.0, "put_requests_thousand": 0.01,
+    },
     "serving": {"allowed_namespaces": ["other"], "capabilities": "runtime-default"},
     "observability": {
         "container_insights": True,

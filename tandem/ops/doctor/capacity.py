@@ -212,6 +212,6 @@ def _build_create_budget_command(context: DoctorContext) -> str:
     environment = context.environment
     topics = {"stop_topic_arn": stop_topic_arn(environment), "people_topic_arn": topic_arn(environment)}
     budget, notifications = budgets.build_budget_request(environment, context.catalogue, **topics).values()
-    budget["BudgetLimit"]["Amount"] = f"{environment.guard.budget_usd:.2f}"  # text for the AWS CLI
+    budget["BudgetLimit"]["Amount"] = f"{budgets.compute_budget_usd(environment):.2f}"  # text for the AWS CLI
     flags = {"budget": json.dumps(budget), "notifications_with_subscribers": json.dumps(notifications)}
     return build_aws_command("budgets create-budget", account_id=environment.account, **flags)

@@ -13,7 +13,7 @@ from itertools import chain
 
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients
-from tandem.ops.doctor import capacity, cluster, guard, identity, network, stop_proof, storage
+from tandem.ops.doctor import capacity, cluster, guard, identity, network, prices, stop_proof, storage
 from tandem.ops.doctor.context import EXIT_EXTERNAL, EXIT_MISMATCH, CheckGroup, DoctorContext, Finding
 from tandem.ops.faults import AccessDeniedError
 from tandem.shell_command import build_tandem_command
@@ -55,6 +55,7 @@ CHECKS = (
     DoctorCheck("quota", "capacity", capacity.check_quota, mandatory=False),
     DoctorCheck("reservation", "capacity", capacity.check_reservation),
     DoctorCheck("price", "capacity", capacity.check_price, mandatory=False),
+    DoctorCheck("unit-prices", "capacity", prices.check_unit_prices, mandatory=False),
     DoctorCheck("cost-tag", "capacity", capacity.check_cost_tag, mandatory=False),
     DoctorCheck("budget", "capacity", capacity.check_budget, mandatory=False),
     DoctorCheck("bucket", "artifacts", storage.check_bucket),

@@ -95,7 +95,7 @@ _DOCTOR = _join_rows(
             "DescribeSubnets, eks DescribeAddonVersions DescribeClusterVersions, "
             "service-quotas ListAWSDefaultServiceQuotas ListServiceQuotas"
         ),
-        "the world": "ce ListCostAllocationTags, s3 ListBuckets",
+        "the world": "ce ListCostAllocationTags, pricing GetProducts, s3 ListBuckets",
         "stacks": "cloudformation DescribeStacks",
         "cluster": "eks DescribeCluster",
         "budgets": "budgets DescribeBudget",

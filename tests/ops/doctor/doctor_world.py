@@ -63,6 +63,8 @@ class Facts:
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
     cost_tags: dict[str, str] = field(default_factory=dict)
     """Key of a tag that AWS Billing knows to its status."""
+    price_list: dict[str, list[float]] = field(default_factory=dict)
+    """Usage type to the on-demand price of each product that the Price List has of it."""
     member: bool = False
     """Whether the account is a member of an organization, which may not see these."""
     subscriptions: dict[str, str] | None = None
@@ -81,9 +83,18 @@ def good_facts() -> Facts:
         offered={TYPE: ["use2-az1", ZONE], "m7i.xlarge": ["use2-az1", "use2-az2", ZONE]}, reservations=[block()],
         quotas={"Running On-Demand Trn instances": 192.0, "All Trn Spot Instance Requests": 192.0},
         addons={name: [figure.value] for name, figure in written.addons.items() if figure.value},
-        cost_tags={names.OWNER_TAG: "Active"},
+        cost_tags={names.OWNER_TAG: "Active"}, price_list=good_prices(),
         minors={"1.36": {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": ends.timestamp()}},
     )  # fmt: skip
+
+
+def good_prices() -> dict[str, list[float]]:
+    """The prices of us-east-2 as the data have them, and one that they lack."""
+    return {
+        "USE2-AmazonEKS-Hours:perCluster": [0.10], "USE2-BoxUsage:m7i.xlarge": [0.2016],
+        "USE2-EBS:VolumeUsage.gp3": [0.08], "USE2-NatGateway-Hours": [0.045], "USE2-NatGateway-Bytes": [0.045],
+        "USE2-PublicIPv4:InUseAddress": [0.005], "USE2-VpcEndpoint-Hours": [0.01],
+    }  # fmt: skip
 
 
 class Offers:
@@ -135,6 +146,7 @@ class Offers:
             "ListCostAllocationTags": lambda: _json(
                 {"CostAllocationTags": self._cost_tags(json.loads(body)["TagKeys"])}
             ),
+            "GetProducts": lambda: _json({"PriceList": self._products(json.loads(body)["Filters"])}),
             "DescribeSecret": lambda: self._secret(json.loads(body)["SecretId"]),
             "/addons/supported-versions": lambda: _json({"addons": self._addons(asked)}),
             "/cluster-versions": lambda: _json({"clusterVersions": self._minors(asked)}),
@@ -152,6 +164,16 @@ class Offers:
     def _cost_tags(self, keys: list[str]) -> list[dict[str, str]]:
         known = {key: status for key, status in self.facts.cost_tags.items() if key in keys}
         return [{"TagKey": key, "Type": "UserDefined", "Status": status} for key, status in known.items()]
+
+    def _products(self, filters: list[dict[str, str]]) -> list[str]:
+        usage = next(row["Value"] for row in filters if row["Field"] == "usagetype")
+        products = []
+        for number, usd in enumerate(self.facts.price_list.get(usage, [])):
+            dimension = {"beginRange": "0", "unit": "Hrs", "pricePerUnit": {"USD": f"{usd:.10f}"}}
+            term = {"priceDimensions": {f"SKU{number}.JRTCKXETXF.6YS6EN2CT7": dimension}}
+            terms = {"OnDemand": {f"SKU{number}.JRTCKXETXF": term}}
+            products.append(json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms}))
+        return products
 
     def _secret(self, name: str) -> tuple[str, bytes] | None:
         said = self.facts.secrets.get(name)

@@ -44,6 +44,7 @@ from tandem.spec.environment import (
     HubSettings,
     NewNetwork,
     ObservabilitySettings,
+    OwnPrices,
 )
 from tandem.spec.project_image import PROJECT_IMAGES
 
@@ -52,6 +53,7 @@ ON_DEMAND = {**SPOT, "kind": "on-demand"}
 GATED = {"experiments": ("qwen3-native", "llama-eagle3")}
 OVER = CapacityBlock(starts=NOW - timedelta(days=2), ends=NOW - timedelta(days=1))
 ROLE, USER = (f"arn:aws:iam::{ACCOUNT}:{name}" for name in ("role/PlatformAdmin", "user/somebody"))
+OWN_PRICES = OwnPrices(date=NOW.date(), endpoint_hour=0.01)
 PATH_ROLE = f"arn:aws:iam::{ACCOUNT}:role/team/ml/Tuner"
 PARAMETER = {"Resources": {"P": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "v"}}}}
 STUCK = {"Type": "AWS::EKS::Addon", "Properties": {"AddonName": "vpc-cni", "ClusterName": "none"}}
@@ -117,6 +119,14 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
     ("a spot price of a week", "price", "ok0", "", {"capacity": {**SPOT, "usd_per_hour_date": date(2026, 11, 14)}}),
     ("an old spot price", "price", "warn0", "", {"capacity": {**SPOT, "usd_per_hour_date": date(2026, 11, 13)}}),
     ("a price of tomorrow", "price", "fail2", "", {"capacity": {**SPOT, "usd_per_hour_date": date(2026, 11, 22)}}),
+    ("a price that the data lack", "unit-prices", "warn0 warn0",
+     "endpoint_hour is not known|prices: {date: 2026-11-21, endpoint_hour: 0.01}", {}),
+    ("prices as the Price List has them", "unit-prices", "ok0", "no price of 7", {"prices": OWN_PRICES}),
+    ("a discounted price", "unit-prices", "warn0 warn0",
+     "nat_gb is counted with 0.03, the Price List has 0.045|endpoint_hour: 0.01, nat_gb: 0.045",
+     {"prices": OWN_PRICES.model_copy(update={"nat_gb": 0.03})}),
+    ("two products of one usage type", "unit-prices", "unknown0 ok0", "no single price of NatGateway-Hours",
+     {"prices": OWN_PRICES, "price_list+": {"USE2-NatGateway-Hours": [0.045, 0.05]}}),
     ("an activated tag", "cost-tag", "ok0", "", {}),
     ("a tag nobody knows", "cost-tag", "warn0", f"stops nothing|TagKey={names.OWNER_TAG},Status=Active",
      {"cost_tags": {}}),
