@@ -20,9 +20,11 @@ from stacks.cluster import admin_policy
 from stacks.finding import accept_finding
 from stacks.policy import PrivateRepository, Statement, account_condition, allow, cluster_arn, policy_document
 from stacks.role import LAMBDA
+from stacks.stack import ROOT
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
+SETTINGS = ROOT / "stacks" / "kubectl_settings" / "kuberc"  # a layer of the handler, which Lambda puts into /opt
 # rights of Lambda in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an Amazon VPC",
 # required IAM permissions)
 _VPC_ACTIONS = (
@@ -53,6 +55,7 @@ class KubectlAccess(Construct):
         provider = eks.KubectlProvider(
             self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),
             kubectl_layer=KubectlV36Layer(self, "Layer"), role=role.without_policy_updates(),
+            environment={"KUBERC": f"/opt/{SETTINGS.name}"},
         )  # fmt: skip
         self.node.try_remove_child("HasEcrPublic")  # a condition for a policy that the role does not have
         self.cluster = eks.Cluster.from_cluster_attributes(
@@ -64,6 +67,13 @@ class KubectlAccess(Construct):
             function.vpc_config = lambda_.CfnFunction.VpcConfigProperty(
                 subnet_ids=list(subnet_ids), security_group_ids=[security_group_id]
             )
+        settings = lambda_.LayerVersion(
+            self,
+            "Settings",
+            code=lambda_.Code.from_asset(str(SETTINGS.parent)),
+            description="Tandem: what kubectl may prune",
+        )
+        handler.add_property_override("Layers.2", settings.layer_version_arn)  # after the AWS CLI's and kubectl's
         accept_finding(handler, "L1", "the CDK pins the Python its handler is tested with")
         framework_role = _narrow_framework_role(children, handler.attr_arn, environment)
         groups = [child for child in children if isinstance(child, logs.CfnLogGroup)]

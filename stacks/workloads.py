@@ -122,7 +122,7 @@ def _add_manifests(
                 cluster=kubectl.cluster,
                 manifest=piece_objects,
                 overwrite=True,  # `kubectl create` would fail if the cluster already has the object
-                prune=True,  # deletes objects that are no longer rendered
+                prune=True,  # deletes objects that are no longer rendered, of the kinds in stacks/kubectl_settings
             )
             for piece_id, piece_objects in split_chart(stage, objects).items()
         ]

@@ -20,8 +20,10 @@ from played_nodes import play_nodes
 from played_world import deploy_world
 from run_lives import RunLives
 from runner_looks import LOOKS
+from withdrawn_rights import PRUNE_LABEL, list_withdrawn
 
 from rehearsal.run.settings import RunFaults
+from stacks.kubectl import SETTINGS
 from tandem.ops.people.cluster_rights import RUNNER_CLUSTER_RIGHTS
 
 pytestmark = [pytest.mark.conform, pytest.mark.usefixtures("made"), pytest.mark.xdist_group("conform")]
@@ -34,6 +36,18 @@ def test_pods_of_others_before_the_first_apply(cluster, play, record_property):
     with play() as kubelets:
         play_nodes(kubelets)
         record_property("running pods", run_foreign_pods(cluster))
+
+
+def test_a_withdrawn_right_is_pruned(cluster, monkeypatch, record_property):
+    """Applies a right as the CDK's handler does, then a manifest without it, with the handler's settings of kubectl."""
+    bodies = list_withdrawn()
+    cluster.run("apply", bodies=bodies)
+    monkeypatch.setenv("KUBERC", str(SETTINGS))
+    text = cluster.run("apply", "--prune", "--selector", PRUNE_LABEL, bodies=bodies[:1])
+    cluster.run("delete", bodies=bodies[:1])
+    pruned = sorted(line.partition("/")[0].partition(".")[0] for line in text.splitlines() if line.endswith(" pruned"))
+    record_property("pruned", pruned)
+    assert pruned == sorted(body["kind"].lower() for body in bodies[1:])
 
 
 @pytest.mark.parametrize("way", WAYS)

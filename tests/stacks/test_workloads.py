@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -11,11 +12,13 @@ from typing import Any
 import pytest
 import yaml
 from assemblies import Template, Templates, environment, hosted, inputs, one, resources, wide_experiment
+from kubectl_program import unpack_kubectl
 
 from charts import list_stages, render_workloads
 from charts.people import render_people
 from charts.runner import render_runner
 from charts.tree import render_files
+from stacks.kubectl import SETTINGS
 from stacks.workloads import split_chart
 from tandem.rules.speculation import MAX_CDK_VARIANTS
 from tandem.spec.driver_release import build_driver_release
@@ -78,6 +81,49 @@ def test_an_object_that_is_no_longer_rendered_is_pruned(workloads: Template) -> 
     for each in resources(workloads, MANIFEST):
         labels = [list(found["metadata"]["labels"]) for found in json.loads(each["Manifest"])]
         assert all(each["PruneLabel"] in found for found in labels)
+
+
+def list_prunable_kinds() -> set[str]:
+    """Return `group/version/kind` of what kubectl's settings in the handler's layer let it prune."""
+    (defaults,) = yaml.safe_load(SETTINGS.read_text())["defaults"]
+    assert defaults["command"] == "apply"
+    return {option["default"] for option in defaults["options"] if option["name"] == "prune-allowlist"}
+
+
+def test_every_applied_kind_can_be_pruned(stacks: Templates) -> None:
+    bodies = [
+        body
+        for name in stacks
+        if name.endswith("-Workloads")
+        for each in resources(stacks[name], MANIFEST)
+        for body in json.loads(each["Manifest"])
+    ]
+    kinds = {f"{body['apiVersion']}/{body['kind']}" for body in bodies}
+    applied_kinds = {kind if kind.count("/") == 2 else f"core/{kind}" for kind in kinds}
+
+    assert applied_kinds
+    assert applied_kinds - list_prunable_kinds() == set()
+
+
+def test_the_handler_reads_the_settings_of_its_layer(workloads: Template) -> None:
+    (handler,) = [
+        found["Properties"]
+        for found in workloads["Resources"].values()
+        if "KUBERC" in str(found["Properties"].get("Environment"))
+    ]
+    layers = [workloads["Resources"][layer["Ref"]]["Properties"] for layer in handler["Layers"]]
+
+    assert handler["Environment"]["Variables"]["KUBERC"] == "/opt/kuberc"
+    assert [layer["Description"] for layer in layers if "prune" in layer.get("Description", "")] != []
+    assert len(layers) == 3
+
+
+def test_the_deployed_kubectl_reads_the_settings(pytestconfig: pytest.Config) -> None:
+    words = [unpack_kubectl(pytestconfig.cache), "kuberc", "view", "--kuberc", SETTINGS]
+    result = subprocess.run(words, capture_output=True, text=True, check=True)
+
+    (defaults,) = yaml.safe_load(result.stdout)["defaults"]
+    assert {option["default"] for option in defaults["options"]} == list_prunable_kinds()
 
 
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])

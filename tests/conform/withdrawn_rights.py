@@ -1,0 +1,38 @@
+"""A manifest with one object of each kind that kubectl's own list of what it prunes lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from foreign_pods import UNDECLARED
+from named_cluster import Object
+
+PRUNE_LABEL = "tandem.conform/withdrawn"
+NAME = "tandem-withdrawn"
+
+
+def list_withdrawn() -> list[Object]:
+    """Return the object that stays, and those that are withdrawn."""
+    role = {"apiGroup": "rbac.authorization.k8s.io", "name": NAME}
+    namespaced: list[tuple[str, str, dict[str, Any]]] = [
+        ("v1", "ConfigMap", {}),
+        ("v1", "ServiceAccount", {}),
+        ("v1", "ResourceQuota", {"spec": {"hard": {"pods": "100"}}}),
+        ("networking.k8s.io/v1", "NetworkPolicy", {"spec": {"podSelector": {"matchLabels": {"none": "none"}}}}),
+        ("rbac.authorization.k8s.io/v1", "Role", {"rules": []}),
+        ("rbac.authorization.k8s.io/v1", "RoleBinding", {"roleRef": {**role, "kind": "Role"}, "subjects": []}),
+        ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": {}}}),
+    ]
+    wide: list[tuple[str, str, dict[str, Any]]] = [
+        ("rbac.authorization.k8s.io/v1", "ClusterRole", {"rules": []}),
+        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", {"roleRef": {**role, "kind": "ClusterRole"}}),
+    ]
+    metadata = {"name": NAME, "labels": {PRUNE_LABEL: ""}}
+    bodies = [
+        {"apiVersion": version, "kind": kind, "metadata": {**metadata, "namespace": UNDECLARED}, **content}
+        for version, kind, content in namespaced
+    ]
+    bodies += [
+        {"apiVersion": version, "kind": kind, "metadata": metadata, **content} for version, kind, content in wide
+    ]
+    return bodies
