@@ -71,6 +71,10 @@ class ApiStore:
             self._bodies[plural, metadata.get("namespace", ""), metadata["name"]] = copy_object(body)
         return bodies
 
+    def view_objects(self, plural: str, namespace: str | None = None, *, field_selector: str = "") -> list[Object]:
+        """Return the objects as list_objects does: an API hands out nothing but copies."""
+        return self.list_objects(plural, namespace, field_selector=field_selector)
+
     def get_object(self, plural: str, namespace: str, name: str) -> Object:
         """Return an object.
 
