@@ -32,7 +32,7 @@ from tandem.guard.config import GuardConfig
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.judge.quality import FEWEST_ITEMS
 from tandem.monitoring import widget
-from tandem.monitoring.standing_cost import ParkedCost
+from tandem.monitoring.standing_cost import BUILD_MINUTES, ParkedCost
 from tandem.ops.doctor.capacity import MAX_PRICE_AGE_DAYS
 from tandem.plan.measurement_rows import SERVED_DENSE, load_published
 from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost, fit_verified_share
@@ -104,7 +104,8 @@ STATED: list[tuple[str, str, object]] = [
     ("bench.md", "| `--max-tokens N` | {} |", DEFAULT_SIZE.max_tokens),
     ("bench.md", "| `--prompts-per-class N` | {} |", DEFAULT_SIZE.prompts_per_class),
     ("bench.md", "| `--temperature T` | {} |", RUN_DEFAULTS["temperature"]),
-    ("deploy.md", "follows the price: {} runs of", RUNS_PER_MONTH),
+    ("costs.md", "follows the price: {} runs of", RUNS_PER_MONTH),
+    ("costs.md", "at most {} minutes each", BUILD_MINUTES),
     ("doctor.md", "else at most {} days old (spot)", MAX_PRICE_AGE_DAYS["spot"]),
     ("doctor.md", "days old (spot) or {} |", MAX_PRICE_AGE_DAYS["on-demand"]),
     ("records.md", "the server's own words, at most {} characters", DETAIL_CHARACTERS),

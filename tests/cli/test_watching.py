@@ -67,7 +67,8 @@ def limited(specs: Path, usd: str) -> None:
 
 def test_check_says_what_watching_costs_and_show_of_what_it_consists(specs, capsys):
     main(["check", POST, *folders(specs)])
-    assert re.search(r"at most \d+\.\d\d watched", capsys.readouterr().out)
+    text = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"watching a month: at most \d+\.\d\d USD", text)
     main(["show", "--verbose", POST, *folders(specs)])
 
     out = capsys.readouterr().out
