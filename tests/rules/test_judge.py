@@ -164,6 +164,7 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         {"tags": {"Tandem:Environment": "v"}},
         ["tags-fit tags.Tandem:Environment"],
     ),
+    "unit prices of tomorrow": ({"prices": {"date": "2026-11-24"}}, ["price-to-come prices.date"]),
     "tags as long as they may be": ({"tags": {"k" * 127: "é" * 255}}, []),
     "a tag with an ampersand": ({"tags": {"k": "r&d"}}, ["tags-fit tags.k"]),
     "a tag without a value": ({"tags": {"team": ""}}, ["tags-fit tags.team"]),
