@@ -7,9 +7,6 @@ agent does, with a retention and a key.
 
 from __future__ import annotations
 
-import json
-
-from aws_cdk import aws_cloudwatch as cloudwatch
 from aws_cdk import aws_iam as iam
 from aws_cdk import aws_kms as kms
 from aws_cdk import aws_logs as logs
@@ -17,14 +14,15 @@ from constructs import Construct
 
 from stacks.addons import add_addon
 from stacks.alarms import add_alarms
+from stacks.dashboards import add_dashboard
 from stacks.identity import add_pod_role
 from stacks.policy import allow
 from stacks.role import add_customer_key, add_log_group, allow_log_key
-from stacks.stack import EnvironmentStack, TemplateLimitError
+from stacks.stack import EnvironmentStack
 from tandem.metrics import CLOUDWATCH_METRICS, LOG_FILTER, cloudwatch_unit
 from tandem.monitoring import agent
 from tandem.monitoring.alarms import build_alarms
-from tandem.monitoring.dashboards import build_body, build_dashboards, find_limit_faults
+from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.scope import MonitoringScope
 from tandem.ops.guard_config import build_arn, topic_arn
 from tandem.spec import names
@@ -54,22 +52,12 @@ class ObservabilityStack(EnvironmentStack):
         description = "Tandem: dashboards, alarms, Container Insights"
         super().__init__(scope, id_, environment=environment, description=description)
         add_alarms(Construct(self, "Alarms"), build_alarms(monitoring_scope), topic_arn(environment))
-        _add_dashboards(Construct(self, "Dashboards"), monitoring_scope)
+        dashboards_scope = Construct(self, "Dashboards")
+        for dashboard in build_dashboards(monitoring_scope):
+            add_dashboard(dashboards_scope, dashboard, environment.region)
         if environment.observability.container_insights:
             key = _add_log_key(Construct(self, "Key"), environment)
             _add_container_insights(Construct(self, "ContainerInsights"), environment, key, agent_version)
-
-
-def _add_dashboards(scope: Construct, monitoring_scope: MonitoringScope) -> None:
-    """Add every dashboard; one that exceeds a limit of CloudWatch ends the synthesis."""
-    for dashboard in build_dashboards(monitoring_scope):
-        fault_texts = list(find_limit_faults(body := build_body(dashboard, monitoring_scope.environment.region)))
-        if fault_texts:
-            raise TemplateLimitError(
-                "; ".join(fault_texts), where=dashboard.name, change="host fewer experiments in this environment"
-            )
-        text = json.dumps(body, separators=(",", ":"))
-        cloudwatch.CfnDashboard(scope, dashboard.name, dashboard_name=dashboard.name, dashboard_body=text)
 
 
 def _add_log_key(scope: Construct, environment: Environment) -> kms.Key:

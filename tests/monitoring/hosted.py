@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from shipped import ENVIRONMENTS
 
 from tandem.cli.monitoring_cost import build_scope
-from tandem.metrics import PUBLISHERS
-from tandem.monitoring.dashboards import build_body, build_dashboards
+from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphWidget, TextWidget
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.workspace import load_workspace
 
-__all__ = ["ENVIRONMENTS", "REGION", "ROOT"]
+__all__ = ["ENVIRONMENTS", "ROOT"]
 ROOT = Path(__file__).parents[2]
-REGION = "us-east-2"
-SEARCHED = re.compile(r"SEARCH\('\{\"([^\"]+)\",?([^}]*)\} MetricName=\"([^\"]+)\"((?: \w+=\"[^\"]*\")*)', '(\w+)'")
-
-
-class Read(NamedTuple):
-    """One metric that a body reads, by a line or by a search."""
-
-    namespace: str
-    metric: str
-    dimensions: frozenset[str]
 
 
 @cache
@@ -88,24 +75,3 @@ def graph(dashboard: Dashboard, title: str) -> GraphWidget:
 def words(dashboard: Dashboard) -> str:
     """Return all that its text widgets say."""
     return "\n".join(widget.markdown for widget in dashboard.widgets if isinstance(widget, TextWidget))
-
-
-def reads(dashboard: Dashboard) -> Iterator[Read]:
-    """Yield every metric that CloudWatch's JSON of a dashboard reads, as the JSON has it."""
-    for widget in build_body(dashboard, REGION)["widgets"]:
-        for metric in widget["properties"].get("metrics", ()):
-            *named, options = metric
-            if named:
-                yield Read(named[0], named[1], frozenset(named[2::2]))
-            for space, dimensions, name, *_ in SEARCHED.findall(options.get("expression", "")):
-                yield Read(space, name, frozenset(filter(None, dimensions.split(","))))
-
-
-def publishers(read: Read) -> list[str]:
-    """Return the publishers whose namespace and dimensions these are."""
-    return [
-        name
-        for name, one in PUBLISHERS.items()
-        if read.dimensions in map(frozenset, one.dimensions)
-        and re.fullmatch(re.sub(r"\{\w+\}", "[a-z0-9-]+", one.namespace), read.namespace)
-    ]

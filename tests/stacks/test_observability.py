@@ -21,12 +21,11 @@ from assemblies import (
 )
 
 import app
+from stacks import dashboards
 from stacks.observability import ObservabilityStack
 from tandem.cli.monitoring_cost import build_scope
-from tandem.monitoring import dashboards
 from tandem.monitoring.agent import build_addon_configuration, build_node_pattern
 from tandem.monitoring.alarms import build_alarms
-from tandem.monitoring.dashboards import build_body, build_dashboards
 from tandem.monitoring.widget import MathExpression, MetricLine
 from tandem.spec.environment import Environment, ReferenceRun, ReferenceValue
 from tandem.spec.experiment import Experiment
@@ -57,15 +56,6 @@ def ids(template: Template, type_: str) -> dict[str, str]:
 def alone(place: Environment, folder: Path, experiments: list[Experiment]) -> Template:
     scope = build_scope(place, experiments)
     return synth_alone(place, folder, ObservabilityStack, monitoring_scope=scope, agent_version=None)
-
-
-class TestDashboards:
-    @pytest.mark.parametrize("name", COMMITTED)
-    def test_each_is_what_is_drawn_without_aws(self, stacks: Templates, name: str) -> None:
-        made = {each["DashboardName"]: json.loads(each["DashboardBody"]) for each in
-                resources(stacks[f"{name}-Observability"], DASHBOARD)}  # fmt: skip
-        drawn = {each.name: build_body(each, environment(name).region) for each in build_dashboards(watched(name))}
-        assert made == drawn
 
 
 class TestAlarms:
