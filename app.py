@@ -1,4 +1,4 @@
-"""The CDK app: load the declarations, check them, render charts, add stacks, synthesize.
+"""The CDK app: load the declarations, check them, build charts, add stacks, synthesize.
 
 Invariant: synthesis reads committed files only. The same specs give the same bytes, on any machine, without
 network, clock, credentials or look-ups.
@@ -22,9 +22,9 @@ from typing import Any
 
 import aws_cdk as cdk
 
-from charts import render_workloads
-from charts.people import render_people
-from charts.runner import render_runner
+from charts import build_charts
+from charts.people import build_people_charts
+from charts.runner import build_runner_charts
 from stacks.environment import EnvironmentStage
 from stacks.stack import TemplateLimitError
 from stacks.workloads import ClusterContent
@@ -105,19 +105,22 @@ def build_app(
             app,
             monitoring_scope=build_scope(environment, experiments),
             catalogue=catalogue,
-            cluster_content=render_cluster_content(environment, experiments, catalogue),
+            cluster_content=build_cluster_content(environment, experiments, catalogue),
         )
     return app
 
 
-def render_cluster_content(
+def build_cluster_content(
     environment: Environment, experiments: Sequence[Experiment], catalogue: Catalogue
 ) -> ClusterContent | None:
-    """Render the charts that the CDK applies inside the cluster; None where a GitOps tool does."""
+    """Build the charts that the CDK applies inside the cluster; None where a GitOps tool does."""
     if environment.delivery.kind != "cdk":
         return None
-    charts = {experiment.name: render_workloads(environment, experiment, catalogue) for experiment in experiments}
-    return ClusterContent(charts=charts, people=render_people(), runner=render_runner(environment, experiments))
+    return ClusterContent(
+        experiments={experiment.name: build_charts(environment, experiment, catalogue) for experiment in experiments},
+        people=build_people_charts(),
+        runner=build_runner_charts(environment, experiments),
+    )
 
 
 def read_context(arguments: Sequence[str]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import cdk8s
 
 from charts.base import BaseChart
-from charts.chart import Object, list_objects
 from charts.claims import ClaimsChart
 from charts.compile import CompileChart
 from charts.llmperf import LlmperfChart
@@ -53,12 +52,3 @@ def build_charts(environment: Environment, experiment: Experiment, catalogue: Ca
         charts.append(QualityChart(app, "quality", environment=environment, experiment=experiment))
 
     return dict(zip(list_stages(experiment), charts, strict=True))
-
-
-def render_workloads(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> dict[str, list[Object]]:
-    """Return the objects of `experiment` by chart, charts and objects in the order of application.
-
-    The experiment must have passed the rules, as for `build_charts`.
-    """
-    charts = build_charts(environment, experiment, catalogue)
-    return {stage: list_objects(chart) for stage, chart in charts.items()}

@@ -106,12 +106,6 @@ class TandemChart(cdk8s.Chart):
         resource.add_json_patch(cdk8s.JsonPatch.add("/spec", spec))
 
 
-def list_objects(chart: cdk8s.Chart) -> list[Object]:
-    """Return the objects of a chart as its manifest has them, in the order of their application."""
-    objects: list[Object] = chart.to_json()
-    return objects
-
-
 def write_yaml(objects: Sequence[Object]) -> str:
     """Return objects as YAML documents, as cdk8s writes a chart."""
     return cdk8s.Yaml.stringify(*objects)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import cdk8s
 
 from charts.argocd import ArgocdChart
-from charts.chart import GITOPS, Object, list_objects
+from charts.chart import GITOPS
 from charts.flux import FluxChart
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.driver_release import build_driver_release
@@ -22,10 +22,10 @@ FOLDER = GITOPS
 CHARTS = {"argocd": ArgocdChart, "flux": FluxChart}
 
 
-def render_gitops(
+def build_gitops_charts(
     environment: Environment, experiments: Sequence[Experiment], catalogue: Catalogue
-) -> dict[str, list[Object]]:
-    """Return the chosen tool's objects by the tool's name; nothing if the CDK delivers."""
+) -> dict[str, cdk8s.Chart]:
+    """Return the chosen tool's chart by the tool's name; nothing if the CDK delivers."""
     delivery = environment.delivery
     if not isinstance(delivery, GitopsDelivery):
         return {}
@@ -37,4 +37,4 @@ def render_gitops(
         experiments=experiments,
         driver=build_driver_release(environment, catalogue),
     )
-    return {delivery.tool: list_objects(chart)}
+    return {delivery.tool: chart}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import cdk8s
 from constructs import Construct
 
-from charts.chart import Object, TandemChart, list_objects
+from charts.chart import TandemChart
 from charts.roles import add_people_roles
 
 FOLDER = "people"
@@ -24,6 +24,6 @@ class PeopleChart(TandemChart):
         add_people_roles(self, scope="everywhere")
 
 
-def render_people() -> dict[str, list[Object]]:
-    """Return the objects of people's rights by part."""
-    return {"cluster": list_objects(PeopleChart(cdk8s.App(), FOLDER))}
+def build_people_charts() -> dict[str, cdk8s.Chart]:
+    """Return the chart of people's rights by its id."""
+    return {"cluster": PeopleChart(cdk8s.App(), "cluster")}

@@ -14,7 +14,7 @@ from cdk8s_plus_36 import k8s
 from constructs import Construct
 
 from charts.base import security_labels
-from charts.chart import Object, TandemChart, list_objects
+from charts.chart import TandemChart
 from charts.network import RUNNER, build_runner_policies
 from charts.roles import add_runner_role
 from charts.runner_pod import SPECS, RunnerPodChart
@@ -64,13 +64,13 @@ class RunnerChart(TandemChart):
         add_runner_role(self, scope="everywhere")
 
 
-def render_runner(environment: Environment, experiments: Sequence[Experiment]) -> dict[str, list[Object]]:
-    """Return the objects of the runner: those of the cluster and of its namespace, then its pod."""
+def build_runner_charts(environment: Environment, experiments: Sequence[Experiment]) -> dict[str, cdk8s.Chart]:
+    """Return the runner's charts by their ids: the cluster and its namespace, then its pod."""
     specs = _build_specs(environment, experiments)
     app = cdk8s.App()
     return {
-        "cluster": list_objects(RunnerChart(app, "cluster", environment=environment, specs=specs)),
-        "pod": list_objects(RunnerPodChart(app, "pod", environment=environment, specs=specs)),
+        "cluster": RunnerChart(app, "cluster", environment=environment, specs=specs),
+        "pod": RunnerPodChart(app, "pod", environment=environment, specs=specs),
     }
 
 

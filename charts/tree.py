@@ -6,16 +6,18 @@ that a diff of the tree is a diff of the cluster's objects.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from charts import render_workloads
-from charts.chart import Object, write_yaml
-from charts.gitops import FOLDER, render_gitops
+import cdk8s
+
+from charts import build_charts
+from charts.chart import write_yaml
+from charts.gitops import FOLDER, build_gitops_charts
 from charts.people import FOLDER as PEOPLE_FOLDER
-from charts.people import render_people
+from charts.people import build_people_charts
 from charts.runner import FOLDER as RUNNER_FOLDER
-from charts.runner import render_runner
+from charts.runner import build_runner_charts
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
@@ -73,24 +75,31 @@ def render_files(environment: Environment, experiments: Iterable[Experiment], ca
     """Return path, relative to the tree's root, to text, for one environment."""
     experiment_list = list(experiments)
     root = Path(environment.name)
-    charts = {experiment.name: render_workloads(environment, experiment, catalogue) for experiment in experiment_list}
-    tree = {root / KUSTOMIZATION: _render_kustomization([*charts, PEOPLE_FOLDER, RUNNER_FOLDER])}
-    for name, stages in charts.items():
-        tree[root / name / KUSTOMIZATION] = _render_kustomization(stages)
-        for stage, objects in stages.items():
-            tree |= _render_folder(root / name / stage, stage, objects)
-    parts_by_folder = {
-        PEOPLE_FOLDER: render_people(),
-        RUNNER_FOLDER: render_runner(environment, experiment_list),
+    tree = {
+        root / KUSTOMIZATION: _render_kustomization(
+            [*(experiment.name for experiment in experiment_list), PEOPLE_FOLDER, RUNNER_FOLDER]
+        )
     }
-    for folder, parts in parts_by_folder.items():
-        tree |= _render_folder(root / folder, folder, [body for bodies in parts.values() for body in bodies])
-    for tool, objects in render_gitops(environment, experiment_list, catalogue).items():
-        tree |= _render_folder(root / FOLDER, tool, objects)
+
+    for experiment in experiment_list:
+        charts = build_charts(environment, experiment, catalogue)
+        tree[root / experiment.name / KUSTOMIZATION] = _render_kustomization(charts)
+        for stage, chart in charts.items():
+            tree |= _render_folder(root / experiment.name / stage, stage, [chart])
+
+    people_charts = build_people_charts()
+    tree |= _render_folder(root / PEOPLE_FOLDER, PEOPLE_FOLDER, people_charts.values())
+    runner_charts = build_runner_charts(environment, experiment_list)
+    tree |= _render_folder(root / RUNNER_FOLDER, RUNNER_FOLDER, runner_charts.values())
+
+    for tool, chart in build_gitops_charts(environment, experiment_list, catalogue).items():
+        tree |= _render_folder(root / FOLDER, tool, [chart])
     return tree
 
 
-def _render_folder(folder: Path, name: str, objects: Sequence[Object]) -> dict[Path, str]:
+def _render_folder(folder: Path, name: str, charts: Iterable[cdk8s.Chart]) -> dict[Path, str]:
+    """Return a folder of one file, which holds the objects of some charts in their order."""
+    objects = [body for chart in charts for body in chart.to_json()]
     return {
         folder / KUSTOMIZATION: _render_kustomization([f"{name}.yaml"]),
         folder / f"{name}.yaml": write_yaml(objects),
@@ -105,5 +114,6 @@ def _render_kustomization(resources: Iterable[str]) -> str:
 def _refuse_foreign_folder(folder: Path) -> None:
     if not folder.exists() or (folder / KUSTOMIZATION).is_file() or (folder.is_dir() and not any(folder.iterdir())):
         return
-    got, allowed = "files of others, which rendering would replace", "an empty folder, or one that was rendered before"
+    got = "files of others, which rendering would replace"
+    allowed = "an empty folder, or one that was rendered before"
     raise SpecError([SpecFault(str(folder), "", got, allowed, "name another folder by --out")])

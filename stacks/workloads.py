@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from aws_cdk import Duration
 from aws_cdk import aws_eks_v2 as eks
@@ -28,25 +28,34 @@ from tandem.spec.environment import Environment, GitopsDelivery
 from tandem.spec.experiment import Experiment
 
 Objects = Sequence[Mapping[str, Any]]
-Charts = Mapping[str, Mapping[str, Objects]]
 # charts whose objects are many, large and independent of each other
 CHARTS_SPLIT_BY_NAME = frozenset({"stage", "compile", "serve"})
 HELM_TIMEOUT = Duration.minutes(10)  # within the handler's own 15, so that helm's error is reported
 
 
+class KubernetesChart(Protocol):
+    """A chart as `add_cdk8s_chart` of an EKS cluster takes it: a cdk8s.Chart."""
+
+    def to_json(self) -> list[Any]:
+        """Return the objects of the chart, in the order of their application."""
+
+
+Charts = Mapping[str, KubernetesChart]  # by their ids, in the order of their application
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterContent:
-    """Objects that the CDK applies inside the cluster in addition to the Neuron DRA driver, as plain values.
+    """Charts that the CDK applies inside the cluster in addition to the Neuron DRA driver.
 
     Args:
-        charts: experiment -> chart -> Kubernetes objects, in the order of their application.
-        people: their rights in the whole cluster: part -> Kubernetes objects.
-        runner: the runner, its rights first: part -> Kubernetes objects.
+        experiments: the charts of each experiment, by its name.
+        people: their rights in the whole cluster.
+        runner: the runner, its rights first.
     """
 
-    charts: Charts
-    people: Mapping[str, Objects]
-    runner: Mapping[str, Objects]
+    experiments: Mapping[str, Charts]
+    people: Charts
+    runner: Charts
 
 
 class WorkloadsStack(EnvironmentStack):
@@ -59,63 +68,93 @@ class WorkloadsStack(EnvironmentStack):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiments: Sequence[Experiment],
-        role_arns: Mapping[str, str], network: NetworkIds, cluster_security_group_id: str,
-        cluster_content: ClusterContent | None, catalogue: Catalogue,
-    ) -> None:  # fmt: skip
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiments: Sequence[Experiment],
+        role_arns: Mapping[str, str],
+        network: NetworkIds,
+        cluster_security_group_id: str,
+        cluster_content: ClusterContent | None,
+        catalogue: Catalogue,
+    ) -> None:
         super().__init__(
-            scope, id_, environment=environment,
+            scope,
+            id_,
+            environment=environment,
             description="Tandem: Pod Identity of experiments and runner, and where the CDK delivers, the manifests",
-        )  # fmt: skip
+        )
         identities_scope = Construct(self, "PodIdentities")
         identities = {
             experiment.name: add_pod_identities(
-                Construct(identities_scope, experiment.name), cluster_name=names.cluster_name(environment),
-                namespace=names.experiment_namespace(experiment), role_arns=role_arns,
+                Construct(identities_scope, experiment.name),
+                cluster_name=names.cluster_name(environment),
+                namespace=names.experiment_namespace(experiment),
+                role_arns=role_arns,
             )
             for experiment in experiments
-        }  # fmt: skip
+        }
         runner_identity = add_runner_identity(Construct(self, "RunnerIdentity"), environment)
-        delivery, driver = environment.delivery, build_driver_release(environment, catalogue)
+
+        delivery = environment.delivery
+        driver = build_driver_release(environment, catalogue)
         chart = PrivateRepository.parse_reference(driver.repository)
         if isinstance(delivery, GitopsDelivery) and delivery.tool == "flux" and chart:
             add_chart_reader(Construct(self, "ChartReader"), environment, namespace=delivery.namespace, chart=chart)
+
         if cluster_content is None:
             return
         kubectl = KubectlAccess(
-            self, "Kubectl", environment=environment, subnet_ids=network.all_subnet_ids(),
-            security_group_id=cluster_security_group_id, chart_repository=driver.repository,
-        )  # fmt: skip
+            self,
+            "Kubectl",
+            environment=environment,
+            subnet_ids=network.all_subnet_ids(),
+            security_group_id=cluster_security_group_id,
+            chart_repository=driver.repository,
+        )
         release = eks.HelmChart(
-            self, "NeuronDra", cluster=kubectl.cluster, release=RELEASE, namespace=RELEASE_NAMESPACE,
-            create_namespace=False, chart=driver.repository.rpartition("/")[2], repository=driver.repository,
-            version=driver.version.value, values=dict(driver.values.value), timeout=HELM_TIMEOUT,
-        )  # fmt: skip
+            self,
+            "NeuronDra",
+            cluster=kubectl.cluster,
+            release=RELEASE,
+            namespace=RELEASE_NAMESPACE,
+            create_namespace=False,
+            chart=driver.repository.rpartition("/")[2],
+            repository=driver.repository,
+            version=driver.version.value,
+            values=dict(driver.values.value),
+            timeout=HELM_TIMEOUT,
+        )
         release.node.add_dependency(kubectl.ready)
-        manifests = [
-            _add_manifests(Construct(self, name), kubectl, stages, [release, identities[name]])
-            for name, stages in cluster_content.charts.items()
+
+        experiment_scopes = [
+            _add_charts(Construct(self, name), kubectl, charts, [release, identities[name]])
+            for name, charts in cluster_content.experiments.items()
         ]
-        _add_manifests(Construct(self, "People"), kubectl, cluster_content.people, [])
+        _add_charts(Construct(self, "People"), kubectl, cluster_content.people, [])
         # after the experiments, so that a teardown ends the runner before it deletes what the runner works on
-        _add_manifests(Construct(self, "Runner"), kubectl, cluster_content.runner, [*manifests, runner_identity])
+        earlier = [*experiment_scopes, runner_identity]
+        _add_charts(Construct(self, "Runner"), kubectl, cluster_content.runner, earlier)
 
 
-def _add_manifests(
+def _add_charts(
     scope: Construct,
     kubectl: KubectlAccess,
-    stages: Mapping[str, Objects],
+    charts: Charts,
     earlier: Sequence[IDependable],
 ) -> Construct:
-    """Add manifests chart by chart, each chart after the one before, deleted in reverse; return `scope`.
+    """Add charts, each after the one before, deleted in reverse; return `scope`.
 
-    Objects whose number grows with the variants are sent name by name, because CloudFormation sends the properties of a
-    custom resource, old and new, in one invocation of 256 KiB. Not by number: an object that moved to another resource
-    would be deleted by its former resource before the new one makes it.
+    `add_cdk8s_chart` would send a chart whole, and fail where an object is there already. Objects whose number grows
+    with the variants are sent name by name, because CloudFormation sends the properties of a custom resource, old and
+    new, in one invocation of 256 KiB. Not by number: an object that moved to another resource would be deleted by its
+    former resource before the new one makes it.
     """
-    previous_chart: list[eks.KubernetesManifest] = []
-    for stage, objects in stages.items():
-        chart = [
+    previous_manifests: list[eks.KubernetesManifest] = []
+    for chart_id, chart in charts.items():
+        manifests = [
             eks.KubernetesManifest(
                 scope,
                 piece_id,
@@ -124,19 +163,19 @@ def _add_manifests(
                 overwrite=True,  # `kubectl create` would fail if the cluster already has the object
                 prune=True,  # deletes objects that are no longer rendered, of the kinds in stacks/kubectl_settings
             )
-            for piece_id, piece_objects in split_chart(stage, objects).items()
+            for piece_id, piece_objects in split_chart(chart_id, chart.to_json()).items()
         ]
-        for manifest in chart:
-            manifest.node.add_dependency(kubectl.ready, *earlier, *previous_chart)
-        previous_chart = chart or previous_chart
+        for manifest in manifests:
+            manifest.node.add_dependency(kubectl.ready, *earlier, *previous_manifests)
+        previous_manifests = manifests or previous_manifests
     return scope
 
 
-def split_chart(stage: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:
+def split_chart(chart_id: str, objects: Objects) -> dict[str, list[Mapping[str, Any]]]:
     """Return the custom resources of one chart: id -> objects, in their order."""
-    if stage not in CHARTS_SPLIT_BY_NAME:
-        return {stage: list(objects)}
+    if chart_id not in CHARTS_SPLIT_BY_NAME:
+        return {chart_id: list(objects)}
     objects_by_id: dict[str, list[Mapping[str, Any]]] = {}
     for body in objects:
-        objects_by_id.setdefault(f"{stage}-{body['metadata']['name']}", []).append(body)
+        objects_by_id.setdefault(f"{chart_id}-{body['metadata']['name']}", []).append(body)
     return objects_by_id

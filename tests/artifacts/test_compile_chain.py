@@ -5,15 +5,14 @@ from __future__ import annotations
 import copy
 import json
 import os
-from functools import cache
 from unittest.mock import patch
 
 import pytest
 from artifact_fixtures import variables
+from chart_cases import stages
 from committed import workspace
 from pods import Pod
 
-from charts import render_workloads
 from rehearsal.checkpoint import RandomCheckpoint
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.manifest import MANIFEST_NAME
@@ -81,13 +80,13 @@ class Chain:
 
     def compile_pod(self, job):
         name = names.compile_job_name(self.key)
-        body = next(found for found in _rendered(*self._spec())["compile"] if found["metadata"]["name"] == name)
+        body = next(found for found in stages(*self._spec())["compile"] if found["metadata"]["name"] == name)
         spec = copy.deepcopy(body["spec"]["jobTemplate"]["spec"]["template"]["spec"])
         return Pod(self.folder / job, spec, runtime=self.key.runtime, tools=self.aws, maps=self.maps, job=job)
 
     def serve_pod(self, name="serve"):
         """A pod of the Deployment, with the bucket's prefixes as the folders that Mountpoint would show."""
-        found = _rendered(*self._spec())["serve"]
+        found = stages(*self._spec())["serve"]
         body = next(
             each for each in found if (each["kind"], each["metadata"]["name"]) == ("Deployment", self.variant.name)
         )
@@ -103,17 +102,11 @@ class Chain:
     @property
     def maps(self):
         """Name to rendered ConfigMap."""
-        bodies = _rendered(*self._spec())["storage"]
+        bodies = stages(*self._spec())["storage"]
         return {body["metadata"]["name"]: body for body in bodies if body["kind"] == "ConfigMap"}
 
     def _spec(self):
         return self.environment.name, self.experiment.name
-
-
-@cache
-def _rendered(environment, experiment):
-    found = workspace().environments[environment].record, workspace().experiments[experiment].record
-    return render_workloads(*found, CATALOGUE)
 
 
 def _variant(experiment, name):

@@ -5,9 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from committed import workspace
@@ -17,6 +18,9 @@ from tandem.spec.artifact_key import KEY_VARIABLE
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
+
+if TYPE_CHECKING:  # it starts Node
+    from cdk8s import Chart
 
 CATALOGUE = load_catalogue()
 ENVIRONMENTS = {name: found.record for name, found in workspace().environments.items()}
@@ -58,6 +62,11 @@ def render_declared() -> dict[str, dict[str, str]]:
         name: {str(path): text for path, text in render_files(spec, experiments(spec), CATALOGUE).items()}
         for name, spec in DECLARED.items()
     }
+
+
+def render_charts(charts: Mapping[str, Chart]) -> dict[str, list[dict[str, Any]]]:
+    """Return the objects of charts by the charts' ids; of what no environment declares, which `stages` has not."""
+    return {chart_id: chart.to_json() for chart_id, chart in charts.items()}
 
 
 @cache

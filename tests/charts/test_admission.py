@@ -6,9 +6,19 @@ import shlex
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, carried_key, server_of, stages, templates
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    carried_key,
+    render_charts,
+    server_of,
+    stages,
+    templates,
+)
 
-from charts import render_workloads
+from charts import build_charts
 from tandem.spec import names
 from tandem.spec.experiment import Experiment
 from tandem.spec.variant_key import compute_artifact_key
@@ -90,7 +100,7 @@ def test_the_admission_reads_mounts_and_hands_the_server_what_it_may(environment
 
 
 def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_asks_for_it() -> None:
-    bodies = render_workloads(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)["serve"]
+    bodies = render_charts(build_charts(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE))["serve"]
     for template in templates(bodies).values():
         pod = template["spec"]
         volumes = {each["name"]: each for each in pod["volumes"]}

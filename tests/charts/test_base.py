@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, stages
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, render_charts, stages
 
-from charts import render_workloads
+from charts import build_charts
 from tandem.spec import names
 from tandem.spec.environment import ServingAccess
 
@@ -52,7 +52,7 @@ def admitted(
 
 def policies(**serving: Any) -> list[dict[str, Any]]:
     environment = ENVIRONMENTS["post-us-east-2"].model_copy(update={"serving": ServingAccess(**serving)})
-    made = render_workloads(environment, EXPERIMENTS["post"], CATALOGUE)["base"]
+    made = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))["base"]
     return list(of_kind(made, "NetworkPolicy").values())
 
 

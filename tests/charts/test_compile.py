@@ -15,12 +15,13 @@ from chart_cases import (
     container,
     flag,
     key_reference,
+    render_charts,
     stages,
     templates,
     variant,
 )
 
-from charts import render_workloads
+from charts import build_charts
 from charts.compile import TRANSFER_S
 from tandem.artifacts.driver.program import LINGER_TIMEOUT_S
 from tandem.spec import names
@@ -57,7 +58,7 @@ def with_settings(experiment: str, **settings: Any) -> Experiment:
 
 
 def made(spec: Experiment) -> list[Spec]:
-    return [pod_of(found) for found in render_workloads(HOME, spec, CATALOGUE)["compile"]]
+    return [pod_of(found) for found in render_charts(build_charts(HOME, spec, CATALOGUE))["compile"]]
 
 
 @each_experiment
@@ -71,7 +72,9 @@ def test_there_is_one_compile_for_each_artifact(environment: str, experiment: st
 def test_variants_that_share_an_artifact_share_its_compile() -> None:
     post = EXPERIMENTS["post"]
     control = post.variants[0].model_copy(update={"name": "control"})
-    found = render_workloads(HOME, post.model_copy(update={"variants": (*post.variants, control)}), CATALOGUE)
+    twins = post.model_copy(update={"variants": (*post.variants, control)})
+
+    found = render_charts(build_charts(HOME, twins, CATALOGUE))
 
     assert [job["metadata"]["annotations"]["tandem/variants"] for job in found["compile"]] == [
         "qwen-vllm,control", "qwen-sd-vllm",
@@ -117,7 +120,7 @@ def test_the_driver_is_told_its_limits_and_its_files() -> None:
 
 
 def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long() -> None:
-    (job, _) = render_workloads(HOME, with_settings("post", deadline_hours=2), CATALOGUE)["compile"]
+    (job, _) = render_charts(build_charts(HOME, with_settings("post", deadline_hours=2), CATALOGUE))["compile"]
     assert job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 3 * 3600
     assert flag(steps(pod_of(job))["fetch"]["args"], "--lease-s") == str(3 * 3600)
 

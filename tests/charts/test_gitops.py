@@ -19,13 +19,14 @@ from chart_cases import (
     objects,
     of_kind,
     people,
+    render_charts,
     render_tree,
     runner,
     stages,
 )
 
 from charts.flux import revision_reference
-from charts.gitops import render_gitops
+from charts.gitops import build_gitops_charts
 from tandem.spec.driver_release import build_driver_release
 from tandem.spec.environment import Environment
 
@@ -34,9 +35,8 @@ FLUX = ENVIRONMENTS["dev-trn2-3xlarge"]
 
 
 def told(environment: Environment) -> list[dict[str, Any]]:
-    return [
-        body for found in render_gitops(environment, experiments(environment), CATALOGUE).values() for body in found
-    ]
+    charts = render_charts(build_gitops_charts(environment, experiments(environment), CATALOGUE))
+    return [body for objects in charts.values() for body in objects]
 
 
 def applications() -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from cdk8s_plus_36 import k8s
 from chart_cases import DECLARED, render_tree
 from kubectl_program import unpack_kubectl
 
-from charts.chart import TandemChart, list_objects, write_yaml
+from charts.chart import TandemChart, write_yaml
 from tandem.rules.naming import is_read_otherwise
 
 Object = dict[str, Any]
@@ -98,7 +98,7 @@ def decode_texts(kubectl: Path, folder: Path, texts: list[str]) -> list[str]:
         spec=k8s.PodSpec(containers=[k8s.Container(name="nasty", args=texts)]),
     )
     path = folder / "nasty.yaml"
-    path.write_text(write_yaml(list_objects(chart)))
+    path.write_text(write_yaml(chart.to_json()))
     (body,) = decode(kubectl, path)
     arguments: list[str] = body["spec"]["containers"][0]["args"]
     return arguments
@@ -113,7 +113,7 @@ def test_kubectl_reads_nasty_texts_of_a_mapping_as_texts(kubectl: Path, tmp_path
     data = {f"key.{number}": text for number, text in enumerate(NASTY)} | {"012": "1:30", "1e3": "n", "on": "="}
     k8s.KubeConfigMap(chart, "map", metadata=chart.build_metadata("nasty", "test"), data=data)
     path = tmp_path / "nasty.yaml"
-    path.write_text(write_yaml(list_objects(chart)))
+    path.write_text(write_yaml(chart.to_json()))
 
     (body,) = decode(kubectl, path)
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, runner
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, render_charts, runner
 
-from charts import render_workloads
+from charts import build_charts
 from tandem.spec.environment import ServingAccess
 from tandem.spec.project_image import PROJECT_IMAGES
 
@@ -123,7 +123,7 @@ def served_with(capabilities: Any) -> list[Spec]:
     environment = ENVIRONMENTS["post-us-east-2"].model_copy(
         update={"serving": ServingAccess(capabilities=capabilities)}
     )
-    made = render_workloads(environment, EXPERIMENTS["post"], CATALOGUE)
+    made = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))
     return [body for bodies in made.values() for body in bodies]
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, stages
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, render_charts, stages
 
-from charts import render_workloads
+from charts import build_charts
 from charts.pod import SKIP_CREDENTIALS
 from tandem.bench.lm_eval.__main__ import SERVERS_VARIABLE, AskedTask
 from tandem.run import round_steps
@@ -26,7 +26,7 @@ ASKED = EXPERIMENTS["post"].model_copy(update={"quality": TASKS})
 @pytest.fixture
 def job() -> Spec:
     """The template of the Job's pod."""
-    (body,) = render_workloads(HOME, ASKED, CATALOGUE)["quality"]
+    (body,) = render_charts(build_charts(HOME, ASKED, CATALOGUE))["quality"]
     found: Spec = body["spec"]["jobTemplate"]["spec"]["template"]
     return found
 

@@ -13,10 +13,10 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, DECLARED, EXPERIMENTS, everything
+from chart_cases import CATALOGUE, DECLARED, EXPERIMENTS, everything, render_charts
 from test_server_side_apply import definition, definitions
 
-from charts import render_workloads
+from charts import build_charts
 
 Object = dict[str, Any]
 QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
@@ -82,7 +82,7 @@ def test_a_server_with_a_tebibyte_is_stored_as_it_stands() -> None:
     experiment = EXPERIMENTS["post"]
     serving = experiment.serving.model_copy(update={"memory_gib": 1024})
     large_experiment = experiment.model_copy(update={"serving": serving})
-    charts = render_workloads(DECLARED["post-us-east-2"], large_experiment, CATALOGUE)
+    charts = render_charts(build_charts(DECLARED["post-us-east-2"], large_experiment, CATALOGUE))
 
     texts = {text for _, text in list_rendered([body for bodies in charts.values() for body in bodies])}
     assert {text for text in texts if store_quantity(text) != text} == set()

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, everything, experiments, flag, of_kind, runner
+from chart_cases import CATALOGUE, ENVIRONMENTS, everything, experiments, flag, of_kind, render_charts, runner
 from rbac_evaluator import EVERYTHING, ApiRequest, list_rules, matches
 from test_ways_out import AGENT, EXISTING, METADATA, PEERED, PUBLIC, VPC_ENDPOINT, reaches
 
-from charts.runner import render_runner
+from charts.runner import build_runner_charts
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -163,7 +163,8 @@ def test_whoever_has_the_same_files_has_the_same_digest(environment: str, tmp_pa
 
 
 def annotations(environment: Environment) -> dict[str, str]:
-    bodies = [body for part in render_runner(environment, experiments(environment)).values() for body in part]
+    charts = render_charts(build_runner_charts(environment, experiments(environment)))
+    bodies = [body for objects in charts.values() for body in objects]
     (found,) = of_kind(bodies, "Deployment").values()
     made: dict[str, str] = found["spec"]["template"]["metadata"]["annotations"]
     return made
@@ -176,7 +177,7 @@ def test_other_specs_are_another_pod() -> None:
 
 
 def policies(environment: Environment) -> list[Object]:
-    bodies = render_runner(environment, experiments(environment))["cluster"]
+    bodies = render_charts(build_runner_charts(environment, experiments(environment)))["cluster"]
     return [body["spec"] for body in of_kind(bodies, "NetworkPolicy").values()]
 
 
@@ -218,7 +219,7 @@ def test_nobody_calls_it_and_another_pod_beside_it_calls_nobody() -> None:
 
 
 def test_its_pod_comes_after_all_that_it_needs() -> None:
-    parts = render_runner(HOME, experiments(HOME))
+    parts = render_charts(build_runner_charts(HOME, experiments(HOME)))
     assert [*parts] == ["cluster", "pod"]
     waves = {body["kind"]: int(body["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"])
              for part in parts.values() for body in part}  # fmt: skip

@@ -19,11 +19,12 @@ from chart_cases import (
     flag,
     objects,
     of_kind,
+    render_charts,
     stages,
 )
 from doubles.loopback import Question, answer_requests
 
-from charts import render_workloads
+from charts import build_charts
 from charts.serve import GRACE_S, probe_program
 from tandem.spec.project_image import PROJECT_IMAGES
 
@@ -109,7 +110,7 @@ def test_an_image_is_pulled_by_repository_and_tag(environment: str, experiment: 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(environment: str, experiment: str) -> None:
     mirrored = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
-    made = render_workloads(mirrored, EXPERIMENTS[experiment], CATALOGUE)
+    made = render_charts(build_charts(mirrored, EXPERIMENTS[experiment], CATALOGUE))
 
     ours = {image.reference(mirrored) for image in PROJECT_IMAGES}
     images = set(re.findall(r'"image": "([^"]+)"', json.dumps(made))) - ours

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, render_charts
 
-from charts import render_workloads
+from charts import build_charts
 from charts.stage import DEADLINE_S
 from tandem.spec import names
 from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
@@ -18,7 +18,7 @@ HOME = ENVIRONMENTS["post-us-east-2"]
 
 
 def pods(environment: Environment, experiment: str) -> dict[str, Spec]:
-    made = render_workloads(environment, EXPERIMENTS[experiment], CATALOGUE)["stage"]
+    made = render_charts(build_charts(environment, EXPERIMENTS[experiment], CATALOGUE))["stage"]
     return {
         body["metadata"]["annotations"]["tandem/model"]: body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
         for body in made

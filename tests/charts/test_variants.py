@@ -9,10 +9,20 @@ from itertools import combinations
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, key_reference, server_of, stages, templates
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    key_reference,
+    render_charts,
+    server_of,
+    stages,
+    templates,
+)
 from chart_cases import variant as find
 
-from charts import render_workloads
+from charts import build_charts
 from tandem.spec import names
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.variant_key import compute_artifact_key
@@ -103,7 +113,7 @@ def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
     mine, theirs = (
         {
             (body["kind"], body["metadata"].get("namespace"), body["metadata"]["name"])
-            for bodies in render_workloads(environment, experiment, both).values()
+            for bodies in render_charts(build_charts(environment, experiment, both)).values()
             for body in bodies
         }
         for experiment in (old, new)

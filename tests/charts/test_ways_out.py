@@ -6,9 +6,9 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, of_kind, stages
+from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, of_kind, render_charts, stages
 
-from charts import render_workloads
+from charts import build_charts
 from tandem.spec.environment import Environment, ExistingNetwork, ExistingSubnet, HubSettings
 
 HOME = ENVIRONMENTS["post-us-east-2"]
@@ -26,7 +26,7 @@ EXISTING = ExistingNetwork(
 
 
 def policies(environment: Environment = HOME) -> list[dict[str, Any]]:
-    made = render_workloads(environment, EXPERIMENTS["post"], CATALOGUE)["base"]
+    made = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))["base"]
     return [body["spec"] for body in of_kind(made, "NetworkPolicy").values()]
 
 

@@ -18,10 +18,10 @@ from typing import Any, ClassVar
 
 import msgspec
 from botocore.exceptions import ClientError, EndpointConnectionError
+from chart_cases import EXPERIMENTS, render_charts, stages
 from committed import workspace
 from guard_world import GUARDED, Crash, World
 
-from charts import render_workloads
 from rehearsal.cluster.cluster import RehearsalCluster
 from rehearsal.cluster.controllers import is_ready
 from rehearsal.cluster.pods import PodScript, VirtualPods
@@ -548,7 +548,13 @@ class VirtualWorld:
 
 @functools.cache
 def _render(experiment):
-    charts = render_workloads(ENVIRONMENT, experiment, CATALOGUE)
+    """Return the objects of an experiment; of a declared one those of the session: no chart names a reservation."""
+    if experiment == EXPERIMENTS.get(experiment.name):
+        charts = stages(ENVIRONMENT.name, experiment.name)
+    else:
+        from charts import build_charts  # noqa: PLC0415  # starts Node
+
+        charts = render_charts(build_charts(ENVIRONMENT, experiment, CATALOGUE))
     return tuple(body for objects in charts.values() for body in objects)
 
 

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 import yaml
 from assemblies import Template, Templates, environment, hosted, inputs, one, resources, wide_experiment
+from chart_cases import render_charts
 from kubectl_program import unpack_kubectl
 
-from charts import list_stages, render_workloads
-from charts.people import render_people
-from charts.runner import render_runner
+from charts import build_charts, list_stages
+from charts.people import build_people_charts
+from charts.runner import build_runner_charts
 from charts.tree import render_files
 from stacks.kubectl import SETTINGS
 from stacks.workloads import split_chart
@@ -212,13 +213,16 @@ def test_both_functions_run_in_the_private_subnets(workloads: Template) -> None:
     assert zones == [["use2-az1", "use2-az2", "use2-az3"]] * 2
 
 
+@cache
 def sent(variants: int) -> dict[str, list[Any]]:
     """What the CDK sends of an environment that hosts a wide experiment alone: custom resource -> objects."""
     place, experiment = environment("post-us-east-2"), wide_experiment(variants)
-    charts = render_workloads(place, experiment, inputs().catalogue)
-    held = {name: list(objects) for stage, made in charts.items() for name, objects in split_chart(stage, made).items()}
-    runner = {f"runner-{part}": objects for part, objects in render_runner(place, [experiment]).items()}
-    return held | render_people() | runner
+    pieces: dict[str, list[Any]] = render_charts(build_people_charts())
+    for chart_id, objects in render_charts(build_charts(place, experiment, inputs().catalogue)).items():
+        pieces |= split_chart(chart_id, objects)
+    for chart_id, objects in render_charts(build_runner_charts(place, [experiment])).items():
+        pieces[f"runner-{chart_id}"] = objects
+    return pieces
 
 
 def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:
