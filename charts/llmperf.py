@@ -24,7 +24,11 @@ from tandem.spec.project_image import LLMPERF
 from tandem.spec.system_jobs import LLMPERF_CPU_M, LLMPERF_MEMORY_MIB
 
 # the settings of the sample (docs/measurement.md, "llmperf"); it does not state its number of calls: CALLS is a choice
-INPUT_TOKENS, OUTPUT_TOKENS, TEMPERATURE, CONCURRENCY, REQUESTS = 64, 600, 0.0, 4, 8
+INPUT_TOKENS = 64
+OUTPUT_TOKENS = 600
+TEMPERATURE = 0.0
+CONCURRENCY = 4
+REQUESTS = 8
 CALLS = 25  # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
 MAX_MEASURE_S = 2 * 3600  # then no further call begins, however slow the servers are
 # in addition: a node, Ray's start (10 minutes), the call under way (18); a later end loses the files

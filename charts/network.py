@@ -38,13 +38,19 @@ from charts.chart import COMPONENT
 from tandem.spec.environment import Environment, ExistingNetwork
 from tandem.spec.names import SERVER_PORT
 
-SERVER, BENCH, STAGE, COMPILE, RUNNER = "server", "bench", "stage", "compile", "runner"  # component labels of pods
+# component labels of pods
+SERVER = "server"
+BENCH = "bench"
+STAGE = "stage"
+COMPILE = "compile"
+RUNNER = "runner"
 METRICS_NAMESPACE = "amazon-cloudwatch"  # namespace of the add-on amazon-cloudwatch-observability
 NAMESPACE_NAME = "kubernetes.io/metadata.name"  # every namespace has its own name; nobody else can write it
 HTTPS = 443
 ANYWHERE = "0.0.0.0/0"
 # the Pod Identity agent on the pod's own node (EKS user guide, "Set up the Amazon EKS Pod Identity Agent")
-AGENT, AGENT_PORT = "169.254.170.23/32", 80
+AGENT = "169.254.170.23/32"
+AGENT_PORT = 80
 LINK_LOCAL = "169.254.0.0/16"  # the metadata service of the node, among others
 PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")  # RFC 1918 and RFC 6598
 # the Service of the Kubernetes API: the first address of the service range, which EKS takes from two ranges if none is

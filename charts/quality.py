@@ -23,7 +23,8 @@ from tandem.spec.system_jobs import QUALITY_CPU_M, QUALITY_JOB, SERVERS_VARIABLE
 
 DEADLINE_S = 4 * 3600  # of one attempt, as MAX_QUALITY_MINUTES of tandem/run/run_plan.py
 DISK_GIB = 4  # of task sets, lm-eval's copies of them, and every answer
-FETCH, ASK = "fetch", "ask"
+FETCH = "fetch"
+ASK = "ask"
 SETS = f"{names.WORK_MOUNT}/sets"
 
 

@@ -26,7 +26,8 @@ from tandem.spec.quantity import spell_gib, spell_mib, spell_thousandths
 from tandem.spec.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB
 
 WAVE = 1
-SPECS, SPECS_MOUNT = "specs", "/specs"
+SPECS = "specs"
+SPECS_MOUNT = "/specs"
 DIGEST_CHARACTERS = 16
 TERMINATION_S = 60  # after SIGTERM it finishes the current write
 DISK_GIB = 1

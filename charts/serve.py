@@ -29,7 +29,8 @@ from tandem.spec.variant_key import compute_artifact_key
 NO_DEADLINE_S = 2_147_483_647
 GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
 LABEL_CHARACTERS = 63
-CONTAINER, ADMIT = "vllm", "admit"
+CONTAINER = "vllm"
+ADMIT = "admit"
 BUCKET_VOLUME_MOUNT = k8s.VolumeMount(name="stored", mount_path=names.BUCKET_ARTIFACT_MOUNT, read_only=True)
 ARTIFACT_READ_ONLY = k8s.VolumeMount(name="artifact", mount_path=names.ARTIFACT_MOUNT, read_only=True)
 LINK_GIB = 1  # an artifact on the mount is a link on local disk

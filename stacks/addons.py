@@ -30,15 +30,22 @@ def add_node_addons(
     """Add the add-ons that come before the nodes."""
     policy = aws_policy_arn(environment, "AmazonEKS_CNI_Policy")
     role = add_pod_role(
-        Construct(scope, "CniRole"), environment=environment, namespace="kube-system", account=CNI_ACCOUNT,
+        Construct(scope, "CniRole"),
+        environment=environment,
+        namespace="kube-system",
+        account=CNI_ACCOUNT,
         managed_policy_arns=[policy],
         reasons={policy: "AWS maintains this policy with the CNI's releases; only the CNI's service account has it"},
-    )  # fmt: skip
+    )
     agents = [add_addon(scope, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]
     cni = add_addon(
-        scope, "vpc-cni", cluster_ref=cluster_ref, versions=versions, configuration=CNI_CONFIGURATION,
+        scope,
+        "vpc-cni",
+        cluster_ref=cluster_ref,
+        versions=versions,
+        configuration=CNI_CONFIGURATION,
         role_arns={CNI_ACCOUNT: role.attr_arn},
-    )  # fmt: skip
+    )
     for agent in agents:
         cni.add_resource_dependency(agent)  # the CNI's credentials come from the agent
     return [*agents, cni]
@@ -51,9 +58,14 @@ def add_workload_addons(scope: Construct, cluster_ref: str, versions: Versions, 
 
 
 def add_addon(
-    scope: Construct, name: str, *, cluster_ref: str, versions: Versions,
-    configuration: Mapping[str, Any] | None = None, role_arns: Mapping[str, str] | None = None,
-) -> eks.CfnAddon:  # fmt: skip
+    scope: Construct,
+    name: str,
+    *,
+    cluster_ref: str,
+    versions: Versions,
+    configuration: Mapping[str, Any] | None = None,
+    role_arns: Mapping[str, str] | None = None,
+) -> eks.CfnAddon:
     """Add one add-on; without a version (None) EKS takes its default.
 
     Args:

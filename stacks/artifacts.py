@@ -22,19 +22,36 @@ class ArtifactsStack(EnvironmentStack):
             scope, id_, environment=environment, description="Tandem: bucket of models and compiled artifacts"
         )
         access_logs = add_private_bucket(
-            Construct(self, "AccessLogs"), name=names.log_bucket_name(environment),
-            expire_days=environment.log_retention_days,
-        )  # fmt: skip
+            Construct(self, "AccessLogs"),
+            name=names.log_bucket_name(environment),
+            rule=s3.LifecycleRule(
+                id="tidy",
+                abort_incomplete_multipart_upload_after=Duration.days(UPLOAD_DAYS),
+                noncurrent_version_expiration=Duration.days(1),
+                expiration=Duration.days(environment.log_retention_days),
+            ),
+        )
         add_private_bucket(
-            Construct(self, "Artifacts"), name=names.bucket_name(environment), access_logs=access_logs,
-            noncurrent_days=environment.artifacts.noncurrent_days, key_arn=environment.artifacts.kms_key_arn,
-        )  # fmt: skip
+            Construct(self, "Artifacts"),
+            name=names.bucket_name(environment),
+            rule=s3.LifecycleRule(
+                id="tidy",
+                abort_incomplete_multipart_upload_after=Duration.days(UPLOAD_DAYS),
+                noncurrent_version_expiration=Duration.days(environment.artifacts.noncurrent_days),
+            ),
+            access_logs=access_logs,
+            key_arn=environment.artifacts.kms_key_arn,
+        )
 
 
 def add_private_bucket(
-    scope: Construct, *, name: str, access_logs: s3.IBucket | None = None, noncurrent_days: int = 1,
-    expire_days: int | None = None, key_arn: str | None = None,
-) -> s3.Bucket:  # fmt: skip
+    scope: Construct,
+    *,
+    name: str,
+    rule: s3.LifecycleRule,
+    access_logs: s3.IBucket | None = None,
+    key_arn: str | None = None,
+) -> s3.Bucket:
     """Add the bucket of `scope`: versioned, encrypted, private, with TLS only; it is kept when its stack is deleted."""
     key = kms.Key.from_key_arn(scope, "Key", key_arn) if key_arn else None
     return s3.Bucket(
@@ -52,13 +69,6 @@ def add_private_bucket(
         object_ownership=s3.ObjectOwnership.BUCKET_OWNER_ENFORCED,
         server_access_logs_bucket=access_logs,
         server_access_logs_prefix="access/" if access_logs else None,
-        lifecycle_rules=[
-            s3.LifecycleRule(
-                id="tidy",
-                abort_incomplete_multipart_upload_after=Duration.days(UPLOAD_DAYS),
-                noncurrent_version_expiration=Duration.days(noncurrent_days),
-                expiration=Duration.days(expire_days) if expire_days else None,
-            )
-        ],
+        lifecycle_rules=[rule],
         removal_policy=RemovalPolicy.RETAIN,
     )

@@ -19,7 +19,8 @@ from tandem.monitoring import widget
 from tandem.monitoring.widget import GraphWidget, MathExpression, MetricLine, TextWidget
 
 # "CloudWatch service quotas" (user guide, read 2026-11-21); GetMetricData
-MAX_WIDGETS, MAX_METRICS = 500, 2500
+MAX_WIDGETS = 500
+MAX_METRICS = 2500
 # No source gives CloudWatch's limit of a body's size. The template with the bodies may have 1 MB (CloudFormation
 # quotas), and each quote in it is escaped: of larger bodies fewer than three would fit.
 MAX_BODY_BYTES = 250_000
@@ -130,8 +131,8 @@ def build_caption(graph: GraphWidget) -> str:
 
 
 def _build_graph(graph: GraphWidget, height: int, region: str, patterns: ValuePatterns) -> cloudwatch.IWidget:
-    period = Duration.seconds(graph.period_s)
     metrics = _list_metrics(graph.lines, patterns)
+    period = Duration.seconds(graph.period_s)
     if graph.view == "numbers":
         return cloudwatch.SingleValueWidget(
             title=graph.title,
@@ -143,21 +144,23 @@ def _build_graph(graph: GraphWidget, height: int, region: str, patterns: ValuePa
             width=graph.width,
             height=height,
         )
+    levels = [
+        cloudwatch.HorizontalAnnotation(label=mark.label, value=mark.value, color=_MARK_COLOR)
+        for mark in graph.marks
+        if mark.value is not None
+    ]
+    moments = [
+        cloudwatch.VerticalAnnotation(label=mark.label, date=mark.moment, color=_MARK_COLOR)
+        for mark in graph.marks
+        if mark.moment is not None
+    ]
     return cloudwatch.GraphWidget(
         title=graph.title,
         region=region,
         left=metrics,
         left_y_axis=cloudwatch.YAxisProps(label=graph.unit, min=0, show_units=False),
-        left_annotations=[
-            cloudwatch.HorizontalAnnotation(label=mark.label, value=mark.value, color=_MARK_COLOR)
-            for mark in graph.marks
-            if mark.value is not None
-        ],
-        vertical_annotations=[
-            cloudwatch.VerticalAnnotation(label=mark.label, date=mark.moment, color=_MARK_COLOR)
-            for mark in graph.marks
-            if mark.moment is not None
-        ],
+        left_annotations=levels,
+        vertical_annotations=moments,
         legend_position=cloudwatch.LegendPosition.BOTTOM,
         period=period,
         stacked=False,

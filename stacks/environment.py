@@ -32,9 +32,13 @@ class EnvironmentStage(cdk.Stage):
     """
 
     def __init__(
-        self, scope: Construct, *, monitoring_scope: MonitoringScope, catalogue: Catalogue,
+        self,
+        scope: Construct,
+        *,
+        monitoring_scope: MonitoringScope,
+        catalogue: Catalogue,
         cluster_content: ClusterContent | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         environment = monitoring_scope.environment
         boundary = environment.bootstrap.permissions_boundary
         super().__init__(
@@ -48,47 +52,63 @@ class EnvironmentStage(cdk.Stage):
         tags = cdk.Tags.of(self)
         for key, value in sorted(names.resource_tags(environment).items()):
             tags.add(key, value)
+
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
         addon_versions = {name: figure.value for name, figure in minor.addons.items()}
-        network_stack, kinds = None, names.stack_kinds(environment)
+        kinds = names.stack_kinds(environment)
+
+        network_stack = None
         if isinstance(environment.network, NewNetwork):
             network_stack = NetworkStack(self, "Network", environment=environment, network=environment.network)
             network = network_stack.network
         else:
             network = import_network(environment.network)
+
         artifacts_stack = ArtifactsStack(self, "Artifacts", environment=environment) if "Artifacts" in kinds else None
         image = ImageStack(self, "Image", environment=environment, network=network)
         cluster = ClusterStack(self, "Cluster", environment=environment, network=network, addon_versions=addon_versions)
+        guard = GuardStack(self, "Guard", environment=environment)
+        observability = ObservabilityStack(
+            self, "Observability", monitoring_scope=monitoring_scope, agent_version=addon_versions.get(ADDON)
+        )
+        workloads = WorkloadsStack(
+            self,
+            "Workloads",
+            environment=environment,
+            role_arns=cluster.pod_role_arns,
+            network=network,
+            experiments=[experiment_scope.experiment for experiment_scope in monitoring_scope.experiments],
+            cluster_security_group_id=cluster.security_group_id,
+            cluster_content=cluster_content,
+            catalogue=catalogue,
+        )
+
         if network_stack:
             cluster.add_stack_dependency(network_stack)
         if network_stack and environment.builds_in_vpc:
             image.add_stack_dependency(network_stack)
-        guard = GuardStack(self, "Guard", environment=environment)
         if artifacts_stack:
             guard.add_stack_dependency(artifacts_stack)  # the fence is in the bucket
-        if "Fleet" in kinds:
-            fleet = FleetStack(
-                self, "Fleet", environment=environment, network=network, node_role_arn=cluster.node_role_arn,
-                cluster_security_group_id=cluster.security_group_id, release_version=minor.ami_release.value,
-                efa_cards=catalogue.instances.instances[environment.capacity.instance_type].efa_cards.value,
-            )  # fmt: skip
-            fleet.add_stack_dependency(cluster)
-            fleet.add_stack_dependency(guard)  # no nodes without a stop
-        else:
+        observability.add_stack_dependency(cluster)  # for its add-on
+        observability.add_stack_dependency(guard)  # for the topic of its alarms
+        workloads.add_stack_dependency(cluster)
+        workloads.add_stack_dependency(image)  # its pods pull our images
+
+        if "Fleet" not in kinds:
             cdk.Annotations.of(cluster).add_warning_v2(
                 "tandem:reservation-given",
                 f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the placeholder",
             )
-        observability = ObservabilityStack(
-            self, "Observability", monitoring_scope=monitoring_scope, agent_version=addon_versions.get(ADDON)
+            return
+        fleet = FleetStack(
+            self,
+            "Fleet",
+            environment=environment,
+            network=network,
+            node_role_arn=cluster.node_role_arn,
+            cluster_security_group_id=cluster.security_group_id,
+            release_version=minor.ami_release.value,
+            efa_cards=catalogue.instances.instances[environment.capacity.instance_type].efa_cards.value,
         )
-        observability.add_stack_dependency(cluster)  # for its add-on
-        observability.add_stack_dependency(guard)  # for the topic of its alarms
-        workloads = WorkloadsStack(
-            self, "Workloads", environment=environment, role_arns=cluster.pod_role_arns, network=network,
-            experiments=[experiment_scope.experiment for experiment_scope in monitoring_scope.experiments],
-            cluster_security_group_id=cluster.security_group_id, cluster_content=cluster_content,
-            catalogue=catalogue,
-        )  # fmt: skip
-        workloads.add_stack_dependency(cluster)
-        workloads.add_stack_dependency(image)  # its pods pull our images
+        fleet.add_stack_dependency(cluster)
+        fleet.add_stack_dependency(guard)  # no nodes without a stop

@@ -38,7 +38,8 @@ from tandem.spec.budgets import build_budget_request, needs_manual_budget
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 
-CLOUDWATCH, BUDGETS = "cloudwatch.amazonaws.com", "budgets.amazonaws.com"
+CLOUDWATCH = "cloudwatch.amazonaws.com"
+BUDGETS = "budgets.amazonaws.com"
 MESSAGE_RETENTION_S = 14 * 24 * 3600  # SQS's maximum
 _Budget = budgets.CfnBudget
 
@@ -49,6 +50,7 @@ class GuardStack(EnvironmentStack):
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         description = "Tandem: what stops the fleet, and tells of it"
         super().__init__(scope, id_, environment=environment, description=description)
+
         key = _add_key(Construct(self, "Key"), environment)
         people_topic = _add_people_topic(Construct(self, "Notices"), environment, key)
         people_topic_arn = people_topic.topic_arn
@@ -63,12 +65,14 @@ class GuardStack(EnvironmentStack):
         )
         add_reaper_schedule(Construct(self, "EveryPass"), reap_function)
         stop_topic = _add_stop_topic(Construct(self, "StopTopic"), environment, key, stop_function)
+
         if needs_manual_budget(environment):
             cdk.Annotations.of(self).add_info(
                 f"no budget: CloudFormation has none in {environment.region}; make it by hand (docs/runbook.md)"
             )
         else:
             _add_budget(Construct(self, "Budget"), environment, stop_topic.topic_arn, people_topic_arn)
+
         if environment.guard.people_policies:
             add_people_policies(Construct(self, "People"), environment)
         add_alarms(Construct(self, "Alarms"), build_guard_alarms(environment), people_topic_arn)
@@ -96,7 +100,8 @@ def _add_key(scope: Construct, environment: Environment) -> kms.Key:
 
 def _list_publishers(environment: Environment) -> dict[str, Conditions]:
     """Return the services that notify people, with their conditions."""
-    alarms, budget = guard_rights.alarm_conditions(environment), guard_rights.budget_conditions(environment)
+    alarms = guard_rights.alarm_conditions(environment)
+    budget = guard_rights.budget_conditions(environment)
     return {CLOUDWATCH: alarms, BUDGETS: budget}
 
 
@@ -124,11 +129,14 @@ def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: s
     scheduler.CfnScheduleGroup(scope, "Group", name=name)
     group_arn = build_arn(environment, "scheduler", f"schedule-group/{name}")
     add_role(
-        scope, "scheduler.amazonaws.com", name=names.scheduler_role_name(environment), policy_name="stop",
+        scope,
+        "scheduler.amazonaws.com",
+        name=names.scheduler_role_name(environment),
+        policy_name="stop",
         statements=guard_rights.list_schedule_statements(environment, queue_arn=queue_arn, key_arn=key_arn),
         reasons=guard_rights.WILDCARD_REASONS,
         conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": group_arn}},
-    )  # fmt: skip
+    )
 
 
 def _add_people_topic(scope: Construct, environment: Environment, key: kms.IKey) -> sns.Topic:
@@ -250,18 +258,23 @@ def add_people_policies(scope: Construct, environment: Environment) -> None:
         TemplateLimitError: a policy is longer than IAM allows.
     """
     for kind in names.PEOPLE:
-        document, name = build_policy(environment, kind), names.people_policy_name(environment, kind)
+        document = build_policy(environment, kind)
+        name = names.people_policy_name(environment, kind)
         characters = count_policy_characters(document)
         if characters > MAX_POLICY_CHARACTERS:
             raise TemplateLimitError(
-                f"{characters} characters, and IAM takes {MAX_POLICY_CHARACTERS}", where=f"IAM policy {name}",
+                f"{characters} characters, and IAM takes {MAX_POLICY_CHARACTERS}",
+                where=f"IAM policy {name}",
                 change="name fewer principals in cluster.access, or leave guard.people_policies false and write "
                 "your own",
-            )  # fmt: skip
+            )
         managed_policy = iam.CfnManagedPolicy(
-            scope, kind.capitalize(), managed_policy_name=name, policy_document=document,
+            scope,
+            kind.capitalize(),
+            managed_policy_name=name,
+            policy_document=document,
             description=f"Tandem {environment.name}: {kind}; docs/people.md",
-        )  # fmt: skip
+        )
         managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
         reasons = {"*": "docs/reference/rights.md says of each place with a wildcard why it has one"}
         accept_rights(managed_policy, reasons, statements=document["Statement"])

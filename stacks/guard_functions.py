@@ -30,7 +30,9 @@ from tandem.spec.environment import Environment
 # tandem/guard/config.py); the rest is for writes that must be repeated because others came first.
 # Two passes at once are harmless: their writes are conditional.
 TIMEOUT_S = 840
-RETRIES, STOP_MINUTES = 2, 60  # of a call by a budget
+# of a call by a budget
+RETRIES = 2
+STOP_MINUTES = 60
 
 FunctionKind = Literal["stop", "reap"]
 DESCRIPTIONS: dict[FunctionKind, str] = {

@@ -15,9 +15,11 @@ from tandem.spec.environment import Environment
 # Service Authorization Reference: these take no narrower resource (EC2, EC2 Auto Scaling, EventBridge Scheduler,
 # CloudWatch)
 LISTING_ACTIONS = (
-    "ec2:DescribeInstances", "autoscaling:DescribeAutoScalingGroups", "scheduler:ListSchedules",
+    "ec2:DescribeInstances",
+    "autoscaling:DescribeAutoScalingGroups",
+    "scheduler:ListSchedules",
     "cloudwatch:GetMetricStatistics",
-)  # fmt: skip
+)
 # the third lever: if EKS refuses or ignores an update, no instance of the node group starts any more
 SCALING_ACTIONS = ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup")
 # rights of a publisher to an encrypted topic (SNS developer guide, "Configuring AWS KMS permissions"); a sender to an

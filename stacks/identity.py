@@ -27,7 +27,10 @@ from tandem.spec.environment import Environment
 
 PODS = "pods.eks.amazonaws.com"
 SOURCE_CONTROLLER = "source-controller"  # the service account's name in Flux's own manifests
-MODELS, ARTIFACTS, TASK_SETS, RESULTS = "models/*", "artifacts/*", "tasks/*", "results/*"
+MODELS = "models/*"
+ARTIFACTS = "artifacts/*"
+TASK_SETS = "tasks/*"
+RESULTS = "results/*"
 # service account -> the prefixes that it reads and lists, and the one that it writes. The bench reads its own writes:
 # an upload that continues after a kill checks which objects exist.
 PREFIXES: dict[str, tuple[tuple[str, ...], str | None]] = {
@@ -45,10 +48,16 @@ POD_REASONS = {
 
 
 def add_pod_role(
-    scope: Construct, *, environment: Environment, namespace: str, account: str,
-    statements: Sequence[Statement] = (), managed_policy_arns: Sequence[str] = (), policy_name: str = "bucket",
+    scope: Construct,
+    *,
+    environment: Environment,
+    namespace: str,
+    account: str,
+    statements: Sequence[Statement] = (),
+    managed_policy_arns: Sequence[str] = (),
+    policy_name: str = "bucket",
     reasons: Reasons = MappingProxyType({}),
-) -> iam.CfnRole:  # fmt: skip
+) -> iam.CfnRole:
     """Add the role of `scope`, for one service account of this cluster."""
     conditions = {
         "StringEquals": {
@@ -58,9 +67,15 @@ def add_pod_role(
         "StringLike": {"aws:RequestTag/kubernetes-namespace": namespace},
     }
     return add_role(
-        scope, PODS, actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions, policy_name=policy_name,
-        statements=statements, managed_policy_arns=managed_policy_arns, reasons=reasons,
-    )  # fmt: skip
+        scope,
+        PODS,
+        actions=["sts:AssumeRole", "sts:TagSession"],
+        conditions=conditions,
+        policy_name=policy_name,
+        statements=statements,
+        managed_policy_arns=managed_policy_arns,
+        reasons=reasons,
+    )
 
 
 def add_pod_roles(scope: Construct, environment: Environment, metrics_namespaces: Sequence[str]) -> dict[str, str]:
@@ -68,10 +83,13 @@ def add_pod_roles(scope: Construct, environment: Environment, metrics_namespaces
     role_arns = {}
     for account in PREFIXES:
         role_arns[account] = add_pod_role(
-            Construct(scope, account), environment=environment, namespace=f"{names.NAMESPACE_PREFIX}*",
-            account=account, statements=_list_statements(environment, account, metrics_namespaces),
+            Construct(scope, account),
+            environment=environment,
+            namespace=f"{names.NAMESPACE_PREFIX}*",
+            account=account,
+            statements=_list_statements(environment, account, metrics_namespaces),
             reasons=POD_REASONS,
-        ).attr_arn  # fmt: skip
+        ).attr_arn
     return role_arns
 
 
@@ -81,27 +99,39 @@ def add_chart_reader(scope: Construct, environment: Environment, *, namespace: s
     Pods on system nodes cannot reach the node's role (IMDS hop limit 1), so the controller needs its own role.
     """
     reader = add_pod_role(
-        Construct(scope, SOURCE_CONTROLLER), environment=environment, namespace=namespace, account=SOURCE_CONTROLLER,
-        statements=chart.allow_pull(), policy_name="chart",
+        Construct(scope, SOURCE_CONTROLLER),
+        environment=environment,
+        namespace=namespace,
+        account=SOURCE_CONTROLLER,
+        statements=chart.allow_pull(),
+        policy_name="chart",
         reasons={"[*]": "a login to private registries takes no narrower resource"},
-    )  # fmt: skip
+    )
     add_pod_identities(
-        Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=namespace,
+        Construct(scope, "Identity"),
+        cluster_name=names.cluster_name(environment),
+        namespace=namespace,
         role_arns={SOURCE_CONTROLLER: reader.attr_arn},
-    )  # fmt: skip
+    )
 
 
 def add_runner_identity(scope: Construct, environment: Environment) -> Construct:
     """Bind the runner to its role; return `scope` as a dependency for users of both."""
     role = add_pod_role(
-        Construct(scope, RUNNER_ACCOUNT), environment=environment, namespace=RUNNER_NAMESPACE, account=RUNNER_ACCOUNT,
-        statements=build_runner_policy(environment)["Statement"], policy_name="run",
+        Construct(scope, RUNNER_ACCOUNT),
+        environment=environment,
+        namespace=RUNNER_NAMESPACE,
+        account=RUNNER_ACCOUNT,
+        statements=build_runner_policy(environment)["Statement"],
+        policy_name="run",
         reasons={"*": "what the runner may is docs/people.md's, with a reason for each place that has a wildcard"},
-    )  # fmt: skip
+    )
     add_pod_identities(
-        Construct(scope, "Identity"), cluster_name=names.cluster_name(environment), namespace=RUNNER_NAMESPACE,
+        Construct(scope, "Identity"),
+        cluster_name=names.cluster_name(environment),
+        namespace=RUNNER_NAMESPACE,
         role_arns={RUNNER_ACCOUNT: role.attr_arn},
-    )  # fmt: skip
+    )
     return scope
 
 
@@ -125,7 +155,8 @@ def _list_statements(environment: Environment, account: str, metrics_namespaces:
     Amazon CloudWatch). Secrets Manager ends the ARN of the one secret with six random characters (its user guide,
     "Permissions policy examples"). A key of the operator must itself admit the role.
     """
-    token_secret, bucket = environment.hub.token_secret, build_bucket_arn(environment)
+    token_secret = environment.hub.token_secret
+    bucket = build_bucket_arn(environment)
     read_prefixes, write_prefix = PREFIXES[account]
     conditions = {"StringLike": {"s3:prefix": list(read_prefixes)}}
     statements = [

@@ -28,9 +28,13 @@ SETTINGS = ROOT / "stacks" / "kubectl_settings" / "kuberc"  # a layer of the han
 # rights of Lambda in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an Amazon VPC",
 # required IAM permissions)
 _VPC_ACTIONS = (
-    "ec2:CreateNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets",
-    "ec2:DeleteNetworkInterface", "ec2:AssignPrivateIpAddresses", "ec2:UnassignPrivateIpAddresses",
-)  # fmt: skip
+    "ec2:CreateNetworkInterface",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSubnets",
+    "ec2:DeleteNetworkInterface",
+    "ec2:AssignPrivateIpAddresses",
+    "ec2:UnassignPrivateIpAddresses",
+)
 _WILDCARD_REASON = "Lambda's network interfaces and registry logins take no narrower resource"
 
 
@@ -43,24 +47,41 @@ class KubectlAccess(Construct):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, subnet_ids: Sequence[str],
-        security_group_id: str, chart_repository: str,
-    ) -> None:  # fmt: skip
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        subnet_ids: Sequence[str],
+        security_group_id: str,
+        chart_repository: str,
+    ) -> None:
         super().__init__(scope, id_)
-        role, cluster_name = _add_handler_role(self, environment, chart_repository), names.cluster_name(environment)
+
+        role = _add_handler_role(self, environment, chart_repository)
+        cluster_name = names.cluster_name(environment)
         entry = eks.CfnAccessEntry(
-            self, "AccessEntry", cluster_name=cluster_name, principal_arn=role.role_arn, type="STANDARD",
+            self,
+            "AccessEntry",
+            cluster_name=cluster_name,
+            principal_arn=role.role_arn,
+            type="STANDARD",
             access_policies=[admin_policy(environment)],
-        )  # fmt: skip
+        )
+
         provider = eks.KubectlProvider(
-            self, "Provider", cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),
-            kubectl_layer=KubectlV36Layer(self, "Layer"), role=role.without_policy_updates(),
+            self,
+            "Provider",
+            cluster=eks.Cluster.from_cluster_attributes(self, "Named", cluster_name=cluster_name),
+            kubectl_layer=KubectlV36Layer(self, "Layer"),
+            role=role.without_policy_updates(),
             environment={"KUBERC": f"/opt/{SETTINGS.name}"},
-        )  # fmt: skip
+        )
         self.node.try_remove_child("HasEcrPublic")  # a condition for a policy that the role does not have
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider
         )
+
         children = provider.node.find_all()
         handler, framework = (child for child in children if isinstance(child, lambda_.CfnFunction))
         for function in (handler, framework):
@@ -75,16 +96,21 @@ class KubectlAccess(Construct):
         )
         handler.add_property_override("Layers.2", settings.layer_version_arn)  # after the AWS CLI's and kubectl's
         accept_finding(handler, "L1", "the CDK pins the Python its handler is tested with")
+
         framework_role = _narrow_framework_role(children, handler.attr_arn, environment)
         groups = [child for child in children if isinstance(child, logs.CfnLogGroup)]
         for group in groups:
             group.retention_in_days = environment.log_retention_days
             group.apply_removal_policy(RemovalPolicy.DESTROY)
+
         writes = allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
         policy = iam.CfnPolicy(
-            self, "WriteLogs", policy_name="write-logs", roles=[role.role_name, framework_role.ref],
+            self,
+            "WriteLogs",
+            policy_name="write-logs",
+            roles=[role.role_name, framework_role.ref],
             policy_document=policy_document(writes),
-        )  # fmt: skip
+        )
         self.ready = DependencyGroup(entry, policy)
 
 
@@ -92,6 +118,7 @@ def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, env
     """Limit the framework's role: call the handler, run in the VPC; not every version, not any log group."""
     (policy,) = [child for child in children if isinstance(child, iam.CfnPolicy)]
     policy.policy_document = policy_document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler_arn]))
+
     (role,) = [child for child in children if isinstance(child, iam.CfnRole)]
     role.managed_policy_arns = []
     trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=account_condition(environment))
@@ -110,9 +137,11 @@ def _add_handler_role(scope: Construct, environment: Environment, chart_reposito
         *_allow_chart_pull(chart_repository),
     ]
     role = iam.Role(
-        scope, "HandlerRole", assumed_by=iam.ServicePrincipal(LAMBDA, conditions=account_condition(environment)),
+        scope,
+        "HandlerRole",
+        assumed_by=iam.ServicePrincipal(LAMBDA, conditions=account_condition(environment)),
         inline_policies={"handler": iam.PolicyDocument.from_json(policy_document(*statements))},
-    )  # fmt: skip
+    )
     accept_finding(role, "IAM5[Resource::*]", _WILDCARD_REASON)
     return role
 

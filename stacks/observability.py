@@ -65,9 +65,12 @@ def _add_log_key(scope: Construct, environment: Environment) -> kms.Key:
     name = names.cluster_name(environment)
     groups = build_arn(environment, "logs", f"log-group:{names.container_log_group_name(environment, '*')}")
     return add_customer_key(
-        scope, environment, alias=f"alias/{name}-watch", description=f"Container logs of {name}",
+        scope,
+        environment,
+        alias=f"alias/{name}-watch",
+        description=f"Container logs of {name}",
         users=[allow_log_key(environment, "ArnLike", groups)],
-    )  # fmt: skip
+    )
 
 
 def _add_container_insights(scope: Construct, environment: Environment, key: kms.IKey, version: str | None) -> None:
@@ -79,10 +82,13 @@ def _add_container_insights(scope: Construct, environment: Environment, key: kms
     performance_group = names.container_log_group_name(environment, "performance")
     _add_node_filter(scope, environment, performance_group).node.add_dependency(groups[performance_group])
     addon = add_addon(
-        scope, agent.ADDON, cluster_ref=names.cluster_name(environment), versions={agent.ADDON: version},
+        scope,
+        agent.ADDON,
+        cluster_ref=names.cluster_name(environment),
+        versions={agent.ADDON: version},
         configuration=agent.build_addon_configuration(environment),
         role_arns={agent.SERVICE_ACCOUNT: _add_agent_role(scope, environment).attr_arn},
-    )  # fmt: skip
+    )
     # the agent would make them without retention and without our key
     addon.node.add_dependency(*groups.values())
 
@@ -91,13 +97,20 @@ def _add_node_filter(scope: Construct, environment: Environment, log_group: str)
     """Count accelerator nodes; a minute with only other events is 0, and one without any event has no value."""
     name = agent.ACCELERATOR_NODES
     transformation = logs.CfnMetricFilter.MetricTransformationProperty(
-        metric_name=name, metric_namespace=names.bench_namespace(environment), metric_value="1", default_value=0,
+        metric_name=name,
+        metric_namespace=names.bench_namespace(environment),
+        metric_value="1",
+        default_value=0,
         unit=cloudwatch_unit(CLOUDWATCH_METRICS[LOG_FILTER, name]),
-    )  # fmt: skip
+    )
     return logs.CfnMetricFilter(
-        scope, name, filter_name=name, log_group_name=log_group,
-        filter_pattern=agent.build_node_pattern(environment), metric_transformations=[transformation],
-    )  # fmt: skip
+        scope,
+        name,
+        filter_name=name,
+        log_group_name=log_group,
+        filter_pattern=agent.build_node_pattern(environment),
+        metric_transformations=[transformation],
+    )
 
 
 def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
@@ -114,11 +127,14 @@ def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
         for stream_suffix in ("", ":log-stream:*")
     ]
     return add_pod_role(
-        Construct(scope, "AgentRole"), environment=environment, namespace=agent.NAMESPACE,
-        account=agent.SERVICE_ACCOUNT, policy_name="watch",
+        Construct(scope, "AgentRole"),
+        environment=environment,
+        namespace=agent.NAMESPACE,
+        account=agent.SERVICE_ACCOUNT,
+        policy_name="watch",
         statements=[allow(_LOG_ACTIONS, groups), allow(_INSTANCE_ACTIONS, ["*"])],
         reasons={
             "arn:*:log-group:*": "a stream of the literal log group is named after its node, not known beforehand",
             "[*]": "reading tags and volumes of instances takes no narrower resource",
         },
-    )  # fmt: skip
+    )

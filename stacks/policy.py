@@ -34,9 +34,12 @@ def policy_document(*statements: Statement) -> dict[str, Any]:
 
 
 def allow(
-    actions: Sequence[str], resources: Sequence[str] = (), *, service: str | None = None,
+    actions: Sequence[str],
+    resources: Sequence[str] = (),
+    *,
+    service: str | None = None,
     conditions: Conditions | None = None,
-) -> Statement:  # fmt: skip
+) -> Statement:
     """Return a statement that allows `actions`.
 
     Args:

@@ -41,27 +41,59 @@ RETENTIONS = {  # days that a log group keeps events
 }
 DELETION_WINDOW_DAYS = 30  # KMS's longest wait before a key is gone for good
 KEY_ADMINISTRATION = (
-    "kms:CancelKeyDeletion", "kms:CreateAlias", "kms:CreateGrant", "kms:Decrypt", "kms:DeleteAlias",
-    "kms:DescribeKey", "kms:DisableKey", "kms:DisableKeyRotation", "kms:EnableKey", "kms:EnableKeyRotation",
-    "kms:Encrypt", "kms:GenerateDataKey", "kms:GetKeyPolicy", "kms:GetKeyRotationStatus", "kms:ListGrants",
-    "kms:ListKeyPolicies", "kms:ListKeyRotations", "kms:ListResourceTags", "kms:PutKeyPolicy",
-    "kms:RetireGrant", "kms:RevokeGrant", "kms:ScheduleKeyDeletion", "kms:TagResource", "kms:UntagResource",
-    "kms:UpdateAlias", "kms:UpdateKeyDescription",
-)  # fmt: skip
+    "kms:CancelKeyDeletion",
+    "kms:CreateAlias",
+    "kms:CreateGrant",
+    "kms:Decrypt",
+    "kms:DeleteAlias",
+    "kms:DescribeKey",
+    "kms:DisableKey",
+    "kms:DisableKeyRotation",
+    "kms:EnableKey",
+    "kms:EnableKeyRotation",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:GetKeyPolicy",
+    "kms:GetKeyRotationStatus",
+    "kms:ListGrants",
+    "kms:ListKeyPolicies",
+    "kms:ListKeyRotations",
+    "kms:ListResourceTags",
+    "kms:PutKeyPolicy",
+    "kms:RetireGrant",
+    "kms:RevokeGrant",
+    "kms:ScheduleKeyDeletion",
+    "kms:TagResource",
+    "kms:UntagResource",
+    "kms:UpdateAlias",
+    "kms:UpdateKeyDescription",
+)
 # CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS KMS", with its wildcards written out
 LOG_KEY_ACTIONS = (
-    "kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey", "kms:GenerateDataKeyPair",
-    "kms:GenerateDataKeyPairWithoutPlaintext", "kms:GenerateDataKeyWithoutPlaintext", "kms:ReEncryptFrom",
+    "kms:Decrypt",
+    "kms:DescribeKey",
+    "kms:Encrypt",
+    "kms:GenerateDataKey",
+    "kms:GenerateDataKeyPair",
+    "kms:GenerateDataKeyPairWithoutPlaintext",
+    "kms:GenerateDataKeyWithoutPlaintext",
+    "kms:ReEncryptFrom",
     "kms:ReEncryptTo",
-)  # fmt: skip
+)
 
 
 def add_role(
-    scope: Construct, service: str, *, policy_name: str, statements: Sequence[Statement] = (),
-    conditions: Conditions | None = None, actions: Sequence[str] = ("sts:AssumeRole",),
-    managed_policy_arns: Sequence[str] = (), name: str | None = None,
+    scope: Construct,
+    service: str,
+    *,
+    policy_name: str,
+    statements: Sequence[Statement] = (),
+    conditions: Conditions | None = None,
+    actions: Sequence[str] = ("sts:AssumeRole",),
+    managed_policy_arns: Sequence[str] = (),
+    name: str | None = None,
     reasons: Reasons = MappingProxyType({}),
-) -> iam.CfnRole:  # fmt: skip
+) -> iam.CfnRole:
     """Add the role of `scope`, which one service may assume.
 
     Args:
@@ -71,18 +103,26 @@ def add_role(
     """
     inline_policy = iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=policy_document(*statements))
     role = iam.CfnRole(
-        scope, "Role", role_name=name, managed_policy_arns=list(managed_policy_arns) or None,
+        scope,
+        "Role",
+        role_name=name,
+        managed_policy_arns=list(managed_policy_arns) or None,
         assume_role_policy_document=policy_document(allow(actions, service=service, conditions=conditions)),
         policies=[inline_policy] if statements else None,
-    )  # fmt: skip
+    )
     accept_rights(role, reasons, statements=statements, managed_policies=managed_policy_arns)
     return role
 
 
 def add_python_function(
-    scope: Construct, role: iam.CfnRole, code: lambda_.Code, log_group: logs.ILogGroup, *, timeout_s: int,
+    scope: Construct,
+    role: iam.CfnRole,
+    code: lambda_.Code,
+    log_group: logs.ILogGroup,
+    *,
+    timeout_s: int,
     **properties: Any,
-) -> lambda_.Function:  # fmt: skip
+) -> lambda_.Function:
     """Add the function of `scope`, whose handler is in `code`.
 
     The function sees its role as a foreign one, so that nothing can add a right to it.
