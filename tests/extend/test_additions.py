@@ -18,7 +18,7 @@ SECTIONS = re.findall(r"^## (.+?)$.*?^```diff\n(.*?)^```", PAGES, re.DOTALL | re
 PATCHES = dict(SECTIONS)
 KINDS = {
     "A model", "A runtime version", "A rule", "A field of the environment", "A variable and a volume of the servers",
-    "A sidecar of the servers", "A metric of the bench", "A widget", "An alarm", "A command",
+    "A sidecar of the servers", "A metric of the bench", "A widget", "An alarm", "A resource of a stack", "A command",
 }  # fmt: skip
 SIDECAR = "A sidecar of the servers"  # a rehearsal has no program for it
 SHORT = {
