@@ -90,12 +90,6 @@ class ArgocdChart(TandemChart):
         gitops_source, people_source, runner_source = (
             _build_source(delivery, folder) for folder in (GITOPS, people.FOLDER, runner.FOLDER)
         )
-        driver_source = {
-            "repoURL": driver.repository,
-            "targetRevision": driver.version.value,
-            "path": ".",
-            "helm": {"releaseName": RELEASE, "valuesObject": driver.values.value},
-        }
 
         projects = {
             platform_project: _build_project(
@@ -115,7 +109,7 @@ class ArgocdChart(TandemChart):
         gitops = _build_application(platform_project, gitops_source, delivery.namespace)
         self._add_resource("Application", f"{name}-gitops", gitops, wave=1)
         # without a finalizer: pods could not return their devices if the driver went first
-        dra = _build_application(platform_project, driver_source, RELEASE_NAMESPACE)
+        dra = _build_application(platform_project, _build_driver_source(driver), RELEASE_NAMESPACE)
         self._add_resource("Application", f"{name}-neuron-dra", dra, wave=1)
         rights = _build_application(people_project, people_source, delivery.namespace)
         self._add_resource("Application", people_project, rights, wave=2, finalizers=[FINALIZER])
@@ -132,6 +126,15 @@ class ArgocdChart(TandemChart):
 def _build_source(delivery: GitopsDelivery, folder: str) -> Resource:
     path = f"{delivery.path}/{folder}"
     return {"repoURL": delivery.repo_url, "targetRevision": delivery.revision, "path": path}
+
+
+def _build_driver_source(driver: DraChart) -> Resource:
+    return {
+        "repoURL": driver.repository,
+        "targetRevision": driver.version.value,
+        "path": ".",
+        "helm": {"releaseName": RELEASE, "valuesObject": driver.values.value},
+    }
 
 
 def _build_project(

@@ -57,16 +57,6 @@ class FluxChart(TandemChart):
         if delivery.repo_url.startswith("ssh://"):  # which always needs a key
             repository["secretRef"] = {"name": SSH_SECRET}
 
-        # source-controller logs in to private ECR with its own credentials, those of its Pod Identity (its
-        # docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them)
-        chart_source = {
-            "interval": "1h",
-            **({"provider": "aws"} if PRIVATE_ECR.match(driver.repository.removeprefix(SCHEME)) else {}),
-            "url": driver.repository,
-            "ref": {"tag": driver.version.value, **({"digest": driver.digest.value} if driver.digest.value else {})},
-            "layerSelector": {"mediaType": CHART_LAYER, "operation": "copy"},
-        }
-
         release = {
             "interval": "1h",
             "timeout": TIMEOUT,
@@ -91,7 +81,7 @@ class FluxChart(TandemChart):
             kustomizations[f"{name}-{folder}"] = _build_kustomization(name, delivery, folder, waits=True)
 
         self.add_custom_resource(SOURCE_API, "GitRepository", name, repository, application=name)
-        self.add_custom_resource(SOURCE_API, "OCIRepository", RELEASE, chart_source, application=name)
+        self.add_custom_resource(SOURCE_API, "OCIRepository", RELEASE, _build_chart_source(driver), application=name)
         self.add_custom_resource(HELM_API, "HelmRelease", RELEASE, release, application=name)
         for kustomization_name, kustomization in kustomizations.items():
             self.add_custom_resource(
@@ -108,6 +98,23 @@ def revision_reference(revision: str) -> dict[str, str]:
     if re.fullmatch(r"v?\d+(\.\d+)+([-+].*)?", revision):
         return {"tag": revision}
     return {"branch": revision}
+
+
+def _build_chart_source(driver: DraChart) -> Resource:
+    """Return the chart's OCI repository.
+
+    source-controller logs in to private ECR with its own credentials, those of its Pod Identity (its
+    docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them).
+    """
+    is_private = PRIVATE_ECR.match(driver.repository.removeprefix(SCHEME))
+    digest = driver.digest.value
+    return {
+        "interval": "1h",
+        **({"provider": "aws"} if is_private else {}),
+        "url": driver.repository,
+        "ref": {"tag": driver.version.value, **({"digest": digest} if digest else {})},
+        "layerSelector": {"mediaType": CHART_LAYER, "operation": "copy"},
+    }
 
 
 def _build_kustomization(

@@ -8,6 +8,7 @@ number of pods, so no manifest states `replicas`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from cdk8s_plus_36 import k8s
 from constructs import Construct
@@ -114,19 +115,15 @@ def build_server_pod(
 ) -> k8s.PodSpec:
     """Return the pod's spec."""
     runtime = catalogue.runtimes[experiment.runtime]
-    serving = experiment.serving
     assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
     key = compute_artifact_key(experiment, variant, catalogue)
-    command = build_server_command(experiment, variant, catalogue)
     is_cache = runtime.spelling.artifact_is_cache
-    has_local_copy = is_cache or serving.copy_artifact
+    has_local_copy = is_cache or experiment.serving.copy_artifact
     local_gib = artifact_gib(largest_pair(experiment, catalogue)) if has_local_copy else LINK_GIB
-    memory = spell_gib(serving.memory_gib)
-    requests = {"cpu": spell_count(serving.cpu), "memory": memory, "ephemeral-storage": spell_gib(local_gib)}
     # a cache keeps locks; everything else is read only, so that a server that would compile ends at once
-    artifact_mount = pod.ARTIFACT if is_cache else ARTIFACT_READ_ONLY
-    bucket_mounts = [] if has_local_copy else [BUCKET_VOLUME_MOUNT]
-    later_probe = k8s.HttpGetAction(path="/health", port=k8s.IntOrString.from_string("http"))
+    artifact_mounts = [pod.ARTIFACT if is_cache else ARTIFACT_READ_ONLY]
+    if not has_local_copy:
+        artifact_mounts.append(BUCKET_VOLUME_MOUNT)
 
     return k8s.PodSpec(
         service_account_name=names.SERVE_ACCOUNT,
@@ -146,44 +143,8 @@ def build_server_pod(
             _build_admit_container(environment, experiment, variant, catalogue, has_local_copy=has_local_copy)
         ],
         containers=[
-            k8s.Container(
-                name=CONTAINER,
-                image=pod.runtime_image(environment, experiment, catalogue),
-                command=list(command.command),
-                args=list(command.arguments),
-                env=[
-                    *(k8s.EnvVar(name=name, value=value) for name, value in command.environment.items()),
-                ],
-                ports=[k8s.ContainerPort(name="http", container_port=names.SERVER_PORT, protocol="TCP")],
-                # Started means that the device answered once. On Neuron `/health` proves the process, not the device
-                # (the plugin's own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe requests
-                # one token. The later ones must cost a measurement nothing and request `/health`.
-                startup_probe=k8s.Probe(
-                    exec=k8s.ExecAction(command=["python", "-c", probe_program(experiment.target)]),
-                    period_seconds=STARTUP_PERIOD_S,
-                    timeout_seconds=COMPLETION_TIMEOUT_S,
-                    failure_threshold=STARTUP_FAILURES,
-                ),
-                readiness_probe=k8s.Probe(
-                    http_get=later_probe, period_seconds=5, timeout_seconds=10, failure_threshold=3
-                ),
-                # two minutes of silence: a restart during a run costs more than a late one
-                liveness_probe=k8s.Probe(
-                    http_get=later_probe, period_seconds=15, timeout_seconds=10, failure_threshold=8
-                ),
-                resources=k8s.ResourceRequirements(
-                    requests=pod.parse_quantities(requests),
-                    # no CPU limit: throttling would be measured as the model's latency
-                    limits=pod.parse_quantities({"memory": memory}),
-                    claims=[k8s.ResourceClaim(name=pod.CLAIM)],
-                ),
-                security_context=pod.RUNTIME_SECURITY[environment.serving.capabilities],
-                volume_mounts=[
-                    pod.MODELS_READ_ONLY,
-                    artifact_mount,
-                    *bucket_mounts,
-                    pod.SHM_MOUNT,
-                ],
+            _build_server_container(
+                environment, experiment, variant, catalogue, disk_gib=local_gib, artifact_mounts=artifact_mounts
             ),
         ],
         volumes=[
@@ -191,7 +152,67 @@ def build_server_pod(
             _build_bucket_volume("stored", names.artifact_volume_name(environment, experiment, key)),
             pod.local_disk_volume("artifact", local_gib),
             pod.local_disk_volume("work", LINK_GIB),
-            pod.shared_memory(serving.shm_gib * 1024),
+            pod.shared_memory(experiment.serving.shm_gib * 1024),
+        ],
+    )
+
+
+def _build_server_container(
+    environment: Environment,
+    experiment: Experiment,
+    variant: Variant,
+    catalogue: Catalogue,
+    *,
+    disk_gib: int,
+    artifact_mounts: Sequence[k8s.VolumeMount],
+) -> k8s.Container:
+    """Return the container of the runtime's image, which serves.
+
+    Args:
+        disk_gib: local disk of the artifact.
+        artifact_mounts: of the artifact, and of its folder in the bucket if it is read from there.
+    """
+    command = build_server_command(experiment, variant, catalogue)
+    memory = spell_gib(experiment.serving.memory_gib)
+    requests = {
+        "cpu": spell_count(experiment.serving.cpu),
+        "memory": memory,
+        "ephemeral-storage": spell_gib(disk_gib),
+    }
+    later_probe = k8s.HttpGetAction(path="/health", port=k8s.IntOrString.from_string("http"))
+
+    return k8s.Container(
+        name=CONTAINER,
+        image=pod.runtime_image(environment, experiment, catalogue),
+        command=list(command.command),
+        args=list(command.arguments),
+        env=[
+            *(k8s.EnvVar(name=name, value=value) for name, value in command.environment.items()),
+        ],
+        ports=[k8s.ContainerPort(name="http", container_port=names.SERVER_PORT, protocol="TCP")],
+        # Started means that the device answered once. On Neuron `/health` proves the process, not the device (the
+        # plugin's own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe requests one token.
+        # The later ones must cost a measurement nothing and request `/health`.
+        startup_probe=k8s.Probe(
+            exec=k8s.ExecAction(command=["python", "-c", probe_program(experiment.target)]),
+            period_seconds=STARTUP_PERIOD_S,
+            timeout_seconds=COMPLETION_TIMEOUT_S,
+            failure_threshold=STARTUP_FAILURES,
+        ),
+        readiness_probe=k8s.Probe(http_get=later_probe, period_seconds=5, timeout_seconds=10, failure_threshold=3),
+        # two minutes of silence: a restart during a run costs more than a late one
+        liveness_probe=k8s.Probe(http_get=later_probe, period_seconds=15, timeout_seconds=10, failure_threshold=8),
+        resources=k8s.ResourceRequirements(
+            requests=pod.parse_quantities(requests),
+            # no CPU limit: throttling would be measured as the model's latency
+            limits=pod.parse_quantities({"memory": memory}),
+            claims=[k8s.ResourceClaim(name=pod.CLAIM)],
+        ),
+        security_context=pod.RUNTIME_SECURITY[environment.serving.capabilities],
+        volume_mounts=[
+            pod.MODELS_READ_ONLY,
+            *artifact_mounts,
+            pod.SHM_MOUNT,
         ],
     )
 

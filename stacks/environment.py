@@ -10,14 +10,14 @@ from stacks.cluster import ClusterStack
 from stacks.fleet import FleetStack
 from stacks.guard import GuardStack
 from stacks.image import ImageStack
-from stacks.network import NetworkStack, import_network
+from stacks.network import NetworkIds, NetworkStack, import_network
 from stacks.observability import ObservabilityStack
 from stacks.workloads import ClusterContent, WorkloadsStack
 from tandem.monitoring.agent import ADDON
 from tandem.monitoring.scope import MonitoringScope
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import NewNetwork
+from tandem.spec.environment import Environment, NewNetwork
 
 
 class EnvironmentStage(cdk.Stage):
@@ -71,17 +71,7 @@ class EnvironmentStage(cdk.Stage):
         observability = ObservabilityStack(
             self, "Observability", monitoring_scope=monitoring_scope, agent_version=addon_versions.get(ADDON)
         )
-        workloads = WorkloadsStack(
-            self,
-            "Workloads",
-            environment=environment,
-            role_arns=cluster.pod_role_arns,
-            network=network,
-            experiments=[experiment_scope.experiment for experiment_scope in monitoring_scope.experiments],
-            cluster_security_group_id=cluster.security_group_id,
-            cluster_content=cluster_content,
-            catalogue=catalogue,
-        )
+        workloads = self._add_workloads(monitoring_scope, network, catalogue, cluster, cluster_content)
 
         if network_stack:
             cluster.add_stack_dependency(network_stack)
@@ -94,12 +84,47 @@ class EnvironmentStage(cdk.Stage):
         workloads.add_stack_dependency(cluster)
         workloads.add_stack_dependency(image)  # its pods pull our images
 
-        if "Fleet" not in kinds:
+        if "Fleet" in kinds:
+            self._add_fleet(environment, network, catalogue, cluster=cluster, guard=guard)
+        else:
             cdk.Annotations.of(cluster).add_warning_v2(
                 "tandem:reservation-given",
                 f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the placeholder",
             )
-            return
+
+    def _add_workloads(
+        self,
+        monitoring_scope: MonitoringScope,
+        network: NetworkIds,
+        catalogue: Catalogue,
+        cluster: ClusterStack,
+        cluster_content: ClusterContent | None,
+    ) -> WorkloadsStack:
+        """Add the stack of what runs in the cluster."""
+        return WorkloadsStack(
+            self,
+            "Workloads",
+            environment=monitoring_scope.environment,
+            role_arns=cluster.pod_role_arns,
+            network=network,
+            experiments=[experiment_scope.experiment for experiment_scope in monitoring_scope.experiments],
+            cluster_security_group_id=cluster.security_group_id,
+            cluster_content=cluster_content,
+            catalogue=catalogue,
+        )
+
+    def _add_fleet(
+        self,
+        environment: Environment,
+        network: NetworkIds,
+        catalogue: Catalogue,
+        *,
+        cluster: ClusterStack,
+        guard: GuardStack,
+    ) -> None:
+        """Add the stack of the accelerator nodes."""
+        minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
+        instance = catalogue.instances.instances[environment.capacity.instance_type]
         fleet = FleetStack(
             self,
             "Fleet",
@@ -108,7 +133,7 @@ class EnvironmentStage(cdk.Stage):
             node_role_arn=cluster.node_role_arn,
             cluster_security_group_id=cluster.security_group_id,
             release_version=minor.ami_release.value,
-            efa_cards=catalogue.instances.instances[environment.capacity.instance_type].efa_cards.value,
+            efa_cards=instance.efa_cards.value,
         )
         fleet.add_stack_dependency(cluster)
         fleet.add_stack_dependency(guard)  # no nodes without a stop
