@@ -95,7 +95,8 @@ def build_app(
     flags = json.loads((ROOT / "cdk.json").read_text())["context"]  # plain `python app.py` gets them too
     app = cdk.App(
         outdir=outdir,
-        context={**flags, **context},
+        # a stack trace of a construct has the frames of Node, and none of ours
+        context={"aws:cdk:disable-creation-stack-traces": True, **flags, **context},
         analytics_reporting=False,
         tree_metadata=False,
         builtin_cloud_formation_validation=validate,

@@ -58,6 +58,22 @@ def test_one_environment_is_built_when_one_is_named(one: tuple[Path, subprocess.
     assert "warnings: `tandem check` lists them" in done.stderr
 
 
+def test_cdk_json_has_each_flag_that_the_cli_asks_for_and_no_other(
+    one: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    """The CLI warns of a flag that is not set and whose default is not what the CDK recommends, and of a key `aws:`."""
+    out, _ = one
+    artifacts = json.loads((out / "manifest.json").read_text())["artifacts"].values()
+    (report,) = [artifact for artifact in artifacts if artifact["type"] == "cdk:feature-flag-report"]
+    defaults = {
+        name: flag.get("unconfiguredBehavesLike", {}).get("v2", False)
+        for name, flag in report["properties"]["flags"].items()
+    }
+    asked = {name for name, flag in report["properties"]["flags"].items() if defaults[name] != flag["recommendedValue"]}
+
+    assert set(json.loads((ROOT / "cdk.json").read_text())["context"]) == asked
+
+
 def test_bad_input_is_refused_in_plain_words(specs: Path) -> None:
     done = run(specs / "out", *folders(spoil(specs, "nodes: 1", "nodes: none")))
     assert done.returncode == 2
