@@ -20,7 +20,7 @@ from stacks.identity import add_pod_roles
 from stacks.network import NetworkIds
 from stacks.nodes import add_node_role, add_system_nodes
 from stacks.policy import account_condition, allow, aws_policy_arn, cluster_arn
-from stacks.role import add_customer_key, add_log_group, add_role
+from stacks.role import add_customer_key, add_log_group, add_role, import_log_key
 from stacks.stack import EnvironmentStack, export_value
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
 from tandem.spec import names
@@ -44,15 +44,14 @@ class ClusterStack(EnvironmentStack):
     ) -> None:  # fmt: skip
         description = "Tandem: EKS cluster, add-ons, system nodes, access"
         super().__init__(scope, id_, environment=environment, description=description)
-        subnet_ids = network.all_subnet_ids()
-        cluster = _add_control_plane(Construct(self, "ControlPlane"), environment, subnet_ids)
+        cluster = _add_control_plane(Construct(self, "ControlPlane"), environment, network.control_plane_subnet_ids)
         cluster_ref = cluster.ref
         _add_access_entries(Construct(self, "Access"), cluster_ref, environment)
         node_role_arn = add_node_role(Construct(self, "NodeRole"), environment).attr_arn
         node_addons = add_node_addons(Construct(self, "NodeAddons"), cluster_ref, environment, addon_versions)
         system_nodes = add_system_nodes(
             Construct(self, "SystemNodes"), environment, cluster_ref=cluster_ref, node_role_arn=node_role_arn,
-            subnet_ids=subnet_ids,
+            subnet_ids=network.base_subnet_ids(),
         )  # fmt: skip
         for addon in node_addons:
             system_nodes.add_resource_dependency(addon)
@@ -77,7 +76,13 @@ def _add_control_plane(scope: Construct, environment: Environment, subnet_ids: l
     key_arn = key.key_arn
     role = _add_cluster_role(scope, key_arn, environment)
     # if the group does not exist, EKS makes it and keeps logs for ever
-    group = add_log_group(scope, "LogGroup", environment.log_retention_days, name=f"/aws/eks/{name}/cluster")
+    group = add_log_group(
+        scope,
+        "LogGroup",
+        environment.log_retention_days,
+        name=f"/aws/eks/{name}/cluster",
+        key=import_log_key(scope, environment),
+    )
     log_types = [_Cluster.LoggingTypeConfigProperty(type=type_) for type_ in LOG_TYPES]
     # two servers that claim half a node each should share one node, not use two half-empty ones
     scoring = _Cluster.NodeResourcesFitConfigProperty(

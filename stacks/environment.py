@@ -12,12 +12,14 @@ from stacks.guard import GuardStack
 from stacks.image import ImageStack
 from stacks.network import NetworkIds, NetworkStack, import_network
 from stacks.observability import ObservabilityStack
+from stacks.registry import RegistryStack
 from stacks.workloads import ClusterContent, WorkloadsStack
 from tandem.monitoring.agent import ADDON
 from tandem.monitoring.scope import MonitoringScope
 from tandem.spec import names
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment, NewNetwork
+from tandem.spec.project_image import list_hosted_images
 
 
 class EnvironmentStage(cdk.Stage):
@@ -55,7 +57,8 @@ class EnvironmentStage(cdk.Stage):
 
         minor = catalogue.kubernetes.minors[environment.cluster.kubernetes]
         addon_versions = {name: figure.value for name, figure in minor.addons.items()}
-        kinds = names.stack_kinds(environment)
+        images = list_hosted_images(scope.experiment for scope in monitoring_scope.experiments)
+        kinds = names.stack_kinds(environment, [image.name for image in images])
 
         network_stack = None
         if isinstance(environment.network, NewNetwork):
@@ -65,7 +68,18 @@ class EnvironmentStage(cdk.Stage):
             network = import_network(environment.network)
 
         artifacts_stack = ArtifactsStack(self, "Artifacts", environment=environment) if "Artifacts" in kinds else None
-        image = ImageStack(self, "Image", environment=environment, network=network)
+        registry = RegistryStack(self, "Registry", environment=environment)
+        image_stacks = {
+            image.name: ImageStack(
+                self,
+                names.image_stack_kind(image.name),
+                environment=environment,
+                image=image,
+                network=network,
+                registry=registry,
+            )
+            for image in images
+        }
         cluster = ClusterStack(self, "Cluster", environment=environment, network=network, addon_versions=addon_versions)
         guard = GuardStack(self, "Guard", environment=environment)
         observability = ObservabilityStack(
@@ -75,14 +89,21 @@ class EnvironmentStage(cdk.Stage):
 
         if network_stack:
             cluster.add_stack_dependency(network_stack)
-        if network_stack and environment.builds_in_vpc:
-            image.add_stack_dependency(network_stack)
+        for image_stack in image_stacks.values():
+            image_stack.add_stack_dependency(registry)
+            if network_stack and environment.builds_in_vpc:
+                image_stack.add_stack_dependency(network_stack)
         if artifacts_stack:
             guard.add_stack_dependency(artifacts_stack)  # the fence is in the bucket
         observability.add_stack_dependency(cluster)  # for its add-on
         observability.add_stack_dependency(guard)  # for the topic of its alarms
         workloads.add_stack_dependency(cluster)
-        workloads.add_stack_dependency(image)  # its pods pull our images
+        observability.add_stack_dependency(workloads)  # a fault of its add-on must not keep a run from starting
+        for name, image_stack in image_stacks.items():
+            if name in names.CORE_IMAGES:
+                workloads.add_stack_dependency(image_stack)  # its pods pull them
+            else:
+                image_stack.add_stack_dependency(workloads)  # the CLI stops at a failed build, and a run needs less
 
         if "Fleet" in kinds:
             self._add_fleet(environment, network, catalogue, cluster=cluster, guard=guard)

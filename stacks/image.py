@@ -1,46 +1,42 @@
-"""The Image stack: our images, each built in the account from a source whose digest is its tag.
+"""The stacks of our images: each builds one image in the account, from a source whose digest is its tag.
 
-Invariant: a deploy ends when each image is in its repository, or fails with the failed phase and the place of the
-build's log; the log outlives the rollback. The template has the commands of a project one by one, and its role has the
-rights that these commands need.
+Invariant: a deploy ends when the image is in its repository, or fails with the failed phase and the place of the
+build's log; repository and log are the Registry stack's, and outlive the rollback. The template has the commands of a
+project one by one, and its role has the rights that these commands need.
 """
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Sequence
 
 import aws_cdk as cdk
 import yaml
-from aws_cdk import RemovalPolicy
 from aws_cdk import aws_codebuild as codebuild
 from aws_cdk import aws_ec2 as ec2
-from aws_cdk import aws_ecr as ecr
-from aws_cdk import aws_lambda as lambda_
-from aws_cdk import aws_logs as logs
 from aws_cdk import aws_s3_assets as assets
 from constructs import Construct
 
 from stacks.finding import accept_finding
 from stacks.network import ANYWHERE, NetworkIds
-from stacks.policy import PULL_ACTIONS, PrivateRepository, Statement, account_condition, allow, allow_login
-from stacks.role import LAMBDA, add_log_group, add_python_function, add_role
-from stacks.stack import ROOT, EnvironmentStack, copy_files
+from stacks.policy import PULL_ACTIONS, PrivateRepository, Statement, allow, allow_login
+from stacks.registry import LOG_ACTIONS, RegistryStack, build_function_arn, project_arn, repository_arn
+from stacks.role import add_role
+from stacks.stack import EnvironmentStack, copy_files
 from tandem.ops.guard_config import build_arn, build_bucket_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.images import pull_name
-from tandem.spec.project_image import PROJECT_IMAGES, TOOLS, ProjectImage, registry_host
+from tandem.spec.project_image import ProjectImage, registry_host
 
-RESOURCE_TYPE = "Custom::TandemToolsImage"
-MAX_IMAGES = 20  # each is of another source; older ones can be rebuilt from their commit
-TIMEOUT_S = 900  # a function's maximum; the limits of a build end before it
-BUILD_MINUTES, QUEUE_MINUTES = 8, 5  # together less than the time of the waiting function
+RESOURCE_TYPE = "Custom::TandemImage"
+# CloudFormation's own maximum for a custom resource; the function of lambdas/build_image answers before
+SERVICE_TIMEOUT_S = 3600
+BUILD_MINUTES = 20
+QUEUE_MINUTES = 10
 # AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images provided by CodeBuild")
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
 COMPUTE_TYPE = "BUILD_GENERAL1_SMALL"
-_LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
 _PUSH_ACTIONS = (
     "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
     "ecr:PutImage", "ecr:UploadLayerPart",
@@ -59,38 +55,43 @@ _BUILD_REASONS = {
 
 
 class ImageStack(EnvironmentStack):
-    """For each image its repository, the project that fills it, and the custom resource that waits for it.
+    """The project that builds one image, and the custom resource that waits for it.
 
-    The images are built one after another, because a new account may run only one build at once.
+    It has no termination protection: a stack whose creation failed has nothing to lose, and under protection the CDK
+    could not delete it to create it anew. So the next deploy always begins the build again.
+
+    Args:
+        image: to build.
+        network: for a build in the VPC.
+        registry: with the log of the builds.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NetworkIds) -> None:
-        description = "Tandem: repositories and builds of the images of ours"
-        super().__init__(scope, id_, environment=environment, description=description)
-        # of the builds and of the function; a deploy that was rolled back must leave the log of the reason
-        days = environment.log_retention_days
-        group = add_log_group(self, "Logs", days, removal_policy=RemovalPolicy.RETAIN)
-        # the tools image's resources keep their names from when it was the only image
-        scopes = [
-            self if image is TOOLS else Construct(self, image.name.title().replace("-", "")) for image in PROJECT_IMAGES
-        ]
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, image: ProjectImage, network: NetworkIds,
+        registry: RegistryStack,
+    ) -> None:  # fmt: skip
+        super().__init__(
+            scope,
+            id_,
+            environment=environment,
+            description=f"Tandem: build of the image {image.name}",
+            has_termination_protection=False,
+        )
         vpc_config = _add_vpc_config(self, network) if environment.builds_in_vpc else None
-        builds = [
-            ImageBuild(image_scope, image, environment, group, vpc_config)
-            for image_scope, image in zip(scopes, PROJECT_IMAGES, strict=True)
-        ]
-        function_arn = _add_build_function(Construct(self, "Provider"), environment, builds, group)
-        previous_image: Construct | None = None
-        for image_scope, build in zip(scopes, builds, strict=True):
-            image_resource = cdk.CustomResource(
-                image_scope, "Image", resource_type=RESOURCE_TYPE, service_token=function_arn,
-                # limits the wait for a function that died without an answer
-                service_timeout=cdk.Duration.seconds(TIMEOUT_S),
-                properties={"Project": build.project, "Repository": build.repository, "Tag": build.image.tag()},
-            )  # fmt: skip
-            if previous_image is not None:
-                image_resource.node.add_dependency(previous_image)
-            previous_image = image_resource
+        project = _add_project(Construct(self, "Build"), image, environment, registry, vpc_config)
+        cdk.CustomResource(
+            self,
+            "Image",
+            resource_type=RESOURCE_TYPE,
+            service_token=build_function_arn(environment),
+            # limits the wait for a function that died without an answer
+            service_timeout=cdk.Duration.seconds(SERVICE_TIMEOUT_S),
+            properties={
+                "Project": project.ref,  # an expression, so that it waits for the project
+                "Repository": names.repository_name(environment, image.name),
+                "Tag": image.tag(),
+            },
+        )
 
 
 def _add_vpc_config(scope: Construct, network: NetworkIds) -> codebuild.CfnProject.VpcConfigProperty:
@@ -103,7 +104,7 @@ def _add_vpc_config(scope: Construct, network: NetworkIds) -> codebuild.CfnProje
         security_group_egress=[egress],
     )  # fmt: skip
     return codebuild.CfnProject.VpcConfigProperty(
-        vpc_id=network.vpc_id, subnets=network.all_subnet_ids(), security_group_ids=[group.attr_group_id]
+        vpc_id=network.vpc_id, subnets=network.base_subnet_ids(), security_group_ids=[group.attr_group_id]
     )
 
 
@@ -118,99 +119,84 @@ def _list_vpc_statements(environment: Environment, subnet_ids: Sequence[str]) ->
     ]
 
 
-class ImageBuild:
-    """One image's repository, and in `scope` the source, the project and the role of its build.
+def _add_project(
+    scope: Construct, image: ProjectImage, environment: Environment, registry: RegistryStack,
+    vpc_config: codebuild.CfnProject.VpcConfigProperty | None,
+) -> codebuild.CfnProject:  # fmt: skip
+    """Add source, role and project of a build.
 
     Args:
         vpc_config: of the build; None: CodeBuild's own network.
-
-    Attributes:
-        image: the image to build.
-        repository, project: names, as expressions that make their user wait for the resource.
-        repository_arn: an expression.
-        project_arn: literal.
     """
+    # only the files of the allow list, under the image's own tag
+    source = assets.Asset(
+        scope,
+        "Source",
+        path=copy_files(*((str(file), str(file)) for file in image.source_files())).name,
+        asset_hash_type=cdk.AssetHashType.CUSTOM,
+        asset_hash=image.tag(),
+    )
+    base = image.base()
+    base_name = pull_name(base.reference, base.digest, environment.registry_mirrors)
+    mirror = PrivateRepository.parse_reference(base_name)
+    statements = _list_build_statements(image, environment, registry, source, mirror)
+    if vpc_config is not None:
+        statements += _list_vpc_statements(environment, vpc_config.subnets or ())
+    arn = project_arn(environment, image.name)
+    role = add_role(
+        scope,
+        "codebuild.amazonaws.com",
+        policy_name="build",
+        statements=statements,
+        conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": arn}},
+        reasons=_BUILD_REASONS,
+    )
 
-    def __init__(
-        self, scope: Construct, image: ProjectImage, environment: Environment, log_group: logs.ILogGroup,
-        vpc_config: codebuild.CfnProject.VpcConfigProperty | None,
-    ) -> None:  # fmt: skip
-        name = names.repository_name(environment, image.name)
-        self.image = image
-        repository = _add_repository(Construct(scope, "Repository"), name)
-        self.repository, self.repository_arn = repository.ref, repository.attr_arn
-        self.project_arn = build_arn(environment, "codebuild", f"project/{name}")
-        build_scope = Construct(scope, "Build")
-        # only the files of the allow list, under the image's own tag
-        source = assets.Asset(
-            build_scope, "Source", path=copy_files(*((str(file), str(file)) for file in image.source_files())).name,
-            asset_hash_type=cdk.AssetHashType.CUSTOM, asset_hash=image.tag(),
-        )  # fmt: skip
-        bucket_name, source_key = source.s3_bucket_name, source.s3_object_key
-        base = image.base()
-        base_name = pull_name(base.reference, base.digest, environment.registry_mirrors)
-        mirror = PrivateRepository.parse_reference(base_name)
-        bucket = build_bucket_arn(environment, bucket=bucket_name)
-        statements = [
-            allow(_LOG_ACTIONS, [log_group.log_group_arn]),
-            allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source_key}"]),
-            allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
-            allow_login(),
-            allow(_PUSH_ACTIONS, [self.repository_arn]),
-            *([allow(PULL_ACTIONS, [mirror.arn()])] if mirror else []),
-            *(_list_vpc_statements(environment, vpc_config.subnets or ()) if vpc_config else []),
-        ]
-        role = add_role(
-            build_scope, "codebuild.amazonaws.com", policy_name="build", statements=statements,
-            conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": self.project_arn}},
-            reasons=_BUILD_REASONS,
-        )  # fmt: skip
-        project = codebuild.CfnProject
-        resource = codebuild.CfnProject(
-            build_scope,
-            "Project",
-            name=name,
-            description=f"builds {image.reference(environment)}",
-            service_role=role.attr_arn,
-            artifacts=project.ArtifactsProperty(type="NO_ARTIFACTS"),
-            source=project.SourceProperty(
-                type="S3",
-                location=f"{bucket_name}/{source_key}",
-                build_spec=render_build_spec(image, environment, base_name, mirror),
-            ),
-            environment=project.EnvironmentProperty(  # privileged: Docker runs inside
-                type="LINUX_CONTAINER", image=BUILD_IMAGE, compute_type=COMPUTE_TYPE, privileged_mode=True
-            ),
-            logs_config=project.LogsConfigProperty(
-                cloud_watch_logs=project.CloudWatchLogsConfigProperty(
-                    status="ENABLED", group_name=log_group.log_group_name, stream_name="build"
-                )
-            ),
-            timeout_in_minutes=BUILD_MINUTES,
-            queued_timeout_in_minutes=QUEUE_MINUTES,
-            vpc_config=vpc_config,
-        )
-        accept_finding(resource, "CB4", "a key would encrypt the artifacts of a build, and there are none")
-        self.project = resource.ref
-
-
-def _add_repository(scope: Construct, name: str) -> ecr.CfnRepository:
-    """Add a repository whose tags are immutable, which scans pushed images, and which is deleted with its stack."""
-    rule = {
-        "rulePriority": 1, "description": f"keep the newest {MAX_IMAGES}", "action": {"type": "expire"},
-        "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": MAX_IMAGES},
-    }  # fmt: skip
-    repository = ecr.CfnRepository(
-        scope, "Repository", repository_name=name, image_tag_mutability="IMMUTABLE",
-        image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(scan_on_push=True),
-        encryption_configuration=ecr.CfnRepository.EncryptionConfigurationProperty(encryption_type="AES256"),
-        lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(
-            lifecycle_policy_text=json.dumps({"rules": [rule]})
+    project = codebuild.CfnProject
+    resource = codebuild.CfnProject(
+        scope,
+        "Project",
+        name=names.repository_name(environment, image.name),
+        description=f"builds {image.reference(environment)}",
+        service_role=role.attr_arn,
+        artifacts=project.ArtifactsProperty(type="NO_ARTIFACTS"),
+        source=project.SourceProperty(
+            type="S3",
+            location=f"{source.s3_bucket_name}/{source.s3_object_key}",
+            build_spec=render_build_spec(image, environment, base_name, mirror),
         ),
-        empty_on_delete=True,  # the images can be rebuilt from their sources
-    )  # fmt: skip
-    repository.apply_removal_policy(RemovalPolicy.DESTROY)
-    return repository
+        environment=project.EnvironmentProperty(  # privileged: Docker runs inside
+            type="LINUX_CONTAINER", image=BUILD_IMAGE, compute_type=COMPUTE_TYPE, privileged_mode=True
+        ),
+        logs_config=project.LogsConfigProperty(
+            cloud_watch_logs=project.CloudWatchLogsConfigProperty(
+                status="ENABLED", group_name=registry.log_group_name, stream_name="build"
+            )
+        ),
+        timeout_in_minutes=BUILD_MINUTES,
+        queued_timeout_in_minutes=QUEUE_MINUTES,
+        vpc_config=vpc_config,
+    )
+    accept_finding(resource, "CB4", "a key would encrypt the artifacts of a build, and there are none")
+    return resource
+
+
+def _list_build_statements(
+    image: ProjectImage, environment: Environment, registry: RegistryStack, source: assets.Asset,
+    mirror: PrivateRepository | None,
+) -> list[Statement]:  # fmt: skip
+    """Return the rights of a build: its log, its source, its own repository, and the base behind a private mirror."""
+    bucket = build_bucket_arn(environment, bucket=source.s3_bucket_name)
+    statements = [
+        allow(LOG_ACTIONS, [registry.log_group_arn]),
+        allow(["s3:GetObject", "s3:GetObjectVersion"], [f"{bucket}/{source.s3_object_key}"]),
+        allow(["s3:GetBucketAcl", "s3:GetBucketLocation"], [bucket]),
+        allow_login(),
+        allow(_PUSH_ACTIONS, [repository_arn(environment, image.name)]),
+    ]
+    if mirror is not None:
+        statements.append(allow(PULL_ACTIONS, [mirror.arn()]))
+    return statements
 
 
 def render_build_spec(
@@ -243,18 +229,3 @@ def render_build_spec(
         },
     }
     return yaml.safe_dump(spec, sort_keys=False, width=10_000)
-
-
-def _add_build_function(
-    scope: Construct, environment: Environment, builds: Sequence[ImageBuild], log_group: logs.ILogGroup
-) -> str:
-    """Add the one function that looks for a tag, builds missing images, and answers CloudFormation."""
-    statements = [
-        allow(["ecr:DescribeImages"], [build.repository_arn for build in builds]),
-        allow(["codebuild:StartBuild", "codebuild:BatchGetBuilds"], [build.project_arn for build in builds]),
-        allow(_LOG_ACTIONS, [log_group.log_group_arn]),
-    ]
-    conditions = account_condition(environment)
-    role = add_role(scope, LAMBDA, conditions=conditions, policy_name="build", statements=statements)
-    code = lambda_.Code.from_asset(str(ROOT / "lambdas" / "tools_image"), exclude=["*", "!*.py"])
-    return add_python_function(scope, role, code, log_group, timeout_s=TIMEOUT_S).function_arn

@@ -2,21 +2,23 @@
 
 Invariant: zones are named by id (`use2-az1`), which is the same place in every account. Zone names (`us-east-2a`) are
 not, and reservations are bought by place. The number in a zone id picks its slot of addresses, so adding, removing or
-reordering zones moves the addresses of no other subnet. The S3 endpoint allows writes only to this environment's
-bucket.
+reordering zones moves the addresses of no other subnet. The control plane has subnets of its own, because EKS never
+lets it move to other zones: a zone that is added adds to this template and touches neither cluster nor system nodes.
+The S3 endpoint allows writes only to this environment's bucket.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from typing import Literal
 
 import aws_cdk as cdk
 from aws_cdk import aws_ec2 as ec2
 from constructs import Construct
 
 from stacks.policy import Statement, account_condition, allow, policy_document
-from stacks.role import add_log_group, add_role
+from stacks.role import add_log_group, add_role, import_log_key
 from stacks.stack import EnvironmentStack, export_value
 from tandem.ops.guard_config import build_bucket_arn
 from tandem.spec import names
@@ -25,7 +27,9 @@ from tandem.spec.interface_endpoints import list_endpoint_services
 
 ANYWHERE = "0.0.0.0/0"
 _SLOT_BITS = 4  # 16 slots; zone ids end in one digit
-_PUBLIC_SLOT = 15  # no zone id has this number: all public subnets share this slot
+# no zone id has these numbers: all public subnets share one slot, those of the control plane the other
+_PUBLIC_SLOT = 15
+_CONTROL_PLANE_SLOT = 14
 # Actions of pods and people inside the VPC on this environment's bucket.
 _BUCKET_ACTIONS = ("s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:ListBucketVersions", "s3:GetBucketVersioning")
 _OBJECT_ACTIONS = ("s3:GetObject", "s3:GetObjectVersion", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject")
@@ -38,21 +42,30 @@ class NetworkIds:
     Args:
         vpc_id: literal, or an import.
         subnet_ids: zone id to its private subnets.
+        base_zones: those of all that is no accelerator.
+        control_plane_subnet_ids: of the cluster itself, in two zones.
     """
 
     vpc_id: str
     subnet_ids: dict[str, list[str]]
+    base_zones: tuple[str, ...]
+    control_plane_subnet_ids: list[str]
 
-    def all_subnet_ids(self) -> list[str]:
-        """Return the private subnets of all zones."""
-        return [subnet_id for zone in self.subnet_ids.values() for subnet_id in zone]
+    def base_subnet_ids(self) -> list[str]:
+        """Return the private subnets of system nodes, functions and builds, which another zone does not change."""
+        return [subnet_id for zone in sorted(self.base_zones) for subnet_id in self.subnet_ids[zone]]
 
 
 def import_network(network: ExistingNetwork) -> NetworkIds:
     """Return a VPC by its owner's ids; routes, flow logs and endpoints, S3's too, stay the owner's."""
     zones = sorted({subnet.zone for subnet in network.subnets})
     by_zone = {zone: [subnet.id for subnet in network.subnets if subnet.zone == zone] for zone in zones}
-    return NetworkIds(vpc_id=network.vpc_id, subnet_ids=by_zone)
+    return NetworkIds(
+        vpc_id=network.vpc_id,
+        subnet_ids=by_zone,
+        base_zones=network.base_zones,
+        control_plane_subnet_ids=[subnet.id for subnet in network.cluster_subnets],
+    )
 
 
 class NetworkStack(EnvironmentStack):
@@ -75,29 +88,40 @@ class NetworkStack(EnvironmentStack):
             subnet_ids={
                 zone: [export_value(self, f"Subnet-{zone}", subnet.id)] for zone, subnet in vpc.subnets.items()
             },
+            base_zones=network.base_zones,
+            control_plane_subnet_ids=[
+                export_value(self, f"ControlPlaneSubnet-{zone}", subnet_id)
+                for zone, subnet_id in vpc.control_plane_subnet_ids.items()
+            ],
         )
 
 
-def subnet_range(cidr: str, zone: str, *, public: bool = False) -> str:
-    """Return the range of a zone's private subnet: a sixteenth of the VPC, 4091 usable addresses of a /16.
+SubnetUse = Literal["private", "public", "control-plane"]
 
-    Args:
-        public: for the public subnet instead, which holds only a NAT gateway.
+
+def subnet_range(cidr: str, zone: str, use: SubnetUse = "private") -> str:
+    """Return the range of a zone's subnet.
+
+    A private one is a sixteenth of the VPC, 4091 usable addresses of a /16. The others are a sixteenth of that: a
+    public one holds only a NAT gateway, and EKS wants 6 addresses or more for a control plane (EKS user guide,
+    "Networking requirements for VPC and subnets"): a /28, that of the smallest VPC, has 11.
     """
     slots = list(IPv4Network(cidr).subnets(prefixlen_diff=_SLOT_BITS))
-    if public:
-        slots = list(slots[_PUBLIC_SLOT].subnets(prefixlen_diff=_SLOT_BITS))
+    if use != "private":
+        slot = _PUBLIC_SLOT if use == "public" else _CONTROL_PLANE_SLOT
+        slots = list(slots[slot].subnets(prefixlen_diff=_SLOT_BITS))
     return slots[int(zone.rpartition("-az")[2])].with_prefixlen
 
 
 class RoutedVpc(Construct):
-    """A VPC with one private subnet per zone, and public ones only for NAT gateways.
+    """A VPC with one private subnet per zone, two for the control plane, and public ones only for NAT gateways.
 
     `ec2.Vpc` picks zones by name, so it cannot say which place a subnet is in.
 
     Attributes:
         id: of the VPC, an expression.
         subnets: zone id to private subnet.
+        control_plane_subnet_ids: zone id to the control plane's subnet.
     """
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NewNetwork) -> None:
@@ -125,15 +149,30 @@ class RoutedVpc(Construct):
             for zone in zones
         }
 
-        # in the accelerators' zone: another zone's outage cannot cut them off, and their bytes
-        # cross no zone
-        nat_zones = {"none": [], "single": [environment.capacity.zone], "per-zone": zones}[network.nat]
+        self.control_plane_subnet_ids = {
+            zone: self._add_control_plane_subnet(zone, subnet_range(network.cidr, zone, "control-plane"), name)
+            for zone in sorted(network.base_zones)
+        }
+
+        nat_zones = sorted(network.nat_zones)
         if nat_zones:
             egress_scope = Construct(self, "Egress")
             gateway_ids = _add_egress(egress_scope, self.id, nat_zones, network.cidr, name)
             for zone, subnet in self.subnets.items():
                 gateway_id = gateway_ids.get(zone, gateway_ids[nat_zones[0]])
                 subnet.add_default_route("ToNat", nat_gateway_id=gateway_id)
+
+    def _add_control_plane_subnet(self, zone: str, cidr: str, name: str) -> str:
+        """Add the control plane's subnet of a zone, and return its id.
+
+        It has the route table of the zone's private subnet: people who reach the Kubernetes API through a peering or a
+        VPN get their answers by the routes that lead back from there.
+        """
+        scope = Construct(self, f"ControlPlane-{zone}")
+        subnet = _add_subnet(scope, vpc_id=self.id, zone=zone, cidr=cidr, name=f"{name}-control-plane-{zone}")
+        table_id = self.subnets[zone].table_id
+        ec2.CfnSubnetRouteTableAssociation(scope, "Association", subnet_id=subnet.ref, route_table_id=table_id)
+        return subnet.ref
 
 
 class RoutedSubnet(Construct):
@@ -148,17 +187,8 @@ class RoutedSubnet(Construct):
 
     def __init__(self, scope: Construct, id_: str, *, vpc_id: str, zone: str, cidr: str, name: str) -> None:
         super().__init__(scope, id_)
-        tags = [name_tag(name)]
-        subnet = ec2.CfnSubnet(
-            self,
-            "Subnet",
-            vpc_id=vpc_id,
-            availability_zone_id=zone,
-            cidr_block=cidr,
-            map_public_ip_on_launch=False,
-            tags=tags,
-        )
-        table = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc_id, tags=tags)
+        subnet = _add_subnet(self, vpc_id=vpc_id, zone=zone, cidr=cidr, name=name)
+        table = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc_id, tags=[name_tag(name)])
         self.id = subnet.ref
         self.table_id = table.ref
         ec2.CfnSubnetRouteTableAssociation(self, "Association", subnet_id=self.id, route_table_id=self.table_id)
@@ -177,6 +207,19 @@ class RoutedSubnet(Construct):
         )
 
 
+def _add_subnet(scope: Construct, *, vpc_id: str, zone: str, cidr: str, name: str) -> ec2.CfnSubnet:
+    """Add the subnet of `scope`; `name` is for the console."""
+    return ec2.CfnSubnet(
+        scope,
+        "Subnet",
+        vpc_id=vpc_id,
+        availability_zone_id=zone,
+        cidr_block=cidr,
+        map_public_ip_on_launch=False,
+        tags=[name_tag(name)],
+    )
+
+
 def _add_egress(scope: Construct, vpc_id: str, zones: list[str], cidr: str, name: str) -> dict[str, str]:
     """Add an internet gateway and a NAT gateway in each of `zones`; return zone id to NAT gateway."""
     internet_gateway = ec2.CfnInternetGateway(scope, "InternetGateway", tags=[name_tag(name)])
@@ -190,7 +233,7 @@ def _add_egress(scope: Construct, vpc_id: str, zones: list[str], cidr: str, name
             f"Public-{zone}",
             vpc_id=vpc_id,
             zone=zone,
-            cidr=subnet_range(cidr, zone, public=True),
+            cidr=subnet_range(cidr, zone, "public"),
             name=f"{name}-public-{zone}",
         )
         route = subnet.add_default_route("ToInternet", gateway_id=gateway_id)
@@ -284,7 +327,8 @@ def _list_s3_statements(environment: Environment) -> list[Statement]:
 
 def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> None:
     """Log the VPC's connections to a log group with the declared retention in days."""
-    group = add_log_group(scope, "LogGroup", environment.log_retention_days)
+    key = import_log_key(scope, environment)
+    group = add_log_group(scope, "LogGroup", environment.log_retention_days, key=key)
     writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.log_group_arn])
     role = add_role(
         scope, "vpc-flow-logs.amazonaws.com", policy_name="write", statements=[writes],

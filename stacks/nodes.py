@@ -81,7 +81,7 @@ def add_node_template(
 def add_system_nodes(
     scope: Construct, environment: Environment, *, cluster_ref: str, node_role_arn: str, subnet_ids: list[str]
 ) -> eks.CfnNodegroup:
-    """Add the small node group over all subnets, so that no accelerator is needed for controllers."""
+    """Add the small node group over two zones, so that no accelerator is needed for controllers."""
     nodes = environment.cluster.system_nodes
     return eks.CfnNodegroup(
         scope,

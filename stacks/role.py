@@ -189,6 +189,12 @@ def add_customer_key(
     return key
 
 
+def import_log_key(scope: Construct, environment: Environment) -> kms.IKey | None:
+    """Return the operator's key of logs, whose policy stays its owner's; None where none is declared."""
+    arn = environment.log_kms_key_arn
+    return kms.Key.from_key_arn(scope, "LogKey", arn) if arn else None
+
+
 def allow_log_key(environment: Environment, operator: str, groups: str | list[str]) -> Statement:
     """Return the right of CloudWatch Logs to use a key for some log groups, and for nothing else.
 

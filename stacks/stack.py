@@ -27,11 +27,22 @@ class EnvironmentStack(cdk.Stack):
     Account, region, tags and permissions boundary come from the stage. The protection is set on every stack, because a
     stage does not pass it on.
 
+    Args:
+        has_termination_protection: as the environment says; False for a stack that never has any.
+
     Attributes:
         name: as stack_name, without a call to Node.
     """
 
-    def __init__(self, scope: Construct, kind: str, *, environment: Environment, description: str) -> None:
+    def __init__(
+        self,
+        scope: Construct,
+        kind: str,
+        *,
+        environment: Environment,
+        description: str,
+        has_termination_protection: bool = True,
+    ) -> None:
         self.name = names.stack_name(environment, kind)
         super().__init__(
             scope,
@@ -39,7 +50,7 @@ class EnvironmentStack(cdk.Stack):
             stack_name=self.name,
             description=description,
             tags=names.resource_tags(environment),  # for the stack itself; the stage tags its resources
-            termination_protection=environment.termination_protection,
+            termination_protection=environment.termination_protection and has_termination_protection,
             suppress_template_indentation=True,  # a quarter of the bytes of a template with many resources
             analytics_reporting=False,
         )

@@ -110,7 +110,7 @@ class WorkloadsStack(EnvironmentStack):
             self,
             "Kubectl",
             environment=environment,
-            subnet_ids=network.all_subnet_ids(),
+            subnet_ids=network.base_subnet_ids(),
             security_group_id=cluster_security_group_id,
             chart_repository=driver.repository,
         )

@@ -161,7 +161,7 @@ FIDELITY: Mapping[str, TypeFidelity] = {
         "policies bind, with retries and dead-letter queue; flexible windows and time zones are kept, not kept to"
     ),
     "AWS::Scheduler::ScheduleGroup": _real_type("holds schedules, and takes them along when it goes"),
-    "Custom::TandemToolsImage": _real_type(
+    "Custom::TandemImage": _real_type(
         "its Lambda runs, asks ECR, starts the build and answers CloudFormation, as on AWS; the build itself is played",
         ServiceTimeout="CloudFormation's own; no API returns it",
     ),

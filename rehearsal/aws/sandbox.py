@@ -14,8 +14,11 @@ from typing import Any
 
 import yaml
 
+from tandem.spec import names
 from tandem.spec.environment import Environment, ExistingNetwork
+from tandem.spec.experiment import Experiment
 from tandem.spec.faults import SpecError
+from tandem.spec.project_image import list_hosted_images
 from tandem.spec.workspace import load_workspace
 
 FICTITIOUS_ACCOUNT = "222233334444"  # has the form of an account; no documentation uses it and no query leaves for it
@@ -45,11 +48,25 @@ class EnvironmentSandbox:
         Raises:
             SpecError: the file is refused.
         """
+        return self._load()[0]
+
+    @property
+    def stack_kinds(self) -> tuple[str, ...]:
+        """The stacks of the environment as it stands in the copy now.
+
+        Raises:
+            SpecError: a file is refused.
+        """
+        environment, experiments = self._load()
+        return names.stack_kinds(environment, [image.name for image in list_hosted_images(experiments)])
+
+    def _load(self) -> tuple[Environment, list[Experiment]]:
         workspace = load_workspace(self.environments, self.experiments, (self.name,))
         environment_file = workspace.environments.get(self.name)
         if environment_file is None:
             raise SpecError(list(workspace.faults))
-        return environment_file.record
+        environment = environment_file.record
+        return environment, [workspace.experiments[name].record for name in environment.experiments]
 
     def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
         """Change the environment's file as an operator would, and read it back through the loader."""
@@ -110,6 +127,10 @@ def create_prerequisites(sandbox: EnvironmentSandbox, client: Callable[[str], An
         key = client("kms").create_key()["KeyMetadata"]["Arn"]
         sandbox.edit(lambda document: document["artifacts"].update(kms_key_arn=key))
         descriptions.append(f"key {key}")
+    if environment.log_kms_key_arn:
+        log_key = client("kms").create_key()["KeyMetadata"]["Arn"]
+        sandbox.edit(lambda document: document.update(log_kms_key_arn=log_key))
+        descriptions.append(f"key of the logs {log_key}")
     if environment.bootstrap.permissions_boundary:
         statement = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}'
         boundary = environment.bootstrap.permissions_boundary
@@ -123,17 +144,19 @@ def _create_network(sandbox: EnvironmentSandbox, network: ExistingNetwork, ec2: 
     for cidr in network.secondary_cidrs:
         ec2.associate_vpc_cidr_block(VpcId=vpc, CidrBlock=cidr)
     octets = network.cidr.split(".")
-    subnets = [
-        ec2.create_subnet(
-            VpcId=vpc, CidrBlock=f"{octets[0]}.{octets[1]}.{16 * index}.0/20", AvailabilityZoneId=subnet.zone
+    declared = {subnet.id: subnet.zone for subnet in (*network.subnets, *network.cluster_subnets)}
+    subnet_ids = {
+        subnet_id: ec2.create_subnet(
+            VpcId=vpc, CidrBlock=f"{octets[0]}.{octets[1]}.{16 * index}.0/20", AvailabilityZoneId=zone
         )["Subnet"]["SubnetId"]
-        for index, subnet in enumerate(network.subnets)
-    ]
+        for index, (subnet_id, zone) in enumerate(declared.items())
+    }
 
     def set_ids(document: dict[str, Any]) -> None:
-        document["network"]["vpc_id"] = vpc
-        for place, subnet in zip(document["network"]["subnets"], subnets, strict=True):
-            place["id"] = subnet
+        section = document["network"]
+        section["vpc_id"] = vpc
+        for place in (*section["subnets"], *section.get("control_plane_subnets", ())):
+            place["id"] = subnet_ids[place["id"]]
 
     sandbox.edit(set_ids)
-    return f"VPC {vpc} with {len(subnets)} subnets"
+    return f"VPC {vpc} with {len(subnet_ids)} subnets"

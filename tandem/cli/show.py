@@ -18,7 +18,7 @@ from tandem.spec.budgets import compute_run_usd
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import SpecFault
-from tandem.spec.project_image import PROJECT_IMAGES
+from tandem.spec.project_image import list_hosted_images
 from tandem.spec.variant_key import compute_artifact_key
 
 UNKNOWN = "?"
@@ -132,12 +132,13 @@ def format_speculation(variant: Variant) -> str:
 
 def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool) -> Iterator[tuple[str, str]]:
     capacity = environment.capacity
-    yield "stacks", ", ".join(_list_stacks(environment))
+    images = list_hosted_images(inputs.list_experiments(environment))
+    yield "stacks", ", ".join(_list_stacks(inputs, environment))
     if capacity.awaits_reservation:
         yield "", "Fleet is left out until capacity.reservation_id names your reservation"
     yield "cluster", f"{physical_names.cluster_name(environment)}, Kubernetes {environment.cluster.kubernetes}"
     yield "bucket", f"{physical_names.bucket_name(environment)}, each artifact in artifacts/<key>/"
-    yield from ((image.name, VerbatimText(image.reference(environment))) for image in PROJECT_IMAGES)
+    yield from ((image.name, VerbatimText(image.reference(environment))) for image in images)
     yield "nodes", f"0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
     cost = compute_environment_cost(inputs, environment)
     if cost is not None:
@@ -161,8 +162,10 @@ def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool
         yield "warnings", f"{count}: {quote_command('tandem', 'check', environment.name)}"
 
 
-def _list_stacks(environment: Environment) -> list[str]:
-    return [physical_names.stack_name(environment, kind) for kind in physical_names.stack_kinds(environment)]
+def _list_stacks(inputs: CommandInputs, environment: Environment) -> list[str]:
+    images = [image.name for image in list_hosted_images(inputs.list_experiments(environment))]
+    kinds = physical_names.stack_kinds(environment, images)
+    return [physical_names.stack_name(environment, kind) for kind in kinds]
 
 
 def _list_faults(inputs: CommandInputs, environment: Environment) -> list[SpecFault]:
@@ -187,6 +190,8 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
     place = f"aws://{environment.account}/{environment.region}"
     commands = [quote_command("npx", "cdk", "bootstrap", place, *flags)]
     commands += [build_cdk_command(verb, environment.name, "*", *context) for verb in ("diff", "deploy")]
+    unattended = build_cdk_command("deploy", environment.name, "*", *context, "--require-approval", "never")
+    commands.append(f"in a pipeline, in place of that: {unattended}")
     if environment.delivery.kind == "gitops":
         folder = f"manifests/{environment.name}/gitops"
         commands.append(f"git push, then once: {quote_command('kubectl', 'apply', '-k', folder)}")
@@ -198,14 +203,15 @@ def _environment_as_dict(
     inputs: CommandInputs, environment: Environment, folders: Mapping[str, str]
 ) -> dict[str, object]:
     cost = compute_environment_cost(inputs, environment)
+    images = list_hosted_images(inputs.list_experiments(environment))
     return {
         "name": environment.name,
         "account": environment.account,
         "region": environment.region,
-        "stacks": _list_stacks(environment),
+        "stacks": _list_stacks(inputs, environment),
         "cluster": physical_names.cluster_name(environment),
         "bucket": physical_names.bucket_name(environment),
-        **{f"{image.name}_image".replace("-", "_"): image.reference(environment) for image in PROJECT_IMAGES},
+        **{f"{image.name}_image".replace("-", "_"): image.reference(environment) for image in images},
         "capacity": environment.capacity.model_dump(mode="json"),
         "max_usd": compute_run_usd(environment),
         "parked": parked_cost_as_dict(cost) if cost else None,

@@ -128,7 +128,7 @@ def search_log_groups(account: AccountClients, ownership: ResourceOwnership) -> 
         name, size = str(row["logGroupName"]), int(row.get("storedBytes", 0))
         if ownership.owns({}, name):
             remove = build_aws_command("logs delete-log-group", log_group_name=name)
-            is_kept = ownership.find_stack_kind(name) == "Image" and "Logs" in name
+            is_kept = ownership.find_stack_kind(name) == "Registry" and "Logs" in name
             note = RETENTION_NOTE if is_kept else f"{size} bytes"
             yield LeftoverResource(kind="log group", name=name, note=note, remove=remove, kept=is_kept, size=size)
 

@@ -52,7 +52,8 @@ def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Every zone lies in the region."""
     region, offerings = context.environment.region, context.catalogue.offerings
     figure = offerings.zones.get(region)
-    for path, zone in [("capacity.zone", context.environment.capacity.zone), *context.zones()]:
+    capacity_zone = ("capacity.zone", context.environment.capacity.zone)
+    for path, zone in [capacity_zone, *context.zones(), *context.control_plane_zones()]:
         if figure is not None and zone not in figure.value:
             got, legal = f"{zone} in region {region}", join_values(figure.value)
             yield RuleFinding(path, got, legal, "write one of them", figure)
@@ -64,20 +65,21 @@ def _find_zone_without_subnet(context: EnvironmentContext) -> Iterable[RuleFindi
     zone, zones = context.environment.capacity.zone, dict.fromkeys(zone for _, zone in context.zones())
     if zone not in zones:
         key = "network.zones" if context.environment.network.kind == "new" else "network.subnets"
-        got, change = f"{zone}, which has no subnet", f"add {zone} to {key}"
+        got = f"{zone}, which has no subnet"
+        change = f"add {zone} to {key} as the last: the first two zones are the cluster's, and nothing of it moves"
         yield RuleFinding("capacity.zone", got, join_values(zones), change)
 
 
 @RULES.refuse("system-nodes-offered", _OFFERINGS, "2026-11-21")
 def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A zone of the network offers the system nodes' type."""
+    """One of the first two zones of the network offers the system nodes' type."""
     offerings, instance_type = context.catalogue.offerings, context.environment.cluster.system_nodes.instance_type
     figure = offerings.offerings.get(instance_type, {}).get(context.environment.region)
-    zones = {zone for _, zone in context.zones()}
-    if figure is not None and zones.isdisjoint(figure.value):
+    zones = context.base_zones()
+    if figure is not None and set(zones).isdisjoint(figure.value):
         got = f"{instance_type}, which none of {join_values(sorted(zones))} offers"
-        legal = f"a type of the network's zones; {instance_type} is in {join_values(figure.value)}"
-        change, source = "add one of these zones to the network", figure
+        legal = f"a type of the network's first two zones; {instance_type} is in {join_values(figure.value)}"
+        change, source = "name one of these zones among the first two of the network", figure
         yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, source)
 
 

@@ -174,6 +174,15 @@ class EnvironmentContext:
             return index_paths("network.zones", network.zones)
         return [(f"{path}.zone", subnet.zone) for path, subnet in index_paths("network.subnets", network.subnets)]
 
+    def base_zones(self) -> tuple[str, ...]:
+        """Return the zones of all that is no accelerator."""
+        return self.environment.network.base_zones
+
+    def control_plane_zones(self) -> list[tuple[str, str]]:
+        """Return (key path, zone id) of the control plane's subnets that an existing network names."""
+        subnets = getattr(self.environment.network, "control_plane_subnets", None) or ()
+        return [(f"{path}.zone", subnet.zone) for path, subnet in index_paths("network.control_plane_subnets", subnets)]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DateContext:

@@ -47,6 +47,7 @@ _FOLDERS = (
 )
 _ALARM_NAMES = "tandem/spec/names.py: the second word of a composite alarm's name"
 _BUCKET_NAMES = "docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"
+_LOG_KEYS = "CloudWatch Logs user guide, Encrypt log data in CloudWatch Logs using AWS KMS"
 _BUCKET_KEYS = "docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html"
 _GO_TEXTS = "kubernetes-sigs/yaml goyaml.v2/resolve.go: how a text without quotes is read"
 _TAGS = "IAM API Reference, Tag; IAM user guide, Rules for tagging; CodeBuild API Reference, Tag"
@@ -226,6 +227,15 @@ def _find_foreign_bucket_key(context: EnvironmentContext) -> Iterable[RuleFindin
     if key is not None and key.split(":")[3] != region:
         got, legal = f"a key in {key.split(':')[3]}", f"a key in {region}: S3 takes none of another region"
         yield RuleFinding("artifacts.kms_key_arn", got, legal, f"write the ARN of a key in {region}")
+
+
+@RULES.refuse("log-key", _LOG_KEYS, "2026-11-28")
+def _find_foreign_log_key(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The key of the logs lies in their region."""
+    key, region = context.environment.log_kms_key_arn, context.environment.region
+    if key is not None and key.split(":")[3] != region:
+        got, legal = f"a key in {key.split(':')[3]}", f"a key in {region}: CloudWatch Logs takes none of another region"
+        yield RuleFinding("log_kms_key_arn", got, legal, f"write the ARN of a key in {region}")
 
 
 def _is_tag_text(text: str) -> bool:

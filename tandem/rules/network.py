@@ -111,6 +111,29 @@ def _list_subnets(context: EnvironmentContext) -> Iterable[tuple[str, str]]:
     return context.zones() if len(set(network.zones)) > 1 else ()  # zones-two refuses a single zone
 
 
+@RULES.refuse("control-plane-zones", _EKS, "2026-11-28")
+def _find_single_control_plane_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The control plane's subnets lie in two zones."""
+    zones = [zone for _, zone in context.control_plane_zones()]
+    if len(set(zones)) < len(zones):
+        got, legal = f"twice {zones[0]}", "two subnets in two zones: EKS needs them"
+        change = "name one in another zone, or delete the key: then the first two zones of network.subnets have it"
+        yield RuleFinding("network.control_plane_subnets", got, legal, change)
+
+
+@RULES.refuse("nat-zone", "Tandem's own: a gateway stands in a zone of the network", "2026-11-28")
+def _find_foreign_nat_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The zone of the one NAT gateway is a zone of the network."""
+    network = _new_network(context)
+    if network.nat_zone is None:
+        return
+    if network.nat != "single":
+        got, legal = f"{network.nat_zone} with nat {network.nat}", f"null with nat {network.nat}"
+        yield RuleFinding("network.nat_zone", got, legal, "delete it, or write nat: single")
+    elif network.nat_zone not in network.zones:
+        yield RuleFinding("network.nat_zone", network.nat_zone, join_values(network.zones), "write one of them")
+
+
 @RULES.refuse("ranges-apart", "EC2 API Reference, AssociateVpcCidrBlock", "2026-11-22")
 def _find_overlaps(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The ranges of an existing network do not overlap."""

@@ -6,10 +6,14 @@ from collections.abc import Iterable
 
 from tandem.rules.contexts import EnvironmentContext, HostingContext, look_up
 from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
-from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
+from tandem.spec.images import PRIVATE_ECR, ImageUse, apply_mirror, list_image_uses
 from tandem.spec.platform import KubernetesMinor, KubernetesTable
+from tandem.spec.project_image import LLMPERF, list_hosted_images
 
 BY_HAND = "stage them by hand, `python -m tandem.artifacts stage --from DIR`, which asks no hub"
+BUILD_ELSEWHERE = (
+    "write builds_in_vpc: false, for builds in AWS's own network; what you pushed by hand is not built (docs/image.md)"
+)
 
 _SUPPORT = "docs.aws.amazon.com/eks/latest/userguide/kubernetes-versions.html"
 _MINORS = f"{DATA}/platform/kubernetes.yaml"
@@ -174,6 +178,27 @@ def _find_unseeded_mirrors(context: EnvironmentContext) -> Iterable[RuleFinding]
         legal = "mirrors that hold every image: a pull-through cache fetches nothing for a VPC without a way out"
         change = f"run what `tandem images {context.environment.name} --seed` prints, where the internet is reached"
         yield RuleFinding("registry_mirrors", f"{join_values(mirrors)} with network.nat none", legal, change)
+
+
+@RULES.refuse("builds-reach", "Tandem's own: images/*/Dockerfile, what a build downloads", "2026-11-28")
+def _find_unreachable_sources(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A build in a network without NAT reaches all that it fetches: its base, its packages, llmperf's archive."""
+    environment = context.environment
+    if not (environment.builds_in_vpc and context.is_closed()):
+        return
+    closed = "builds_in_vpc and network.nat none"
+    bases = {image.base().reference for image in list_hosted_images(context.experiments)}
+    bare_bases = sorted(base for base in bases if apply_mirror(base, environment.registry_mirrors) == base)
+    if bare_bases:
+        legal = "a mirror in private ECR: a public registry has no VPC endpoint"
+        got = f"no mirror for {join_values(bare_bases)}, the images' base, with {closed}"
+        yield RuleFinding("registry_mirrors", got, legal, BUILD_ELSEWHERE)
+    if environment.package_index is None:
+        got, legal = f"null, the public index, with {closed}", "an index that the VPC reaches"
+        yield RuleFinding("package_index", got, legal, f"name one, or {BUILD_ELSEWHERE}")
+    if LLMPERF in list_hosted_images(context.experiments):
+        got = "true with network.nat none and an experiment under llmperf, whose image has parts of GitHub and npm"
+        yield RuleFinding("builds_in_vpc", got, "false, or another way out of the VPC", BUILD_ELSEWHERE)
 
 
 @RULES.warn("hub-token", f"{DATA}/models, gated", "2026-11-21")

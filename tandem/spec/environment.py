@@ -90,6 +90,7 @@ UtcMoment = Annotated[
 
 RUNS_PER_MONTH = 7  # of guard.max_hours, which a budget that follows the price pays
 PLACEHOLDER_RESERVATION_ID = "cr-00000000000000000"
+BASE_ZONES = 2  # EKS wants two zones, and never lets a cluster move to other ones
 EXAMPLE_ACCOUNTS = frozenset({"111122223333", "123456789012", "444455556666"})  # AWS documentation's own examples
 
 
@@ -99,14 +100,30 @@ class NewNetwork(SpecRecord):
     kind: Literal["new"] = Field(description="`new`: Tandem makes the VPC")
     cidr: Cidr = Field(description="address range of the VPC")
     zones: tuple[ZoneId, ...] = Field(
-        min_length=2, max_length=4, description="zone ids of the subnets, one of them capacity.zone"
+        min_length=2,
+        max_length=4,
+        description="zone ids of the subnets, one of them capacity.zone; the control plane and all that is no "
+        "accelerator stay in the first two",
     )
     nat: Literal["none", "single", "per-zone"] = Field("single", description="NAT gateways; none closes the cluster")
+    nat_zone: ZoneId | None = Field(
+        None, description="zone id of the one gateway of nat single; null: the first of zones"
+    )
     interface_endpoints: bool | None = Field(
         None,
         description="interface endpoints for the AWS services that private nodes call, paid by the hour and zone; "
         "null: only with nat none, elsewhere these calls go through the NAT gateway",
     )
+
+    @property
+    def base_zones(self) -> tuple[str, ...]:
+        """The zones of the control plane and of all that is no accelerator."""
+        return self.zones[:BASE_ZONES]
+
+    @property
+    def nat_zones(self) -> tuple[str, ...]:
+        """The zones that have a NAT gateway."""
+        return {"none": (), "single": (self.nat_zone or self.zones[0],), "per-zone": self.zones}[self.nat]
 
     @property
     def has_interface_endpoints(self) -> bool:
@@ -128,7 +145,29 @@ class ExistingNetwork(SpecRecord):
     vpc_id: VpcId = Field(description="the VPC")
     cidr: Cidr = Field(description="its address range")
     secondary_cidrs: tuple[Cidr, ...] = Field((), max_length=16, description="further ranges, or of its endpoints")
-    subnets: tuple[ExistingSubnet, ...] = Field(min_length=2, description="private subnets, in at least two zones")
+    subnets: tuple[ExistingSubnet, ...] = Field(
+        min_length=2,
+        description="private subnets, in at least two zones; all that is no accelerator stays in the first two zones",
+    )
+    control_plane_subnets: tuple[ExistingSubnet, ...] | None = Field(
+        None,
+        min_length=2,
+        max_length=2,
+        description="the control plane's two subnets, in two zones; null: the first subnet of each of the first two "
+        "zones of subnets",
+    )
+
+    @property
+    def base_zones(self) -> tuple[str, ...]:
+        """The zones of all that is no accelerator."""
+        return tuple(dict.fromkeys(subnet.zone for subnet in self.subnets))[:BASE_ZONES]
+
+    @property
+    def cluster_subnets(self) -> tuple[ExistingSubnet, ...]:
+        """The subnets of the control plane, as declared or by default."""
+        if self.control_plane_subnets is not None:
+            return self.control_plane_subnets
+        return tuple(next(subnet for subnet in self.subnets if subnet.zone == zone) for zone in self.base_zones)
 
     @property
     def cidrs(self) -> tuple[str, ...]:
@@ -386,6 +425,11 @@ class Environment(SpecRecord):
     builds_in_vpc: bool = Field(False, description="CodeBuild runs in the private subnets; false: in AWS's network")
     tags: dict[str, str] = Field(default_factory=dict, description="tags on every taggable resource")
     log_retention_days: Annotated[LogDays, INTEGER_ONLY] = Field(90, description="days that CloudWatch keeps logs")
+    log_kms_key_arn: KmsKeyArn | None = Field(
+        None,
+        description="key of yours that encrypts the logs of control plane, builds and connections; its policy must "
+        "admit CloudWatch Logs; null: CloudWatch's own keys",
+    )
     delivery: CdkDelivery | GitopsDelivery = Field(discriminator="kind", description="who applies the manifests")
     guard: GuardLimits = Field(description="the limits of the stops")
     prices: OwnPrices | None = Field(None, description="what units cost this account, such as a discounted price")

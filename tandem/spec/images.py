@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
-from tandem.spec.project_image import PROJECT_IMAGES
+from tandem.spec.project_image import list_hosted_images
 
 # the name is None of a registry's root
 PRIVATE_ECR = re.compile(
@@ -68,7 +68,8 @@ def list_image_uses(
     A base is pulled where an image of ours is built; what is built lies in the account's own registry.
     """
     users: dict[tuple[str, str], list[str]] = {}
-    for experiment in experiments:
+    hosted = tuple(experiments)
+    for experiment in hosted:
         image = catalogue.runtimes[experiment.runtime].image
         users.setdefault(("image", image.reference), []).append(experiment.name)
     chart = catalogue.dra_chart
@@ -77,7 +78,7 @@ def list_image_uses(
     for part in chart.images.value:
         users.setdefault(("image", f"{part.repository}:{part.tag}"), []).append("neuron-dra-driver")
     digests = {chart_reference: chart.digest.value}
-    for project_image in PROJECT_IMAGES:
+    for project_image in list_hosted_images(hosted):
         base = project_image.base()
         users.setdefault(("image", base.reference), []).append(OWN_IMAGE.format(project_image.name))
         digests[base.reference] = base.digest

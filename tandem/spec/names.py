@@ -6,6 +6,7 @@ Invariant: only names that a manifest or an operator must know are fixed here; a
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 from tandem.shell_command import build_tandem_command
@@ -42,6 +43,7 @@ PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pi
 OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
 # on the accelerator node group; tandem/guard/observe.py reads them
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
+CORE_IMAGES = ("tools", "run")  # in pods of every environment; the others only where an experiment runs them
 # what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not
 CONTAINER_LOG_KINDS = ("application", "dataplane", "host", "performance", "prometheus")
 
@@ -75,6 +77,11 @@ def node_group_name(environment: Environment) -> str:
 def repository_name(environment: Environment, image: str = "tools") -> str:
     """Return the ECR repository of an image of ours; the CodeBuild project that fills it has the same name."""
     return f"tandem-{environment.name}-{image}"
+
+
+def build_function_name(environment: Environment) -> str:
+    """Return the name of the function that has the images of ours built."""
+    return f"tandem-{environment.name}-build"
 
 
 def dashboard_name(environment: Environment, part: str) -> str:
@@ -179,17 +186,31 @@ def stack_name(environment: Environment, kind: str) -> str:
     return f"{environment.name}-{kind}"
 
 
-def stack_kinds(environment: Environment) -> tuple[str, ...]:
-    """Return the stacks an environment has, in the order of their deploy: nothing is made that exists elsewhere."""
+def image_stack_kind(image: str) -> str:
+    """Return the kind of the stack that builds an image of ours: of `lm-eval`, LmEvalImage."""
+    return f"{image.title().replace('-', '')}Image"
+
+
+def stack_kinds(environment: Environment, images: Iterable[str]) -> tuple[str, ...]:
+    """Return the stacks an environment has, in the order of their deploy: nothing is made that exists elsewhere.
+
+    Args:
+        environment: of good form.
+        images: names of the images that it hosts; tandem/spec/project_image.py lists them.
+    """
+    early = [image_stack_kind(image) for image in images if image in CORE_IMAGES]
+    late = [image_stack_kind(image) for image in images if image not in CORE_IMAGES]
     presence = {
         "Network": environment.network.kind == "new",
         "Artifacts": environment.artifacts.existing_bucket is None,
-        "Image": True,
+        "Registry": True,
+        **dict.fromkeys(early, True),
         "Cluster": True,
         "Guard": True,
         "Fleet": not environment.capacity.awaits_reservation,
-        "Observability": True,
         "Workloads": True,
+        **dict.fromkeys(late, True),
+        "Observability": True,
     }
     return tuple(kind for kind, is_present in presence.items() if is_present)
 

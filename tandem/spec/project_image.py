@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
@@ -105,7 +106,17 @@ LLMPERF = ProjectImage(name="llmperf", folder="images/llmperf")
 # apart from the tools image, which stands in every server's pod and must not change with a sentence of the judge
 RUN = ProjectImage(name="run", folder="images/run")
 LM_EVAL = ProjectImage(name="lm-eval", folder="images/lm-eval")
-PROJECT_IMAGES = (TOOLS, LLMPERF, RUN, LM_EVAL)  # whatever an environment hosts: another experiment changes no image
+PROJECT_IMAGES = (TOOLS, RUN, LLMPERF, LM_EVAL)
+
+
+def list_hosted_images(experiments: Iterable[Experiment]) -> tuple[ProjectImage, ...]:
+    """Return the images that pods of an environment run: two always, the others where an experiment needs them."""
+    hosted = tuple(experiments)
+    needs = {
+        LLMPERF: any(has_llmperf(experiment) for experiment in hosted),
+        LM_EVAL: any(experiment.quality for experiment in hosted),
+    }
+    return tuple(image for image in PROJECT_IMAGES if needs.get(image, True))
 
 
 def has_llmperf(experiment: Experiment) -> bool:

@@ -53,7 +53,7 @@ def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSandbo
         cdk.bootstrap(copied.environment.bootstrap.qualifier)
         cdk.deploy()
         there = {name.rpartition("-")[2] for name in read_stacks(endpoint, NAME)}
-        assert there == set(names.stack_kinds(copied.environment))
+        assert there == set(copied.stack_kinds)
     return copied, home / "deployed"
 
 

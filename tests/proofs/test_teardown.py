@@ -47,7 +47,7 @@ def stamped(
         cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=home)
         cdk.bootstrap(copied.environment.bootstrap.qualifier)
         cdk.deploy()
-        assert set(map(kind_of, read_stacks(endpoint, copied.name))) == set(names.stack_kinds(copied.environment))
+        assert set(map(kind_of, read_stacks(endpoint, copied.name))) == set(copied.stack_kinds)
         endpoint.client("s3").put_object(Bucket=names.bucket_name(copied.environment), Key=WITNESS, Body=b"here before")
     torn = Torn(
         name=copied.name, account=FICTITIOUS_ACCOUNT, region=region, declared=home, state=home / "deployed", home=home,
@@ -94,7 +94,7 @@ def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
         )
         second, left, said = torn.to_the_end(endpoint, proxy)
 
-    assert set(map(kind_of, stacks)) == set(names.stack_kinds(copied.environment))
+    assert set(map(kind_of, stacks)) == set(copied.stack_kinds)
     assert all(stack.status.endswith("_COMPLETE") for stack in stacks.values())
     assert body == b"here before"
     assert (second, left[1:]) == (0, torn.expected[1:]), said

@@ -39,7 +39,7 @@ def test_every_property_is_held_or_said_to_be_unseen(everything, templates, logi
 def test_the_templates_have_every_type_of_the_table_but_rarer_ones(everything):
     rarer = {"Custom::AWSCDK-EKS-KubernetesObjectValue", "Custom::AWSCDK-EKS-KubernetesPatch",
              "AWS::Lambda::LayerVersion",  # needs an archive: below
-             "Custom::TandemToolsImage"}  # is real, so it needs a source to build: test_image_deploy.py  # fmt: skip
+             "Custom::TandemImage"}  # is real, so it needs a source to build: test_image_deploy.py  # fmt: skip
     assert {item.type for item in everything.values()} == set(FIDELITY) - rarer
 
 

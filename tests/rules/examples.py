@@ -155,6 +155,7 @@ MIRRORS = {"public.ecr.aws": "mirror.acme.dev/public", "registry.k8s.io": "mirro
 SWEEP = {"prefix": "swept", "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [15]}
 
 WIDE = {**SWEEP, "num_speculative_tokens": list(range(2, 31))}
+INDEX = "https://index.acme.dev/simple"
 HUB = {"endpoint": "https://hub.acme.dev"}
 BLOCK = {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"}
 BLOCKED = {"capacity.block": BLOCK}
@@ -271,11 +272,19 @@ EXAMPLES: dict[str, Example] = {
     "hub-reached": Example("hub.endpoint", CLOSED, {**CLOSED, "hub": HUB}),
     "mirrors-closed": spoil("registry_mirrors", {}, MIRRORS, base={"network.nat": "none", "hub": HUB}),
     "mirrors-seeded": spoil("registry_mirrors", CACHES, MIRRORS, base={"network.nat": "none", "hub": HUB}),
+    "builds-reach": spoil("builds_in_vpc", True, False, base={**CLOSED, "hub": HUB, "package_index": INDEX}),
     "range-valid": spoil("network.cidr", "10.42.0.1/16", "10.42.0.0/16"),
     "range-size": spoil("network.cidr", "10.42.0.0/24", "10.42.0.0/20"),
     "range-private": Example("network.cidr", {"network.cidr": "8.8.0.0/16"}, {"network": EXISTING}),
     "zones-two": spoil("network.zones", ["use2-az3", "use2-az3"]),
     "subnet-once": Example("network.zones[2]", {"network.zones": ["use2-az1", "use2-az3", "use2-az3"]}),
+    "control-plane-zones": spoil(
+        "network.control_plane_subnets",
+        [{"id": f"subnet-a000000{number}", "zone": "use2-az1"} for number in (1, 2)],
+        [{"id": f"subnet-a000000{number}", "zone": f"use2-az{number}"} for number in (1, 2)],
+        base={"network": EXISTING},
+    ),
+    "nat-zone": spoil("network.nat_zone", "use2-az4", "use2-az2"),
     "ranges-apart": spoil(
         "network.secondary_cidrs[0]", ["100.64.4.0/22"], ["100.65.0.0/16"], base={"network": EXISTING}
     ),
@@ -378,6 +387,7 @@ EXAMPLES: dict[str, Example] = {
         {"tags": {"project": "x", "Project": "y"}},
         {"tags": {"project": "x", "project-2": "y"}},
     ),
+    "log-key": spoil("log_kms_key_arn", KEY.replace("us-east-2", "us-east-1"), KEY),
     "tags-fit": Example("tags.aws:team", {"tags": {"aws:team": "x"}}, {"tags": {"team": "research + more"}}),
     "runtime-known": spoil("runtime", "nxdi-v9"),
     "runtime-rendered": spoil("runtime", "nxdi-v1"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from committed import ROOT, workspace
-from examples import EXAMPLES, EXISTING, MIRRORS, like_small, native, of_model, small
+from examples import CLOSED, EXAMPLES, EXISTING, HUB, MIRRORS, like_small, native, of_model, small
 from known import EXPERIMENT, fig, judged, known
 
 from tandem.rules import RULES, check_workspace
@@ -172,6 +172,26 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
     "one subnet in one zone": (existing(("1", "3"), ("2", "3")), ["zones-two network.subnets"]),
     "one subnet twice": (existing(("1", "1"), ("3", "3"), ("3", "3")), ["subnet-once network.subnets[2].id"]),
     "one subnet under two zones": (existing(("1", "1"), ("1", "3")), ["subnet-once network.subnets[1].id"]),
+    "a zone of no NAT gateway": (
+        {**CLOSED, "hub": HUB, "network.nat_zone": "use2-az1"},
+        ["nat-zone network.nat_zone"],
+    ),
+    "a control plane in another region": (
+        {
+            "network": {
+                **EXISTING,
+                "control_plane_subnets": [
+                    {"id": f"{SUBNET}a", "zone": "use2-az1"},
+                    {"id": f"{SUBNET}b", "zone": "usw2-az1"},
+                ],
+            }
+        },
+        ["zone-of-region network.control_plane_subnets[1].zone"],
+    ),
+    "builds in a closed VPC from the public registry and index": (
+        {"network.nat": "none", "hub": HUB, "builds_in_vpc": True, "suites": ["real"]},
+        ["mirrors-closed registry_mirrors", "builds-reach registry_mirrors", "builds-reach package_index"],
+    ),
     "a range of the endpoint that is no address": (
         {"cluster.endpoint": {**PUBLIC, "cidrs": ["203.0.113.300/24"]}},
         ["range-valid cluster.endpoint.cidrs[0]"],

@@ -25,6 +25,7 @@ from tandem.spec.record import SpecRecord
 ROOT = Path(__file__).parent.parent.parent
 RANGE, GROUP = "10.8.0.0/16", "sg-0123456789abcdef0"
 KEY = "arn:aws:kms:us-east-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
+MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public"
 RESERVATION = "cr-0123456789abcdef0"
 
 Template = dict[str, Any]
@@ -71,7 +72,7 @@ def variants() -> dict[str, Environment]:
             "cluster": {"endpoint": endpoint.model_copy(update={"access": "public", "cidrs": ("203.0.113.0/24",)})}
         },
         "permissions-boundary": {"bootstrap": {"permissions_boundary": "TeamBoundary", "qualifier": "acme"}},
-        "closed": {"network": {"nat": "none"}},
+        "closed": {"network": {"nat": "none"}, "registry_mirrors": {"public.ecr.aws": MIRROR}},
         "clients": {"cluster": {"endpoint": endpoint.model_copy(update={"clients": (RANGE, GROUP)})}},
         "builds-inside": {"builds_in_vpc": True},
         "nat-per-zone": {"network": {"nat": "per-zone", "interface_endpoints": False}},

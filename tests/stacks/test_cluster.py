@@ -6,7 +6,7 @@ from typing import Any
 
 import aws_cdk as cdk
 import pytest
-from assemblies import GROUP, RANGE, Template, Templates, inputs, one, resources
+from assemblies import GROUP, KEY, RANGE, Template, Templates, inputs, one, resources
 from aws_cdk import assertions
 
 from stacks import addons
@@ -29,6 +29,29 @@ def endpoint(stacks: Templates, environment: str) -> tuple[object, ...]:
 def test_an_endpoint_is_as_public_as_declared_and_nodes_use_the_private_way(stacks: Templates) -> None:
     assert endpoint(stacks, "post-us-east-2") == (True, False, None)
     assert endpoint(stacks, "public-endpoint") == (True, True, ["203.0.113.0/24"])
+
+
+def test_the_control_plane_has_subnets_of_its_own(stack: Template) -> None:
+    subnets = one(stack, CLUSTER)["ResourcesVpcConfig"]["SubnetIds"]
+    exports = [f"post-us-east-2-Network-ControlPlaneSubnet-use2-az{number}" for number in (1, 2)]
+    assert subnets == [{"Fn::ImportValue": export} for export in exports]
+
+
+def test_the_owner_of_a_vpc_may_name_the_control_planes_subnets(stacks: Templates) -> None:
+    subnets = one(stacks["customer-keys-Cluster"], CLUSTER)["ResourcesVpcConfig"]["SubnetIds"]
+    assert subnets == ["subnet-0000000000000000c", "subnet-0000000000000000d"]
+
+
+def test_system_nodes_stay_in_the_first_two_zones(stack: Template) -> None:
+    subnets = one(stack, "AWS::EKS::Nodegroup")["Subnets"]
+    exports = [f"post-us-east-2-Network-Subnet-use2-az{number}" for number in (1, 2)]
+    assert subnets == [{"Fn::ImportValue": export} for export in exports]
+
+
+@pytest.mark.parametrize(("kind", "groups"), [("Cluster", 1), ("Registry", 1)])
+def test_logs_have_the_declared_key(stacks: Templates, kind: str, groups: int) -> None:
+    keys = [group.get("KmsKeyId") for group in resources(stacks[f"customer-keys-{kind}"], "AWS::Logs::LogGroup")]
+    assert keys == [KEY] * groups
 
 
 def test_no_cluster_is_open_to_the_world(stacks: Templates) -> None:

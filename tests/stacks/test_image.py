@@ -1,10 +1,9 @@
-"""Image: a closed repository, a build that is written out, and a function that may do little."""
+"""Registry and builds: closed repositories, builds that are written out, and a function that may do little."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -13,64 +12,58 @@ import aws_cdk as cdk
 import pytest
 import yaml
 from assemblies import (
+    Synth,
     Template,
     Templates,
     changed,
     environment,
+    hosted,
     one,
     places,
     resources,
-    synth_alone,
     templates,
     variants,
 )
 from aws_cdk import aws_s3_assets as assets
 
-from stacks.image import RESOURCE_TYPE, ImageStack
-from stacks.network import NetworkIds
+from stacks.image import RESOURCE_TYPE
 from tandem.spec.environment import Environment
-from tandem.spec.project_image import LLMPERF, LM_EVAL, PROJECT_IMAGES, ROOT, RUN, TOOLS, ProjectImage
+from tandem.spec.names import image_stack_kind
+from tandem.spec.project_image import (
+    LLMPERF,
+    LM_EVAL,
+    PROJECT_IMAGES,
+    ROOT,
+    RUN,
+    TOOLS,
+    ProjectImage,
+    has_llmperf,
+)
 
-NOWHERE = NetworkIds(vpc_id="vpc-0123456789abcdef0", subnet_ids={})
 pytestmark = pytest.mark.cdk
 
 MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
+HOME = "post-us-east-2"  # hosts a pair under llmperf, and a quality comparison: it builds all images
 
 
-def part(template: Template, image: ProjectImage) -> Template:
-    """Return the resources of one image and those that all share."""
-    theirs = {LLMPERF: "Llmperf", RUN: "Run", LM_EVAL: "LmEval"}
-    own, strange = theirs.get(image), tuple(start for other, start in theirs.items() if other != image)
-    shared = ("Logs", "Provider")
-    return {
-        "Resources": {
-            name: body
-            for name, body in template["Resources"].items()
-            if not name.startswith(strange) and (own is None or name.startswith((own, *shared)))
-        }
-    }
+def kind(image: ProjectImage) -> str:
+    return image_stack_kind(image.name)
 
 
 @pytest.fixture(scope="session", params=PROJECT_IMAGES, ids=lambda image: image.name)
 def image(request: pytest.FixtureRequest) -> ProjectImage:
-    found: ProjectImage = request.param
-    return found
+    param: ProjectImage = request.param
+    return param
 
 
 @pytest.fixture(scope="session")
 def template(stacks: Templates, image: ProjectImage) -> Template:
-    return part(stacks["post-us-east-2-Image"], image)
+    return stacks[f"{HOME}-{kind(image)}"]
 
 
-@pytest.fixture
-def image_of(tmp_path: Path) -> Callable[[Environment], Template]:
-    """Synthesize the Image stack of an environment and nothing else of it; the tools image's part."""
-
-    def act(place: Environment) -> Template:
-        made = synth_alone(place, tmp_path / place.name, ImageStack, environment=place, network=NOWHERE)
-        return part(made, TOOLS)
-
-    return act
+@pytest.fixture(scope="session")
+def registry(stacks: Templates) -> Template:
+    return stacks[f"{HOME}-Registry"]
 
 
 def statements(template: Template, service: str) -> list[dict[str, Any]]:
@@ -101,30 +94,42 @@ def arguments(template: Template) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
-def test_every_environment_has_its_image_under_the_name_that_pods_pull(
-    stacks: Templates, place: Environment, image: ProjectImage
+def test_every_environment_builds_what_its_experiments_run(stacks: Templates, place: Environment) -> None:
+    experiments = hosted(place)
+    needed = {TOOLS, RUN}
+    needed |= {LLMPERF} if any(has_llmperf(experiment) for experiment in experiments) else set()
+    needed |= {LM_EVAL} if any(experiment.quality for experiment in experiments) else set()
+
+    assert {image for image in PROJECT_IMAGES if f"{place.name}-{kind(image)}" in stacks} == needed
+
+
+def test_an_image_is_built_under_the_name_that_pods_pull(
+    registry: Template, template: Template, image: ProjectImage
 ) -> None:
-    made = part(stacks[f"{place.name}-Image"], image)
-    found, repository = one(made, RESOURCE_TYPE), one(made, "AWS::ECR::Repository")["RepositoryName"]
-    assert image.reference(place).endswith(f"/{repository}:{found['Tag']}")
+    built = one(template, RESOURCE_TYPE)
+    repositories = [repository["RepositoryName"] for repository in resources(registry, "AWS::ECR::Repository")]
+    assert built["Repository"] in repositories
+    assert image.reference(environment(HOME)).endswith(f"/{built['Repository']}:{built['Tag']}")
 
 
-def test_images_are_built_one_after_another(stacks: Templates) -> None:
-    """A new account's quota may be one build at once."""
-    waits = {
-        name: body.get("DependsOn")
-        for name, body in stacks["post-us-east-2-Image"]["Resources"].items()
-        if body["Type"] == RESOURCE_TYPE
+def test_a_build_takes_no_repository_and_no_other_image_with_it(template: Template) -> None:
+    types = [resource["Type"] for resource in template["Resources"].values()]
+    assert types.count("AWS::CodeBuild::Project") == types.count(RESOURCE_TYPE) == 1
+    assert "AWS::ECR::Repository" not in types
+
+
+def test_a_build_leaves_nothing_that_the_next_deploy_cannot_create(template: Template) -> None:
+    policies = {
+        name: (resource.get("DeletionPolicy", "Delete"), resource.get("UpdateReplacePolicy", "Delete"))
+        for name, resource in template["Resources"].items()
     }
-
-    tools, llmperf, lm_eval, run = sorted(waits)  # Image, LlmperfImage..., LmEvalImage..., RunImage...
-    assert waits == {tools: None, llmperf: [tools], run: [llmperf], lm_eval: [run]}
+    assert set(policies.values()) == {("Delete", "Delete")}
 
 
 class TestTheRepository:
-    @pytest.fixture
-    def repository(self, template: Template) -> dict[str, Any]:
-        return one(template, "AWS::ECR::Repository")
+    @pytest.fixture(params=range(len(PROJECT_IMAGES)))
+    def repository(self, registry: Template, request: pytest.FixtureRequest) -> dict[str, Any]:
+        return resources(registry, "AWS::ECR::Repository")[request.param]
 
     def test_never_moves_a_tag(self, repository: dict[str, Any]) -> None:
         assert repository["ImageTagMutability"] == "IMMUTABLE"
@@ -134,9 +139,10 @@ class TestTheRepository:
         assert rule["selection"] == {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 20}
         assert rule["action"] == {"type": "expire"}
 
-    def test_goes_with_its_stack_full_or_not(self, template: Template, repository: dict[str, Any]) -> None:
-        (found,) = [each for each in template["Resources"].values() if each["Type"] == "AWS::ECR::Repository"]
-        assert (found["DeletionPolicy"], repository["EmptyOnDelete"]) == ("Delete", True)
+    def test_goes_with_its_stack_full_or_not(self, registry: Template) -> None:
+        bodies = [body for body in registry["Resources"].values() if body["Type"] == "AWS::ECR::Repository"]
+        assert {body["DeletionPolicy"] for body in bodies} == {"Delete"}
+        assert {body["Properties"]["EmptyOnDelete"] for body in bodies} == {True}
 
 
 class TestTheBuild:
@@ -147,66 +153,84 @@ class TestTheBuild:
         assert push == ["docker", "push", reference]
 
     def test_takes_the_base_from_behind_the_mirror(self, stacks: Templates) -> None:
-        base = arguments(part(stacks["customer-keys-Image"], TOOLS))["BASE_IMAGE"]
+        base = arguments(stacks["customer-keys-ToolsImage"])["BASE_IMAGE"]
         assert base.startswith(f"{MIRROR}/ecr-public/docker/library/python:")
         assert base.endswith(f"@{TOOLS.base().digest}")
 
-    def test_logs_in_to_a_mirror_of_another_account_and_region(
-        self, image_of: Callable[[Environment], Template]
-    ) -> None:
+    def test_logs_in_to_a_mirror_of_another_account_and_region(self, synth: Synth) -> None:
         host = "444455556666.dkr.ecr.eu-west-1.amazonaws.com"
         place = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": f"{host}/cache"})
 
-        found = commands(image_of(place))
+        words_of_commands = commands(templates(synth(place))["capacity-block-ToolsImage"])
 
-        (login,) = [words for words in found if words[-1] == host]
+        (login,) = [words for words in words_of_commands if words[-1] == host]
         assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
 
-    def test_ends_before_the_function_that_waits_for_it(self, template: Template) -> None:
-        project, function = one(template, "AWS::CodeBuild::Project"), one(template, "AWS::Lambda::Function")
-        kept_for_the_answer_s = 90  # MARGIN_S of lambdas/tools_image/handler.py
+    def test_ends_before_the_function_and_cloudformation_wait_no_more(self, template: Template) -> None:
+        project, resource = one(template, "AWS::CodeBuild::Project"), one(template, RESOURCE_TYPE)
+        handler_wait_s = 3300  # WAIT_S of lambdas/build_image/handler.py
+        call_s = 15  # its longest pause between two looks, and its margin: MAX_WAIT_S and MARGIN_S
+        margin_s = 120
+
         minutes = project["TimeoutInMinutes"] + project["QueuedTimeoutInMinutes"]
-        assert 60 * minutes < function["Timeout"] - kept_for_the_answer_s
+
+        assert 60 * minutes < handler_wait_s
+        assert handler_wait_s + call_s + margin_s < int(resource["ServiceTimeout"])
 
 
 class TestTheLog:
-    def test_outlives_a_deploy_that_was_rolled_back(self, template: Template) -> None:
-        (group,) = [each for each in template["Resources"].values() if each["Type"] == "AWS::Logs::LogGroup"]
+    def test_outlives_a_deploy_that_was_rolled_back(self, registry: Template) -> None:
+        (group,) = [each for each in registry["Resources"].values() if each["Type"] == "AWS::Logs::LogGroup"]
         assert group["DeletionPolicy"] == "Retain"
         assert "LogGroupName" not in group["Properties"]  # else the next deploy would find it taken
 
-    def test_is_where_the_build_and_the_function_write(self, template: Template) -> None:
+    def test_is_where_the_build_and_the_function_write(self, registry: Template, template: Template) -> None:
         build = one(template, "AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]
-        function = one(template, "AWS::Lambda::Function")["LoggingConfig"]
-        assert (build["Status"], build["GroupName"]) == ("ENABLED", function["LogGroup"])
-        assert set(build["GroupName"]) == {"Ref"}
+        function = one(registry, "AWS::Lambda::Function")["LoggingConfig"]
+        export = registry["Outputs"]["LogGroupName"]
+        assert (build["Status"], build["GroupName"]) == ("ENABLED", {"Fn::ImportValue": export["Export"]["Name"]})
+        assert export["Value"] == function["LogGroup"]
 
 
 class TestRights:
-    def test_the_function_asks_for_the_tag_and_builds_nothing_else(self, template: Template) -> None:
-        assert actions(template, "lambda") == {
-            "ecr:DescribeImages", "codebuild:StartBuild", "codebuild:BatchGetBuilds", "logs:CreateLogStream",
-            "logs:PutLogEvents",
+    def test_the_function_looks_for_tags_builds_and_calls_itself(self, registry: Template) -> None:
+        (function,) = resources(registry, "AWS::Lambda::Function")
+        by_action = {
+            action: statement["Resource"]
+            for statement in statements(registry, "lambda")
+            for action in statement["Action"]
+        }
+
+        assert set(by_action) == {
+            "ecr:DescribeImages", "codebuild:StartBuild", "codebuild:BatchGetBuilds", "lambda:InvokeFunction",
+            "logs:CreateLogStream", "logs:PutLogEvents",
         }  # fmt: skip
+        own_arn = f"arn:aws:lambda:us-east-2:111122223333:function:{function['FunctionName']}"
+        assert by_action["lambda:InvokeFunction"] == [own_arn]
+        assert "*" not in str(by_action)
+
+    def test_the_function_of_the_registry_answers_for_an_image(self, registry: Template, template: Template) -> None:
+        (function,) = resources(registry, "AWS::Lambda::Function")
+        assert one(template, RESOURCE_TYPE)["ServiceToken"].endswith(f":function:{function['FunctionName']}")
 
     def test_only_a_login_has_no_narrower_resource(self, template: Template) -> None:
         wide = [
-            statement["Action"]
-            for service in ("lambda", "codebuild")
-            for statement in statements(template, service)
-            if "*" in str(statement["Resource"])
+            statement["Action"] for statement in statements(template, "codebuild") if "*" in str(statement["Resource"])
         ]
-
         assert wide == [["ecr:GetAuthorizationToken"]]
 
-    def test_the_build_reads_one_object_and_writes_one_repository(self, template: Template) -> None:
+    def test_the_build_reads_one_object_and_writes_one_repository(
+        self, template: Template, image: ProjectImage
+    ) -> None:
         location = one(template, "AWS::CodeBuild::Project")["Source"]["Location"]
         by_action = {
             action: each["Resource"] for each in statements(template, "codebuild") for action in each["Action"]
         }
 
         assert by_action["s3:GetObject"] == [f"arn:aws:s3:::{location}"]
-        assert [set(found) for found in by_action["ecr:PutImage"]] == [{"Fn::GetAtt"}]
+        assert by_action["ecr:PutImage"] == [
+            f"arn:aws:ecr:us-east-2:111122223333:repository/tandem-post-us-east-2-{image.name}"
+        ]
 
     def test_codebuild_takes_the_role_for_this_project_only(self, template: Template, image: ProjectImage) -> None:
         (trust,) = [
@@ -225,7 +249,7 @@ class TestTheSource:
     @pytest.fixture
     def staged(self, assembly: Path, image: ProjectImage) -> list[str]:
         """The files of the asset that the build takes."""
-        project = one(part(templates(assembly)["post-us-east-2-Image"], image), "AWS::CodeBuild::Project")
+        project = one(templates(assembly)[f"{HOME}-{kind(image)}"], "AWS::CodeBuild::Project")
         folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"
         return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
@@ -259,24 +283,16 @@ class TestTheSource:
 
 
 def test_builds_run_in_the_private_subnets_where_that_is_declared(stacks: Templates) -> None:
-    (inside,) = {
-        json.dumps(each["VpcConfig"], sort_keys=True)
-        for each in resources(stacks["builds-inside-Image"], "AWS::CodeBuild::Project")
-    }
-
-    assert len(json.loads(inside)["Subnets"]) == 3
-    assert one(stacks["builds-inside-Image"], "AWS::EC2::SecurityGroup").get("SecurityGroupIngress", []) == []
-    assert all("VpcConfig" not in each for each in resources(stacks["customer-keys-Image"], "AWS::CodeBuild::Project"))
+    inside = stacks["builds-inside-ToolsImage"]
+    assert len(one(inside, "AWS::CodeBuild::Project")["VpcConfig"]["Subnets"]) == 2
+    assert one(inside, "AWS::EC2::SecurityGroup").get("SecurityGroupIngress", []) == []
+    assert "VpcConfig" not in one(stacks["customer-keys-ToolsImage"], "AWS::CodeBuild::Project")
 
 
 def test_a_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks: Templates) -> None:
-    granted = [
+    (granted,) = [
         statement
-        for role in resources(stacks["builds-inside-Image"], "AWS::IAM::Role")
-        for policy in role["Policies"]
-        for statement in policy["PolicyDocument"]["Statement"]
+        for statement in statements(stacks["builds-inside-ToolsImage"], "codebuild")
         if "ec2:CreateNetworkInterfacePermission" in statement["Action"]
     ]
-
-    assert len(granted) == len(PROJECT_IMAGES)
-    assert all(len(statement["Condition"]["StringEquals"]["ec2:Subnet"]) == 3 for statement in granted)
+    assert len(granted["Condition"]["StringEquals"]["ec2:Subnet"]) == 2

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from assemblies import RESERVATION, Synth, Templates, changed, environment, hosted, texts, variants
+from assemblies import RESERVATION, Synth, Templates, changed, environment, hosted, templates, texts, variants
 
 from tandem.spec.environment import CapacityBlock, Environment
 from tandem.spec.experiment import Experiment
@@ -51,12 +51,36 @@ def test_renewing_a_block_whose_hours_are_said_changes_what_a_dashboard_says_of_
     assert differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8)) == FLEET_AND_ITS_READERS
 
 
-def test_moving_to_another_zone_changes_fleet_its_readers_and_nat(synth: Synth, alone: Path) -> None:
+def test_moving_to_another_zone_changes_fleet_and_its_readers_alone(synth: Synth, alone: Path) -> None:
     moved = changed(variants()["capacity-block"], capacity={"zone": "use2-az1"})
-    assert differing(alone, synth(moved)) == {*FLEET_AND_ITS_READERS, "capacity-block-Network"}
+    assert differing(alone, synth(moved)) == FLEET_AND_ITS_READERS
 
 
-OF_EXPERIMENTS = {"Workloads", "Observability"}  # the only templates that an experiment may change
+@pytest.fixture(scope="session")
+def two_zones(synth: Synth) -> Path:
+    """The environment of `alone` before it got a third zone for its block."""
+    here = {"network": {"zones": ("use2-az1", "use2-az2")}, "capacity": {"zone": "use2-az2"}}
+    return synth(changed(variants()["capacity-block"], **here))
+
+
+def test_a_zone_for_the_next_block_touches_no_cluster_and_no_system_node(two_zones: Path, alone: Path) -> None:
+    """EKS never lets a cluster move to other zones, and would replace a node group that gets another subnet."""
+    assert differing(two_zones, alone) == {*FLEET_AND_ITS_READERS, "capacity-block-Network"}
+
+
+def test_a_third_zone_only_adds_to_the_network(two_zones: Path, alone: Path) -> None:
+    before = templates(two_zones)["capacity-block-Network"]["Resources"]
+    after = templates(alone)["capacity-block-Network"]["Resources"]
+
+    (gateway,) = {name for name in before if before[name] != after.get(name)}
+
+    # the endpoint of S3, which gets one more route table
+    assert before[gateway]["Type"] == "AWS::EC2::VPCEndpoint"
+    tables = before[gateway]["Properties"]["RouteTableIds"]
+    assert after[gateway]["Properties"]["RouteTableIds"][: len(tables)] == tables
+
+
+OF_EXPERIMENTS = {"Workloads", "Observability"}  # of the shared templates, those that an experiment may change
 
 
 def renamed(first: Experiment) -> Experiment:
@@ -75,23 +99,24 @@ def hosting(synth: Synth, place: Environment, experiments: list[Experiment]) -> 
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "builds"),
     [
-        pytest.param(lambda first: [first, renamed(first)], id="added"),
-        pytest.param(lambda first: [without_llmperf(first)], id="replaced-by-one-without-llmperf"),
+        pytest.param(lambda first: [first, renamed(first)], set(), id="added"),
+        pytest.param(lambda first: [without_llmperf(first)], {"LlmperfImage"}, id="replaced-by-one-without-llmperf"),
     ],
 )
-def test_an_experiment_changes_no_template_but_its_own_two(
-    synth: Synth, alone: Path, change: Callable[[Experiment], list[Experiment]]
+def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
+    synth: Synth, alone: Path, change: Callable[[Experiment], list[Experiment]], builds: set[str]
 ) -> None:
     place = variants()["capacity-block"]
     then = hosting(synth, place, change(*hosted(place)))
-    assert {name.rpartition("-")[2] for name in differing(alone, then)} == OF_EXPERIMENTS
+    assert {name.rpartition("-")[2] for name in differing(alone, then)} == OF_EXPERIMENTS | builds
 
 
 def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:
     mirrored = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
-    assert differing(alone, synth(mirrored)) == {"capacity-block-Workloads", "capacity-block-Image"}
+    pulling = ("Workloads", "ToolsImage", "RunImage", "LlmperfImage")
+    assert differing(alone, synth(mirrored)) == {f"capacity-block-{kind}" for kind in pulling}
 
 
 def test_handing_delivery_to_gitops_leaves_the_cluster_as_it_is(synth: Synth, alone: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from assemblies import Synth, Template, Templates, changed, environment, resources, templates
 
-from stacks.network import subnet_range
+from stacks.network import SubnetUse, subnet_range
+from tandem.spec.environment import NewNetwork
 from tandem.spec.interface_endpoints import list_endpoint_services
 
 pytestmark = pytest.mark.cdk
@@ -41,14 +42,27 @@ def test_nat_gateways_are_as_many_as_declared(stacks: Templates, variant: str, g
     assert len(resources(stacks[f"{variant}-Network"], "AWS::EC2::NatGateway")) == gateways
 
 
-def test_a_single_gateway_stands_in_the_capacitys_zone(stacks: Templates) -> None:
-    (public,) = [
-        subnet
-        for subnet in resources(stacks["capacity-block-Network"], "AWS::EC2::Subnet")
-        if "public" in str(subnet["Tags"])
-    ]
+@pytest.mark.parametrize(("declared", "zone"), [(None, "use2-az1"), ("use2-az2", "use2-az2")])
+def test_a_single_gateway_stands_in_its_own_zone_or_the_first(declared: str | None, zone: str) -> None:
+    network = changed(environment("post-us-east-2"), network={"nat_zone": declared}).network
+    assert isinstance(network, NewNetwork)
+    assert network.nat_zones == (zone,)
 
-    assert public["AvailabilityZoneId"] == environment("post-us-east-2").capacity.zone == "use2-az3"
+
+def test_the_control_plane_has_a_subnet_in_each_of_the_first_two_zones(network: Template) -> None:
+    subnets = [subnet for subnet in resources(network, "AWS::EC2::Subnet") if "control-plane" in str(subnet["Tags"])]
+    assert [subnet["AvailabilityZoneId"] for subnet in subnets] == ["use2-az1", "use2-az2"]
+
+
+def test_routes_back_from_the_control_plane_are_those_of_its_zone(network: Template) -> None:
+    """A route to a peering or a VPN stands in the private subnet's table alone."""
+    tables: dict[str, set[str]] = {}
+    for association in resources(network, "AWS::EC2::SubnetRouteTableAssociation"):
+        subnet = network["Resources"][association["SubnetId"]["Ref"]]["Properties"]
+        zone = subnet["AvailabilityZoneId"]
+        if "public" not in str(subnet["Tags"]):
+            tables.setdefault(zone, set()).add(association["RouteTableId"]["Ref"])
+    assert {zone: len(ids) for zone, ids in tables.items()} == {"use2-az1": 1, "use2-az2": 1, "use2-az3": 1}
 
 
 def test_a_closed_network_has_no_way_to_the_internet(stacks: Templates) -> None:
@@ -124,7 +138,8 @@ def test_the_way_to_s3_writes_into_the_own_bucket_alone(stacks: Templates, name:
 @pytest.mark.parametrize("cidr", ["10.42.0.0/16", "10.0.0.0/20"])
 def test_subnets_lie_in_the_vpc_apart_from_each_other_and_are_as_large_as_aws_wants(cidr: str) -> None:
     zones = [f"use2-az{number}" for number in range(10)]
-    plan = [IPv4Network(subnet_range(cidr, zone, public=public)) for public in (False, True) for zone in zones]
+    uses: tuple[SubnetUse, ...] = ("private", "public", "control-plane")
+    plan = [IPv4Network(subnet_range(cidr, zone, use)) for use in uses for zone in zones]
     assert [pair for pair in combinations(plan, 2) if pair[0].overlaps(pair[1])] == []
     assert all(subnet.subnet_of(IPv4Network(cidr)) and subnet.prefixlen <= 28 for subnet in plan)
 

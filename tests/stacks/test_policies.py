@@ -37,8 +37,8 @@ REPEATED = {"post-us-east-2": ("Workloads", "Observability"), "native-us-east-2"
 # variants -> their templates that hold what no other environment's does; the other variants repeat these
 DISTINCT = {
     "efa-on-demand": ("Fleet",), "reservation": ("Fleet",), "public-endpoint": ("Cluster",),
-    "nat-per-zone": ("Network",), "closed": ("Network",), "permissions-boundary": ("Image",),
-    "builds-inside": ("Image",), "clients": ("Cluster",),
+    "nat-per-zone": ("Network",), "closed": ("Network",), "permissions-boundary": ("Registry",),
+    "builds-inside": ("ToolsImage",), "clients": ("Cluster",),
 }  # fmt: skip
 
 

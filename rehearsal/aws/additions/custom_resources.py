@@ -4,7 +4,7 @@
 There is no Kubernetes API behind the cluster and no internet for a chart, so a run of the kubectl provider would only
 fail. CloudFormation's own record of a resource is the store, and rolls back with its stack.
 
-Only the tools image is real: its Lambda calls ECR and CodeBuild, which are both here.
+Only the images of ours are real: their Lambda calls ECR and CodeBuild, which are both here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NEEDS = {
 
 PATH = "/_tandem/recorded"
 _CUSTOM_TYPE = "AWS::CloudFormation::CustomResource"
-_REAL_TYPES = {"Custom::TandemToolsImage"}
+_REAL_TYPES = {"Custom::TandemImage"}
 _originals = {}
 
 

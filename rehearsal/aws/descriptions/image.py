@@ -1,4 +1,4 @@
-"""The tools image's repository, its build, and the image itself, as ECR and CodeBuild describe them."""
+"""The images' repositories, their builds, and the images themselves, as ECR and CodeBuild describe them."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def _describe_image(client: ClientFactory, _physical_id: str, properties: Proper
 DESCRIBE: dict[str, DescribeFunction] = {
     "AWS::ECR::Repository": _describe_repository,
     "AWS::CodeBuild::Project": _describe_project,
-    "Custom::TandemToolsImage": _describe_image,
+    "Custom::TandemImage": _describe_image,
 }

@@ -14,9 +14,14 @@ from tandem.aws.faults import error_code
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, tags_of
 from tandem.spec import names
+from tandem.spec.project_image import PROJECT_IMAGES
 
 # each template orders its own resources: in Cluster the add-ons that need nodes go before the system nodes
-DELETION_ORDER = ("Workloads", "Fleet", "Observability", "Cluster", "Guard", "Image", "Network")
+DELETION_ORDER = (
+    *("Workloads", "Fleet", "Observability", "Cluster", "Guard"),
+    *(names.image_stack_kind(image.name) for image in reversed(PROJECT_IMAGES)),
+    *("Registry", "Network"),
+)
 """The order in which stacks are deleted; missing ones are skipped."""
 
 PERMANENT_KIND = "Artifacts"

@@ -16,6 +16,7 @@ from tandem.ops.people.policy_targets import boundary_arn, list_principals, vers
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, GitopsDelivery
+from tandem.spec.project_image import list_hosted_images
 
 # requiresBootstrapStackVersion in the manifests of aws-cdk-lib 2.275: of stacks and assets, and of their lookup roles
 MIN_BOOTSTRAP_VERSION = 6
@@ -123,7 +124,9 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
     Source of the states: CloudFormation user guide, "Stack status codes".
     """
     environment = context.environment
-    kinds, is_good = names.stack_kinds(environment), True
+    images = [image.name for image in list_hosted_images(context.experiments)]
+    kinds = names.stack_kinds(environment, images)
+    is_good = True
     present = {kind: stack.status for kind in kinds if (stack := read_stack(account, kind))}
     for kind, state in present.items():
         stack_name, code = names.stack_name(environment, kind), EXIT_EXTERNAL

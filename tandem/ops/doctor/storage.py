@@ -15,7 +15,7 @@ from tandem.ops.faults import AccessDeniedError
 from tandem.shell_command import build_cdk_command, quote_command
 from tandem.spec import names
 from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
-from tandem.spec.project_image import PROJECT_IMAGES, registry_host
+from tandem.spec.project_image import list_hosted_images, registry_host
 
 INSPECT_WORDS = ("docker", "buildx", "imagetools", "inspect")
 REDIRECT_CODES = {"301", "PermanentRedirect", "AuthorizationHeaderMalformed"}
@@ -142,16 +142,17 @@ def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse)
 
 
 def check_own_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Check that the images of this checkout were built in the account."""
+    """Check that the hosted images of this checkout were built in the account."""
     environment = context.environment
-    for image in PROJECT_IMAGES:
+    for image in list_hosted_images(context.experiments):
         repository, tag = names.repository_name(environment, image.name), image.tag()
         parameters: dict[str, Any] = {"registryId": environment.account, "imageIds": [{"imageTag": tag}]}
         where = f"{registry_host(environment)}/{repository}:{tag}"
         if account.find("ecr", "DescribeImages", where, repositoryName=repository, **parameters):
             yield Finding("ok", f"{repository}:{tag} is built")
         else:
-            action = "deploy stack Image, which builds it; where it is deployed, build it"
+            kind = names.image_stack_kind(image.name)
+            action = f"deploy stack {kind}, which builds it; where it is deployed, build it"
             command = build_aws_command("codebuild start-build", project_name=repository, region=environment.region)
             yield Finding("warn", f"{repository} has no {tag}, this checkout's", action, command)
 

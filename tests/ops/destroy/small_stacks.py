@@ -26,7 +26,9 @@ from tandem.spec.workspace import load_workspace
 ROOT = Path(__file__).parents[3]
 ACCOUNT = "222233334444"
 QUICK = TeardownSettings(poll_s=0.02, timeout_s=20.0)
-DEPLOYED = ("Network", "Artifacts", "Image", "Cluster", "Guard", "Fleet", "Observability", "Workloads")
+DEPLOYED = (
+    *("Network", "Artifacts", "Registry", "ToolsImage", "Cluster", "Guard", "Fleet", "Observability", "Workloads"),
+)
 Change = Callable[[dict[str, Any]], None]
 
 
@@ -75,10 +77,11 @@ def templates(environment: Environment) -> dict[str, dict[str, Any]]:
                                                "VersioningConfiguration": {"Status": "Enabled"}}},
             "AccessLogs": bucket | {"Properties": {"BucketName": names.log_bucket_name(environment)}},
         },
-        "Image": {
+        "Registry": {
             "Repository": _of("AWS::ECR::Repository", RepositoryName=names.repository_name(environment)),
             "Logs": {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "Retain", "Properties": {}},
         },
+        "ToolsImage": {"Role": role},
         "Cluster": {
             "Role": role,
             "Key": _of("AWS::KMS::Key", Description=f"Kubernetes secrets of {cluster}", KeyPolicy=trust, Tags=tags,

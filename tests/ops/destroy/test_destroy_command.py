@@ -48,7 +48,7 @@ def test_it_shows_what_goes_and_stays_then_ends_with_what_is_left(small, run):
 
     assert done.code == 0
     shown = re.findall(r"^goes   \S+-(\w+),", done.err, flags=re.MULTILINE)
-    assert shown == ["Workloads", "Fleet", "Observability", "Cluster", "Guard", "Image", "Network"]
+    assert shown == ["Workloads", "Fleet", "Observability", "Cluster", "Guard", "ToolsImage", "Registry", "Network"]
     assert re.search(
         rf"^stays  bucket s3://{names.bucket_name(one.environment)}, 0 bytes, USD a month unknown",
         done.err,
@@ -107,14 +107,14 @@ def test_never_deployed_is_told_asks_for_nothing_and_is_no_fault(small, run):
 
 def test_the_flag_adopts_the_stack_that_it_names_and_says_so(small, run):
     one = small().deploy(("Artifacts",))
-    one.create("Image", {"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}}, "nobody",
+    one.create("Registry", {"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}}, "nobody",
                "Tandem: as of old")  # fmt: skip
     words = ("--yes-i-mean", one.name)
 
-    left, adopted = run(one, *words), run(one, *words, "--adopt-untagged", f"{one.name}-Image")
+    left, adopted = run(one, *words), run(one, *words, "--adopt-untagged", f"{one.name}-Registry")
 
     assert (left.code, adopted.code) == (2, 0)
-    assert f"goes   {one.name}-Image, 1 resource, adopted" in adopted.err
+    assert f"goes   {one.name}-Registry, 1 resource, adopted" in adopted.err
     assert set(one.stacks()) == {"Artifacts"}
 
 

@@ -55,14 +55,14 @@ def test_what_is_half_deployed_goes_too_and_without_a_bucket_no_lease_lives(smal
 @pytest.mark.parametrize("owner", ["another", "nobody"])
 def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touched(small, owner):
     one = small().deploy(("Artifacts",))
-    one.create("Image", templates(one.environment)["Image"], owner)
+    one.create("Registry", templates(one.environment)["Registry"], owner)
     before = one.stacks()
 
     with pytest.raises(
-        InputError, match=rf"{one.name}-Image: this stack has no tag tandem:environment={one.name}"
+        InputError, match=rf"{one.name}-Registry: this stack has no tag tandem:environment={one.name}"
     ) as refused:
         survey_teardown(one.account(), gitops_gone=False)
-    assert f"(aws cloudformation describe-stacks --stack-name {one.name}-Image)" in refused.value.change
+    assert f"(aws cloudformation describe-stacks --stack-name {one.name}-Registry)" in refused.value.change
     with pytest.raises(InputError, match="is left alone"):
         taken_down(one)
 
@@ -80,7 +80,7 @@ def untagged(one, *kinds):
 
 def test_untagged_stacks_like_ours_are_left_with_the_command_that_adopts_them(small):
     one = small().deploy(("Artifacts",))
-    strangers = untagged(one, "Network", "Image")
+    strangers = untagged(one, "Network", "Registry")
     before = one.stacks()
 
     with pytest.raises(InputError, match="anybody may have written them") as refused:
@@ -95,7 +95,7 @@ def test_untagged_stacks_like_ours_are_left_with_the_command_that_adopts_them(sm
 
 def test_an_untagged_stack_goes_once_it_is_adopted_by_its_name(small):
     one = small().deploy(("Artifacts",))
-    stranger, other = untagged(one, "Network", "Image")
+    stranger, other = untagged(one, "Network", "Registry")
 
     with pytest.raises(InputError, match=other):
         survey_teardown(one.account(adopted=[stranger]), gitops_gone=False)
@@ -116,13 +116,13 @@ def test_no_flag_adopts_what_is_anothers(small, owner, description):
 
 def test_a_name_that_is_no_stack_of_ours_is_refused(small):
     one = small().deploy(("Artifacts",))
-    with pytest.raises(InputError, match="no stack of this environment: their-Image"):
-        survey_teardown(one.account(adopted=["their-Image", f"{one.name}-Image"]), gitops_gone=False)
+    with pytest.raises(InputError, match="no stack of this environment: their-Registry"):
+        survey_teardown(one.account(adopted=["their-Registry", f"{one.name}-Registry"]), gitops_gone=False)
 
 
 def test_an_untagged_stack_that_looks_like_ours_is_listed_with_how_to_adopt_it(small):
     one = small().deploy(("Artifacts",))
-    [stranger] = untagged(one, "Image")
+    [stranger] = untagged(one, "Registry")
 
     [orphan] = [left for left in find_leftovers(one.account()).orphans if left.kind == "stack"]
 

@@ -278,8 +278,9 @@ def test_a_name_counts_to_its_last_part_and_never_where_it_is_a_neighbours(name,
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("post-Image-Logs-ABC", "Image"), ("/aws/lambda/post-Workloads-Kubectl", "Workloads"), ("post-images", ""),
-     ("post-us-Image-Logs", ""), ("repost-Image-Logs", "")],
+    [("post-Registry-Logs-ABC", "Registry"), ("post-LmEvalImage-BuildRole", "LmEvalImage"),
+     ("/aws/lambda/post-Workloads-Kubectl", "Workloads"), ("post-images", ""),
+     ("post-us-Registry-Logs", ""), ("repost-Registry-Logs", "")],
 )  # fmt: skip
 def test_a_generated_name_is_told_by_its_stack(name, kind):
     assert ResourceOwnership(name="post", cluster="tandem-post", neighbours=()).find_stack_kind(name) == kind

@@ -1,4 +1,4 @@
-"""The function behind the tools image: every event is answered, and a failure says where its log is."""
+"""The function that has images built: every event is answered, and a failure says where its log is."""
 
 from __future__ import annotations
 
@@ -14,12 +14,27 @@ from typing import Any
 import pytest
 from aws_json import Answer, Aws, serving
 
-FILE = Path(__file__).parents[2] / "lambdas" / "tools_image" / "handler.py"
+NOW = 1_800_000_000.0
+LIMITED: Answer = (
+    400,
+    {
+        "__type": "AccountLimitExceededException",
+        "message": "Cannot have more than 1 builds in queue for the account",
+    },
+)
+NO_BUILDS: Answer = (
+    400,
+    {
+        "__type": "AccountLimitExceededException",
+        "message": "Cannot have more than 0 builds in queue for the account",
+    },
+)
+FILE = Path(__file__).parents[2] / "lambdas" / "build_image" / "handler.py"
 PROPERTIES = {"Project": "p", "Repository": "tools", "Tag": "0123456789abcdef"}
 PRESENT: Answer = (200, {"imageDetails": [{"imageTags": ["0123456789abcdef"]}]})
 ABSENT: Answer = (400, {"__type": "ImageNotFoundException", "message": "no such image"})
 DENIED: Answer = (400, {"__type": "AccessDeniedException", "message": "not authorized to perform: ecr:DescribeImages"})
-LOGS = {"groupName": "prod-Image-Logs-1", "streamName": "build/7", "deepLink": "https://console.example.com/log"}
+LOGS = {"groupName": "prod-Registry-Logs-1", "streamName": "build/7", "deepLink": "https://console.example.com/log"}
 # what Lambda's Python brings: boto3 and what it stands on
 LIBRARIES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3")
 
@@ -64,12 +79,12 @@ def variables(aws: Aws) -> dict[str, str]:
 @pytest.fixture
 def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The handler, whose waiting takes no time."""
-    spec = importlib.util.spec_from_file_location("tools_image_handler", FILE)
+    spec = importlib.util.spec_from_file_location("build_image_handler", FILE)
     assert spec is not None
     assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(loaded)
-    monkeypatch.setattr(loaded, "time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr(loaded, "time", SimpleNamespace(sleep=lambda _: None, time=lambda: NOW))
     return loaded
 
 
@@ -81,22 +96,33 @@ def event(aws: Aws, request: str = "Create", **more: Any) -> dict[str, Any]:
 
 
 Told = Callable[..., dict[str, Any]]
+Act = Callable[..., None]
 
 
 @pytest.fixture
-def told(aws: Aws, module: ModuleType) -> Told:
-    """Handle one event; what CloudFormation was told."""
+def act(aws: Aws, module: ModuleType) -> Act:
+    """Handle one event."""
 
-    def act(request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any) -> dict[str, Any]:
+    def handle(request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any) -> None:
         context = SimpleNamespace(
             get_remaining_time_in_millis=lambda: next(left_ms) if left_ms else 900_000, log_group_name="group",
-            log_stream_name="stream",
+            log_stream_name="stream", invoked_function_arn="arn:aws:lambda:us-east-2:111122223333:function:build",
         )  # fmt: skip
         module.handler(event(aws, request, **more), context)
+
+    return handle
+
+
+@pytest.fixture
+def told(aws: Aws, act: Act) -> Told:
+    """Handle one event; what CloudFormation was told."""
+
+    def answer(request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any) -> dict[str, Any]:
+        act(request, left_ms, **more)
         (answer,) = aws.told
         return answer
 
-    return act
+    return answer
 
 
 def test_a_tag_that_is_there_is_done_without_a_build(aws: Aws, told: Told) -> None:
@@ -124,7 +150,7 @@ def test_one_event_delivered_twice_starts_one_build(aws: Aws, told: Told) -> Non
 
 @pytest.mark.parametrize(
     "words", ["tools:0123456789abcdef is not in the repository", "phase BUILD of the build ended FAILED",
-              "Error while executing command: docker build", "Build p:7", "log group prod-Image-Logs-1",
+              "Error while executing command: docker build", "Build p:7", "log group prod-Registry-Logs-1",
               "stream build/7", "https://console.example.com/log"],
 )  # fmt: skip
 def test_a_failed_build_is_told_with_its_phase_and_its_log(aws: Aws, told: Told, words: str) -> None:
@@ -149,16 +175,65 @@ def test_a_build_that_pushed_nothing_is_a_failure(aws: Aws, told: Told) -> None:
     assert "ended SUCCEEDED and pushed nothing" in told()["Reason"]
 
 
-def test_it_answers_before_its_own_time_is_over(aws: Aws, told: Told) -> None:
-    aws.answers = {
-        "DescribeImages": [ABSENT], "StartBuild": [started("IN_PROGRESS")],
-        "BatchGetBuilds": [found("IN_PROGRESS", "BUILD")],
-    }  # fmt: skip
-    answer = told(left_ms=iter([300_000, 200_000, 100_000, 91_000]))
+BUILDING = {
+    "DescribeImages": [ABSENT],
+    "StartBuild": [started("IN_PROGRESS")],
+    "BatchGetBuilds": [found("IN_PROGRESS", "BUILD")],
+    "Invoke": [(202, {})],
+}
 
+
+def test_a_build_that_outlasts_one_call_goes_on_in_another(aws: Aws, act: Act) -> None:
+    aws.answers = BUILDING
+
+    act(left_ms=iter([300_000, 200_000, 121_000]))
+
+    (next_event,) = aws.asked["Invoke"]
+    assert (next_event["Build"], next_event["Until"], next_event["RequestId"]) == ("p:7", NOW + 3300, "r-1")
+    assert aws.told == []
+
+
+def test_another_call_waits_for_the_build_and_starts_none(aws: Aws, told: Told) -> None:
+    aws.answers = {"DescribeImages": [ABSENT, PRESENT], "BatchGetBuilds": [found("SUCCEEDED")]}
+    assert told(Build="p:7", Until=NOW + 60)["Status"] == "SUCCESS"
+    assert aws.asked["BatchGetBuilds"] == [{"ids": ["p:7"]}]
+
+
+def test_it_answers_before_cloudformation_waits_no_more(aws: Aws, told: Told) -> None:
+    aws.answers = BUILDING
+    answer = told(Build="p:7", Until=NOW + 1)
     assert answer["Status"] == "FAILED"
     assert "still in phase BUILD" in answer["Reason"]
-    assert len(aws.asked["BatchGetBuilds"]) == 3
+
+
+def test_a_build_waits_where_the_account_may_run_no_more(aws: Aws, told: Told) -> None:
+    aws.answers = {
+        "DescribeImages": [ABSENT, PRESENT],
+        "StartBuild": [LIMITED, NO_BUILDS, LIMITED, started("SUCCEEDED")],
+    }
+
+    assert told()["Status"] == "SUCCESS"
+    assert len(aws.asked["StartBuild"]) == 4
+
+
+def test_the_wait_for_a_turn_goes_on_in_another_call(aws: Aws, act: Act) -> None:
+    aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [LIMITED], "Invoke": [(202, {})]}
+    act(left_ms=iter([121_000]))
+    (next_event,) = aws.asked["Invoke"]
+    assert "Build" not in next_event
+
+
+@pytest.mark.parametrize(
+    ("limit", "until_s", "left_ms"), [(LIMITED, 1, 900_000), (NO_BUILDS, 3300, 121_000)], ids=["all used", "none"]
+)
+def test_a_turn_that_never_comes_is_told_with_the_quota(
+    aws: Aws, told: Told, limit: Answer, until_s: int, left_ms: int
+) -> None:
+    """An account that may run no build at all gets no turn by waiting longer."""
+    aws.answers = {"DescribeImages": [ABSENT], "StartBuild": [limit]}
+    answer = told(left_ms=iter([left_ms]), Until=NOW + until_s)
+    assert answer["Status"] == "FAILED"
+    assert "Ask AWS for a higher CodeBuild quota" in answer["Reason"]
 
 
 def test_a_delete_is_answered_and_does_nothing(aws: Aws, told: Told) -> None:
@@ -222,7 +297,7 @@ def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, told: Told) -> 
     assert len(json.dumps(told()).encode()) < 4096
 
 
-def test_the_margin_covers_two_calls_and_every_try_to_answer(module: ModuleType) -> None:
+def test_the_margin_covers_three_calls_and_every_try_to_answer(module: ModuleType) -> None:
     tries = module.CLIENT_CONFIG.retries["total_max_attempts"]
     backoff_s = 3  # of the standard mode between three tries: up to 1 and 2 seconds
     call_s = tries * (module.CLIENT_CONFIG.connect_timeout + module.CLIENT_CONFIG.read_timeout) + backoff_s
@@ -230,7 +305,7 @@ def test_the_margin_covers_two_calls_and_every_try_to_answer(module: ModuleType)
         2**n for n in range(module.RESPONSE_ATTEMPTS - 1)
     )
 
-    assert 2 * call_s + answer_s <= module.MARGIN_S
+    assert 3 * call_s + answer_s <= module.MARGIN_S
 
 
 def test_it_runs_where_there_is_nothing_but_the_standard_library_and_boto3(aws: Aws, tmp_path: Path) -> None:

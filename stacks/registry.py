@@ -1,0 +1,115 @@
+"""The Registry stack: the repositories of our images, and the function and the log of their builds.
+
+Invariant: it has a repository for each image, built or not, so that no experiment changes this template. No build is
+part of it, so no failed build takes a repository away.
+"""
+
+from __future__ import annotations
+
+import json
+
+from aws_cdk import RemovalPolicy
+from aws_cdk import aws_ecr as ecr
+from aws_cdk import aws_lambda as lambda_
+from aws_cdk import aws_logs as logs
+from constructs import Construct
+
+from stacks.policy import account_condition, allow
+from stacks.role import LAMBDA, add_log_group, add_python_function, add_role, import_log_key
+from stacks.stack import ROOT, EnvironmentStack, export_value
+from tandem.ops.guard_config import build_arn
+from tandem.spec import names
+from tandem.spec.environment import Environment
+from tandem.spec.project_image import PROJECT_IMAGES
+
+MAX_IMAGES = 20  # each is of another source; older ones can be rebuilt from their commit
+TIMEOUT_S = 900  # a function's maximum; the function calls itself again while a build lasts
+LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
+
+
+class RegistryStack(EnvironmentStack):
+    """One repository an image, and the function that has missing images built.
+
+    Attributes:
+        log_group_name, log_group_arn: of the builds' log, as other stacks import them.
+    """
+
+    def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
+        description = "Tandem: repositories of the images of ours, and what has them built"
+        super().__init__(scope, id_, environment=environment, description=description)
+        for image in PROJECT_IMAGES:
+            _add_repository(Construct(self, image.name), names.repository_name(environment, image.name))
+
+        # of the builds and of the function; a deploy that was rolled back must leave the log of the reason
+        group = add_log_group(
+            self,
+            "Logs",
+            environment.log_retention_days,
+            key=import_log_key(self, environment),
+            removal_policy=RemovalPolicy.RETAIN,
+        )
+        _add_build_function(Construct(self, "Provider"), environment, group)
+        self.log_group_name = export_value(self, "LogGroupName", group.log_group_name)
+        self.log_group_arn = export_value(self, "LogGroupArn", group.log_group_arn)
+
+
+def build_function_arn(environment: Environment) -> str:
+    """Return the ARN of the function that has images built."""
+    return build_arn(environment, "lambda", f"function:{names.build_function_name(environment)}")
+
+
+def repository_arn(environment: Environment, image: str) -> str:
+    """Return the ARN of the repository of an image of ours, which is named."""
+    return build_arn(environment, "ecr", f"repository/{names.repository_name(environment, image)}")
+
+
+def project_arn(environment: Environment, image: str) -> str:
+    """Return the ARN of the CodeBuild project that fills this repository."""
+    return build_arn(environment, "codebuild", f"project/{names.repository_name(environment, image)}")
+
+
+def _add_repository(scope: Construct, name: str) -> None:
+    """Add a repository whose tags are immutable, which scans pushed images, and which is deleted with its stack."""
+    rule = {
+        "rulePriority": 1,
+        "description": f"keep the newest {MAX_IMAGES}",
+        "action": {"type": "expire"},
+        "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": MAX_IMAGES},
+    }
+    repository = ecr.CfnRepository(
+        scope,
+        "Repository",
+        repository_name=name,
+        image_tag_mutability="IMMUTABLE",
+        image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(scan_on_push=True),
+        encryption_configuration=ecr.CfnRepository.EncryptionConfigurationProperty(encryption_type="AES256"),
+        lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(lifecycle_policy_text=json.dumps({"rules": [rule]})),
+        empty_on_delete=True,  # the images can be rebuilt from their sources
+    )
+    repository.apply_removal_policy(RemovalPolicy.DESTROY)
+
+
+def _add_build_function(scope: Construct, environment: Environment, log_group: logs.ILogGroup) -> None:
+    """Add the one function that looks for a tag, has a missing image built, and answers CloudFormation."""
+    images = [image.name for image in PROJECT_IMAGES]
+    statements = [
+        allow(["ecr:DescribeImages"], [repository_arn(environment, image) for image in images]),
+        allow(
+            ["codebuild:StartBuild", "codebuild:BatchGetBuilds"],
+            [project_arn(environment, image) for image in images],
+        ),
+        allow(["lambda:InvokeFunction"], [build_function_arn(environment)]),  # a build outlasts one call
+        allow(LOG_ACTIONS, [log_group.log_group_arn]),
+    ]
+    conditions = account_condition(environment)
+    role = add_role(scope, LAMBDA, conditions=conditions, policy_name="build", statements=statements)
+    code = lambda_.Code.from_asset(str(ROOT / "lambdas" / "build_image"), exclude=["*", "!*.py"])
+    add_python_function(
+        scope,
+        role,
+        code,
+        log_group,
+        timeout_s=TIMEOUT_S,
+        function_name=names.build_function_name(environment),
+        description="has the images of ours built",
+    )
