@@ -11,8 +11,9 @@ from tandem.spec.environment import Environment, NewNetwork
 _SERVICES = ("ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts")
 _KUBECTL_SERVICES = ("lambda",)  # the provider framework calls its handler by the Lambda API, inside the VPC
 # Where nothing leads out of the VPC: the runner, and people who start or stop on a machine inside it, arm and delete
-# one-shot stops, tell people, and read and hold the node group's Auto Scaling group. Budgets has no endpoint anywhere.
-_NO_NAT_SERVICES = ("autoscaling", "scheduler", "sns")
+# one-shot stops, tell people, read and hold the node group's Auto Scaling group, and look whether the reaper's function
+# can run. Budgets has no endpoint anywhere.
+_NO_NAT_SERVICES = ("autoscaling", "lambda", "scheduler", "sns")
 _SECRET_SERVICES = ("secretsmanager",)  # where staging reads the hub's token
 
 
@@ -21,9 +22,10 @@ def list_endpoint_services(environment: Environment) -> tuple[str, ...]:
     network = environment.network
     if not isinstance(network, NewNetwork) or not network.has_interface_endpoints:
         return ()
-    return (
+    services = (
         *_SERVICES,
         *(_KUBECTL_SERVICES if environment.delivery.kind == "cdk" else ()),
         *(_SECRET_SERVICES if environment.hub.token_secret else ()),
         *(_NO_NAT_SERVICES if network.nat == "none" else ()),
     )
+    return tuple(dict.fromkeys(services))

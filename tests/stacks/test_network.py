@@ -11,6 +11,7 @@ import pytest
 from assemblies import Synth, Template, Templates, changed, environment, resources, templates
 
 from stacks.network import SubnetUse, subnet_range
+from tandem.ops.people.rights import RUNNER_RIGHTS
 from tandem.spec.environment import NewNetwork
 from tandem.spec.interface_endpoints import list_endpoint_services
 
@@ -86,8 +87,25 @@ def services(template: Template) -> set[str]:
 
 def test_nodes_reach_the_services_of_a_private_cluster_inside_the_vpc(stacks: Templates) -> None:
     wanted = {"ec2", "ecr.api", "ecr.dkr", "eks", "eks-auth", "logs", "monitoring", "sts"}
-    of_the_guard = {"autoscaling", "scheduler", "sns"}  # what the runner calls where nothing leads out
-    assert services(stacks["closed-Network"]) - {"lambda"} == wanted | of_the_guard
+    of_the_guard = {"autoscaling", "lambda", "scheduler", "sns"}  # what the runner calls where nothing leads out
+    assert services(stacks["closed-Network"]) == wanted | of_the_guard
+
+
+ENDPOINTS = {"cloudwatch": "monitoring"}  # prefix of the actions -> last part of the endpoint, where they differ
+
+
+@pytest.mark.parametrize("delivery", ["post-us-east-2", "native-us-east-2"], ids=["cdk", "gitops"])
+def test_the_runner_reaches_each_service_that_it_may_call_where_nothing_leads_out(delivery: str) -> None:
+    closed = changed(environment("post-us-east-2"), network={"nat": "none"}, delivery=environment(delivery).delivery)
+    prefixes = {right.action.partition(":")[0] for right in RUNNER_RIGHTS if right.action}
+    elsewhere = {
+        "s3",  # by its gateway
+        "budgets",  # no endpoint anywhere
+        "iam",  # PassRole is no call
+        "kms",  # called by S3 and SNS
+    }
+    needed = {ENDPOINTS.get(prefix, prefix) for prefix in prefixes - elsewhere}
+    assert needed - set(list_endpoint_services(closed)) == set()
 
 
 @pytest.mark.parametrize(("secret", "reached"), [("tandem/hub-token", True), (None, False)])

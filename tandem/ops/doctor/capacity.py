@@ -38,14 +38,31 @@ def check_offering(context: DoctorContext, account: AccountClients) -> Finding:
     return Finding("fail", message, "write another capacity.zone or region, or ask AWS for the type")
 
 
+def find_quota(account: AccountClients, service: str, name: str) -> dict[str, Any] | None:
+    """Return a quota as Service Quotas has it for the account, or else AWS's default; None where it lists neither.
+
+    Args:
+        account: of the environment.
+        service: its code in Service Quotas.
+        name: of the quota; upper and lower case do not count.
+
+    Raises:
+        ExternalError: Service Quotas does not answer.
+    """
+    for call in ("ListServiceQuotas", "ListAWSDefaultServiceQuotas"):
+        for row in account.list_rows("service-quotas", call, "Quotas", service, ServiceCode=service):
+            if row["QuotaName"].casefold() == name.casefold():
+                return dict(row)
+    return None
+
+
 def check_quota(context: DoctorContext, account: AccountClients) -> Finding:
     """Compare the vCPUs of all declared nodes with the account's quota, which is found by its name."""
-    capacity, region, service = context.environment.capacity, context.environment.region, "service-quotas"
+    capacity, region = context.environment.capacity, context.environment.region
     if capacity.kind == "capacity-block":
         return Finding("ok", "skipped: a Capacity Block is not launched from a vCPU quota (unproven)")
-    name, calls = SPOT_QUOTA if capacity.kind == "spot" else ON_DEMAND_QUOTA, ("Service", "AWSDefaultService")
-    pages = (account.list_rows(service, f"List{call}Quotas", "Quotas", "ec2", ServiceCode="ec2") for call in calls)
-    quota = next((row for rows in pages for row in rows if row["QuotaName"].casefold() == name.casefold()), None)
+    name = SPOT_QUOTA if capacity.kind == "spot" else ON_DEMAND_QUOTA
+    quota = find_quota(account, "ec2", name)
     if quota is None:
         return Finding("unknown", f"Service Quotas lists no {name!r}", "see in the console what it is called now")
     required = context.catalogue.instances.instances[capacity.instance_type].vcpu.value * capacity.nodes

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 from tandem.guard.observe import FleetState, observe_fleet
+from tandem.monitoring import agent
 from tandem.ops.account import AccountClients, build_aws_command
+from tandem.ops.doctor.addon_schema import find_schema_faults
 from tandem.ops.doctor.context import EXIT_EXTERNAL, TIME_FORMAT, DoctorContext, Finding
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_cdk_command, build_tandem_command
@@ -73,6 +76,30 @@ def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Fi
             offered_count += 1
     if offered_count:
         yield Finding("ok", f"{offered_count} of {len(addons)} add-ons are offered for {version} as pinned")
+
+
+def check_agent_configuration(context: DoctorContext, account: AccountClients) -> Finding:
+    """Check that the CloudWatch add-on's schema admits the configuration that Observability writes."""
+    environment = context.environment
+    if not environment.observability.container_insights:
+        return Finding("ok", "Container Insights is off")
+    version = context.catalogue.kubernetes.minors[environment.cluster.kubernetes].addons[agent.ADDON].value
+    if version is None:
+        return Finding("unknown", f"{agent.ADDON} is not pinned", "see addons: pin it")
+    parameters = {"addonName": agent.ADDON, "addonVersion": version}
+    answer = account.find("eks", "DescribeAddonConfiguration", agent.ADDON, absent=NOT_OFFERED_CODES, **parameters)
+    if answer is None:
+        return Finding("unknown", f"EKS has no schema of {agent.ADDON} {version}", "see addons: pin another version")
+    faults = find_schema_faults(agent.build_addon_configuration(environment), json.loads(answer["configurationSchema"]))
+    if not faults:
+        return Finding("ok", f"the schema of {agent.ADDON} {version} admits each key that Observability writes")
+    flags = {"addon_name": agent.ADDON, "addon_version": version, "region": environment.region}
+    return Finding(
+        "fail",
+        f"{agent.ADDON} {version} takes no such configuration: {'; '.join(faults)}",
+        "write observability: {container_insights: false}, or pin another version; Workloads does not wait for it",
+        build_aws_command("eks describe-addon-configuration", **flags),
+    )
 
 
 def check_control_plane(context: DoctorContext, account: AccountClients) -> Finding:

@@ -6,14 +6,19 @@ from collections.abc import Iterator
 
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import DoctorContext, Finding
-from tandem.spec.environment import Environment, ExistingNetwork
+from tandem.spec.environment import Environment, ExistingNetwork, ExistingSubnet, NewNetwork
 
 
 def list_zone_ids(environment: Environment) -> list[str]:
     """Return the zone ids of the network, then that of the capacity, each once."""
     network = environment.network
-    zone_ids = [subnet.zone for subnet in network.subnets] if isinstance(network, ExistingNetwork) else network.zones
+    zone_ids = list(network.zones) if isinstance(network, NewNetwork) else [s.zone for s in list_subnets(network)]
     return list(dict.fromkeys([*zone_ids, environment.capacity.zone]))
+
+
+def list_subnets(network: ExistingNetwork) -> list[ExistingSubnet]:
+    """Return every subnet that an existing network names, that of nodes first, each once."""
+    return list(dict.fromkeys([*network.subnets, *network.cluster_subnets]))
 
 
 def list_offer_zones(account: AccountClients, instance_type: str) -> set[str]:
@@ -49,11 +54,12 @@ def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[F
     if not isinstance(network, ExistingNetwork):
         yield Finding("ok", "made by the Network stack")
         return
-    ids, vpc = [subnet.id for subnet in network.subnets], network.vpc_id
+    subnets, vpc = list_subnets(network), network.vpc_id
+    ids = [subnet.id for subnet in subnets]
     response = account.find("ec2", "DescribeSubnets", vpc, SubnetIds=ids)
     rows = {row["SubnetId"]: row for row in response["Subnets"]} if response else {}
     problems = [] if response else [f"one of {', '.join(ids)} is not found"]
-    for subnet in network.subnets if response else ():
+    for subnet in subnets if response else ():
         row = rows.get(subnet.id)
         if row is None:
             problems.append(f"{subnet.id} is not found")
@@ -63,20 +69,25 @@ def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[F
             problems.append(f"{subnet.id} lies in {row['AvailabilityZoneId']}, not in {subnet.zone}")
     flags = {"region": context.environment.region, "filters": f"Name=vpc-id,Values={vpc}"}
     command = build_aws_command("ec2 describe-subnets", **flags)
-    yield from (Finding("fail", problem, "correct network.subnets", command) for problem in problems)
+    yield from (Finding("fail", problem, f"correct {_name_keys(network)}", command) for problem in problems)
     if not problems:
         yield Finding("ok", f"{len(ids)} subnets of {vpc} lie where the file says")
 
 
+def _name_keys(network: ExistingNetwork) -> str:
+    """Return the keys that name subnets."""
+    return "network.subnets" + (" or network.control_plane_subnets" if network.control_plane_subnets else "")
+
+
 def check_system_nodes(context: DoctorContext, account: AccountClients) -> Finding:
-    """Check that the network's zones offer the small nodes' type: EKS places them in every subnet."""
+    """Check that the network's first two zones offer the small nodes' type: EKS places them in these subnets."""
     instance_type = context.environment.cluster.system_nodes.instance_type
-    offer_zones, zone_ids = list_offer_zones(account, instance_type), list_zone_ids(context.environment)
+    offer_zones, zone_ids = list_offer_zones(account, instance_type), list(context.environment.network.base_zones)
     missing = [zone for zone in zone_ids if zone not in offer_zones]
     if missing == zone_ids:
-        message = f"no zone of the network offers {instance_type}"
+        message = f"none of {', '.join(zone_ids)}, the network's first two zones, offers {instance_type}"
         return Finding("fail", message, "write another system_nodes.instance_type")
     if missing:
         message = f"{', '.join(missing)} does not offer {instance_type}"
         return Finding("warn", message, "expect them in the others alone")
-    return Finding("ok", f"{instance_type} is offered in every zone of the network")
+    return Finding("ok", f"{instance_type} is offered in {', '.join(zone_ids)}")

@@ -10,6 +10,7 @@ from tandem.aws.faults import error_code
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.destroy.stacks import read_stack
+from tandem.ops.doctor.capacity import find_quota
 from tandem.ops.doctor.context import DoctorContext, Finding, MissingImageError, RegistryError
 from tandem.ops.faults import AccessDeniedError
 from tandem.shell_command import build_cdk_command, quote_command
@@ -18,6 +19,8 @@ from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
 from tandem.spec.project_image import list_hosted_images, registry_host
 
 INSPECT_WORDS = ("docker", "buildx", "imagetools", "inspect")
+# as Service Quotas calls it (its code is L-9D07B6EF in listings of several accounts), of the builds' COMPUTE_TYPE
+BUILD_QUOTA = "Concurrently running builds for Linux/Small environment"
 REDIRECT_CODES = {"301", "PermanentRedirect", "AuthorizationHeaderMalformed"}
 
 
@@ -70,13 +73,17 @@ def check_bucket_key(context: DoctorContext, account: AccountClients) -> Finding
     key = context.environment.artifacts.kms_key_arn
     if key is None:
         return Finding("ok", "S3's own keys encrypt the bucket")
+    return _judge_key(account, key, "artifacts.kms_key_arn", "bucket's")
+
+
+def _judge_key(account: AccountClients, key: str, path: str, whose: str) -> Finding:
     answer = account.find("kms", "DescribeKey", key, KeyId=key)
     if answer is None:
-        return Finding("fail", f"there is no key {key}", "correct artifacts.kms_key_arn")
+        return Finding("fail", f"there is no key {key}", f"correct {path}")
     state = answer["KeyMetadata"]["KeyState"]
     if state != "Enabled":
-        return Finding("fail", f"the bucket's key is {state}: no object can be read or written", "enable it")
-    return Finding("ok", "the bucket's key is enabled; whom its policy admits is not looked at")
+        return Finding("fail", f"the {whose} key is {state}: nothing can be read or written with it", "enable it")
+    return Finding("ok", f"the {whose} key is enabled; whom its policy admits is not looked at")
 
 
 def check_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
@@ -155,6 +162,30 @@ def check_own_images(context: DoctorContext, account: AccountClients) -> Iterato
             action = f"deploy stack {kind}, which builds it; where it is deployed, build it"
             command = build_aws_command("codebuild start-build", project_name=repository, region=environment.region)
             yield Finding("warn", f"{repository} has no {tag}, this checkout's", action, command)
+
+
+def check_build_quota(context: DoctorContext, account: AccountClients) -> Finding:
+    """Check that the account may run a build: a new one may run one at once, or none."""
+    quota, region = find_quota(account, "codebuild", BUILD_QUOTA), context.environment.region
+    if quota is None:
+        return Finding(
+            "unknown", f"Service Quotas lists no {BUILD_QUOTA!r}", "see in the console what it is called now"
+        )
+    message = f"{BUILD_QUOTA}: {quota['Value']:g}"
+    if quota["Value"] >= 1:
+        return Finding("ok", f"{message}; a build waits for its turn")
+    flags = {"quota_code": str(quota["QuotaCode"]), "desired_value": "1", "region": region}
+    command = build_aws_command("service-quotas request-service-quota-increase --service-code codebuild", **flags)
+    action = "ask for one, which may take days, or push the images by hand (docs/image.md)"
+    return Finding("fail", f"{message}: no image can be built", action, command)
+
+
+def check_log_key(context: DoctorContext, account: AccountClients) -> Finding:
+    """Check that the key of the logs exists and is enabled; CloudWatch's own keys need no right."""
+    key = context.environment.log_kms_key_arn
+    if key is None:
+        return Finding("ok", "CloudWatch's own keys encrypt the logs of control plane, builds and connections")
+    return _judge_key(account, key, "log_kms_key_arn", "logs'")
 
 
 def check_token(context: DoctorContext, account: AccountClients) -> Finding:

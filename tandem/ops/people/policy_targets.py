@@ -141,7 +141,7 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
     return {
         "bucket": [build_bucket_arn(environment)],
         "bucket's key": [key_arn] if key_arn else [],
-        "bucket's key as it stands": [key_arn] if key_arn else [],
+        "keys as they stand": list(dict.fromkeys(key for key in (key_arn, environment.log_kms_key_arn) if key)),
         "buckets": [build_bucket_arn(environment), *log_bucket],
         "guard's objects": bucket_arns(*(f"{prefix}{key}" for key in guard_keys)),
         "fence": bucket_arns(f"{prefix}{FENCE_KEY}"),

@@ -68,7 +68,7 @@ _STAGE_CHECKS = {
     "stacks": "cloudformation DescribeStacks",
     "images": "ecr DescribeImages",
     "buckets": "s3 HeadBucket",
-    "bucket's key as it stands": "kms DescribeKey",
+    "keys as they stand": "kms DescribeKey",
 }
 _RELABEL = _join_rows(_OBSERVE, _SIZE, {"leases": "s3 PutObject"})
 _END = _join_rows(_RELABEL, {"schedules": "scheduler DeleteSchedule"})
@@ -92,7 +92,8 @@ _DOCTOR = _join_rows(
         "everywhere": (
             "autoscaling DescribeAutoScalingGroups, scheduler ListSchedules, "
             "ec2 DescribeAvailabilityZones DescribeCapacityReservations DescribeInstanceTypeOfferings DescribeRegions "
-            "DescribeSubnets, eks DescribeAddonVersions DescribeClusterVersions, "
+            "DescribeSubnets, eks DescribeAddonConfiguration DescribeAddonVersions "
+            "DescribeClusterVersions, "
             "service-quotas ListAWSDefaultServiceQuotas ListServiceQuotas"
         ),
         "the world": "ce ListCostAllocationTags, pricing GetProducts, s3 ListBuckets",
@@ -106,7 +107,7 @@ _DOCTOR = _join_rows(
         "boundary": "iam GetPolicy",
         "buckets": "s3 HeadBucket",
         "bucket's key": "kms:Decrypt",
-        "bucket's key as it stands": "kms DescribeKey",
+        "keys as they stand": "kms DescribeKey",
         "stop function": "lambda GetFunctionConfiguration",
         "secret": "secretsmanager DescribeSecret",
         "topic": "sns ListSubscriptionsByTopic",

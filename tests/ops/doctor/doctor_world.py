@@ -59,6 +59,8 @@ class Facts:
     cache_rules: list[str] = field(default_factory=list)
     addons: dict[str, list[str]] = field(default_factory=dict)
     default_addon: dict[str, str] = field(default_factory=dict)
+    addon_schema: dict[str, Any] = field(default_factory=dict)
+    """Schema of the configuration of any add-on; the empty one admits everything."""
     minors: dict[str, dict[str, Any]] = field(default_factory=dict)
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
     cost_tags: dict[str, str] = field(default_factory=dict)
@@ -81,7 +83,10 @@ def good_facts() -> Facts:
     ends = datetime.combine(written.standard_support_ends.value or NOW, datetime.min.time(), UTC)
     return Facts(
         offered={TYPE: ["use2-az1", ZONE], "m7i.xlarge": ["use2-az1", "use2-az2", ZONE]}, reservations=[block()],
-        quotas={"Running On-Demand Trn instances": 192.0, "All Trn Spot Instance Requests": 192.0},
+        quotas={
+            "Running On-Demand Trn instances": 192.0, "All Trn Spot Instance Requests": 192.0,
+            "Concurrently running builds for Linux/Small environment": 1.0,
+        },
         addons={name: [figure.value] for name, figure in written.addons.items() if figure.value},
         cost_tags={names.OWNER_TAG: "Active"}, price_list=good_prices(),
         minors={"1.36": {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": ends.timestamp()}},
@@ -149,6 +154,9 @@ class Offers:
             "GetProducts": lambda: _json({"PriceList": self._products(json.loads(body)["Filters"])}),
             "DescribeSecret": lambda: self._secret(json.loads(body)["SecretId"]),
             "/addons/supported-versions": lambda: _json({"addons": self._addons(asked)}),
+            "/addons/configuration-schemas": lambda: _json(
+                {"configurationSchema": json.dumps(self.facts.addon_schema)}
+            ),
             "/cluster-versions": lambda: _json({"clusterVersions": self._minors(asked)}),
             "DescribeInstanceTypeOfferings": lambda: _xml("instanceTypeOfferingSet", self._offered(asked)),
             "DescribeCapacityReservations": lambda: _xml("capacityReservationSet", self._reserved(asked)),

@@ -33,6 +33,7 @@ from doctor_world import (
 
 from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.ops.doctor.context import MissingImageError
+from tandem.ops.doctor.storage import BUILD_QUOTA
 from tandem.spec import names
 from tandem.spec.budgets import budget_cost_filters
 from tandem.spec.environment import (
@@ -57,6 +58,17 @@ OWN_PRICES = OwnPrices(date=NOW.date(), endpoint_hour=0.01)
 PATH_ROLE = f"arn:aws:iam::{ACCOUNT}:role/team/ml/Tuner"
 PARAMETER = {"Resources": {"P": {"Type": "AWS::SSM::Parameter", "Properties": {"Type": "String", "Value": "v"}}}}
 STUCK = {"Type": "AWS::EKS::Addon", "Properties": {"AddonName": "vpc-cni", "ClusterName": "none"}}
+# as the form of EKS's schemas: docs/doctor.md says what is unproven of the add-on's own
+AGENT_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "agents": {"type": "array"},
+        "containerInsights": {"$ref": "#/definitions/Switch"},
+        "containerLogs": {"$ref": "#/definitions/Switch"},
+        "tolerations": {"type": "array", "items": {"type": "object"}},
+    },
+    "definitions": {"Switch": {"type": "object", "properties": {"enabled": {"type": "boolean"}}}},
+}
 Setup = Callable[[World], None]
 
 
@@ -87,6 +99,14 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
     ("the default quota", "quota", "fail2", "",
      {"capacity": SPOT, "quotas": {}, "default_quotas": {"All Trn Spot Instance Requests": 0.0}}),
     ("a quota that nobody lists", "quota", "unknown0", "", {"capacity": SPOT, "quotas": {}}),
+    ("one build at once", "build-quota", "ok0", "waits for its turn", {}),
+    ("no build at all", "build-quota", "fail2", "--desired-value 1", {"quotas": {BUILD_QUOTA: 0.0}}),
+    ("a quota of builds that nobody lists", "build-quota", "unknown0", "", {"quotas": {}}),
+    ("a schema that admits the agents", "agent-configuration", "ok0", "", {"addon_schema": AGENT_SCHEMA}),
+    ("a schema that knows no agents", "agent-configuration", "fail2", "configuration.agents is unknown",
+     {"addon_schema": {"properties": {}, "additionalProperties": False}}),
+    ("a schema of other logs", "agent-configuration", "fail2", "containerLogs.enabled is bool, the schema wants string",
+     {"addon_schema": {"properties": {"containerLogs": {"properties": {"enabled": {"type": "string"}}}}}}),
     ("a block as declared", "reservation", "ok0", "", {}),
     ("a block of another account", "reservation", "fail2", RESERVATION, {"reservations": []}),
     ("another zone", "reservation", "fail2", "capacity.zone: use2-az1",

@@ -1,0 +1,60 @@
+"""What the JSON schema of an EKS add-on says of a configuration: unknown keys and values of another type.
+
+Only these two are looked at. EKS refuses more, such as a text of another form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+Schema = Mapping[str, Any]
+_TYPES: dict[str, type | tuple[type, ...]] = {
+    "object": dict,
+    "array": list,
+    "string": str,
+    "boolean": bool,
+    "integer": int,
+    "number": (int, float),
+}
+
+
+def find_schema_faults(value: object, schema: Schema) -> list[str]:
+    """Return one sentence for each key that a schema does not know, and each value of another type.
+
+    Args:
+        value: the configuration.
+        schema: of the whole configuration, as EKS gives it; its references are to itself.
+    """
+    return list(_iterate_faults(value, schema, schema, "configuration"))
+
+
+def _iterate_faults(value: object, schema: Schema, root: Schema, path: str) -> Iterator[str]:
+    schema = _resolve(schema, root)
+    declared = schema.get("type", ())
+    names = [declared] if isinstance(declared, str) else list(declared)
+    if names and not any(isinstance(value, _TYPES.get(name, object)) for name in names):
+        yield f"{path} is {type(value).__name__}, the schema wants {' or '.join(names)}"
+    elif isinstance(value, dict):
+        properties = schema.get("properties", {})
+        rest = schema.get("additionalProperties", True)
+        for key, item in value.items():
+            if key in properties:
+                yield from _iterate_faults(item, properties[key], root, f"{path}.{key}")
+            elif rest is False:
+                yield f"{path}.{key} is unknown"
+            elif isinstance(rest, Mapping):
+                yield from _iterate_faults(item, rest, root, f"{path}.{key}")
+    elif isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        for index, item in enumerate(value):
+            yield from _iterate_faults(item, schema["items"], root, f"{path}[{index}]")
+
+
+def _resolve(schema: Schema, root: Schema) -> Schema:
+    """Follow a reference such as `#/definitions/Agent`."""
+    while "$ref" in schema:
+        target: Any = root
+        for word in str(schema["$ref"]).removeprefix("#/").split("/"):
+            target = target[word]
+        schema = target
+    return schema
