@@ -12,6 +12,7 @@ ENVIRONMENT: dict[str, Any] = {
     "termination_protection": True,
     "network": {
         "kind": "new", "cidr": "10.42.0.0/16", "zones": ["use2-az1", "use2-az3"], "nat": "single",
+        "nat_zone": "use2-az1",
         "interface_endpoints": True,
     },
     "bootstrap": {"qualifier": "tandem", "permissions_boundary": "Boundary"},
@@ -42,6 +43,7 @@ ENVIRONMENT: dict[str, Any] = {
     "builds_in_vpc": True,
     "tags": {"project": "tandem"},
     "log_retention_days": 90,
+    "log_kms_key_arn": "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef",
     "delivery": {
         "kind": "gitops", "repo_url": "https://git.acme.dev/tandem.git", "revision": "main", "path": "manifests/x",
         "tool": "argocd", "namespace": "argocd",
@@ -78,6 +80,10 @@ OTHER_ENVIRONMENT: dict[str, Any] = {
         "kind": "existing", "vpc_id": "vpc-0123456789abcdef0", "cidr": "10.42.0.0/16",
         "secondary_cidrs": ["100.64.0.0/16"],
         "subnets": [{"id": "subnet-01234567", "zone": "use2-az1"}, {"id": "subnet-12345678", "zone": "use2-az3"}],
+        "control_plane_subnets": [
+            {"id": "subnet-01234567", "zone": "use2-az1"},
+            {"id": "subnet-12345678", "zone": "use2-az3"},
+        ],
     },
     "delivery": {"kind": "cdk"},
 }  # fmt: skip
