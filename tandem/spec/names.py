@@ -43,6 +43,7 @@ PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pi
 OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
 # on the accelerator node group; tandem/guard/observe.py reads them
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
+IMAGE_KIND = "Image"  # how the kind of each stack that builds an image begins, and no environment's name
 CORE_IMAGES = ("tools", "run")  # in pods of every environment; the others only where an experiment runs them
 # what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not
 CONTAINER_LOG_KINDS = ("application", "dataplane", "host", "performance", "prometheus")
@@ -187,8 +188,8 @@ def stack_name(environment: Environment, kind: str) -> str:
 
 
 def image_stack_kind(image: str) -> str:
-    """Return the kind of the stack that builds an image of ours: of `lm-eval`, LmEvalImage."""
-    return f"{image.title().replace('-', '')}Image"
+    """Return the kind of the stack that builds an image of ours: of `lm-eval`, ImageLmEval."""
+    return f"{IMAGE_KIND}{image.title().replace('-', '')}"
 
 
 def stack_kinds(environment: Environment, images: Iterable[str]) -> tuple[str, ...]:

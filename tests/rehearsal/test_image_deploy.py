@@ -1,11 +1,11 @@
-"""The Image stack as it is synthesized, at the endpoint: its function runs, a build is played, a failure is told."""
+"""Registry and builds as synthesized, at the endpoint: the function runs, a build is played, a failure is told."""
 
 from __future__ import annotations
 
 import io
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +18,7 @@ from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import Selection
 from tandem.spec import names
 from tandem.spec.environment import Environment
-from tandem.spec.project_image import PROJECT_IMAGES, TOOLS
+from tandem.spec.project_image import RUN, TOOLS, ProjectImage
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
@@ -52,20 +52,54 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def deploy_image(endpoint, assembly, deploy) -> Callable[..., SimpleNamespace]:
-    """Upload the assets as the CDK CLI does and create the stack; its status and the reasons of what failed."""
+def deploy_kind(endpoint, assembly, deploy) -> Callable[..., SimpleNamespace]:
+    """Upload the assets as the CDK CLI does and create one stack; its status and the reasons of what failed."""
 
-    def act(environment: Environment, *, without: str = "", resources: Callable[[Any], None] = lambda _: None) -> Any:
+    def act(
+        environment: Environment, kind: str, *, without: str = "", resources: Callable[[Any], None] = lambda _: None
+    ) -> Any:
         folder = assembly / f"assembly-{environment.name}"
-        (assets,) = folder.glob("*Image*.assets.json")
+        (assets,) = folder.glob(f"*{kind}*.assets.json")
         _publish(endpoint, assembly, json.loads(assets.read_text())["files"], without)
-        (file,) = folder.glob("*Image*.template.json")
+        (file,) = folder.glob(f"*{kind}*.template.json")
         template = json.loads(file.read_text())
         resources(template["Resources"])
-        made = deploy(template, names.stack_name(environment, "Image"))
+        made = deploy(template, names.stack_name(environment, kind))
         return SimpleNamespace(**{**vars(made), "reasons": "\n".join(made.reasons)})
 
     return act
+
+
+@pytest.fixture
+def registry_of(deploy_kind, delete) -> Iterator[Callable[[Environment], SimpleNamespace]]:
+    """Create the Registry of an environment, and delete it at the end."""
+    stacks = []
+
+    def act(environment: Environment) -> SimpleNamespace:
+        stacks.append(deploy_kind(environment, "Registry"))
+        assert (stacks[0].status, stacks[0].reasons) == ("CREATE_COMPLETE", "")
+        return stacks[0]
+
+    yield act
+    for stack in stacks:
+        delete(stack)
+
+
+@pytest.fixture
+def deploy_image(deploy_kind, registry_of) -> Callable[..., SimpleNamespace]:
+    """Create Registry, then the build of the tools image."""
+
+    def act(environment: Environment, **more: Any) -> SimpleNamespace:
+        registry_of(environment)
+        return deploy_kind(environment, "ImageTools", **more)
+
+    return act
+
+
+def list_tags(endpoint, environment: Environment, image: ProjectImage) -> list[list[str]]:
+    """Return the tags of each image in a repository."""
+    answer = endpoint.client("ecr").describe_images(repositoryName=names.repository_name(environment, image.name))
+    return [row["imageTags"] for row in answer["imageDetails"]]
 
 
 def _publish(endpoint, assembly: Path, files: dict[str, Any], without: str) -> None:
@@ -101,25 +135,17 @@ def test_a_deploy_ends_with_the_image_in_the_repository_and_every_resource_as_th
     stack = deploy_image(WHOLE)
     assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", "")
 
-    tags = {
-        image.name: [
-            found["imageTags"]
-            for found in endpoint.client("ecr").describe_images(
-                repositoryName=names.repository_name(WHOLE, image.name)
-            )["imageDetails"]
-        ]
-        for image in PROJECT_IMAGES
-    }  # fmt: skip
-    found = held(stack.name)
+    tags = list_tags(endpoint, WHOLE, TOOLS)
+    items = held(stack.name)
     delete(stack)
 
-    assert tags == {image.name: [[image.tag()]] for image in PROJECT_IMAGES}
-    assert {name: item.differences for name, item in found.items() if item.differences} == {}
-    assert found["Image"].matching_properties == ("ServiceToken", "Project", "Repository", "Tag")
+    assert tags == [[TOOLS.tag()]]
+    assert {name: item.differences for name, item in items.items() if item.differences} == {}
+    assert items["Image"].matching_properties == ("ServiceToken", "Project", "Repository", "Tag")
 
 
-def test_a_stack_goes_with_its_images_and_leaves_its_log(endpoint, deploy_image, delete) -> None:
-    stack = deploy_image(WHOLE)
+def test_a_registry_goes_with_its_images_and_leaves_its_log(endpoint, deploy_kind, delete) -> None:
+    stack = deploy_kind(WHOLE, "Registry")
     cloudformation = endpoint.client("cloudformation")
     made = cloudformation.describe_stack_resources(StackName=stack.name)["StackResources"]
     (group,) = [each["PhysicalResourceId"] for each in made if each["ResourceType"] == "AWS::Logs::LogGroup"]
@@ -146,6 +172,25 @@ def test_a_failed_build_fails_the_deploy_with_the_phase_and_with_a_log_that_is_s
     assert any("registry.invalid: no such host" in line for line in lines)
 
 
+def test_a_failed_build_leaves_another_image_and_the_next_deploy_creates_it(
+    endpoint, deploy_kind, registry_of, delete
+) -> None:
+    """As the CDK CLI does, the stack whose creation failed is deleted before it is created anew."""
+    registry_of(WHOLE)
+    tools = deploy_kind(WHOLE, "ImageTools")
+    failed = deploy_kind(WHOLE, "ImageRun", without="images/run/requirements.txt")
+    tags_after_the_failure = list_tags(endpoint, WHOLE, TOOLS)
+    delete(failed)
+    again = deploy_kind(WHOLE, "ImageRun")
+    tags_at_last = list_tags(endpoint, WHOLE, RUN)
+    delete(again)
+    delete(tools)
+
+    assert (failed.status, again.status) == ("ROLLBACK_COMPLETE", "CREATE_COMPLETE")
+    assert tags_after_the_failure == [[TOOLS.tag()]]
+    assert tags_at_last == [[RUN.tag()]]
+
+
 def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, delete) -> None:
     stack = deploy_image(WHOLE, without="images/tandem/requirements.txt")
     delete(stack)
@@ -155,7 +200,7 @@ def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, 
 @pytest.mark.proof
 def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, delete) -> None:
     def elsewhere(resources: Any) -> None:
-        project, _ = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
+        (project,) = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
         project["Properties"]["Source"]["Location"] = "cdk-tandem-assets/none.zip"
 
     stack = deploy_image(WHOLE, resources=elsewhere)
@@ -167,7 +212,7 @@ def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, delete) ->
 @pytest.mark.proof
 def test_a_command_that_the_stand_in_does_not_know_fails_the_build(deploy_image, delete) -> None:
     def renamed(resources: Any) -> None:
-        project, _ = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
+        (project,) = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
         source = project["Properties"]["Source"]
         source["BuildSpec"] = source["BuildSpec"].replace("- docker push", "- podman push")
 
@@ -196,7 +241,7 @@ def test_the_image_of_an_unchanged_source_is_not_built_again(endpoint, deploy, d
     before = codebuild.list_builds()["ids"]
     template = cloudformation.get_template(StackName=stack.name)["TemplateBody"]
     body = json.loads(template) if isinstance(template, str) else template
-    body["Resources"]["Image"]["Properties"]["ServiceTimeout"] = "899"  # an update of the resource, the same tag
+    body["Resources"]["Image"]["Properties"]["ServiceTimeout"] = "3599"  # an update of the resource, the same tag
     updated = deploy(body, stack.name, update=True)
     after = codebuild.list_builds()["ids"]
     delete(stack)

@@ -77,7 +77,7 @@ def test_an_app_is_bootstrapped_deployed_and_held():
 @pytest.mark.xdist_group("endpoint")
 def test_the_real_app_is_bootstrapped_deployed_and_held():
     assert list_kinds(rehearse()) == {
-        "Network", "Artifacts", "Registry", "ToolsImage", "RunImage", "LlmperfImage", "Cluster", "Guard", "Fleet",
+        "Network", "Artifacts", "Registry", "ImageTools", "ImageRun", "ImageLlmperf", "Cluster", "Guard", "Fleet",
         "Workloads", "Observability",
     }  # fmt: skip
 

@@ -46,7 +46,7 @@ def test_every_stack_but_a_build_is_protected_as_declared(assembly: Path, name: 
         kind: stack["properties"].get("terminationProtection", False)
         for kind, stack in artifacts(assembly, name).items()
     }
-    builds = {kind for kind in protections if kind.endswith("Image")}
+    builds = {kind for kind in protections if kind.startswith("Image")}
     assert {protections[kind] for kind in builds} == {False}
     assert {protections[kind] for kind in protections.keys() - builds} == {protected}
 
@@ -79,10 +79,10 @@ def test_every_role_has_the_boundary(stacks: Templates) -> None:
         ("Observability", "Cluster"),
         ("Observability", "Guard"),
         ("Workloads", "Cluster"),
-        ("ToolsImage", "Registry"),
-        ("Workloads", "ToolsImage"),
-        ("Workloads", "RunImage"),
-        ("LlmperfImage", "Workloads"),
+        ("ImageTools", "Registry"),
+        ("Workloads", "ImageTools"),
+        ("Workloads", "ImageRun"),
+        ("ImageLlmperf", "Workloads"),
         ("Observability", "Workloads"),
     ],
 )

@@ -153,7 +153,7 @@ class TestTheBuild:
         assert push == ["docker", "push", reference]
 
     def test_takes_the_base_from_behind_the_mirror(self, stacks: Templates) -> None:
-        base = arguments(stacks["customer-keys-ToolsImage"])["BASE_IMAGE"]
+        base = arguments(stacks["customer-keys-ImageTools"])["BASE_IMAGE"]
         assert base.startswith(f"{MIRROR}/ecr-public/docker/library/python:")
         assert base.endswith(f"@{TOOLS.base().digest}")
 
@@ -161,7 +161,7 @@ class TestTheBuild:
         host = "444455556666.dkr.ecr.eu-west-1.amazonaws.com"
         place = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": f"{host}/cache"})
 
-        words_of_commands = commands(templates(synth(place))["capacity-block-ToolsImage"])
+        words_of_commands = commands(templates(synth(place))["capacity-block-ImageTools"])
 
         (login,) = [words for words in words_of_commands if words[-1] == host]
         assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
@@ -283,16 +283,16 @@ class TestTheSource:
 
 
 def test_builds_run_in_the_private_subnets_where_that_is_declared(stacks: Templates) -> None:
-    inside = stacks["builds-inside-ToolsImage"]
+    inside = stacks["builds-inside-ImageTools"]
     assert len(one(inside, "AWS::CodeBuild::Project")["VpcConfig"]["Subnets"]) == 2
     assert one(inside, "AWS::EC2::SecurityGroup").get("SecurityGroupIngress", []) == []
-    assert "VpcConfig" not in one(stacks["customer-keys-ToolsImage"], "AWS::CodeBuild::Project")
+    assert "VpcConfig" not in one(stacks["customer-keys-ImageTools"], "AWS::CodeBuild::Project")
 
 
 def test_a_build_in_the_vpc_may_attach_to_its_subnets_alone(stacks: Templates) -> None:
     (granted,) = [
         statement
-        for statement in statements(stacks["builds-inside-ToolsImage"], "codebuild")
+        for statement in statements(stacks["builds-inside-ImageTools"], "codebuild")
         if "ec2:CreateNetworkInterfacePermission" in statement["Action"]
     ]
     assert len(granted["Condition"]["StringEquals"]["ec2:Subnet"]) == 2

@@ -102,7 +102,7 @@ def hosting(synth: Synth, place: Environment, experiments: list[Experiment]) -> 
     ("change", "builds"),
     [
         pytest.param(lambda first: [first, renamed(first)], set(), id="added"),
-        pytest.param(lambda first: [without_llmperf(first)], {"LlmperfImage"}, id="replaced-by-one-without-llmperf"),
+        pytest.param(lambda first: [without_llmperf(first)], {"ImageLlmperf"}, id="replaced-by-one-without-llmperf"),
     ],
 )
 def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
@@ -115,7 +115,7 @@ def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
 
 def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:
     mirrored = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
-    pulling = ("Workloads", "ToolsImage", "RunImage", "LlmperfImage")
+    pulling = ("Workloads", "ImageTools", "ImageRun", "ImageLlmperf")
     assert differing(alone, synth(mirrored)) == {f"capacity-block-{kind}" for kind in pulling}
 
 

@@ -38,7 +38,7 @@ REPEATED = {"post-us-east-2": ("Workloads", "Observability"), "native-us-east-2"
 DISTINCT = {
     "efa-on-demand": ("Fleet",), "reservation": ("Fleet",), "public-endpoint": ("Cluster",),
     "nat-per-zone": ("Network",), "closed": ("Network",), "permissions-boundary": ("Registry",),
-    "builds-inside": ("ToolsImage",), "clients": ("Cluster",),
+    "builds-inside": ("ImageTools",), "clients": ("Cluster",),
 }  # fmt: skip
 
 

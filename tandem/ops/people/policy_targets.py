@@ -163,9 +163,11 @@ def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
 def _list_account_arns(environment: Environment) -> dict[str, Iterable[str]]:
     """Return the ARNs of stacks, and of resources that the account has for more than one environment."""
     qualifier, name, secret = environment.bootstrap.qualifier, environment.name, environment.hub.token_secret
+    # one pattern for all builds; an environment's name has no capital, so it is no other environment's
+    shared_kinds = [kind for kind in DELETION_ORDER if not kind.startswith(names.IMAGE_KIND)]
     stacks = [
         build_arn(environment, "cloudformation", f"stack/{names.stack_name(environment, kind)}/*")
-        for kind in (*DELETION_ORDER, PERMANENT_KIND)
+        for kind in (*shared_kinds, f"{names.IMAGE_KIND}*", PERMANENT_KIND)
     ]
     bootstrap_end = f"{environment.account}-{environment.region}"
     return {

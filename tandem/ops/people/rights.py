@@ -370,7 +370,11 @@ _REASON_ROWS = (
         " environment's region where there is one"
     ),
     "own metrics: metrics are no resources; the condition asks for the environment's own namespace",
-    "node group, updates, stacks, going stacks: AWS ends the ARN with an id of its own; all before it is literal",
+    "node group, updates: AWS ends the ARN with an id of its own; all before it is literal",
+    (
+        "stacks, going stacks: AWS ends the ARN with an id of its own, and the builds' stacks begin with ENV-Image, as"
+        " no stack of another environment does"
+    ),
     "node groups: names and ids of another tool's node groups are not known; they are only read, to be left alone",
     (
         "accelerators, Auto Scaling groups, CNI's interfaces, EKS's groups, in-tree groups, topic's key: ids are not"
@@ -390,7 +394,7 @@ _REASON_ROWS = (
     "images: behind a mirror an image may lie in any repository of the account; it is only read",
     "repositories, roles, keys: what is searched for after a teardown has no name that is known; it is only read",
     "secret: Secrets Manager ends the ARN with six characters of its own",
-    "all stacks: eight names would make the policy longer than IAM takes; stacks are only read",
+    "all stacks: their names would make the policy longer than IAM takes; stacks are only read",
 )
 TARGET_REASONS = {
     target: reason

@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[3]
 ACCOUNT = "222233334444"
 QUICK = TeardownSettings(poll_s=0.02, timeout_s=20.0)
 DEPLOYED = (
-    *("Network", "Artifacts", "Registry", "ToolsImage", "Cluster", "Guard", "Fleet", "Observability", "Workloads"),
+    *("Network", "Artifacts", "Registry", "ImageTools", "Cluster", "Guard", "Fleet", "Observability", "Workloads"),
 )
 Change = Callable[[dict[str, Any]], None]
 
@@ -81,7 +81,7 @@ def templates(environment: Environment) -> dict[str, dict[str, Any]]:
             "Repository": _of("AWS::ECR::Repository", RepositoryName=names.repository_name(environment)),
             "Logs": {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "Retain", "Properties": {}},
         },
-        "ToolsImage": {"Role": role},
+        "ImageTools": {"Role": role},
         "Cluster": {
             "Role": role,
             "Key": _of("AWS::KMS::Key", Description=f"Kubernetes secrets of {cluster}", KeyPolicy=trust, Tags=tags,

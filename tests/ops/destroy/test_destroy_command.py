@@ -48,7 +48,7 @@ def test_it_shows_what_goes_and_stays_then_ends_with_what_is_left(small, run):
 
     assert done.code == 0
     shown = re.findall(r"^goes   \S+-(\w+),", done.err, flags=re.MULTILINE)
-    assert shown == ["Workloads", "Fleet", "Observability", "Cluster", "Guard", "ToolsImage", "Registry", "Network"]
+    assert shown == ["Workloads", "Fleet", "Observability", "Cluster", "Guard", "ImageTools", "Registry", "Network"]
     assert re.search(
         rf"^stays  bucket s3://{names.bucket_name(one.environment)}, 0 bytes, USD a month unknown",
         done.err,

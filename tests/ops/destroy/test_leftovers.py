@@ -278,7 +278,7 @@ def test_a_name_counts_to_its_last_part_and_never_where_it_is_a_neighbours(name,
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("post-Registry-Logs-ABC", "Registry"), ("post-LmEvalImage-BuildRole", "LmEvalImage"),
+    [("post-Registry-Logs-ABC", "Registry"), ("post-ImageLmEval-BuildRole", "ImageLmEval"),
      ("/aws/lambda/post-Workloads-Kubectl", "Workloads"), ("post-images", ""),
      ("post-us-Registry-Logs", ""), ("repost-Registry-Logs", "")],
 )  # fmt: skip
