@@ -64,6 +64,23 @@ def test_show_names_the_images_that_pods_pull(specs: Path, capsys: pytest.Captur
         assert f"{registry}/tandem-post-us-east-2-{image.name}:{image.tag()}" in said
 
 
+def test_show_names_no_image_that_the_environment_does_not_need(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["show", "--json", "dev-trn2-3xlarge", *folders(specs)])
+    (environment,) = json.loads(capsys.readouterr().out)["environments"]
+    assert {name for name in environment if name.endswith("_image")} == {"tools_image", "run_image", "llmperf_image"}
+    assert "dev-trn2-3xlarge-ImageLmEval" not in environment["stacks"]
+
+
+def test_show_says_how_a_pipeline_deploys(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["show", "dev-trn2-3xlarge", *folders(specs)])
+    deploy = "npx cdk deploy 'dev-trn2-3xlarge/*' -c env=dev-trn2-3xlarge"
+    said = capsys.readouterr().out
+    assert f"in a pipeline, in place of that: {deploy}" in said
+    assert "--require-approval never" in said
+
+
 def test_the_json_of_show_names_images_without_a_dash(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     main(["show", "--json", "post-us-east-2", *folders(specs)])
     (environment,) = json.loads(capsys.readouterr().out)["environments"]
