@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from assemblies import ROOT, Templates, list_actions, places
 
+from tandem.spec.names import IMAGE_KIND
+
 pytestmark = pytest.mark.cdk
 
 PAGE = ROOT / "docs" / "service-rights.md"
@@ -79,7 +81,8 @@ def read_page() -> set[Right]:
 def list_all_rights(stacks: Templates, regions: dict[str, str]) -> set[Right]:
     rights: set[Right] = set()
     for name, template in stacks.items():
-        environment, _, stack = name.rpartition("-")
+        environment, _, kind = name.rpartition("-")
+        stack = IMAGE_KIND if kind.startswith(IMAGE_KIND) else kind  # the builds' stacks are alike
         for resource in template["Resources"].values():
             rights.update(list_rights(stack, resource, regions[environment]))
     return rights
