@@ -53,7 +53,7 @@ RUNTIME_SECURITY = {
 SKIP_CREDENTIALS = "eks.amazonaws.com/skip-containers"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 SYSTEM_NODES = {"workload": "system"}
-TOLERATION = k8s.Toleration(key="aws.amazon.com/neuron", operator="Exists", effect="NoSchedule")
+TOLERATION = k8s.Toleration(key=names.NEURON_TAINT, operator="Exists", effect="NoSchedule")
 CLAIM = "neuron"
 WORK = k8s.VolumeMount(name="work", mount_path=names.WORK_MOUNT)
 MODELS = k8s.VolumeMount(name="models", mount_path=names.MODELS_MOUNT)

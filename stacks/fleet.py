@@ -29,7 +29,10 @@ ROOT_GIB = 100
 # contrary. A pod that reads the node's role can pull images and has no S3.
 IMDS_HOPS = 2
 BOUNDARY = "tandem"
-# nodeadm's NodeConfig; a managed node group adds the cluster's part (amazon-eks-ami, nodeadm/doc/api.md)
+# nodeadm's NodeConfig; a managed node group adds the cluster's part after it (amazon-eks-ami, nodeadm/doc/api.md).
+# The startup taint is kubelet's alone: EKS sets a node group's taints again on live nodes, and there the driver, which
+# looks in its first ten minutes only, would leave it, and NoExecute would evict the servers. kubelet's list has the
+# Neuron taint too, and the node group keeps it: whichever of the two holds, no other pod takes the node.
 USER_DATA = f"""MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="{BOUNDARY}"
 
@@ -39,6 +42,11 @@ Content-Type: application/node.eks.aws
 apiVersion: node.eks.aws/v1alpha1
 kind: NodeConfig
 spec:
+  kubelet:
+    config:
+      registerWithTaints:
+      - {{key: {names.NEURON_TAINT}, value: present, effect: NoSchedule}}
+      - {{key: {names.STARTUP_TAINT}, effect: NoExecute}}
   instance:
     localStorage:
       strategy: RAID0
@@ -49,12 +57,7 @@ _LABELS = {
     "neuron.amazonaws.com/present": "true",  # with DRA nothing else sets it, and Neuron's observers select by it
     "workload": "neuron-inference",
 }
-_Taint = eks.CfnNodegroup.TaintProperty
-_TAINTS = (
-    _Taint(key="aws.amazon.com/neuron", value="present", effect="NO_SCHEDULE"),
-    # the Mountpoint CSI driver removes it once it can mount; an earlier pod would hang
-    _Taint(key="s3.csi.aws.com/agent-not-ready", effect="NO_EXECUTE"),
-)
+_TAINT = eks.CfnNodegroup.TaintProperty(key=names.NEURON_TAINT, value="present", effect="NO_SCHEDULE")
 _Template = ec2.CfnLaunchTemplate
 
 
@@ -94,7 +97,7 @@ class FleetStack(EnvironmentStack):
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels=_LABELS,
             tags={CAPACITY_KIND_TAG: capacity.kind, **_block_tags(capacity)},
-            taints=list(_TAINTS),
+            taints=[_TAINT],
         )  # fmt: skip
 
 

@@ -133,7 +133,7 @@ def find_obstacle(pod: Object, room: NodeRoom, requests: Mapping[str, Fraction])
     for taint in spec.get("taints", []):
         tolerations = pod["spec"].get("tolerations", [])
         if taint["effect"] != "PreferNoSchedule" and not any(is_tolerated(taint, row) for row in tolerations):
-            return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
+            return "node(s) had untolerated taint(s)"  # Kubernetes 1.36 names none
     if not is_node_selected(pod, room.node["metadata"].get("labels", {})):
         return "node(s) didn't match Pod's node affinity/selector"
     shortage = room.find_shortage(requests)

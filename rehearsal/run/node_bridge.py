@@ -1,29 +1,41 @@
 """Nodes of a rehearsed cluster as EKS would have them: of the instances that the local endpoint's EC2 lists.
 
-Invariant: a node joins when its instance runs, and has the labels that its node group has now. The node of an instance
-that is shutting down is drained, as a managed node group does before it ends one. When the instance is gone, the node
-is lost, and goes by the rules of `rehearsal.cluster.nodes`. A taint that an agent takes away is never set.
+Invariant: a node joins when its instance runs, with the taints of its own user data, and has the labels that its node
+group has now. After the join and at each update of the group, labels and taints of the group are set again. The node of
+an instance that is shutting down is drained, as a managed node group does before it ends one. When the instance is
+gone, the node is lost, and goes by the rules of `rehearsal.cluster.nodes`.
+
+Sources: the taints of a group come after the join (aws/containers-roadmap#1962, aws-ebs-csi-driver#2447). That an update
+of labels alone sets the taints again is a guess, the worse of two cases. The startup taint goes as
+awslabs/mountpoint-s3-csi-driver v2.7.0 pkg/driver/node/taint.go removes it.
 """
 
 from __future__ import annotations
 
+import base64
+import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
+from email import message_from_bytes
 from typing import Any
+
+import yaml
 
 from rehearsal.cluster.cluster import RehearsalCluster
 from rehearsal.cluster.controllers import build_owner
 from rehearsal.cluster.store import Object
 from rehearsal.run.settings import RunFaults
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
+from tandem.spec import names
 from tandem.spec.platform import InstanceType
 
 ALIVE_STATES = ("pending", "running")
 DRIVER = "neuron.aws.com"
+DRIVER_WATCH_S = 600  # the Mountpoint driver looks for its taint so long after its own start
+NODE_CONFIG_TYPE = "application/node.eks.aws"
 _EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
 ROOT_VOLUME_GB = 80  # of a system node
-_AGENT_TAINT = "agent-not-ready"  # an agent takes this taint away when the node has joined
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,6 +44,7 @@ class NodeInstance:
 
     Args:
         labels, taints: of the node group.
+        registered_taints: those with which kubelet registers the node.
     """
 
     id: str
@@ -43,6 +56,7 @@ class NodeInstance:
     group: str
     labels: Mapping[str, str]
     taints: tuple[Object, ...]
+    registered_taints: tuple[Object, ...] = ()
 
 
 def read_instances(client: Callable[[str], Any], cluster: str) -> list[NodeInstance]:
@@ -56,12 +70,37 @@ def read_instances(client: Callable[[str], Any], cluster: str) -> list[NodeInsta
     for reservation in client("ec2").describe_instances(Filters=filters)["Reservations"]:
         for row in reservation["Instances"]:
             group = next(tag["Value"] for tag in row["Tags"] if tag["Key"] == NODE_GROUP_TAG)
+            template = groups.get(group, {}).get("launchTemplate", {})
+            user_data = _read_user_data(client, template["id"], template["version"]) if template else ""
             instances.append(NodeInstance(
                 id=row["InstanceId"], name=row["PrivateDnsName"], type=row["InstanceType"], group=group,
                 zone=row["Placement"]["AvailabilityZone"], state=row["State"]["Name"], launched_at=row["LaunchTime"],
                 labels=groups.get(group, {}).get("labels", {}), taints=tuple(groups.get(group, {}).get("taints", [])),
+                registered_taints=read_registered_taints(user_data),
             ))  # fmt: skip
     return instances
+
+
+@functools.cache
+def _read_user_data(client: Callable[[str], Any], template: str, version: str) -> str:
+    """Return the user data of a version of a launch template, which never changes, in base64."""
+    versions = client("ec2").describe_launch_template_versions(LaunchTemplateId=template, Versions=[version])
+    return str(versions["LaunchTemplateVersions"][0]["LaunchTemplateData"].get("UserData", ""))
+
+
+def read_registered_taints(user_data: str) -> tuple[Object, ...]:
+    """Return the taints with which kubelet registers its node: those of the last NodeConfig that has a list of them.
+
+    Args:
+        user_data: of an instance, in base64.
+    """
+    taints: tuple[Object, ...] = ()
+    message = message_from_bytes(base64.b64decode(user_data))
+    for part in message.walk():
+        if part.get_content_type() == NODE_CONFIG_TYPE:
+            kubelet = yaml.safe_load(str(part.get_payload()))["spec"].get("kubelet", {})
+            taints = tuple(kubelet.get("config", {}).get("registerWithTaints", taints))
+    return taints
 
 
 @dataclass(kw_only=True, slots=True)
@@ -78,9 +117,7 @@ class NodeBridge:
     instance_types: Mapping[str, InstanceType]
     read_faults: Callable[[], RunFaults]
     _spans: dict[str, tuple[datetime, datetime]] = field(default_factory=dict, init=False)
-    _labels: dict[str, Mapping[str, str]] = field(
-        default_factory=dict, init=False
-    )  # of the group, as each node has them
+    _groups: dict[str, NodeInstance] = field(default_factory=dict, init=False)  # with what its node was given last
 
     def write_nodes(self, instances: Iterable[NodeInstance]) -> None:
         """Let the running instances be nodes, and drain and lose the nodes of those that end."""
@@ -98,9 +135,10 @@ class NodeBridge:
             devices = self.instance_types[row.type].devices.value or 0
             waits = (now - row.launched_at).total_seconds() < faults.join_s or faults.is_node_absent
             if row.name in nodes:
-                self._label_node(row, faults)
+                self._follow_group(row, faults)
+                self._follow_driver(row, faults)
             elif not (devices and waits):
-                self._labels[row.name] = row.labels
+                self._groups[row.name] = replace(row, taints=())
                 node = store.create_object("nodes", "", build_node(row, self.instance_types[row.type]))
                 if devices:
                     body = build_slice(row, self.instance_types[row.type], devices - faults.missing_devices)
@@ -111,13 +149,33 @@ class NodeBridge:
         """Return the seconds for which accelerator instances were there, by the endpoint's launch times."""
         return sum((end - begin).total_seconds() for begin, end in self._spans.values())
 
-    def _label_node(self, row: NodeInstance, faults: RunFaults) -> None:
-        """Give a node the labels of its group; remove labels that the group no longer has, as EKS does."""
-        old_labels = self._labels.get(row.name, {})
-        if not faults.are_labels_frozen and old_labels != row.labels:
-            change = dict.fromkeys(old_labels.keys() - row.labels.keys()) | dict(row.labels)
-            self.cluster.store.patch_object("nodes", "", row.name, {"metadata": {"labels": change}})
-            self._labels[row.name] = row.labels
+    def _follow_group(self, row: NodeInstance, faults: RunFaults) -> None:
+        """Set labels and taints of the group if one of them changed; remove those that the group no longer has."""
+        former = self._groups.get(row.name) or replace(row, labels={}, taints=())
+        if faults.are_labels_frozen or (former.labels, former.taints) == (row.labels, row.taints):
+            return
+        labels = dict.fromkeys(former.labels.keys() - row.labels.keys()) | dict(row.labels)
+        taints = convert_effects(row.taints)
+        group_taints = [(taint["key"], taint["effect"]) for taint in (*convert_effects(former.taints), *taints)]
+        own_taints = [
+            taint for taint in self._list_taints(row.name) if (taint["key"], taint["effect"]) not in group_taints
+        ]
+        patch = {"metadata": {"labels": labels}, "spec": {"taints": own_taints + taints}}
+        self.cluster.store.patch_object("nodes", "", row.name, patch)
+        self._groups[row.name] = row
+
+    def _follow_driver(self, row: NodeInstance, faults: RunFaults) -> None:
+        """Remove the startup taint as the node's Mountpoint driver does: for some minutes after its start only."""
+        node = self.cluster.store.view_object("nodes", "", row.name)
+        driver_age_s = self.cluster.store.measure_age(node) - faults.driver_s
+        taints = self._list_taints(row.name)
+        kept = [taint for taint in taints if taint["key"] != names.STARTUP_TAINT]
+        if kept != taints and 0 <= driver_age_s < DRIVER_WATCH_S:
+            self.cluster.store.patch_object("nodes", "", row.name, {"spec": {"taints": kept}})
+
+    def _list_taints(self, name: str) -> list[Object]:
+        taints: list[Object] = self.cluster.store.view_object("nodes", "", name)["spec"].get("taints", [])
+        return taints
 
     def _end_node(self, node: Object, row: NodeInstance | None) -> None:
         """Drain the node of an instance that shuts down, and lose it once the instance is gone."""
@@ -130,23 +188,24 @@ class NodeBridge:
             self.cluster.lose_node(name)
 
 
+def convert_effects(taints: Iterable[Object]) -> list[Object]:
+    """Return taints of the EKS API as Kubernetes has them."""
+    return [{**taint, "effect": _EFFECTS[taint["effect"]]} for taint in taints]
+
+
 def build_node(row: NodeInstance, instance_type: InstanceType) -> Object:
-    """Return the node of an instance, as EKS and its kubelet make it."""
+    """Return the node of an instance, as its kubelet registers it."""
     labels = {
         "eks.amazonaws.com/nodegroup": row.group, "kubernetes.io/hostname": row.name,
         "node.kubernetes.io/instance-type": row.type, "topology.kubernetes.io/zone": row.zone,
     }  # fmt: skip
-    taints = [{**taint, "effect": _EFFECTS[taint["effect"]]} for taint in row.taints]
     allocatable = {
         "cpu": f"{instance_type.allocatable_cpu_m.value}m", "pods": str(instance_type.pods.value),
         "memory": f"{instance_type.allocatable_memory_mib.value}Mi",
         "ephemeral-storage": f"{instance_type.nvme_gb.value or ROOT_VOLUME_GB}G",
     }  # fmt: skip
     metadata = {"name": row.name, "labels": labels | dict(row.labels)}
-    spec = {
-        "providerID": f"aws:///{row.zone}/{row.id}",
-        "taints": [taint for taint in taints if not taint["key"].endswith(_AGENT_TAINT)],
-    }
+    spec = {"providerID": f"aws:///{row.zone}/{row.id}", "taints": list(row.registered_taints)}
     status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
     return {"metadata": metadata, "spec": spec, "status": status}
 

@@ -25,6 +25,7 @@ class RunFaults:
         join_s: seconds from an instance's launch until its node joins.
         is_node_absent: no accelerator node ever joins.
         are_labels_frozen: nodes keep the labels that they joined with.
+        driver_s: seconds from a node's join until its Mountpoint driver works and removes the startup taint.
         missing_devices: so many devices of each node are not in its ResourceSlice.
         compile_crash: how the compiler ends, as the runtime stand-ins know it, or `hang`.
         late_claim_s: seconds more until a claim is allocated.
@@ -49,6 +50,7 @@ class RunFaults:
     join_s: float = 0.0
     is_node_absent: bool = False
     are_labels_frozen: bool = False
+    driver_s: float = 0.0
     missing_devices: int = 0
     compile_crash: str = ""
     late_claim_s: float = 0.0

@@ -21,6 +21,7 @@ from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import convert_call_errors
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers, admit_sweep
 from tandem.run.cluster import Object
+from tandem.run.fleet_nodes import describe_taints, is_node_ready, list_fleet_nodes
 from tandem.run.jobs import close_jobs
 from tandem.run.node_time import read_node_time
 from tandem.run.run_keys import lease_run
@@ -29,7 +30,10 @@ from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import list_unfinished_pods
 
 NODE_WAIT_S = 20 * 60  # an instance boots and joins in minutes; a Capacity Block without one never does
-DEVICE_WAIT_S = 5 * 60  # from a ready node to its ResourceSlices: the driver's pod starts and publishes
+# from a ready node to one that takes pods: the Mountpoint driver looks for its taint in its first ten minutes only
+# (awslabs/mountpoint-s3-csi-driver v2.7.0 pkg/driver/node/taint.go)
+TAINT_WAIT_S = 12 * 60
+DEVICE_WAIT_S = 5 * 60  # from such a node to its ResourceSlices: the Neuron driver's pod starts and publishes
 LABEL_WAIT_S = 5 * 60  # from EKS's update to the node; not yet seen on a real account
 RAISE_WAIT_S = 15 * 60
 RELEASE_WAIT_S = 10 * 60  # from the scale to 0 until the last server's pod is gone
@@ -118,10 +122,10 @@ def _find_lease_name(work: StepWork) -> str:
 
 
 def wait_for_nodes(work: StepWork) -> StepProgress:
-    """Wait until every node is ready and shows all its devices.
+    """Wait until every node is ready, takes the run's pods, and shows all its devices.
 
     Raises:
-        RunEndError: a node or its devices do not come in time.
+        RunEndError: a node or its devices do not come in time, or a taint stays.
         ExternalError: Kubernetes failed.
     """
     wanted: int = find_raise_step(work).result["nodes"]
@@ -131,6 +135,9 @@ def wait_for_nodes(work: StepWork) -> StepProgress:
             reason = _describe_absence(work)
             raise RunEndError(f"{len(nodes)} of {wanted} nodes are ready after {NODE_WAIT_S // 60} min: {reason}")
         return StepProgress(note=f"{len(nodes)} of {wanted} nodes are ready")
+    taints = describe_taints(nodes)
+    if taints:
+        return _wait_on_nodes(work, "tainted_at", taints, TAINT_WAIT_S)
     declared = (
         work.world.catalogue.instances.instances[work.world.environment.capacity.instance_type].devices.value or 0
     )
@@ -139,32 +146,21 @@ def wait_for_nodes(work: StepWork) -> StepProgress:
     if not short:
         return StepProgress(state="done", note=f"{', '.join(counts)}: {declared} devices each")
     text = ", ".join(f"{name} shows {count} of {declared} devices" for name, count in short.items())
-    ready_at = work.result.get("ready_at") or work.world.now().isoformat()
-    if (work.world.now() - datetime.fromisoformat(ready_at)).total_seconds() > DEVICE_WAIT_S:
-        raise RunEndError(f"{text} {DEVICE_WAIT_S // 60} min after it was ready; see docs/runbook-serving.md#not-ready")
-    return StepProgress(note=text, result={**work.result, "ready_at": ready_at})
+    return _wait_on_nodes(work, "free_at", text, DEVICE_WAIT_S)
+
+
+def _wait_on_nodes(work: StepWork, key: str, text: str, limit_s: int) -> StepProgress:
+    """Return that the step waits for ready nodes; the journal keeps since when, under a key."""
+    since = work.result.get(key) or work.world.now().isoformat()
+    if (work.world.now() - datetime.fromisoformat(since)).total_seconds() > limit_s:
+        raise RunEndError(f"{text}, and it stayed so for {limit_s // 60} min; see docs/runbook-serving.md#not-started")
+    return StepProgress(note=text, result={**work.result, key: since})
 
 
 def find_raise_step(work: StepWork) -> StepRecord:
     """Return the record of this lease's raise."""
     number = work.lease_number
     return work.journal.steps["raise" if number == 1 else f"raise.{number}"]
-
-
-def list_fleet_nodes(work: StepWork) -> list[Object]:
-    """Return the nodes of the accelerator node group (EKS puts its name on them as a label)."""
-    group = work.world.guard.node_group
-    return work.world.cluster.list_objects("nodes", labels={"eks.amazonaws.com/nodegroup": group})
-
-
-def is_node_ready(node: Object) -> bool:
-    """Tell whether a node is ready and takes pods.
-
-    A cordoned one is leaving: the node of an earlier lease says Ready for up to a minute after its instance is gone.
-    """
-    conditions = node.get("status", {}).get("conditions", [])
-    is_cordoned = node.get("spec", {}).get("unschedulable", False)
-    return not is_cordoned and any(row["type"] == "Ready" and row["status"] == "True" for row in conditions)
 
 
 def count_devices(work: StepWork, node: str) -> int:

@@ -17,6 +17,7 @@ import msgspec
 
 from tandem.errors import TandemError
 from tandem.run.cluster import Object, RefusedCallError
+from tandem.run.fleet_nodes import describe_taints, list_fleet_nodes
 from tandem.run.run_keys import log_key, mark_jobs
 from tandem.run.run_values import list_confirmed
 from tandem.run.run_world import RunEndError, StepWork
@@ -127,7 +128,7 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
     image_ids = [row["imageID"].rpartition("@")[2] for row in statuses if "@sha256:" in row.get("imageID", "")]
     condition = conditions.get("Failed", {})
     reason = ": ".join(filter(None, (condition.get("reason", ""), condition.get("message", ""))))
-    words = _read_last_words(message) if message else reason or describe_waiting(pods)
+    words = _read_last_words(message) if message else reason or describe_waiting(work, pods)
     state: JobState = "succeeded" if "Complete" in conditions else "failed" if "Failed" in conditions else "running"
     has_begun = any(
         row.get("state", {}).keys() & {"running", "terminated"} or row.get("restartCount") for row in statuses
@@ -160,8 +161,14 @@ def list_container_statuses(pod: Object) -> list[Object]:
     return [*status.get("initContainerStatuses", []), *status.get("containerStatuses", [])]
 
 
-def describe_waiting(pods: list[Object]) -> str:
-    """Return why the newest pod does not run, in Kubernetes' words; empty if it runs."""
+def describe_waiting(work: StepWork, pods: list[Object]) -> str:
+    """Return why the newest pod does not run, in Kubernetes' words; empty if it runs.
+
+    Kubernetes 1.36 says that a taint keeps the pod away, and not which.
+
+    Raises:
+        ExternalError: Kubernetes failed.
+    """
     if not pods:
         return ""
     waiting = [row["state"]["waiting"] for row in list_container_statuses(pods[-1]) if row["state"].get("waiting")]
@@ -169,7 +176,9 @@ def describe_waiting(pods: list[Object]) -> str:
         row for row in pods[-1].get("status", {}).get("conditions", []) if row["status"] != "True" and row.get("reason")
     ]
     rows = waiting or [row for row in conditions if row["type"] == "PodScheduled"]
-    return ": ".join(filter(None, (rows[0].get("reason", ""), rows[0].get("message", "")))) if rows else ""
+    words = ": ".join(filter(None, (rows[0].get("reason", ""), rows[0].get("message", "")))) if rows else ""
+    taints = describe_taints(list_fleet_nodes(work)) if "untolerated taint" in words else ""
+    return f"{taints}: {words}" if taints else words
 
 
 def close_job(work: StepWork, name: str) -> None:

@@ -128,7 +128,7 @@ def read_servers(work: StepWork) -> dict[str, ServerState]:
         pods = _list_all_pods(work, arm)
         staying = [pod for pod in pods if _is_active(pod)]
         if len(staying) == 1:
-            server = _read_server(arm, staying[0], claims, device_ids)
+            server = _read_server(work, arm, staying[0], claims, device_ids)
             endpoints = tuple(sorted(_find_live_endpoints(slices, arm, pods)))
             servers[arm] = msgspec.structs.replace(server, endpoints=endpoints)
     return servers
@@ -146,7 +146,7 @@ def read_serving_servers(work: StepWork) -> dict[str, ServerState]:
 
 
 def _read_server(
-    name: str, pod: Object, claims: dict[str, Object], device_ids: dict[tuple[str, str], int]
+    work: StepWork, name: str, pod: Object, claims: dict[str, Object], device_ids: dict[tuple[str, str], int]
 ) -> ServerState:
     status, metadata, spec = pod.get("status", {}), pod["metadata"], pod["spec"]
     container = find_container(spec, SERVER_CONTAINER)
@@ -163,11 +163,11 @@ def _read_server(
         restarts=sum(row.get("restartCount", 0) for row in rows), is_ready=conditions.get("Ready") == "True",
         image=container.get("image", ""), words=(*container.get("command", []), *container.get("args", [])),
         claim=claim["metadata"]["uid"] if devices else "", devices=tuple(devices),
-        trouble=_describe_trouble(pod) if has_node else NODE_GONE,
+        trouble=_describe_trouble(work, pod) if has_node else NODE_GONE,
     )  # fmt: skip
 
 
-def _describe_trouble(pod: Object) -> str:
+def _describe_trouble(work: StepWork, pod: Object) -> str:
     """Return the last words of a pod's failed container, or why the container waits."""
     for row in list_container_statuses(pod):
         for state in (row.get("state", {}), row.get("lastState", {})):
@@ -175,7 +175,7 @@ def _describe_trouble(pod: Object) -> str:
             if ended.get("exitCode"):
                 words = str(ended.get("message") or ended.get("reason") or "").strip().splitlines()
                 return f"{row['name']} ended with {ended['exitCode']}{': ' + words[-1] if words else ''}"
-    return describe_waiting([pod])
+    return describe_waiting(work, [pod])
 
 
 def _read_device_ids(slices: Sequence[Object]) -> dict[tuple[str, str], int]:

@@ -40,6 +40,8 @@ NOTIFY = "notify"  # second word in the name of a composite alarm, and in no env
 BUCKET_CHARACTERS = 6  # of a digest: it tells the few buckets that one experiment is moved between
 PeopleKind = Literal["viewer", "engineer", "operator", "admin", "pipeline"]
 PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pipeline")  # each policy's own kind
+NEURON_TAINT = "aws.amazon.com/neuron"  # key of the taint that every pod of an accelerator node tolerates
+STARTUP_TAINT = "s3.csi.aws.com/agent-not-ready"  # the Mountpoint driver removes it once it can mount
 OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
 # on the accelerator node group; tandem/guard/observe.py reads them
 BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"

@@ -15,7 +15,7 @@ from tandem.spec.names import node_group_name
 SYSTEM_NODES = ("conform-system-1", "conform-system-2")
 NEURON_NODE = "conform-trn2"
 SYSTEM_TYPE = ENVIRONMENT.cluster.system_nodes.instance_type
-_TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NO_SCHEDULE"}
+_TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}
 
 
 def play_nodes(cluster: Any) -> None:
@@ -44,5 +44,6 @@ def _build_instance(name: str, instance_type: str, labels: dict[str, str], *tain
         launched_at=datetime.now(UTC),
         group=node_group_name(ENVIRONMENT) if taints else "system",
         labels=labels,
-        taints=taints,
+        taints=(),
+        registered_taints=taints,
     )

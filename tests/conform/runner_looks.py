@@ -21,7 +21,7 @@ from rehearsal.cluster.pods import PodScript
 from rehearsal.cluster.store import Object
 from tandem.errors import TandemError
 from tandem.ops.guard_config import build_guard_config
-from tandem.run import fleet_steps, jobs, server_state
+from tandem.run import fleet_nodes, fleet_steps, jobs, server_state
 from tandem.run.cluster import KubernetesCluster
 from tandem.run.run_keys import mark_jobs
 from tandem.spec.catalogue import load_catalogue
@@ -65,7 +65,7 @@ class RunnerLooks:
         """Read the nodes of the fleet: whether each is ready, and its devices."""
         work = self._work()
         names = [
-            (node["metadata"]["name"], fleet_steps.is_node_ready(node)) for node in fleet_steps.list_fleet_nodes(work)
+            (node["metadata"]["name"], fleet_nodes.is_node_ready(node)) for node in fleet_nodes.list_fleet_nodes(work)
         ]
         return names, fleet_steps.count_devices(work, NEURON_NODE)
 
@@ -128,7 +128,7 @@ class RunnerLooks:
         """Lose the node of the servers: read them at once, and when the node is gone and they wait for another."""
         self.lose_node()
         states = self._read_servers()
-        self._settle(lambda: not fleet_steps.list_fleet_nodes(self._work()), LOSS_S)
+        self._settle(lambda: not fleet_nodes.list_fleet_nodes(self._work()), LOSS_S)
         self._settle(lambda: all(self._find_trouble(server) == "Unschedulable" for server in VARIANTS), LOSS_S)
         return states, fleet_steps.count_devices(self._work(), NEURON_NODE), sorted(self._read_servers())
 

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
-from virtual_world import ARTIFACTS, BASELINE, GUARD, MODELS, NAMESPACE, RUN, VARIANT, WHO, VirtualWorld
+from virtual_world import (
+    ARTIFACTS,
+    BASELINE,
+    GUARD,
+    MODELS,
+    NAMESPACE,
+    NEURON_TAINT,
+    RUN,
+    STARTUP_TAINT,
+    VARIANT,
+    WHO,
+    VirtualWorld,
+)
 
 from rehearsal.cluster.pods import PodScript
 from tandem.guard.apply import stop_fleet
@@ -53,6 +67,21 @@ def test_no_capacity():
 def test_fifteen_of_sixteen_devices():
     state, reason = live(VirtualWorld(stored=STORED, node_devices=15))
     assert (state, "shows 15 of 16 devices" in reason) == ("ended", True)
+
+
+def test_startup_taint_stays():
+    state, reason = live(VirtualWorld(stored=STORED, startup_taint_s=math.inf))
+    assert (state, "has the taint s3.csi.aws.com/agent-not-ready" in reason) == ("ended", True)
+
+
+def test_taint_that_comes_back_is_named():
+    world = VirtualWorld(stored=STORED)
+    world.ask()
+    world.live(until=at_step("serve"))
+    world.startup_taint_s = math.inf
+    (node,) = world.list_fleet_nodes()
+    world.set_taints(node, NEURON_TAINT, STARTUP_TAINT)
+    assert "has the taint s3.csi.aws.com/agent-not-ready" in world.live()["reason"]
 
 
 def test_compile_fails():

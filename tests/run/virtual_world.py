@@ -89,6 +89,8 @@ def list_models(experiment):
 
 MODELS, ARTIFACTS = list_models(EXPERIMENT), list_artifacts(EXPERIMENT)
 
+NEURON_TAINT = {"key": names.NEURON_TAINT, "value": "present", "effect": "NoSchedule"}
+STARTUP_TAINT = {"key": names.STARTUP_TAINT, "effect": "NoExecute"}
 GROUP_IDS = ("3593812b8066a078", "614e16dab9ba2f1f")  # of devices 0-7 and 8-15 of a trn2.48xlarge: facts of the driver
 
 
@@ -190,6 +192,7 @@ class VirtualWorld:
         cluster_down: whether the Kubernetes API answers nothing.
         node_devices: how many devices a node shows.
         gives_nodes, gives_labels: whether instances join, and whether a relabel reaches the node.
+        startup_taint_s: how long a node has the startup taint, from its join.
         leaves_answers: whether a quality Job that fails has stored its answers before.
         look_s: time from one look of the runner to the next.
         has_reaper: whether the guard's reaper passes every five minutes; `passes` counts them.
@@ -209,6 +212,7 @@ class VirtualWorld:
         self.account.group["scalingConfig"]["maxSize"] = 1
         self.scripts: dict[str, PodScript] = {}
         self.stored: set[str] = set()
+        self.startup_taint_s = 30
         self.cluster_down, self.gives_nodes, self.gives_labels, self.node_devices = False, True, True, 16
         self.is_void, self.leaves_records, self.leaves_answers = False, True, False
         self.look_s = LOOK_S
@@ -262,6 +266,10 @@ class VirtualWorld:
         joining = [name for name, state in states.items() if state == "running" and name not in nodes]
         for name in joining if self.gives_nodes else ():
             self._add_node(name)
+        for name in nodes:
+            node = self.store.view_object("nodes", "", name)
+            if self.store.measure_age(node) >= self.startup_taint_s:
+                self.set_taints(name, NEURON_TAINT)
         labels = self.account.group["labels"] if self.account.group else {}
         for name in nodes if self.gives_labels else ():
             node = self.store.get_object("nodes", "", name)
@@ -269,6 +277,14 @@ class VirtualWorld:
             if node["metadata"]["labels"] != kept | labels:
                 node["metadata"]["labels"] = kept | labels
                 self.store.replace_object("nodes", "", name, node)
+
+    def set_taints(self, name, *taints):
+        """Give a node these taints and no other of its own; a cordon's stays."""
+        node = self.store.get_object("nodes", "", name)
+        own_keys = {NEURON_TAINT["key"], STARTUP_TAINT["key"]}
+        others = [taint for taint in node["spec"]["taints"] if taint["key"] not in own_keys]
+        if node["spec"]["taints"] != [*taints, *others]:
+            self.store.patch_object("nodes", "", name, {"spec": {"taints": [*taints, *others]}})
 
     def _drain_once(self, name):
         if not self.store.view_object("nodes", "", name)["spec"].get("unschedulable"):
@@ -284,7 +300,8 @@ class VirtualWorld:
             "allocatable": {"cpu": "192", "memory": "2000Gi", "ephemeral-storage": "7000Gi"},
             "conditions": [{"type": "Ready", "status": "True"}],
         }
-        body = {"metadata": {"name": name, "labels": labels}, "spec": {}, "status": status}
+        taints = [NEURON_TAINT, STARTUP_TAINT]
+        body = {"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}, "status": status}
         node = self.store.create_object("nodes", "", body)
         driver = CATALOGUE.dra_chart.driver.value
         devices = [

@@ -83,6 +83,11 @@ def test_user_data_is_one_part_that_nodeadm_reads(stacks: Templates) -> None:
     assert [part.get_content_type() for part in message.walk()][1:] == ["application/node.eks.aws"]
 
 
+def test_a_node_group_holds_no_taint_that_a_driver_removes(stacks: Templates) -> None:
+    taint = {"Key": "aws.amazon.com/neuron", "Value": "present", "Effect": "NO_SCHEDULE"}
+    assert group(stacks)["Taints"] == [taint]
+
+
 def efa(stacks: Templates) -> Template:
     return stacks["efa-Fleet"]
 

@@ -131,8 +131,8 @@ def test_an_ended_pod_leaves_its_room(store):
         ({"ready": "Unknown"}, "1 node(s) were not ready"),
         ({"unschedulable": True}, "1 node(s) were unschedulable"),
         ({"cpu": "500m"}, "1 Insufficient cpu"),
-        ({"taints": [{"key": "held", "value": "x", "effect": "NoSchedule"}]}, "untolerated taint {held: x}"),
-        ({"taints": [{"key": "held", "value": "x", "effect": "NoExecute"}]}, "untolerated taint {held: x}"),
+        ({"taints": [{"key": "held", "value": "x", "effect": "NoSchedule"}]}, "1 node(s) had untolerated taint(s)."),
+        ({"taints": [{"key": "held", "value": "x", "effect": "NoExecute"}]}, "1 node(s) had untolerated taint(s)."),
     ],
 )
 def test_a_node_that_does_not_fit_is_named(store, node, reason):

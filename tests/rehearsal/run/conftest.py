@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import shutil
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from product_change import write_change
@@ -21,6 +23,7 @@ from rehearsal.run import pod_programs
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
 from rehearsal.run.settings import LIVE_TIMING, RehearsalSettings, RunFaults
 from rehearsal.run.world import RehearsalAccount, RunWorld
+from stacks.fleet import USER_DATA
 from tandem.artifacts.archive import build_archive
 from tandem.ops.guard_config import build_guard_config
 from tandem.spec import names
@@ -29,6 +32,7 @@ from tandem.spec.catalogue import load_catalogue
 ROOT = Path(__file__).resolve().parents[3]
 START = datetime(2026, 11, 25, 12, tzinfo=UTC)
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NO_SCHEDULE"}
+STARTUP_TAINT = {"key": "s3.csi.aws.com/agent-not-ready", "effect": "NoExecute"}
 
 
 @dataclass
@@ -64,10 +68,9 @@ def small() -> SmallWorld:
 def instance() -> Callable[..., NodeInstance]:
     def build(state="running", type="trn2.48xlarge", name="ip-10-0-0-1", **labels) -> NodeInstance:  # noqa: A002
         group = {"workload": "neuron-inference"} | {key.replace("__", "."): value for key, value in labels.items()}
-        agent = {"key": "s3.csi.aws.com/agent-not-ready", "effect": "NO_EXECUTE"}
         return NodeInstance(
             id="i-1", name=name, type=type, zone="us-east-2c", state=state, launched_at=START, group="trn2",
-            labels=group, taints=(TAINT, agent),
+            labels=group, taints=(TAINT,), registered_taints=({**TAINT, "effect": "NoSchedule"}, STARTUP_TAINT),
         )  # fmt: skip
 
     return build
@@ -143,7 +146,11 @@ def make_account(client, environment, *, has_fleet: bool = True) -> None:
     eks.create_cluster(name=guard.cluster, roleArn=role, resourcesVpcConfig={})
     make_node_group(client, environment, "system", "m7i.xlarge", 2, {"workload": "system"})
     if has_fleet:
-        make_node_group(client, environment, guard.node_group, "trn2.48xlarge", 0, {})
+        data = {"UserData": base64.b64encode(USER_DATA.encode()).decode()}
+        template = client("ec2").create_launch_template(LaunchTemplateName="fleet", LaunchTemplateData=data)
+        reference = {"id": template["LaunchTemplate"]["LaunchTemplateId"], "version": "1"}
+        fleet = {"launchTemplate": reference, "taints": [TAINT]}
+        make_node_group(client, environment, guard.node_group, "trn2.48xlarge", 0, {}, **fleet)
     accounts = [("tandem-post", f"tandem-{name}") for name in ("stage", "compile", "serve", "bench")]
     for namespace, service_account in [("runner-system", "runner"), *accounts]:
         eks.create_pod_identity_association(
@@ -164,7 +171,8 @@ def make_account(client, environment, *, has_fleet: bool = True) -> None:
     })  # fmt: skip
 
 
-def make_node_group(client, environment, name: str, instance_type: str, size: int, labels: dict[str, str]) -> None:
+def make_node_group(client, environment, name: str, instance_type: str, size: int, labels: dict[str, str], **fields: Any
+) -> None:  # fmt: skip
     """Make a node group of so many nodes."""
     guard, role = build_guard_config(environment), f"arn:aws:iam::{environment.account}:role/any"
     client("eks").create_nodegroup(
@@ -176,4 +184,5 @@ def make_node_group(client, environment, name: str, instance_type: str, size: in
         instanceTypes=[instance_type],
         scalingConfig={"minSize": size, "desiredSize": size, "maxSize": 2},
         tags=names.resource_tags(environment),
+        **fields,
     )

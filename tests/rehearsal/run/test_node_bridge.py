@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 
 import pytest
 
+from rehearsal.run.node_bridge import DRIVER_WATCH_S, read_registered_taints
 from rehearsal.run.settings import LIVE_TIMING, RunFaults
+from stacks.fleet import USER_DATA
 
+NEURON, STARTUP = "aws.amazon.com/neuron", "s3.csi.aws.com/agent-not-ready"
 GROUP_8 = "resource.aws.com/devicegroup8_id"
 
 
@@ -19,10 +23,51 @@ def test_an_instance_that_runs_is_a_node_with_its_groups_labels(small, instance)
         "workload": "neuron-inference", "eks.amazonaws.com/nodegroup": "trn2",
         "node.kubernetes.io/instance-type": "trn2.48xlarge",
     }.items()  # fmt: skip
-    assert node["spec"]["taints"] == [
-        {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"}
-    ]  # fmt: skip
     assert node["status"]["allocatable"]["cpu"] == "191450m"
+
+
+def list_taints(small) -> list[str]:
+    return [taint["key"] for taint in small.nodes()[0]["spec"]["taints"]]
+
+
+def test_a_kubelet_registers_the_taints_of_the_fleets_user_data(small, instance):
+    taints = read_registered_taints(base64.b64encode(USER_DATA.encode()).decode())
+    small.bridge.write_nodes([replace(instance(), registered_taints=taints)])
+    assert small.nodes()[0]["spec"]["taints"] == [
+        {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NoSchedule"},
+        {"key": "s3.csi.aws.com/agent-not-ready", "effect": "NoExecute"},
+    ]
+
+
+def test_a_driver_that_works_removes_the_startup_taint(small, instance):
+    small.faults = RunFaults(driver_s=30)
+    taints = []
+    for _ in range(3):
+        small.bridge.write_nodes([instance()])
+        taints.append(list_taints(small))
+        small.wait(30)
+    assert taints == [[NEURON, STARTUP], [NEURON], [NEURON]]
+
+
+def test_a_relabel_leaves_the_pods_of_a_node_that_registered_its_startup_taint(small, instance):
+    assert count_pods_after_relabel(small, instance) == 1
+
+
+def test_a_relabel_evicts_the_pods_where_the_group_has_the_startup_taint(small, instance):
+    taint = {"key": STARTUP, "effect": "NO_EXECUTE"}
+    assert count_pods_after_relabel(small, instance, taint) == 0
+
+
+def count_pods_after_relabel(small, instance, *taints) -> int:
+    """Return how many pods live on a node that is older than its driver's watch, after a change of its labels."""
+    compiling, serving = (replace(instance(**labels), taints=taints) for labels in ({"c": "1"}, {"s": "1"}))
+    for _ in range(3):
+        small.bridge.write_nodes([compiling])
+    add_pod(small)
+    small.wait(DRIVER_WATCH_S)
+    small.bridge.write_nodes([serving])
+    small.cluster.settle()
+    return sum("deletionTimestamp" not in pod["metadata"] for pod in small.store.list_objects("pods"))
 
 
 def test_an_instance_that_boots_is_no_node_yet(small, instance):
@@ -50,6 +95,13 @@ def test_a_node_takes_the_labels_that_its_group_has_now(small, instance):
     assert (labels.get("compile"), labels["serve"], "kubernetes.io/hostname" in labels) == (None, "post", True)
 
 
+def start_pod(small, instance) -> None:
+    """Start a pod on a node that has lost its startup taint."""
+    for _ in range(2):
+        small.bridge.write_nodes([instance()])
+    add_pod(small)
+
+
 def add_pod(small) -> None:
     pod = {"metadata": {"name": "pod"}, "spec": {"nodeName": "ip-10-0-0-1", "containers": [{"name": "main"}]}}
     small.store.create_object("pods", "post", pod)
@@ -57,8 +109,7 @@ def add_pod(small) -> None:
 
 
 def test_node_of_an_instance_that_shuts_down_is_drained(small, instance):
-    small.bridge.write_nodes([instance()])
-    add_pod(small)
+    start_pod(small, instance)
     small.bridge.write_nodes([instance("shutting-down")])
     (node,) = small.nodes()
     (pod,) = small.store.list_objects("pods")
@@ -78,8 +129,7 @@ def test_node_of_an_ended_instance_stays_until_its_grace_is_over(small, instance
 
 
 def test_node_lost_without_notice_is_not_drained(small, instance):
-    small.bridge.write_nodes([instance()])
-    add_pod(small)
+    start_pod(small, instance)
     small.cluster.lose_node("ip-10-0-0-1")
     small.bridge.write_nodes([instance("terminated")])
     small.cluster.settle()

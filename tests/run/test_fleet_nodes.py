@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.run.fleet_steps import is_node_ready
+from tandem.run.fleet_nodes import is_node_ready
 
 READY = {"conditions": [{"type": "Ready", "status": "True"}]}
 SILENT = {"conditions": [{"type": "Ready", "status": "Unknown"}]}
