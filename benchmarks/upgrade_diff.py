@@ -83,7 +83,8 @@ def kubernetes_upgrade() -> tuple[RepositoryState, RepositoryState]:
     after = read_state("post-us-east-2")
     capacity = after.environment.capacity.model_copy(update={"reservation_id": RESERVATION})
     new = after.environment.model_copy(update={"capacity": capacity})
-    old = new.model_copy(update={"cluster": new.cluster.model_copy(update={"kubernetes": "1.35"})})
+    changes = {"kubernetes": "1.35", "ami_release": "1.35.6-20260625"}
+    old = new.model_copy(update={"cluster": new.cluster.model_copy(update=changes)})
     return replace(after, environment=old), replace(after, environment=new)
 
 

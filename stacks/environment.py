@@ -153,7 +153,7 @@ class EnvironmentStage(cdk.Stage):
             network=network,
             node_role_arn=cluster.node_role_arn,
             cluster_security_group_id=cluster.security_group_id,
-            release_version=minor.ami_release.value,
+            release_version=environment.cluster.ami_release or minor.default_release,
             efa_cards=instance.efa_cards.value,
         )
         fleet.add_stack_dependency(cluster)

@@ -28,6 +28,7 @@ NAME_RULE = "lower-case letters, digits and dashes, starting with a letter, endi
 INSTANCE_TYPES: tuple[str, ...] = get_args(CapacitySettings.model_fields["instance_type"].annotation)
 CAPACITY_KINDS: tuple[str, ...] = get_args(CapacitySettings.model_fields["kind"].annotation)
 MAX_ZONES = 3
+STARTER_RUNTIME = "nxdi-v0"  # the one that serves a plain draft
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -69,6 +70,8 @@ def new(
     offered = catalogue.offerings.offerings[instance_type][region].value
     # the nodes' zone and the first others of the region
     zones = sorted([*dict.fromkeys((offered[0], *catalogue.offerings.zones[region].value))][:MAX_ZONES])
+    minor = catalogue.kubernetes.minors[catalogue.kubernetes.default.value]
+    releases = minor.list_releases(catalogue.runtimes[STARTER_RUNTIME].versions.refusing_drivers.value)
     instance = catalogue.instances.instances[instance_type]
     templates = jinja2.Environment(  # noqa: S701 - YAML, which no browser reads
         loader=jinja2.FileSystemLoader(TEMPLATES), undefined=jinja2.StrictUndefined, trim_blocks=True,
@@ -78,6 +81,7 @@ def new(
         text = templates.get_template(f"{kind_of_file}.yaml.j2").render(
             name=name, type=instance_type, kind=kind, region=region, vpc=vpc, offered=offered, zones=zones,
             counts=instance.device_counts.value, devices=instance.devices.value or 1,
+            runtime=STARTER_RUNTIME, kubernetes=catalogue.kubernetes.default.value, ami_release=releases[0],
         )  # fmt: skip
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

@@ -207,10 +207,10 @@ def _list_changes(
             yield MigrationChange("variant", name, "", _describe(variant))
     yield MigrationChange("image", "tag", before.image.tag, after.image.tag)
     yield MigrationChange("image", "support", before.support.value, after.support.value)
-    for name in ("vllm", "sdk", "minimum_driver"):
+    for name in ("vllm", "sdk", "driver"):
         old, new = (getattr(runtime.versions, name).value for runtime in runtimes)
         if old != new:
-            yield MigrationChange("driver" if name == "minimum_driver" else "image", name, old or "", new or "")
+            yield MigrationChange("driver" if name == "driver" else "image", name, old, new)
     counters = [(runtime.counters.speculation.value, runtime.counters.tokens_per_step.value) for runtime in runtimes]
     if counters[0] != counters[1]:
         texts = [f"spec_decode counters {word}, at most {law} tokens a step" for word, law in counters]

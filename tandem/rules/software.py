@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tandem.rules.contexts import EnvironmentContext, HostingContext, look_up
+from tandem.rules.contexts import EnvironmentContext, ExperimentContext, HostingContext, look_up
 from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
+from tandem.shell_command import quote_command
 from tandem.spec.images import PRIVATE_ECR, ImageUse, apply_mirror, list_image_uses
-from tandem.spec.platform import KubernetesMinor, KubernetesTable
+from tandem.spec.platform import KubernetesMinor, KubernetesTable, cut_driver
 from tandem.spec.project_image import LLMPERF, list_hosted_images
 
 BY_HAND = "stage them by hand, `python -m tandem.artifacts stage --from DIR`, which asks no hub"
@@ -74,12 +75,20 @@ def _find_minor_behind_default(context: EnvironmentContext) -> Iterable[RuleFind
 @RULES.warn("node-image-pinned", _MINORS, "2026-11-21")
 def _find_unpinned_release(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The node image's release is known, and so pinned."""
-    minor = _find_minor(context)
-    if minor.ami_release.value is None:
-        got = f'"{context.environment.cluster.kubernetes}", whose node image release is not known'
-        change = f"write ami_release.value in {_MINORS}; now EKS takes its newest"
-        source = minor.ami_release
-        yield RuleFinding("cluster.kubernetes", got, "a pinned release of AL2023_x86_64_NEURON", change, source)
+    cluster = context.environment.cluster
+    if cluster.ami_release is None and _find_minor(context).default_release is None:
+        got = f'"{cluster.kubernetes}", whose node image release is not known'
+        change = "write cluster.ami_release; now EKS takes its newest"
+        yield RuleFinding("cluster.kubernetes", got, "a pinned release of AL2023_x86_64_NEURON", change)
+
+
+@RULES.refuse("node-image-minor", "docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html", "2026-11-28")
+def _find_foreign_release(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The node image is of the cluster's Kubernetes minor."""
+    version, release = context.environment.cluster.kubernetes, context.environment.cluster.ami_release
+    if release is not None and not release.startswith(f"{version}."):
+        known = join_values(_find_minor(context).ami_releases)
+        yield RuleFinding("cluster.ami_release", release, f"a release of {version}: {known}", "write one of them")
 
 
 @RULES.warn("addons-pinned", _MINORS, "2026-11-21")
@@ -94,18 +103,55 @@ def _find_unpinned_addons(context: EnvironmentContext) -> Iterable[RuleFinding]:
         yield RuleFinding("cluster.kubernetes", got, "a version of each add-on", change, source)
 
 
-@RULES.refuse("driver-minimum", f"{NEURON_SDK} release-notes/components/runtime.rst", "2026-08-21")
-def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
-    """The node image's Neuron driver is at least the runtime's minimum."""
-    minimum, driver = context.runtime.versions.minimum_driver, _find_minor(context).neuron_driver.value
-    if minimum.value is None or driver is None or _parse_version(driver) >= _parse_version(minimum.value):
+def _find_driver(context: HostingContext) -> tuple[str, str | None]:
+    """Return the release of the environment's node image and its Neuron driver; None where no source states it."""
+    minor = _find_minor(context)
+    release = context.environment.cluster.ami_release or minor.default_release
+    return release or "EKS's newest", minor.find_driver(release)
+
+
+@RULES.refuse("driver-starts", f"{NEURON_SDK} release-notes/components/runtime.rst, known issues", "2026-08-21")
+def _find_refusing_driver(context: HostingContext) -> Iterable[RuleFinding]:
+    """No source says that the runtime does not start on the node image's Neuron driver."""
+    refusing = context.runtime.versions.refusing_drivers
+    release, driver = _find_driver(context)
+    if driver is None or cut_driver(driver) not in refusing.value:
         return
-    kubernetes = context.catalogue.kubernetes
-    drivers = {version: kubernetes.minors[version].neuron_driver.value for version in _list_minors(kubernetes)}
-    fits = [name for name, value in drivers.items() if value and _parse_version(value) >= _parse_version(minimum.value)]
-    got = f"{context.runtime.name}, on a node image with driver {driver}"
-    change = f"write cluster.kubernetes: one of {join_values(fits)}"
-    yield context.find("runtime", got, f"driver {minimum.value} or newer", change, minimum)
+    fits = _find_minor(context).list_releases(refusing.value)
+    got = f"{context.runtime.name}, which driver {driver} of node image {release} does not start"
+    legal = f"a driver other than {join_values(refusing.value)}"
+    change = f"write cluster.ami_release: one of {join_values(fits)}" if fits else "write another runtime"
+    yield context.find("runtime", got, legal, change, refusing)
+
+
+@RULES.warn("driver-released", f"{NEURON_SDK} release-notes/components/index.rst", "2026-10-19")
+def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
+    """The node image's Neuron driver is no older than the one that the runtime's SDK was released with."""
+    versions, minor = context.runtime.versions, _find_minor(context)
+    release, driver = _find_driver(context)
+    if driver is not None and _parse_version(driver) >= _parse_version(versions.driver.value):
+        return
+    own_driver, name = versions.driver.value, context.runtime.name
+    got = f"{name}, whose SDK {versions.sdk.value} came with driver {own_driver}, on node image {release}"
+    got += f" with driver {driver}" if driver else ", whose driver is not known"
+    legal = f"driver {own_driver} or newer; with an older one it is unproven"
+    change = "write cluster.ami_release: a release with this driver"
+    if minor.newest_release not in {None, release}:
+        newest_driver = minor.find_driver(minor.newest_release) or "not read"
+        change += f"; the newest that is known is {minor.newest_release}, its driver {newest_driver}"
+    yield context.find("runtime", got, legal, change, versions.driver)
+
+
+@RULES.warn("runtime-supported", f"{NEURON_SDK} about-neuron/announcements", "2026-11-28")
+def _find_ending_support(context: ExperimentContext) -> Iterable[RuleFinding]:
+    """No end of support is announced for the runtime."""
+    ends = context.runtime.support_ends
+    if ends.value is not None:
+        supported = [name for name, row in context.catalogue.runtimes.items() if row.support_ends.value is None]
+        command = quote_command("tandem", "migrate", context.experiment.name, "--runtime", *supported[:1])
+        got = f"{context.experiment.runtime}, which {ends.value} ends support for; the way out: {command}"
+        change = "see what the move changes and what is lost, then add --write"
+        yield RuleFinding("runtime", got, join_values(supported), change, ends)
 
 
 @RULES.refuse("kubectl-skew", "kubernetes.io/releases/version-skew-policy, kubectl", "2026-11-22")

@@ -70,6 +70,7 @@ ReservationId = Annotated[str, match_text(r"^cr-[0-9a-f]{17}$", "cr- and 17 hexa
 PricedPurchase = Annotated[str, match_text(_PURCHASE, "instance type and kind, such as trn2.3xlarge spot")]
 IndexUrl = Annotated[str, match_text(r"^https://[^\s@]+$", "an https:// URL without a user name")]
 BootstrapQualifier = Annotated[str, match_text(r"^[a-z0-9]{1,10}$", "1 to 10 lower-case letters and digits")]
+AmiRelease = Annotated[str, match_text(r"^1\.[0-9]{2}\.[0-9]+-[0-9]{8}$", "a release, such as 1.36.2-20260714")]
 KubernetesVersion = Annotated[str, match_text(r"^1\.[0-9]{2}$", 'a minor in quotes, such as "1.36"')]
 RepositoryUrl = Annotated[str, match_text(r"^(https|ssh)://\S+$", "an https:// or ssh:// URL")]
 GitRevision = Annotated[str, match_text(r"^[^\s-]\S*$", "a git revision, without blanks")]
@@ -221,6 +222,11 @@ class ClusterSettings(SpecRecord):
     """The EKS cluster."""
 
     kubernetes: KubernetesVersion = Field("1.36", description="Kubernetes minor version")
+    ami_release: AmiRelease | None = Field(
+        None,
+        description="AMI release of the accelerator nodes, as 1.36.2-20260714; "
+        "null: the newest whose Neuron driver Tandem knows",
+    )
     endpoint: ApiEndpoint = Field(description="who reaches the Kubernetes API")
     access: ClusterAccess = Field(description="who may do what in the cluster")
     system_nodes: SystemNodeSettings = Field(default_factory=SystemNodeSettings, description="nodes for add-ons")

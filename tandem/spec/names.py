@@ -62,6 +62,15 @@ def cluster_name(environment: Environment) -> str:
     return f"tandem-{environment.name}"
 
 
+def node_image_parameter(environment: Environment) -> str:
+    """Return the public parameter that holds the AMI release which EKS recommends for the accelerator nodes.
+
+    Source: EKS user guide, "Retrieve recommended Amazon Linux AMI IDs" (retrieve-ami-id).
+    """
+    path = f"/aws/service/eks/optimized-ami/{environment.cluster.kubernetes}/amazon-linux-2023/x86_64/neuron"
+    return f"{path}/recommended/release_version"
+
+
 def bucket_name(environment: Environment) -> str:
     """Return the bucket of models and artifacts: the operator's own, or a name unique by account."""
     return environment.artifacts.existing_bucket or f"tandem-{environment.name}-{environment.account}"

@@ -47,8 +47,9 @@ def list_pins(
     yield VersionPin("Kubernetes", version, f"environments/{environment.name}.yaml", "cluster.kubernetes")
     minor, platform = kubernetes.minors.get(version), f"{PLATFORM}/kubernetes.yaml"
     if minor:
-        release, driver = minor.ami_release.value or NO_PIN_TEXT, minor.neuron_driver.value or "unknown"
-        yield VersionPin("node image", f"{release}, Neuron driver {driver}", platform, f"minors.{version}.ami_release")
+        release = environment.cluster.ami_release or minor.default_release
+        text = f"{release or NO_PIN_TEXT}, Neuron driver {minor.find_driver(release) or 'unknown'}"
+        yield VersionPin("node image", text, platform, f"minors.{version}.ami_releases")
         for name, addon in minor.addons.items():
             yield VersionPin(f"add-on {name}", addon.value or NO_PIN_TEXT, platform, f"minors.{version}.addons.{name}")
     if environment.delivery.kind == "cdk":

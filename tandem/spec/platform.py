@@ -5,6 +5,7 @@ Invariant: offerings change, so each row carries its source and date and none is
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import date
 
 from pydantic import Field
@@ -52,9 +53,44 @@ class KubernetesMinor(SpecRecord):
     """One minor: support, the accelerator nodes' AMI and the add-on versions."""
 
     standard_support_ends: DataFigure[date | None]
-    ami_release: DataFigure[str | None] = Field(description="AL2023_x86_64_NEURON release version; null: EKS's newest")
-    neuron_driver: DataFigure[str | None] = Field(description="Neuron kernel driver in that AMI")
+    ami_releases: dict[str, DataFigure[str | None]] = Field(
+        description="AL2023_x86_64_NEURON release version to its Neuron kernel driver; null: no source states it"
+    )
     addons: dict[str, DataFigure[str | None]] = Field(description="add-on to version; null: EKS's default")
+
+    @property
+    def newest_release(self) -> str | None:
+        """The newest AMI release that is known; None if none is."""
+        return max(self.ami_releases, key=read_release_day, default=None)
+
+    @property
+    def default_release(self) -> str | None:
+        """The newest AMI release whose driver is known, or else the newest; None if none is known."""
+        return next(iter(self.list_releases(())), self.newest_release)
+
+    def list_releases(self, refusing_drivers: Collection[str]) -> list[str]:
+        """Return the AMI releases whose driver is known and of none of these minors, the newest first."""
+        stated = [
+            release
+            for release, driver in self.ami_releases.items()
+            if driver.value and cut_driver(driver.value) not in refusing_drivers
+        ]
+        return sorted(stated, key=read_release_day, reverse=True)
+
+    def find_driver(self, release: str | None) -> str | None:
+        """Return the Neuron driver of an AMI release; None where no source states it."""
+        figure = self.ami_releases.get(release or "")
+        return figure.value if figure else None
+
+
+def cut_driver(version: str) -> str:
+    """Return the minor of a Neuron driver: 2.29 of 2.29.0.0."""
+    return ".".join(version.split(".")[:2])
+
+
+def read_release_day(release: str) -> str:
+    """Return the day of an AMI release: 20260714 of 1.36.2-20260714."""
+    return release.rpartition("-")[2]
 
 
 class KubernetesTable(DataFile):

@@ -38,7 +38,8 @@ class RuntimeVersions(SpecRecord):
     neuronx_cc: DataFigure[str | None] = Field(description="compiler")
     nxdi: DataFigure[str | None] = Field(description="NxD Inference")
     plugin: DataFigure[str | None] = Field(description="vLLM's Neuron plugin")
-    minimum_driver: DataFigure[str | None] = Field(description="oldest host driver it starts on")
+    driver: DataFigure[str] = Field(description="host driver that the SDK was released with")
+    refusing_drivers: DataFigure[tuple[str, ...]] = Field(description="minors of host drivers that do not start it")
 
 
 class ModeSupport(SpecRecord):
@@ -151,6 +152,7 @@ class Runtime(DataFile):
     rendered: bool = Field(description="Tandem renders it; false: known only in order to say why not")
     not_rendered_because: str | None = Field(description="the reason, where rendered is false")
     support: DataFigure[str] = Field(description="its publisher's support, in a sentence")
+    support_ends: DataFigure[str | None] = Field(description="release without support for it; null: none announced")
     image: RuntimeImage = Field(description="container image")
     versions: RuntimeVersions = Field(description="components")
     platform_target: str = Field(description="compiler target, part of the artifact key")

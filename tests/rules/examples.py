@@ -20,6 +20,7 @@ from tandem.spec.runtime import Runtime
 Changes = dict[str, Any]
 Vary = Callable[[Catalogue], Catalogue]
 
+OLD_IMAGE = {"cluster.ami_release": "1.36.2-20260714"}  # with driver 2.29
 ADMIN = "arn:aws:iam::210987654321:role/Admin"
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
 
@@ -249,14 +250,12 @@ EXAMPLES: dict[str, Example] = {
     "kubernetes-floor": spoil("cluster.kubernetes", "1.34"),
     "kubernetes-known": spoil("cluster.kubernetes", "1.38"),
     "kubernetes-behind": spoil("cluster.kubernetes", "1.35"),
-    "node-image-pinned": spoil("cluster.kubernetes", "1.37", also=("addons-pinned",)),
-    "addons-pinned": spoil("cluster.kubernetes", "1.37", also=("node-image-pinned",)),
-    "driver-minimum": Example(
-        "experiments[0]",
-        {**native(), "cluster.kubernetes": "1.37"},
-        native(),
-        also=("node-image-pinned", "addons-pinned"),
-    ),
+    "node-image-pinned": spoil("cluster.kubernetes", "1.37", also=("addons-pinned", "driver-released")),
+    "node-image-minor": spoil("cluster.ami_release", "1.35.6-20260714", "1.36.4-20261003", also=("driver-released",)),
+    "addons-pinned": spoil("cluster.kubernetes", "1.37", also=("node-image-pinned", "driver-released")),
+    "driver-starts": Example("experiments[0]", OLD_IMAGE, {**OLD_IMAGE, **native()}),
+    "driver-released": Example("experiments[0]", {**OLD_IMAGE, **native()}, native()),
+    "runtime-supported": Example("runtime", vary=runtime("nxdi-v0", lambda _: {"support_ends": fig("Neuron 2.34")})),
     "images-pinned": Example("experiments", vary=no_digests),
     "kubectl-skew": Example(
         "cluster.kubernetes",

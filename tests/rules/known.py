@@ -153,10 +153,12 @@ def _instances() -> InstanceTable:
     return InstanceTable(instances=types, sources=SOURCES)
 
 
-def _minor(driver: str = "2.29.0.0", **figures: Any) -> KubernetesMinor:
+def _minor(**figures: Any) -> KubernetesMinor:
+    releases = figures.get("releases", {"1.36.4-20261003": "2.31.7.0", "1.36.2-20260714": "2.29.0.0"})
     return KubernetesMinor(
-        standard_support_ends=fig(figures.get("ends")), ami_release=fig(figures.get("release", "1.36.2-20260714")),
-        neuron_driver=fig(driver), addons={"vpc-cni": fig(figures.get("cni", "v1.22.0-eksbuild.1"))},
+        standard_support_ends=fig(figures.get("ends")),
+        ami_releases={release: fig(driver) for release, driver in releases.items()},
+        addons={"vpc-cni": fig(figures.get("cni", "v1.22.0-eksbuild.1"))},
     )  # fmt: skip
 
 
@@ -166,9 +168,9 @@ def known() -> Catalogue:
     runtimes = dict(real.load_catalogue().runtimes)
     for name, runtime in runtimes.items():
         safe = runtime.image.vulnerabilities.model_copy(update={"value": None})
-        runtimes[name] = runtime.model_copy(
-            update={"image": runtime.image.model_copy(update={"vulnerabilities": safe})}
-        )
+        image = runtime.image.model_copy(update={"vulnerabilities": safe})
+        ends = runtime.support_ends.model_copy(update={"value": None})
+        runtimes[name] = runtime.model_copy(update={"image": image, "support_ends": ends})
     chart = DraChart(
         repository="oci://public.ecr.aws/neuron/neuron-helm-chart", version=fig("1.10.0"), digest=fig(None),
         namespace=fig("neuron-dra-driver"), device_class=fig("neuron.aws.com"), driver=fig("neuron.aws.com"),
@@ -201,7 +203,7 @@ def known() -> Catalogue:
                 "1.34": _minor(),
                 "1.35": _minor(ends=date(2027, 3, 27)),
                 "1.36": _minor(),
-                "1.37": _minor(driver="2.25.4.0", release=None, cni=None),
+                "1.37": _minor(releases={}, cni=None),
             },
         ),
         digests=DigestTable(

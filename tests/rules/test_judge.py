@@ -20,12 +20,13 @@ from tandem.spec.workspace import load_workspace
 FAULTS = check_workspace(workspace(), load_catalogue())
 EXPECTED = {
     "environments/dev-trn2-3xlarge.yaml": "account-real alarms-heard budget-by-hand images-pinned repository-real",
-    "environments/native-us-east-2.yaml": "account-real alarms-heard images-pinned repository-real reservation-given",
+    "environments/native-us-east-2.yaml": "account-real alarms-heard driver-released images-pinned repository-real "
+    "reservation-given",
     "environments/post-us-east-2.yaml": "account-real alarms-heard images-pinned reservation-given",
-    "experiments/dev.yaml": "compile-memory image-vulnerable",
+    "experiments/dev.yaml": "compile-memory image-vulnerable runtime-supported",
     "experiments/llama-eagle3.yaml": "cores-idle model-gated",
-    "experiments/post-drafts-windows.yaml": "compile-memory image-vulnerable",
-    "experiments/post.yaml": "compile-memory image-vulnerable",
+    "experiments/post-drafts-windows.yaml": "compile-memory image-vulnerable runtime-supported",
+    "experiments/post.yaml": "compile-memory image-vulnerable runtime-supported",
     "experiments/qwen3-native.yaml": "batch-shown compile-memory cores-idle mode-unproven-accepted",
 }  # fmt: skip
 
@@ -40,7 +41,8 @@ def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
 
     faults = check_workspace(load_workspace(tmp_path / "environments", tmp_path / "experiments"), load_catalogue())
 
-    assert [fault.rule for fault in faults if "/experiments/" in fault.file] == ["compile-memory", "image-vulnerable"]
+    rules = [fault.rule for fault in faults if "/experiments/" in fault.file]
+    assert rules == ["compile-memory", "image-vulnerable", "runtime-supported"]
 
 
 def test_what_depends_on_the_environment_is_told_where_it_hosts() -> None:

@@ -15,6 +15,7 @@ from tandem.ops.doctor.context import EXIT_EXTERNAL, TIME_FORMAT, DoctorContext,
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_cdk_command, build_tandem_command
 from tandem.spec import names
+from tandem.spec.platform import read_release_day
 
 SUPPORT_DAYS = 90  # report the end of a minor's support so many days before; ours to choose
 KUBERNETES_FILE = "tandem/spec/data/platform/kubernetes.yaml"
@@ -46,6 +47,25 @@ def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> I
         message = f"{KUBERNETES_FILE} says that standard support of {version} ends on {declared_end}"
         value = f'minors."{version}".standard_support_ends: {{value: {support_end.date()}, source: KEY}}'
         yield Finding("warn", message, "write what EKS says", value)
+
+
+def check_node_image(context: DoctorContext, account: AccountClients) -> Finding:
+    """Name the AMI release of the accelerator nodes that EKS recommends, if it is newer than the declared one."""
+    environment, parameter = context.environment, names.node_image_parameter(context.environment)
+    response = account.find("ssm", "GetParameter", parameter, Name=parameter)
+    if response is None:
+        return Finding("unknown", f"AWS publishes no {parameter}", "see the releases of awslabs/amazon-eks-ami")
+    newest = str(response["Parameter"]["Value"])
+    minor = context.catalogue.kubernetes.minors[environment.cluster.kubernetes]
+    release = environment.cluster.ami_release or minor.default_release
+    if release is None:
+        return Finding("ok", f"no release is pinned: EKS takes {newest}")
+    if read_release_day(newest) <= read_release_day(release):
+        return Finding("ok", f"{release} is no older than what EKS recommends")
+    driver = minor.find_driver(release) or "not known"
+    message = f"the nodes get AMI release {release}, driver {driver}; EKS recommends {newest}"
+    action = "read its driver among the releases of awslabs/amazon-eks-ami, write it, deploy Fleet"
+    return Finding("warn", message, action, f"cluster.ami_release: {newest}")
 
 
 def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:

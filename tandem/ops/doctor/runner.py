@@ -66,6 +66,7 @@ CHECKS = (
     DoctorCheck("build-quota", "artifacts", storage.check_build_quota, mandatory=False),
     DoctorCheck("token", "artifacts", storage.check_token),
     DoctorCheck("minor", "cluster", cluster.check_kubernetes_minor, mandatory=False),
+    DoctorCheck("node-image", "cluster", cluster.check_node_image, mandatory=False),
     DoctorCheck("addons", "cluster", cluster.check_addons, mandatory=False),
     DoctorCheck("agent-configuration", "cluster", cluster.check_agent_configuration, mandatory=False),
     DoctorCheck("control-plane", "cluster", cluster.check_control_plane),

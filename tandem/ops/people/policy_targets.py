@@ -16,7 +16,7 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.ops.destroy.stacks import CNI_TAG, DELETION_ORDER, EKS_TAG, IN_TREE_TAG, PERMANENT_KIND
-from tandem.ops.guard_config import build_arn, build_bucket_arn, object_prefix, topic_arn
+from tandem.ops.guard_config import aws_partition, build_arn, build_bucket_arn, object_prefix, topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.images import PRIVATE_ECR
@@ -169,6 +169,9 @@ def _list_account_arns(environment: Environment) -> dict[str, Iterable[str]]:
         build_arn(environment, "cloudformation", f"stack/{names.stack_name(environment, kind)}/*")
         for kind in (*shared_kinds, f"{names.IMAGE_KIND}*", PERMANENT_KIND)
     ]
+    # AWS's own, so of no account
+    ssm_arn = f"arn:{aws_partition(environment.region)}:ssm:{environment.region}:"
+    node_image_arn = f"{ssm_arn}:parameter{names.node_image_parameter(environment)}"
     bootstrap_end = f"{environment.account}-{environment.region}"
     return {
         "principals": sorted({arn for arn in list_principals(environment) if ":role/" in arn}),
@@ -177,6 +180,7 @@ def _list_account_arns(environment: Environment) -> dict[str, Iterable[str]]:
         # Secrets Manager appends six random characters to a name
         "secret": [build_arn(environment, "secretsmanager", f"secret:{secret}-??????")] if secret else [],
         "bootstrap version": [build_arn(environment, "ssm", f"parameter{version_parameter(environment)}")],
+        "node image parameter": [node_image_arn],
         "stacks": stacks,
         "going stacks": stacks[:-1],
         "all stacks": [build_arn(environment, "cloudformation", "stack/*")],

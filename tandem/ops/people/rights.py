@@ -112,6 +112,7 @@ _DOCTOR = _join_rows(
         "secret": "secretsmanager DescribeSecret",
         "topic": "sns ListSubscriptionsByTopic",
         "bootstrap version": "ssm GetParameter",
+        "node image parameter": "ssm GetParameter",
     },
 )
 NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {

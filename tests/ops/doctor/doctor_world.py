@@ -63,6 +63,7 @@ class Facts:
     """Schema of the configuration of any add-on; the empty one admits everything."""
     minors: dict[str, dict[str, Any]] = field(default_factory=dict)
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
+    ami_release: str = "1.36.2-20260625"
     cost_tags: dict[str, str] = field(default_factory=dict)
     """Key of a tag that AWS Billing knows to its status."""
     price_list: dict[str, list[float]] = field(default_factory=dict)
@@ -152,6 +153,7 @@ class Offers:
                 {"CostAllocationTags": self._cost_tags(json.loads(body)["TagKeys"])}
             ),
             "GetProducts": lambda: _json({"PriceList": self._products(json.loads(body)["Filters"])}),
+            "GetParameter": lambda: self._parameter(json.loads(body)["Name"]),
             "DescribeSecret": lambda: self._secret(json.loads(body)["SecretId"]),
             "/addons/supported-versions": lambda: _json({"addons": self._addons(asked)}),
             "/addons/configuration-schemas": lambda: _json(
@@ -182,6 +184,10 @@ class Offers:
             terms = {"OnDemand": {f"SKU{number}.JRTCKXETXF": term}}
             products.append(json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms}))
         return products
+
+    def _parameter(self, name: str) -> tuple[str, bytes] | None:
+        is_public = name.startswith("/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/neuron/")
+        return _json({"Parameter": {"Name": name, "Value": self.facts.ami_release}}) if is_public else None
 
     def _secret(self, name: str) -> tuple[str, bytes] | None:
         said = self.facts.secrets.get(name)
