@@ -67,9 +67,11 @@ def new(
     faults += _list_faults(name, instance_type, kind, region, catalogue)
     if faults:
         raise SpecError(faults)
-    offered = catalogue.offerings.offerings[instance_type][region].value
+    region_zones = catalogue.offerings.zones[region]
+    # where no list has the type in this region the account decides: `tandem check` warns, `tandem doctor` asks EC2
+    offered = catalogue.offerings.offerings[instance_type].get(region, region_zones).value
     # the nodes' zone and the first others of the region
-    zones = sorted([*dict.fromkeys((offered[0], *catalogue.offerings.zones[region].value))][:MAX_ZONES])
+    zones = sorted([*dict.fromkeys((offered[0], *region_zones.value))][:MAX_ZONES])
     minor = catalogue.kubernetes.minors[catalogue.kubernetes.default.value]
     releases = minor.list_releases(catalogue.runtimes[STARTER_RUNTIME].versions.refusing_drivers.value)
     instance = catalogue.instances.instances[instance_type]
@@ -99,11 +101,10 @@ def _list_faults(name: str, instance_type: str, kind: str, region: str, catalogu
     if not NAME_PATTERN.fullmatch(name) or name in FOLDER_NAMES:
         allowed = f"{NAME_RULE}{', '.join(sorted(FOLDER_NAMES))}"
         yield SpecFault(file=f"{name}.yaml", path="", got=repr(name), allowed=allowed, change="choose another name")
-    regions = catalogue.offerings.offerings[instance_type]
+    regions = catalogue.offerings.zones
     if region not in regions:
-        got, allowed = f"{region} for {instance_type}", ", ".join(sorted(regions))
-        change = "write one of them; where your account is offered it elsewhere, add the row to "
-        change += "tandem/spec/data/platform/offerings.yaml"
+        got, allowed = f"{region}, whose zones are not known here", ", ".join(sorted(regions))
+        change = "start from one of them, and write region and zones: aws ec2 describe-availability-zones"
         yield SpecFault(file="--region", path="", got=got, allowed=allowed, change=change)
     kinds = catalogue.instances.instances[instance_type].capacity_kinds.value
     if kind not in kinds:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from tandem.rules.contexts import DateContext, EnvironmentContext
 from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
+from tandem.shell_command import quote_command
 from tandem.spec import names
 from tandem.spec.budgets import compute_budget_usd, compute_run_usd, needs_manual_budget
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID
@@ -19,44 +20,74 @@ _OFFERINGS = f"{DATA}/platform/offerings.yaml"
 _BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
 _BLOCK_DURATIONS = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html"
 _EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
+_CLUSTER_ZONES = "awsdocs/amazon-eks-user-guide@101184ec latest/ug/networking/network-reqs.adoc, subnets for clusters"
+ZONES_WITHOUT_EKS = ("use1-az3", "usw1-az2", "cac1-az3")
 _BUDGET_STOP = "Tandem's own: the budget alarm would stop the run; it counts instances alone"
 _AS_OFFERED = "write both as the offer says: aws ec2 describe-capacity-blocks"
 RULES = RuleList()
 
 
-@RULES.refuse("region-offers-type", _OFFERINGS, "2026-11-21")
+@RULES.warn("region-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The region offers the instance type."""
+    """A dated list has the region among those that offer the instance type; some offers are hidden from an account."""
     region, instance_type = context.environment.region, context.environment.capacity.instance_type
     regions = context.catalogue.offerings.offerings.get(instance_type, {})
     if region not in regions:
-        change = f"write one of them, or an instance type that it offers; what your account is offered: {_OFFERINGS}"
-        yield RuleFinding("region", f"{region} for {instance_type}", join_values(sorted(regions)), change)
+        got, change = f"{region}, not listed for {instance_type}", f"{_ask_account(context)}, or write one of them"
+        yield RuleFinding("region", got, join_values(sorted(regions)), change)
 
 
-@RULES.refuse("zone-offers-type", _OFFERINGS, "2026-11-21")
+@RULES.warn("zone-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The zone offers the instance type."""
-    capacity, region, offerings = context.environment.capacity, context.environment.region, context.catalogue.offerings
-    figure = offerings.offerings.get(capacity.instance_type, {}).get(region)
-    region_zones = offerings.zones.get(region)
-    is_foreign = region_zones is not None and capacity.zone not in region_zones.value  # zone-of-region refuses these
+    """A dated list has the zone among those that offer the instance type; some offers are hidden from an account."""
+    capacity, region = context.environment.capacity, context.environment.region
+    figure = context.catalogue.offerings.offerings.get(capacity.instance_type, {}).get(region)
+    is_foreign = _is_foreign(context, capacity.zone)  # zone-of-region refuses these
     if figure is not None and capacity.zone not in figure.value and not is_foreign:
-        got = f"{capacity.zone} for {capacity.instance_type}"
-        change = f"write {figure.value[0]}, also among the network's zones; what your account is offered: {_OFFERINGS}"
+        got = f"{capacity.zone}, not listed for {capacity.instance_type}"
+        change = f"{_ask_account(context)}, or write {figure.value[0]}, also among the network's zones"
         yield RuleFinding("capacity.zone", got, join_values(figure.value), change, figure)
+
+
+def _ask_account(context: EnvironmentContext) -> str:
+    command = quote_command("tandem", "doctor", "--env", context.environment.name)
+    return f"ask your account: {command}, line `offering`"
 
 
 @RULES.refuse("zone-of-region", _OFFERINGS, "2026-11-21")
 def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """Every zone lies in the region."""
-    region, offerings = context.environment.region, context.catalogue.offerings
-    figure = offerings.zones.get(region)
+    """Every zone id begins as those of the region do."""
+    region = context.environment.region
+    figure = context.catalogue.offerings.zones.get(region)
     capacity_zone = ("capacity.zone", context.environment.capacity.zone)
     for path, zone in [capacity_zone, *context.zones(), *context.control_plane_zones()]:
-        if figure is not None and zone not in figure.value:
+        if figure is not None and _is_foreign(context, zone):
             got, legal = f"{zone} in region {region}", join_values(figure.value)
             yield RuleFinding(path, got, legal, "write one of them", figure)
+
+
+def _is_foreign(context: EnvironmentContext, zone: str) -> bool:
+    """Return whether a zone id begins otherwise than the region's: use2- is us-east-2's."""
+    figure = context.catalogue.offerings.zones.get(context.environment.region)
+    return figure is not None and zone.partition("-")[0] not in {known.partition("-")[0] for known in figure.value}
+
+
+@RULES.warn("zone-listed", _OFFERINGS, "2026-10-27")
+def _find_unlisted_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A dated list of the region's zones has every zone of the network."""
+    region, figure = context.environment.region, context.catalogue.offerings.zones.get(context.environment.region)
+    for path, zone in context.zones():
+        if figure is not None and zone not in figure.value and not _is_foreign(context, zone):
+            got, change = f"{zone}, not listed for {region}", f"{_ask_account(context)}, or write one of them"
+            yield RuleFinding(path, got, join_values(figure.value), change, figure)
+
+
+@RULES.refuse("zone-takes-cluster", _CLUSTER_ZONES, "2026-11-28")
+def _find_refused_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No zone is one in which EKS takes no subnet of a cluster."""
+    for path, zone in context.zones():
+        if zone in ZONES_WITHOUT_EKS:
+            yield RuleFinding(path, zone, f"a zone other than {join_values(ZONES_WITHOUT_EKS)}", "write another zone")
 
 
 @RULES.refuse("zone-has-subnet", _BLOCKS, "2026-11-21")
@@ -70,16 +101,17 @@ def _find_zone_without_subnet(context: EnvironmentContext) -> Iterable[RuleFindi
         yield RuleFinding("capacity.zone", got, join_values(zones), change)
 
 
-@RULES.refuse("system-nodes-offered", _OFFERINGS, "2026-11-21")
+@RULES.warn("system-nodes-offered", _OFFERINGS, "2026-11-21")
 def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """One of the first two zones of the network offers the system nodes' type."""
+    """A dated list has one of the network's first two zones among those that offer the system nodes' type."""
     offerings, instance_type = context.catalogue.offerings, context.environment.cluster.system_nodes.instance_type
     figure = offerings.offerings.get(instance_type, {}).get(context.environment.region)
     zones = context.base_zones()
     if figure is not None and set(zones).isdisjoint(figure.value):
-        got = f"{instance_type}, which none of {join_values(sorted(zones))} offers"
+        got = f"{instance_type}, listed for none of {join_values(sorted(zones))}"
         legal = f"a type of the network's first two zones; {instance_type} is in {join_values(figure.value)}"
-        change, source = "name one of these zones among the first two of the network", figure
+        change = f"{_ask_account(context)}, or name one of these zones among the first two of the network"
+        source = figure
         yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, source)
 
 
@@ -185,14 +217,14 @@ def _find_manual_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
         yield RuleFinding("region", got, legal, change)
 
 
-@RULES.refuse("billing-code", _OFFERINGS, "2026-11-22")
+@RULES.warn("billing-code", _OFFERINGS, "2026-11-22")
 def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The region's billing code is known, by which the budget counts the fleet's instances."""
-    offerings, region = context.catalogue.offerings, context.environment.region
-    has_offer = region in offerings.offerings.get(context.environment.capacity.instance_type, {})
-    if has_offer and region not in offerings.billing_codes:
-        legal, change = join_values(sorted(offerings.billing_codes)), f"add its code to billing_codes of {_OFFERINGS}"
-        yield RuleFinding("region", f"{region}, whose billing code is not known", legal, change)
+    """The region's billing code is known, by which the budget counts the fleet's instances alone."""
+    region, codes = context.environment.region, context.catalogue.offerings.billing_codes
+    if region not in codes:
+        got = f"{region}, whose billing code is not known: the budget also counts what runs while it is parked"
+        change = "raise guard.budget_usd by a month of what `tandem show` says parked costs"
+        yield RuleFinding("region", got, join_values(sorted(codes)), change)
 
 
 @RULES.warn("idle-before-max", "Tandem's own: else the idle stop never stops anything", "2026-11-21")

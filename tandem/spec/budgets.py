@@ -65,14 +65,14 @@ def budget_cost_filters(environment: Environment, catalogue: Catalogue) -> dict[
     """Return the budget's cost filters: the hours of the fleet's instances, and nothing that runs while it is parked.
 
     A cost must match each key, and one value of it. Budgets sees a tag only once it is activated as a cost allocation
-    tag; until then it sees no cost, and this path stops nothing.
-
-    Raises:
-        KeyError: nobody wrote the region's billing code; the rule `billing-code` refuses that before.
+    tag; until then it sees no cost, and this path stops nothing. Where the region's billing code is not known, the tag
+    alone bounds the budget, which then stops the fleet too early rather than never; the rule `billing-code` says so.
     """
-    code = catalogue.offerings.billing_codes[environment.region].value
-    usage = [f"{code}-{kind}:{environment.capacity.instance_type}" for kind in INSTANCE_USAGE]
-    return {"UsageType": usage, "TagKeyValue": [f"user:{names.OWNER_TAG}${environment.name}"]}
+    filters = {"TagKeyValue": [f"user:{names.OWNER_TAG}${environment.name}"]}
+    code = catalogue.offerings.billing_codes.get(environment.region)
+    if code is not None:
+        filters["UsageType"] = [f"{code.value}-{kind}:{environment.capacity.instance_type}" for kind in INSTANCE_USAGE]
+    return filters
 
 
 def build_budget_request(

@@ -28,6 +28,7 @@ EVERY = [
     if (kind_of, bought) not in UNSOLD
 ]
 WARNED = {"budget-by-hand", "compile-memory", "image-vulnerable", "images-pinned", "reservation-given"}
+WARNED |= {"runtime-supported"}
 PRICES = {"trn2.48xlarge": "35.76", "trn2u.48xlarge": "35.76", "trn2.3xlarge": "2.235"}  # 2.235 USD a chip
 VALUES = {
     "account": '"210987654321"', "admin": "[arn:aws:iam::210987654321:role/Admin]",
@@ -108,13 +109,23 @@ def test_dear_watching_names_the_budget_that_would_fit(tmp_path):
     ("flags", "said"),
     [
         (("--type", "trn2u.48xlarge", "--kind", "spot"), "capacity-block, reservation, on-demand"),
-        (("--type", "trn2.3xlarge", "--region", "us-east-2"), "ap-south-2, ap-southeast-4, sa-east-1"),
+        (("--region", "eu-nowhere-1"), "ap-south-2, ap-southeast-4, sa-east-1, us-east-1, us-east-2, us-west-2"),
     ],
 )
 def test_what_is_not_sold_is_refused_with_what_is(tmp_path, flags, said, capsys):
     assert write(tmp_path, *flags) == 2
     assert f"allowed  {said}" in capsys.readouterr().err
     assert list(tmp_path.rglob("*.yaml")) == []
+
+
+def test_a_region_that_no_list_has_for_the_type_is_a_warning(tmp_path, capsys):
+    write(tmp_path, "--type", "trn2.3xlarge", "--kind", "spot", "--region", "us-west-2")
+    path = tmp_path / "environments" / "mine.yaml"
+    path.write_text(filled(path.read_text()))
+    capsys.readouterr()
+
+    assert main(["check", "mine", *folders(tmp_path)]) == 0
+    assert "us-west-2, not listed for trn2.3xlarge" in capsys.readouterr().err
 
 
 def test_check_tells_each_placeholder_in_one_line(tmp_path, capsys):

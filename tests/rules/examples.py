@@ -20,6 +20,7 @@ from tandem.spec.runtime import Runtime
 Changes = dict[str, Any]
 Vary = Callable[[Catalogue], Catalogue]
 
+EAST_1 = {"region": "us-east-1", "capacity.zone": "use1-az1", "network.zones": ["use1-az1", "use1-az2"]}
 OLD_IMAGE = {"cluster.ami_release": "1.36.2-20260714"}  # with driver 2.29
 ADMIN = "arn:aws:iam::210987654321:role/Admin"
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -76,6 +77,17 @@ def offered(kind: str, zone: str) -> Vary:
 
     def vary(catalogue: Catalogue) -> Catalogue:
         table = {**catalogue.offerings.offerings, kind: {"us-east-2": fig((zone,))}}
+        return with_fields(catalogue, offerings=catalogue.offerings.model_copy(update={"offerings": table}))
+
+    return vary
+
+
+def listed(region: str, zone: str) -> Vary:
+    """Return offerings of the large instance type in one zone of a region."""
+
+    def vary(catalogue: Catalogue) -> Catalogue:
+        offerings = catalogue.offerings.offerings
+        table = {**offerings, "trn2.48xlarge": {**offerings["trn2.48xlarge"], region: fig((zone,))}}
         return with_fields(catalogue, offerings=catalogue.offerings.model_copy(update={"offerings": table}))
 
     return vary
@@ -192,6 +204,14 @@ def reference(*values: dict[str, Any]) -> Changes:
 EXAMPLES: dict[str, Example] = {
     "region-offers-type": Example(
         "region", {"region": "us-west-2", "capacity.zone": "usw2-az1", "network.zones": ["usw2-az1", "usw2-az2"]}
+    ),
+    "zone-listed": spoil("network.zones[1]", ["use2-az3", "use2-az9"], key="network.zones"),
+    "zone-takes-cluster": Example(
+        "network.zones[1]",
+        {**EAST_1, "network.zones": ["use1-az1", "use1-az3"]},
+        EAST_1,
+        vary=listed("us-east-1", "use1-az1"),
+        vary_passed=listed("us-east-1", "use1-az1"),
     ),
     "zone-offers-type": spoil("capacity.zone", "use2-az2", "use2-az1"),
     "zone-of-region": Example("network.zones[1]", {"network.zones": ["use2-az3", "usw2-az1"]}),

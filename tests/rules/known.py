@@ -191,7 +191,12 @@ def known() -> Catalogue:
                 "trn2.3xlarge": {"us-east-2": fig(zones), "ap-southeast-4": fig(("apse4-az3",))},
             },
             zones={"us-east-2": fig(zones), "us-west-2": fig(("usw2-az1", "usw2-az2"))},
-            billing_codes={"us-east-2": fig("USE2"), "ap-southeast-4": fig("APS6")},
+            billing_codes={
+                "us-east-1": fig("made-up"),
+                "us-east-2": fig("USE2"),
+                "us-west-2": fig("USW2"),
+                "ap-southeast-4": fig("APS6"),
+            },
             sources=SOURCES,
         ),
         kubernetes=KubernetesTable(

@@ -152,7 +152,7 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
     "a range that is no address": ({"network.cidr": "10.0.0.300/16"}, ["range-valid network.cidr"]),
     "a prefix that is none": ({"network.cidr": "10.0.0.0/40"}, ["range-valid network.cidr"]),
     "a URL that cannot be read": ({"delivery.repo_url": "https://[x"}, ["repository-readable delivery.repo_url"]),
-    "a region nobody knows": ({"region": "eu-nowhere-1"}, ["region-offers-type region"]),
+    "a region nobody knows": ({"region": "eu-nowhere-1"}, ["region-offers-type region", "billing-code region"]),
     "half a large node on a small one": (
         small(**LARGE),
         [*(f"{rule} experiments[0]" for rule in TOO_LARGE), "compile-memory compile.memory_gib"],
