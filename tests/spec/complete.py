@@ -18,6 +18,7 @@ ENVIRONMENT: dict[str, Any] = {
     "bootstrap": {"qualifier": "tandem", "permissions_boundary": "Boundary"},
     "cluster": {
         "kubernetes": "1.36",
+        "ami_release": "1.36.2-20260625",
         "endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"], "clients": ["10.8.0.0/16"]},
         "access": {
             kind: [f"arn:aws:iam::210987654321:role/{kind}"] for kind in ("admin", "operator", "engineer", "viewer")
