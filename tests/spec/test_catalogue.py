@@ -112,6 +112,16 @@ def test_a_node_image_of_the_default_minor_starts_every_runtime() -> None:
         assert drivers - {*runtime.versions.refusing_drivers.value}, runtime.name
 
 
+def test_a_node_image_is_the_newest_whose_driver_is_known() -> None:
+    minor = known().kubernetes.minors["1.36"]
+    releases = {"1.36.1-20260610": "2.28.0.0", "1.36.2-20260714": "2.29.0.0", "1.36.0-20261003": None}
+    figures = {name: minor.standard_support_ends.model_copy(update={"value": row}) for name, row in releases.items()}
+    minor = minor.model_copy(update={"ami_releases": figures})
+
+    assert (minor.default_release, minor.newest_release) == ("1.36.2-20260714", "1.36.0-20261003")
+    assert minor.list_releases(["2.29"]) == ["1.36.1-20260610"]
+
+
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """A copy of the data files, free to be spoilt."""

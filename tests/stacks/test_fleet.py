@@ -88,6 +88,10 @@ def test_a_node_group_holds_no_taint_that_a_driver_removes(stacks: Templates) ->
     assert group(stacks)["Taints"] == [taint]
 
 
+def test_the_nodes_get_the_image_that_the_environment_names(stacks: Templates) -> None:
+    assert group(stacks)["ReleaseVersion"] == "1.36.2-20260625"
+
+
 def efa(stacks: Templates) -> Template:
     return stacks["efa-Fleet"]
 
