@@ -5,8 +5,8 @@ group has now. After the join and at each update of the group, labels and taints
 an instance that is shutting down is drained, as a managed node group does before it ends one. When the instance is
 gone, the node is lost, and goes by the rules of `rehearsal.cluster.nodes`.
 
-Sources: the taints of a group come after the join (aws/containers-roadmap#1962, aws-ebs-csi-driver#2447). That an update
-of labels alone sets the taints again is a guess, the worse of two cases. The startup taint goes as
+Sources: the taints of a group come after the join (aws/containers-roadmap#1962, aws-ebs-csi-driver#2447). That an
+update of labels alone sets the taints again is a guess, the worse of two cases. The startup taint goes as
 awslabs/mountpoint-s3-csi-driver v2.7.0 pkg/driver/node/taint.go removes it.
 """
 

@@ -103,7 +103,8 @@ def _list_faults(name: str, instance_type: str, kind: str, region: str, catalogu
         yield SpecFault(file=f"{name}.yaml", path="", got=repr(name), allowed=allowed, change="choose another name")
     regions = catalogue.offerings.zones
     if region not in regions:
-        got, allowed = f"{region}, whose zones are not known here", ", ".join(sorted(regions))
+        got = f"{region}, whose zones are not known here"
+        allowed = ", ".join(sorted(regions))
         change = "start from one of them, and write region and zones: aws ec2 describe-availability-zones"
         yield SpecFault(file="--region", path="", got=got, allowed=allowed, change=change)
     kinds = catalogue.instances.instances[instance_type].capacity_kinds.value

@@ -33,15 +33,17 @@ def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]
     region, instance_type = context.environment.region, context.environment.capacity.instance_type
     regions = context.catalogue.offerings.offerings.get(instance_type, {})
     if region not in regions:
-        got, change = f"{region}, not listed for {instance_type}", f"{_ask_account(context)}, or write one of them"
+        got = f"{region}, not listed for {instance_type}"
+        change = f"{_ask_account(context)}, or write one of them"
         yield RuleFinding("region", got, join_values(sorted(regions)), change)
 
 
 @RULES.warn("zone-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A dated list has the zone among those that offer the instance type; some offers are hidden from an account."""
-    capacity, region = context.environment.capacity, context.environment.region
-    figure = context.catalogue.offerings.offerings.get(capacity.instance_type, {}).get(region)
+    capacity = context.environment.capacity
+    zones_by_region = context.catalogue.offerings.offerings.get(capacity.instance_type, {})
+    figure = zones_by_region.get(context.environment.region)
     is_foreign = _is_foreign(context, capacity.zone)  # zone-of-region refuses these
     if figure is not None and capacity.zone not in figure.value and not is_foreign:
         got = f"{capacity.zone}, not listed for {capacity.instance_type}"
@@ -75,10 +77,12 @@ def _is_foreign(context: EnvironmentContext, zone: str) -> bool:
 @RULES.warn("zone-listed", _OFFERINGS, "2026-10-27")
 def _find_unlisted_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A dated list of the region's zones has every zone of the network."""
-    region, figure = context.environment.region, context.catalogue.offerings.zones.get(context.environment.region)
+    region = context.environment.region
+    figure = context.catalogue.offerings.zones.get(region)
     for path, zone in context.zones():
         if figure is not None and zone not in figure.value and not _is_foreign(context, zone):
-            got, change = f"{zone}, not listed for {region}", f"{_ask_account(context)}, or write one of them"
+            got = f"{zone}, not listed for {region}"
+            change = f"{_ask_account(context)}, or write one of them"
             yield RuleFinding(path, got, join_values(figure.value), change, figure)
 
 
@@ -220,7 +224,8 @@ def _find_manual_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.warn("billing-code", _OFFERINGS, "2026-11-22")
 def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The region's billing code is known, by which the budget counts the fleet's instances alone."""
-    region, codes = context.environment.region, context.catalogue.offerings.billing_codes
+    region = context.environment.region
+    codes = context.catalogue.offerings.billing_codes
     if region not in codes:
         got = f"{region}, whose billing code is not known: the budget also counts what runs while it is parked"
         change = "raise guard.budget_usd by a month of what `tandem show` says parked costs"

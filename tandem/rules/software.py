@@ -85,7 +85,8 @@ def _find_unpinned_release(context: EnvironmentContext) -> Iterable[RuleFinding]
 @RULES.refuse("node-image-minor", "docs.aws.amazon.com/eks/latest/APIReference/API_Nodegroup.html", "2026-11-28")
 def _find_foreign_release(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The node image is of the cluster's Kubernetes minor."""
-    version, release = context.environment.cluster.kubernetes, context.environment.cluster.ami_release
+    version = context.environment.cluster.kubernetes
+    release = context.environment.cluster.ami_release
     if release is not None and not release.startswith(f"{version}."):
         known = join_values(_find_minor(context).ami_releases)
         yield RuleFinding("cluster.ami_release", release, f"a release of {version}: {known}", "write one of them")
@@ -127,11 +128,13 @@ def _find_refusing_driver(context: HostingContext) -> Iterable[RuleFinding]:
 @RULES.warn("driver-released", f"{NEURON_SDK} release-notes/components/index.rst", "2026-10-19")
 def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
     """The node image's Neuron driver is no older than the one that the runtime's SDK was released with."""
-    versions, minor = context.runtime.versions, _find_minor(context)
+    versions = context.runtime.versions
+    minor = _find_minor(context)
     release, driver = _find_driver(context)
     if driver is not None and _parse_version(driver) >= _parse_version(versions.driver.value):
         return
-    own_driver, name = versions.driver.value, context.runtime.name
+    own_driver = versions.driver.value
+    name = context.runtime.name
     got = f"{name}, whose SDK {versions.sdk.value} came with driver {own_driver}, on node image {release}"
     got += f" with driver {driver}" if driver else ", whose driver is not known"
     legal = f"driver {own_driver} or newer; with an older one it is unproven"

@@ -51,7 +51,8 @@ def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> I
 
 def check_node_image(context: DoctorContext, account: AccountClients) -> Finding:
     """Name the AMI release of the accelerator nodes that EKS recommends, if it is newer than the declared one."""
-    environment, parameter = context.environment, names.node_image_parameter(context.environment)
+    environment = context.environment
+    parameter = names.node_image_parameter(environment)
     response = account.find("ssm", "GetParameter", parameter, Name=parameter)
     if response is None:
         return Finding("unknown", f"AWS publishes no {parameter}", "see the releases of awslabs/amazon-eks-ami")

@@ -171,8 +171,9 @@ def make_account(client, environment, *, has_fleet: bool = True) -> None:
     })  # fmt: skip
 
 
-def make_node_group(client, environment, name: str, instance_type: str, size: int, labels: dict[str, str], **fields: Any
-) -> None:  # fmt: skip
+def make_node_group(
+    client, environment, name: str, instance_type: str, size: int, labels: dict[str, str], **fields: Any
+) -> None:
     """Make a node group of so many nodes."""
     guard, role = build_guard_config(environment), f"arn:aws:iam::{environment.account}:role/any"
     client("eks").create_nodegroup(

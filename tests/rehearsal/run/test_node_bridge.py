@@ -60,7 +60,8 @@ def test_a_relabel_evicts_the_pods_where_the_group_has_the_startup_taint(small, 
 
 def count_pods_after_relabel(small, instance, *taints) -> int:
     """Return how many pods live on a node that is older than its driver's watch, after a change of its labels."""
-    compiling, serving = (replace(instance(**labels), taints=taints) for labels in ({"c": "1"}, {"s": "1"}))
+    compiling = replace(instance(c="1"), taints=taints)
+    serving = replace(instance(s="1"), taints=taints)
     for _ in range(3):
         small.bridge.write_nodes([compiling])
     add_pod(small)
