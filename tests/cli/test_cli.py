@@ -36,7 +36,7 @@ def test_check_names_file_line_value_and_allowed(specs, capsys):
     assert main(["check", *folders(specs)]) == 2
 
     error, allowed, *_ = capsys.readouterr().err.splitlines()
-    assert error.endswith('post-us-east-2.yaml:20: capacity.kind: got "rented"')
+    assert error.endswith('post-us-east-2.yaml:21: capacity.kind: got "rented"')
     assert allowed == "  allowed  capacity-block, reservation, spot, on-demand"
 
 
