@@ -16,7 +16,7 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.ops.destroy.stacks import CNI_TAG, DELETION_ORDER, EKS_TAG, IN_TREE_TAG, PERMANENT_KIND
-from tandem.ops.guard_config import aws_partition, build_arn, build_bucket_arn, object_prefix, topic_arn
+from tandem.ops.guard_config import build_arn, build_bucket_arn, object_prefix, topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.images import PRIVATE_ECR
@@ -170,7 +170,7 @@ def _list_account_arns(environment: Environment) -> dict[str, Iterable[str]]:
         for kind in (*shared_kinds, f"{names.IMAGE_KIND}*", PERMANENT_KIND)
     ]
     # AWS's own, so of no account
-    ssm_arn = f"arn:{aws_partition(environment.region)}:ssm:{environment.region}:"
+    ssm_arn = f"arn:{names.aws_partition(environment.region)}:ssm:{environment.region}:"
     node_image_arn = f"{ssm_arn}:parameter{names.node_image_parameter(environment)}"
     bootstrap_end = f"{environment.account}-{environment.region}"
     return {
