@@ -86,7 +86,7 @@ def test_what_is_ok_stands_behind_verbose(ran):
 def test_the_first_line_has_the_counts_and_the_exit_code(ran):
     first = ran["brief"].out.splitlines()[0]
     assert first.startswith("post-us-east-2: ")
-    assert first.endswith(" fail, 7 unknown; exit code 2")
+    assert first.endswith(" fail, 8 unknown; exit code 2")
 
 
 def test_json_has_the_same_facts(ran):
@@ -108,7 +108,7 @@ def test_without_credentials_there_is_one_line(specs, monkeypatch, capsys):
     file.write_text(ours)
 
     assert run(specs, "--env", "post-us-east-2") == 3
-    assert capsys.readouterr().out == "28 checks skipped: no credentials for account 222233334444; set AWS_PROFILE\n"
+    assert capsys.readouterr().out == "29 checks skipped: no credentials for account 222233334444; set AWS_PROFILE\n"
 
 
 def test_a_file_that_a_rule_refuses_is_told_before_anything_is_asked(specs, capsys):
