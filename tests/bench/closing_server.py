@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Literal
 
-MODEL, OWNER = "closing", "closing-owner"
+MODEL = "closing"
+OWNER = "closing-owner"
 Closing = Literal["never", "after_stream", "on_reuse", "reset_on_reuse", "always"]
 STREAM = (
     {"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}]},
@@ -51,7 +52,8 @@ class _Listener(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    server_version, sys_version = "closing-server/1.0", ""
+    server_version = "closing-server/1.0"
+    sys_version = ""
     server: _Listener
     carried = 0
 
@@ -77,7 +79,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Answer a stream, or end the connection."""
-        carried, closing = self.note(), self.server.told.closing
+        carried = self.note()
+        closing = self.server.told.closing
         self.rfile.read(int(self.headers["Content-Length"]))
         if closing == "always" or (carried and closing not in {"never", "after_stream"}):
             self.end_connection()
@@ -95,9 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def end_connection(self) -> None:
         """End it as told."""
-        told = self.server.told
-        time.sleep(told.delay_s)
-        if "reset" in told.closing:
+        text = self.server.told
+        time.sleep(text.delay_s)
+        if "reset" in text.closing:
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             self.connection.close()
         self.close_connection = True

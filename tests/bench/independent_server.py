@@ -60,11 +60,12 @@ class Schedule:
 
     def sizes(self, most: int | None) -> list[int]:
         """Tokens of each burst."""
-        left, given = self.tokens if most is None else min(self.tokens, most), self._given()
+        left = self.tokens if most is None else min(self.tokens, most)
+        fields = self._given()
         sizes: list[int] = []
         while left > 0:
-            wanted = self.first_burst if not sizes and self.first_burst else next(given)
-            sizes.append(min(left, wanted))
+            size = self.first_burst if not sizes and self.first_burst else next(fields)
+            sizes.append(min(left, size))
             left -= sizes[-1]
         return sizes
 
@@ -159,7 +160,8 @@ class Frames:
     """The events of one answer, in a real vLLM's form: role, one event a burst, finish, usage, [DONE]."""
 
     def __init__(self, request: Request, schedule: Schedule) -> None:
-        self.request, self.schedule = request, schedule
+        self.request = request
+        self.schedule = schedule
         self.running = 0
         prompt = json.dumps(request.body.get("messages") or request.body.get("prompt"))
         self.prompt_tokens = max(1, len(prompt.split()))
@@ -183,12 +185,14 @@ class Frames:
         return self._frame({"choices": [], **self._usage()})
 
     def _usage(self) -> dict[str, Any]:
-        prompt, running = self.prompt_tokens, self.running
+        prompt = self.prompt_tokens
+        running = self.running
         return {"usage": {"prompt_tokens": prompt, "completion_tokens": running, "total_tokens": prompt + running}}
 
     def _choice(self, delta: dict[str, str], size: int, finish: str | None = None) -> bytes:
-        choice: dict[str, Any] = {"index": 0, "delta": delta} if self.request.chat else {
-            "index": 0, "text": delta.get("content", "")}  # fmt: skip
+        choice: dict[str, Any] = (
+            {"index": 0, "delta": delta} if self.request.chat else {"index": 0, "text": delta.get("content", "")}
+        )
         choice |= {"logprobs": self._logprobs(size), "finish_reason": finish}
         if self.request.body.get("return_token_ids") and "role" not in delta:
             choice["token_ids"] = list(range(self.running, self.running + size))
@@ -215,7 +219,9 @@ class Server:
     """The server: `async with Server(schedule) as server`, then `server.port`; truths are in `server.truths`."""
 
     def __init__(self, default: Schedule, *, port: int = 0, log: TextIO | None = None, seed: int = 0) -> None:
-        self.default, self.port, self.log = default, port, log
+        self.default = default
+        self.port = port
+        self.log = log
         self.generator = random.Random(seed)  # noqa: S311 - of the requests' own times, in the order they came
         self.truths: list[dict[str, Any]] = []
         self.accepted = 0
@@ -243,8 +249,8 @@ class Server:
         return [truth for truth in self.truths if truth["method"] == "POST"]
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        said = self.default.simulated
-        header = "" if said is None else f"X-Tandem-Simulated: {said}\r\n"
+        simulated_value = self.default.simulated
+        header = "" if simulated_value is None else f"X-Tandem-Simulated: {simulated_value}\r\n"
         connection = Connection(reader, writer, time.monotonic(), header)
         self.accepted += 1
         task = asyncio.current_task()
@@ -270,11 +276,17 @@ class Server:
         body = await connection.reader.readexactly(int(headers.get("content-length", "0")))
         method, path, _ = first.split(" ", 2)
         connection.truth = {
-            "request_id": headers.get("x-request-id", f"unnamed-{len(self.truths)}"), "method": method, "path": path,
+            "request_id": headers.get("x-request-id", f"unnamed-{len(self.truths)}"),
+            "method": method,
+            "path": path,
             "on_connection": connection.number,
-            "connected_s": connection.connected_s, "accepted_s": time.monotonic(), "writes": [], "bursts": [],
-            "headers": headers, "body": json.loads(body) if body else {},
-        }  # fmt: skip
+            "connected_s": connection.connected_s,
+            "accepted_s": time.monotonic(),
+            "writes": [],
+            "bursts": [],
+            "headers": headers,
+            "body": json.loads(body) if body else {},
+        }
         connection.number += 1
         self.truths.append(connection.truth)
         return Request(method, path, headers, connection.truth["body"])
@@ -287,14 +299,14 @@ class Server:
                 return True
             fields = request.body.keys() | (request.body.get("stream_options") or {}).keys()
             if unknown := [name for name in self.refused_fields if name in fields]:
-                said = {"error": {"message": f"unknown field {unknown[0]}", "type": "BadRequestError", "code": 400}}
-                await connection.whole("400 Bad Request", "application/json", json.dumps(said).encode())
+                refusal = {"error": {"message": f"unknown field {unknown[0]}", "type": "BadRequestError", "code": 400}}
+                await connection.whole("400 Bad Request", "application/json", json.dumps(refusal).encode())
                 return True
             return await self._stream(connection, request, request.schedule(self.default))
         finally:
             if self.log is not None:
-                kept = {key: value for key, value in connection.truth.items() if key not in {"headers", "body"}}
-                self.log.write(json.dumps(kept) + "\n")
+                fields_ = {key: value for key, value in connection.truth.items() if key not in {"headers", "body"}}
+                self.log.write(json.dumps(fields_) + "\n")
                 self.log.flush()
 
     async def _answer_get(self, connection: Connection, request: Request) -> None:
@@ -363,16 +375,16 @@ During = Callable[[Connection, Frames], Awaitable[bool]]
 
 
 async def _status(connection: Connection, schedule: Schedule) -> bool:
-    said = {"error": {"message": "no more room in the queue", "type": "Overloaded", "code": schedule.status}}
+    text = {"error": {"message": "no more room in the queue", "type": "Overloaded", "code": schedule.status}}
     extra = f"Retry-After: {schedule.retry_after}\r\n" if schedule.retry_after else ""
-    await connection.whole(f"{schedule.status} No", "application/json", json.dumps(said).encode(), extra)
+    await connection.whole(f"{schedule.status} No", "application/json", json.dumps(text).encode(), extra)
     return True
 
 
 def _whole(content_type: str, body: bytes, status: str = "200 OK", extra: str = "") -> Before:
     async def send(connection: Connection, schedule: Schedule) -> bool:
-        stated = schedule.content_type if schedule.content_type != Schedule.content_type else content_type
-        await connection.whole(status, stated, body, extra)
+        fields = schedule.content_type if schedule.content_type != Schedule.content_type else content_type
+        await connection.whole(status, fields, body, extra)
         return True
 
     return send
@@ -431,16 +443,25 @@ async def _endless(connection: Connection, frames: Frames) -> bool:
 HTML = b"<!DOCTYPE html>\n<html><title>Sign in</title><body>Please sign in.</body></html>\n"
 ONE_ANSWER = b'{\n "object": "chat.completion",\n "choices": [{"message": {"content": "all at once"}}]\n}'
 BEFORE: dict[str, Before] = {
-    "status": _status, "html": _whole("text/html; charset=utf-8", HTML), "json": _whole("application/json", ONE_ANSWER),
-    "empty_json": _whole("application/json", b'{"status": "ok"}'), "empty": _whole("text/event-stream", b""),
-    "redirect": _whole(
-        "text/plain", b"", "307 Temporary Redirect", "Location: /elsewhere/v1/chat/completions\r\n"
-    ),
-    "not_http": _not_http, "silent": _stall, "drop_early": _drop, "flood": _flood,
-}  # fmt: skip
+    "status": _status,
+    "html": _whole("text/html; charset=utf-8", HTML),
+    "json": _whole("application/json", ONE_ANSWER),
+    "empty_json": _whole("application/json", b'{"status": "ok"}'),
+    "empty": _whole("text/event-stream", b""),
+    "redirect": _whole("text/plain", b"", "307 Temporary Redirect", "Location: /elsewhere/v1/chat/completions\r\n"),
+    "not_http": _not_http,
+    "silent": _stall,
+    "drop_early": _drop,
+    "flood": _flood,
+}
 DURING: dict[str | None, During] = {
-    "stall": _stall, "comments": _comments, "drop": _drop, "reset": _reset, "error": _error, "endless": _endless,
-}  # fmt: skip
+    "stall": _stall,
+    "comments": _comments,
+    "drop": _drop,
+    "reset": _reset,
+    "error": _error,
+    "endless": _endless,
+}
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -15,9 +15,9 @@ from tandem.bench.record import SCHEMA, Chunk, RecordWriter, RequestRecord, spli
 from tandem.bench.request_metrics import compute_request_metrics
 
 
-def chunks(*stated: tuple[Any, ...]) -> tuple[Chunk, ...]:
+def chunks(*fields: tuple[Any, ...]) -> tuple[Chunk, ...]:
     """`(at_s, kind)` or `(at_s, kind, tokens)`, in the order of the stream."""
-    return tuple(Chunk(*one) for one in stated)
+    return tuple(Chunk(*field) for field in fields)
 
 
 # a role chunk, then 1, 4 and 3 tokens at 200, 245 and 290 ms, the end and the usage
@@ -28,20 +28,34 @@ BURSTS = chunks(
 
 def record(**changes: Any) -> RequestRecord:
     """A request that succeeded with 8 tokens in BURSTS."""
-    stated: dict[str, Any] = {
-        "schema": SCHEMA, "reconnected": 0,
-        "request_id": "r-0", "arm": "base", "class_": "repeat", "suite": "real", "prompt_id": "repeat-00",
-        "concurrency": 4, "start_s": 1000.0, "headers_s": 0.05, "end_s": 0.3, "chunks": BURSTS, "prompt_tokens": 64,
-        "completion_tokens": 8, "counted_by": "usage", "text": "a b c", "status": 200, "finish_reason": "stop",
+    fields: dict[str, Any] = {
+        "schema": SCHEMA,
+        "reconnected": 0,
+        "request_id": "r-0",
+        "arm": "base",
+        "class_": "repeat",
+        "suite": "real",
+        "prompt_id": "repeat-00",
+        "concurrency": 4,
+        "start_s": 1000.0,
+        "headers_s": 0.05,
+        "end_s": 0.3,
+        "chunks": BURSTS,
+        "prompt_tokens": 64,
+        "completion_tokens": 8,
+        "counted_by": "usage",
+        "text": "a b c",
+        "status": 200,
+        "finish_reason": "stop",
         "content": "ok",
-    }  # fmt: skip
-    stated |= changes
-    return RequestRecord(**split_chunks(stated.pop("chunks")), **stated)
+    }
+    fields |= changes
+    return RequestRecord(**split_chunks(fields.pop("chunks")), **fields)
 
 
-def compute_record_metrics(one: RequestRecord) -> dict[str, float]:
+def compute_record_metrics(request: RequestRecord) -> dict[str, float]:
     """The figures of one record by metric, without those it cannot have; chunk_gap_ms is their mean."""
-    metrics = compute_request_metrics([one])
+    metrics = compute_request_metrics([request])
     values = {name: float(column[0]) for name, column in metrics.values.items() if np.isfinite(column[0])}
     return values | ({"chunk_gap_ms": float(np.mean(metrics.gaps_ms))} if len(metrics.gaps_ms) else {})
 
@@ -54,7 +68,7 @@ def failed(**changes: Any) -> RequestRecord:
 
 def run_manifest(**changes: Any) -> manifest.RunManifest:
     """A run of `base` and `spec` that ended."""
-    stated: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "version": "0.1.0",
         "created_utc": "2026-11-21T00:00:00Z",
         "arms": (arm("base", role="baseline"), arm("spec")),
@@ -73,7 +87,7 @@ def run_manifest(**changes: Any) -> manifest.RunManifest:
         "plan": manifest.PlanTotals(requests=0),
         "ended": manifest.RunEnd(reason="done", utc="2026-11-21T01:00:00Z"),
     }
-    return manifest.RunManifest(**{**stated, **changes})
+    return manifest.RunManifest(**{**fields, **changes})
 
 
 def arm(name: str, **changes: Any) -> manifest.ManifestArm:
@@ -94,9 +108,9 @@ def write_run(
     """The files of a run."""
     folder.mkdir(parents=True, exist_ok=True)
     with RecordWriter(folder / "records.jsonl") as writer:
-        for one in records:
-            writer.write(one)
+        for entry in records:
+            writer.write(entry)
     if scrapes is not None:
-        (folder / COUNTERS).write_bytes(b"".join(msgspec.json.encode(one) + b"\n" for one in scrapes))
+        (folder / COUNTERS).write_bytes(b"".join(msgspec.json.encode(scrape) + b"\n" for scrape in scrapes))
     manifest.write_manifest(folder, run_manifest(**changes))
     return folder

@@ -34,8 +34,8 @@ class Came:
 
 def asking(**fields: Any) -> CompletionRequest:
     """A small request."""
-    given: dict[str, Any] = {"request_id": "r-1", "prompt": "count to ten", "max_tokens": 16}
-    return CompletionRequest(**(given | fields))
+    options: dict[str, Any] = {"request_id": "r-1", "prompt": "count to ten", "max_tokens": 16}
+    return CompletionRequest(**(options | fields))
 
 
 def run(
@@ -51,8 +51,8 @@ def run(
 
     async def main() -> T:
         async with Server(schedule or Schedule(**QUICK)) as served:
-            asked = arm("arm", **({"url": f"http://127.0.0.1:{served.port}", "model": MODEL} | fields))
-            async with CompletionClient(asked, limit=limit, api=api, api_key=api_key) as client:
+            entry = arm("arm", **({"url": f"http://127.0.0.1:{served.port}", "model": MODEL} | fields))
+            async with CompletionClient(entry, limit=limit, api=api, api_key=api_key) as client:
                 return await what(client, served)
 
     return uvloop.run(main())
@@ -67,10 +67,10 @@ def come(
     **schedule: Any,
 ) -> Came:
     """Ask once and read the answer."""
-    asked = ask or asking()
+    request = ask or asking()
 
     async def what(client: CompletionClient, server: Server) -> Came:
-        reply = await client.send_request(asked, outs)
-        return Came(reply, answer.parse_answer(reply, asked, models), server)
+        reply = await client.send_request(request, outs)
+        return Came(reply, answer.parse_answer(reply, request, models), server)
 
     return run(what, Schedule(**(QUICK | schedule)), api=api)

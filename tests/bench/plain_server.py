@@ -64,7 +64,9 @@ class PlainServer:
 @contextlib.contextmanager
 def plain_server(answers: Mapping[str, PlainAnswer], tls: ssl.SSLContext | None = None) -> Iterator[PlainServer]:
     """Run a server beside the test."""
-    server, ready, stop = PlainServer(answers, tls), threading.Event(), asyncio.Event()
+    server = PlainServer(answers, tls)
+    ready = threading.Event()
+    stop = asyncio.Event()
     loops: list[asyncio.AbstractEventLoop] = []
 
     async def listen() -> None:

@@ -31,10 +31,10 @@ def plan(
     *,
     rounds: int | None = 1,
     concurrency: Sequence[int] | None = (1,),
-    **stated: object,
+    **fields: object,
 ) -> RunPlan:
     """A plan over a small suite; concurrency 1 where nothing is said."""
-    manifest = run_manifest(**({"arms": tuple(map(arm, arms)), "rounds": rounds or 0, "seed": 0} | stated))
+    manifest = run_manifest(**({"arms": tuple(map(arm, arms)), "rounds": rounds or 0, "seed": 0} | fields))
     return RunPlan(manifest=manifest, blocks=plan_blocks(manifest, [suite(classes or {"code": 4})], concurrency))
 
 

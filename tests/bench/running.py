@@ -59,7 +59,7 @@ class Ran:
         return json.loads((self.folder / "manifest.json").read_text())
 
 
-def settings(ports: Sequence[int], suite: Path, **changed: Any) -> RunSettings:
+def settings(ports: Sequence[int], suite: Path, **changes: Any) -> RunSettings:
     """A small run: no warm-up, concurrency 2, arms a, b, ...; what is changed is the manifest's or the settings'."""
     arms = tuple(
         ManifestArm(
@@ -67,10 +67,10 @@ def settings(ports: Sequence[int], suite: Path, **changed: Any) -> RunSettings:
         )
         for place, port in enumerate(ports)
     )
-    given: dict[str, Any] = {"suites": (load_suite(suite),), "concurrency": (2,), "warm_up": 0}
-    given |= {name: changed.pop(name) for name in RunSettings.__slots__ if name in changed}
-    stated: dict[str, Any] = {"arms": arms, "schedule": "interleaved", "seed": 0, "api": "chat", "rounds": 1}
-    return RunSettings(manifest=draft_manifest(**(stated | changed)), **given)
+    fields: dict[str, Any] = {"suites": (load_suite(suite),), "concurrency": (2,), "warm_up": 0}
+    fields |= {name: changes.pop(name) for name in RunSettings.__slots__ if name in changes}
+    defaults: dict[str, Any] = {"arms": arms, "schedule": "interleaved", "seed": 0, "api": "chat", "rounds": 1}
+    return RunSettings(manifest=draft_manifest(**(defaults | changes)), **fields)
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -102,23 +102,28 @@ def measure(
     at: Sequence[int] = (),
     on_round: Callable[[int, float], None] | None = None,
     only_round: int | None = None,
-    **changed: Any,
+    **changes: Any,
 ) -> Ran:
     """Run once into `folder`/out; `meanwhile` goes on beside it."""
     suite = suite_file(folder, prompts or {"code": ["a", "b", "c", "d"]})
-    said = io.StringIO()
+    screen = io.StringIO()
 
     async def main() -> Ran:
         async with serving(schedules, at) as servers:
-            asked = settings(ports or [server.port for server in servers], suite, **changed)
+            run_settings = settings(ports or [server.port for server in servers], suite, **changes)
             run = MeasurementRun(
-                settings=asked, folder=folder / "out", out=said, wait_s=wait_s, resume=resume, on_round=on_round,
+                settings=run_settings,
+                folder=folder / "out",
+                out=screen,
+                wait_s=wait_s,
+                resume=resume,
+                on_round=on_round,
                 only_round=only_round,
-            )  # fmt: skip
-            other = asyncio.create_task(meanwhile(servers, run)) if meanwhile else None
+            )
+            task = asyncio.create_task(meanwhile(servers, run)) if meanwhile else None
             outcome = await run.run()
-            if other is not None:
-                await other
-            return Ran(outcome, folder / "out", servers, said.getvalue(), run.plan)
+            if task is not None:
+                await task
+            return Ran(outcome, folder / "out", servers, screen.getvalue(), run.plan)
 
     return uvloop.run(main())

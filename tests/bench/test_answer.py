@@ -59,34 +59,42 @@ def look(answer: RequestRecord, names: Any) -> dict[str, Any]:
     return {name: columns[name] if name in columns else getattr(answer, name) for name in names}
 
 
-ONE, TWO = said("a"), said("b")
+ONE = said("a")
+TWO = said("b")
 ENTRIES = [{"token": token, "logprob": -0.5} for token in "abc"]
 THOUGHT = event({"delta": {"reasoning": "hm"}})
 REASONING_BESIDE = used(7, total_tokens=15, completion_tokens_details={"reasoning_tokens": 3})
 STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
     "an event has the time of the read that completed it": (
-        (ONE[:9], ONE[9:] + TWO + TWO[:4], TWO[4:], END), {"times": [2.0, 2.0, 3.0, 4.0]},
+        (ONE[:9], ONE[9:] + TWO + TWO[:4], TWO[4:], END),
+        {"times": [2.0, 2.0, 3.0, 4.0]},
     ),
     "an event without a choice is usage": ((ONE, event(**used(1)), END), {"kinds": ["text", "usage", "end"]}),
     "running usage gives each chunk its tokens": (
         (said("", tokens=0), said("a b", tokens=3), said("", tokens=4), said("d", "stop", tokens=9), event(**used(9))),
         {
-            "tokens": [0, 3, 1, 5, None], "kinds": ["role", "text", "empty", "text", "usage"],
-            "completion_tokens": 9, "prompt_tokens": 5, "counted_by": "usage",
+            "tokens": [0, 3, 1, 5, None],
+            "kinds": ["role", "text", "empty", "text", "usage"],
+            "completion_tokens": 9,
+            "prompt_tokens": 5,
+            "counted_by": "usage",
         },
     ),
     "reasoning that is counted beside the answer is output": (
-        (THOUGHT, ONE, said("", "stop"), event(**REASONING_BESIDE)), {"completion_tokens": 10},
+        (THOUGHT, ONE, said("", "stop"), event(**REASONING_BESIDE)),
+        {"completion_tokens": 10},
     ),
     "reasoning that is counted beside the answer and never came is no output": (
-        (ONE, said("", "stop"), event(**REASONING_BESIDE)), {"completion_tokens": 7},
+        (ONE, said("", "stop"), event(**REASONING_BESIDE)),
+        {"completion_tokens": 7},
     ),
     "reasoning that is counted in the answer is not counted twice": (
         (THOUGHT, ONE, said("", "stop"), event(**used(7, completion_tokens_details={"reasoning_tokens": 3}))),
         {"completion_tokens": 7},
     ),
     "usage beside the end alone gives no chunk its tokens": (
-        (ONE, TWO, said("", "stop", tokens=7)), {"tokens": [None] * 3, "completion_tokens": 7},
+        (ONE, TWO, said("", "stop", tokens=7)),
+        {"tokens": [None] * 3, "completion_tokens": 7},
     ),
     "a usage of 0 beside each text is no count": (
         (said("a", tokens=0), said("b", tokens=0), said("", "stop", tokens=7)),
@@ -110,15 +118,19 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"tokens": [2, 1, None], "token_ids": (4, 5, 6), "completion_tokens": 3, "counted_by": "token_ids"},
     ),
     "token ids may be written with a point": (
-        (event({"delta": {"content": "a"}, "token_ids": [4.0]}), END), {"token_ids": (4,), "completion_tokens": 1},
+        (event({"delta": {"content": "a"}, "token_ids": [4.0]}), END),
+        {"token_ids": (4,), "completion_tokens": 1},
     ),
     "ids that some chunks lack count nothing": (
-        (said("a", token_ids=[4, 5]), TWO, END), {"tokens": [None] * 3, "token_ids": None, "completion_tokens": None},
+        (said("a", token_ids=[4, 5]), TWO, END),
+        {"tokens": [None] * 3, "token_ids": None, "completion_tokens": None},
     ),
     "ids count where usage contradicts them": (
         (said("a", token_ids=[4, 5]), event(**used(49)), END),
         {
-            "completion_tokens": 2, "counted_by": "token_ids", "error": None,
+            "completion_tokens": 2,
+            "counted_by": "token_ids",
+            "error": None,
             "error_detail": "usage says 49 output tokens, the stream held 2 token ids",
         },
     ),
@@ -129,12 +141,14 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
     "usage that contradicts its running count is named": (
         (said("a", tokens=2), event(**used(9)), END),
         {
-            "completion_tokens": 9, "error": None,
+            "completion_tokens": 9,
+            "error": None,
             "error_detail": "usage counted up to 2 tokens and says 9 at the end",
         },
     ),
     "cached tokens": (
-        (ONE, event(**used(1, prompt_tokens_details={"cached_tokens": 3})), END), {"cached_tokens": 3},
+        (ONE, event(**used(1, prompt_tokens_details={"cached_tokens": 3})), END),
+        {"cached_tokens": 3},
     ),
     "text and reasoning are kept apart": (
         (event({"delta": {"reasoning": "hm "}}), event({"delta": {"reasoning": "so"}}), said("x"), END),
@@ -152,18 +166,21 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"logprobs": {"tokens": ["a", "b", "c"], "token_logprobs": [-0.5, -0.1, -0.2]}},
     ),
     "what comes after a finish reason and done changes nothing": (
-        (ONE, END, b'data: closing\n\ndata: {"error":"client left"}\n\nBad Gateway\n\n'), {"error": None, "text": "a"},
+        (ONE, END, b'data: closing\n\ndata: {"error":"client left"}\n\nBad Gateway\n\n'),
+        {"error": None, "text": "a"},
     ),
     "an error after done alone is a failure": ((ONE, DONE, b'data: {"error":"no memory"}\n\n'), {"error": "api_error"}),
     "a finish reason in each chunk ends no stream": (
         (said("a", "stop"), said("b", "stop")),
         {
-            "error": "closed", "text": "ab",
+            "error": "closed",
+            "text": "ab",
             "error_detail": "the stream ended after 2 events, before [DONE], and text came after its finish_reason",
         },
     ),
     "a finish reason in each chunk and done end a stream": (
-        (said("a", "stop"), said("b", "stop"), DONE), {"error": None, "text": "ab", "finish_reason": "stop"},
+        (said("a", "stop"), said("b", "stop"), DONE),
+        {"error": None, "text": "ab", "finish_reason": "stop"},
     ),
     "done without its blank line": ((ONE, DONE[:-1]), {"error": None}),
     "done with CRLF": ((ONE, b"data:[DONE]\r\n\r\n"), {"error": None}),
@@ -172,13 +189,15 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
     "a stream that ends before its finish": (
         (ONE, TWO[:20]),
         {
-            "error": "closed", "text": "a",
+            "error": "closed",
+            "text": "a",
             "error_detail": "the stream ended after 1 events, before a finish_reason or [DONE]",
         },
     ),
     "an answer without any byte": ((), {"error": "closed"}),
     "the server's own error": (
-        (ONE, b'data: {"error":{"message":"engine died","code":500}}\n\n', DONE), {"error_detail": "engine died"},
+        (ONE, b'data: {"error":{"message":"engine died","code":500}}\n\n', DONE),
+        {"error_detail": "engine died"},
     ),
     "far more tokens than asked": ((*[ONE] * 97, END), {"error": "endless"}),
     "a few more tokens than asked": ((*[ONE] * 20, END), {"error": None}),
@@ -187,19 +206,24 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"error": None, "error_detail": None, "completion_tokens": 970, "max_tokens": 16},
     ),
     "an error event without data has the words of its comment": (
-        (ONE, b"event: error\n: worker died\n\n", DONE), {"error": "api_error", "error_detail": "worker died"},
+        (ONE, b"event: error\n: worker died\n\n", DONE),
+        {"error": "api_error", "error_detail": "worker died"},
     ),
     "an error event without words is a failure": (
-        (ONE, b"event: error\n\n", END), {"error": "api_error", "error_detail": "the server gives no reason"},
+        (ONE, b"event: error\n\n", END),
+        {"error": "api_error", "error_detail": "the server gives no reason"},
     ),
     "an error outside of the events is a failure": (
-        (ONE, b'{"error":{"message":"engine died"}}\n', END), {"error": "api_error", "error_detail": "engine died"},
+        (ONE, b'{"error":{"message":"engine died"}}\n', END),
+        {"error": "api_error", "error_detail": "engine died"},
     ),
     "an error outside of the events at the end is a failure": (
-        (ONE, b'{\n"error": "engine died"\n}'), {"error": "api_error", "error_detail": "engine died"},
+        (ONE, b'{\n"error": "engine died"\n}'),
+        {"error": "api_error", "error_detail": "engine died"},
     ),
     "an array with an error is a failure": (
-        (ONE, b'data: [{"error":{"message":"quota"}}]\n\n', END), {"error": "api_error", "error_detail": "quota"},
+        (ONE, b'data: [{"error":{"message":"quota"}}]\n\n', END),
+        {"error": "api_error", "error_detail": "quota"},
     ),
     "an error beside the text of a chunk is a failure": (
         (event({"delta": {"content": "a"}}, error={"message": "no memory"}), END),
@@ -222,13 +246,14 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         },
     ),
     "text outside of the events changes nothing if a finish reason ends the answer": (
-        (ONE, b"Internal Server Error\n\n", END), {"error": None, "text": "a"},
+        (ONE, b"Internal Server Error\n\n", END),
+        {"error": None, "text": "a"},
     ),
     "an event of text without choices explains an answer that nothing ends": (
         (ONE, b'data: {"detail":"worker died"}\n\n', DONE),
         {
             "error": "api_error",
-            "error_detail": "no finish_reason ends the answer, and the server says '{\"detail\":\"worker died\"}'",
+            "error_detail": 'no finish_reason ends the answer, and the server says \'{"detail":"worker died"}\'',
         },
     ),
     "an object with an error's status is a failure": (
@@ -236,7 +261,8 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"error": "api_error", "error_detail": "engine died"},
     ),
     "the second line outside of the events may be the error": (
-        (ONE, b'{"status":"ok"}\n{"error":"engine died"}\n\n', END), {"error_detail": "engine died"},
+        (ONE, b'{"status":"ok"}\n{"error":"engine died"}\n\n', END),
+        {"error_detail": "engine died"},
     ),
     "an unknown field of the stream is ignored": ((ONE, b"trace: 7\n\n", DONE), {"error": None, "text": "a"}),
     "an end that is no good one is a failure with the server's words": (
@@ -252,10 +278,12 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"error_detail": "the server broke the answer off with finish_reason abort: out of memory"},
     ),
     "a usage after the end changes nothing": (
-        (said("a", "stop"), event(**used(1), id="x")), {"error": None, "finish_reason": "stop", "completion_tokens": 1},
+        (said("a", "stop"), event(**used(1), id="x")),
+        {"error": None, "finish_reason": "stop", "completion_tokens": 1},
     ),
     "texts that stand for no reason end nothing": (
-        (said("a", ""), said("b", "null"), said("c", "None")), {"error": "closed", "text": "abc"},
+        (said("a", ""), said("b", "null"), said("c", "None")),
+        {"error": "closed", "text": "abc"},
     ),
     "done alone ends an answer without a reason": ((ONE, DONE), {"error": None, "finish_reason": None}),
     "pings and comments change nothing": (
@@ -267,11 +295,13 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"error": None, "text": "a", "kinds": ["text", "end"]},
     ),
     "an error in a ping is a failure": (
-        (ONE, b'event: ping\ndata: {"error":"no memory"}\n\n', END), {"error": "api_error"},
+        (ONE, b'event: ping\ndata: {"error":"no memory"}\n\n', END),
+        {"error": "api_error"},
     ),
     "pings alone are no answer": ((b'data: {"type":"ping"}\n\n', DONE), {"error": "no_choices"}),
     "choices of one index in one event are one answer": (
-        (event({"index": 0, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}}), END), {"text": "ab"},
+        (event({"index": 0, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}}), END),
+        {"text": "ab"},
     ),
     "another choice is no part of the answer and is named": (
         (event({"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}), END),
@@ -286,29 +316,33 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"error": None, "text": "a", "logprobs": [{"logprob": None}]},
     ),
     "a part that nobody knows is named": (
-        (event({"delta": {"content": "a", "musing": "hm"}}), END), {"text": "a", "unknown_parts": ("delta.musing",)},
+        (event({"delta": {"content": "a", "musing": "hm"}}), END),
+        {"text": "a", "unknown_parts": ("delta.musing",)},
     ),
     "a whole message after the deltas repeats them": (
         (ONE, TWO, event({"message": {"content": "ab"}, "finish_reason": "stop"}, object="chat.completion"), DONE),
         {"text": "ab", "kinds": ["text", "text", "end"]},
     ),
     "a whole message beside a delta repeats it": (
-        (event({"delta": {"content": "a"}, "message": {"content": "a"}}),
-         event({"delta": {}, "message": {"content": "a"}, "finish_reason": "stop"})),
+        (
+            event({"delta": {"content": "a"}, "message": {"content": "a"}}),
+            event({"delta": {}, "message": {"content": "a"}, "finish_reason": "stop"}),
+        ),
         {"text": "a", "kinds": ["text", "end"]},
     ),
     "messages alone are the answer": (
-        (event({"message": {"content": "a"}}), event({"message": {"content": "b"}}), END), {"text": "ab"},
+        (event({"message": {"content": "a"}}), event({"message": {"content": "b"}}), END),
+        {"text": "ab"},
     ),
     "an event of another API is named": (
         (ONE, b'data: {"type":"response.output_text.delta","delta":"b"}\n\n', END),
         {"unknown_parts": ("an event of type response.output_text.delta without choices",)},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", STREAMS)
-def test_a_stream_is_read(case: str) -> None:
+def test_a_stream_is_read(case):
     pieces, expected = STREAMS[case]
     assert look(answered(*pieces), expected) == expected
 
@@ -336,35 +370,35 @@ def test_a_stream_is_read(case: str) -> None:
         ({"text": "", "finish_reason": "length"}, "end"),
     ],
 )
-def test_an_event_is_of_the_kind_that_it_holds(choice: dict, kind: str) -> None:
+def test_an_event_is_of_the_kind_that_it_holds(choice, kind):
     assert answered(event(choice), END).chunks[0].kind == kind
 
 
 @pytest.mark.parametrize("count", [3, 3.0])
-def test_a_whole_number_is_a_count_however_it_is_written(count: float) -> None:
+def test_a_whole_number_is_a_count_however_it_is_written(count):
     answer = answered(ONE, event(usage={"completion_tokens": count, "prompt_tokens": count}), END)
     assert (answer.completion_tokens, answer.prompt_tokens) == (3, 3)
 
 
-def test_a_usage_of_no_number_is_no_count_and_no_fault() -> None:
+def test_a_usage_of_no_number_is_no_count_and_no_fault():
     answer = answered(ONE, b'data: {"choices":[],"usage":{"completion_tokens":NaN,"prompt_tokens":Infinity}}\n\n', END)
     assert (answer.completion_tokens, answer.prompt_tokens, answer.error) == (None, None, None)
 
 
 @pytest.mark.parametrize("count", [-1, 1.5, True, "3", 2**70, 1e300, None])
-def test_a_count_that_is_none_is_not_believed(count: object) -> None:
+def test_a_count_that_is_none_is_not_believed(count):
     answer = answered(ONE, event(usage={"completion_tokens": count, "prompt_tokens": count}), END)
     assert (answer.completion_tokens, answer.prompt_tokens, answer.error) == (None, None, None)
 
 
 @pytest.mark.parametrize("word", ["closed", "gap_timeout", "whole_timeout"])
-def test_after_done_an_answer_is_whole_unless_it_is_endless(word: str) -> None:
+def test_after_done_an_answer_is_whole_unless_it_is_endless(word):
     assert answered(ONE, END, error=word).error is None
     assert answered(*[ONE] * 100, error=word).error == "endless"
 
 
 @pytest.mark.parametrize("word", ["gap_timeout", "whole_timeout", "first_token_timeout", "interrupted", "endless"])
-def test_what_cut_a_stream_stays_its_word(word: str) -> None:
+def test_what_cut_a_stream_stays_its_word(word):
     answer = answered(ONE, b"data: {oops\n\n", error=word, error_detail="why")
     assert (answer.error, answer.error_detail, answer.text) == (word, "why", "a")
 
@@ -395,8 +429,8 @@ def test_what_cut_a_stream_stays_its_word(word: str) -> None:
         *((said("", reason), "api_error") for reason in ("timeout", "cancelled", "insufficient_system_resource")),
         *((said("", reason), None) for reason in (*GOOD_ENDS, "STOP", "MAX_TOKENS")),
     ],
-)  # fmt: skip
-def test_a_bad_event_is_a_word_and_the_others_are_read(bad: bytes, word: str | None) -> None:
+)
+def test_a_bad_event_is_a_word_and_the_others_are_read(bad, word):
     answer = answered(ONE, bad, TWO, END)
     assert (answer.error, answer.text) == (word, "ab")
 
@@ -409,7 +443,7 @@ def test_a_bad_event_is_a_word_and_the_others_are_read(bad: bytes, word: str | N
         (b'{"a":' * 900 + b"1" + b"}" * 900, None),
     ],
 )
-def test_an_object_nested_without_end_never_raises(body: bytes, word: str | None) -> None:
+def test_an_object_nested_without_end_never_raises(body, word):
     assert answered(b"data: " + body + b"\n\n", END).error == word
     assert answered(body, status=500, error="status_500").error == "status_500"
 
@@ -431,7 +465,7 @@ def test_an_object_nested_without_end_never_raises(body: bytes, word: str | None
         (ONE + END, "text/plain", None),
     ],
 )
-def test_a_body_that_is_no_event_stream_is_a_word(body: bytes, kind: str, word: str | None) -> None:
+def test_a_body_that_is_no_event_stream_is_a_word(body, kind, word):
     assert answered(body, kind=kind).error == word
 
 
@@ -439,7 +473,7 @@ def test_a_body_that_is_no_event_stream_is_a_word(body: bytes, kind: str, word: 
     ("name", "error"),
     [("small", None), ("alias", None), ("small-2026-11-21", None), ("small-1b", "wrong_model"), ("big", "wrong_model")],
 )
-def test_a_model_that_is_neither_asked_nor_an_alias_is_wrong(name: str, error: str | None) -> None:
+def test_a_model_that_is_neither_asked_nor_an_alias_is_wrong(name, error):
     answer = answered(event({"delta": {"content": "a"}}, model=name), END, models={"small", "alias"})
     assert (answer.model, answer.error) == (name, error)
 
@@ -458,7 +492,7 @@ def test_a_model_that_is_neither_asked_nor_an_alias_is_wrong(name: str, error: s
         (b"", None),
     ],
 )
-def test_a_refusal_keeps_what_the_server_said(body: bytes, detail: str | None) -> None:
+def test_a_refusal_keeps_what_the_server_said(body, detail):
     answer = answered(body, status=503, error="status_503")
     assert (answer.error, answer.error_detail) == ("status_503", detail)
 
@@ -468,8 +502,13 @@ def test_a_refusal_keeps_what_the_server_said(body: bytes, detail: str | None) -
 
 def a_stream() -> bytes:
     """A stream with all extras and characters of every length."""
-    body = {"max_tokens": 40, "messages": [{"content": "x"}], "stream_options": {
-        "include_usage": True, "continuous_usage_stats": True}, "return_token_ids": True, "logprobs": True}  # fmt: skip
+    body = {
+        "max_tokens": 40,
+        "messages": [{"content": "x"}],
+        "stream_options": {"include_usage": True, "continuous_usage_stats": True},
+        "return_token_ids": True,
+        "logprobs": True,
+    }
     frames = Frames(Request("POST", "/v1/chat/completions", {}, body), Schedule())
     parts = [frames.role(), frames.burst(1), frames.burst(3)]
     choice = {"delta": {"content": "é€\U0001f680"}, "token_ids": [7, 8, 9]}
@@ -478,18 +517,19 @@ def a_stream() -> bytes:
     return b"".join([*parts, f"data: {rest}\r\n\r\n: ping\n\n".encode(), frames.finish("stop"), frames.usage(), DONE])
 
 
-def test_an_answer_cut_into_reads_at_every_byte_is_the_same_but_for_times() -> None:
+def test_an_answer_cut_into_reads_at_every_byte_is_the_same_but_for_times():
     stream = a_stream()
     names = [*msgspec.structs.asdict(answered(stream)).keys() - {"chunk_s", "end_s"}, "kinds", "tokens"]
-    whole = look(answered(stream), names)
+    complete = look(answered(stream), names)
 
-    different = [at for at in range(1, len(stream)) if look(answered(stream[:at], stream[at:]), names) != whole]
+    different = [at for at in range(1, len(stream)) if look(answered(stream[:at], stream[at:]), names) != complete]
 
-    assert (whole["error"], whole["completion_tokens"], len(whole["token_ids"]), different) == (None, 7, 7, [])
+    assert (complete["error"], complete["completion_tokens"], len(complete["token_ids"]), different) == (None, 7, 7, [])
 
 
-def test_a_stream_spoilt_at_any_byte_is_an_answer_that_a_record_takes(tmp_path) -> None:
-    stream, generator = a_stream(), random.Random(SEED)  # noqa: S311
+def test_a_stream_spoilt_at_any_byte_is_an_answer_that_a_record_takes(tmp_path):
+    stream = a_stream()
+    generator = random.Random(SEED)  # noqa: S311
     path = tmp_path / "records.jsonl"
     with RecordWriter(path) as writer:
         for _ in range(400):
@@ -503,9 +543,26 @@ def test_a_stream_spoilt_at_any_byte_is_an_answer_that_a_record_takes(tmp_path) 
 
 LEAVES = (None, True, 0, -1, 1.5, 2.0, 2**63, 2**70, "", "x", "stop", [], {})
 NAMES = (
-    "choices", "delta", "content", "text", "reasoning", "token_ids", "logprobs", "usage", "completion_tokens", "error",
-    "prompt_tokens_details", "cached_tokens", "message", "detail", "object", "model", "finish_reason", "role", "tokens",
-)  # fmt: skip
+    "choices",
+    "delta",
+    "content",
+    "text",
+    "reasoning",
+    "token_ids",
+    "logprobs",
+    "usage",
+    "completion_tokens",
+    "error",
+    "prompt_tokens_details",
+    "cached_tokens",
+    "message",
+    "detail",
+    "object",
+    "model",
+    "finish_reason",
+    "role",
+    "tokens",
+)
 
 
 def _anything(generator: random.Random, depth: int) -> object:
@@ -516,7 +573,7 @@ def _anything(generator: random.Random, depth: int) -> object:
     return {generator.choice(NAMES): _anything(generator, depth - 1) for _ in range(generator.randint(0, 5))}
 
 
-def test_json_of_any_form_is_an_answer_that_a_record_takes() -> None:
+def test_json_of_any_form_is_an_answer_that_a_record_takes():
     generator = random.Random(SEED)  # noqa: S311
     for _ in range(800):
         fields = {name: _anything(generator, 2) for name in ("token_ids", "logprobs", "finish_reason")}
@@ -534,17 +591,22 @@ def test_json_of_any_form_is_an_answer_that_a_record_takes() -> None:
 @pytest.mark.parametrize(
     ("first", "has_output"),
     [
-        (ONE, True), (event({"text": "a"}), True), (event({"delta": {"reasoning": "a"}}), True),
-        (said("", token_ids=[3]), True), (said("", tokens=1), True), (said("", tokens=0), False),
+        (ONE, True),
+        (event({"text": "a"}), True),
+        (event({"delta": {"reasoning": "a"}}), True),
+        (said("", token_ids=[3]), True),
+        (said("", tokens=1), True),
+        (said("", tokens=0), False),
         (said("a", tokens=0), True),
-        (event({"delta": {"role": "assistant", "content": ""}}), False), (said("", "stop"), False),
+        (event({"delta": {"role": "assistant", "content": ""}}), False),
+        (said("", "stop"), False),
     ],
-)  # fmt: skip
-def test_the_first_output_is_seen_in_what_came_so_far(first: bytes, has_output: bool) -> None:
+)
+def test_the_first_output_is_seen_in_what_came_so_far(first, has_output):
     assert has_tokens(reply(b": ping\n\n", b"data: {oops\n\ndata: {}\n\n", first)) is has_output
 
 
-def test_every_error_word_is_proven_by_a_test() -> None:
+def test_every_error_word_is_proven_by_a_test():
     here = Path(__file__).parent
     tests = "".join((here / f"test_{name}.py").read_text() for name in ("answer", "certificate", "client", "watch"))
     assert {word for word in ERROR_WORDS if f'"{word}"' not in tests} == set()

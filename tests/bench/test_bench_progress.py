@@ -43,9 +43,9 @@ class Terminal(io.StringIO):
 
 def shown(out, done=0, failed=0):
     """A progress over one round of 16 requests, at the second turn."""
-    made = plan(classes={"code": 8})
-    shows = RunProgress(out, requests=made.request_count, expected_s=estimate_run_s(made))
-    shows.begin_turn(made.round(0)[1], recorded_count=0)
+    run_plan = plan(classes={"code": 8})
+    shows = RunProgress(out, requests=run_plan.request_count, expected_s=estimate_run_s(run_plan))
+    shows.begin_turn(run_plan.round(0)[1], recorded_count=0)
     for number in range(done):
         shows.count_record(msgspec.structs.replace(RECORD, error="closed") if number < failed else RECORD)
     return shows
@@ -65,7 +65,8 @@ def test_a_line_says_requests_failures_place_and_time_left():
 def test_a_terminal_has_one_line_that_is_written_anew_and_a_log_has_plain_lines(monkeypatch):
     monkeypatch.setattr(progress, "TERMINAL_S", 0.005)
     monkeypatch.setattr(progress, "LOG_S", 0.005)
-    terminal, log = Terminal(), io.StringIO()
+    terminal = Terminal()
+    log = io.StringIO()
 
     asyncio.run(once(shown(terminal)))
     asyncio.run(once(shown(log)))
@@ -128,21 +129,22 @@ def test_a_line_shows_the_warm_up_and_its_count_ends_with_it(monkeypatch):
 
 def test_nothing_is_shown_before_a_turn_whose_earlier_records_are_left_out_of_the_count(monkeypatch):
     monkeypatch.setattr(progress, "LOG_S", 0.005)
-    out, made = io.StringIO(), plan(classes={"code": 8})
-    shows = RunProgress(out, requests=made.request_count, expected_s=1.0)
+    out = io.StringIO()
+    run_plan = plan(classes={"code": 8})
+    shows = RunProgress(out, requests=run_plan.request_count, expected_s=1.0)
 
     asyncio.run(once(shows))
     assert out.getvalue() == ""
 
-    shows.begin_turn(made.round(0)[0], recorded_count=3)
+    shows.begin_turn(run_plan.round(0)[0], recorded_count=3)
     assert shows.status_line().startswith("0/13 requests")
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(45, "45 s"), (200, "3 min 20 s"), (59.6, "1 min 00 s"), (7500, "2 h 05 min")]
+    ("seconds", "words"), [(45, "45 s"), (200, "3 min 20 s"), (59.6, "1 min 00 s"), (7500, "2 h 05 min")]
 )
-def test_times_are_spoken(seconds, said):
-    assert format_duration(seconds) == said
+def test_times_are_spoken(seconds, words):
+    assert format_duration(seconds) == words
 
 
 def test_a_turn_takes_its_waves_or_its_arrivals():
@@ -154,28 +156,30 @@ def test_a_turn_takes_its_waves_or_its_arrivals():
     assert estimate_turn_s(arriving) == pytest.approx(arriving.arrivals_s[-1] + answer_s)
 
 
-def settings(**changed):
-    suites = changed.pop("suites", (suite({"code": 4}),))
-    return RunSettings(manifest=run_manifest(**changed), suites=suites, concurrency=(1,))
+def settings(**changes):
+    suites = changes.pop("suites", (suite({"code": 4}),))
+    return RunSettings(manifest=run_manifest(**changes), suites=suites, concurrency=(1,))
 
 
 def test_the_plan_says_requests_order_minutes_cost_and_the_suites_notes():
-    asked = settings(price_usd_per_hour=36.0, suites=(replace(suite({"code": 4}), notes=("one case is left out",)),))
+    run_settings = settings(
+        price_usd_per_hour=36.0, suites=(replace(suite({"code": 4}), notes=("one case is left out",)),)
+    )
 
-    text = "\n".join(describe_plan(asked, asked.plan(), 1800.0))
+    text = "\n".join(describe_plan(run_settings, run_settings.plan(), 1800.0))
 
     assert "8 requests in all, 8 a round" in text
     assert "base, spec, spec, base" in text or "spec, base, base, spec" in text
     assert "about 30.0 min, 18.00 USD at 36 USD an hour (0.5 s + 45 ms a token" in text
     assert "  note: one case is left out" in text
-    assert "USD" not in "\n".join(describe_plan(settings(), asked.plan(), 60.0))
+    assert "USD" not in "\n".join(describe_plan(settings(), run_settings.plan(), 60.0))
 
 
 def test_a_concurrency_that_is_never_reached_and_a_class_of_two_suites_are_told():
-    other = replace(suite({"code": 4}), name="other")
+    second = replace(suite({"code": 4}), name="other")
 
     (thin,) = note_thin_loads(plan(classes={"code": 4}, concurrency=(8,)))
-    (shared,) = note_shared_classes(settings(suites=(suite({"code": 4, "chat": 4}), other)).plan())
+    (shared,) = note_shared_classes(settings(suites=(suite({"code": 4, "chat": 4}), second)).plan())
 
     assert thin.startswith("concurrency 8 is never reached where a class has 4 requests a round")
     assert shared.startswith("class code is in small and in other")
@@ -193,13 +197,13 @@ def printed(text: str) -> str:
     return out.getvalue()
 
 
-def test_a_control_character_becomes_a_sign() -> None:
+def test_a_control_character_becomes_a_sign():
     categories = {unicodedata.category(sign) for sign in printed(HIDDEN)}
     assert categories.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 @pytest.mark.parametrize("text", ["plain", "two\nlines\n", "", "naïve 日本\u3000語 ␛ 😀\n"])
-def test_a_text_without_control_characters_stays(text: str) -> None:
+def test_a_text_without_control_characters_stays(text):
     assert printed(text) == text
 
 

@@ -57,7 +57,7 @@ def connect(pair: Path | None, authorities: Path | None) -> tuple[str | None, st
     return tuple(json.loads(done.stdout))
 
 
-def test_a_certificate_counts_where_its_authority_is_trusted(tmp_path: Path) -> None:
+def test_a_certificate_counts_where_its_authority_is_trusted(tmp_path):
     pair = certify(tmp_path)
 
     error, detail, fault, code = connect(pair, None)
@@ -70,13 +70,13 @@ def test_a_certificate_counts_where_its_authority_is_trusted(tmp_path: Path) -> 
     assert "Operation not permitted" not in fault
 
 
-def test_a_certificate_of_another_name_is_said_with_what_to_change(tmp_path) -> None:
+def test_a_certificate_of_another_name_is_said_with_what_to_change(tmp_path):
     pair = certify(tmp_path, "DNS:elsewhere.example")
     error, detail, _, _ = connect(pair, pair)
     assert (error, "is not valid for '127.0.0.1'; renew it" in str(detail)) == ("certificate", True)
 
 
-def test_https_to_a_server_without_tls_is_said() -> None:
+def test_https_to_a_server_without_tls_is_said():
     error, detail, _, _ = connect(None, None)
     assert (error, str(detail).endswith("where the server has no TLS, use http://")) == ("connect", True)
     assert "Operation not permitted" not in str(detail)

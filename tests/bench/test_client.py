@@ -26,9 +26,10 @@ async def ask_many(client: CompletionClient, count: int) -> list[ServerReply]:
 
 
 @pytest.mark.parametrize("api", ["chat", "completions"])
-def test_every_burst_is_one_chunk_with_its_tokens_and_time(api: str) -> None:
+def test_every_burst_is_one_chunk_with_its_tokens_and_time(api):
     came = come(asking(offers=EVERYTHING), api=api, bursts="1,3,4", tokens=16)
-    truth, chunks = came.server.posted[0], [chunk for chunk in came.answer.chunks if chunk.bears_tokens]
+    truth = came.server.posted[0]
+    chunks = [chunk for chunk in came.answer.chunks if chunk.bears_tokens]
 
     assert [chunk.tokens for chunk in chunks] == [size for _, size in truth["bursts"]]
     assert all(
@@ -37,9 +38,10 @@ def test_every_burst_is_one_chunk_with_its_tokens_and_time(api: str) -> None:
     assert (came.answer.error, came.answer.completion_tokens, came.answer.finish_reason) == (None, 16, "length")
 
 
-def test_a_reply_keeps_what_was_written_with_times_in_order() -> None:
+def test_a_reply_keeps_what_was_written_with_times_in_order():
     came = come(bursts="1,3,4", tokens=16)
-    reply, truth = came.reply, came.server.posted[0]
+    reply = came.reply
+    truth = came.server.posted[0]
     times = [reply.start_ns, reply.headers_ns, *(at_ns for at_ns, _ in reply.reads), reply.end_ns]
 
     assert times == sorted(times)
@@ -47,16 +49,16 @@ def test_a_reply_keeps_what_was_written_with_times_in_order() -> None:
     assert len(reply.body) == sum(size for _, size, _ in truth["writes"])
 
 
-def test_waiting_for_a_connection_is_not_in_the_time() -> None:
+def test_waiting_for_a_connection_is_not_in_the_time():
     async def what(client: CompletionClient, _: Server) -> list:
         return await ask_many(client, 3)
 
     replies = sorted(run(what, limit=1), key=lambda reply: reply.start_ns)
 
-    assert all(one.end_ns <= other.start_ns for one, other in itertools.pairwise(replies))
+    assert all(first.end_ns <= second.start_ns for first, second in itertools.pairwise(replies))
 
 
-def test_nothing_is_parsed_while_a_request_runs(monkeypatch) -> None:
+def test_nothing_is_parsed_while_a_request_runs(monkeypatch):
     fed = []
 
     async def what(client: CompletionClient, _: Server) -> object:
@@ -71,26 +73,26 @@ def test_nothing_is_parsed_while_a_request_runs(monkeypatch) -> None:
 # What is sent
 
 
-def test_a_request_carries_its_id_and_asks_for_no_compression() -> None:
+def test_a_request_carries_its_id_and_asks_for_no_compression():
     headers = come(asking(request_id="run-7-0001")).server.posted[0]["headers"]
     assert (headers["x-request-id"], headers["accept-encoding"]) == ("run-7-0001", "identity")
     assert "authorization" not in headers
 
 
-def test_the_api_key_goes_as_a_bearer_token_and_stands_in_no_reply() -> None:
+def test_the_api_key_goes_as_a_bearer_token_and_stands_in_no_reply():
     async def what(client: CompletionClient, server: Server) -> tuple:
         reply = await client.send_request(asking(), LONG)
         return server.posted[0]["headers"]["authorization"], repr(reply)
 
-    sent, kept = run(what, api_key="sesame")
+    sent, remaining = run(what, api_key="sesame")
 
-    assert (sent, "sesame" in kept) == ("Bearer sesame", False)
+    assert (sent, "sesame" in remaining) == ("Bearer sesame", False)
 
 
 # Connections
 
 
-def test_connections_are_opened_before_and_used_by_the_requests() -> None:
+def test_connections_are_opened_before_and_used_by_the_requests():
     async def what(client: CompletionClient, server: Server) -> tuple:
         opened = await client.open_connections(2), await client.open_connections(4)  # what is open is used
         before = server.accepted
@@ -100,14 +102,14 @@ def test_connections_are_opened_before_and_used_by_the_requests() -> None:
     assert run(what) == ((2, 4), 4, 4, [True] * 4)
 
 
-def test_nothing_can_be_opened_where_nothing_listens() -> None:
+def test_nothing_can_be_opened_where_nothing_listens():
     async def what(client: CompletionClient, _: Server) -> int:
         return await client.open_connections(2)
 
     assert run(what, url=NOWHERE) == 0
 
 
-def test_a_connection_that_was_cut_is_not_used_again() -> None:
+def test_a_connection_that_was_cut_is_not_used_again():
     async def what(client: CompletionClient, server: Server) -> tuple:
         await client.send_request(asking(prompt='#schedule {"fault": "silent"}'), Timeouts(first_token_s=0.05))
         reply = await client.send_request(asking(), LONG)
@@ -119,7 +121,7 @@ def test_a_connection_that_was_cut_is_not_used_again() -> None:
 # Never retried, never elsewhere
 
 
-def test_a_proxy_of_the_environment_is_not_used(monkeypatch) -> None:
+def test_a_proxy_of_the_environment_is_not_used(monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.setenv(name, NOWHERE)
     for name in ("NO_PROXY", "no_proxy"):
@@ -134,11 +136,17 @@ def test_a_proxy_of_the_environment_is_not_used(monkeypatch) -> None:
 @pytest.mark.parametrize(
     ("fault", "word"),
     [
-        ("status", "status_503"), ("html", "not_sse"), ("not_http", "not_sse"), ("empty", "closed"),
-        ("drop_early", "closed"), ("drop", "closed"), ("reset", "closed"), ("wrong_model", "wrong_model"),
+        ("status", "status_503"),
+        ("html", "not_sse"),
+        ("not_http", "not_sse"),
+        ("empty", "closed"),
+        ("drop_early", "closed"),
+        ("drop", "closed"),
+        ("reset", "closed"),
+        ("wrong_model", "wrong_model"),
     ],
-)  # fmt: skip
-def test_a_failure_of_the_server_is_its_word_and_sent_once(fault: str, word: str | None) -> None:
+)
+def test_a_failure_of_the_server_is_its_word_and_sent_once(fault, word):
     came = come(fault=fault, models=frozenset({MODEL}))
     assert (came.answer.error, len(came.server.posted)) == (word, 1)
 
@@ -147,7 +155,7 @@ def test_a_failure_of_the_server_is_its_word_and_sent_once(fault: str, word: str
     ("url", "detail"),
     [(NOWHERE, "127.0.0.1:9: Connection refused"), ("http://no-such-host.invalid:8000", "no-such-host.invalid:8000: ")],
 )
-def test_no_connection_is_a_word_with_the_address(url: str, detail: str) -> None:
+def test_no_connection_is_a_word_with_the_address(url, detail):
     async def what(client: CompletionClient, _: Server) -> ServerReply:
         return await client.send_request(asking(), LONG)
 
@@ -157,7 +165,7 @@ def test_no_connection_is_a_word_with_the_address(url: str, detail: str) -> None
     assert str(reply.error_detail).startswith(detail)
 
 
-def test_what_came_before_a_connection_broke_is_kept() -> None:
+def test_what_came_before_a_connection_broke_is_kept():
     came = come(asking(offers=EVERYTHING), fault="reset", fault_at=3)
     assert (came.answer.error, came.answer.completion_tokens, came.answer.text) == ("closed", 3, " the quick brown")
 
@@ -165,25 +173,29 @@ def test_what_came_before_a_connection_broke_is_kept() -> None:
 @pytest.mark.parametrize(
     ("header", "seconds"),
     [
-        ("7", 7.0), ("0", 0.0), ("soon", None), ("-3", None), (None, None),
+        ("7", 7.0),
+        ("0", 0.0),
+        ("soon", None),
+        ("-3", None),
+        (None, None),
     ],
     ids=["seconds", "none", "word", "negative", "absent"],
-)  # fmt: skip
-def test_retry_after_is_kept_as_seconds(header: str | None, seconds: float | None) -> None:
+)
+def test_retry_after_is_kept_as_seconds(header, seconds):
     assert come(fault="status", status=429, retry_after=header).reply.retry_after_s == seconds
 
 
 # Interrupted
 
 
-def test_an_interruption_ends_every_request_at_once_with_what_it_has() -> None:
+def test_an_interruption_ends_every_request_at_once_with_what_it_has():
     async def what(client: CompletionClient, server: Server) -> tuple:
-        asked = asyncio.create_task(ask_many(client, 3))
+        task = asyncio.create_task(ask_many(client, 3))
         while [len(truth["bursts"]) for truth in server.posted] != [2, 2, 2]:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # what was written is read
         client.interrupt()
-        return await asked, await client.send_request(asking(), LONG), len(server.posted)
+        return await task, await client.send_request(asking(), LONG), len(server.posted)
 
     replies, later, posted = run(what, Schedule(fault="stall", fault_at=2))
 
@@ -192,12 +204,12 @@ def test_an_interruption_ends_every_request_at_once_with_what_it_has() -> None:
     assert (later.error, posted) == ("interrupted", 3)  # and nothing is sent afterwards
 
 
-def test_a_task_that_is_cancelled_is_cancelled() -> None:
+def test_a_task_that_is_cancelled_is_cancelled():
     async def what(client: CompletionClient, _: Server) -> bool:
-        asked = asyncio.create_task(client.send_request(asking(), LONG))
+        task = asyncio.create_task(client.send_request(asking(), LONG))
         await asyncio.sleep(0.05)
-        asked.cancel()
-        await asyncio.wait([asked])
-        return asked.cancelled()
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
 
     assert run(what, Schedule(fault="silent"))

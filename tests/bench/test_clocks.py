@@ -36,56 +36,73 @@ CASES = {
     "one clock": ([clock(1000.0, 0)], [(1000.0, 1), (1090.5, 1)], [0.0, 90.5]),
     "before the clock was read": ([clock(1000.0, 0)], [(990.0, 1)], [-10.0]),
     "resumed, the calendar set by 3 s meanwhile": (
-        [clock(1000.0, 0), clock(8200.0, 7203)], [(1010.0, 1), (8199.0, 1), (8201.0, 1)], [10.0, 7199.0, 7204.0],
+        [clock(1000.0, 0), clock(8200.0, 7203)],
+        [(1010.0, 1), (8199.0, 1), (8201.0, 1)],
+        [10.0, 7199.0, 7204.0],
     ),
     "a machine that slept": (SLEPT, [(1010.0, 1), (1101.0, 1)], [10.0, 5 * HOUR_S + 1]),
     "a reboot, told by the order of the file": (
-        REBOOTED, [(50_010.0, 1), (51_000.0, 1), (45.0, 1), (100.0, 1)],
+        REBOOTED,
+        [(50_010.0, 1), (51_000.0, 1), (45.0, 1), (100.0, 1)],
         [10.0, 1000.0, 2 * HOUR_S + 5, 2 * HOUR_S + 60],
     ),
     "a first boot that ran past the second one's clock": (
-        [clock(50.0, 0), clock(500.0, 2 * HOUR_S)], [(60.0, 1), (1000.0, 1), (501.0, 1), (1200.0, 1)],
+        [clock(50.0, 0), clock(500.0, 2 * HOUR_S)],
+        [(60.0, 1), (1000.0, 1), (501.0, 1), (1200.0, 1)],
         [10.0, 950.0, 2 * HOUR_S + 1, 2 * HOUR_S + 700],
     ),
     "a second boot further on than the first": (
-        [clock(50.0, 0), clock(5000.0, 3 * HOUR_S)], [(60.0, 1), (5001.0, 1)], [10.0, 3 * HOUR_S + 1],
+        [clock(50.0, 0), clock(5000.0, 3 * HOUR_S)],
+        [(60.0, 1), (5001.0, 1)],
+        [10.0, 3 * HOUR_S + 1],
     ),
     "two reboots": (
-        TWICE, [(9001.0, 1), (81.0, 1), (900.0, 1), (71.0, 1), (901.0, 1)],
+        TWICE,
+        [(9001.0, 1), (81.0, 1), (900.0, 1), (71.0, 1), (901.0, 1)],
         [1.0, HOUR_S + 1, HOUR_S + 820, 2 * HOUR_S + 1, 2 * HOUR_S + 831],
     ),
     "a reboot within a minute": (
-        [clock(30.0, 0), clock(20.0, 40)], [(40.0, 1), (21.0, 1), (35.0, 1)], [10.0, 41.0, 55.0],
+        [clock(30.0, 0), clock(20.0, 40)],
+        [(40.0, 1), (21.0, 1), (35.0, 1)],
+        [10.0, 41.0, 55.0],
     ),
     "two reboots whose first ended late": (
-        TWICE, [(9001.0, 1), (71.0, 30), (85.0, 1)], [1.0, 2 * HOUR_S + 1, 2 * HOUR_S + 15],
+        TWICE,
+        [(9001.0, 1), (71.0, 30), (85.0, 1)],
+        [1.0, 2 * HOUR_S + 1, 2 * HOUR_S + 15],
     ),
     "resumed again after a reboot": (
-        [clock(9000.0, 0), clock(80.0, HOUR_S), clock(280.0, HOUR_S + 202)], [(9001.0, 1), (81.0, 1), (281.0, 1)],
+        [clock(9000.0, 0), clock(80.0, HOUR_S), clock(280.0, HOUR_S + 202)],
+        [(9001.0, 1), (81.0, 1), (281.0, 1)],
         [1.0, HOUR_S + 1, HOUR_S + 203],
     ),
     "a clock whose run recorded nothing": (
-        [clock(9000.0, 0), clock(800.0, HOUR_S), clock(70.0, 2 * HOUR_S)], [(9001.0, 1), (75.0, 1)],
+        [clock(9000.0, 0), clock(800.0, HOUR_S), clock(70.0, 2 * HOUR_S)],
+        [(9001.0, 1), (75.0, 1)],
         [1.0, 2 * HOUR_S + 5],
     ),
     "nothing recorded before the reboot": (
-        [clock(1000.0, 0), clock(40.0, HOUR_S)], [(50.0, 1), (90.0, 1)], [HOUR_S + 10, HOUR_S + 50],
+        [clock(1000.0, 0), clock(40.0, HOUR_S)],
+        [(50.0, 1), (90.0, 1)],
+        [HOUR_S + 10, HOUR_S + 50],
     ),
     "ends in another order than begins": (
-        [clock(1000.0, 0), clock(40.0, 9 * HOUR_S)], [(1050.0, 1), (1000.0, 60), (1051.0, 9)], [50.0, 0.0, 51.0],
+        [clock(1000.0, 0), clock(40.0, 9 * HOUR_S)],
+        [(1050.0, 1), (1000.0, 60), (1051.0, 9)],
+        [50.0, 0.0, 51.0],
     ),
     "a step, and no clock read anew": ([clock(10.0, 0)], [(1000.0, 1), (20.0, 1)], [990.0, 10.0]),
     "no request": ([clock(10.0, 0)], [], []),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_request_is_put_on_the_calendar(case: str) -> None:
+def test_a_request_is_put_on_the_calendar(case):
     clocks, requests, moments = CASES[case]
     assert after_noon(clocks, *requests) == moments
 
 
-def test_a_clock_that_shows_no_moment_is_refused() -> None:
+def test_a_clock_that_shows_no_moment_is_refused():
     bad = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="noon")
     with pytest.raises(InputError, match="'noon' is no moment"):
         after_noon([bad], (1.0, 1.0))

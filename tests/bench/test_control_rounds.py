@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from independent_server import Schedule
@@ -33,39 +32,43 @@ def test_control_rounds_are_spread_over_the_run(rounds, controls, numbers):
 
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
 def test_a_control_round_asks_the_baseline_as_any_pair_is_asked(schedule):
-    made = plan(("base", "spec", "other"), rounds=2, control_rounds=1, schedule=schedule)
-    first, second, third, fourth = (turn.arms for turn in made.round(made.control_round_numbers[0]))
+    run_plan = plan(("base", "spec", "other"), rounds=2, control_rounds=1, schedule=schedule)
+    first, second, third, fourth = (turn.arms for turn in run_plan.round(run_plan.control_round_numbers[0]))
     assert {first, second} == {("base",), ("base#2",)}
     assert (first, second) == (fourth, third)
 
 
 def test_the_other_rounds_are_the_same_with_and_without_control_rounds():
-    without, among = plan(rounds=2, seed=5), plan(rounds=2, seed=5, control_rounds=3)
+    without = plan(rounds=2, seed=5)
+    among = plan(rounds=2, seed=5, control_rounds=3)
     others = [number for number in range(5) if number not in among.control_round_numbers]
 
     for number, place in enumerate(others):
-        one, other = without.round(number), among.round(place)
-        assert [(turn.arms, turn.items, turn.slot) for turn in one] == [
-            (turn.arms, turn.items, turn.slot) for turn in other
+        first = without.round(number)
+        second = among.round(place)
+        assert [(turn.arms, turn.items, turn.slot) for turn in first] == [
+            (turn.arms, turn.items, turn.slot) for turn in second
         ]
 
 
 def test_requests_and_expected_time_of_a_plan_have_the_control_rounds():
-    made, without, lone = plan(rounds=2, control_rounds=1), plan(rounds=2), plan(("base",), rounds=1, control_rounds=1)
-    ids = [identity for turn in made.turns() for identity in turn.request_ids()]
+    run_plan = plan(rounds=2, control_rounds=1)
+    without = plan(rounds=2)
+    lone = plan(("base",), rounds=1, control_rounds=1)
+    ids = [identity for turn in run_plan.turns() for identity in turn.request_ids()]
 
-    assert len(set(ids)) == len(ids) == made.request_count == (2 + 1) * 2 * 4
+    assert len(set(ids)) == len(ids) == run_plan.request_count == (2 + 1) * 2 * 4
     assert lone.request_count == 4 + 2 * 4
-    assert estimate_run_s(made) == pytest.approx(1.5 * estimate_run_s(without))
+    assert estimate_run_s(run_plan) == pytest.approx(1.5 * estimate_run_s(without))
 
 
 @pytest.mark.parametrize(
-    ("controls", "said"),
+    ("controls", "words"),
     [(1, "rounds: 2, control rounds: 1"), (0, "no control round: the verdict will have no noise floor")],
 )
-def test_the_plan_says_what_control_rounds_do(controls, said):
-    made = plan(rounds=2, control_rounds=controls)
-    assert said in "\n".join(describe_plan(RunSettings(manifest=made.manifest, suites=()), made, 60.0))
+def test_the_plan_says_what_control_rounds_do(controls, words):
+    run_plan = plan(rounds=2, control_rounds=controls)
+    assert words in "\n".join(describe_plan(RunSettings(manifest=run_plan.manifest, suites=()), run_plan, 60.0))
 
 
 @pytest.fixture(scope="module")
@@ -74,11 +77,11 @@ def ran(tmp_path_factory):
 
 
 def test_a_run_records_both_sides_of_the_control_of_one_server_with_counters_of_their_own(ran):
-    asked = Counter((record.arm, record.round) for record in ran.records)
+    counts = Counter((record.arm, record.round) for record in ran.records)
     seen = {truth["request_id"].partition(".")[0] for truth in ran.servers[1].posted}
     scraped = Counter((line["arm"], line["when"]) for line in ran.lines("counters.jsonl") if line["round"] == 1)
 
-    assert asked == dict.fromkeys([("a", 0), ("b", 0), ("a", 1), ("a#2", 1), ("a", 2), ("b", 2)], 4)
+    assert counts == dict.fromkeys([("a", 0), ("b", 0), ("a", 1), ("a#2", 1), ("a", 2), ("b", 2)], 4)
     assert {arm for arm in seen if not arm.startswith("probe-")} == {"b"}
     assert scraped == {("a", "before"): 2, ("a", "after"): 2, ("a#2", "before"): 2, ("a#2", "after"): 2}
     assert {record.start for record in ran.records} == {"1"}
@@ -92,45 +95,49 @@ def test_the_manifest_tells_the_control_rounds_and_names_no_arm_of_them(ran):
 
 
 def test_no_figure_of_a_summary_holds_a_control_round(ran):
-    found = summary.summarize_run(ran.folder)
+    run_summary = summary.summarize_run(ran.folder)
 
-    assert found.arms == ("a", "b")
-    assert {(asked.arm, asked.requests) for asked in found.requests} == {("a", 8), ("b", 8)}
-    assert {cell.n for cell in found.cells if cell.metric == "e2e_ms"} == {8}
-    assert any("control rounds asked the baseline against itself: 8 requests, 0 failed" in note for note in found.notes)
-    assert not any("planned requests" in note for note in found.notes)
+    assert run_summary.arms == ("a", "b")
+    assert {(request.arm, request.requests) for request in run_summary.requests} == {("a", 8), ("b", 8)}
+    assert {cell.n for cell in run_summary.cells if cell.metric == "e2e_ms"} == {8}
+    assert any(
+        "control rounds asked the baseline against itself: 8 requests, 0 failed" in note for note in run_summary.notes
+    )
+    assert not any("planned requests" in note for note in run_summary.notes)
 
 
 def test_no_figure_of_a_control_round_is_published_and_its_records_are_kept(ran):
-    whole = list(read_rounds(ran.folder, "post"))
+    rounds = list(read_rounds(ran.folder, "post"))
 
-    assert [bool(one.values) for one in whole] == [True, False, True]
-    assert {dict(key.dimensions)["Variant"] for one in whole for key in one.values} == {"a", "b"}
-    assert all(one.is_complete for one in whole)
-    assert whole[1].ranges
+    assert [bool(figures.values) for figures in rounds] == [True, False, True]
+    assert {dict(key.dimensions)["Variant"] for entry in rounds for key in entry.values} == {"a", "b"}
+    assert all(item.is_complete for item in rounds)
+    assert rounds[1].ranges
 
 
-def test_failures_of_a_control_round_are_told_and_one_that_was_cut_is_not_whole(tmp_path: Path):
-    asked = [record(request_id="r-0", round=0), record(request_id="r-1", round=1, error="closed", arm="base#2")]
+def test_failures_of_a_control_round_are_told_and_one_that_was_cut_is_not_whole(tmp_path):
+    requests = [record(request_id="r-0", round=0), record(request_id="r-1", round=1, error="closed", arm="base#2")]
     plan_totals = PlanTotals(requests=8, requests_per_round=4)
-    folder = write_run(tmp_path, asked, rounds=1, control_rounds=1, plan=plan_totals, ended=None)
+    folder = write_run(tmp_path, requests, rounds=1, control_rounds=1, plan=plan_totals, ended=None)
 
-    found = summary.summarize_run(folder)
+    run_summary = summary.summarize_run(folder)
 
-    told = "control rounds asked the baseline against itself: 1 requests, 1 failed"
-    assert any(told in note for note in found.notes)
-    assert not found.errors
-    assert [one.is_complete for one in read_rounds(folder, "post")] == [False, False]
+    text = "control rounds asked the baseline against itself: 1 requests, 1 failed"
+    assert any(text in note for note in run_summary.notes)
+    assert not run_summary.errors
+    assert [figures.is_complete for figures in read_rounds(folder, "post")] == [False, False]
 
 
 def test_a_run_by_the_clock_has_control_rounds_too(tmp_path):
-    made = measure(tmp_path, PROMPTS, concurrency=(1,), rounds=0, control_rounds=1, duration_s=1.0)
-    run = manifest.read_manifest(made.folder)
+    run_plan = measure(tmp_path, PROMPTS, concurrency=(1,), rounds=0, control_rounds=1, duration_s=1.0)
+    run = manifest.read_manifest(run_plan.folder)
 
     assert (
-        {record.round for record in made.records if record.arm == "a#2"} == manifest.control_round_numbers(run) == {1}
+        {record.round for record in run_plan.records if record.arm == "a#2"}
+        == manifest.control_round_numbers(run)
+        == {1}
     )
-    assert run.rounds == len({record.round for record in made.records} - {1})
+    assert run.rounds == len({record.round for record in run_plan.records} - {1})
 
 
 def test_a_run_that_was_interrupted_in_its_control_round_goes_on_with_it(tmp_path):
@@ -143,8 +150,8 @@ def test_a_run_that_was_interrupted_in_its_control_round_goes_on_with_it(tmp_pat
     more = {"concurrency": (1,), "rounds": 1, "control_rounds": 1}
     cut = measure(tmp_path, PROMPTS, schedules=(slow, QUICK), meanwhile=stop, **more)
     ports = [server.port for server in cut.servers]
-    whole = measure(tmp_path, PROMPTS, resume=True, at=ports, **more)
-    answered = [one.request_id.partition("~")[0] for one in whole.records if one.error is None]
+    complete = measure(tmp_path, PROMPTS, resume=True, at=ports, **more)
+    answers = [entry.request_id.partition("~")[0] for entry in complete.records if entry.error is None]
 
     assert cut.outcome.reason == "interrupted"
-    assert len(answered) == len(set(answered)) == whole.plan.request_count == 16
+    assert len(answers) == len(set(answers)) == complete.plan.request_count == 16

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import random
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from tandem.bench.counters import (
     parse_page,
     read_scrapes,
 )
-from tandem.bench.manifest import ManifestArm
 from tandem.bench.server_starts import ServerStarts
 from tandem.errors import InputError
 
@@ -93,21 +93,24 @@ def scrape(when: str, counters: dict[str, float] | None, **changes: object) -> M
     )
 
 
-def test_a_page_of_v1_gives_acceptance_by_length_rate_and_position() -> None:
-    said = compute_rates(changed(parse_page(V1_LIVE)))
+def test_a_page_of_v1_gives_acceptance_by_length_rate_and_position():
+    rates = compute_rates(changed(parse_page(V1_LIVE)))
 
-    assert said.values == pytest.approx({
-        "acceptance_length": 4.5,
-        "draft_acceptance_rate": 0.5,
-        "acceptance_position_1": 0.9,
-        "acceptance_position_2": 0.8,
-        "target_steps_per_token": 110 / 460,
-    })  # fmt: skip
-    assert not said.is_indirect
+    assert rates.values == pytest.approx(
+        {
+            "acceptance_length": 4.5,
+            "draft_acceptance_rate": 0.5,
+            "acceptance_position_1": 0.9,
+            "acceptance_position_2": 0.8,
+            "target_steps_per_token": 110 / 460,
+        }
+    )
+    assert not rates.is_indirect
 
 
-def test_flat_counters_of_both_engines_give_tokens_a_decode_step() -> None:
-    v1, v0 = compute_rates(changed(V1_FLAT)), compute_rates(changed(parse_page(V0_FLAT)))
+def test_flat_counters_of_both_engines_give_tokens_a_decode_step():
+    v1 = compute_rates(changed(V1_FLAT))
+    v0 = compute_rates(changed(parse_page(V0_FLAT)))
     assert v1 == v0
     assert v1.is_indirect
     assert v1.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
@@ -118,11 +121,11 @@ def test_flat_counters_of_both_engines_give_tokens_a_decode_step() -> None:
     [V1_EARLY, BOTH_NAMES, V1_EARLY.replace('engine="0",', "")],
     ids=["0.8.5 to 0.10.1", "0.10.2 to 0.11", "0.8.0 to 0.8.4"],
 )
-def test_the_early_v1_counts_its_steps_under_their_former_name(page: str) -> None:
+def test_the_early_v1_counts_its_steps_under_their_former_name(page):
     assert compute_rates(changed(parse_page(page))).values["target_steps_per_token"] == 90 / 240
 
 
-def test_a_runtime_of_v0_has_v0s_counters_and_the_former_name_of_steps_changes_nothing() -> None:
+def test_a_runtime_of_v0_has_v0s_counters_and_the_former_name_of_steps_changes_nothing():
     v0_page = parse_page(V0_FLAT) | {"first_tokens": 10.0}
     rates = [compute_rates(changed(v0_page), server) for server in (None, arm("spec", runtime="nxdi-v0"))]
     assert [rate.values["target_steps_per_token"] for rate in rates] == [230 / 1000] * 2
@@ -136,7 +139,7 @@ def test_a_runtime_of_v0_has_v0s_counters_and_the_former_name_of_steps_changes_n
     ],
     ids=["two names of one count", "two engines while requests run"],
 )
-def test_forms_that_disagree_give_no_figure(change: CounterChange) -> None:
+def test_forms_that_disagree_give_no_figure(change):
     rates = compute_rates(change)
     assert rates.values == {}
     assert "which disagree" in rates.absence_reasons[0]
@@ -154,16 +157,16 @@ def test_forms_that_disagree_give_no_figure(change: CounterChange) -> None:
         ('vllm:num_requests_swapped{engine="0"} 0\n', None),
     ],
 )
-def test_the_page_shows_its_engine_by_labels_and_names(line: str, engine: str | None) -> None:
+def test_the_page_shows_its_engine_by_labels_and_names(line, engine):
     page = parse_page(line)
     assert changed(page, page).engine == engine
 
 
-def test_each_form_of_counters_has_its_names_and_its_source() -> None:
+def test_each_form_of_counters_has_its_names_and_its_source():
     assert [form for form in FORMS if not form.source or not {*form.keys} <= SAMPLES.keys()] == []
 
 
-def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_runtime() -> None:
+def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_runtime():
     before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {"accepted_tokens": 300.0}
     both = V1_FLAT | {"request_tokens_sum": 1000.0, "requests_finished": 10.0, "generation_tokens": 500.0}
     assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
@@ -171,13 +174,13 @@ def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_ru
 
 
 @pytest.mark.parametrize(("before", "after", "failures"), [(1.0, 0.0, 0), (0.0, 1.0, 0), (0.0, 0.0, 1)])
-def test_v0_says_nothing_while_requests_run_or_fail_and_v1_does(before: float, after: float, failures: int) -> None:
+def test_v0_says_nothing_while_requests_run_or_fail_and_v1_does(before, after, failures):
     change = changed(parse_page(V0_FLAT) | {"running": after}, {"running": before})
 
-    said = compute_rates(change, failure_count=failures)
+    rates = compute_rates(change, failure_count=failures)
 
-    assert said.values == {}
-    assert "some did not end in the turn" in said.absence_reasons[0]
+    assert rates.values == {}
+    assert "some did not end in the turn" in rates.absence_reasons[0]
     assert "acceptance_length" in compute_rates(changed(V1_FLAT), failure_count=failures).values
 
 
@@ -191,19 +194,17 @@ def test_v0_says_nothing_while_requests_run_or_fail_and_v1_does(before: float, a
     ],
     ids=["plain", "unknown", "one token a step", "beyond the window"],
 )
-def test_what_is_known_of_an_arm_decides_what_is_believed(
-    counters: dict[str, float], speculation: ManifestArm | None, values: dict[str, float], reason: str
-) -> None:
-    said = compute_rates(changed(counters), speculation)
-    assert said.values == values
-    assert [reason in sentence for sentence in said.absence_reasons] == [True] * bool(reason)
+def test_what_is_known_of_an_arm_decides_what_is_believed(counters, speculation, values, reason):
+    rates = compute_rates(changed(counters), speculation)
+    assert rates.values == values
+    assert [reason in sentence for sentence in rates.absence_reasons] == [True] * bool(reason)
 
 
 @pytest.mark.parametrize("wrong", [{"accepted_tokens": 800.0}, {"draft_tokens": 900.0}])
-def test_draft_counters_that_contradict_each_other_give_no_acceptance(wrong: dict[str, float]) -> None:
-    said = compute_rates(changed(parse_page(V1_LIVE) | wrong), speculating("eagle", 7))
-    assert said.values.keys() == {"target_steps_per_token"}
-    assert "contradict" in said.absence_reasons[0]
+def test_draft_counters_that_contradict_each_other_give_no_acceptance(wrong):
+    rates = compute_rates(changed(parse_page(V1_LIVE) | wrong), speculating("eagle", 7))
+    assert rates.values.keys() == {"target_steps_per_token"}
+    assert "contradict" in rates.absence_reasons[0]
 
 
 @pytest.mark.parametrize(
@@ -216,13 +217,13 @@ def test_draft_counters_that_contradict_each_other_give_no_acceptance(wrong: dic
         parse_page("llamacpp:tokens_predicted_total 4\n"),
     ],
 )
-def test_a_page_that_cannot_carry_a_figure_gives_the_reason(counters: dict[str, float]) -> None:
-    said = compute_rates(changed(counters), failure_count=1)
-    assert said.values == {}
-    assert len(said.absence_reasons) == 1
+def test_a_page_that_cannot_carry_a_figure_gives_the_reason(counters):
+    rates = compute_rates(changed(counters), failure_count=1)
+    assert rates.values == {}
+    assert len(rates.absence_reasons) == 1
 
 
-def test_a_page_is_read_with_several_engines_without_suffixes_and_with_values_that_are_no_number() -> None:
+def test_a_page_is_read_with_several_engines_without_suffixes_and_with_values_that_are_no_number():
     engines = parse_page(V1_LIVE + V1_LIVE.replace('engine="0"', 'engine="1"'))
     odd = 'vllm:generation_tokens_total{model_name="m"} NaN\nvllm:num_requests_running 1\n'
 
@@ -232,7 +233,7 @@ def test_a_page_is_read_with_several_engines_without_suffixes_and_with_values_th
 
 
 @pytest.mark.parametrize("page", ["<!doctype html><html>", '{"detail":"Not Found"}', "one two three"])
-def test_a_page_that_is_no_prometheus_text_is_refused(page: str) -> None:
+def test_a_page_that_is_no_prometheus_text_is_refused(page):
     with pytest.raises(InputError, match="no Prometheus text"):
         parse_page(page)
 
@@ -249,18 +250,16 @@ START = "process_start_time_seconds {}\nvllm:generation_tokens_total {}\n"
     ],
     ids=["fell", "vanished", "another start"],
 )
-def test_counters_that_fell_or_began_anew_mean_a_restart(
-    before: dict[str, float], after: dict[str, float], word: str
-) -> None:
+def test_counters_that_fell_or_began_anew_mean_a_restart(before, after, word):
     assert word in compute_difference(before, after)
 
 
-def test_a_start_time_that_moves_with_the_clock_is_no_restart() -> None:
+def test_a_start_time_that_moves_with_the_clock_is_no_restart():
     change = compute_difference({"began_s": 1795283194.37, "drafts": 1.0}, {"began_s": 1795283195.37, "drafts": 3.0})
     assert isinstance(change, CounterChange)
 
 
-def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count() -> None:
+def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count():
     rng = random.Random(3)  # noqa: S311 - repeatable
     counters = dict.fromkeys(V1_FLAT, 0.0)
     for _ in range(500):
@@ -272,10 +271,10 @@ def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count() -> None:
         assert isinstance(change, str) or min(change.counts.values()) >= 0
 
 
-def test_a_turn_is_paired_by_arm_class_load_round_and_slot_again_after_a_resumption() -> None:
+def test_a_turn_is_paired_by_arm_class_load_round_and_slot_again_after_a_resumption():
     pages = [("before", 1, 0), ("before", 10, 1), ("after", 4, 0), ("after", 40, 1), ("before", 9, 0), ("after", 11, 0)]
-    found, notes = pair_scrapes(iter([scrape(when, {"drafts": drafts}, slot=slot) for when, drafts, slot in pages]))
-    assert [(turn.slot, change.counts["drafts"]) for turn, change in found] == [(0, 3), (1, 30), (0, 2)]
+    pairs, notes = pair_scrapes(iter([scrape(when, {"drafts": drafts}, slot=slot) for when, drafts, slot in pages]))
+    assert [(turn.slot, change.counts["drafts"]) for turn, change in pairs] == [(0, 3), (1, 30), (0, 2)]
     assert notes == []
 
 
@@ -288,18 +287,17 @@ def test_a_turn_is_paired_by_arm_class_load_round_and_slot_again_after_a_resumpt
         ([scrape("before", {"drafts": 2.0}), scrape("after", {"drafts": 1.0})], "restarted"),
     ],
 )
-def test_a_turn_without_a_change_is_named_and_dropped(scrapes: list[MetricsScrape], reason: str) -> None:
-    found, (note,) = pair_scrapes(iter(scrapes))
-    assert found == []
+def test_a_turn_without_a_change_is_named_and_dropped(scrapes, reason):
+    pairs, (note,) = pair_scrapes(iter(scrapes))
+    assert pairs == []
     assert note.startswith("spec: counters are dropped (turns: 1): ")
     assert reason in note
 
 
-def test_counters_of_a_dropped_arm_are_dropped_with_its_reason() -> None:
+def test_counters_of_a_dropped_arm_are_dropped_with_its_reason():
     pages = [
         scrape(when, {"drafts": drafts}, arm=arm)
-        for arm in ("spec", "base")
-        for when, drafts in (("before", 1.0), ("after", 2.0))
+        for arm, (when, drafts) in itertools.product(("spec", "base"), (("before", 1.0), ("after", 2.0)))
     ]
 
     changes, notes = pair_scrapes(iter(pages), {"spec": "several servers answer"})
@@ -308,12 +306,12 @@ def test_counters_of_a_dropped_arm_are_dropped_with_its_reason() -> None:
     assert notes == ["spec: counters are dropped (turns: 1): several servers answer"]
 
 
-def test_turns_that_are_dropped_for_one_reason_are_told_together() -> None:
+def test_turns_that_are_dropped_for_one_reason_are_told_together():
     _, notes = pair_scrapes(iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)]))
     assert notes == ["spec: counters are dropped (turns: 3): there is no scrape before it"]
 
 
-def test_a_file_of_scrapes_is_read_up_to_a_torn_end_and_refused_at_a_bad_line(tmp_path: Path) -> None:
+def test_a_file_of_scrapes_is_read_up_to_a_torn_end_and_refused_at_a_bad_line(tmp_path):
     path = tmp_path / "counters.jsonl"
     assert list(read_scrapes(path)) == []
     line = msgspec.json.encode(scrape("before", {"drafts": 1.0})) + b"\n"
@@ -337,29 +335,29 @@ def tell_starts(folder: Path, *scrapes: MetricsScrape) -> list[str | None]:
     return [starts.identify_start(scrape_) for scrape_ in scrapes]
 
 
-def test_the_page_states_when_its_process_began(tmp_path: Path) -> None:
+def test_the_page_states_when_its_process_began(tmp_path):
     assert tell_starts(tmp_path, page("a", began_s=1795283194.487), page("a", began_s=1795290000.0)) == [
         "1795283194.49",
         "1795290000.00",
     ]
 
 
-def test_without_it_a_counter_that_fell_is_another_start(tmp_path: Path) -> None:
+def test_without_it_a_counter_that_fell_is_another_start(tmp_path):
     pages = [page("a", generation_tokens=tokens) for tokens in (7.0, 9.0, 2.0, 2.0)]
     assert tell_starts(tmp_path, *pages) == ["1", "1", "2", "2"]
 
 
-def test_the_baseline_and_its_control_are_one_server(tmp_path: Path) -> None:
+def test_the_baseline_and_its_control_are_one_server(tmp_path):
     pages = [page("a", generation_tokens=7.0), page("a#2", generation_tokens=1.0), page("b", generation_tokens=3)]
     assert tell_starts(tmp_path, *pages) == ["1", "2", "1"]
 
 
-def test_a_page_that_could_not_be_had_or_shows_nothing_yet_says_nothing(tmp_path: Path) -> None:
+def test_a_page_that_could_not_be_had_or_shows_nothing_yet_says_nothing(tmp_path):
     lost = MetricsScrape(at_s=1.0, arm="a", when="before", error="status 404")
     assert tell_starts(tmp_path, lost, page("a"), page("a", generation_tokens=7.0)) == [None, None, "1"]
 
 
 @pytest.mark.parametrize(("tokens", "start"), [(9.0, "1"), (2.0, "2")])
-def test_a_resumed_run_knows_what_it_scraped_before(tmp_path: Path, tokens: float, start: str) -> None:
+def test_a_resumed_run_knows_what_it_scraped_before(tmp_path, tokens, start):
     (tmp_path / FILE).write_bytes(msgspec.json.encode(page("a", generation_tokens=7.0)) + b"\n")
     assert tell_starts(tmp_path, page("a", generation_tokens=tokens)) == [start]

@@ -13,7 +13,8 @@ from tandem.bench.counters import AcceptanceRates, CounterChange, compute_differ
 from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
-WINDOW, REQUESTS = 7, 6
+WINDOW = 7
+REQUESTS = 6
 
 
 def fetched(url: str, body: dict[str, object] | None = None) -> str:
@@ -25,11 +26,15 @@ def fetched(url: str, body: dict[str, object] | None = None) -> str:
 
 def served(**knobs: object) -> tuple[AcceptanceRates, list[RequestLogEntry]]:
     """Ask a twin a few times; what its counters say, and what it did."""
-    stated = {
-        "model": "m", "num_speculative_tokens": WINDOW, "step_ms": (1.0,), "prefill_base_ms": 1.0, "draft_ms": 0.1,
+    fields = {
+        "model": "m",
+        "num_speculative_tokens": WINDOW,
+        "step_ms": (1.0,),
+        "prefill_base_ms": 1.0,
+        "draft_ms": 0.1,
         "classes": {"default": PromptClassSettings(acceptance=0.8, output_tokens=60)},
-    }  # fmt: skip
-    with SimulatorThread(SimulatorSettings(**{**stated, **knobs})) as twin:
+    }
+    with SimulatorThread(SimulatorSettings(**{**fields, **knobs})) as twin:
         before = parse_page(fetched(f"{twin.url}/metrics"))
         for number in range(REQUESTS):
             messages = [{"role": "user", "content": f"number {number}"}]
@@ -50,13 +55,15 @@ def tokens(truths: list[RequestLogEntry]) -> int:
     return sum(truth.completion_tokens for truth in truths)
 
 
-def test_live_counters_give_what_each_step_committed() -> None:
-    said, truths = served(law="vllm", runtime="native")
+def test_live_counters_give_what_each_step_committed():
+    rates, truths = served(law="vllm", runtime="native")
 
     committed = [burst for truth in truths for burst in truth.drawn]
-    assert said.values["acceptance_length"] == pytest.approx(sum(committed) / len(committed))
-    assert said.values["acceptance_position_1"] == pytest.approx(sum(one > 1 for one in committed) / len(committed))
-    assert said.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
+    assert rates.values["acceptance_length"] == pytest.approx(sum(committed) / len(committed))
+    assert rates.values["acceptance_position_1"] == pytest.approx(
+        sum(count > 1 for count in committed) / len(committed)
+    )
+    assert rates.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
 
 
 @pytest.mark.parametrize(
@@ -68,14 +75,14 @@ def test_live_counters_give_what_each_step_committed() -> None:
     ],
     ids=lambda knobs: f"{knobs['law']}-{knobs['runtime']}",
 )
-def test_flat_counters_give_the_tokens_of_each_decode_step(knobs: dict[str, object]) -> None:
-    said, truths = served(**knobs)
-    assert said.is_indirect
-    assert said.values["acceptance_length"] == pytest.approx((tokens(truths) - REQUESTS) / steps(truths))
-    assert said.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
+def test_flat_counters_give_the_tokens_of_each_decode_step(knobs):
+    rates, truths = served(**knobs)
+    assert rates.is_indirect
+    assert rates.values["acceptance_length"] == pytest.approx((tokens(truths) - REQUESTS) / steps(truths))
+    assert rates.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
 
 
 @pytest.mark.parametrize("runtime", ["native", "nxdi-v0"])
-def test_a_plain_server_takes_one_step_a_token_and_has_no_acceptance(runtime: str) -> None:
-    said, _ = served(law="none", num_speculative_tokens=0, runtime=runtime)
-    assert said.values == {"target_steps_per_token": 1.0}
+def test_a_plain_server_takes_one_step_a_token_and_has_no_acceptance(runtime):
+    rates, _ = served(law="none", num_speculative_tokens=0, runtime=runtime)
+    assert rates.values == {"target_steps_per_token": 1.0}

@@ -40,7 +40,7 @@ CALL = {"index": 0, "id": "call-1", "type": "function", "function": {"name": "fi
         ({"role": "assistant", "content": ""}, "", "", ""),
     ],
 )
-def test_output_is_found_in_its_part(delta: dict, text: str, reasoning: str, tool_calls: str) -> None:
+def test_output_is_found_in_its_part(delta, text, reasoning, tool_calls):
     assert read_output({"delta": delta}) == ChoiceOutput(text, reasoning, tool_calls)
 
 
@@ -48,7 +48,7 @@ def test_output_is_found_in_its_part(delta: dict, text: str, reasoning: str, too
     ("choice", "text"),
     [({"text": "a"}, "a"), ({"text": "a", "delta": {"role": "assistant"}}, "a"), ({"message": {"content": "a"}}, "a")],
 )
-def test_text_beside_the_delta_is_found(choice: dict, text: str) -> None:
+def test_text_beside_the_delta_is_found(choice, text):
     assert read_output(choice).text == text
 
 
@@ -65,11 +65,11 @@ def test_text_beside_the_delta_is_found(choice: dict, text: str) -> None:
         ({"delta": {"extra_content": {"google": {"thought_signature": "x"}}}, "routed_experts": "AAAA"}, []),
     ],
 )
-def test_a_part_that_nobody_knows_is_named(choice: dict, names: list[str]) -> None:
+def test_a_part_that_nobody_knows_is_named(choice, names):
     assert read_output(choice).unknown_parts == names
 
 
-def test_a_part_nested_without_end_never_raises() -> None:
+def test_a_part_nested_without_end_never_raises():
     part: dict = {"text": "hm"}
     for _ in range(500):
         part = {"content": part, "musing": part}

@@ -17,78 +17,99 @@ TIMES_ALONE = {"ttft_ms", "e2e_ms", "prompt_tokens", "llmperf_inter_token_latenc
 LLMPERF = "llmperf_inter_token_latency_ms"
 
 
-def suspects(one: RequestRecord) -> set[str]:
-    return {word for word, mask in request_metrics.compute_request_metrics([one]).suspects.items() if mask[0]}
+def suspects(request: RequestRecord) -> set[str]:
+    return {word for word, mask in request_metrics.compute_request_metrics([request]).suspects.items() if mask[0]}
 
 
-def test_the_figures_of_a_stream_of_bursts_are_those_computed_by_hand() -> None:
-    assert compute(record(due_s=999.998)) == pytest.approx({
-        "ttft_ms": 200.0,
-        "e2e_ms": 290.0,
-        "tpot_ms": 90 / 7,
-        "tpot_exact_ms": 90 / 7,
-        "chunk_gap_ms": 45.0,
-        "tokens_per_chunk": 8 / 3,
-        "output_tokens_per_s": 8 / 0.29,
-        "prompt_tokens": 64.0,
-        "completion_tokens": 8.0,
-        "schedule_delay_ms": 2.0,
-        "llmperf_inter_token_latency_ms": 290 / 5,
-    })  # fmt: skip
+def test_the_figures_of_a_stream_of_bursts_are_those_computed_by_hand():
+    assert compute(record(due_s=999.998)) == pytest.approx(
+        {
+            "ttft_ms": 200.0,
+            "e2e_ms": 290.0,
+            "tpot_ms": 90 / 7,
+            "tpot_exact_ms": 90 / 7,
+            "chunk_gap_ms": 45.0,
+            "tokens_per_chunk": 8 / 3,
+            "output_tokens_per_s": 8 / 0.29,
+            "prompt_tokens": 64.0,
+            "completion_tokens": 8.0,
+            "schedule_delay_ms": 2.0,
+            "llmperf_inter_token_latency_ms": 290 / 5,
+        }
+    )
 
 
 PLAIN = chunks((0.1, "role", 0), *((0.2 + 0.045 * step, "text", 1) for step in range(10)), (0.605, "end", 0))
 STREAMS = {
     # chunks, completion tokens, figures; None for one that is absent
     "a first burst biases tpot, not its exact form": (
-        chunks((0.2, "text", 5), (0.24, "text", 5)), 10, {"tpot_ms": 40 / 9, "tpot_exact_ms": 40 / 5},
+        chunks((0.2, "text", 5), (0.24, "text", 5)),
+        10,
+        {"tpot_ms": 40 / 9, "tpot_exact_ms": 40 / 5},
     ),
     "the bias is the factor of the definition": (
-        chunks((0.2, "text", 3), (0.25, "text", 4)), 7, {"tpot_ms": 50 / 6, "tpot_exact_ms": 50 / 4},
+        chunks((0.2, "text", 3), (0.25, "text", 4)),
+        7,
+        {"tpot_ms": 50 / 6, "tpot_exact_ms": 50 / 4},
     ),
     "without speculation the gap is the tpot": (
-        PLAIN, 10, {"tokens_per_chunk": 1.0, "tpot_ms": 45.0, "chunk_gap_ms": 45.0},
+        PLAIN,
+        10,
+        {"tokens_per_chunk": 1.0, "tpot_ms": 45.0, "chunk_gap_ms": 45.0},
     ),
     "llmperf counts role and end, not usage": (
-        chunks((0.05, "role"), (0.1, "text"), (0.2, "text"), (0.3, "end"), (0.31, "usage")), 8, {LLMPERF: 200 / 4},
+        chunks((0.05, "role"), (0.1, "text"), (0.2, "text"), (0.3, "end"), (0.31, "usage")),
+        8,
+        {LLMPERF: 200 / 4},
     ),
     "llmperf counts reasoning, and takes no time of it": (
-        chunks((0.1, "reasoning"), (0.2, "reasoning"), (0.25, "text"), (0.4, "reasoning")), 8, {LLMPERF: 250 / 4},
+        chunks((0.1, "reasoning"), (0.2, "reasoning"), (0.25, "text"), (0.4, "reasoning")),
+        8,
+        {LLMPERF: 250 / 4},
     ),
     "reasoning is output for ours": (
-        chunks((0.1, "reasoning"), (0.2, "text")), 2, {"ttft_ms": 100.0, "tpot_ms": 100.0},
+        chunks((0.1, "reasoning"), (0.2, "text")),
+        2,
+        {"ttft_ms": 100.0, "tpot_ms": 100.0},
     ),
     **{
         f"a {kind} of {tokens} tokens is not the first token": (
-            chunks((0.1, kind, tokens), (0.2, "text", 8)), 8, {"ttft_ms": 200.0},
+            chunks((0.1, kind, tokens), (0.2, "text", 8)),
+            8,
+            {"ttft_ms": 200.0},
         )
         for kind, tokens in [("role", None), ("role", 0), ("text", 0), ("empty", 0)]
     },
     "the usage chunk does not lengthen the answer": ((*BURSTS[:5], Chunk(0.299, "usage")), 8, {"e2e_ms": 290.0}),
     "a stop token in the last chunk is a token": (
-        chunks((0.2, "text", 1), (0.3, "text", 4), (0.3, "end", 1)), 6,
+        chunks((0.2, "text", 1), (0.3, "text", 4), (0.3, "end", 1)),
+        6,
         {"tokens_per_chunk": 2.0, "tpot_exact_ms": 100 / 5},
     ),
     "without counts in chunks no exact form": (
-        chunks((0.2, "text"), (0.3, "text")), 8, {"tpot_exact_ms": None, "tpot_ms": 100 / 7},
+        chunks((0.2, "text"), (0.3, "text")),
+        8,
+        {"tpot_exact_ms": None, "tpot_ms": 100 / 7},
     ),
     "one chunk without its count, no exact form": (
-        chunks((0.2, "text", 1), (0.25, "text"), (0.3, "text", 3)), 8, {"tpot_exact_ms": None},
+        chunks((0.2, "text", 1), (0.25, "text"), (0.3, "text", 3)),
+        8,
+        {"tpot_exact_ms": None},
     ),
     "no token": (chunks((0.3, "end")), 0, {"tpot_ms": None, "completion_tokens": 0.0}),
     "one token": (chunks((0.2, "text"), (0.3, "end")), 1, {"tpot_ms": None, "completion_tokens": 1.0}),
     "one chunk": (chunks((0.2, "text", 8), (0.21, "end", 0)), 8, {"chunk_gap_ms": None, "tpot_exact_ms": None}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", STREAMS)
-def test_a_stream_has_the_figures_computed_by_hand(case: str) -> None:
+def test_a_stream_has_the_figures_computed_by_hand(case):
     stream, tokens, expected = STREAMS[case]
     figures = compute(record(chunks=stream, completion_tokens=tokens, end_s=0.61))
     assert {name: figures.get(name) for name in expected} == pytest.approx(expected)
 
 
-def test_a_record_has_only_the_figures_that_it_can_carry() -> None:
+def test_a_record_has_only_the_figures_that_it_can_carry():
     silent = record(chunks=chunks((0.2, "text"), (0.3, "text")), completion_tokens=None)
     llmperf = record(generator="llmperf", chunks=chunks((0.2, "text"), (0.9, "end")), end_s=1.0)
 
@@ -121,119 +142,125 @@ def test_a_record_has_only_the_figures_that_it_can_carry() -> None:
         ("end_without_reason", {"finish_reason": None}),
     ],
 )
-def test_a_contradiction_is_named(word: str, changes: dict[str, object]) -> None:
+def test_a_contradiction_is_named(word, changes):
     assert word in suspects(record(**changes))
 
 
-def test_a_count_above_max_tokens_is_no_count() -> None:
+def test_a_count_above_max_tokens_is_no_count():
     assert compute(record(max_tokens=7)).keys() == TIMES_ALONE
 
 
 @pytest.mark.parametrize("changes", [{"max_tokens": 8}, {"max_tokens": 7, "counted_by": "token_ids"}])
-def test_a_count_within_max_tokens_or_by_token_ids_counts(changes: dict[str, object]) -> None:
+def test_a_count_within_max_tokens_or_by_token_ids_counts(changes):
     assert compute(record(**changes)) == compute(record())
 
 
-def test_an_end_without_a_reason_leaves_no_figure_out() -> None:
+def test_an_end_without_a_reason_leaves_no_figure_out():
     assert compute(record(finish_reason=None)) == compute(record())
 
 
-def test_names_and_arguments_of_tools_are_output_with_a_time() -> None:
+def test_names_and_arguments_of_tools_are_output_with_a_time():
     calls = chunks((0.1, "role"), (0.2, "tool"), (0.3, "tool"), (0.4, "end"))
     assert compute(record(chunks=calls, completion_tokens=2, end_s=0.5))["ttft_ms"] == pytest.approx(200.0)
 
 
-def test_a_record_without_a_contradiction_is_not_suspect() -> None:
+def test_a_record_without_a_contradiction_is_not_suspect():
     stop_token = record(completion_tokens=9)  # counted and never sent
     assert suspects(record()) == suspects(stop_token) == set()
     assert suspects(failed(chunks=chunks((0.3, "text"), (0.2, "text")))) == set()
 
 
-def test_a_clock_that_runs_backwards_voids_every_figure() -> None:
+def test_a_clock_that_runs_backwards_voids_every_figure():
     backwards = request_metrics.compute_request_metrics([record(chunks=chunks((0.2, "text", 4), (0.1, "text", 4)))])
     assert all(math.isnan(values[0]) for values in backwards.values.values())
     assert len(backwards.gaps_ms) == 0
 
 
 @pytest.mark.parametrize(("counted_by", "is_used"), [("usage", False), ("token_ids", True)])
-def test_usage_that_contradicts_the_stream_is_used_where_ids_were_counted(counted_by: str, is_used: bool) -> None:
+def test_usage_that_contradicts_the_stream_is_used_where_ids_were_counted(counted_by, is_used):
     assert ("tpot_ms" in compute(record(error_detail="usage says otherwise", counted_by=counted_by))) is is_used
 
 
 # An oracle that shares nothing with the vectors: the definitions, one record at a time.
 
 
-def oracle(one: RequestRecord) -> dict[str, float]:
-    if one.error is not None:
+def oracle(request: RequestRecord) -> dict[str, float]:
+    if request.error is not None:
         return {}
-    bearing = [chunk for chunk in one.chunks if chunk.bears_tokens]
+    bearing = [chunk for chunk in request.chunks if chunk.bears_tokens]
     sizes = [chunk.tokens for chunk in bearing]
-    found = times(one, bearing)
-    return found if wrong_count(one, len(bearing), sizes) else found | counts(one, bearing, sizes)
+    metrics = times(request, bearing)
+    return metrics if wrong_count(request, len(bearing), sizes) else metrics | counts(request, bearing, sizes)
 
 
-def times(one: RequestRecord, bearing: list[Chunk]) -> dict[str, float]:
-    choices = [chunk.at_s for chunk in one.chunks if chunk.kind != "usage"]
-    texts = [chunk.at_s for chunk in one.chunks if chunk.kind == "text"]
+def times(request: RequestRecord, bearing: list[Chunk]) -> dict[str, float]:
+    choices = [chunk.at_s for chunk in request.chunks if chunk.kind != "usage"]
+    texts = [chunk.at_s for chunk in request.chunks if chunk.kind == "text"]
     gaps = [(after.at_s - before.at_s) * 1000 for before, after in pairwise(bearing)]
-    found = {
-        "prompt_tokens": one.prompt_tokens,
-        "schedule_delay_ms": None if one.due_s is None else (one.start_s - one.due_s) * 1000,
+    metrics = {
+        "prompt_tokens": request.prompt_tokens,
+        "schedule_delay_ms": None if request.due_s is None else (request.start_s - request.due_s) * 1000,
         "e2e_ms": choices[-1] * 1000 if choices else None,
         "llmperf_inter_token_latency_ms": texts[-1] * 1000 / len(choices) if texts else None,
         "ttft_ms": bearing[0].at_s * 1000 if bearing else None,
         "chunk_gap_ms": sum(gaps) / len(gaps) if gaps else None,
     }
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: value for name, value in metrics.items() if value is not None}
 
 
-def counts(one: RequestRecord, bearing: list[Chunk], sizes: list[int | None]) -> dict[str, float]:
-    last_s = max((chunk.at_s for chunk in one.chunks if chunk.kind != "usage"), default=None)
-    count, found = one.completion_tokens, {}
+def counts(request: RequestRecord, bearing: list[Chunk], sizes: list[int | None]) -> dict[str, float]:
+    last_s = max((chunk.at_s for chunk in request.chunks if chunk.kind != "usage"), default=None)
+    count = request.completion_tokens
+    metrics = {}
     if count is not None:
-        found["completion_tokens"] = count
-        found |= {"tokens_per_chunk": count / len(bearing)} if bearing else {}
-        found |= {"output_tokens_per_s": count / last_s} if last_s else {}
+        metrics["completion_tokens"] = count
+        metrics |= {"tokens_per_chunk": count / len(bearing)} if bearing else {}
+        metrics |= {"output_tokens_per_s": count / last_s} if last_s else {}
         if bearing and count > 1:
-            found["tpot_ms"] = (last_s - bearing[0].at_s) * 1000 / (count - 1)
+            metrics["tpot_ms"] = (last_s - bearing[0].at_s) * 1000 / (count - 1)
     if bearing and None not in sizes and sum(sizes[1:]) > 0:
-        found["tpot_exact_ms"] = (bearing[-1].at_s - bearing[0].at_s) * 1000 / sum(sizes[1:])
-    return found
+        metrics["tpot_exact_ms"] = (bearing[-1].at_s - bearing[0].at_s) * 1000 / sum(sizes[1:])
+    return metrics
 
 
-def wrong_count(one: RequestRecord, bearing: int, sizes: list[int | None]) -> bool:
-    if any(chunk.tokens is not None and chunk.tokens < 0 for chunk in one.chunks):
+def wrong_count(request: RequestRecord, bearing: int, sizes: list[int | None]) -> bool:
+    if any(chunk.tokens is not None and chunk.tokens < 0 for chunk in request.chunks):
         return True
-    if one.completion_tokens is None:
+    if request.completion_tokens is None:
         return False
-    if None not in sizes and sum(sizes) not in {one.completion_tokens, one.completion_tokens - 1}:
+    if None not in sizes and sum(sizes) not in {request.completion_tokens, request.completion_tokens - 1}:
         return True
-    return bearing > one.completion_tokens or (bearing == 0 and one.completion_tokens > 1)
+    return bearing > request.completion_tokens or (bearing == 0 and request.completion_tokens > 1)
 
 
 def drawn(rng: random.Random) -> RequestRecord:
     """A record with any mixture of kinds, counts that may be missing or wrong, and times in order."""
-    stream, at_s = [], rng.random()
+    stream = []
+    at_s = rng.random()
     for _ in range(rng.choice([0, 1, 2, 5, 12])):
         at_s += rng.choice([0.0, 0.001, 0.04])
         kind = rng.choice(["role", "text", "text", "text", "reasoning", "empty", "end", "usage"])
         stream.append(Chunk(at_s, kind, rng.choice([None, 0, 1, 1, 2, 8])))
-    held = sum(chunk.tokens or (chunk.tokens is None) for chunk in stream if chunk.bears_tokens)
+    count = sum(chunk.tokens or (chunk.tokens is None) for chunk in stream if chunk.bears_tokens)
     return record(
-        chunks=tuple(stream), headers_s=None, end_s=at_s + 0.001, prompt_tokens=rng.choice([None, 7]),
-        completion_tokens=rng.choice([None, 0, 1, held, held, held + 1, held + 5, max(0, held - 1)]),
-        due_s=rng.choice([None, 999.5]), error=rng.choice([None, None, None, "closed"]),
-    )  # fmt: skip
+        chunks=tuple(stream),
+        headers_s=None,
+        end_s=at_s + 0.001,
+        prompt_tokens=rng.choice([None, 7]),
+        completion_tokens=rng.choice([None, 0, 1, count, count, count + 1, count + 5, max(0, count - 1)]),
+        due_s=rng.choice([None, 999.5]),
+        error=rng.choice([None, None, None, "closed"]),
+    )
 
 
-def test_many_records_at_once_give_what_each_gives_alone_by_its_definition() -> None:
+def test_many_records_at_once_give_what_each_gives_alone_by_its_definition():
     rng = random.Random(7)  # noqa: S311 - repeatable
     records = [drawn(rng) for _ in range(3000)]
 
     together = request_metrics.compute_request_metrics(records)
 
-    for index, one in enumerate(records):
-        expected = oracle(one)
+    for index, entry in enumerate(records):
+        expected = oracle(entry)
         gaps = together.gaps_ms[together.gap_owners == index]
-        found = {name: values[index] for name, values in together.values.items() if not math.isnan(values[index])}
-        assert found | ({"chunk_gap_ms": np.mean(gaps)} if len(gaps) else {}) == pytest.approx(expected), one
+        result = {name: values[index] for name, values in together.values.items() if not math.isnan(values[index])}
+        assert result | ({"chunk_gap_ms": np.mean(gaps)} if len(gaps) else {}) == pytest.approx(expected), entry

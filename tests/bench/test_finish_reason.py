@@ -8,18 +8,18 @@ from tandem.bench.finish_reason import GOOD_ENDS, is_good_end, is_limit_end, rea
 
 
 @pytest.mark.parametrize("word", ["abort", "error", "timeout", "cancelled", "insufficient_system_resource", "?"])
-def test_a_word_outside_the_list_ends_no_complete_answer(word: str) -> None:
+def test_a_word_outside_the_list_ends_no_complete_answer(word):
     assert not is_good_end(word)
 
 
 @pytest.mark.parametrize(
     "word", ["end", "COMPLETE", "refusal", "sensitive", "content_filtered", "model_context_window_exceeded"]
 )
-def test_words_of_gateways_end_an_answer(word: str) -> None:
+def test_words_of_gateways_end_an_answer(word):
     assert is_good_end(word)
 
 
-def test_each_good_end_names_its_sources() -> None:
+def test_each_good_end_names_its_sources():
     assert [word for word, end in GOOD_ENDS.items() if not end.sources or not is_good_end(word.upper())] == []
 
 
@@ -27,16 +27,25 @@ def test_each_good_end_names_its_sources() -> None:
     ("word", "is_limit"),
     [("length", True), ("MAX_TOKENS", True), ("model_length", True), ("stop", False), ("?", False), (None, False)],
 )
-def test_the_words_of_a_limit_are_told(word: str | None, is_limit: bool) -> None:
+def test_the_words_of_a_limit_are_told(word, is_limit):
     assert is_limit_end(word) is is_limit
 
 
 @pytest.mark.parametrize(
     ("value", "word"),
     [
-        ("stop", "stop"), (None, None), ("", None), (" ", None), ("null", None), ("None", None), (7, "7"),
-        ({"type": "abort", "message": "m"}, "abort"), ({"type": None}, None), ({}, None), (False, "False"),
+        ("stop", "stop"),
+        (None, None),
+        ("", None),
+        (" ", None),
+        ("null", None),
+        ("None", None),
+        (7, "7"),
+        ({"type": "abort", "message": "m"}, "abort"),
+        ({"type": None}, None),
+        ({}, None),
+        (False, "False"),
     ],
-)  # fmt: skip
-def test_a_finish_reason_is_read_in_every_form(value: object, word: str | None) -> None:
+)
+def test_a_finish_reason_is_read_in_every_form(value, word):
     assert read_finish_reason(value) == word

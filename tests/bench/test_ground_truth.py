@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tandem.errors import InputError
 LINE = '{"request_id": "a", "accepted_s": 10.0, "bursts": [[10.2, 1], [10.25, 4], [10.3, 3]], "status": 200}\n'
 
 
-def test_the_figures_of_a_log_are_counted_by_hand() -> None:
+def test_the_figures_of_a_log_are_counted_by_hand():
     entry = msgspec.json.decode(LINE, type=ServerLogEntry)
     figures = {"tokens": 8, "ttft_ms": 200, "e2e_ms": 300, "tpot_ms": 100 / 7, "chunk_gap_ms": 50}
     figures |= {"tokens_per_chunk": 8 / 3, "output_tokens_per_s": 8 / 0.3}
@@ -29,7 +30,7 @@ def test_the_figures_of_a_log_are_counted_by_hand() -> None:
     assert np.isnan([single.figures()[name] for name in ("tpot_ms", "chunk_gap_ms")]).all()
 
 
-def test_lines_of_a_log_without_request_tokens_or_end_are_passed_over(tmp_path: Path) -> None:
+def test_lines_of_a_log_without_request_tokens_or_end_are_passed_over(tmp_path):
     failed = '{"request_id": "b", "accepted_s": 1.0, "bursts": [], "fault": "status_500"}\n'
     path = tmp_path / "log.jsonl"
     path.write_text('{"knobs": {}}\n' + LINE + '{"event": "restart", "at_s": 3}\n' + failed + LINE[:40])
@@ -74,23 +75,25 @@ def rows(run: Path):
     return {(row.class_, row.arm): row for row in compare_ground_truth(run, [run / "log.jsonl"]).rows}
 
 
-def test_truth_and_measurement_stand_beside_each_other_in_the_order_of_suite_and_command_line(run: Path) -> None:
+def test_truth_and_measurement_stand_beside_each_other_in_the_order_of_suite_and_command_line(run):
     by_place = rows(run)
 
     assert by_place["chat", "plain"].figures["ttft_ms"] == pytest.approx((200, 201))
     assert by_place["json", "drafted"].figures["tpot_ms"] == pytest.approx((8 * 80 / 32, 8 * 80 / 32))
     assert by_place["all", "drafted"].llmperf_ms == pytest.approx((201 + 8 * 80) / 11)
-    assert list(by_place) == [(class_, arm) for class_ in ("json", "chat", "all") for arm in ("plain", "drafted")]
+    assert list(by_place) == [
+        (class_, arm) for class_, arm in itertools.product(("json", "chat", "all"), ("plain", "drafted"))
+    ]
 
 
 @pytest.mark.parametrize("changes", [{"request_id": "stray"}, {"error": "closed"}], ids=["in no log", "failed"])
-def test_a_request_without_truth_is_left_out_of_both_sides_and_counted(run: Path, changes: dict[str, str]) -> None:
+def test_a_request_without_truth_is_left_out_of_both_sides_and_counted(run, changes):
     with RecordWriter(run / "records.jsonl") as writer:
         writer.write(record("plain", "chat", [[100.5, 1], [101.5, 1]], **changes))
     assert (compare_ground_truth(run, [run / "log.jsonl"]).left_out, rows(run)["chat", "plain"].n) == (1, 1)
 
 
-def test_the_last_line_says_what_each_way_of_counting_makes_of_the_speedup(run: Path) -> None:
+def test_the_last_line_says_what_each_way_of_counting_makes_of_the_speedup(run):
     lines = list(format_lines(compare_ground_truth(run, [run / "log.jsonl"])))
     assert lines[-1] == "time per token, plain / drafted: truth 2.00, Tandem 2.00, by llmperf's count of chunks 0.62"
     assert max(map(len, lines)) <= 100
@@ -99,7 +102,7 @@ def test_the_last_line_says_what_each_way_of_counting_makes_of_the_speedup(run: 
 @pytest.mark.parametrize(
     ("bursts", "tpot_ms"), [([[100.0, 3]], 0.0), ([[100.0, 0], [100.0, 0]], None), ([[101.0, 1], [101.0, 1]], 0.0)]
 )
-def test_a_log_without_a_duration_gives_no_ratio_and_null(run: Path, capsys, bursts, tpot_ms) -> None:
+def test_a_log_without_a_duration_gives_no_ratio_and_null(run, capsys, bursts, tpot_ms):
     lines = [json.loads(line) | {"bursts": bursts} for line in (run / "log.jsonl").read_text().splitlines()]
     (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
@@ -109,7 +112,7 @@ def test_a_log_without_a_duration_gives_no_ratio_and_null(run: Path, capsys, bur
     assert document["rows"][0]["figures"]["tpot_ms"][0] == tpot_ms
 
 
-def test_what_a_server_spoiled_is_left_out_and_one_class_has_no_row_for_all(run: Path) -> None:
+def test_what_a_server_spoiled_is_left_out_and_one_class_has_no_row_for_all(run):
     spoiled = (run / "log.jsonl").read_text().replace('"plain.chat",', '"plain.chat", "fault": "stall",')
     (run / "log.jsonl").write_text(spoiled)
     assert ("chat", "plain") not in rows(run)

@@ -54,7 +54,8 @@ def test_a_client_that_computes_shows_in_its_share_of_a_cpu_where_something_is_m
 
 def test_the_load_of_a_round_is_that_of_the_round_alone(tmp_path):
     async def main():
-        watch, loads = host.HostWatch(), []
+        watch = host.HostWatch()
+        loads = []
         for number, work in enumerate((compute, at_once)):
             watch.begin_round()
             await work()
@@ -75,7 +76,7 @@ def test_an_idle_machine_gives_no_warning():
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changes", "words"),
     [
         ({"load_1m_start": 2.5}, "this machine was busy before the run began (load 2.5 on 2 CPUs)"),
         (
@@ -86,9 +87,9 @@ def test_an_idle_machine_gives_no_warning():
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )
-def test_what_may_spoil_the_figures_is_told(changed, said):
-    (warning,) = host.list_warnings(msgspec.structs.replace(IDLE, **changed))
-    assert said in warning
+def test_what_may_spoil_the_figures_is_told(changes, words):
+    (warning,) = host.list_warnings(msgspec.structs.replace(IDLE, **changes))
+    assert words in warning
 
 
 def test_a_system_without_these_figures_gives_none(monkeypatch, tmp_path):

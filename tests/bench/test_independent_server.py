@@ -9,7 +9,7 @@ from pathlib import Path
 PROGRAM = Path(__file__).with_name("independent_server.py")
 
 
-def test_it_imports_the_standard_library_alone() -> None:
+def test_it_imports_the_standard_library_alone():
     imports = [
         node for node in ast.walk(ast.parse(PROGRAM.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)
     ]

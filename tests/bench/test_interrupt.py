@@ -11,9 +11,10 @@ from tandem.bench.interrupt import StopSignal
 ODD_S = 0.0013  # uvloop's timers are of whole milliseconds
 
 
-def test_nothing_wakes_before_its_moment() -> None:
+def test_nothing_wakes_before_its_moment():
     async def early() -> list[float]:
-        stop, began = StopSignal(), time.monotonic()
+        stop = StopSignal()
+        began = time.monotonic()
         moments = [began + ODD_S * number for number in range(1, 40)]
         left = []
         for moment in moments:

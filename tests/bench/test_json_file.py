@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import resource
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -18,9 +17,9 @@ class Word(msgspec.Struct, frozen=True):
     said: str
 
 
-def test_a_value_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
-    for said in ("a longer word than the next", "next"):
-        save_json(tmp_path / "word.json", Word(said), label="the word")
+def test_a_value_takes_the_place_of_the_old_one(tmp_path):
+    for text in ("a longer word than the next", "next"):
+        save_json(tmp_path / "word.json", Word(text), label="the word")
     assert (tmp_path / "word.json").read_bytes() == b'{\n  "said": "next"\n}\n'
     assert [path.name for path in tmp_path.iterdir()] == ["word.json"]
 
@@ -32,7 +31,7 @@ def test_a_value_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
         ("pathlib.Path.replace", KeyboardInterrupt("cut"), "cut"),
     ],
 )
-def test_a_write_that_is_cut_leaves_the_old_value(place: str, error, sentence: str, tmp_path, monkeypatch) -> None:
+def test_a_write_that_is_cut_leaves_the_old_value(place, error, sentence, tmp_path, monkeypatch):
     path = tmp_path / "word.json"
     save_json(path, Word("old"), label="the word")
 
@@ -46,16 +45,16 @@ def test_a_write_that_is_cut_leaves_the_old_value(place: str, error, sentence: s
     assert msgspec.json.decode(path.read_bytes(), type=Word) == Word("old")
 
 
-def test_lines_follow_each_other_or_name_the_file_and_how_to_go_on(tmp_path: Path) -> None:
-    for said in ("a", "b"):
-        append_json(tmp_path / "words.jsonl", Word(said), label="the words")
+def test_lines_follow_each_other_or_name_the_file_and_how_to_go_on(tmp_path):
+    for text in ("a", "b"):
+        append_json(tmp_path / "words.jsonl", Word(text), label="the words")
     with pytest.raises(ExternalError, match=r"gone/words\.jsonl: the words cannot be written: .*--resume"):
         append_json(tmp_path / "gone" / "words.jsonl", Word("a"), label="the words")
 
     assert (tmp_path / "words.jsonl").read_text() == '{"said":"a"}\n{"said":"b"}\n'
 
 
-def test_a_line_that_a_kill_tore_is_set_aside_before_the_next(tmp_path: Path) -> None:
+def test_a_line_that_a_kill_tore_is_set_aside_before_the_next(tmp_path):
     path = tmp_path / "words.jsonl"
     path.write_bytes(b'{"said":"a"}\n{"sai')
     append_json(path, Word("b"), label="the words")
@@ -63,8 +62,9 @@ def test_a_line_that_a_kill_tore_is_set_aside_before_the_next(tmp_path: Path) ->
     assert (tmp_path / "words.jsonl.torn").read_text() == '{"sai\n'
 
 
-def test_a_line_for_which_there_is_no_room_leaves_nothing(tmp_path: Path) -> None:
-    path, limits = tmp_path / "words.jsonl", resource.getrlimit(resource.RLIMIT_FSIZE)
+def test_a_line_for_which_there_is_no_room_leaves_nothing(tmp_path):
+    path = tmp_path / "words.jsonl"
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     append_json(path, Word("a"), label="the words")
     resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
     try:

@@ -15,10 +15,16 @@ from tandem.bench.record import RecordWriter, RequestRecord, read_records
 from tandem.errors import InputError
 
 ROW: dict[str, Any] = {
-    "error_code": None, "error_msg": "", "inter_token_latency_s": 0.0402, "ttft_s": 0.0863,
-    "end_to_end_latency_s": 1.2071, "request_output_throughput_token_per_s": 130.1, "number_total_tokens": 221,
-    "number_output_tokens": 157, "number_input_tokens": 64,
-}  # fmt: skip
+    "error_code": None,
+    "error_msg": "",
+    "inter_token_latency_s": 0.0402,
+    "ttft_s": 0.0863,
+    "end_to_end_latency_s": 1.2071,
+    "request_output_throughput_token_per_s": 130.1,
+    "number_total_tokens": 221,
+    "number_output_tokens": 157,
+    "number_input_tokens": 64,
+}
 LOAD = LlmperfLoad()
 
 
@@ -30,12 +36,12 @@ def write(folder: Path, *rows: Any, **summary: Any) -> Path:
 
 
 def records(folder: Path) -> list[RequestRecord]:
-    found = results.read_results(folder)
-    assert found is not None
-    return results.build_records(found, LOAD, arm="a", call=2, began_s=100.0)
+    calls = results.read_results(folder)
+    assert calls is not None
+    return results.build_records(calls, LOAD, arm="a", call=2, began_s=100.0)
 
 
-def test_a_row_becomes_a_record_of_its_place_its_first_token_and_its_end_and_nothing_more(tmp_path: Path) -> None:
+def test_a_row_becomes_a_record_of_its_place_its_first_token_and_its_end_and_nothing_more(tmp_path):
     (record,) = records(write(tmp_path, ROW))
     with RecordWriter(tmp_path / "records.jsonl") as writer:
         writer.write(record)
@@ -44,10 +50,22 @@ def test_a_row_becomes_a_record_of_its_place_its_first_token_and_its_end_and_not
     assert place == ("llmperf", "a", 2, 4, "llmperf-a-2-0")
     assert compute_record_metrics(record) == pytest.approx({"ttft_ms": 86.3, "e2e_ms": 1207.1})
     unknown = (
-        record.headers_s, record.prompt_tokens, record.cached_tokens, record.completion_tokens, record.counted_by,
-        record.reasoning, record.token_ids, record.model, record.status, record.finish_reason, record.due_s,
-        record.rate_per_s, record.retry_after_s, record.content, record.error,
-    )  # fmt: skip
+        record.headers_s,
+        record.prompt_tokens,
+        record.cached_tokens,
+        record.completion_tokens,
+        record.counted_by,
+        record.reasoning,
+        record.token_ids,
+        record.model,
+        record.status,
+        record.finish_reason,
+        record.due_s,
+        record.rate_per_s,
+        record.retry_after_s,
+        record.content,
+        record.error,
+    )
     assert set(unknown) == {None}
     assert (bytes(record.logprobs), record.text, record.prompt_id) == (b"null", "", "")
     assert list(read_records(tmp_path / "records.jsonl")) == [record]
@@ -56,41 +74,39 @@ def test_a_row_becomes_a_record_of_its_place_its_first_token_and_its_end_and_not
 @pytest.mark.parametrize(
     ("code", "message", "word", "status"),
     [
-        (503, "busy", "status_503", 503), (429, "", "status_429", 429), (-1, "", "closed", None),
+        (503, "busy", "status_503", 503),
+        (429, "", "status_429", 429),
+        (-1, "", "closed", None),
         (0, "said by the stream", "closed", None),
     ],
-)  # fmt: skip
-def test_an_error_row_is_counted_and_worded(
-    tmp_path: Path, code: int, message: str, word: str, status: int | None
-) -> None:
+)
+def test_an_error_row_is_counted_and_worded(tmp_path, code, message, word, status):
     folder = write(
         tmp_path, ROW, {**ROW, "error_code": code, "error_msg": message, "ttft_s": 0, "end_to_end_latency_s": 0}
     )
 
     good, failed = records(folder)
-    found = results.read_results(folder)
+    calls = results.read_results(folder)
 
-    assert found is not None
-    assert (found.errors, good.error, failed.error, failed.status) == (1, None, word, status)
+    assert calls is not None
+    assert (calls.errors, good.error, failed.error, failed.status) == (1, None, word, status)
     assert failed.error_detail
     assert (failed.chunks, failed.end_s, compute_record_metrics(failed)) == ((), 0.0, {})
 
 
 @pytest.mark.parametrize(("value", "figure"), [(0.0402, 0.0402), ("157", 157), (None, None), (float("nan"), None)])
-def test_a_figure_is_kept_also_as_text_and_what_is_no_number_is_unknown(
-    tmp_path: Path, value: Any, figure: float | None
-) -> None:
+def test_a_figure_is_kept_also_as_text_and_what_is_no_number_is_unknown(tmp_path, value, figure):
     """Its summaries hold numpy's whole numbers as text."""
     row = {**ROW, "inter_token_latency_s": value}
 
-    found = results.read_results(write(tmp_path, row, results_mean_output_throughput_token_per_s=value))
+    calls = results.read_results(write(tmp_path, row, results_mean_output_throughput_token_per_s=value))
 
-    assert found.rows[0].inter_token_latency_s == found.totals.results_mean_output_throughput_token_per_s == figure
+    assert calls.rows[0].inter_token_latency_s == calls.totals.results_mean_output_throughput_token_per_s == figure
     assert results.read_results(tmp_path / "empty") is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}", "[1]", "[" * 10])
-def test_another_file_is_told_by_its_name(tmp_path: Path, text: str) -> None:
+def test_another_file_is_told_by_its_name(tmp_path, text):
     write(tmp_path)
     (tmp_path / "m_64_600_individual_responses.json").write_text(text)
     with pytest.raises(InputError, match=r"m_64_600_individual_responses\.json.*no result of llmperf"):

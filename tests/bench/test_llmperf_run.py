@@ -5,6 +5,7 @@ The tool and Ray are stand-ins here: programs that take the same command line an
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 import time
@@ -68,7 +69,9 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def tool(tmp_path: Path) -> LlmperfTool:
-    source, home, programs = tmp_path / "source", tmp_path / "home", tmp_path / "bin"
+    source = tmp_path / "source"
+    home = tmp_path / "home"
+    programs = tmp_path / "bin"
     for folder in (source, home / "hf-internal-testing/llama-tokenizer", programs):
         folder.mkdir(parents=True)
     (source / "token_benchmark_ray.py").write_text(f"KEPT = {KEPT}\n{STAND_IN}")
@@ -88,60 +91,78 @@ def act(tool: LlmperfTool, tmp_path: Path) -> Callable[..., SimpleNamespace]:
     """Call the stand-in once or more against servers of these names."""
 
     def do(*names: str, calls: int = 1, load: LlmperfLoad = LOAD) -> SimpleNamespace:
-        said: list[str] = []
+        lines: list[str] = []
         arms = [
             arm(name, url=f"http://{name}.invalid:8000/v1/", role="variant" if place else "baseline", simulated=None)
             for place, name in enumerate(names)
         ]
         out = tmp_path / "out"
-        ended = LlmperfSession(arms=arms, load=load, tool=tool, out=out, say=said.append).run(calls)
-        return SimpleNamespace(calls=ended, out=out, said=said)
+        made_calls = LlmperfSession(arms=arms, load=load, tool=tool, out=out, say=lines.append).run(calls)
+        return SimpleNamespace(calls=made_calls, out=out, said=lines)
 
     return do
 
 
 def told(out: Path, arm: str, call: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / "raw" / arm / str(call) / "told.json").read_text())
-    return found
+    words: dict[str, Any] = json.loads((out / "raw" / arm / str(call) / "told.json").read_text())
+    return words
 
 
-def test_each_server_is_called_with_the_same_words(act: Callable[..., SimpleNamespace]) -> None:
+def test_each_server_is_called_with_the_same_words(act):
     done = act("base", "spec")
     words = [told(done.out, arm)["told"] for arm in ("base", "spec")]
 
     assert [word.pop("--results-dir") for word in words] == [str(done.out / f"raw/{arm}/0") for arm in ("base", "spec")]
-    assert words[0] == words[1] == {
-        "--model": "m", "--mean-input-tokens": "64", "--stddev-input-tokens": "0", "--mean-output-tokens": "600",
-        "--stddev-output-tokens": "0", "--max-num-completed-requests": "3", "--num-concurrent-requests": "4",
-        "--timeout": "5", "--llm-api": "openai", "--additional-sampling-params": '{"temperature": 0.0, "seed": 7}',
-    }  # fmt: skip
+    assert (
+        words[0]
+        == words[1]
+        == {
+            "--model": "m",
+            "--mean-input-tokens": "64",
+            "--stddev-input-tokens": "0",
+            "--mean-output-tokens": "600",
+            "--stddev-output-tokens": "0",
+            "--max-num-completed-requests": "3",
+            "--num-concurrent-requests": "4",
+            "--timeout": "5",
+            "--llm-api": "openai",
+            "--additional-sampling-params": '{"temperature": 0.0, "seed": 7}',
+        }
+    )
 
 
-def test_all_servers_are_called_at_the_same_moment(act: Callable[..., SimpleNamespace]) -> None:
+def test_all_servers_are_called_at_the_same_moment(act):
     """Each ends well only if it sees the other one while it runs."""
     done = act("meet-a", "meet-b")
     assert [call.how for call in done.calls] == ["done", "done"]
 
 
-def test_the_tool_is_kept_offline_and_on_its_own_ray(act: Callable[..., SimpleNamespace], tool: LlmperfTool) -> None:
+def test_the_tool_is_kept_offline_and_on_its_own_ray(act, tool):
     seen = told(act("base", "spec").out, "base")
     ray_words = (tool.python.parent / "ray.told").read_text()
 
     assert seen["env"] | {"RAY_ADDRESS": None} == {
-        "PYTHONPATH": str(tool.source / "src"), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1",
-        "RAY_AUTH_MODE": "disabled", "RAY_ADDRESS": None, "OPENAI_API_KEY": "none",
-    }  # fmt: skip
+        "PYTHONPATH": str(tool.source / "src"),
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+        "RAY_AUTH_MODE": "disabled",
+        "RAY_ADDRESS": None,
+        "OPENAI_API_KEY": "none",
+    }
     assert seen["env"]["RAY_ADDRESS"].startswith("127.0.0.1:")
     assert seen["cwd"] == str(tool.home)
     assert "--object-store-memory 100000000" in ray_words
     assert "--num-cpus 8 " in ray_words
 
 
-def test_calls_that_did_well_leave_their_files_records_and_manifest(act: Callable[..., SimpleNamespace]) -> None:
+def test_calls_that_did_well_leave_their_files_records_and_manifest(act):
     done = act("base", "spec", calls=2)
 
-    records, run_manifest = list(read_records(done.out / "records.jsonl")), manifest.read_manifest(done.out)
-    assert {(record.arm, record.round) for record in records} == {(a, n) for a in ("base", "spec") for n in (0, 1)}
+    records = list(read_records(done.out / "records.jsonl"))
+    run_manifest = manifest.read_manifest(done.out)
+    assert {(record.arm, record.round) for record in records} == {
+        (a, n) for a, n in itertools.product(("base", "spec"), (0, 1))
+    }
     assert len(records) == 12
     assert {call.how for call in done.calls} == {"done"}
     assert (done.out / "raw/spec/1/m_individual_responses.json").exists()
@@ -156,9 +177,7 @@ def test_calls_that_did_well_leave_their_files_records_and_manifest(act: Callabl
     [("crash", "crashed", 1, "KeyError: 'error_code'"), ("nothing", "no_result", 0, "")],
     ids=["crash", "no file"],
 )
-def test_a_call_without_results_is_told_and_the_other_one_is_kept(
-    act: Callable[..., SimpleNamespace], name: str, how: str, code: int, detail: str
-) -> None:
+def test_a_call_without_results_is_told_and_the_other_one_is_kept(act, name, how, code, detail):
     done = act(name, "base")
     failed, good = done.calls
 
@@ -171,52 +190,49 @@ def test_a_call_without_results_is_told_and_the_other_one_is_kept(
     assert f"{name}: {how}, 0 of 3 counted" in "".join(done.said)
 
 
-def test_a_call_that_hangs_is_ended(act: Callable[..., SimpleNamespace], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_that_hangs_is_ended(act, monkeypatch):
     monkeypatch.setattr(run, "START_TIMEOUT_S", 0.0)
     monkeypatch.setattr(run, "REQUEST_LIMIT_S", 0.0)
     (call,) = act("hang", load=LlmperfLoad(timeout_s=1)).calls
     assert (call.how, call.exit_code, call.counted) == ("timeout", None, 0)
 
 
-def test_no_call_is_begun_when_the_time_is_over(tool: LlmperfTool, tmp_path: Path) -> None:
-    said: list[str] = []
+def test_no_call_is_begun_when_the_time_is_over(tool, tmp_path):
+    lines: list[str] = []
     arms = [arm("base", url="http://base.invalid")]
-    session = LlmperfSession(arms=arms, load=LOAD, tool=tool, out=tmp_path / "out", say=said.append)
+    session = LlmperfSession(arms=arms, load=LOAD, tool=tool, out=tmp_path / "out", say=lines.append)
 
     assert session.run(3, max_s=0.0) == []
-    assert said[-1] == "0 of 3 calls were made in the time that was given"
+    assert lines[-1] == "0 of 3 calls were made in the time that was given"
 
 
-def test_a_python_that_is_not_there_is_named(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
+def test_a_python_that_is_not_there_is_named(act, tmp_path):
     (tmp_path / "bin/python").unlink()
     with pytest.raises(InputError, match="bin/python: it cannot be started: No such file"):
         act("base")
 
 
-def test_a_folder_that_holds_something_is_left_alone(act: Callable[..., SimpleNamespace], tmp_path: Path) -> None:
+def test_a_folder_that_holds_something_is_left_alone(act, tmp_path):
     (tmp_path / "out" / "mine").mkdir(parents=True)
     with pytest.raises(InputError, match="not empty"):
         act("base")
 
 
-def test_a_ray_that_does_not_start_is_told_with_its_last_words(
-    act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path
-) -> None:
+def test_a_ray_that_does_not_start_is_told_with_its_last_words(act, tool, tmp_path):
     program(tool.python.parent / "ray", "echo 'node timed out'; exit 1")
     with pytest.raises(ExternalError, match="Ray did not start: node timed out"):
         act("base")
     assert manifest.read_manifest(tmp_path / "out").ended.reason == "failed"
 
 
-def test_ray_is_ended_with_all_that_it_started(
-    act: Callable[..., SimpleNamespace], tool: LlmperfTool, tmp_path: Path
-) -> None:
+def test_ray_is_ended_with_all_that_it_started(act, tool, tmp_path):
     child = tmp_path / "child"
     program(tool.python.parent / "ray", f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait")
 
     assert act("base").calls[0].how == "done"
 
-    status, end_s = Path(f"/proc/{child.read_text().strip()}/status"), time.monotonic() + 10
+    status = Path(f"/proc/{child.read_text().strip()}/status")
+    end_s = time.monotonic() + 10
     while is_running(status) and time.monotonic() < end_s:  # the kernel takes a killed process down in its own time
         time.sleep(0.01)
     assert not is_running(status)
@@ -231,9 +247,16 @@ def is_running(status: Path) -> bool:
 
 def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> LlmperfCall:
     return LlmperfCall(
-        arm=arm, call=0, began_s=0.0, seconds=1.0, exit_code=0, how=how, asked=8, counted=counted,  # type: ignore[arg-type]
+        arm=arm,
+        call=0,
+        began_s=0.0,
+        seconds=1.0,
+        exit_code=0,
+        how=how,
+        asked=8,
+        counted=counted,  # type: ignore[arg-type]
         errors=errors,
-    )  # fmt: skip
+    )
 
 
 @pytest.mark.parametrize(
@@ -248,20 +271,31 @@ def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> Llmp
     ],
     ids=["all", "a call lost", "an error noted", "an arm without results", "an arm of errors", "no call"],
 )
-def test_the_exit_code_says_what_there_is(calls: list[LlmperfCall], code: int) -> None:
+def test_the_exit_code_says_what_there_is(calls, code):
     assert compute_exit_code(calls) == code
 
 
 def arguments(tool: LlmperfTool, out: Path, *more: str) -> list[str]:
     return [
-        "--server", "base=http://base.invalid", "--model", "m", "--out", str(out), "--requests", "2",
-        "--source", str(tool.source), "--python", str(tool.python), "--home", str(tool.home), *more,
-    ]  # fmt: skip
+        "--server",
+        "base=http://base.invalid",
+        "--model",
+        "m",
+        "--out",
+        str(out),
+        "--requests",
+        "2",
+        "--source",
+        str(tool.source),
+        "--python",
+        str(tool.python),
+        "--home",
+        str(tool.home),
+        *more,
+    ]
 
 
-def test_the_command_runs_a_call_and_leaves_what_failed_to_the_container_that_keeps_it(
-    tool: LlmperfTool, tmp_path: Path
-) -> None:
+def test_the_command_runs_a_call_and_leaves_what_failed_to_the_container_that_keeps_it(tool, tmp_path):
     more = ("--server", "nothing=http://nothing.invalid", "--defer")
     codes = [main(arguments(tool, tmp_path / "one")), main(arguments(tool, tmp_path / "two", *more))]
 
@@ -271,10 +305,8 @@ def test_the_command_runs_a_call_and_leaves_what_failed_to_the_container_that_ke
     assert json.loads((tmp_path / "two" / "outcome.json").read_text()) == {"exit_code": 3}
 
 
-@pytest.mark.parametrize("named", ["http://x", "=http://x", "a=x:8000", "a/b=http://x"])
-def test_a_server_without_a_name_or_an_address_is_refused(
-    tool: LlmperfTool, tmp_path: Path, capsys: pytest.CaptureFixture[str], named: str
-) -> None:
-    code = main(arguments(tool, tmp_path / "out", "--server", named))
+@pytest.mark.parametrize("names", ["http://x", "=http://x", "a=x:8000", "a/b=http://x"])
+def test_a_server_without_a_name_or_an_address_is_refused(tool, tmp_path, capsys, names):
+    code = main(arguments(tool, tmp_path / "out", "--server", names))
     assert code == 2
     assert "is no server; say --server NAME=http://HOST:PORT" in capsys.readouterr().err

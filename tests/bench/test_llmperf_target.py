@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_without_a_source_it_says_that_no_index_has_the_tool() -> None:
+def test_without_a_source_it_says_that_no_index_has_the_tool():
     command = [sys.executable, str(ROOT / "benchmarks" / "llmperf.py"), "--source", ""]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
@@ -20,6 +20,6 @@ def test_without_a_source_it_says_that_no_index_has_the_tool() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_make_hands_the_source_on() -> None:
+def test_make_hands_the_source_on():
     (recipe,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if "benchmarks/llmperf.py" in line]
     assert '--source "$(SOURCE)"' in recipe

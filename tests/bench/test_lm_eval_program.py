@@ -60,7 +60,8 @@ def arms():
 @pytest.fixture
 def call(tmp_path):
     """A call of the script that stands in for lm-eval."""
-    program, folder = tmp_path / "lm-eval", tmp_path / "letters"
+    program = tmp_path / "lm-eval"
+    folder = tmp_path / "letters"
     folder.mkdir()
     program.write_text(STANDIN)
     program.chmod(0o755)

@@ -14,17 +14,19 @@ SAMPLE = {
     "doc_id": 0,
     "doc": {"item": "sum-00", "prompt": "What is 431 + 254? Answer with the number alone.", "answer": "685"},
     "target": "685",
-    "arguments": {"gen_args_0": {
-        "arg_0": ['[{"role": "user", "content": "What is 431 + 254? Answer with the number alone."}]'],
-        "arg_1": {"until": ["</s>"], "do_sample": False, "temperature": 0.0, "max_gen_toks": 64},
-    }},
+    "arguments": {
+        "gen_args_0": {
+            "arg_0": ['[{"role": "user", "content": "What is 431 + 254? Answer with the number alone."}]'],
+            "arg_1": {"until": ["</s>"], "do_sample": False, "temperature": 0.0, "max_gen_toks": 64},
+        }
+    },
     "resps": [["685"]],
     "filtered_resps": ["685"],
     "filter": "last-number",
     "metrics": ["exact_match"],
     "doc_hash": "31aa55f7",
     "exact_match": 1.0,
-}  # fmt: skip
+}
 FILE = "samples_my_sums_2026-11-27T21-00-17.483050.jsonl"
 
 
@@ -59,10 +61,11 @@ def test_last_call_of_a_task_counts(tmp_path):
     ("changes", "problem"),
     [
         ({"arguments": {"gen_args_0": {"arg_0": "What is it?", "arg_1": " four"}}}, "a multiple choice"),
-        ({"exact_match": None}, "no exact match"), ({"exact_match": 0.5}, "no exact match"),
+        ({"exact_match": None}, "no exact match"),
+        ({"exact_match": 0.5}, "no exact match"),
         ({"doc_hash": 1}, "doc_hash"),
     ],
-)  # fmt: skip
+)
 def test_sample_that_is_none_of_ours_is_refused(tmp_path, changes, problem):
     with pytest.raises(InputError, match=problem):
         list_sample_rows(write_samples(tmp_path, SAMPLE | changes), "spec")

@@ -74,13 +74,13 @@ def wait_for_record(folder: Path) -> None:
     raise AssertionError("no record came")
 
 
-def test_both_forms_return_the_requests_of_the_run(url: str, tmp_path: Path) -> None:
+def test_both_forms_return_the_requests_of_the_run(url, tmp_path):
     table = measure_servers(make_options(url), str(tmp_path / "blocking"))
     async_table = asyncio.run(measure_servers_async(make_options(url), tmp_path / "async"))
     assert (len(table), table.failed.sum(), len(async_table)) == (2, 0, 2)
 
 
-def test_the_blocking_form_refuses_a_running_loop_and_names_the_other(url: str, tmp_path: Path) -> None:
+def test_the_blocking_form_refuses_a_running_loop_and_names_the_other(url, tmp_path):
     async def call_blocking_form() -> None:
         measure_servers(make_options(url), tmp_path / "run")
 
@@ -89,9 +89,7 @@ def test_the_blocking_form_refuses_a_running_loop_and_names_the_other(url: str, 
     assert not (tmp_path / "run").exists()
 
 
-def test_plan_and_progress_go_to_the_given_stream_alone(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_plan_and_progress_go_to_the_given_stream_alone(url, tmp_path, capsys):
     stream = io.StringIO()
     measure_servers(make_options(url), tmp_path / "shown", progress=stream)
     measure_servers(make_options(url), tmp_path / "silent")
@@ -99,19 +97,19 @@ def test_plan_and_progress_go_to_the_given_stream_alone(
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_server_that_is_down_is_an_external_error(tmp_path: Path) -> None:
+def test_a_server_that_is_down_is_an_external_error(tmp_path):
     with pytest.raises(ExternalError, match=r"http://127\.0\.0\.1:9"):
         measure_servers(make_options("http://127.0.0.1:9"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_with_a_run_is_refused(url: str, tmp_path: Path) -> None:
+def test_a_folder_with_a_run_is_refused(url, tmp_path):
     measure_servers(make_options(url), tmp_path / "run")
     with pytest.raises(InputError, match="exists already"):
         measure_servers(make_options(url), tmp_path / "run")
 
 
-def test_an_interrupted_run_goes_on_with_the_same_options(slow_url: str, tmp_path: Path) -> None:
+def test_an_interrupted_run_goes_on_with_the_same_options(slow_url, tmp_path):
     options = make_options(slow_url, rounds=6)
 
     async def measure_until_first_record() -> None:
@@ -122,23 +120,23 @@ def test_an_interrupted_run_goes_on_with_the_same_options(slow_url: str, tmp_pat
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(measure_until_first_record())
-    ended = read_manifest(tmp_path / "run").ended
+    end = read_manifest(tmp_path / "run").ended
     record_count = len(read_request_table(tmp_path / "run"))
     table = measure_servers(options, tmp_path / "run", resume=True)
 
-    assert ended is not None
-    assert ended.reason == "interrupted"
+    assert end is not None
+    assert end.reason == "interrupted"
     assert 0 < record_count < len(table) == 12
 
 
-def test_other_options_do_not_go_on_with_a_run(url: str, tmp_path: Path) -> None:
+def test_other_options_do_not_go_on_with_a_run(url, tmp_path):
     measure_servers(make_options(url), tmp_path / "run")
     with pytest.raises(InputError, match="seed"):
         measure_servers(make_options(url, seed=7), tmp_path / "run", resume=True)
 
 
 @pytest.mark.parametrize("form", ["blocking", "async"])
-def test_ctrl_c_ends_either_form_as_an_interrupted_run(form: str, url: str, tmp_path: Path) -> None:
+def test_ctrl_c_ends_either_form_as_an_interrupted_run(form, url, tmp_path):
     with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, form, url], cwd=tmp_path, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -146,13 +144,13 @@ def test_ctrl_c_ends_either_form_as_an_interrupted_run(form: str, url: str, tmp_
         process.send_signal(2)
         output, _ = process.communicate(timeout=READY_S)
 
-    ended = read_manifest(tmp_path / "run").ended
+    end = read_manifest(tmp_path / "run").ended
     assert (output, process.returncode) == ("interrupted\n", 0)
-    assert ended is not None
-    assert ended.reason == "interrupted"
+    assert end is not None
+    assert end.reason == "interrupted"
 
 
-def test_the_file_limit_is_raised_for_the_sockets_of_a_run(url: str, tmp_path: Path) -> None:
+def test_the_file_limit_is_raised_for_the_sockets_of_a_run(url, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LIMITED_PROGRAM, url], cwd=tmp_path, capture_output=True, text=True, check=True
     )

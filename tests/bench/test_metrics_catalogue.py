@@ -13,21 +13,21 @@ UNITS = {"_ms": {"ms"}, "_per_s": {"tokens/s", "requests/s"}}
 
 
 @pytest.mark.parametrize("name", sorted(CATALOGUE))
-def test_the_unit_in_a_name_is_the_metrics_unit(name: str) -> None:
+def test_the_unit_in_a_name_is_the_metrics_unit(name):
     for ending, units in UNITS.items():
         if name.endswith(ending):
             assert find_metric(name).unit in units
 
 
 @pytest.mark.parametrize("name", ["acceptance_position_0", "acceptance_position_", "ttft", "itl_ms"])
-def test_a_position_of_a_draft_has_a_metric_of_its_own_and_no_other_name_is_one(name: str) -> None:
+def test_a_position_of_a_draft_has_a_metric_of_its_own_and_no_other_name_is_one(name):
     assert acceptance_position(3) == "acceptance_position_3"
     assert "token 3 was accepted" in find_metric("acceptance_position_3").definition
     with pytest.raises(KeyError):
         find_metric(name)
 
 
-def test_the_catalogue_needs_nothing_but_the_standard_library() -> None:
+def test_the_catalogue_needs_nothing_but_the_standard_library():
     tree = ast.parse(Path(metrics.__file__).read_text())
     roots = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
     roots |= {node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
@@ -37,9 +37,15 @@ def test_the_catalogue_needs_nothing_but_the_standard_library() -> None:
 @pytest.mark.parametrize(
     ("unit", "word"),
     [
-        ("ms", "Milliseconds"), ("1", "None"), ("tokens", "Count"), ("tokens/s", "Count/Second"),
-        ("requests/s", "Count/Second"), ("percent", "Percent"), ("bytes", "Bytes"), ("nodes", "Count"),
+        ("ms", "Milliseconds"),
+        ("1", "None"),
+        ("tokens", "Count"),
+        ("tokens/s", "Count/Second"),
+        ("requests/s", "Count/Second"),
+        ("percent", "Percent"),
+        ("bytes", "Bytes"),
+        ("nodes", "Count"),
     ],
-)  # fmt: skip
-def test_a_unit_has_cloudwatchs_word(unit: str, word: str) -> None:
+)
+def test_a_unit_has_cloudwatchs_word(unit, word):
     assert metrics.cloudwatch_unit(metrics.CloudWatchMetric("what it counts", unit=unit)) == word

@@ -17,28 +17,30 @@ SEEDS = range(20)
 ARMS = [("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d"), ("a", "b", "c", "d", "e")]
 
 
-def arms_of(made: RunPlan, number: int) -> list[str]:
-    return [turn.arms[0] for turn in made.round(number)]
+def arms_of(run_plan: RunPlan, number: int) -> list[str]:
+    return [turn.arms[0] for turn in run_plan.round(number)]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_two_arms_take_the_turns_of_a_block_as_a_b_b_a_and_the_next_round_mirrors_them(seed):
-    one, other = first_order(("a", "b"), seed)
-    assert arms_of(plan(seed=seed), 0) == [one, other, other, one]
-    assert arms_of(plan(seed=seed), 1) == [other, one, one, other]
+    first, second = first_order(("a", "b"), seed)
+    assert arms_of(plan(seed=seed), 0) == [first, second, second, first]
+    assert arms_of(plan(seed=seed), 1) == [second, first, first, second]
     assert [turn.slot for turn in plan(seed=seed).round(0)] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("arms", ARMS, ids=len)
 def test_every_arm_is_asked_the_same_requests_in_the_same_order(arms, seed):
-    made = plan(arms, {"code": 5, "chat": 3}, seed=seed, repeats=2, rounds=3, concurrency=(1, 2))
+    run_plan = plan(arms, {"code": 5, "chat": 3}, seed=seed, repeats=2, rounds=3, concurrency=(1, 2))
 
-    asked: dict[str, list[object]] = {arm: [] for arm in arms}
-    for turn in sorted(made.turns(), key=lambda turn: (turn.round, turn.block.number)):  # stable: order of the turns
-        asked[turn.arms[0]] += [(turn.round, turn.block.number, item) for item in turn.items]
+    requests: dict[str, list[object]] = {arm: [] for arm in arms}
+    for turn in sorted(
+        run_plan.turns(), key=lambda turn: (turn.round, turn.block.number)
+    ):  # stable: order of the turns
+        requests[turn.arms[0]] += [(turn.round, turn.block.number, item) for item in turn.items]
 
-    assert all(asked[arm] == asked[arms[0]] for arm in arms)
+    assert all(requests[arm] == requests[arms[0]] for arm in arms)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -52,65 +54,67 @@ def test_a_drift_that_is_linear_over_a_block_touches_every_arm_alike(arms, seed)
 @pytest.mark.parametrize("arms", ARMS, ids=len)
 def test_over_the_rounds_every_arm_comes_right_behind_every_other_equally_often(arms):
     order = [pass_order(arms, number) for number in range(2 * len(arms))]
-    behind = Counter(pair for one in order for pair in itertools.pairwise(one))
+    behind = Counter(pair for entry in order for pair in itertools.pairwise(entry))
     assert set(behind) == set(itertools.permutations(arms, 2))
     assert len(set(behind.values())) == 1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_prompt_is_asked_of_every_arm_once_a_round_and_repeat(seed):
-    made = plan(classes={"code": 5, "chat": 3}, seed=seed, repeats=3, rounds=2)
+    run_plan = plan(classes={"code": 5, "chat": 3}, seed=seed, repeats=3, rounds=2)
 
-    asked = Counter(
-        (turn.arms[0], turn.round, item.entry.prompt.id, item.repeat) for turn in made.turns() for item in turn.items
+    counts = Counter(
+        (turn.arms[0], turn.round, item.entry.prompt.id, item.repeat)
+        for turn in run_plan.turns()
+        for item in turn.items
     )
 
-    assert set(asked.values()) == {1}
-    assert len(asked) == 2 * 2 * 8 * 3
+    assert set(counts.values()) == {1}
+    assert len(counts) == 2 * 2 * 8 * 3
 
 
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
 def test_the_plan_counts_its_requests_before_it_makes_them_and_gives_each_an_id(schedule):
-    made = plan(("a", "b", "c"), {"code": 5, "chat": 3}, schedule=schedule, repeats=2, rounds=3, concurrency=(1, 4))
-    ids = [identity for turn in made.turns() for identity in turn.request_ids()]
-    assert len(set(ids)) == len(ids) == sum(turn.request_count for turn in made.turns()) == made.request_count
-    assert made.request_count == 3 * 3 * 2 * 2 * 8
+    run_plan = plan(("a", "b", "c"), {"code": 5, "chat": 3}, schedule=schedule, repeats=2, rounds=3, concurrency=(1, 4))
+    ids = [identity for turn in run_plan.turns() for identity in turn.request_ids()]
+    assert len(set(ids)) == len(ids) == sum(turn.request_count for turn in run_plan.turns()) == run_plan.request_count
+    assert run_plan.request_count == 3 * 3 * 2 * 2 * 8
 
 
 def test_a_seed_gives_one_plan_and_another_seed_another_order():
-    made = [[*plan(classes={"code": 5, "chat": 3}, seed=seed, rounds=3).turns()] for seed in (7, 7, 8)]
-    assert made[0] == made[1] != made[2]
+    run_plan = [[*plan(classes={"code": 5, "chat": 3}, seed=seed, rounds=3).turns()] for seed in (7, 7, 8)]
+    assert run_plan[0] == run_plan[1] != run_plan[2]
     assert {first_order(("a", "b"), seed)[0] for seed in SEEDS} == {"a", "b"}
     assert len({tuple(item.entry.prompt.id for item in plan(seed=seed).round(0)[0].items) for seed in SEEDS}) > 1
 
 
 def test_a_list_whose_halves_would_not_fill_the_concurrency_stays_whole_and_is_mirrored_later():
-    made = plan(classes={"code": 7}, concurrency=(4,))
-    assert [len(turn.items) for turn in made.round(0)] == [7, 7]
-    assert arms_of(made, 0) == arms_of(made, 1)[::-1]
+    run_plan = plan(classes={"code": 7}, concurrency=(4,))
+    assert [len(turn.items) for turn in run_plan.round(0)] == [7, 7]
+    assert arms_of(run_plan, 0) == arms_of(run_plan, 1)[::-1]
 
 
 def test_suites_become_blocks_by_their_requests_the_number_of_prompts_and_whether_classes_are_mixed():
     lone = run_manifest(arms=(arm("a"),))
     blocks = plan_blocks(lone, [suite({"repeat": 1}, requests_per_round=8, concurrency=(4,))], None)
-    made = RunPlan(manifest=lone, blocks=blocks)
+    run_plan = RunPlan(manifest=lone, blocks=blocks)
     (first,) = plan_blocks(run_manifest(prompts_per_class=2), [suite({"code": 5})], (1,))
     (mixed,) = plan_blocks(run_manifest(mixed=True), [suite({"code": 2, "chat": 3})], (1,))
 
-    assert sorted(item.repeat for turn in made.turns() for item in turn.items) == list(range(8))
+    assert sorted(item.repeat for turn in run_plan.turns() for item in turn.items) == list(range(8))
     assert [entry.prompt.id for entry in first.entries] == ["code-0", "code-1"]
     assert (mixed.class_, len(mixed.entries), mixed.requests) == (ALL_CLASSES, 5, 5)
 
 
-@pytest.mark.parametrize(("flag", "own", "asked"), [(None, None, 8), (5, None, 5), (None, 3, 3), (5, 3, 3), (2, 3, 2)])
-def test_the_most_tokens_are_the_flags_or_the_suites_and_a_prompt_may_state_fewer(flag, own, asked):
-    made = suite({"code": 1})
-    prompts = tuple(type(prompt)(id="x", class_="code", prompt="say", max_tokens=own) for prompt in made.prompts)
+@pytest.mark.parametrize(("flag", "own", "count"), [(None, None, 8), (5, None, 5), (None, 3, 3), (5, 3, 3), (2, 3, 2)])
+def test_the_most_tokens_are_the_flags_or_the_suites_and_a_prompt_may_state_fewer(flag, own, count):
+    small_suite = suite({"code": 1})
+    prompts = tuple(type(prompt)(id="x", class_="code", prompt="say", max_tokens=own) for prompt in small_suite.prompts)
 
-    asking = type(made)(name="small", prompts=prompts, sha256="", defaults=made.defaults)
+    asking = type(small_suite)(name="small", prompts=prompts, sha256="", defaults=small_suite.defaults)
     (block,) = plan_blocks(run_manifest(max_tokens=flag), [asking], (1,))
 
-    assert block.entries[0].max_tokens == asked
+    assert block.entries[0].max_tokens == count
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -131,6 +135,6 @@ def test_arrivals_come_at_the_asked_rate_and_as_irregularly_as_a_poisson_process
 
 
 def test_a_plan_by_the_clock_has_no_end():
-    made = plan(rounds=None)
-    assert made.request_count is None
-    assert [turn.round for turn in itertools.islice(made.turns(), 12)] == [0] * 4 + [1] * 4 + [2] * 4
+    run_plan = plan(rounds=None)
+    assert run_plan.request_count is None
+    assert [turn.round for turn in itertools.islice(run_plan.turns(), 12)] == [0] * 4 + [1] * 4 + [2] * 4

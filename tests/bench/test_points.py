@@ -26,7 +26,7 @@ ROOT = Path(__file__).parent
 UTC = 1_795_219_200  # 2026-11-21T00:00:00Z
 CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc="2026-11-21T00:00:00Z")
 LENGTH = "acceptance_length"
-PUBLISHED = {one.name for one in list_published_metrics()}
+PUBLISHED = {entry.name for entry in list_published_metrics()}
 ALL = ("all", "all")
 
 
@@ -38,8 +38,8 @@ def rows(folder: Path) -> list[tuple[tuple[str, ...], int, list[float]]]:
     """Arm, class, load and metric of each row, the minute after the clock's moment, and values."""
     return [
         ((*(value for _, value in key.dimensions[1:]), key.metric), (key.at_s - UTC) // 60, values.tolist())
-        for one in found(folder)
-        for key, values in one.values.items()
+        for figures in found(folder)
+        for key, values in figures.values.items()
     ]
 
 
@@ -48,28 +48,29 @@ def told(folder: Path, metric: str, arm: str = "base", load: tuple[str, str] = (
     return [(minute, values) for key, minute, values in rows(folder) if key == (arm, *load, metric)]
 
 
-def named(one: Any) -> tuple[str, str, str]:
+def named(entry: Any) -> tuple[str, str, str]:
     """Arm, class and load of a row of the summary."""
-    return one.arm, one.class_, str(one.concurrency) if one.concurrency else f"rate-{one.rate_per_s:g}"
+    return entry.arm, entry.class_, str(entry.concurrency) if entry.concurrency else f"rate-{entry.rate_per_s:g}"
 
 
 def assert_like_the_summary(folder: Path) -> None:
     """Every published cell has the summary's number of values and quantiles, and there is no other."""
-    said, got = summary.summarize_run(folder), defaultdict(list)
+    run_summary = summary.summarize_run(folder)
+    got = defaultdict(list)
     for key, _, values in rows(folder):
         if key[1:3] != ALL:
             got[key] += values
-    cells = {(*named(one), one.metric): (one.n, one.p50, one.p90, one.p99) for one in said.cells}
+    cells = {(*named(item), item.metric): (item.n, item.p50, item.p90, item.p99) for item in run_summary.cells}
     across = {cell: compute_spread(np.array(values)) for cell, values in got.items() if "requests" not in cell[-1]}
-    assert {cell: (one.n, *(round(value, 6) for value in one[1:4])) for cell, one in across.items() if one} == {
-        cell: spread for cell, spread in cells.items() if cell[-1] in PUBLISHED
-    }
+    assert {
+        cell: (element.n, *(round(value, 6) for value in element[1:4])) for cell, element in across.items() if element
+    } == {cell: spread for cell, spread in cells.items() if cell[-1] in PUBLISHED}
     counts = Counter()
-    for one in said.requests:
-        for class_ in (one.class_, "all"):
-            arm_, _, load = named(one)
-            counts[arm_, class_, load, "requests"] += one.requests
-            counts[arm_, class_, load, "failed_requests"] += one.failed
+    for request in run_summary.requests:
+        for class_ in (request.class_, "all"):
+            arm_, _, load = named(request)
+            counts[arm_, class_, load, "requests"] += request.requests
+            counts[arm_, class_, load, "failed_requests"] += request.failed
     assert {cell: sum(values) for cell, values in got.items() if "requests" in cell[-1]} == counts
 
 
@@ -81,48 +82,55 @@ LIVE = ("generation_tokens", "first_tokens", "decode_steps", "drafts", "draft_to
 
 def drawn_folder(folder: Path, seed: int, **changes: Any) -> Path:
     """Any run: rounds, slots, classes, loads, failures, contradictions and counters as they come."""
-    drawn = random.Random(seed)  # noqa: S311 - a draw that can be repeated
-    records, scrapes = [], []
-    for number in range(drawn.randint(1, 4)):
+    generator = random.Random(seed)  # noqa: S311 - a draw that can be repeated
+    records = []
+    scrapes = []
+    for number in range(generator.randint(1, 4)):
         for class_ in ("repeat", "chat"):
-            for concurrency, rate in drawn.sample([(1, None), (4, None), (None, 2.5)], 2):
-                for slot, arm_ in enumerate(drawn.sample(["base", "spec"], 2)):
+            for concurrency, rate in generator.sample([(1, None), (4, None), (None, 2.5)], 2):
+                for slot, arm_ in enumerate(generator.sample(["base", "spec"], 2)):
                     turn = {
-                        "arm": arm_, "class_": class_, "concurrency": concurrency, "rate_per_s": rate,
-                        "round": number, "slot": slot,
-                    }  # fmt: skip
-                    records += [drawn_record(drawn, len(records) + n, **turn) for n in range(drawn.randint(1, 5))]
-                    scrapes += drawn_scrapes(drawn, **turn)
-    if drawn.random() < 0.5:
-        drawn.shuffle(records)
-    stated = {"clock": CLOCK, "goodput": {"ttft_ms": 250.0} if seed % 2 else None}
-    return write_run(folder, records, scrapes, **(stated | changes))
+                        "arm": arm_,
+                        "class_": class_,
+                        "concurrency": concurrency,
+                        "rate_per_s": rate,
+                        "round": number,
+                        "slot": slot,
+                    }
+                    records += [
+                        drawn_record(generator, len(records) + n, **turn) for n in range(generator.randint(1, 5))
+                    ]
+                    scrapes += drawn_scrapes(generator, **turn)
+    if generator.random() < 0.5:
+        generator.shuffle(records)
+    fields = {"clock": CLOCK, "goodput": {"ttft_ms": 250.0} if seed % 2 else None}
+    return write_run(folder, records, scrapes, **(fields | changes))
 
 
-def drawn_record(drawn: random.Random, number: int, **turn: Any) -> RequestRecord:
-    stated = {"request_id": f"r-{number}", "start_s": 1000.0 + drawn.uniform(0, 300), **turn}
-    first = drawn.uniform(0.05, 0.4)
-    later = [first + step * drawn.uniform(0.01, 0.05) for step in range(1, drawn.randint(2, 6))]
+def drawn_record(generator: random.Random, number: int, **turn: Any) -> RequestRecord:
+    fields = {"request_id": f"r-{number}", "start_s": 1000.0 + generator.uniform(0, 300), **turn}
+    first = generator.uniform(0.05, 0.4)
+    later = [first + step * generator.uniform(0.01, 0.05) for step in range(1, generator.randint(2, 6))]
     stream = chunks(*((at_s, "text", 2) for at_s in (first, *sorted(later))))
-    kind = drawn.random()
+    kind = generator.random()
     if kind < 0.15:
-        return failed(**stated)
+        return failed(**fields)
     if kind < 0.25:
-        return record(**stated, completion_tokens=1)  # fewer than chunks: a suspect
-    return record(**stated, chunks=stream, headers_s=0.01, end_s=1.0, completion_tokens=2 * len(stream))
+        return record(**fields, completion_tokens=1)  # fewer than chunks: a suspect
+    return record(**fields, chunks=stream, headers_s=0.01, end_s=1.0, completion_tokens=2 * len(stream))
 
 
 def scraped(**turn: Any) -> list[MetricsScrape]:
     """Counters of one turn of an arm that speculates."""
-    stated = {"arm": "spec", "class_": "repeat", "concurrency": 4, "rate_per_s": None, **turn}
-    return list(drawn_scrapes(random.Random(1), **stated))  # noqa: S311
+    fields = {"arm": "spec", "class_": "repeat", "concurrency": 4, "rate_per_s": None, **turn}
+    return list(drawn_scrapes(random.Random(1), **fields))  # noqa: S311
 
 
-def drawn_scrapes(drawn: random.Random, **turn: Any) -> Iterator[MetricsScrape]:
-    steps = drawn.randint(10, 90)
-    counts = (steps + 40.0, 5.0, float(steps), float(steps), 7.0 * steps, float(drawn.randint(0, 7 * steps)))
+def drawn_scrapes(generator: random.Random, **turn: Any) -> Iterator[MetricsScrape]:
+    steps = generator.randint(10, 90)
+    counts = (steps + 40.0, 5.0, float(steps), float(steps), 7.0 * steps, float(generator.randint(0, 7 * steps)))
     for when, factor in (("before", 0.0), ("after", 1.0)):
-        counters = dict(zip(LIVE, (factor * one for one in counts), strict=True))
+        counters = dict(zip(LIVE, (factor * count for count in counts), strict=True))
         yield MetricsScrape(at_s=1000.0, when=when, counters=counters, **turn)
 
 
@@ -130,7 +138,7 @@ SEEDS = [pytest.param(seed, marks=[] if seed in {0, 1, 6, 11} else [pytest.mark.
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_all_values_of_a_cell_are_those_of_the_summary(tmp_path: Path, seed: int) -> None:
+def test_all_values_of_a_cell_are_those_of_the_summary(tmp_path, seed):
     assert_like_the_summary(drawn_folder(tmp_path, seed))
 
 
@@ -138,19 +146,19 @@ RECORDED = sorted(path.parent for path in (ROOT / "llmperf_runs").rglob("records
 
 
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda path: str(path.relative_to(ROOT / "llmperf_runs")))
-def test_a_recorded_run_and_one_of_llmperf_are_published_as_summarized(folder: Path) -> None:
+def test_a_recorded_run_and_one_of_llmperf_are_published_as_summarized(folder):
     assert_like_the_summary(folder)
 
 
 PROMPTS = {"code": ["a", "b", '#schedule {"fault": "drop", "fault_at": 1}', "d"], "chat": ["e", "f"]}
 
 
-def _interrupted(folder: Path, **asked: Any) -> Ran:
+def _interrupted(folder: Path, **request: Any) -> Ran:
     async def meanwhile(servers, run):
         await until(lambda: any(".r1." in truth["request_id"] for server in servers for truth in server.posted))
         run.stop.request("interrupted", grace_s=0)
 
-    return measure(folder, PROMPTS, rounds=3, meanwhile=meanwhile, **asked)
+    return measure(folder, PROMPTS, rounds=3, meanwhile=meanwhile, **request)
 
 
 def _resumed(folder: Path) -> Ran:
@@ -164,29 +172,30 @@ RUNS = {
     "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixed=True),
     "open loop": lambda folder: measure(folder, PROMPTS, concurrency=None, rate_per_s=80.0),
     "goodput": lambda folder: measure(folder, PROMPTS, rounds=2, goodput={"ttft_ms": 5.0, "tpot_ms": 1.5}),
-    "by the clock": lambda folder: measure(folder, PROMPTS, rounds=0, duration_s=0.3), "interrupted": _interrupted,
+    "by the clock": lambda folder: measure(folder, PROMPTS, rounds=0, duration_s=0.3),
+    "interrupted": _interrupted,
     "resumed": _resumed,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     """Each kind of run, made once where it is asked for."""
-    known: dict[str, Ran] = {}
+    runs: dict[str, Ran] = {}
 
     def make(kind: str) -> Ran:
-        if kind not in known:
-            known[kind] = RUNS[kind](tmp_path_factory.mktemp("points"))
-        return known[kind]
+        if kind not in runs:
+            runs[kind] = RUNS[kind](tmp_path_factory.mktemp("points"))
+        return runs[kind]
 
     return make
 
 
 @pytest.mark.xdist_group("bench-run")
 @pytest.mark.parametrize("kind", RUNS)
-def test_a_measured_run_is_published_as_summarized_and_only_a_cut_round_is_not_complete(made, kind) -> None:
+def test_a_measured_run_is_published_as_summarized_and_only_a_cut_round_is_not_complete(made, kind):
     assert_like_the_summary(made(kind).folder)
-    *before, last = (one.is_complete for one in found(made(kind).folder))
+    *before, last = (figures.is_complete for figures in found(made(kind).folder))
     assert all(before)
     assert last is (kind != "interrupted")
 
@@ -194,19 +203,19 @@ def test_a_measured_run_is_published_as_summarized_and_only_a_cut_round_is_not_c
 # classes and loads that are pooled
 
 
-def test_all_loads_together_count_requests_and_hold_the_acceptance_of_every_turn(tmp_path: Path) -> None:
+def test_all_loads_together_count_requests_and_hold_the_acceptance_of_every_turn(tmp_path):
     drawn_folder(tmp_path, 2)
-    asked = Counter(one.arm for one in read_records(tmp_path / "records.jsonl"))
+    counts = Counter(item.arm for item in read_records(tmp_path / "records.jsonl"))
     together = [(key, value) for key, _, values in rows(tmp_path) for value in values if key[1:3] == ALL]
     apart = [value for key, _, values in rows(tmp_path) for value in values if (key[1], key[3]) == ("all", LENGTH)]
 
     assert {key[-1] for key, _ in together} == {"requests", "failed_requests", LENGTH}
     for arm_ in ("base", "spec"):
-        assert sum(value for key, value in together if (key[0], key[-1]) == (arm_, "requests")) == asked[arm_]
+        assert sum(value for key, value in together if (key[0], key[-1]) == (arm_, "requests")) == counts[arm_]
     assert sorted([value for key, value in together if key[-1] == LENGTH] * 2) == sorted(apart)
 
 
-def test_acceptance_of_a_turn_that_mixes_classes_stands_under_class_all(tmp_path: Path) -> None:
+def test_acceptance_of_a_turn_that_mixes_classes_stands_under_class_all(tmp_path):
     mixed = [record(arm="spec", start_s=1130.0), record(arm="spec", class_="chat", start_s=1070.0)]
     write_run(tmp_path, mixed, scraped(class_=None), clock=CLOCK, mixed=True)
 
@@ -215,15 +224,17 @@ def test_acceptance_of_a_turn_that_mixes_classes_stands_under_class_all(tmp_path
     assert_like_the_summary(tmp_path)
 
 
-def test_a_cell_counts_its_failures_and_without_an_answer_has_no_latency(tmp_path: Path) -> None:
+def test_a_cell_counts_its_failures_and_without_an_answer_has_no_latency(tmp_path):
     write_run(tmp_path / "good", [record(), record(request_id="r-1")], clock=CLOCK)
     write_run(tmp_path / "bad", [failed()], clock=CLOCK)
 
     assert told(tmp_path / "good", "failed_requests") == [(0, [0.0])]
     assert told(tmp_path / "good", "requests") == [(0, [2.0])]
     assert {key[-1]: values for key, _, values in rows(tmp_path / "bad")} == {
-        "requests": [1.0], "failed_requests": [1.0], "system_output_tokens_per_s": [0.0],
-    }  # fmt: skip
+        "requests": [1.0],
+        "failed_requests": [1.0],
+        "system_output_tokens_per_s": [0.0],
+    }
 
 
 # minutes
@@ -234,28 +245,28 @@ def starting(*starts: float, **changes: Any) -> list[RequestRecord]:
 
 
 def test_a_value_and_its_gaps_stand_in_the_minute_in_which_their_request_began_and_a_turns_at_its_first(
-    tmp_path: Path,
-) -> None:
+    tmp_path,
+):
     write_run(tmp_path, starting(1059.9, 1000.0, 1060.0, 1130.0), clock=CLOCK)
     assert told(tmp_path, "ttft_ms") == [(0, [200.0, 200.0]), (1, [200.0]), (2, [200.0])]
     assert [(minute, len(gaps)) for minute, gaps in told(tmp_path, "chunk_gap_ms")] == [(0, 4), (1, 2), (2, 2)]
     assert [minute for minute, _ in told(tmp_path, "system_output_tokens_per_s")] == [0]
 
 
-def test_a_count_stands_in_the_minute_in_which_its_cells_first_request_began(tmp_path: Path) -> None:
+def test_a_count_stands_in_the_minute_in_which_its_cells_first_request_began(tmp_path):
     write_run(tmp_path, [*starting(1070.0, 1130.0), record(class_="chat", start_s=1010.0)], clock=CLOCK)
     assert told(tmp_path, "requests") == [(1, [2.0])]
     assert told(tmp_path, "requests", load=("all", "4")) == told(tmp_path, "requests", load=ALL) == [(0, [3.0])]
 
 
-def test_acceptance_stands_where_its_turns_first_request_began_or_else_its_counters_were_read(tmp_path: Path) -> None:
-    later = [msgspec.structs.replace(one, at_s=1250.0) for one in scraped(round=3)]
+def test_acceptance_stands_where_its_turns_first_request_began_or_else_its_counters_were_read(tmp_path):
+    later = [msgspec.structs.replace(item, at_s=1250.0) for item in scraped(round=3)]
     write_run(tmp_path, starting(1190.0, 1130.0, arm="spec"), [*scraped(), *later], clock=CLOCK)
     assert [minute for minute, _ in told(tmp_path, LENGTH, "spec")] == [2, 4]
-    assert [one.number for one in found(tmp_path)] == [0, 3]
+    assert [figures.number for figures in found(tmp_path)] == [0, 3]
 
 
-def test_minutes_are_those_of_the_calendar_by_the_clock_that_was_read_last(tmp_path: Path) -> None:
+def test_minutes_are_those_of_the_calendar_by_the_clock_that_was_read_last(tmp_path):
     first, second = (
         ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=at_s, utc=utc)
         for at_s, utc in ((5.0, "2026-11-21T00:00:30.5+00:00"), (100.0, "2026-11-21T02:00:00Z"))
@@ -293,16 +304,16 @@ ROUNDS["no count at all"] = {"plan": PlanTotals(requests=None), "rounds": 0, "du
     ],
 )
 def test_a_round_is_complete_with_its_last_planned_request_or_once_the_clock_or_llmperf_ended(
-    tmp_path: Path, kind: str, sizes: tuple[int, int], reason: Any, complete: list[bool]
-) -> None:
-    asked = [
+    tmp_path, kind, sizes, reason, complete
+):
+    records = [
         record(request_id=f"r-{number}-{n}", round=number) for number, size in enumerate(sizes) for n in range(size)
     ]
-    ended = RunEnd(reason=reason, utc="2026-11-21T01:00:00Z") if reason else None
+    end = RunEnd(reason=reason, utc="2026-11-21T01:00:00Z") if reason else None
 
-    write_run(tmp_path, asked, ended=ended, **ROUNDS[kind])
+    write_run(tmp_path, records, ended=end, **ROUNDS[kind])
 
-    assert [one.is_complete for one in found(tmp_path)] == complete
+    assert [figures.is_complete for figures in found(tmp_path)] == complete
 
 
 CUT = failed(request_id="r-1", error="interrupted")
@@ -318,30 +329,28 @@ CUT = failed(request_id="r-1", error="interrupted")
     ],
     ids=["cut", "asked again", "failed", "twice"],
 )
-def test_a_round_is_complete_with_every_request_that_no_interrupt_cut(
-    tmp_path: Path, more: list[RequestRecord], complete: bool
-) -> None:
+def test_a_round_is_complete_with_every_request_that_no_interrupt_cut(tmp_path, more, complete):
     write_run(tmp_path, [record(), *more], plan=PlanTotals(requests=2, requests_per_round=2))
-    assert [one.is_complete for one in found(tmp_path)] == [complete]
+    assert [figures.is_complete for figures in found(tmp_path)] == [complete]
 
 
 # the lines of a round
 
 
-def test_a_round_that_is_not_wanted_is_left_out_and_lines_that_follow_each_other_are_one_range(tmp_path: Path) -> None:
+def test_a_round_that_is_not_wanted_is_left_out_and_lines_that_follow_each_other_are_one_range(tmp_path):
     write_run(tmp_path, [record(round=number // 2, request_id=f"r-{number}") for number in range(6)])
-    wanted = list(read_rounds(tmp_path, "post", {0}))
-    assert [(one.number, len(one.ranges)) for one in wanted] == [(1, 1), (2, 1)]
+    rounds = list(read_rounds(tmp_path, "post", {0}))
+    assert [(figures.number, len(figures.ranges)) for figures in rounds] == [(1, 1), (2, 1)]
 
 
-def test_every_line_belongs_to_one_round(tmp_path: Path) -> None:
+def test_every_line_belongs_to_one_round(tmp_path):
     drawn_folder(tmp_path, 6)
     text = (tmp_path / "records.jsonl").read_bytes()
 
     lines = [
-        (one.number, line)
-        for one in found(tmp_path)
-        for first, end in one.ranges
+        (figures.number, line)
+        for figures in found(tmp_path)
+        for first, end in figures.ranges
         for line in text[first:end].splitlines(keepends=True)
     ]
 
@@ -350,7 +359,7 @@ def test_every_line_belongs_to_one_round(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 20])
-def test_a_torn_last_line_is_in_no_round(tmp_path: Path, cut: int) -> None:
+def test_a_torn_last_line_is_in_no_round(tmp_path, cut):
     write_run(tmp_path, starting(1000.0, 1001.0), clock=CLOCK)
     path = tmp_path / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])

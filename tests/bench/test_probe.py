@@ -49,12 +49,12 @@ def found(
         ({"fault": "no_usage"}, ServerOffers(token_ids=True, logprobs=True)),  # taken and not given
     ],
 )
-def test_a_server_offers_what_stood_in_its_answer(fields: dict, offers: ServerOffers) -> None:
+def test_a_server_offers_what_stood_in_its_answer(fields, offers):
     assert found(**fields)[0].arm.offers == offers
 
 
 @pytest.mark.parametrize(("count", "is_asked"), [(8, True), (8.0, True), (9, False)])
-def test_a_count_above_what_the_probe_allows_is_no_count_of_the_run(count: float, is_asked: bool) -> None:
+def test_a_count_above_what_the_probe_allows_is_no_count_of_the_run(count, is_asked):
     events = [
         {"choices": [{"index": 0, "delta": {"content": "red"}, "finish_reason": "stop"}]},
         {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": count}},
@@ -71,36 +71,36 @@ def test_a_count_above_what_the_probe_allows_is_no_count_of_the_run(count: float
     assert len(result.notes) == (not is_asked)
 
 
-def test_running_usage_is_not_tried_where_usage_is_refused() -> None:
+def test_running_usage_is_not_tried_where_usage_is_refused():
     _, bodies = found(refused=("stream_options",))
     assert [body.get("stream_options") for body in bodies].count({"include_usage": True}) == 1
 
 
-def test_the_servers_version_and_models_are_found() -> None:
+def test_the_servers_version_and_models_are_found():
     result, bodies = found(models=CARDS)
     assert result.arm.server_version == "0.0.1"
     assert result.models == {MODEL, "other-name", "/models/independent"}  # those of one root
     assert [body["max_tokens"] for body in bodies] == [8]
 
 
-def test_without_a_list_the_name_that_was_answered_is_the_models() -> None:
+def test_without_a_list_the_name_that_was_answered_is_the_models():
     result, _ = found(models=[], fault="wrong_model")
     assert result.models == {MODEL, "another"}
 
 
-def test_a_server_without_a_page_of_models_is_probed_all_the_same() -> None:
+def test_a_server_without_a_page_of_models_is_probed_all_the_same():
     result, _ = found(health=404)
     assert (result.arm.offers, result.arm.server_version) == (EVERYTHING, None)
 
 
 @pytest.mark.parametrize(
-    ("asked", "field", "value"),
+    ("options", "field", "value"),
     [({"thinking": False}, "chat_template_kwargs", {"enable_thinking": False}), ({"seed": 7}, "seed", 7)],
 )
-def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, field: str, value: object) -> None:
-    assert found(asked=asked)[1][0][field] == value
+def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(options, field, value):
+    assert found(asked=options)[1][0][field] == value
     with pytest.raises(InputError, match=f"refuses a plain streaming request .*{field}.*leave out what it names"):
-        found(asked=asked, refused=(field,))
+        found(asked=options, refused=(field,))
 
 
 @pytest.mark.parametrize(
@@ -108,14 +108,16 @@ def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, f
     [
         (
             {"model": "small", "models": CARDS},
-            InputError, "the server has no model small; name its model: big, independent, other-name",
+            InputError,
+            "the server has no model small; name its model: big, independent, other-name",
         ),
         ({"fault": "wrong_model"}, InputError, "another model than independent .*as another.*; name its model: ind"),
         ({"health": 401}, InputError, "wants another API key .*status_401.*; export its key"),
         ({"fault": "redirect"}, InputError, "points elsewhere .*/elsewhere/.*; give the address it points to"),
         (
             {"url": "http://127.0.0.1:9"},
-            SilentServerError, "nothing answers .*Connection refused.*; start the server or correct its address",
+            SilentServerError,
+            "nothing answers .*Connection refused.*; start the server or correct its address",
         ),
         ({"health": 503}, ExternalError, "is not ready .*status_503.*; wait until its /health answers 200"),
         ({"fault": "status"}, ExternalError, "is not ready .*no more room in the queue"),
@@ -126,7 +128,7 @@ def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(asked: dict, f
         ({"fault": "drop"}, ExternalError, "a tiny request failed .*closed.*; look into the server's log"),
         ({"fault": "error"}, ExternalError, "a tiny request failed .*engine died"),
     ],
-)  # fmt: skip
-def test_a_server_that_cannot_be_measured_is_named_with_what_to_do(fields: dict, kind: type, sentence: str) -> None:
+)
+def test_a_server_that_cannot_be_measured_is_named_with_what_to_do(fields, kind, sentence):
     with pytest.raises(kind, match=f"^arm=http://.*{sentence}"):
         found(**fields)

@@ -25,8 +25,9 @@ def choices(recording: Recording) -> list[dict]:
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_a_recorded_stream_is_read_as_its_events_say(name: str) -> None:
-    recording, answer = recorded(name), answered(name)
+def test_a_recorded_stream_is_read_as_its_events_say(name):
+    recording = recorded(name)
+    answer = answered(name)
     usages = [event["usage"] for event in recording.events if event.get("usage")]
     last_usage = usages[-1] if usages else {}
     texts = [choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in choices(recording)]
@@ -44,15 +45,18 @@ def test_a_recorded_stream_is_read_as_its_events_say(name: str) -> None:
     assert (answer.text, answer.model) == ("".join(texts), recording.events[0]["model"])
     assert [answer.finish_reason] == [c["finish_reason"] for c in choices(recording) if c.get("finish_reason")]
     assert (answer.completion_tokens, answer.prompt_tokens, answer.counted_by) == (
-        last_usage.get("completion_tokens"), last_usage.get("prompt_tokens"), "usage" if usages else None,
-    )  # fmt: skip
+        last_usage.get("completion_tokens"),
+        last_usage.get("prompt_tokens"),
+        "usage" if usages else None,
+    )
     assert answer.token_ids == (tuple(ids) or None)
     assert (entries and len(entries)) == (answer.completion_tokens if recording.ask.offers.logprobs else None)
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_the_tokens_of_the_chunks_are_the_growth_of_the_running_usage(name: str) -> None:
-    recording, is_running = recorded(name), recorded(name).ask.offers.continuous_usage
+def test_the_tokens_of_the_chunks_are_the_growth_of_the_running_usage(name):
+    recording = recorded(name)
+    is_running = recorded(name).ask.offers.continuous_usage
     running = [event["usage"]["completion_tokens"] for event in recording.events if event["choices"] and is_running]
     bursts = [now - before for before, now in zip([0, *running], running, strict=False)]
 
@@ -62,14 +66,14 @@ def test_the_tokens_of_the_chunks_are_the_growth_of_the_running_usage(name: str)
     assert not is_running or (tokens, sum(bursts)) == (bursts, answered(name).completion_tokens)
 
 
-def test_a_burst_of_a_speculating_server_is_one_chunk_with_its_tokens() -> None:
+def test_a_burst_of_a_speculating_server_is_one_chunk_with_its_tokens():
     chunks = answered("ngram_chat_running_usage").chunks
     assert [chunk.tokens for chunk in chunks if chunk.bears_tokens] == [1, 1, 1, 8, 8, 8, 7]
     assert [chunk.kind for chunk in chunks] == ["role", *["text"] * 7, "usage"]
     assert "end" in [chunk.kind for chunk in answered("base_chat_usage").chunks]  # end of text alone
 
 
-def test_a_token_that_ends_inside_a_character_is_a_chunk_with_tokens_and_no_text() -> None:
+def test_a_token_that_ends_inside_a_character_is_a_chunk_with_tokens_and_no_text():
     name = "base_completions_split_characters"
     halves = [choice for choice in choices(recorded(name)) if choice["text"] == "" and not choice["finish_reason"]]
     assert [chunk.tokens for chunk in answered(name).chunks if chunk.kind == "empty"] == [1] * len(halves)
@@ -77,7 +81,7 @@ def test_a_token_that_ends_inside_a_character_is_a_chunk_with_tokens_and_no_text
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_the_first_output_is_seen_with_its_event_and_not_before(name: str) -> None:
+def test_the_first_output_is_seen_with_its_event_and_not_before(name):
     reply = dataclasses.replace(recorded(name).reply, reads=[])
     first = next(chunk.at_s for chunk in answered(name).chunks if chunk.bears_tokens)
 
@@ -90,8 +94,9 @@ def test_the_first_output_is_seen_with_its_event_and_not_before(name: str) -> No
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_a_refusal_says_its_status_and_what_the_server_said(name: str) -> None:
-    recording, answer = recorded(name), answered(name)
+def test_a_refusal_says_its_status_and_what_the_server_said(name):
+    recording = recorded(name)
+    answer = answered(name)
     assert answer.error == f"status_{recording.head['status']}"
     assert answer.error_detail == json.loads(recording.body)["error"]["message"][:300]
 
@@ -103,14 +108,14 @@ def test_a_refusal_says_its_status_and_what_the_server_said(name: str) -> None:
     ("name", "tokens", "finish"),
     [(LLAMA_CPP[0], 48, "length"), (LLAMA_CPP[1], 48, "length"), ("foreign/xpyd_sim", 36, "stop")],
 )
-def test_usage_counts_one_token_for_each_text_event(name: str, tokens: int, finish: str) -> None:
+def test_usage_counts_one_token_for_each_text_event(name, tokens, finish):
     answer = answered(name)
     assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (tokens, "usage", finish)
     assert Counter(chunk.kind for chunk in answer.chunks) == {"role": 1, "text": tokens, "end": 1, "usage": 1}
     assert {chunk.tokens for chunk in answer.chunks} == {None}
 
 
-def test_mock_llm_ends_with_text_and_without_usage() -> None:
+def test_mock_llm_ends_with_text_and_without_usage():
     answer = answered("foreign/mock_llm")
     assert [(chunk.kind, chunk.tokens) for chunk in answer.chunks] == [("text", None)] * 7
     assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (None, None, "stop")

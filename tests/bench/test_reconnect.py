@@ -62,13 +62,13 @@ def ask_on_reused(closing: Closing, *, carried: bool = True, delay_s: float = 0.
         ("always", True, 0, ("closed", 1, [1, 0])),  # the second one dies, too
     ],
 )
-def test_only_a_stale_connection_is_asked_again(closing: Closing, carried: bool, delay_s: float, expected) -> None:
+def test_only_a_stale_connection_is_asked_again(closing, carried, delay_s, expected):
     server, reply = ask_on_reused(closing, carried=carried, delay_s=delay_s)
     assert (reply.error, reply.reconnects, server.posted) == expected
     assert answer.parse_answer(reply, asking()).text == ("" if reply.error else "Hello")
 
 
-def test_times_are_those_of_the_second_asking() -> None:
+def test_times_are_those_of_the_second_asking():
     began_ns = time.monotonic_ns()
     _, reply = ask_on_reused("on_reuse", delay_s=0.5)
     assert reply.start_ns - began_ns > 0.5e9
@@ -76,23 +76,23 @@ def test_times_are_those_of_the_second_asking() -> None:
 
 
 @pytest.mark.parametrize("posted", [[], [1]])
-def test_interrupted_client_asks_no_more(posted: list[int]) -> None:
+def test_interrupted_client_asks_no_more(posted):
     async def what(client: CompletionClient, server: ClosingServer) -> ServerReply:
         await client.get("/v1/models")
         if not posted:
             client.interrupt()
-        asked = asyncio.create_task(client.send_request(asking(), LONG))
+        task = asyncio.create_task(client.send_request(asking(), LONG))
         if posted:
             await until(lambda: bool(server.posted))
         client.interrupt()
-        return await asked
+        return await task
 
     server, reply = call("on_reuse", what, delay_s=0.5)
 
     assert (reply.error, reply.reconnects, server.posted) == ("interrupted", 0, posted)
 
 
-def test_probe_says_how_the_server_names_itself() -> None:
+def test_probe_says_how_the_server_names_itself():
     _, result = call("never", lambda client, _: probe_server(client))
     assert (result.arm.server_version, result.arm.owned_by) == (None, OWNER)
     assert result.arm.server_header == "closing-server/1.0"
@@ -110,16 +110,16 @@ def run_against(closing: Closing, folder: Path) -> tuple[list[RequestRecord], st
     return list(read_records(folder / "out" / "records.jsonl")), (folder / "out" / "summary.json").read_text()
 
 
-def test_run_against_closing_server_fails_no_request(tmp_path: Path) -> None:
+def test_run_against_closing_server_fails_no_request(tmp_path):
     records, _ = run_against("after_stream", tmp_path)
-    told = manifest.read_manifest(tmp_path / "out").arms[0]
+    arm_ = manifest.read_manifest(tmp_path / "out").arms[0]
 
     assert ({record.error for record in records}, len(records)) == ({None}, 12)
-    assert (told.server_version, told.owned_by, told.server_header) == (None, OWNER, "closing-server/1.0")
-    assert told.runtime is None
+    assert (arm_.server_version, arm_.owned_by, arm_.server_header) == (None, OWNER, "closing-server/1.0")
+    assert arm_.runtime is None
 
 
-def test_run_counts_reconnected_requests_in_a_note(tmp_path: Path) -> None:
+def test_run_counts_reconnected_requests_in_a_note(tmp_path):
     records, summary = run_against("on_reuse", tmp_path)
     number = sum(record.reconnected for record in records)
     assert ({record.error for record in records}, len(records), number > 0) == ({None}, 12, True)

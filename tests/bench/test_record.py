@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import resource
@@ -19,8 +20,8 @@ FILE = "records.jsonl"
 
 def written(folder: Path, *records: RequestRecord) -> Path:
     with RecordWriter(folder / FILE) as writer:
-        for one in records:
-            writer.write(one)
+        for entry in records:
+            writer.write(entry)
     return folder / FILE
 
 
@@ -38,16 +39,21 @@ def read(path: Path) -> tuple[list[RequestRecord], list[str]]:
     return list(read_records(path, torn.append)), torn
 
 
-def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_a_record_is_read_as_it_was_written(tmp_path):
     full = record(
-        token_ids=(1, 2), logprobs=msgspec.Raw(b'{"content": [{"logprob": -0.25}]}'), reasoning="why", due_s=999.5,
-        retry_after_s=1.5, cached_tokens=3, text='"quoted"\n\u2028é',
-    )  # fmt: skip
+        token_ids=(1, 2),
+        logprobs=msgspec.Raw(b'{"content": [{"logprob": -0.25}]}'),
+        reasoning="why",
+        due_s=999.5,
+        retry_after_s=1.5,
+        cached_tokens=3,
+        text='"quoted"\n\u2028é',
+    )
 
     assert read(written(tmp_path, full)) == ([full], [])
 
 
-def test_every_field_is_written_and_null_where_it_is_not_known(tmp_path: Path) -> None:
+def test_every_field_is_written_and_null_where_it_is_not_known(tmp_path):
     path = written(tmp_path, record(model=None, chunks=chunks((0.25, "text"), (0.5, "end", 0))))
     line = json.loads(path.read_text())
 
@@ -57,7 +63,7 @@ def test_every_field_is_written_and_null_where_it_is_not_known(tmp_path: Path) -
     assert (line["chunk_s"], line["chunk_kind"], line["chunk_tokens"]) == ([0.25, 0.5], ["text", "end"], [None, 0])
 
 
-def test_an_unknown_key_is_skipped(tmp_path: Path) -> None:
+def test_an_unknown_key_is_skipped(tmp_path):
     path = rewritten(tmp_path, '{"schema":2', '{"added":[1,{"a":2}],"schema":2')
     assert read(path)[0] == [record()]
 
@@ -65,12 +71,18 @@ def test_an_unknown_key_is_skipped(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("chunk", "bears"),
     [
-        (Chunk(0.0, "text", None), True), (Chunk(0.0, "reasoning", None), True), (Chunk(0.0, "role", None), False),
-        (Chunk(0.0, "end", None), False), (Chunk(0.0, "empty", 2), True), (Chunk(0.0, "end", 1), True),
-        (Chunk(0.0, "text", 0), False), (Chunk(0.0, "usage", None), False), (Chunk(0.0, "usage", 1), False),
+        (Chunk(0.0, "text", None), True),
+        (Chunk(0.0, "reasoning", None), True),
+        (Chunk(0.0, "role", None), False),
+        (Chunk(0.0, "end", None), False),
+        (Chunk(0.0, "empty", 2), True),
+        (Chunk(0.0, "end", 1), True),
+        (Chunk(0.0, "text", 0), False),
+        (Chunk(0.0, "usage", None), False),
+        (Chunk(0.0, "usage", 1), False),
     ],
-)  # fmt: skip
-def test_a_chunk_bears_tokens_by_count_or_else_by_kind(chunk: Chunk, bears: bool) -> None:
+)
+def test_a_chunk_bears_tokens_by_count_or_else_by_kind(chunk, bears):
     assert chunk.bears_tokens is bears
 
 
@@ -87,19 +99,22 @@ TIMES = {'"start_s":1000.0': 1000.0, '"end_s":0.3': 0.3, '"chunk_s":[0.1': 0.1}
         ('"chunk_s":[0.1,', '"chunk_s":[', "differ in length"),
         ('"completion_tokens":8', f'"completion_tokens":1{"0" * 400}', "this is no record"),  # no float holds it
         *(
-            ('"schema":2', f'"schema":{other}', f"schema {other}; this version of Tandem reads schema 2; use")
-            for other in (1, 3)
+            ('"schema":2', f'"schema":{second}', f"schema {second}; this version of Tandem reads schema 2; use")
+            for second in (1, 3)
         ),  # the rest still fits
         ('"schema":2,', "", "the record has no schema; this version of Tandem reads schema 2"),
         ('"reconnected":0,', "", "missing required field `reconnected`"),
-        *((old, old.replace(str(number), bad), "no record") for old, number in TIMES.items() for bad in NOT_FINITE),
+        *(
+            (old, old.replace(str(number), bad), "no record")
+            for (old, number), bad in itertools.product(TIMES.items(), NOT_FINITE)
+        ),
     ],
-)  # fmt: skip
-def test_a_record_of_another_form_is_refused(tmp_path: Path, old: str, new: str, problem: str) -> None:
+)
+def test_a_record_of_another_form_is_refused(tmp_path, old, new, problem):
     path = rewritten(tmp_path, old, new)
-    with pytest.raises(InputError, match=problem) as refused:
+    with pytest.raises(InputError, match=problem) as refusal:
         read(path)
-    assert refused.value.where == f"{path}:1"
+    assert refusal.value.where == f"{path}:1"
 
 
 @pytest.mark.parametrize(
@@ -111,29 +126,29 @@ def test_a_record_of_another_form_is_refused(tmp_path: Path, old: str, new: str,
         (b"{}\n", "the record has no schema; this version of Tandem reads schema 2"),
     ],
 )
-def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path: Path, line: bytes, problem: str) -> None:
+def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path, line, problem):
     path = written(tmp_path, record(), record(request_id="r-1"))
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + line + second)
 
-    with pytest.raises(InputError, match=problem) as refused:
+    with pytest.raises(InputError, match=problem) as refusal:
         read(path)
 
-    assert (refused.value.where, refused.value.exit_code) == (f"{path}:2", 2)
+    assert (refusal.value.where, refusal.value.exit_code) == (f"{path}:2", 2)
 
 
-def test_a_file_that_is_not_there_is_a_fault_with_its_name(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_a_fault_with_its_name(tmp_path):
     with pytest.raises(InputError, match=r"nothing\.jsonl: the records cannot be read: No such file"):
         read(tmp_path / "nothing.jsonl")
 
 
-def test_bytes_changed_at_random_give_records_or_a_fault_with_its_line_and_nothing_else(tmp_path: Path) -> None:
+def test_bytes_changed_at_random_give_records_or_a_fault_with_its_line_and_nothing_else(tmp_path):
     rng = random.Random(11)  # noqa: S311 - repeatable
     path = written(tmp_path, *(record(request_id=f"r-{number}") for number in range(3)))
-    whole = path.read_bytes()
+    complete = path.read_bytes()
     faults: list[InputError] = []
     for _ in range(400):
-        broken = bytearray(whole)
+        broken = bytearray(complete)
         for _ in range(rng.choice([1, 1, 5])):
             broken[rng.randrange(len(broken))] = rng.randrange(256)
         path.write_bytes(broken)
@@ -150,7 +165,7 @@ def test_bytes_changed_at_random_give_records_or_a_fault_with_its_line_and_nothi
 
 
 @pytest.mark.parametrize("cut", [1, *range(2, 620, 61)])
-def test_a_torn_last_line_is_named_and_skipped(tmp_path: Path, cut: int) -> None:
+def test_a_torn_last_line_is_named_and_skipped(tmp_path, cut):
     path = written(tmp_path, record(), record(request_id="r-1"))
     first, second = path.read_bytes().splitlines(keepends=True)
     tail = second[:-cut]
@@ -159,7 +174,7 @@ def test_a_torn_last_line_is_named_and_skipped(tmp_path: Path, cut: int) -> None
     assert read(path) == ([record()], [f"{FILE}:2: the last line is torn after {len(tail)} bytes and was skipped"])
 
 
-def test_a_torn_line_is_told_on_standard_error_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_torn_line_is_told_on_standard_error_by_default(tmp_path, capsys):
     path = tmp_path / FILE
     path.write_bytes(b'{"schema":2')
     assert list(read_records(path)) == []
@@ -167,30 +182,30 @@ def test_a_torn_line_is_told_on_standard_error_by_default(tmp_path: Path, capsys
 
 
 @pytest.mark.parametrize("tail", [b'{"schema":2,"request_', b'{"text":"' + b"x" * 200_000, None])
-def test_a_writer_sets_a_torn_line_aside_before_it_appends(tmp_path: Path, tail: bytes | None) -> None:
+def test_a_writer_sets_a_torn_line_aside_before_it_appends(tmp_path, tail):
     path = written(tmp_path, record())
     if tail is None:  # a record that lacks only its end
         tail = path.read_bytes()[:-1]
         path.write_bytes(b"")
-    kept = path.read_bytes()
-    path.write_bytes(kept + tail)
+    before = path.read_bytes()
+    path.write_bytes(before + tail)
 
     written(tmp_path, record(request_id="r-1"))
 
-    assert [one.request_id for one in read(path)[0]] == ["r-0"] * bool(kept) + ["r-1"]
+    assert [entry.request_id for entry in read(path)[0]] == ["r-0"] * bool(before) + ["r-1"]
     assert (tmp_path / f"{FILE}.torn").read_bytes() == tail + b"\n"
 
 
 # Written
 
 
-def test_a_record_is_in_the_file_before_the_writer_is_closed(tmp_path: Path) -> None:
+def test_a_record_is_in_the_file_before_the_writer_is_closed(tmp_path):
     with RecordWriter(tmp_path / FILE) as writer:
         writer.write(record(retry_after_s=float("inf")))
         assert read(tmp_path / FILE)[0] == [record(retry_after_s=None)]  # a wait without end is not known
 
 
-def test_a_full_disk_is_said_with_what_is_kept() -> None:
+def test_a_full_disk_is_said_with_what_is_kept():
     with (
         RecordWriter(Path("/dev/full")) as writer,
         pytest.raises(ExternalError, match="the disk is full; the 0 records") as full,
@@ -200,7 +215,7 @@ def test_a_full_disk_is_said_with_what_is_kept() -> None:
     assert (full.value.exit_code, "--resume" in full.value.change) == (3, True)
 
 
-def test_a_write_that_stops_half_way_leaves_whole_records(tmp_path: Path) -> None:
+def test_a_write_that_stops_half_way_leaves_whole_records(tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     with RecordWriter(tmp_path / FILE) as writer:
         writer.write(record())
@@ -214,6 +229,6 @@ def test_a_write_that_stops_half_way_leaves_whole_records(tmp_path: Path) -> Non
     assert read(tmp_path / FILE) == ([record()], [])
 
 
-def test_a_folder_that_cannot_take_the_file_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_take_the_file_is_named(tmp_path):
     with pytest.raises(ExternalError, match=r"nowhere/records\.jsonl: the file cannot be written"):
         RecordWriter(tmp_path / "nowhere" / FILE)

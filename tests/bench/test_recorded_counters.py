@@ -17,9 +17,9 @@ NAME = "ngram_chat_running_usage"
 def change() -> CounterChange:
     """What counted up while the one request was answered."""
     before, after = (parse_page((FOLDER / f"metrics_ngram_{when}.txt").read_text()) for when in ("before", "after"))
-    found = compute_difference(before, after)
-    assert isinstance(found, CounterChange)
-    return found
+    change = compute_difference(before, after)
+    assert isinstance(change, CounterChange)
+    return change
 
 
 @pytest.fixture
@@ -30,16 +30,17 @@ def bursts() -> list[int]:
 
 
 def test_the_stream_and_the_server_count_the_same_tokens_and_steps(change, bursts):
-    by_stream, by_counter = sum(bursts) - len(bursts), change.counts["accepted_tokens"]
+    by_stream = sum(bursts) - len(bursts)
+    by_counter = change.counts["accepted_tokens"]
     assert sum(bursts) == change.counts["generation_tokens"] == 34
     assert len(bursts) - 1 == change.counts["decode_steps"] == 6
     assert (by_stream, by_counter) == (27, 28)  # within a window
 
 
 def test_acceptance_length_is_counted_over_steps_that_had_a_draft(change, bursts):
-    found = compute_rates(change, speculating("ngram", WINDOW))
-    assert found.values["acceptance_length"] == 8.0  # 1 + 28 / 4: every draft was accepted whole
-    assert found.values["target_steps_per_token"] == pytest.approx(7 / 34)
+    rates = compute_rates(change, speculating("ngram", WINDOW))
+    assert rates.values["acceptance_length"] == 8.0  # 1 + 28 / 4: every draft was accepted whole
+    assert rates.values["target_steps_per_token"] == pytest.approx(7 / 34)
     assert max(bursts) == WINDOW + 1
 
 
@@ -48,7 +49,7 @@ def test_flat_counters_of_the_same_page_would_give_tokens_a_step(change, bursts)
         {key: value for key, value in change.counts.items() if "draft" not in key and "accepted" not in key}
     )
 
-    found = compute_rates(flat, speculating("ngram", WINDOW))
+    rates = compute_rates(flat, speculating("ngram", WINDOW))
 
-    assert found.is_indirect
-    assert found.values["acceptance_length"] == (sum(bursts) - 1) / (len(bursts) - 1) == 5.5
+    assert rates.is_indirect
+    assert rates.values["acceptance_length"] == (sum(bursts) - 1) / (len(bursts) - 1) == 5.5

@@ -26,11 +26,11 @@ def event(finish: str | None, **delta: str) -> bytes:
         (event("length", reasoning="First I"), (None, None, "truncated")),  # thinking took all its tokens
     ],
 )
-def test_error_and_content_are_those_of_the_answer(stream: bytes, expected: tuple) -> None:
+def test_error_and_content_are_those_of_the_answer(stream, expected):
     prompt = next(iter(planned.plan().turns())).items[0].entry.prompt
     reply = ServerReply(start_ns=0, reads=[(1, stream)], end_ns=2, status=200, error="closed", error_detail="reset")
 
-    completed = complete_record(reply, asking(), (), prompt, {})
+    places = complete_record(reply, asking(), (), prompt, {})
 
-    detail = completed.error_detail and completed.error_detail.partition(",")[0]
-    assert (completed.error, detail, completed.content) == expected
+    detail = places.error_detail and places.error_detail.partition(",")[0]
+    assert (places.error, detail, places.content) == expected

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from tandem.bench.schedule import LoadLevel
 from tandem.errors import InputError
 
 
-def test_every_request_is_a_row_with_its_names_as_codes(tmp_path: Path) -> None:
+def test_every_request_is_a_row_with_its_names_as_codes(tmp_path):
     seen = read_request_table(
         write_run(tmp_path, [record(), failed(arm="spec", class_="chat", concurrency=None, rate_per_s=2.5, round=3)])
     )
@@ -29,45 +29,45 @@ def test_every_request_is_a_row_with_its_names_as_codes(tmp_path: Path) -> None:
     assert all(np.isnan(values[1]) for values in seen.figures.values())
 
 
-def test_figures_are_those_of_the_record(tmp_path: Path) -> None:
-    one = record()
+def test_figures_are_those_of_the_record(tmp_path):
+    answer = record()
 
-    seen = read_request_table(write_run(tmp_path, [one]))
+    seen = read_request_table(write_run(tmp_path, [answer]))
 
     assert {name: values[0] for name, values in seen.figures.items() if np.isfinite(values[0])} == {
-        name: value for name, value in compute_record_metrics(one).items() if name != "chunk_gap_ms"
+        name: value for name, value in compute_record_metrics(answer).items() if name != "chunk_gap_ms"
     }
 
 
-def test_the_baseline_is_the_first_arm_of_the_manifest_whoever_was_asked_first(tmp_path: Path) -> None:
+def test_the_baseline_is_the_first_arm_of_the_manifest_whoever_was_asked_first(tmp_path):
     seen = read_request_table(write_run(tmp_path, [record(arm="spec"), record(arm="base#2"), record()]))
     assert (seen.baseline, seen.variants, seen.control) == ("base", ("spec",), "base#2")
 
 
-def test_a_run_without_control_rounds_has_no_control(tmp_path: Path) -> None:
+def test_a_run_without_control_rounds_has_no_control(tmp_path):
     assert read_request_table(write_run(tmp_path, [record()])).control is None
 
 
-def test_equal_outputs_have_equal_digests_and_others_do_not(tmp_path: Path) -> None:
+def test_equal_outputs_have_equal_digests_and_others_do_not(tmp_path):
     texts = [{"text": "a"}, {"text": "a"}, {"text": "b"}, {"text": "a", "reasoning": "hm"}, {"text": ""}]
 
-    first, same, other, thought, empty = read_request_table(
+    first, same, different, thought, empty = read_request_table(
         write_run(tmp_path, [record(**text) for text in texts])
     ).output
 
     assert first == same
-    assert len({first, other, thought, empty}) == 4
+    assert len({first, different, thought, empty}) == 4
     assert empty == NO_DIGEST
 
 
-def test_token_ids_are_digested_where_the_server_gave_them(tmp_path: Path) -> None:
+def test_token_ids_are_digested_where_the_server_gave_them(tmp_path):
     records = [record(token_ids=(1, 2)), record(token_ids=(1, 2)), record(token_ids=(1, 3)), record()]
-    one, same, other, none = read_request_table(write_run(tmp_path, records)).ids
-    assert one == same != other
+    first, same, different, none = read_request_table(write_run(tmp_path, records)).ids
+    assert first == same != different
     assert none == NO_DIGEST
 
 
-def test_outputs_are_read_from_where_they_stand(tmp_path: Path) -> None:
+def test_outputs_are_read_from_where_they_stand(tmp_path):
     seen = read_request_table(write_run(tmp_path, [record(text="é" * 100), record(text="two", token_ids=(5,))]))
     assert [output.text for output in read_outputs(seen, [1, 0])] == ["two", "é" * 100]
     assert next(read_outputs(seen, [1])).token_ids == (5,)
@@ -77,33 +77,35 @@ def test_outputs_are_read_from_where_they_stand(tmp_path: Path) -> None:
 
 
 def scrape(began_s: float, **changes: object) -> MetricsScrape:
-    stated = {"at_s": 1.0, "arm": "base", "concurrency": 4, "when": "before", "counters": {"began_s": began_s}}
-    return MetricsScrape(**{**stated, **changes})
+    fields = {"at_s": 1.0, "arm": "base", "concurrency": 4, "when": "before", "counters": {"began_s": began_s}}
+    return MetricsScrape(**{**fields, **changes})
 
 
 @pytest.mark.parametrize(
     ("requests", "scrapes", "starts"),
     [
         ([{}, {"round": 1}, {"round": 2}], [(100.0, {}), (200.0, {"round": 1})], ["100.00", "200.00", None]),
-        ([{}, {"class_": "chat"}, {"class_": "code"}], [(100.0, {}), (200.0, {"class_": "chat"})],
-         ["100.00", "200.00", None]),
+        (
+            [{}, {"class_": "chat"}, {"class_": "code"}],
+            [(100.0, {}), (200.0, {"class_": "chat"})],
+            ["100.00", "200.00", None],
+        ),
         ([{}, {"class_": "chat"}], [(100.0, {"class_": None})], ["100.00", "100.00"]),
         ([{"start": "pod-7"}], [(100.0, {"class_": None})], ["pod-7"]),
     ],
     ids=["of its turn", "of its class", "while classes are mixed", "recorded before the page"],
-)  # fmt: skip
-def test_the_start_of_a_server_is_what_its_page_said_in_that_turn(tmp_path: Path, requests, scrapes, starts) -> None:
+)
+def test_the_start_of_a_server_is_what_its_page_said_in_that_turn(tmp_path, requests, scrapes, starts):
     pages = [scrape(began_s, **{"class_": "repeat", **changes}) for began_s, changes in scrapes]
     seen = read_request_table(write_run(tmp_path, [record(**changes) for changes in requests], pages))
     assert [seen.starts[code] if code >= 0 else None for code in seen.start] == starts
 
 
-def test_starts_of_several_servers_behind_one_address_are_unknown(tmp_path: Path) -> None:
+def test_starts_of_several_servers_behind_one_address_are_unknown(tmp_path):
     pages = [scrape(began_s, round=number) for number, began_s in enumerate((100.0, 200.0, 100.0))]
     records = [
         record(round=number, start=f"{arm}-{number}", arm=arm)
-        for number in range(3)
-        for arm in ("base", "base#2", "spec")
+        for number, arm in itertools.product(range(3), ("base", "base#2", "spec"))
     ]
 
     seen = read_request_table(write_run(tmp_path, records, pages))
@@ -113,7 +115,7 @@ def test_starts_of_several_servers_behind_one_address_are_unknown(tmp_path: Path
     assert len({start for start in seen.start if start >= 0}) == 3
 
 
-def test_calls_of_tools_are_part_of_an_output(tmp_path: Path) -> None:
+def test_calls_of_tools_are_part_of_an_output(tmp_path):
     records = [record(tool_calls=calls) for calls in ("find{}", "find{}", "look{}", None)]
     digests = read_request_table(write_run(tmp_path, records)).output
     assert len(set(digests.tolist())) == 3
@@ -121,7 +123,7 @@ def test_calls_of_tools_are_part_of_an_output(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [1, 20])
-def test_a_cut_last_line_is_named_and_no_row(tmp_path: Path, cut: int) -> None:
+def test_a_cut_last_line_is_named_and_no_row(tmp_path, cut):
     folder = write_run(tmp_path, [record(), record()])
     path = folder / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-cut])
@@ -132,7 +134,7 @@ def test_a_cut_last_line_is_named_and_no_row(tmp_path: Path, cut: int) -> None:
     assert "records.jsonl:2: the last line is torn" in str(seen.torn_lines[0])
 
 
-def test_a_newer_schema_in_the_middle_is_refused_with_its_line(tmp_path: Path) -> None:
+def test_a_newer_schema_in_the_middle_is_refused_with_its_line(tmp_path):
     folder = write_run(tmp_path, [record(), record()])
     with (folder / "records.jsonl").open("a") as file:
         file.write(json.dumps({"schema": 99}) + "\n")
@@ -141,7 +143,7 @@ def test_a_newer_schema_in_the_middle_is_refused_with_its_line(tmp_path: Path) -
         read_request_table(folder)
 
 
-def test_without_every_second_record_half_the_rows_are_left(tmp_path: Path) -> None:
+def test_without_every_second_record_half_the_rows_are_left(tmp_path):
     folder = write_run(tmp_path, [record(prompt_id=f"p{index}") for index in range(10)])
     path = folder / "records.jsonl"
     path.write_text("".join(path.read_text().splitlines(keepends=True)[::2]))
@@ -151,7 +153,7 @@ def test_without_every_second_record_half_the_rows_are_left(tmp_path: Path) -> N
     assert [seen.prompts[code].prompt_id for code in seen.prompt] == ["p0", "p2", "p4", "p6", "p8"]
 
 
-def test_lines_spelled_by_another_program_give_the_same(tmp_path: Path) -> None:
+def test_lines_spelled_by_another_program_give_the_same(tmp_path):
     folder = write_run(tmp_path / "ours", [record(), record(text="x", token_ids=(1, 2))])
     ours = read_request_table(folder)
     path = folder / "records.jsonl"
@@ -163,18 +165,18 @@ def test_lines_spelled_by_another_program_give_the_same(tmp_path: Path) -> None:
     assert all(np.array_equal(ours.figures[name], theirs.figures[name], equal_nan=True) for name in ours.figures)
 
 
-def test_a_folder_without_records_is_named(tmp_path: Path) -> None:
+def test_a_folder_without_records_is_named(tmp_path):
     folder = write_run(tmp_path, [record()])
     (folder / "records.jsonl").unlink()
     with pytest.raises(InputError, match="the records cannot be read"):
         read_request_table(folder)
 
 
-def test_an_empty_file_is_no_rows(tmp_path: Path) -> None:
+def test_an_empty_file_is_no_rows(tmp_path):
     assert len(read_request_table(write_run(tmp_path, []))) == 0
 
 
-def test_arrays_have_names_and_figures_and_none_or_nan_where_a_record_has_neither(tmp_path: Path) -> None:
+def test_arrays_have_names_and_figures_and_none_or_nan_where_a_record_has_neither(tmp_path):
     first = record()
     second = failed(arm="spec", class_="chat", concurrency=None, rate_per_s=2.5, content=None)
     table = read_request_table(write_run(tmp_path, [first, second]))
@@ -193,7 +195,7 @@ def test_arrays_have_names_and_figures_and_none_or_nan_where_a_record_has_neithe
     np.testing.assert_equal(arrays["e2e_ms"], table.figures["e2e_ms"])
 
 
-def test_arrays_of_no_request_are_empty_columns(tmp_path: Path) -> None:
+def test_arrays_of_no_request_are_empty_columns(tmp_path):
     table = read_request_table(write_run(tmp_path, [record()]))
     arrays = table.select(np.zeros(1, bool)).to_arrays()
     assert {len(column) for column in arrays.values()} == {0}

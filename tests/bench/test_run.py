@@ -37,25 +37,25 @@ def in_flight(records):
 
 def test_every_planned_request_is_asked_and_recorded_once(ran):
     seen = {truth["request_id"] for server in ran.servers for truth in server.posted}
-    recorded = {record.request_id for record in ran.records}
+    ids = {record.request_id for record in ran.records}
 
     assert (ran.outcome.reason, ran.outcome.fault, ran.manifest["ended"]["reason"]) == ("done", None, "done")
-    assert len(recorded) == len(ran.records) == 2 * 2 * 2 * 6
-    assert {identity for identity in seen if not identity.startswith("probe-")} == recorded
+    assert len(ids) == len(ran.records) == 2 * 2 * 2 * 6
+    assert {identity for identity in seen if not identity.startswith("probe-")} == ids
     assert {cell["arm"] for cell in json.loads((ran.folder / "summary.json").read_text())["cells"]} == {"a", "b"}
 
 
 def test_both_servers_were_asked_the_same_bodies_in_the_same_order(ran):
-    asked = defaultdict(list)
+    requests = defaultdict(list)
     for server, arm in zip(ran.servers, "ab", strict=True):
         for truth in server.posted:
             if truth["request_id"].startswith(arm):
                 block = truth["request_id"].removeprefix(f"{arm}.").rpartition(".")[0]
-                asked[arm, block].append(json.dumps(truth["body"], sort_keys=True))
+                requests[arm, block].append(json.dumps(truth["body"], sort_keys=True))
 
-    blocks = {block for _, block in asked}
+    blocks = {block for _, block in requests}
     assert len(blocks) == 2 * 4
-    assert all(Counter(asked["a", block]) == Counter(asked["b", block]) for block in blocks)
+    assert all(Counter(requests["a", block]) == Counter(requests["b", block]) for block in blocks)
 
 
 def test_an_arm_has_its_turn_to_itself_and_its_connections_are_open_before(ran):
@@ -92,15 +92,16 @@ def test_the_first_requests_of_the_workers_are_staggered_and_as_many_are_in_flig
 
 
 def test_each_turn_has_the_counters_before_and_after_it_and_they_hold_its_tokens(ran):
-    tokens, counted = Counter(), defaultdict(dict)
+    tokens = Counter()
+    counts = defaultdict(dict)
     for record in ran.records:
         tokens[record.arm, record.class_, record.concurrency, record.round, record.slot] += record.completion_tokens
     for scrape in ran.lines("counters.jsonl"):
         turn = tuple(scrape[key] for key in ("arm", "class", "concurrency", "round", "slot"))
-        assert scrape["when"] not in counted[turn]
-        counted[turn][scrape["when"]] = scrape["counters"]["generation_tokens"]
+        assert scrape["when"] not in counts[turn]
+        counts[turn][scrape["when"]] = scrape["counters"]["generation_tokens"]
 
-    assert {turn: pages["after"] - pages["before"] for turn, pages in counted.items()} == tokens
+    assert {turn: pages["after"] - pages["before"] for turn, pages in counts.items()} == tokens
 
 
 def test_the_plan_is_told_first_and_the_manifest_says_how_late_and_busy_the_client_was(ran):
@@ -160,11 +161,11 @@ def test_a_stream_that_is_cut_and_a_missing_page_of_counters_end_no_run(tmp_path
 def test_key_thinking_and_temperature_are_sent_to_every_arm_and_the_key_stands_in_no_file(tmp_path):
     ran = measure(tmp_path, api_key="s3cret-of-mine", thinking=False, temperature=0.7)
 
-    asked = [truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
-    assert {truth["headers"].get("authorization") for truth in asked} == {"Bearer s3cret-of-mine"}
+    requests = [truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
+    assert {truth["headers"].get("authorization") for truth in requests} == {"Bearer s3cret-of-mine"}
     assert not any(b"s3cret-of-mine" in path.read_bytes() for path in ran.folder.iterdir())
-    assert {truth["body"]["temperature"] for truth in asked} == {0.7}
-    assert all(truth["body"]["chat_template_kwargs"] == {"enable_thinking": False} for truth in asked)
+    assert {truth["body"]["temperature"] for truth in requests} == {0.7}
+    assert all(truth["body"]["chat_template_kwargs"] == {"enable_thinking": False} for truth in requests)
 
 
 def test_completions_are_asked_with_the_prompts_text_and_extras_where_they_are_wanted_and_given(tmp_path):
@@ -182,24 +183,25 @@ def test_completions_are_asked_with_the_prompts_text_and_extras_where_they_are_w
 def test_rounds_go_on_until_the_time_is_over_and_blocks_stay_whole(tmp_path):
     ran = measure(tmp_path, rounds=0, duration_s=0.5)
 
-    asked = Counter((record.arm, record.round) for record in ran.records)
+    counts = Counter((record.arm, record.round) for record in ran.records)
     assert ran.outcome.reason == ran.manifest["ended"]["reason"] == "duration"
-    assert set(asked.values()) == {4}
-    assert asked["a", 1] == asked["b", 1]
+    assert set(counts.values()) == {4}
+    assert counts["a", 1] == counts["b", 1]
 
 
-@pytest.mark.parametrize("kept", [None, 3], ids=["whole", "cut short"])
-def test_a_run_by_the_clock_is_resumed_to_make_its_last_block_whole_alone(tmp_path, kept):
-    asked = {"rounds": 0, "duration_s": 0.1}
-    first = measure(tmp_path, **asked)
-    path, had = first.folder / "records.jsonl", first.records
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
+@pytest.mark.parametrize("line_count", [None, 3], ids=["whole", "cut short"])
+def test_a_run_by_the_clock_is_resumed_to_make_its_last_block_whole_alone(tmp_path, line_count):
+    options = {"rounds": 0, "duration_s": 0.1}
+    first = measure(tmp_path, **options)
+    path = first.folder / "records.jsonl"
+    before = first.records
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:line_count]))
 
-    again = measure(tmp_path, **asked, resume=True, at=[server.port for server in first.servers])
+    again = measure(tmp_path, **options, resume=True, at=[server.port for server in first.servers])
 
     assert again.outcome.reason == "duration"
     assert set(Counter((record.arm, record.round) for record in again.records).values()) == {4}
-    assert kept or len(again.records) == len(had)
+    assert line_count or len(again.records) == len(before)
 
 
 def test_a_paused_arm_does_not_hold_the_others_up(tmp_path, monkeypatch):
@@ -248,9 +250,9 @@ def test_every_arm_is_warmed_with_the_same_prompts_which_are_in_no_record(tmp_pa
     ran = measure(tmp_path, {"code": list("abc"), "chat": list("de")}, warm_up=6)
 
     lines = ran.lines("warmup.jsonl")
-    asked = {arm: Counter(line["prompt_id"] for line in lines if line["arm"] == arm) for arm in "ab"}
-    assert asked["a"] == asked["b"]
-    assert set(asked["a"]) == {"code-0", "chat-0", "code-1", "chat-1", "code-2"}
+    counts = {arm: Counter(line["prompt_id"] for line in lines if line["arm"] == arm) for arm in "ab"}
+    assert counts["a"] == counts["b"]
+    assert set(counts["a"]) == {"code-0", "chat-0", "code-1", "chat-1", "code-2"}
     assert (len(lines), len(ran.records)) == (12, 10)
     entry = ran.manifest["warm_up"]["a"]
     assert (entry["requests"], entry["failed"], entry["stable"]) == (6, 0, None)
@@ -371,31 +373,33 @@ def cut(tmp_path_factory):
         await until(lambda: len(servers[0].posted) >= seen + 2)
         run.stop.request("interrupted", grace_s=0.01)
 
-    asked = {"code": [f"say {n}" for n in range(12)]}
-    first = measure(folder, asked, schedules=[QUICK], meanwhile=meanwhile)
-    records, summary = first.records, json.loads((folder / "out" / "summary.json").read_text())
+    prompts = {"code": [f"say {n}" for n in range(12)]}
+    first = measure(folder, prompts, schedules=[QUICK], meanwhile=meanwhile)
+    records = first.records
+    summary = json.loads((folder / "out" / "summary.json").read_text())
     manifest = first.manifest
-    second = measure(folder, asked, schedules=[QUICK], resume=True, at=[first.servers[0].port])
+    second = measure(folder, prompts, schedules=[QUICK], resume=True, at=[first.servers[0].port])
     return records, summary, manifest, second
 
 
 def test_what_an_interrupt_cuts_is_recorded_summarized_and_asked_again_under_an_id_of_its_own(cut):
-    records, summary, manifest, resumed = cut
-    interrupted = {record.request_id for record in records if record.error == "interrupted"}
+    records, summary, manifest, later = cut
+    cut_ids = {record.request_id for record in records if record.error == "interrupted"}
 
-    again = {record.request_id: record.attempts for record in resumed.records if "~" in record.request_id}
-    assert again == {f"{identity}~2": 2 for identity in interrupted}
-    assert len(interrupted) == 2
+    again = {record.request_id: record.attempts for record in later.records if "~" in record.request_id}
+    assert again == {f"{identity}~2": 2 for identity in cut_ids}
+    assert len(cut_ids) == 2
     assert summary["records"] == len(records) < 12
     assert manifest["ended"]["reason"] == "interrupted"
 
 
 def test_after_an_interrupt_and_a_resumption_no_request_is_missing_and_no_id_stands_twice(cut):
-    resumed, manifest = cut[-1].records, cut[-1].manifest
-    answered = [record.request_id.partition("~")[0] for record in resumed if record.error is None]
+    records = cut[-1].records
+    manifest = cut[-1].manifest
+    answers = [record.request_id.partition("~")[0] for record in records if record.error is None]
 
-    assert len(answered) == len(set(answered)) == 12
-    assert len({record.request_id for record in resumed}) == len(resumed) == 14
+    assert len(answers) == len(set(answers)) == 12
+    assert len({record.request_id for record in records}) == len(records) == 14
     assert (manifest["ended"]["reason"], len(manifest["resumed"])) == ("done", 1)
     assert manifest["created_utc"] == cut[2]["created_utc"]
 
@@ -405,8 +409,8 @@ def test_a_record_that_lacks_only_its_line_end_is_counted_once_after_a_resumptio
     path = first.folder / "records.jsonl"
     path.write_bytes(path.read_bytes()[:-1])
 
-    resumed = measure(tmp_path, resume=True, at=[server.port for server in first.servers])
+    later = measure(tmp_path, resume=True, at=[server.port for server in first.servers])
 
-    identities = [record.request_id for record in resumed.records]
+    identities = [record.request_id for record in later.records]
     assert len(identities) == len(set(identities)) == len(first.plan.blocks) * 8
-    assert json.loads((resumed.folder / "summary.json").read_text())["records"] == len(identities)
+    assert json.loads((later.folder / "summary.json").read_text())["records"] == len(identities)

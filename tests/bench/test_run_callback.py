@@ -55,7 +55,7 @@ def made(tmp_path_factory):
 def test_every_round_is_called_once_with_all_its_records(made):
     calls, ran = made
     assert (calls.numbers, calls.lines) == ([0, 1, 2], [8, 16, 24])
-    assert [ended and ended["reason"] for ended in calls.ended] == [None, None, "done"]
+    assert [end and end["reason"] for end in calls.ended] == [None, None, "done"]
     assert called(ran) == []
 
 
@@ -94,7 +94,8 @@ def test_a_call_that_raises_is_noted_once_and_changes_nothing_else(tmp_path, rou
 def test_a_call_that_hangs_is_noted_and_holds_no_run_up(tmp_path, monkeypatch):
     monkeypatch.setattr(round_callback, "ROUND_WAIT_S", 0.05)
     monkeypatch.setattr(round_callback, "END_WAIT_S", 0.05)
-    numbers, let_go = [], threading.Event()
+    numbers = []
+    let_go = threading.Event()
 
     def hang(number, _ends_s):
         numbers.append(number)
@@ -121,7 +122,7 @@ def test_an_interrupted_run_calls_once_more_and_waits_less(tmp_path):
     ran = measure(tmp_path, rounds=9, on_round=calls, meanwhile=meanwhile)
 
     assert ran.outcome.reason == "interrupted"
-    assert [ended and ended["reason"] for ended in calls.ended] == [None, "interrupted"]
+    assert [end and end["reason"] for end in calls.ended] == [None, "interrupted"]
     assert calls.left_s[-1] <= round_callback.INTERRUPT_WAIT_S
     assert called(ran) == []
 
@@ -130,12 +131,13 @@ def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypa
     monkeypatch.setattr(round_callback, "INTERRUPT_WAIT_S", 0.01)
     monkeypatch.setattr(round_callback, "ROUND_WAIT_S", 3600.0)
     let_go = threading.Event()
-    numbers, returned = [], []
+    numbers = []
+    answers = []
 
     def hang(number, _ends_s):
         numbers.append(number)
         let_go.wait(60)
-        returned.append(number)
+        answers.append(number)
 
     async def meanwhile(_servers, run):
         await until(lambda: numbers == [0])
@@ -144,15 +146,15 @@ def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypa
     ran = measure(tmp_path, rounds=2, on_round=hang, meanwhile=meanwhile)
 
     assert ran.outcome.reason == "interrupted"
-    assert returned == []
+    assert answers == []
     let_go.set()
 
 
 def test_rounds_by_the_clock_are_called_too(tmp_path):
     calls = Calls(tmp_path / "out")
     ran = measure(tmp_path, rounds=0, duration_s=0.5, on_round=calls)
-    recorded = sorted({record.round for record in ran.records})
-    assert calls.numbers in (recorded, [*recorded, recorded[-1]])  # the time may end while it is called
+    ids = sorted({record.round for record in ran.records})
+    assert calls.numbers in (ids, [*ids, ids[-1]])  # the time may end while it is called
 
 
 @pytest.mark.parametrize(
@@ -176,11 +178,11 @@ def test_a_slow_call_goes_on_beside_the_next_round_or_takes_its_time(
     assert {record.round for record in ran.records} == set(numbers)
 
 
-@pytest.mark.parametrize(("kept", "numbers", "lines"), [(12, [1, 2], [16, 24]), (24, [2], [24])])
-def test_a_round_that_was_recorded_before_is_not_called_again(tmp_path, kept, numbers, lines):
+@pytest.mark.parametrize(("remaining", "numbers", "lines"), [(12, [1, 2], [16, 24]), (24, [2], [24])])
+def test_a_round_that_was_recorded_before_is_not_called_again(tmp_path, remaining, numbers, lines):
     first = measure(tmp_path, rounds=3)
     path = first.folder / "records.jsonl"
-    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:kept]))
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:remaining]))
     calls = Calls(tmp_path / "out")
 
     measure(tmp_path, rounds=3, resume=True, on_round=calls, at=[server.port for server in first.servers])

@@ -14,7 +14,7 @@ CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc
 
 
 @pytest.mark.parametrize("utc", ["2026-11-21T08:30:05.123+00:00", "2026-11-21T09:30:05+01:00"])
-def test_a_runs_name_is_its_moment_in_utc_and_a_digest(utc) -> None:
+def test_a_runs_name_is_its_moment_in_utc_and_a_digest(utc):
     name = run_id(run_manifest(created_utc=utc))
     assert name == run_id(run_manifest(created_utc=utc)) == "20261121T083005Z-" + name[-8:]
     assert set(name[-8:]) <= set("0123456789abcdef")
@@ -31,7 +31,7 @@ def test_a_runs_name_is_its_moment_in_utc_and_a_digest(utc) -> None:
     ],
     ids=["seed", "clock", "moment", "arm", "address"],
 )
-def test_two_runs_have_two_names(changes: dict[str, object]) -> None:
+def test_two_runs_have_two_names(changes):
     assert run_id(run_manifest(**changes)) != run_id(run_manifest())
 
 
@@ -47,11 +47,11 @@ def test_two_runs_have_two_names(changes: dict[str, object]) -> None:
     ],
     ids=["resumed", "going", "interrupted", "noted", "limited", "by the clock"],
 )
-def test_a_run_that_goes_on_keeps_its_name(changes: dict[str, object]) -> None:
+def test_a_run_that_goes_on_keeps_its_name(changes):
     assert run_id(run_manifest(**changes)) == run_id(run_manifest())
 
 
-def test_a_run_that_began_at_no_moment_has_no_name() -> None:
+def test_a_run_that_began_at_no_moment_has_no_name():
     with pytest.raises(InputError, match="'yesterday' is no moment"):
         run_id(run_manifest(created_utc="yesterday"))
 
@@ -59,7 +59,7 @@ def test_a_run_that_began_at_no_moment_has_no_name() -> None:
 @pytest.mark.parametrize(
     ("changes", "problem"), [({"arms": ()}, "length >= 1"), ({"duration_s": 60.0, "control_rounds": 1001}, "<= 1000")]
 )
-def test_a_manifest_that_no_run_writes_is_refused(tmp_path, changes, problem) -> None:
+def test_a_manifest_that_no_run_writes_is_refused(tmp_path, changes, problem):
     write_manifest(tmp_path, run_manifest(**changes))
     with pytest.raises(InputError, match=f"this is no manifest: .*{problem}"):
         read_manifest(tmp_path)
@@ -70,14 +70,19 @@ def ran(tmp_path_factory):
     return measure(tmp_path_factory.mktemp("named"), environment="prod", experiment="post", rounds=0, duration_s=0.1)
 
 
-def test_a_run_names_its_environment_and_experiment_and_the_requests_of_a_round(ran) -> None:
+def test_a_run_names_its_environment_and_experiment_and_the_requests_of_a_round(ran):
     assert (ran.manifest["environment"], ran.manifest["experiment"]) == ("prod", "post")
     assert (ran.manifest["plan"]["requests"], ran.manifest["plan"]["requests_per_round"]) == (None, 8)
 
 
-def test_a_run_of_another_environment_is_not_gone_on_with(ran) -> None:
+def test_a_run_of_another_environment_is_not_gone_on_with(ran):
     with pytest.raises(InputError, match='environment was "prod" when this run began and is "test" now'):
         measure(
-            ran.folder.parent, environment="test", experiment="post", rounds=0, duration_s=0.1, resume=True,
+            ran.folder.parent,
+            environment="test",
+            experiment="post",
+            rounds=0,
+            duration_s=0.1,
+            resume=True,
             at=[server.port for server in ran.servers],
-        )  # fmt: skip
+        )

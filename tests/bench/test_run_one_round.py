@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -35,7 +35,9 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
     """Three processes' runs in one folder, at the same addresses; the folder is kept after each."""
-    folder, ran, ports = tmp_path_factory.mktemp("parts"), list[Ran](), list[int]()
+    folder = tmp_path_factory.mktemp("parts")
+    ran = list[Ran]()
+    ports = list[int]()
     for number in range(TOTAL):
         changes = {"concurrency": (1,), **ROUNDS}
         ran.append(measure(folder, PROMPTS, only_round=number, resume=number > 0, at=ports, **changes))
@@ -44,12 +46,12 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
     return ran
 
 
-def test_each_part_asks_its_round_alone(parts: list[Ran]) -> None:
+def test_each_part_asks_its_round_alone(parts):
     rounds = [{identity.split(".")[1] for identity, _ in asked(ran)} for ran in parts]
     assert rounds == [{"r0"}, {"r1"}, {"r2"}]
 
 
-def test_all_parts_ask_what_one_run_asks(whole: Ran, parts: list[Ran]) -> None:
+def test_all_parts_ask_what_one_run_asks(whole, parts):
     """The same ids, each with the same prompt and the same seed."""
     expected = dict(asked(whole))
     got = [pair for ran in parts for pair in asked(ran)]
@@ -57,14 +59,14 @@ def test_all_parts_ask_what_one_run_asks(whole: Ran, parts: list[Ran]) -> None:
     assert dict(got) == expected
 
 
-def test_a_part_is_paused_until_the_last_one_is_done(parts: list[Ran]) -> None:
+def test_a_part_is_paused_until_the_last_one_is_done(parts):
     folders = [parts[0].folder.parent / f"after-{number}" for number in range(TOTAL)]
     ends = [manifest.read_manifest(folder).ended for folder in folders]
     assert [end and end.reason for end in ends] == ["paused", "paused", "done"]
     assert [ran.outcome.reason for ran in parts] == ["paused", "paused", "done"]
 
 
-def test_a_paused_run_is_neither_whole_nor_broken(parts: list[Ran], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_paused_run_is_neither_whole_nor_broken(parts, capsys):
     codes = [report_run(parts[0].folder.parent / f"after-{n}", None, as_json=False) for n in (0, 2)]
     text = capsys.readouterr().out
     assert codes == [ExitCode.STALE, ExitCode.DONE]
@@ -72,39 +74,38 @@ def test_a_paused_run_is_neither_whole_nor_broken(parts: list[Ran], capsys: pyte
     assert "12 of 36 planned requests are recorded" in text
 
 
-def test_the_last_round_first_leaves_the_run_paused(tmp_path: Path) -> None:
+def test_the_last_round_first_leaves_the_run_paused(tmp_path):
     ran = measure(tmp_path, only_round=1, rounds=2)
-    assert (ran.manifest["ended"]["reason"], {one.round for one in ran.records}) == ("paused", {1})
+    assert (ran.manifest["ended"]["reason"], {entry.round for entry in ran.records}) == ("paused", {1})
 
 
 @pytest.mark.parametrize(
     ("number", "changes"), [(-1, {"rounds": 2}), (2, {"rounds": 2}), (0, {"rounds": 0, "duration_s": 1.0})]
 )
-def test_a_round_that_the_plan_lacks_is_refused(tmp_path: Path, number: int, changes: dict[str, Any]) -> None:
+def test_a_round_that_the_plan_lacks_is_refused(tmp_path, number, changes):
     with pytest.raises(InputError, match=rf"the plan has no round {number}; name one of its \d rounds, from 0"):
         measure(tmp_path, only_round=number, **changes)
 
 
-def test_rounds_of_two_machines_stand_on_one_clock(tmp_path: Path) -> None:
+def test_rounds_of_two_machines_stand_on_one_clock(tmp_path):
     """The second machine was started later, so that its clock is far behind; the third round is the first one's."""
     clock = manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=9e5, utc="2026-11-21T00:00:00Z")
     moments = ((5e3, "2026-11-21T00:10:00Z"), (9e5 + 1200, "2026-11-21T00:20:00Z"))
-    resumed = tuple(
+    later = tuple(
         manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=at_s, utc=utc) for at_s, utc in moments
     )
     starts = (9e5 + 10, 5e3 + 10, 9e5 + 1210)
     records = [
         record(request_id=f"{arm}.r{number}", arm=arm, round=number, start_s=start_s + place)
-        for number, start_s in enumerate(starts)
-        for place, arm in enumerate(("base", "spec"))
+        for (number, start_s), (place, arm) in itertools.product(enumerate(starts), enumerate(("base", "spec")))
     ]
-    folder = write_run(tmp_path / "out", records, clock=clock, resumed=resumed, rounds=3)
+    folder = write_run(tmp_path / "out", records, clock=clock, resumed=later, rounds=3)
 
     table = read_request_table(folder)
     assert table.start_s.tolist() == pytest.approx([9e5 + s for s in (10, 11, 610, 611, 1210, 1211)])
     assert (table.end_s - table.start_s).tolist() == pytest.approx([0.3] * 6)
 
 
-def test_a_run_s_id_is_the_one_it_was_given() -> None:
+def test_a_run_s_id_is_the_one_it_was_given():
     assert manifest.run_id(run_manifest(run="fall-1")) == "fall-1"
     assert manifest.run_id(run_manifest()).startswith("20261121T000000Z-")

@@ -71,7 +71,7 @@ def make_options(**options: Any) -> RunOptions:
     ],
     ids=lambda value: " ".join(map(str, value.items())) if isinstance(value, dict) else "",
 )
-def test_a_bad_option_is_refused_with_its_name_and_what_is_allowed(options: dict[str, Any], message: str) -> None:
+def test_a_bad_option_is_refused_with_its_name_and_what_is_allowed(options, message):
     with pytest.raises(InputError) as fault:
         make_options(**options)
     assert str(fault.value).startswith(message)
@@ -80,8 +80,8 @@ def test_a_bad_option_is_refused_with_its_name_and_what_is_allowed(options: dict
 def list_settings(settings: RunSettings) -> dict[str, Any]:
     """The settings of a run without what differs between two runs of the same flags."""
     manifest = msgspec.to_builtins(settings.manifest)
-    stated = {name: value for name, value in manifest.items() if name not in DRAWN_FIELDS}
-    return stated | {name: getattr(settings, name) for name in RunSettings.__slots__ if name != "manifest"}
+    fields = {name: value for name, value in manifest.items() if name not in DRAWN_FIELDS}
+    return fields | {name: getattr(settings, name) for name in RunSettings.__slots__ if name != "manifest"}
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,7 @@ def list_settings(settings: RunSettings) -> dict[str, Any]:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
 )
-def test_an_option_gives_the_settings_of_its_flag(
-    options: dict[str, Any], flags: tuple[str, ...], root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_option_gives_the_settings_of_its_flag(options, flags, root, monkeypatch):
     monkeypatch.chdir(root)
     from_options = list_settings(complete_options(make_options(**options)))
     from_flags = list_settings(build_settings(SELECTION, run_flags(*ARMS, *flags, "--out", "x")))
@@ -126,25 +124,25 @@ def test_an_option_gives_the_settings_of_its_flag(
     assert from_options != list_settings(complete_options(make_options()))
 
 
-def test_options_that_say_nothing_give_the_settings_of_no_flag(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_that_say_nothing_give_the_settings_of_no_flag(root, monkeypatch):
     monkeypatch.chdir(root)
     from_flags = list_settings(build_settings(SELECTION, run_flags(*ARMS, "--out", "x")))
     assert list_settings(complete_options(make_options())) == from_flags
 
 
-def test_the_api_key_is_in_the_settings_and_in_no_text() -> None:
+def test_the_api_key_is_in_the_settings_and_in_no_text():
     options = make_options(api_key="secret")
     assert complete_options(options).api_key == "secret"
     assert "secret" not in repr(options)
 
 
-def test_a_suite_may_be_a_path(tmp_path: Path) -> None:
+def test_a_suite_may_be_a_path(tmp_path):
     path = suite_file(tmp_path, {"own": ["say a", "say b"]})
     [suite] = complete_options(make_options(suites=(path,))).suites
     assert suite.classes == ("own",)
 
 
-def test_a_later_change_of_what_was_given_changes_no_option() -> None:
+def test_a_later_change_of_what_was_given_changes_no_option():
     servers = dict(SERVERS)
     options = make_options(servers=servers)
     servers["third"] = "http://h:3"
@@ -152,21 +150,21 @@ def test_a_later_change_of_what_was_given_changes_no_option() -> None:
 
 
 @pytest.mark.parametrize("name", ["servers", "timeouts", "goodput", "placement"])
-def test_a_mapping_of_the_options_is_frozen(name: str) -> None:
+def test_a_mapping_of_the_options_is_frozen(name):
     with pytest.raises(TypeError):
         getattr(make_options(), name)["other"] = 1
 
 
-def test_options_can_be_sent_to_another_process() -> None:
+def test_options_can_be_sent_to_another_process():
     options = make_options(goodput={"ttft_ms": 500}, api_key="secret")
     assert copy.deepcopy(options) == options  # by what pickle writes
 
 
-def test_a_changed_copy_is_checked_too() -> None:
+def test_a_changed_copy_is_checked_too():
     with pytest.raises(InputError, match=r"RunOptions\.rounds: 0"):
         dataclasses.replace(make_options(), rounds=0)
 
 
-def test_a_number_of_numpy_can_be_stored() -> None:
+def test_a_number_of_numpy_can_be_stored():
     manifest = complete_options(make_options(rate_per_s=np.float64(2.5))).manifest
     assert json.loads(msgspec.json.encode(manifest))["rate_per_s"] == 2.5

@@ -82,7 +82,7 @@ def measure_replicas(
 @pytest.mark.parametrize("began_s", [None, 0.0], ids=["counters in files", "a start time"])
 @pytest.mark.parametrize("turns", [1, 4])
 @pytest.mark.parametrize("warm_up", [0, 12, 200])
-def test_restarts_of_one_server_are_starts(began_s: float | None, turns: int, warm_up: int) -> None:
+def test_restarts_of_one_server_are_starts(began_s, turns, warm_up):
     scrapes = measure_starts([FakeServer(began_s) for _ in range(6)], turns, warm_up)
     starts = ServerStarts()
 
@@ -92,7 +92,7 @@ def test_restarts_of_one_server_are_starts(began_s: float | None, turns: int, wa
     assert len(set(words)) == (6 if warm_up or began_s is not None or turns > 1 else len(set(words)))
 
 
-def test_a_restart_within_a_turn_is_a_start() -> None:
+def test_a_restart_within_a_turn_is_a_start():
     server = FakeServer()
     scrapes = measure_starts([server], turns=3)
     server.requests = REQUESTS // 2
@@ -101,7 +101,7 @@ def test_a_restart_within_a_turn_is_a_start() -> None:
     assert ServerStarts(scrapes).replicas == {}
 
 
-def test_another_client_beside_restarts_makes_no_second_server() -> None:
+def test_another_client_beside_restarts_makes_no_second_server():
     pages = [{"requests_finished": float(count)} for count in (1000, 1030, 1100, 20, 50, 90, 170, 300)]
     scrapes = [scrape(page, 60.0 * number, REQUESTS * (number % 2)) for number, page in enumerate(pages)]
     assert ServerStarts(scrapes).replicas == {}
@@ -109,7 +109,7 @@ def test_another_client_beside_restarts_makes_no_second_server() -> None:
 
 @pytest.mark.parametrize("counts", [(0, 0), (500, 500), (1000, 370), (370, 1000), (1000, 0), (0, 1000)])
 @pytest.mark.parametrize("processes", [1, 6])
-def test_two_servers_met_in_turn_are_no_starts(counts: tuple[int, int], processes: int) -> None:
+def test_two_servers_met_in_turn_are_no_starts(counts, processes):
     servers = [FakeServer(), FakeServer()]
     for server, count in zip(servers, counts, strict=True):
         server.requests = count
@@ -122,7 +122,7 @@ def test_two_servers_met_in_turn_are_no_starts(counts: tuple[int, int], processe
 
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("count", [2, 3, 4])
-def test_servers_met_by_lot_are_no_starts(seed: int, count: int) -> None:
+def test_servers_met_by_lot_are_no_starts(seed, count):
     generator = random.Random(seed)  # noqa: S311
     servers = [FakeServer() for _ in range(count)]
     for server in servers:
@@ -138,23 +138,23 @@ def test_servers_met_by_lot_are_no_starts(seed: int, count: int) -> None:
         ([-900, -500], "had begun before another one answered last"),
     ],
 )
-def test_start_times_of_several_servers_are_told(begins_s: list[int], reason: str) -> None:
+def test_start_times_of_several_servers_are_told(begins_s, reason):
     scrapes = [scrape({"began_s": NOW_S + began_s}, 60.0, None) for began_s in begins_s]
     assert reason in ServerStarts(scrapes).replicas["base"]
 
 
-def test_counters_that_fall_within_one_start_time_are_another_servers() -> None:
+def test_counters_that_fall_within_one_start_time_are_another_servers():
     pages = [{"began_s": NOW_S, "generation_tokens": tokens} for tokens in (900.0, 30.0)]
     starts = ServerStarts(scrape(page, 60.0, None) for page in pages)
     assert "fell within one start" in starts.replicas["base"]
 
 
-def test_a_clock_that_is_a_little_late_makes_no_second_server() -> None:
+def test_a_clock_that_is_a_little_late_makes_no_second_server():
     scrapes = [scrape({"began_s": NOW_S - 500}, 60.0, None), scrape({"began_s": NOW_S + 30}, 70.0, 0)]
     assert ServerStarts(scrapes).replicas == {}
 
 
-def test_a_start_time_that_moves_with_the_clock_is_one_start() -> None:
+def test_a_start_time_that_moves_with_the_clock_is_one_start():
     starts = ServerStarts()
     pages = [{"began_s": NOW_S + shift_s, "generation_tokens": 1.0} for shift_s in (0.37, 1.37, 0.37, -0.63, 0.37)]
 
@@ -164,12 +164,12 @@ def test_a_start_time_that_moves_with_the_clock_is_one_start() -> None:
     assert set(words) == {f"{NOW_S + 0.37:.2f}"}
 
 
-def test_two_servers_that_began_in_one_second_are_told() -> None:
+def test_two_servers_that_began_in_one_second_are_told():
     scrapes = [scrape({"began_s": NOW_S - 90 + part_s}, 60.0, None) for part_s in (0.37, 0.95, 0.37)]
     assert "base" in ServerStarts(scrapes).replicas
 
 
-def test_no_start_is_named_once_several_servers_were_met() -> None:
+def test_no_start_is_named_once_several_servers_were_met():
     starts = ServerStarts()
     words = [
         starts.identify_start(scrape({"began_s": began_s}, 60.0, 0)) for began_s in (NOW_S - 20, NOW_S - 30, NOW_S)

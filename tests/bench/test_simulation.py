@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -48,7 +47,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return measure(tmp_path_factory.mktemp("mixed"), schedules=(QUICK, SIMULATED))
 
 
-def test_the_probe_and_llmperf_take_the_twin_for_a_simulator(twin: SimulatorThread) -> None:
+def test_the_probe_and_llmperf_take_the_twin_for_a_simulator(twin):
     async def ask(_: CompletionClient, __: Server) -> ProbeResult:
         async with CompletionClient(arm("arm", url=twin.url, model=MODEL), limit=1) as client:
             return await probe_server(client)
@@ -60,13 +59,13 @@ def test_the_probe_and_llmperf_take_the_twin_for_a_simulator(twin: SimulatorThre
     assert _ask_simulated(arm("a")) is None
 
 
-def test_one_simulated_arm_makes_a_run_simulated() -> None:
+def test_one_simulated_arm_makes_a_run_simulated():
     arms = ((True, False), (True, None), (False, None), (False, False))
     assert list(map(combine_simulated, arms)) == [True, True, None, False]
 
 
 @pytest.mark.parametrize(
-    ("header", "models", "simulated"),
+    ("header", "models", "is_simulated"),
     [
         ("1", OTHERS, True),
         ("yes", OTHERS, True),
@@ -77,37 +76,35 @@ def test_one_simulated_arm_makes_a_run_simulated() -> None:
         (None, [*OTHERS, {"id": "other", "owned_by": SIMULATOR_OWNER}], False),
     ],
 )
-def test_one_announcement_makes_a_server_simulated(
-    header: str | None, models: list[dict[str, str]], simulated: bool
-) -> None:
-    assert found(header, models).arm.simulated is simulated
+def test_one_announcement_makes_a_server_simulated(header, models, is_simulated):
+    assert found(header, models).arm.simulated is is_simulated
 
 
-def test_manifest_summary_and_verdict_of_a_run_keep_that_it_is_simulated(mixed: Ran) -> None:
-    kept = json.loads((mixed.folder / summary.FILE).read_text())
+def test_manifest_summary_and_verdict_of_a_run_keep_that_it_is_simulated(mixed):
+    remaining = json.loads((mixed.folder / summary.FILE).read_text())
     verdict = judge_run(read_request_table(mixed.folder), JudgeOptions())
 
     assert mixed.manifest["simulated"] is True
     assert [arm["simulated"] for arm in mixed.manifest["arms"]] == [False, True]
-    assert (kept["schema"], kept["simulated"]) == (2, True)
+    assert (remaining["schema"], remaining["simulated"]) == (2, True)
     assert (verdict.simulated, verdict.claims) == (True, ())
     assert "they are simulated" in verdict.claims_unasked
 
 
 @pytest.mark.parametrize(
-    ("simulated", "first"), [(True, SIMULATED_BAND), (False, "concurrency 4: medians"), (None, "concurr")]
+    ("is_simulated", "first"), [(True, SIMULATED_BAND), (False, "concurrency 4: medians"), (None, "concurr")]
 )
-def test_the_table_of_a_simulated_run_begins_with_it(tmp_path: Path, simulated: bool | None, first: str) -> None:
-    run = write_run(tmp_path, [record()], simulated=simulated)
+def test_the_table_of_a_simulated_run_begins_with_it(tmp_path, is_simulated, first):
+    run = write_run(tmp_path, [record()], simulated=is_simulated)
     assert next(summary_table.format_lines(summary.summarize_run(run))).startswith(first)
 
 
-def test_a_server_without_a_list_of_models_leaves_the_run_unknown(tmp_path: Path) -> None:
+def test_a_server_without_a_list_of_models_leaves_the_run_unknown(tmp_path):
     write_run(tmp_path, [record()], simulated=None)
     assert any("one of them did not list its models" in note for note in summary.summarize_run(tmp_path).notes)
 
 
-def test_a_manifest_without_the_field_is_refused(tmp_path: Path) -> None:
+def test_a_manifest_without_the_field_is_refused(tmp_path):
     fields = msgspec.to_builtins(run_manifest())
     del fields["simulated"]
     (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode(fields))
@@ -116,7 +113,7 @@ def test_a_manifest_without_the_field_is_refused(tmp_path: Path) -> None:
         manifest.read_manifest(tmp_path)
 
 
-def test_a_real_run_is_not_resumed_on_simulated_servers(tmp_path: Path) -> None:
+def test_a_real_run_is_not_resumed_on_simulated_servers(tmp_path):
     ports = [server.port for server in measure(tmp_path, at=()).servers]
     with pytest.raises(InputError, match=r"arms\[a\].simulated was false when this run began and is true now"):
         measure(tmp_path, schedules=(SIMULATED, SIMULATED), at=ports, resume=True)

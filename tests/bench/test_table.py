@@ -15,8 +15,8 @@ def printed(folder: Path, *records: RequestRecord, **changes: object) -> list[st
 
 
 def row(lines: list[str], *names: str) -> list[str]:
-    (found,) = [line.split() for line in lines if tuple(line.split()[: len(names)]) == names]
-    return found[len(names) :]
+    (result,) = [line.split() for line in lines if tuple(line.split()[: len(names)]) == names]
+    return result[len(names) :]
 
 
 SILENT = record(chunks=chunks((0.1, "text")), completion_tokens=None)
@@ -31,31 +31,32 @@ SILENT = record(chunks=chunks((0.1, "text")), completion_tokens=None)
     ],
     ids=["whole", "no usage", "failed"],
 )
-def test_a_row_has_the_medians_of_an_arm_and_a_dash_for_what_is_absent(
-    tmp_path: Path, request_: RequestRecord, figures: str
-) -> None:
+def test_a_row_has_the_medians_of_an_arm_and_a_dash_for_what_is_absent(tmp_path, request_, figures):
     assert row(printed(tmp_path, request_), "repeat", "base") == figures.split()
 
 
-def test_several_classes_end_with_all_of_them_and_one_is_not_repeated(tmp_path: Path) -> None:
+def test_several_classes_end_with_all_of_them_and_one_is_not_repeated(tmp_path):
     both = printed(tmp_path / "both", record(), record(class_="chat"))
     assert row(both, "all", "base")[0] == "2"
     assert not [line for line in printed(tmp_path / "one", record()) if line.startswith("all ")]
 
 
-def test_each_load_has_a_table_of_its_own(tmp_path: Path) -> None:
+def test_each_load_has_a_table_of_its_own(tmp_path):
     records = [record(concurrency=1), record(), record(concurrency=None, rate_per_s=2.5, due_s=1000.0)]
 
     lines = printed(tmp_path, *records)
 
     assert [line.partition(":")[0] for line in lines if "medians" in line] == [
-        "2.5 requests/s, open loop", "concurrency 1", "concurrency 4",
-    ]  # fmt: skip
+        "2.5 requests/s, open loop",
+        "concurrency 1",
+        "concurrency 4",
+    ]
 
 
 @pytest.mark.parametrize("length", [1, 9, 10, 11, 40])
-def test_no_line_is_wider_than_100_columns(tmp_path: Path, length: int) -> None:
-    name, class_ = "a" * length, "c" * length
+def test_no_line_is_wider_than_100_columns(tmp_path, length):
+    name = "a" * length
+    class_ = "c" * length
     records = [
         record(arm=name, class_=class_),
         failed(arm=name, class_=class_),
@@ -67,6 +68,6 @@ def test_no_line_is_wider_than_100_columns(tmp_path: Path, length: int) -> None:
     assert max(map(len, lines)) <= 100
 
 
-def test_notes_stand_below_whole(tmp_path: Path) -> None:
+def test_notes_stand_below_whole(tmp_path):
     text = " ".join(line.strip() for line in printed(tmp_path, record()))
     assert all(f"note: {note}" in text for note in summary.summarize_run(tmp_path).notes)

@@ -14,14 +14,23 @@ from tandem.bench.warm_up import MIN_WINDOW, SHORT_TOKENS, compute_medians, is_s
 def record(*times, tokens=None, error=None):
     chunks = tuple(Chunk(at_s=at, kind="text") for at in times)
     return RequestRecord(
-        schema=SCHEMA, request_id="x", arm="a", class_="code", suite="s", prompt_id="p", start_s=0.0, reconnected=0,
+        schema=SCHEMA,
+        request_id="x",
+        arm="a",
+        class_="code",
+        suite="s",
+        prompt_id="p",
+        start_s=0.0,
+        reconnected=0,
         end_s=max(times, default=1.0),
-        **split_chunks((Chunk(at_s=0.01, kind="role", tokens=0), *chunks)), completion_tokens=tokens, error=error,
-    )  # fmt: skip
+        **split_chunks((Chunk(at_s=0.01, kind="role", tokens=0), *chunks)),
+        completion_tokens=tokens,
+        error=error,
+    )
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "same"),
+    ("first", "second", "same"),
     [
         ((200, 45), (200, 45), True),
         ((200, 45), (185, 41), True),
@@ -32,8 +41,8 @@ def record(*times, tokens=None, error=None):
         ((200, math.nan), (200, 45), False),
     ],
 )
-def test_windows_are_alike_within_a_tenth(one, other, same):
-    assert is_stable(one, other) is same
+def test_windows_are_alike_within_a_tenth(first, second, same):
+    assert is_stable(first, second) is same
 
 
 @pytest.mark.parametrize(
@@ -50,13 +59,16 @@ def test_the_figures_of_a_window_are_medians_of_what_succeeded(records, medians)
 
 @pytest.mark.parametrize(("concurrency", "size"), [(1, MIN_WINDOW), (8, 8)])
 def test_every_window_asks_the_same_prompts_of_every_arm(concurrency, size):
-    made = plan(classes={"code": 3, "chat": 1}, concurrency=(concurrency,))
-    one, other = plan_window("a", made, 0, size=size), plan_window("b", made, 5, size=size)
-    assert (one.items, len(one.items)) == (other.items, size)
+    run_plan = plan(classes={"code": 3, "chat": 1}, concurrency=(concurrency,))
+    first = plan_window("a", run_plan, 0, size=size)
+    second = plan_window("b", run_plan, 5, size=size)
+    assert (first.items, len(first.items)) == (second.items, size)
 
 
 def test_a_short_window_asks_for_few_tokens_under_ids_of_its_own():
-    made = plan(max_tokens=600)
-    window = plan_window("a", made, 1, size=4, most_tokens=SHORT_TOKENS)
+    run_plan = plan(max_tokens=600)
+    window = plan_window("a", run_plan, 1, size=4, most_tokens=SHORT_TOKENS)
     assert {item.entry.max_tokens for item in window.items} == {64}
-    assert {request_id for turn in made.turns() for request_id in turn.request_ids()}.isdisjoint(window.request_ids())
+    assert {request_id for turn in run_plan.turns() for request_id in turn.request_ids()}.isdisjoint(
+        window.request_ids()
+    )

@@ -34,15 +34,15 @@ def full() -> Iterator[int]:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
         waiting = [socket.socket() for _ in range(4)]
-        for one in waiting:
-            one.setblocking(False)
-            one.connect_ex(listening.getsockname())
+        for task in waiting:
+            task.setblocking(False)
+            task.connect_ex(listening.getsockname())
         yield listening.getsockname()[1]
-        for one in waiting:
-            one.close()
+        for task in waiting:
+            task.close()
 
 
-def test_a_connection_that_does_not_stand_in_time_is_a_word(full: int) -> None:
+def test_a_connection_that_does_not_stand_in_time_is_a_word(full):
     async def what(client: CompletionClient, _: object) -> tuple:
         reply = await client.send_request(asking(), outs(connect_s=SHORT_S))
         return reply.error, reply.error_detail
@@ -65,19 +65,19 @@ def test_a_connection_that_does_not_stand_in_time_is_a_word(full: int) -> None:
         (None, 0, {"first_token_s": SHORT_S, "gap_s": 3 * SHORT_S}, None, " the quick"),
     ],
 )
-def test_what_does_not_end_is_cut_with_what_came(fault, fault_at: int, limits: dict, word, text: str) -> None:
+def test_what_does_not_end_is_cut_with_what_came(fault, fault_at, limits, word, text):
     came = come(asking(offers=EVERYTHING), outs=outs(**limits), fault=fault, fault_at=fault_at, ttft_ms=5, step_ms=10)
     assert (came.answer.error, came.answer.text[: len(" the quick")]) == (word, text)
     assert came.reply.end_s < LONG.whole_s
     assert len(came.reply.body) < 4 << 20  # of a flood
 
 
-def test_a_stream_that_goes_on_too_long_is_cut_with_what_came() -> None:
+def test_a_stream_that_goes_on_too_long_is_cut_with_what_came():
     came = come(asking(max_tokens=1000, offers=EVERYTHING), outs=outs(whole_s=3 * SHORT_S), tokens=1000, step_ms=10)
     assert (came.answer.error, came.answer.completion_tokens > 0) == ("whole_timeout", True)
 
 
-def test_the_answer_of_a_refusal_that_hangs_is_cut() -> None:
+def test_the_answer_of_a_refusal_that_hangs_is_cut():
     raw = [b'{"error":'.hex()]
     came = come(outs=outs(whole_s=SHORT_S), raw=raw, pause_ms=5000, content_type="application/json")
     assert came.answer.error == "whole_timeout"
@@ -110,7 +110,7 @@ class Bound:
         ([(1.0, PING * 200_000)], 1.1, None),
     ],
 )
-def test_a_look_cuts_when_a_time_is_up_and_not_before(reads: list, at_s: float, word: str | None, monkeypatch) -> None:
+def test_a_look_cuts_when_a_time_is_up_and_not_before(reads, at_s, word, monkeypatch):
     async def look() -> str | None:
         reply = ServerReply(0, reads=[(int(when * 1e9), piece) for when, piece in reads])
         deadline = RequestDeadline(reply, Timeouts(first_token_s=10, gap_s=5, whole_s=30), Bound())
@@ -123,11 +123,11 @@ def test_a_look_cuts_when_a_time_is_up_and_not_before(reads: list, at_s: float, 
     assert asyncio.run(look()) == word
 
 
-def test_a_server_is_not_blamed_for_what_came_while_this_process_was_held_up() -> None:
+def test_a_server_is_not_blamed_for_what_came_while_this_process_was_held_up():
     async def what(client: CompletionClient, _: object) -> str | None:
-        asked = asyncio.create_task(client.send_request(asking(), outs(gap_s=2 * SHORT_S)))
+        task = asyncio.create_task(client.send_request(asking(), outs(gap_s=2 * SHORT_S)))
         await asyncio.sleep(SHORT_S)
         time.sleep(4 * SHORT_S)  # noqa: ASYNC251 # nothing runs: neither the server nor the client
-        return (await asked).error
+        return (await task).error
 
     assert run(what, Schedule(step_ms=30)) is None

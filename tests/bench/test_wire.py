@@ -24,23 +24,23 @@ def sent(api: ApiName = "chat", **fields) -> Mapping:
         ("https://host/team/v1", "https://host/team"),
     ],
 )
-def test_an_address_may_have_a_path_and_end_in_v1(url: str, root: str) -> None:
+def test_an_address_may_have_a_path_and_end_in_v1(url, root):
     assert arm("arm", url=url).root == root
 
 
-def test_a_plain_request_says_nothing_beyond_what_every_server_knows() -> None:
+def test_a_plain_request_says_nothing_beyond_what_every_server_knows():
     common = {"model": "small", "max_tokens": 16, "temperature": 0.0, "stream": True}
     assert sent() == common | {"messages": [{"role": "user", "content": "count to ten"}]}
     assert sent("completions") == common | {"prompt": "count to ten"}
 
 
-def test_messages_go_as_they_are() -> None:
+def test_messages_go_as_they_are():
     messages = ({"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"})
     assert sent(messages=messages, prompt=None)["messages"] == list(messages)
 
 
 @pytest.mark.parametrize(
-    ("fields", "named"),
+    ("fields", "names"),
     [
         ({"seed": 7}, {"seed": 7}),
         ({"seed": 0}, {"seed": 0}),
@@ -52,16 +52,16 @@ def test_messages_go_as_they_are() -> None:
         ({"offers": ServerOffers(continuous_usage=True)}, {}),
     ],
 )
-def test_an_option_is_said_where_it_was_asked_for(fields: dict, named: dict) -> None:
-    assert sent(**fields) == sent() | named
+def test_an_option_is_said_where_it_was_asked_for(fields, names):
+    assert sent(**fields) == sent() | names
 
 
-def test_completions_take_the_number_of_log_probabilities_and_no_template() -> None:
-    said = sent("completions", offers=EVERYTHING, thinking=False)
-    assert said["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
-    assert (said["logprobs"], "top_logprobs" in said, "chat_template_kwargs" in said) == (2, False, False)
+def test_completions_take_the_number_of_log_probabilities_and_no_template():
+    body = sent("completions", offers=EVERYTHING, thinking=False)
+    assert body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+    assert (body["logprobs"], "top_logprobs" in body, "chat_template_kwargs" in body) == (2, False, False)
 
 
-def test_two_arms_are_asked_with_bytes_that_differ_in_the_models_name_alone() -> None:
+def test_two_arms_are_asked_with_bytes_that_differ_in_the_models_name_alone():
     small, large = (encode_body(asking(offers=EVERYTHING), model, "chat") for model in ("small", "large"))
     assert large == small.replace(b"small", b"large")

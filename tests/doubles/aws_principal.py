@@ -64,7 +64,8 @@ def create_principal(endpoint: AwsEndpoint, *statements: Mapping[str, Any]) -> R
         endpoint: one that enforces; any other lets everybody do everything.
         statements: `{"Effect": ..., "Action": ..., "Resource": ...}`.
     """
-    iam, name = endpoint.client("iam"), f"role-{uuid.uuid4().hex[:12]}"
+    iam = endpoint.client("iam")
+    name = f"role-{uuid.uuid4().hex[:12]}"
     role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(_TRUST_POLICY))["Role"]["Arn"]
     document = {"Version": "2012-10-17", "Statement": list(statements)}
     iam.put_role_policy(RoleName=name, PolicyName="its-own", PolicyDocument=json.dumps(document))
@@ -80,6 +81,10 @@ def assume_role(endpoint: AwsEndpoint, role: str) -> RolePrincipal:
     """
     credentials = endpoint.client("sts").assume_role(RoleArn=role, RoleSessionName="session")["Credentials"]
     return RolePrincipal(
-        role=role, url=endpoint.url, region=endpoint.region,
-        access_key=credentials["AccessKeyId"], secret=credentials["SecretAccessKey"], token=credentials["SessionToken"],
-    )  # fmt: skip
+        role=role,
+        url=endpoint.url,
+        region=endpoint.region,
+        access_key=credentials["AccessKeyId"],
+        secret=credentials["SecretAccessKey"],
+        token=credentials["SessionToken"],
+    )

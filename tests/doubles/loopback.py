@@ -107,11 +107,11 @@ def answer_requests(answer: Callable[[Question], tuple[int, dict[str, str], byte
 
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            answered = answer(Question(self.command, self.path, self.headers, body))
-            if answered is None:
+            answers = answer(Question(self.command, self.path, self.headers, body))
+            if answers is None:
                 self.close_connection = True
                 return
-            status, headers, content = answered
+            status, headers, content = answers
             self.send_response(status)
             for name, value in {"Content-Length": str(len(content)), **headers}.items():
                 self.send_header(name, value)

@@ -42,7 +42,8 @@ class SimulatorThread:
     """
 
     def __init__(self, settings: SimulatorSettings, log: Path | None = None, *, port: int = 0) -> None:
-        self._settings, self._port = settings, port
+        self._settings = settings
+        self._port = port
         self._log_path = log
         self._loop = uvloop.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

@@ -39,8 +39,8 @@ def headline(seen, controls=RunControls(), equal=EQUAL, quality=()):  # noqa: B0
     """The headline of the only variant."""
     pairing = RequestPairing(seen, controls.marked_rounds)
     speed_ups = judge_speed_ups(pairing, controls, margin=MARGIN)
-    (found,) = build_headlines(pairing, speed_ups, controls, equal, margin=MARGIN, quality=quality)
-    return found
+    (verdict_line,) = build_headlines(pairing, speed_ups, controls, equal, margin=MARGIN, quality=quality)
+    return verdict_line
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"
         start_s=np.array(starts_s, float),
         end_s=np.array([at + request.e2e_ms / 1e3 for at, request in zip(starts_s, requests, strict=True)], float),
         tokens=np.array([np.nan if request.error else request.tokens for request in requests], float),
-        figures={name: np.array([one[name] for one in figures], float) for name in _NAMES},
+        figures={name: np.array([figure[name] for figure in figures], float) for name in _NAMES},
         hit_token_limit=np.array([request.cut for request in requests], bool),
         output=_digests([request.text for request in requests]),
         ids=_digests([request.ids for request in requests]),
@@ -107,17 +107,17 @@ def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"
 
 
 def table(
-    stated: Mapping[str, Mapping[str, Sequence[float]]], *, rounds: int = FEWEST_ROUNDS, **same: Any
+    fields: Mapping[str, Mapping[str, Sequence[float]]], *, rounds: int = FEWEST_ROUNDS, **same: Any
 ) -> RequestTable:
     """One request a number and round: `{"repeat": {"base": [1000, 900], "spec": [500, 450]}}` is e2e_ms of p0 and p1.
 
     `same` are fields of every request. A NaN leaves the request out.
     """
-    arms = tuple(dict.fromkeys(arm for by_arm in stated.values() for arm in by_arm))
+    arms = tuple(dict.fromkeys(arm for by_arm in fields.values() for arm in by_arm))
     requests = [
         Asked(arm=arm, class_=class_, prompt=f"{class_}-{index}", e2e_ms=e2e_ms, round=number, **same)
         for number in range(rounds)
-        for class_, by_arm in stated.items()
+        for class_, by_arm in fields.items()
         for arm, numbers in by_arm.items()
         for index, e2e_ms in enumerate(numbers)
         if not np.isnan(e2e_ms)
@@ -163,7 +163,7 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
     classes = list(dict.fromkeys(name for by_class in truth.ratio.values() for name in by_class))
     shape = (len(arms), len(classes), len(truth.loads), truth.rounds, truth.slots, truth.repeats, truth.prompts)
     arm, class_, load, round_, slot, repeat, prompt = (axis.ravel() for axis in np.indices(shape))
-    by_arm = np.array([[truth.ratio.get(name, {}).get(one, 1.0) for one in classes] for name in arms])
+    by_arm = np.array([[truth.ratio.get(name, {}).get(entry, 1.0) for entry in classes] for name in arms])
     gains = (
         np.log(by_arm)[:, :, None]
         + rng.normal(0, truth.spread, (len(arms), len(classes), truth.prompts))
@@ -171,10 +171,11 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
     )
     lengths = rng.normal(7, truth.lengths, (len(classes), truth.prompts))
     drift = rng.normal(0, truth.drift, truth.rounds)
-    begun = rng.normal(0, truth.start, (len(arms), truth.rounds))
-    log_ms = lengths[class_, prompt] - gains[arm, class_, prompt] + drift[round_] + begun[arm, round_]
+    start_effects = rng.normal(0, truth.start, (len(arms), truth.rounds))
+    log_ms = lengths[class_, prompt] - gains[arm, class_, prompt] + drift[round_] + start_effects[arm, round_]
     log_ms = log_ms + rng.normal(0, truth.noise, len(log_ms))
-    e2e_ms, ttft_ms = np.exp(log_ms), 0.05 * np.exp(log_ms + rng.normal(0, truth.noise, len(log_ms)))
+    e2e_ms = np.exp(log_ms)
+    ttft_ms = 0.05 * np.exp(log_ms + rng.normal(0, truth.noise, len(log_ms)))
     failed = rng.random(len(arm)) < np.array([truth.failing.get(name, 0.0) for name in arms])[arm]
     e2e_ms[failed] = ttft_ms[failed] = np.nan
     figures = {
@@ -184,7 +185,7 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
         "output_tokens_per_s": 1e3 * truth.tokens / e2e_ms,
         "completion_tokens": np.where(failed, np.nan, float(truth.tokens)),
     }
-    told = truth.told and truth.start > 0
+    is_told = truth.told and truth.start > 0
     start_s = 1000.0 + np.arange(len(arm))
     return _joined(
         _run([name for name in arms if not name.endswith("#2")], classes, rounds=truth.rounds),
@@ -192,9 +193,9 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
             "arm": [arms[code] for code in arm],
             "class_": [classes[code] for code in class_],
             "placement": [None] * len(arm),
-            "start": [f"{arms[a]}@{r}" if told else None for a, r in zip(arm, round_, strict=True)],
-            "error": ["closed" if one else None for one in failed],
-            "content": [None if one else "ok" for one in failed],
+            "start": [f"{arms[a]}@{r}" if is_told else None for a, r in zip(arm, round_, strict=True)],
+            "error": ["closed" if item else None for item in failed],
+            "content": [None if element else "ok" for element in failed],
         },
         loads=[(truth.loads[code], None) for code in load],
         prompts=[("real", f"{classes[c]}-{p}") for c, p in zip(class_, prompt, strict=True)],
@@ -220,11 +221,11 @@ _NAMES = ("e2e_ms", "ttft_ms", "tpot_ms", "output_tokens_per_s", "completion_tok
 
 
 def _run(arms: Sequence[str], classes: Mapping[str, None] | Sequence[str], **changes: Any) -> manifest.RunManifest:
-    stated = {
+    fields = {
         "arms": tuple(measured.arm(name, role="variant" if place else "baseline") for place, name in enumerate(arms)),
         "suites": (manifest.SuiteEntry(name="real", sha256="0" * 64, prompts=24, classes=tuple(classes)),),
     }
-    return measured.run_manifest(**{**stated, **changes})
+    return measured.run_manifest(**{**fields, **changes})
 
 
 def _figures(request: Asked) -> dict[str, float]:
@@ -243,29 +244,44 @@ def _figures(request: Asked) -> dict[str, float]:
 
 def _joined(
     run: manifest.RunManifest,
-    told: Mapping[str, Sequence[Any]],
+    names: Mapping[str, Sequence[Any]],
     *,
     loads: Sequence[tuple[int | None, float | None]],
     prompts: Sequence[tuple[str, str]],
     **columns: Any,
 ) -> RequestTable:
-    stated = [arm.name for arm in run.arms]
-    arms, arm = encode_names(told["arm"], [*stated, f"{stated[0]}#2"], stated)
-    classes, class_ = encode_names(told["class_"], [name for suite in run.suites for name in suite.classes])
+    arm_names = [arm.name for arm in run.arms]
+    arms, arm = encode_names(names["arm"], [*arm_names, f"{arm_names[0]}#2"], arm_names)
+    classes, class_ = encode_names(names["class_"], [name for suite in run.suites for name in suite.classes])
     coded_loads, load = encode_names(loads, [])
     coded_prompts, prompt = encode_names(prompts, [])
-    starts, start = encode_names(told["start"], [])
-    placements, placement = encode_names(told["placement"], [])
-    errors, error = encode_names(told["error"], [])
-    contents, content = encode_names(told["content"], [])
+    starts, start = encode_names(names["start"], [])
+    placements, placement = encode_names(names["placement"], [])
+    errors, error = encode_names(names["error"], [])
+    contents, content = encode_names(names["content"], [])
     return RequestTable(
-        folder=NOWHERE, run=run, arms=arms, classes=classes,
+        folder=NOWHERE,
+        run=run,
+        arms=arms,
+        classes=classes,
         loads=tuple(LoadLevel(concurrency=number, rate_per_s=rate) for number, rate in coded_loads),
-        prompts=tuple(PromptKey(*key) for key in coded_prompts), starts=starts, placements=placements, errors=errors,
-        contents=contents, arm=arm, class_=class_, load=load, prompt=prompt, start=start, placement=placement,
-        error=error, content=content, failed=np.array([one is not None for one in told["error"]], bool),
-        line_offsets=np.arange(len(arm), dtype=np.intp), **columns,
-    )  # fmt: skip
+        prompts=tuple(PromptKey(*key) for key in coded_prompts),
+        starts=starts,
+        placements=placements,
+        errors=errors,
+        contents=contents,
+        arm=arm,
+        class_=class_,
+        load=load,
+        prompt=prompt,
+        start=start,
+        placement=placement,
+        error=error,
+        content=content,
+        failed=np.array([entry is not None for entry in names["error"]], bool),
+        line_offsets=np.arange(len(arm), dtype=np.intp),
+        **columns,
+    )
 
 
 def _whole(values: Any) -> Any:
@@ -273,5 +289,5 @@ def _whole(values: Any) -> Any:
 
 
 def _digests(texts: Sequence[str]) -> Any:
-    made = [hashlib.blake2b(text.encode(), digest_size=8).digest() if text else bytes(8) for text in texts]
-    return np.frombuffer(b"".join(made), np.uint64)
+    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() if text else bytes(8) for text in texts]
+    return np.frombuffer(b"".join(digests), np.uint64)

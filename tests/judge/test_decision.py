@@ -50,13 +50,13 @@ def test_holm_by_hand():
 
 
 def test_holm_with_weights_by_hand():
-    adjusted = adjust_p_values(np.array([0.02, 0.01, 0.03]), np.array([1.0, 2.0, 1.0]))
-    np.testing.assert_allclose(adjusted, [0.04, 0.02, 0.04])
+    p_values = adjust_p_values(np.array([0.02, 0.01, 0.03]), np.array([1.0, 2.0, 1.0]))
+    np.testing.assert_allclose(p_values, [0.04, 0.02, 0.04])
 
 
 def fall_back(overall, cells):
-    adjusted = adjust_with_fallback(np.array(overall), np.array(cells))
-    return [group.tolist() for group in adjusted]
+    p_values = adjust_with_fallback(np.array(overall), np.array(cells))
+    return [group.tolist() for group in p_values]
 
 
 def test_each_group_has_its_share_of_the_level():

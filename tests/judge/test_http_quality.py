@@ -29,10 +29,17 @@ from tandem.bench.task_items import CONCURRENCY, ItemTask, TaskItem, ask_items
 from tandem.judge.quality import judge_quality
 from tandem.simulator.text_generator import generate_text
 
-ROOT, MODEL = Path(__file__).parents[2], "m"
-ITEMS, DRAWS, SHORT_DRAWS, SEED = 200, 100, 2, 23
+ROOT = Path(__file__).parents[2]
+MODEL = "m"
+ITEMS = 200
+DRAWS = 100
+SHORT_DRAWS = 2
+SEED = 23
 MOST_FALSE = 5  # of 100 draws of equal servers
-SHORT_TOKENS, LONG_TOKENS, CUT_TOKENS, LONG_EVERY = 8, 16, 12, 8
+SHORT_TOKENS = 8
+LONG_TOKENS = 16
+CUT_TOKENS = 12
+LONG_EVERY = 8
 ADD = {"default": {"form": "sum"}}
 ADD_WRONG = {"default": {"form": "sum", "wrong_every": 10}}
 
@@ -45,7 +52,8 @@ def recite(long_tokens: int) -> dict[str, Any]:
 
 def draw_sum(chance: random.Random, number: int) -> TaskItem:
     """Return a sum to add."""
-    first, second = chance.randrange(100, 1000), chance.randrange(100, 1000)
+    first = chance.randrange(100, 1000)
+    second = chance.randrange(100, 1000)
     return TaskItem(item=f"{number}", prompt=f"What is {first} + {second}?", answer=f"{first + second}")
 
 
@@ -93,10 +101,15 @@ WORSE = {  # expected: 100, 98, 78 and 100
 def serve(classes: dict[str, Any], noise: float, seed: int) -> Iterator[str]:
     """Run a simulator that takes next to no time; yield its URL."""
     knobs = {
-        "model": MODEL, "step_ms": [0.05], "prefill_base_ms": 0.05, "prefill_ms_per_token": 0, "seed": seed,
-        "max_num_seqs": CONCURRENCY, "classes": classes,
+        "model": MODEL,
+        "step_ms": [0.05],
+        "prefill_base_ms": 0.05,
+        "prefill_ms_per_token": 0,
+        "seed": seed,
+        "max_num_seqs": CONCURRENCY,
+        "classes": classes,
         "faults": [{"kind": "garbage", "rate": noise}] if noise else [],
-    }  # fmt: skip
+    }
     with contextlib.ExitStack() as stack:
         file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "knobs.yaml"
         file.write_text(yaml.safe_dump(knobs))

@@ -38,12 +38,17 @@ from tandem.judge.verdict import JudgeOptions, judge_run
 
 PROGRAM = Path(__file__).parents[1] / "bench" / "independent_server.py"
 CLASSES = ("chat", "code", "json")
-PROMPTS, ROUNDS, CONTROL_ROUNDS, CONCURRENCY = 8, 4, 1, 4
+PROMPTS = 8
+ROUNDS = 4
+CONTROL_ROUNDS = 1
+CONCURRENCY = 4
 SPREAD = 0.1
 SPEED_UP = 1.5
 REPORTS = 200
 AT_ONCE = 3 * (os.cpu_count() or 1)  # of a report's 15 s a processor works 1.3 s, so they hardly delay each other
-MOST_FALSE, MOST_VOID, LEAST_FOUND = 0.065, 0.01, 0.99
+MOST_FALSE = 0.065
+MOST_VOID = 0.01
+LEAST_FOUND = 0.99
 DECIDED = ("faster", "slower", "mixed")
 SEED = 16
 
@@ -62,8 +67,10 @@ def serve(speed: float, seed: int) -> Iterator[int]:
 def draw_prompt(generator: random.Random, name: str) -> str:
     """Return a prompt that brings times and tokens of its own, the same for both servers."""
     schedule = {
-        "ttft_ms": generator.uniform(40, 100), "step_ms": generator.uniform(8, 16), "tokens": generator.randint(5, 9),
-    }  # fmt: skip
+        "ttft_ms": generator.uniform(40, 100),
+        "step_ms": generator.uniform(8, 16),
+        "tokens": generator.randint(5, 9),
+    }
     return f"Tell me about {name}.\n#schedule {json.dumps(schedule)}"
 
 
@@ -79,11 +86,16 @@ def measure_report(speed_up: float, seed: str) -> Verdict:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         ports = [stack.enter_context(serve(speed, generator.randrange(2**32))) for speed in (1.0, speed_up)]
-        asked = settings(
-            ports, suite_file(folder, texts), concurrency=(CONCURRENCY,), rounds=ROUNDS, control_rounds=CONTROL_ROUNDS,
-            warm_up=CONCURRENCY, seed=generator.randrange(2**32),
-        )  # fmt: skip
-        uvloop.run(MeasurementRun(settings=asked, folder=folder / "run", out=io.StringIO()).run())
+        run_settings = settings(
+            ports,
+            suite_file(folder, texts),
+            concurrency=(CONCURRENCY,),
+            rounds=ROUNDS,
+            control_rounds=CONTROL_ROUNDS,
+            warm_up=CONCURRENCY,
+            seed=generator.randrange(2**32),
+        )
+        uvloop.run(MeasurementRun(settings=run_settings, folder=folder / "run", out=io.StringIO()).run())
         return judge_run(read_request_table(folder / "run"), JudgeOptions())
 
 
@@ -142,7 +154,7 @@ def print_words(verdicts: Sequence[Verdict], seed: str) -> None:
 
 @pytest.mark.proof
 @pytest.mark.xdist_group("http reports")
-def test_few_reports_of_equal_servers_say_a_difference(proof_seed) -> None:
+def test_few_reports_of_equal_servers_say_a_difference(proof_seed):
     verdicts = measure_reports(1.0, proof_seed)
     print_words(verdicts, proof_seed)
     void = sum(bool(verdict.controls.void) for verdict in verdicts)
@@ -153,8 +165,8 @@ def test_few_reports_of_equal_servers_say_a_difference(proof_seed) -> None:
 
 @pytest.mark.proof
 @pytest.mark.xdist_group("http reports")
-def test_nearly_all_reports_find_a_true_speed_up(proof_seed) -> None:
+def test_nearly_all_reports_find_a_true_speed_up(proof_seed):
     verdicts = measure_reports(SPEED_UP, proof_seed)
     print_words(verdicts, proof_seed)
-    found = sum("faster" in verdict.headlines[0].verdict for verdict in verdicts)
-    assert found >= LEAST_FOUND * REPORTS
+    result = sum("faster" in verdict.headlines[0].verdict for verdict in verdicts)
+    assert result >= LEAST_FOUND * REPORTS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 import measured
@@ -24,11 +25,11 @@ DRAFTS = {"drafts": 4.0, "draft_tokens": 12.0, "accepted_tokens": 10.0, "accepte
 
 def turn(counted: dict[str, float] | None, **changes: object) -> list[MetricsScrape]:
     """The scrapes around one turn of `spec`."""
-    stated = {"at_s": 1.0, "arm": "spec", "class_": "repeat", "concurrency": 4, **changes}
+    fields = {"at_s": 1.0, "arm": "spec", "class_": "repeat", "concurrency": 4, **changes}
     before = None if counted is None else dict.fromkeys(counted, 0.0)
     return [
-        MetricsScrape(**{**stated, "when": "before", "counters": before}),
-        MetricsScrape(**{**stated, "when": "after", "counters": counted}),
+        MetricsScrape(**{**fields, "when": "before", "counters": before}),
+        MetricsScrape(**{**fields, "when": "after", "counters": counted}),
     ]
 
 
@@ -38,15 +39,14 @@ def found(
     """Two requests of each arm; what is accepted, by arm and class."""
     every = records or [
         measured.record(request_id=f"{arm}{number}", arm=arm, prompt_id=f"p{number}", start_s=1000.0 + number)
-        for arm in ("base", "spec")
-        for number in range(2)
+        for arm, number in itertools.product(("base", "spec"), range(2))
     ]
     seen = read_request_table(measured.write_run(folder, every, scrapes, **changes))
-    return {(one.arm, one.class_): one for one in compute_acceptance(seen)}
+    return {(entry.arm, entry.class_): entry for entry in compute_acceptance(seen)}
 
 
 @pytest.mark.parametrize(
-    ("counted", "method", "length", "per_position", "bias"),
+    ("counts", "method", "length", "per_position", "bias"),
     [
         (STEPS | DRAFTS, "counters", 1 + 10 / 4, (1.0, 0.75), "Steps without a draft are not in it"),
         (STEPS, "steps of the counters", 14 / 4, (), "counts no drafts"),
@@ -54,11 +54,11 @@ def found(
     ],
     ids=["live counters", "flat counters", "no counters"],
 )
-def test_each_method_gives_its_figures_and_says_its_bias(tmp_path, counted, method, length, per_position, bias):
-    said = found(tmp_path, turn(counted) if counted else None)["spec", "repeat"]
-    assert (said.method, said.acceptance_length, said.per_position) == (method, length, per_position)
-    assert said.target_steps_per_token == 6 / 16
-    assert bias in said.sentence
+def test_each_method_gives_its_figures_and_says_its_bias(tmp_path, counts, method, length, per_position, bias):
+    acceptance = found(tmp_path, turn(counts) if counts else None)["spec", "repeat"]
+    assert (acceptance.method, acceptance.acceptance_length, acceptance.per_position) == (method, length, per_position)
+    assert acceptance.target_steps_per_token == 6 / 16
+    assert bias in acceptance.sentence
 
 
 def test_chunks_of_failed_requests_are_not_in_it(tmp_path):
@@ -77,30 +77,34 @@ def test_answers_that_nobody_counted_leave_it_absent(tmp_path):
         for arm in ("base", "spec")
     ]
 
-    said = found(tmp_path, None, records)["spec", "all"]
+    acceptance = found(tmp_path, None, records)["spec", "all"]
 
-    assert (said.method, said.acceptance_length, said.target_steps_per_token) == ("absent", None, None)
-    assert "no answer whose tokens the server counted" in said.sentence.lower()
+    assert (acceptance.method, acceptance.acceptance_length, acceptance.target_steps_per_token) == (
+        "absent",
+        None,
+        None,
+    )
+    assert "no answer whose tokens the server counted" in acceptance.sentence.lower()
 
 
 def test_an_arm_that_does_not_speculate_has_steps_and_no_acceptance(tmp_path):
     plain = measured.arm("base", role="baseline", speculation=manifest.Speculation(method=None))
-    said = found(tmp_path, None, arms=(plain, measured.arm("spec")))["base", "all"]
-    assert said.acceptance_length is None
-    assert said.target_steps_per_token == 6 / 16
-    assert "it does not speculate" in said.sentence.lower()
+    acceptance = found(tmp_path, None, arms=(plain, measured.arm("spec")))["base", "all"]
+    assert acceptance.acceptance_length is None
+    assert acceptance.target_steps_per_token == 6 / 16
+    assert "it does not speculate" in acceptance.sentence.lower()
 
 
 def test_loads_of_a_class_are_summed_and_not_averaged(tmp_path):
     more = {name: 9 * value for name, value in (STEPS | DRAFTS).items()} | {"accepted_tokens": 18.0}
-    said = found(tmp_path, [*turn(STEPS | DRAFTS), *turn(more, concurrency=8)])["spec", "repeat"]
-    assert said.acceptance_length == 1 + (10 + 18) / (4 + 36)
+    acceptance = found(tmp_path, [*turn(STEPS | DRAFTS), *turn(more, concurrency=8)])["spec", "repeat"]
+    assert acceptance.acceptance_length == 1 + (10 + 18) / (4 + 36)
 
 
 def test_counters_of_a_turn_that_mixes_classes_are_those_of_all_alone(tmp_path):
-    said = found(tmp_path, turn(STEPS | DRAFTS, class_=None))
-    assert said["spec", "all"].method == "counters"
-    assert said["spec", "repeat"].method == "tokens per chunk"
+    acceptance = found(tmp_path, turn(STEPS | DRAFTS, class_=None))
+    assert acceptance["spec", "all"].method == "counters"
+    assert acceptance["spec", "repeat"].method == "tokens per chunk"
 
 
 def test_counters_that_hold_more_than_the_records_are_doubted(tmp_path):
@@ -111,9 +115,9 @@ def test_counters_that_hold_more_than_the_records_are_doubted(tmp_path):
 
 
 def test_a_page_that_could_not_be_had_is_told(tmp_path):
-    said = found(tmp_path, turn(None))["spec", "all"]
-    assert said.method == "tokens per chunk"
-    assert "/metrics could not be had" in said.sentence
+    acceptance = found(tmp_path, turn(None))["spec", "all"]
+    assert acceptance.method == "tokens per chunk"
+    assert "/metrics could not be had" in acceptance.sentence
 
 
 def test_the_v0_engine_has_none_of_a_turn_in_which_a_request_failed(tmp_path):
@@ -124,10 +128,10 @@ def test_the_v0_engine_has_none_of_a_turn_in_which_a_request_failed(tmp_path):
         for name, arm in (("0", "base"), ("1", "spec"), ("2", "spec"))
     ]
 
-    whole = found(tmp_path / "whole", turn(page), records, arms=v0)["spec", "repeat"]
+    complete = found(tmp_path / "whole", turn(page), records, arms=v0)["spec", "repeat"]
     cut = found(tmp_path / "cut", turn(page), [*records, measured.failed(request_id="3", arm="spec")], arms=v0)
 
-    assert (whole.method, whole.acceptance_length) == ("steps of the counters", 14 / 4)
+    assert (complete.method, complete.acceptance_length) == ("steps of the counters", 14 / 4)
     assert cut["spec", "repeat"].method == "tokens per chunk"
 
 
@@ -140,9 +144,9 @@ def test_a_request_that_failed_at_one_load_voids_no_turn_of_another(tmp_path):
         measured.failed(request_id="2", arm="spec", concurrency=8),
     ]
 
-    said = found(tmp_path, [*turn(page), *turn(page, concurrency=8)], records, arms=v0)["spec", "repeat"]
+    acceptance = found(tmp_path, [*turn(page), *turn(page, concurrency=8)], records, arms=v0)["spec", "repeat"]
 
-    assert (said.method, said.acceptance_length) == ("steps of the counters", 14 / 4)
+    assert (acceptance.method, acceptance.acceptance_length) == ("steps of the counters", 14 / 4)
 
 
 def test_the_control_arm_has_none_of_its_own(tmp_path):
@@ -151,13 +155,13 @@ def test_the_control_arm_has_none_of_its_own(tmp_path):
 
 
 def test_a_real_vllm_has_the_figures_of_its_summary():
-    said = {(one.arm, one.class_): one for one in compute_acceptance(read_request_table(REAL))}
-    cells = {(one.arm, one.class_, one.metric): one.mean for one in summarize_run(REAL).cells}
+    acceptance = {(item.arm, item.class_): item for item in compute_acceptance(read_request_table(REAL))}
+    cells = {(cell.arm, cell.class_, cell.metric): cell.mean for cell in summarize_run(REAL).cells}
 
-    for (arm, class_), one in said.items():
-        assert one.target_steps_per_token == pytest.approx(cells[arm, class_, "target_steps_per_token"], abs=1e-6)
-        assert (one.acceptance_length is None) == (arm == "base")
+    for (arm, class_), entry in acceptance.items():
+        assert entry.target_steps_per_token == pytest.approx(cells[arm, class_, "target_steps_per_token"], abs=1e-6)
+        assert (entry.acceptance_length is None) == (arm == "base")
         if arm == "ngram":
-            assert one.acceptance_length == pytest.approx(cells[arm, class_, "acceptance_length"], abs=1e-6)
-            assert len(one.per_position) == 7
-            assert one.method == "counters"
+            assert entry.acceptance_length == pytest.approx(cells[arm, class_, "acceptance_length"], abs=1e-6)
+            assert len(entry.per_position) == 7
+            assert entry.method == "counters"

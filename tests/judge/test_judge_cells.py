@@ -1,3 +1,4 @@
+import itertools
 import math
 import re
 
@@ -17,8 +18,8 @@ ASKED = LoadLevel(concurrency=4)
 
 
 def judged(seen, controls=UNCONTROLLED, metric="e2e_ms", **options):
-    found = judge_cells(seen, controls, **{"margin": MARGIN, **options})
-    return {(cell.variant, cell.class_): cell for cell in found if cell.metric == metric}
+    cells = judge_cells(seen, controls, **{"margin": MARGIN, **options})
+    return {(cell.variant, cell.class_): cell for cell in cells if cell.metric == metric}
 
 
 def one(seen, controls=UNCONTROLLED, metric="e2e_ms", **options):
@@ -58,13 +59,14 @@ def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
     assert cell.adjusted_p < 0.05
     assert (cell.verdict, cell.noise_floor) == (word, 1.2)
     assert word != "no evidence" or "); within the noise floor of 1.20" in cell.why
-    assert (word == "no evidence") == cell.why.endswith("; what would decide it is not known: more control rounds may "
-                                                        "lower the floor")  # fmt: skip
+    assert (word == "no evidence") == cell.why.endswith(
+        "; what would decide it is not known: more control rounds may lower the floor"
+    )
 
 
 def test_a_floor_of_another_cell_is_not_this_ones():
-    other = (floor(9.0, "ttft_ms"), floor(9.0, class_="chat"), floor(9.0, load=LoadLevel(concurrency=1)))
-    assert one(at(2.0), RunControls(floors=other)).noise_floor is None
+    second = (floor(9.0, "ttft_ms"), floor(9.0, class_="chat"), floor(9.0, load=LoadLevel(concurrency=1)))
+    assert one(at(2.0), RunControls(floors=second)).noise_floor is None
 
 
 def test_a_wide_interval_that_holds_1_is_no_evidence_and_says_what_would_decide_it():
@@ -99,20 +101,25 @@ def test_a_noise_floor_is_never_below_1():
 
 def test_cells_of_every_variant_count_as_one_family():
     seen = drawn(Truth(ratio={"spec": {"repeat": 1.0}, "other": {"repeat": 1.0}}), seed=2)
-    found = judge_cells(seen, RunControls(), margin=MARGIN)
-    assert len(found) == 2 * len(JUDGED_METRICS)
-    least = min(found, key=lambda cell: cell.p)
+    cells = judge_cells(seen, RunControls(), margin=MARGIN)
+    assert len(cells) == 2 * len(JUDGED_METRICS)
+    least = min(cells, key=lambda cell: cell.p)
     assert least.adjusted_p == pytest.approx(min(12 * least.p, 1.0))
 
 
 def test_survivors_are_not_compared():
     rows = [
-        Asked(arm=arm, prompt=f"p{number}", repeat=repeat, e2e_ms=ms * by,
-              error="closed" if arm == "spec" and repeat == 0 and number < 3 else None)
-        for arm, by in (("base", 1.0), ("spec", 0.5))
-        for number, ms in enumerate(STEADY)
-        for repeat in range(4)
-    ]  # fmt: skip
+        Asked(
+            arm=arm,
+            prompt=f"p{number}",
+            repeat=repeat,
+            e2e_ms=ms * by,
+            error="closed" if arm == "spec" and repeat == 0 and number < 3 else None,
+        )
+        for (arm, by), (number, ms), repeat in itertools.product(
+            (("base", 1.0), ("spec", 0.5)), enumerate(STEADY), range(4)
+        )
+    ]
     cell = one(observed(rows))
     assert cell.speed_up.value == pytest.approx(2.0)
     assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("no evidence", None, None)
@@ -122,12 +129,14 @@ def test_survivors_are_not_compared():
 def test_rounds_in_which_the_client_was_overloaded_are_left_out():
     rows = [
         Asked(arm=arm, round=number, prompt=f"p{place}", e2e_ms=ms * by * (1 if arm == "base" else factor))
-        for number, factor in ((0, 1.0), (1, 0.1), (2, 1.0), (3, 1.0), (4, 1.0), (7, 0.1))
-        for arm in ("base", "spec")
-        for place, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
+        for (number, factor), arm, (place, (ms, by)) in itertools.product(
+            ((0, 1.0), (1, 0.1), (2, 1.0), (3, 1.0), (4, 1.0), (7, 0.1)),
+            ("base", "spec"),
+            enumerate(zip(STEADY, JITTER, strict=True)),
+        )
     ]
-    marked = tuple(BottleneckRound(round=number, sentence="") for number in (1, 7, 9))
-    cell = one(observed(rows), RunControls(marked=marked))
+    marks = tuple(BottleneckRound(round=number, sentence="") for number in (1, 7, 9))
+    cell = one(observed(rows), RunControls(marked=marks))
     assert (cell.verdict, cell.rounds) == ("same", 4)
     every = tuple(BottleneckRound(round=number, sentence="") for number in range(8))
     nothing = one(observed(rows), RunControls(marked=every))
@@ -137,8 +146,8 @@ def test_rounds_in_which_the_client_was_overloaded_are_left_out():
 def test_a_round_of_any_number_takes_no_more_memory():
     rows = [
         Asked(arm=arm, prompt=f"p{n}", round=10**15 + number)
-        for number in range(4) for arm in ("base", "spec") for n in range(6)
-    ]  # fmt: skip
+        for number, arm, n in itertools.product(range(4), ("base", "spec"), range(6))
+    ]
     assert one(observed(rows), RunControls(marked=(BottleneckRound(round=10**16, sentence=""),))).verdict == "same"
 
 
@@ -160,11 +169,11 @@ def why(seen, metric="e2e_ms", **of):
 )
 def test_what_keeps_a_cell_from_an_estimate_is_named_and_keeps_no_other(base, spec, reason):
     arms = {name: fields for name, fields in (("base", base), ("spec", spec)) if fields is not None}
-    rows = [Asked(arm=arm, prompt=f"p{n}", **fields) for arm, fields in arms.items() for n in range(6)]
+    rows = [Asked(arm=arm, prompt=f"p{n}", **fields) for (arm, fields), n in itertools.product(arms.items(), range(6))]
     others = [
         Asked(arm=arm, class_="chat", prompt=f"c{n}", round=number, e2e_ms=ms * STEADY[n])
-        for number in range(4) for arm, ms in (("base", 1.0), ("spec", 0.5)) for n in range(6)
-    ]  # fmt: skip
+        for number, (arm, ms), n in itertools.product(range(4), (("base", 1.0), ("spec", 0.5)), range(6))
+    ]
     assert why(observed([*rows, *others])) == reason
     bars_all = spec == {"error": "closed"}  # then the whole run compares survivors
     assert (judged(observed([*rows, *others]))["spec", "chat"].verdict == "faster") is not bars_all

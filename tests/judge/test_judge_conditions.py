@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,8 +31,8 @@ def both(number: int = 0, **more) -> list[Asked]:
     return [*requests("base", number, **more), *requests("spec", number, **more)]
 
 
-def check(found: RunControls, name: str) -> ControlCheck:
-    return next(one for one in found.checks if one.name == name)
+def check(controls: RunControls, name: str) -> ControlCheck:
+    return next(entry for entry in controls.checks if entry.name == name)
 
 
 def judged(asked: list[Asked], **changes) -> RunControls:
@@ -39,13 +40,20 @@ def judged(asked: list[Asked], **changes) -> RunControls:
 
 
 def test_every_check_stands_there_once():
-    assert [one.name for one in judged(both()).checks] == [
-        "baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors",
-    ]  # fmt: skip
+    assert [entry.name for entry in judged(both()).checks] == [
+        "baseline against itself",
+        "drift",
+        "order",
+        "warm-up",
+        "client load",
+        "placement",
+        "start",
+        "errors",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("asked", "result", "sentence"),
+    ("rows", "result", "sentence"),
     [
         (both(), "passed", "all 8 requests were answered"),
         ([*requests("base"), *requests("spec", error="closed")], "failed", "spec answered none of 4 requests"),
@@ -59,19 +67,19 @@ def test_every_check_stands_there_once():
     ],
     ids=["all", "no variant", "no baseline", "some", "never asked"],
 )
-def test_errors_of_an_arm_are_told_and_an_arm_that_answers_nothing_voids(asked, result, sentence):
-    found = judged(asked)
-    assert check(found, "errors") == ControlCheck(name="errors", result=result, sentence=sentence)
-    assert (sentence in found.void) == (result == "failed")
+def test_errors_of_an_arm_are_told_and_an_arm_that_answers_nothing_voids(rows, result, sentence):
+    controls = judged(rows)
+    assert check(controls, "errors") == ControlCheck(name="errors", result=result, sentence=sentence)
+    assert (sentence in controls.void) == (result == "failed")
 
 
 def test_answers_that_ended_without_a_reason_are_a_caution():
     table = observed(both())
     lacks_reason = (table.arm == table.arms.index("spec")) & (table.prompt > 0)
 
-    found = check_controls(replace(table, suspects={"end_without_reason": lacks_reason}))
+    controls = check_controls(replace(table, suspects={"end_without_reason": lacks_reason}))
 
-    assert check(found, "errors") == ControlCheck(
+    assert check(controls, "errors") == ControlCheck(
         name="errors",
         result="caution",
         sentence="spec ended 3 of 4 answers with [DONE] and without a finish_reason: an answer that was cut would look "
@@ -80,18 +88,20 @@ def test_answers_that_ended_without_a_reason_are_a_caution():
 
 
 def test_one_dead_variant_of_two_voids_nothing():
-    asked = [*both(), *requests("other", error="closed")]
-    assert check(judged(asked, arms=("base", "spec", "other")), "errors").result == "caution"
+    asked_requests = [*both(), *requests("other", error="closed")]
+    assert check(judged(asked_requests, arms=("base", "spec", "other")), "errors").result == "caution"
 
 
 @pytest.mark.parametrize(
     ("stable", "result"), [((True, True), "passed"), ((True, False), "caution"), ((None, None), "absent")]
 )
 def test_an_arm_whose_warm_up_was_given_up_is_a_caution(stable, result):
-    warm_up = {name: WarmUpEntry(requests=8, stable=one) for name, one in zip(("base", "spec"), stable, strict=True)}
-    found = check(judged(both(), warm_up=warm_up), "warm-up")
-    assert found.result == result
-    assert ("spec had not reached steady state" in found.sentence) == (result == "caution")
+    warm_up = {
+        name: WarmUpEntry(requests=8, stable=entry) for name, entry in zip(("base", "spec"), stable, strict=True)
+    }
+    finding = check(judged(both(), warm_up=warm_up), "warm-up")
+    assert finding.result == result
+    assert ("spec had not reached steady state" in finding.sentence) == (result == "caution")
 
 
 @pytest.mark.parametrize(
@@ -106,23 +116,25 @@ def test_an_arm_whose_warm_up_was_given_up_is_a_caution(stable, result):
     ids=["a half each", "swapped", "one place", "not said", "one said"],
 )
 def test_what_halves_differ_by_is_left_out_unless_they_are_swapped(places, result):
-    asked = [
+    asked_requests = [
         request
         for number, (base, spec) in enumerate(places)
         for request in [*requests("base", number, placement=base), *requests("spec", number, placement=spec)]
     ]
-    found = judged(asked)
+    controls = judged(asked_requests)
 
-    assert check(found, "placement").result == result
-    assert ("how halves differ" in check(found, "placement").sentence) == (result == "caution")
+    assert check(controls, "placement").result == result
+    assert ("how halves differ" in check(controls, "placement").sentence) == (result == "caution")
 
 
 @pytest.mark.parametrize(("starts", "result"), [(0, "absent"), (1, "absent"), (5, "absent"), (6, "passed")])
 def test_what_fewer_than_six_starts_differ_by_is_left_out(starts, result):
-    asked = [request for number in range(max(starts, 1)) for request in both(number)]
-    seen = observed([replace(one, start=f"{one.arm}-{one.round}" if starts else None) for one in asked])
-    found = check_controls(seen)
-    assert check(found, "start").result == result
+    asked_requests = [request for number in range(max(starts, 1)) for request in both(number)]
+    seen = observed(
+        [replace(entry, start=f"{entry.arm}-{entry.round}" if starts else None) for entry in asked_requests]
+    )
+    controls = check_controls(seen)
+    assert check(controls, "start").result == result
 
 
 def loaded(folder: Path, *loads: dict[str, float], asked: list[Asked] | None = None) -> RunControls:
@@ -134,12 +146,12 @@ def loaded(folder: Path, *loads: dict[str, float], asked: list[Asked] | None = N
 
 
 def test_without_the_load_of_rounds_nothing_is_marked():
-    found = judged(both())
-    assert (check(found, "client load").result, found.marked) == ("absent", ())
+    controls = judged(both())
+    assert (check(controls, "client load").result, controls.marked) == ("absent", ())
 
 
 @pytest.mark.parametrize(
-    ("load", "marked"),
+    ("load", "marks"),
     [
         (QUIET, False),
         (QUIET | {"client_cpu": 0.9}, True),
@@ -150,38 +162,38 @@ def test_without_the_load_of_rounds_nothing_is_marked():
     ],
     ids=["quiet", "a whole CPU", "late by 2 %", "late by 6 %", "seldom so late", "half a second"],
 )
-def test_a_round_is_marked_where_the_client_was_the_bottleneck(tmp_path, load, marked):
-    found = loaded(tmp_path, QUIET, load)
-    assert [one.round for one in found.marked] == [1] * marked
-    assert check(found, "client load").result == ("caution" if marked else "passed")
-    assert not found.void
+def test_a_round_is_marked_where_the_client_was_the_bottleneck(tmp_path, load, marks):
+    controls = loaded(tmp_path, QUIET, load)
+    assert [mark.round for mark in controls.marked] == [1] * marks
+    assert check(controls, "client load").result == ("caution" if marks else "passed")
+    assert not controls.void
 
 
 def test_a_run_whose_rounds_are_all_marked_is_void(tmp_path):
-    found = loaded(tmp_path, QUIET | {"client_cpu": 0.95}, QUIET | {"client_cpu": 0.85})
-    assert len(found.marked) == 2
-    assert "and so in every round that compares arms" in found.void[0]
+    controls = loaded(tmp_path, QUIET | {"client_cpu": 0.95}, QUIET | {"client_cpu": 0.85})
+    assert len(controls.marked) == 2
+    assert "and so in every round that compares arms" in controls.void[0]
 
 
 def test_a_quiet_control_round_saves_no_run_whose_other_rounds_are_marked(tmp_path):
-    asked = [*both(), *requests("base", 1), *requests("base#2", 1)]
-    assert loaded(tmp_path, QUIET | {"client_cpu": 0.95}, QUIET, asked=asked).void
+    asked_requests = [*both(), *requests("base", 1), *requests("base#2", 1)]
+    assert loaded(tmp_path, QUIET | {"client_cpu": 0.95}, QUIET, asked=asked_requests).void
 
 
 def test_a_marked_control_round_gives_no_floor(tmp_path):
-    asked = [*both(), *requests("base", 1), *requests("base#2", 1)]
-    assert loaded(tmp_path, QUIET, QUIET, asked=asked).floors
-    assert not loaded(tmp_path, QUIET, QUIET | {"client_cpu": 0.95}, asked=asked).floors
+    asked_requests = [*both(), *requests("base", 1), *requests("base#2", 1)]
+    assert loaded(tmp_path, QUIET, QUIET, asked=asked_requests).floors
+    assert not loaded(tmp_path, QUIET, QUIET | {"client_cpu": 0.95}, asked=asked_requests).floors
 
 
 def test_several_servers_behind_one_address_are_a_caution_and_no_starts():
     table = observed(both())
     replicas = (("base", "its counters fell and came back"), ("base#2", "its counters fell and came back"))
 
-    found = check(check_controls(replace(table, replicas=replicas)), "start")
+    finding = check(check_controls(replace(table, replicas=replicas)), "start")
 
-    assert found.result == "caution"
-    assert found.sentence == (
+    assert finding.result == "caution"
+    assert finding.sentence == (
         "several servers answer at the address of base: its counters fell and came back; starts cannot be told apart, "
         "and the counters are left out: give the address of one server"
     )
@@ -206,9 +218,9 @@ def test_a_word_across_starts_needs_starts_of_one_server(tmp_path, begins_s, evi
             completion_tokens=1,
             end_s=1.0,
         )
-        for number in range(len(begins_s))
-        for prompt in range(PROMPTS)
-        for arm, scale in (("base", 2.0), ("spec", 1.0))
+        for number, prompt, (arm, scale) in itertools.product(
+            range(len(begins_s)), range(PROMPTS), (("base", 2.0), ("spec", 1.0))
+        )
     ]
     scrapes = [
         MetricsScrape(
@@ -220,8 +232,7 @@ def test_a_word_across_starts_needs_starts_of_one_server(tmp_path, begins_s, evi
             when="before",
             counters={"began_s": began_s},
         )
-        for number, began_s in enumerate(begins_s)
-        for arm in ("base", "spec")
+        for (number, began_s), arm in itertools.product(enumerate(begins_s), ("base", "spec"))
     ]
     table = read_request_table(write_run(tmp_path, records, scrapes))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable
@@ -56,7 +57,7 @@ def asked(
 
 
 def check(seen: RequestTable, name: str) -> ControlCheck:
-    return next(one for one in check_controls(seen).checks if one.name == name)
+    return next(entry for entry in check_controls(seen).checks if entry.name == name)
 
 
 def steady(_: At) -> float:
@@ -70,12 +71,12 @@ def test_a_steady_run_passes():
 
 @pytest.mark.parametrize(("step", "word"), [(0.1, "slower"), (-0.1, "faster")])
 def test_an_arm_that_drifts_is_named_with_its_change(step, word):
-    found = check(asked(lambda at: step * at.round * (at.arm == "spec")), "drift")
+    finding = check(asked(lambda at: step * at.round * (at.arm == "spec")), "drift")
     change = abs(math.expm1(3 * step))
-    assert found.result == "caution"
-    assert found.sentence.startswith("from its first round to its last, spec became ")
-    assert float(found.sentence.split("became ")[1].split("%")[0]) == pytest.approx(100 * change, rel=0.05)
-    assert f"% {word} (" in found.sentence
+    assert finding.result == "caution"
+    assert finding.sentence.startswith("from its first round to its last, spec became ")
+    assert float(finding.sentence.split("became ")[1].split("%")[0]) == pytest.approx(100 * change, rel=0.05)
+    assert f"% {word} (" in finding.sentence
 
 
 def test_a_drift_inside_the_margin_is_none():
@@ -92,9 +93,9 @@ def test_noise_is_no_drift():
 
 
 def test_who_is_asked_second_and_slower_shows_as_an_order():
-    found = check(asked(lambda at: 0.15 * at.second), "order")
-    assert found.result == "caution"
-    assert float(found.sentence.split("was ")[1].split("%")[0]) == pytest.approx(100 * math.expm1(0.15), rel=0.1)
+    finding = check(asked(lambda at: 0.15 * at.second), "order")
+    assert finding.result == "caution"
+    assert float(finding.sentence.split("was ")[1].split("%")[0]) == pytest.approx(100 * math.expm1(0.15), rel=0.1)
 
 
 def test_a_speed_up_is_no_order():
@@ -102,8 +103,8 @@ def test_a_speed_up_is_no_order():
 
 
 def test_where_one_order_was_asked_its_effect_cannot_be_told_from_the_speed_up():
-    found = check(asked(steady, halves=False), "order")
-    assert (found.result, "one order only" in found.sentence) == ("caution", True)
+    finding = check(asked(steady, halves=False), "order")
+    assert (finding.result, "one order only" in finding.sentence) == ("caution", True)
 
 
 @pytest.mark.parametrize(("name", "seen"), [("drift", {"rounds": 1}), ("order", {"halves": False})])
@@ -113,14 +114,14 @@ def test_who_lacks_rounds_is_told_the_rounds_of_a_verdict(name, seen):
 
 def test_arms_that_are_asked_at_once_have_no_order():
     at_once = observed(
-        [Asked(arm=arm, prompt=f"p{number}") for number in range(4) for arm in ("base", "spec")],
+        [Asked(arm=arm, prompt=f"p{number}") for number, arm in itertools.product(range(4), ("base", "spec"))],
         schedule="simultaneous",
     )
     assert check(at_once, "order").result == "absent"
 
 
 def test_a_cold_first_round_is_a_caution_with_the_arm():
-    found = check(asked(lambda at: 0.3 * (at.round == 0) * (at.arm == "spec")), "warm-up")
-    assert found.result == "caution"
-    assert found.sentence.startswith("spec was 3")
-    assert "% slower" in found.sentence
+    finding = check(asked(lambda at: 0.3 * (at.round == 0) * (at.arm == "spec")), "warm-up")
+    assert finding.result == "caution"
+    assert finding.sentence.startswith("spec was 3")
+    assert "% slower" in finding.sentence

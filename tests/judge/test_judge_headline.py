@@ -1,3 +1,4 @@
+import itertools
 import re
 from dataclasses import replace
 from itertools import product
@@ -42,16 +43,16 @@ def lengths(seen, variant=32.0, class_=None):
 
 
 def test_the_figure_over_all_prompts_leads_the_sentence():
-    found = headline(run(repeat=2.1, json=1.9, chat=1.0))
+    verdict_line = headline(run(repeat=2.1, json=1.9, chat=1.0))
     assert re.fullmatch(
         r"End to end, spec is 1\.59 times as fast as base over all prompts \(1\.\d+ to 1\.\d+\); by class: faster in "
         r"repeat and json \(estimates 1\.9 to 2\.1 times\); as fast in chat \(to within 5 %\)\. Outputs are the same\. "
         + re.escape(STARTS),
-        found.sentence,
+        verdict_line.sentence,
     )
-    assert (found.finding, found.metric) == ("faster", "e2e_ms")
-    assert found.faster == ("repeat at concurrency 4", "json at concurrency 4")
-    assert found.same == ("chat at concurrency 4",)
+    assert (verdict_line.finding, verdict_line.metric) == ("faster", "e2e_ms")
+    assert verdict_line.faster == ("repeat at concurrency 4", "json at concurrency 4")
+    assert verdict_line.same == ("chat at concurrency 4",)
 
 
 def test_one_class_is_not_repeated():
@@ -68,29 +69,31 @@ def test_slower_is_said_in_times_slower():
 
 
 def test_faster_beside_a_slower_class_is_mixed_and_names_it():
-    found = headline(run(a=2.0, b=2.1, c=1.9, d=0.8))
-    assert found.finding == "mixed"
+    verdict_line = headline(run(a=2.0, b=2.1, c=1.9, d=0.8))
+    assert verdict_line.finding == "mixed"
     assert ", but not in every class: faster in a, b and c (estimates 1.9 to 2.1 times); slower in d (1.2 times)" in (
-        found.sentence
+        verdict_line.sentence
     )
 
 
 def test_same_over_all_prompts_never_leads_over_a_called_class():
     seen = run(**{"a": 1.3} | {f"c{number}": 1.0 for number in range(30)})
-    found = headline(seen)
-    assert found.finding == "faster"
-    assert found.sentence.startswith("End to end, spec against base by class: faster in a (1.3 times); as fast in c0, ")
-    assert "; over all prompts as fast, to within 5 %. " in found.sentence
+    verdict_line = headline(seen)
+    assert verdict_line.finding == "faster"
+    assert verdict_line.sentence.startswith(
+        "End to end, spec against base by class: faster in a (1.3 times); as fast in c0, "
+    )
+    assert "; over all prompts as fast, to within 5 %. " in verdict_line.sentence
 
 
 def test_what_would_decide_the_undecided_figure_over_all_prompts_is_said():
-    found = headline(run(("a", "b"), a=1.2, b=1.2))
-    assert found.finding == "no evidence"
+    verdict_line = headline(run(("a", "b"), a=1.2, b=1.2))
+    assert verdict_line.finding == "no evidence"
     assert re.match(
         r"End to end, spec is not shown to be faster or slower than base over all prompts: speed-up 1\.21 \(1\.0\d+ to "
         r"1\.4\d\), not significant \(p = 0\.\d+, corrected for \d+ tests\); no noise floor; about \d+ prompts in all "
         r"would decide it\.",
-        found.sentence,
+        verdict_line.sentence,
     )
 
 
@@ -108,45 +111,52 @@ def test_the_word_is_of_all_classes_together(ratios, word):
 
 
 def test_one_open_class_keeps_the_rest_from_being_the_same():
-    found = headline(run(("b",), a=1.0, b=1.0))
-    assert (found.verdict, found.same, found.undecided) == (
-        "no evidence", ("a at concurrency 4",), ("b at concurrency 4",),
-    )  # fmt: skip
-    assert "no evidence in b" in found.sentence
-    assert any(reason.startswith("b at concurrency 4: speed-up ") for reason in found.reasons)
+    verdict_line = headline(run(("b",), a=1.0, b=1.0))
+    assert (verdict_line.verdict, verdict_line.same, verdict_line.undecided) == (
+        "no evidence",
+        ("a at concurrency 4",),
+        ("b at concurrency 4",),
+    )
+    assert "no evidence in b" in verdict_line.sentence
+    assert any(reason.startswith("b at concurrency 4: speed-up ") for reason in verdict_line.reasons)
 
 
 def test_a_failed_control_voids_whatever_was_found():
-    found = headline(run(a=2.0), RunControls(void=("the baseline is 1.31 times as fast as itself",)))
-    assert found.verdict == "void"
-    assert found.sentence.startswith("The run is void, so nothing is concluded about spec: the baseline is 1.31")
-    assert (found.faster, found.slower, found.same, found.undecided) == ((), (), (), ())
+    verdict_line = headline(run(a=2.0), RunControls(void=("the baseline is 1.31 times as fast as itself",)))
+    assert verdict_line.verdict == "void"
+    assert verdict_line.sentence.startswith("The run is void, so nothing is concluded about spec: the baseline is 1.31")
+    assert (verdict_line.faster, verdict_line.slower, verdict_line.same, verdict_line.undecided) == ((), (), (), ())
 
 
 def test_no_cell_of_a_void_run_is_called():
     seen = run(a=2.0)
-    found = judge_cells(seen, RunControls(void=("drift",)), margin=MARGIN)
-    assert {(cell.verdict, cell.why) for cell in found} == {("no evidence", "void: drift")}
-    assert all(cell.speed_up is not None for cell in found)
+    cells = judge_cells(seen, RunControls(void=("drift",)), margin=MARGIN)
+    assert {(cell.verdict, cell.why) for cell in cells} == {("no evidence", "void: drift")}
+    assert all(cell.speed_up is not None for cell in cells)
 
 
 def failing(share, arm="spec"):
     rows = [
-        Asked(arm=one, prompt=f"p{number}", round=repeat, e2e_ms=ms * by * (1.0 if one == "base" else 0.5),
-              error="closed" if one == arm and (6 * repeat + number) % 10 < 10 * share else None)
-        for one, repeat, (number, (ms, by)) in product(
+        Asked(
+            arm=entry,
+            prompt=f"p{number}",
+            round=repeat,
+            e2e_ms=ms * by * (1.0 if entry == "base" else 0.5),
+            error="closed" if entry == arm and (6 * repeat + number) % 10 < 10 * share else None,
+        )
+        for entry, repeat, (number, (ms, by)) in product(
             ("base", "spec"), range(10), enumerate(zip(STEADY, JITTER, strict=True))
         )
-    ]  # fmt: skip
+    ]
     return observed(rows)
 
 
 @pytest.mark.parametrize("arm", ["base", "spec"])
 def test_an_arm_that_fails_what_the_other_answers_cannot_be_compared(arm):
-    found = headline(failing(0.2, arm))
-    assert (found.verdict, found.faster) == ("not comparable", ())
+    verdict_line = headline(failing(0.2, arm))
+    assert (verdict_line.verdict, verdict_line.faster) == ("not comparable", ())
     counts = {"base": "0 of 60 requests of spec failed, 12 of 60 of base."}
-    assert found.sentence.endswith(counts.get(arm, "12 of 60 requests of spec failed, 0 of 60 of base."))
+    assert verdict_line.sentence.endswith(counts.get(arm, "12 of 60 requests of spec failed, 0 of 60 of base."))
 
 
 def test_one_failure_of_sixty_is_told_and_takes_the_word():
@@ -154,9 +164,9 @@ def test_one_failure_of_sixty_is_told_and_takes_the_word():
     failed = seen.failed.copy()
     failed[-1] = True
     object.__setattr__(seen, "failed", failed)
-    found = headline(seen)
-    assert found.finding == "no evidence"
-    assert "1 of 60 requests of spec failed, 0 of 60 of base." in found.reasons
+    verdict_line = headline(seen)
+    assert verdict_line.finding == "no evidence"
+    assert "1 of 60 requests of spec failed, 0 of 60 of base." in verdict_line.reasons
 
 
 @pytest.mark.parametrize(
@@ -169,8 +179,8 @@ def test_one_failure_of_sixty_is_told_and_takes_the_word():
     ],
 )
 def test_an_arm_that_cuts_rambles_or_breaks_its_answers_is_never_just_faster(changes):
-    found = headline(run(a=2.0), equal=(equality("no evidence", **changes),))
-    assert found.verdict == "faster but not the same output (restarts not tested)"
+    verdict_line = headline(run(a=2.0), equal=(equality("no evidence", **changes),))
+    assert verdict_line.verdict == "faster but not the same output (restarts not tested)"
 
 
 @pytest.mark.parametrize(
@@ -186,35 +196,35 @@ def test_lengths_and_broken_answers_as_the_baselines_own_change_nothing(changes)
 
 
 def test_answers_of_another_length_are_judged_by_their_time_per_token():
-    found = headline(lengths(run(a=0.5), 640.0))
-    assert (found.finding, found.metric, found.output) == ("faster", "tpot_ms", "not the same")
-    assert found.verdict == "faster per output token but not the same output (restarts not tested)"
-    assert found.sentence.startswith(
+    verdict_line = headline(lengths(run(a=0.5), 640.0))
+    assert (verdict_line.finding, verdict_line.metric, verdict_line.output) == ("faster", "tpot_ms", "not the same")
+    assert verdict_line.verdict == "faster per output token but not the same output (restarts not tested)"
+    assert verdict_line.sentence.startswith(
         "Answers of spec are 10 times as long, so end-to-end times are not comparable. Per output token (TPOT), spec "
     )
     assert re.search(
-        r"TPOT\), spec is 4\.\d+ times as fast as base over all prompts \(4\.\d+ to 4\.\d+\)", found.sentence
+        r"TPOT\), spec is 4\.\d+ times as fast as base over all prompts \(4\.\d+ to 4\.\d+\)", verdict_line.sentence
     )
 
 
 def test_one_class_of_shorter_answers_is_not_the_same_output():
-    found = headline(lengths(run(a=2.0, b=1.0), 32.0, "a"))
-    assert (found.metric, found.output) == ("tpot_ms", "not the same")
-    assert "answers of class a are 0.50 times as long." in found.reasons
+    verdict_line = headline(lengths(run(a=2.0, b=1.0), 32.0, "a"))
+    assert (verdict_line.metric, verdict_line.output) == ("tpot_ms", "not the same")
+    assert "answers of class a are 0.50 times as long." in verdict_line.reasons
 
 
 def test_equal_times_of_shorter_answers_are_slower_per_token():
-    found = headline(lengths(run(a=1.0)))
-    assert (found.finding, found.slower) == ("slower", ("a at concurrency 4",))
+    verdict_line = headline(lengths(run(a=1.0)))
+    assert (verdict_line.finding, verdict_line.slower) == ("slower", ("a at concurrency 4",))
 
 
 @pytest.mark.parametrize(("ratio", "times"), [(10.0, "10"), (0.5, "0.50")])
 def test_answers_of_another_length_without_token_counts_are_not_comparable(ratio, times):
     seen = with_figures(run(a=2.0), completion_tokens=np.full(len(run(a=2.0)), np.nan))
     ratios = RatioEstimate(value=ratio, low=0.9 * ratio, high=1.1 * ratio)
-    found = headline(seen, equal=(equality("differs", lengths=ratios),))
-    assert found.verdict == "not comparable"
-    assert found.sentence == (
+    verdict_line = headline(seen, equal=(equality("differs", lengths=ratios),))
+    assert verdict_line.verdict == "not comparable"
+    assert verdict_line.sentence == (
         f"spec and base are not comparable: answers of spec are {times} times as long, and the servers counted no "
         "output tokens."
     )
@@ -223,11 +233,13 @@ def test_answers_of_another_length_without_token_counts_are_not_comparable(ratio
 def test_times_of_other_lengths_have_no_word():
     seen = lengths(run(a=0.5), 640.0)
     speed_ups = judge_speed_ups(RequestPairing(seen), UNCONTROLLED, margin=MARGIN)
-    kept = withhold_words(speed_ups, [headline(seen)])
-    words = {cell.metric: cell.verdict for cell in kept.cells}
-    assert (words["e2e_ms"], words["tpot_ms"], kept.overall[0].deciding.verdict) == (
-        "no evidence", "faster", "no evidence",
-    )  # fmt: skip
+    remaining = withhold_words(speed_ups, [headline(seen)])
+    words = {cell.metric: cell.verdict for cell in remaining.cells}
+    assert (words["e2e_ms"], words["tpot_ms"], remaining.overall[0].deciding.verdict) == (
+        "no evidence",
+        "faster",
+        "no evidence",
+    )
 
 
 @pytest.mark.parametrize("length", [64.0, np.nan])
@@ -250,7 +262,8 @@ def test_a_range_is_of_estimates_and_not_of_intervals():
 
 
 def test_lengths_that_nobody_counted_are_said_to_be_unknown():
-    seen, unknown = run(a=2.0), "output tokens were not counted, so whether answers have the same length is not known."
+    seen = run(a=2.0)
+    unknown = "output tokens were not counted, so whether answers have the same length is not known."
     assert unknown in headline(lengths(seen, np.nan)).reasons
     assert unknown not in headline(seen).reasons
 
@@ -258,18 +271,19 @@ def test_lengths_that_nobody_counted_are_said_to_be_unknown():
 def test_loads_are_named_where_there_are_several():
     rows = [
         Asked(arm=arm, concurrency=load, prompt=f"p{n}", round=number, e2e_ms=ms * by / (ratio if arm == "spec" else 1))
-        for number in range(4) for load, ratio in ((1, 2.0), (8, 1.0)) for arm in ("base", "spec")
-        for n, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
-    ]  # fmt: skip
+        for number, (load, ratio), arm, (n, (ms, by)) in itertools.product(
+            range(4), ((1, 2.0), (8, 1.0)), ("base", "spec"), enumerate(zip(STEADY, JITTER, strict=True))
+        )
+    ]
     sentence = headline(observed(rows)).sentence
     assert "End to end at concurrency 1, spec is 2.00 times as fast as base over all prompts (" in sentence
     assert "End to end at concurrency 8, spec is as fast as base over all prompts, to within 5 % (" in sentence
 
 
 def test_many_classes_are_counted_and_called_classes():
-    found = headline(run(chat=1.0, **{f"c{number}": 2.0 for number in range(60)}))
-    assert "faster in c0, c1, c2 and 57 more classes (2.0 times)" in found.sentence
-    assert len(found.faster) == 60
+    verdict_line = headline(run(chat=1.0, **{f"c{number}": 2.0 for number in range(60)}))
+    assert "faster in c0, c1, c2 and 57 more classes (2.0 times)" in verdict_line.sentence
+    assert len(verdict_line.faster) == 60
 
 
 def test_what_a_check_says_stands_in_the_reasons_cautions_first():
@@ -287,8 +301,8 @@ def test_an_arm_without_a_request_has_a_sentence():
 
 
 def test_what_keeps_every_class_undecided_is_said():
-    found = headline(table({name: {"base": [1000.0], "spec": [500.0]} for name in "ab"}))
-    assert found.sentence == (
+    verdict_line = headline(table({name: {"base": [1000.0], "spec": [500.0]} for name in "ab"}))
+    assert verdict_line.sentence == (
         "End to end, spec is not shown to be faster or slower than base: both arms answered 1 prompt; an interval "
         "needs 3."
     )

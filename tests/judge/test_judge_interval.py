@@ -20,68 +20,69 @@ RNG = np.random.default_rng(20261121)
 LOGS = RNG.normal(0.1, 0.2, 12)
 
 
-def test_fewer_than_three_prompts_have_no_interval() -> None:
+def test_fewer_than_three_prompts_have_no_interval():
     assert estimate_log_ratio(LOGS[:2]) is None
 
 
-def test_a_prompt_without_a_number_is_absent() -> None:
+def test_a_prompt_without_a_number_is_absent():
     assert estimate_log_ratio(np.append(LOGS, np.nan)) == estimate_log_ratio(LOGS)
 
 
-def test_two_numbers_among_many_absent_ones_have_no_interval() -> None:
+def test_two_numbers_among_many_absent_ones_have_no_interval():
     assert estimate_log_ratio(np.array([0.1, np.nan, 0.2, np.inf])) is None
 
 
-def test_equal_values_have_an_interval_without_width() -> None:
-    found = estimate_log_ratio(np.full(5, 0.3))
-    assert (found.low, found.high, found.p) == (pytest.approx(0.3), pytest.approx(0.3), 0.0)
+def test_equal_values_have_an_interval_without_width():
+    estimate = estimate_log_ratio(np.full(5, 0.3))
+    assert (estimate.low, estimate.high, estimate.p) == (pytest.approx(0.3), pytest.approx(0.3), 0.0)
 
 
-def test_equal_values_of_nothing_are_no_difference() -> None:
-    found = estimate_log_ratio(np.zeros(5))
-    assert found.p == 1.0
+def test_equal_values_of_nothing_are_no_difference():
+    estimate = estimate_log_ratio(np.zeros(5))
+    assert estimate.p == 1.0
 
 
-def test_the_estimate_is_the_mean_over_prompts() -> None:
-    found = estimate_log_ratio(LOGS)
-    assert found.log == pytest.approx(LOGS.mean())
+def test_the_estimate_is_the_mean_over_prompts():
+    estimate = estimate_log_ratio(LOGS)
+    assert estimate.log == pytest.approx(LOGS.mean())
 
 
 @pytest.mark.parametrize("count", [3, 12, 200])
-def test_the_interval_of_a_normal_is_near_students(count: int) -> None:
+def test_the_interval_of_a_normal_is_near_students(count):
     logs = special.ndtri((np.arange(count) + 0.5) / count)
-    found = estimate_log_ratio(logs)
-    assert (found.high - found.low) / 2 == pytest.approx(
+    estimate = estimate_log_ratio(logs)
+    assert (estimate.high - estimate.low) / 2 == pytest.approx(
         special.stdtrit(count - 1, 0.975) * logs.std(ddof=1) / np.sqrt(count), rel=0.08
     )
 
 
-def test_the_interval_leans_to_where_values_are_far_out() -> None:
-    found = estimate_log_ratio(np.exp(RNG.normal(0, 1, 24)))
-    assert found.high - found.log > found.log - found.low
+def test_the_interval_leans_to_where_values_are_far_out():
+    estimate = estimate_log_ratio(np.exp(RNG.normal(0, 1, 24)))
+    assert estimate.high - estimate.log > estimate.log - estimate.low
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99, 0.99999])
-def test_the_interval_leaves_out_0_exactly_where_p_is_below_its_level(level: float) -> None:
+def test_the_interval_leaves_out_0_exactly_where_p_is_below_its_level(level):
     for shift in np.linspace(-0.5, 0.5, 41):
-        found = estimate_log_ratio(LOGS + shift)
-        low, high = compute_interval(found, level)
-        assert (low > 0 or high < 0) == (found.p < 1 - level)
+        estimate = estimate_log_ratio(LOGS + shift)
+        low, high = compute_interval(estimate, level)
+        assert (low > 0 or high < 0) == (estimate.p < 1 - level)
 
 
-def test_the_interval_whose_level_is_1_less_p_ends_at_0() -> None:
-    found = estimate_log_ratio(LOGS)
-    assert compute_interval(found, 1 - found.p)[0] == pytest.approx(0, abs=1e-9)
+def test_the_interval_whose_level_is_1_less_p_ends_at_0():
+    estimate = estimate_log_ratio(LOGS)
+    assert compute_interval(estimate, 1 - estimate.p)[0] == pytest.approx(0, abs=1e-9)
 
 
-def test_what_all_prompts_of_a_round_share_makes_the_interval_wider() -> None:
+def test_what_all_prompts_of_a_round_share_makes_the_interval_wider():
     rest = RNG.normal(0, 0.01, (12, 4))
     shared = rest + np.array([0.1, -0.1, 0.1, -0.1])
-    alone, found = estimate_log_ratio(rest.mean(axis=1), rest), estimate_log_ratio(shared.mean(axis=1), shared)
-    assert found.high - found.low > 10 * (alone.high - alone.low)
+    alone = estimate_log_ratio(rest.mean(axis=1), rest)
+    estimate = estimate_log_ratio(shared.mean(axis=1), shared)
+    assert estimate.high - estimate.low > 10 * (alone.high - alone.low)
 
 
-def test_one_round_says_nothing_of_rounds() -> None:
+def test_one_round_says_nothing_of_rounds():
     assert estimate_log_ratio(LOGS, LOGS[:, None]) == estimate_log_ratio(LOGS)
 
 
@@ -89,32 +90,35 @@ def by_start(starts: int) -> np.ndarray:
     return RNG.normal(0, 0.03, (12, starts)) + RNG.normal(0, 0.1, starts)
 
 
-def test_six_starts_have_about_as_many_degrees_of_freedom_as_there_are_starts() -> None:
+def test_six_starts_have_about_as_many_degrees_of_freedom_as_there_are_starts():
     cells = by_start(FEWEST_STARTS)
-    found = estimate_log_ratio(cells.mean(axis=1), cells, np.arange(FEWEST_STARTS))
-    assert 5 <= found.df < 7
+    estimate = estimate_log_ratio(cells.mean(axis=1), cells, np.arange(FEWEST_STARTS))
+    assert 5 <= estimate.df < 7
 
 
-def test_what_swapped_placements_differ_by_does_not_widen_the_interval() -> None:
-    cells, placements = by_start(6), np.array([0, 1] * 3)
+def test_what_swapped_placements_differ_by_does_not_widen_the_interval():
+    cells = by_start(6)
+    placements = np.array([0, 1] * 3)
     moved = cells + 0.5 * (2 * placements - 1)
-    found = [estimate_log_ratio(one.mean(axis=1), one, np.arange(6), placements=placements) for one in (cells, moved)]
-    assert found[1].se == pytest.approx(found[0].se)
+    estimates = [
+        estimate_log_ratio(entry.mean(axis=1), entry, np.arange(6), placements=placements) for entry in (cells, moved)
+    ]
+    assert estimates[1].se == pytest.approx(estimates[0].se)
 
 
-def test_starts_that_nobody_recorded_are_no_factor() -> None:
+def test_starts_that_nobody_recorded_are_no_factor():
     cells = by_start(6)
     assert estimate_log_ratio(cells.mean(axis=1), cells, np.full(6, -1)) == estimate_log_ratio(
         cells.mean(axis=1), cells
     )
 
 
-def test_a_cell_that_is_absent_changes_little_where_prompts_and_starts_add_up() -> None:
+def test_a_cell_that_is_absent_changes_little_where_prompts_and_starts_add_up():
     cells = by_start(6)
-    holed = cells.copy()
-    holed[3, 2] = np.nan
-    whole, found = (estimate_log_ratio(cells.mean(axis=1), one, np.arange(6)) for one in (cells, holed))
-    assert found.log == pytest.approx(whole.log, abs=0.3 * whole.se)
+    gappy = cells.copy()
+    gappy[3, 2] = np.nan
+    complete, estimate = (estimate_log_ratio(cells.mean(axis=1), entry, np.arange(6)) for entry in (cells, gappy))
+    assert estimate.log == pytest.approx(complete.log, abs=0.3 * complete.se)
 
 
 def draw_classes(law: str, seed: int) -> list[np.ndarray]:
@@ -124,22 +128,22 @@ def draw_classes(law: str, seed: int) -> list[np.ndarray]:
     return list(0.2 * draws)
 
 
-def test_prompts_of_an_exponential_law_are_skewed() -> None:
+def test_prompts_of_an_exponential_law_are_skewed():
     pools = [pool_residuals(draw_classes("exponential", seed)) for seed in range(20)]
     assert sum(pool is not None for pool in pools) >= 18
 
 
-def test_prompts_of_a_normal_law_are_not_skewed() -> None:
+def test_prompts_of_a_normal_law_are_not_skewed():
     pools = [pool_residuals(draw_classes("normal", seed)) for seed in range(50)]
     assert sum(pool is not None for pool in pools) <= 3
 
 
-def test_classes_of_different_means_are_not_skewed() -> None:
+def test_classes_of_different_means_are_not_skewed():
     classes = [logs + (2.0 if place == 0 else 0.0) for place, logs in enumerate(draw_classes("normal", 3))]
     assert pool_residuals(classes) is None
 
 
-def test_skewed_prompts_are_called_different_at_their_rate() -> None:
+def test_skewed_prompts_are_called_different_at_their_rate():
     """Of 2,800 classes of mean 0, at a level of 1 in 1,000: a third of what Student's test calls."""
     p_values: dict[bool, list[float]] = {True: [], False: []}
     for seed in range(200):
@@ -154,7 +158,7 @@ def test_skewed_prompts_are_called_different_at_their_rate() -> None:
 
 
 @pytest.mark.parametrize("level", [0.5, 0.95, 0.9999])
-def test_p_of_skewed_prompts_says_what_the_interval_says(level: float) -> None:
+def test_p_of_skewed_prompts_says_what_the_interval_says(level):
     classes = draw_classes("exponential", 1)
     pool = pool_residuals(classes)
     for shift in np.linspace(-0.5, 0.5, 41):
@@ -163,14 +167,14 @@ def test_p_of_skewed_prompts_says_what_the_interval_says(level: float) -> None:
         assert (low > 0 or high < 0) == (estimate.p < 1 - level)
 
 
-def test_three_prompts_of_few_values_are_no_surer_than_students() -> None:
+def test_three_prompts_of_few_values_are_no_surer_than_students():
     """Draws of one value have no spread; left out, they make the largest ratios look rare."""
     pool = ResidualPool(np.array([-0.1] * 15 + [0.5] * 3), skewness=1.8)
     (low,) = pool.find_curve(3).convert(special.stdtrit(2, np.array([0.0002])))
     assert low < -30
 
 
-def test_curve_of_thousands_of_skewed_prompts_takes_little_memory() -> None:
+def test_curve_of_thousands_of_skewed_prompts_takes_little_memory():
     pool = pool_residuals([np.random.default_rng(0).standard_exponential(5_000)])
     assert pool is not None
     tracemalloc.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,11 +29,11 @@ def itself(seen: RequestTable) -> ControlCheck:
 
 
 def test_every_judged_metric_of_every_class_has_a_floor():
-    found = check_controls(run())
-    assert {(floor.class_, floor.metric) for floor in found.floors} == {
-        (class_, metric) for class_ in CLASSES for metric in JUDGED_METRICS
+    controls = check_controls(run())
+    assert {(floor.class_, floor.metric) for floor in controls.floors} == {
+        (class_, metric) for class_, metric in itertools.product(CLASSES, JUDGED_METRICS)
     }
-    assert not found.void
+    assert not controls.void
 
 
 def test_a_floor_is_the_end_of_the_interval_farther_from_1():
@@ -53,9 +54,9 @@ def test_a_floor_above_1_is_a_control_that_was_faster():
 
 @pytest.mark.parametrize("control", [0.8, 1.25])
 def test_a_baseline_that_is_not_itself_voids_the_run_and_is_named(control):
-    found = check_controls(run(control))
-    assert len(found.void) == 1
-    assert found.void[0].startswith("asked twice, base differs from itself by more than 5%: ")
+    controls = check_controls(run(control))
+    assert len(controls.void) == 1
+    assert controls.void[0].startswith("asked twice, base differs from itself by more than 5%: ")
     assert itself(run(control)).result == "failed"
 
 
@@ -82,8 +83,8 @@ def test_a_time_to_the_first_token_may_differ_by_what_the_client_is_late():
     ids=["not asked", "two prompts"],
 )
 def test_without_a_control_or_with_too_few_prompts_there_is_no_floor_and_a_caution(seen):
-    found = check_controls(seen)
-    assert (itself(seen).result, found.floors) == ("absent", ())
+    controls = check_controls(seen)
+    assert (itself(seen).result, controls.floors) == ("absent", ())
     assert "no noise floor" in itself(seen).sentence
 
 
@@ -93,16 +94,16 @@ def voided(seeds: Sequence[int], *, turn: float) -> tuple[float, float]:
     `turn` is the sd of what all requests of one turn share, such as another program's seconds on the machine, which
     intervals over prompts do not know of.
     """
-    found: list[RunControls] = []
+    result: list[RunControls] = []
     for seed in seeds:
         seen = drawn(Truth(ratio={"base#2": ALIKE}, rounds=1, slots=1, noise=0.05), seed)
         half = seen.prompt % 2
         shared = np.random.default_rng([seed, 1]).normal(0, turn, (2, len(CLASSES), 2))
         factor = np.exp(shared[seen.arm, seen.class_, half])
         times = {name: seen.figures[name] * factor for name in ("e2e_ms", "ttft_ms", "tpot_ms")}
-        found.append(check_controls(with_figures(seen, **times)))
-    highest = [max(floor.ratio for floor in one.floors if floor.metric == "e2e_ms") for one in found]
-    return sum(bool(one.void) for one in found) / len(found), float(np.median(highest))
+        result.append(check_controls(with_figures(seen, **times)))
+    highest = [max(floor.ratio for floor in entry.floors if floor.metric == "e2e_ms") for entry in result]
+    return sum(bool(item.void) for item in result) / len(result), float(np.median(highest))
 
 
 def test_no_healthy_run_of_12_prompts_a_class_is_void_and_its_floor_is_far_below_1_3():

@@ -75,37 +75,37 @@ def headline(verdict: Verdict, variant: str) -> Headline:
 
 
 @pytest.mark.parametrize(("variant", "ratio"), [("faster", 1.5), ("slower", 0.7)])
-def test_a_measured_ratio_is_nearer_to_the_known_one_than_to_none(verdict: Verdict, variant: str, ratio: float) -> None:
+def test_a_measured_ratio_is_nearer_to_the_known_one_than_to_none(verdict, variant, ratio):
     log = math.log(cell(verdict, variant).speed_up.value)
     assert abs(log - math.log(ratio)) < abs(log)
 
 
-@pytest.mark.parametrize(("variant", "said"), [("faster", "faster"), ("slower", "slower")])
-def test_what_is_faster_or_slower_is_called_so(verdict: Verdict, variant: str, said: str) -> None:
-    assert headline(verdict, variant).finding == said
+@pytest.mark.parametrize(("variant", "words"), [("faster", "faster"), ("slower", "slower")])
+def test_what_is_faster_or_slower_is_called_so(verdict, variant, words):
+    assert headline(verdict, variant).finding == words
 
 
-def test_the_baseline_against_itself_passes(verdict: Verdict) -> None:
+def test_the_baseline_against_itself_passes(verdict):
     assert verdict.controls.void == ()
     assert {floor.metric for floor in verdict.controls.floors} >= {"e2e_ms", "tpot_ms", "ttft_ms"}
 
 
-def test_other_output_cannot_win(verdict: Verdict) -> None:
+def test_other_output_cannot_win(verdict):
     assert cell(verdict, "garbage").speed_up.value > 1
     word = headline(verdict, "garbage").verdict
     assert word == "faster but not the same output (one server start; restarts not tested)"
 
 
-def test_an_arm_that_cuts_its_answers_does_not_win_by_its_shorter_times(verdict: Verdict) -> None:
+def test_an_arm_that_cuts_its_answers_does_not_win_by_its_shorter_times(verdict):
     assert cell(verdict, "cutting").speed_up.value > 1
     assert (headline(verdict, "cutting").metric, headline(verdict, "cutting").output) == ("tpot_ms", "not the same")
     assert headline(verdict, "cutting").finding != "faster"
 
 
-def test_a_server_that_fails_requests_cannot_win(verdict: Verdict) -> None:
+def test_a_server_that_fails_requests_cannot_win(verdict):
     assert headline(verdict, "failing").verdict == "not comparable"
 
 
-def test_equal_outputs_are_called_the_same(verdict: Verdict) -> None:
-    results = {one.variant: one.result for one in verdict.equality}
+def test_equal_outputs_are_called_the_same(verdict):
+    results = {entry.variant: entry.result for entry in verdict.equality}
     assert {results["faster"], results["slower"]} == {"the same"}

@@ -1,3 +1,4 @@
+import itertools
 import math
 from itertools import product
 
@@ -17,11 +18,11 @@ def cell(seen, metric="e2e_ms", marked_rounds=(), code=0, variant="spec"):
 
 
 def test_a_prompt_is_one_value_of_the_medians_of_its_requests():
-    asked = [Asked(arm="base", e2e_ms=ms, repeat=place) for place, ms in enumerate((100, 900, 120))]
-    asked += [Asked(arm="spec", e2e_ms=ms, repeat=place) for place, ms in enumerate((40, 60, 50, 70))]
-    found = cell(observed(asked))
-    assert found.logs == pytest.approx([math.log(120 / 55)])
-    assert (found.baseline_medians, found.variant_medians) == ([120], [55])
+    requests = [Asked(arm="base", e2e_ms=ms, repeat=place) for place, ms in enumerate((100, 900, 120))]
+    requests += [Asked(arm="spec", e2e_ms=ms, repeat=place) for place, ms in enumerate((40, 60, 50, 70))]
+    pairs = cell(observed(requests))
+    assert pairs.logs == pytest.approx([math.log(120 / 55)])
+    assert (pairs.baseline_medians, pairs.variant_medians) == ([120], [55])
 
 
 def test_a_metric_of_which_more_is_better_points_the_same_way():
@@ -32,36 +33,36 @@ def test_a_metric_of_which_more_is_better_points_the_same_way():
 
 def test_slots_of_a_round_pool_and_rounds_stay_apart_in_by_round():
     times = {("base", 0): (100, 110), ("spec", 0): (50, 60), ("base", 1): (200, 200), ("spec", 1): (50, 50)}
-    asked = [
+    requests = [
         Asked(arm=arm, round=number, slot=slot, e2e_ms=ms)
         for (arm, number), pair in times.items()
         for slot, ms in enumerate(pair)
     ]
-    found = cell(observed(asked))
-    np.testing.assert_allclose(found.by_round, [[math.log(105 / 55), math.log(200 / 50)]])
-    assert found.logs == pytest.approx([math.log(155 / 50)])
-    assert list(found.rounds) == [0, 1]
+    pairs = cell(observed(requests))
+    np.testing.assert_allclose(pairs.by_round, [[math.log(105 / 55), math.log(200 / 50)]])
+    assert pairs.logs == pytest.approx([math.log(155 / 50)])
+    assert list(pairs.rounds) == [0, 1]
 
 
 def test_a_round_in_which_one_arm_did_not_answer_a_prompt_does_not_count_for_it():
-    asked = [Asked(arm=arm, round=0, e2e_ms=ms) for arm, ms in (("base", 100), ("spec", 50))]
-    asked += [Asked(arm="base", round=1, e2e_ms=900), Asked(arm="spec", round=1, error="closed")]
-    asked += [Asked(arm=arm, prompt="p1", round=1, e2e_ms=ms) for arm, ms in (("base", 300), ("spec", 100))]
-    found = cell(observed(asked))
-    np.testing.assert_allclose(found.logs, [math.log(2), math.log(3)])
-    np.testing.assert_allclose(found.by_round, [[math.log(2), np.nan], [np.nan, math.log(3)]])
+    requests = [Asked(arm=arm, round=0, e2e_ms=ms) for arm, ms in (("base", 100), ("spec", 50))]
+    requests += [Asked(arm="base", round=1, e2e_ms=900), Asked(arm="spec", round=1, error="closed")]
+    requests += [Asked(arm=arm, prompt="p1", round=1, e2e_ms=ms) for arm, ms in (("base", 300), ("spec", 100))]
+    pairs = cell(observed(requests))
+    np.testing.assert_allclose(pairs.logs, [math.log(2), math.log(3)])
+    np.testing.assert_allclose(pairs.by_round, [[math.log(2), np.nan], [np.nan, math.log(3)]])
 
 
 def test_only_prompts_that_both_arms_answered_are_paired():
     seen = table({"repeat": {"base": [100, 200, 300], "spec": [50, np.nan, 100]}})
-    found = cell(seen)
-    assert [seen.prompts[code].prompt_id for code in found.prompts] == ["repeat-0", "repeat-2"]
+    pairs = cell(seen)
+    assert [seen.prompts[code].prompt_id for code in pairs.prompts] == ["repeat-0", "repeat-2"]
 
 
 def test_arms_that_never_answered_in_one_round_have_no_pair():
-    found = cell(observed([Asked(arm="base", round=0), Asked(arm="spec", round=1)]))
-    assert found.by_round.shape == (0, 0)
-    assert not len(found.logs)
+    pairs = cell(observed([Asked(arm="base", round=0), Asked(arm="spec", round=1)]))
+    assert pairs.by_round.shape == (0, 0)
+    assert not len(pairs.logs)
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf, -math.inf])
@@ -73,17 +74,23 @@ def test_a_time_that_is_no_number_above_0_is_no_figure(bad):
 
 
 def test_a_failed_request_is_in_no_pair_though_it_has_a_figure():
-    asked = [Asked(arm="base"), Asked(arm="spec", error="closed")]
-    assert not len(cell(with_figures(observed(asked), e2e_ms=np.array([100.0, 50.0]))).logs)
+    requests = [Asked(arm="base"), Asked(arm="spec", error="closed")]
+    assert not len(cell(with_figures(observed(requests), e2e_ms=np.array([100.0, 50.0]))).logs)
 
 
 def test_requests_of_a_pair_name_their_prompt_round_and_arm():
     requests = cell(table({"repeat": {"base": [100, 200], "spec": [50, 100]}}, rounds=2)).requests
     rows = sorted(zip(*(column.tolist() for column in requests), strict=True))
     assert rows == [
-        (0, 0, 0, 100), (0, 0, 1, 50), (0, 1, 0, 100), (0, 1, 1, 50),
-        (1, 0, 0, 200), (1, 0, 1, 100), (1, 1, 0, 200), (1, 1, 1, 100),
-    ]  # fmt: skip
+        (0, 0, 0, 100),
+        (0, 0, 1, 50),
+        (0, 1, 0, 100),
+        (0, 1, 1, 50),
+        (1, 0, 0, 200),
+        (1, 0, 1, 100),
+        (1, 1, 0, 200),
+        (1, 1, 1, 100),
+    ]
 
 
 def test_an_arm_a_class_or_a_metric_that_is_not_there_gives_no_pairs():
@@ -93,23 +100,27 @@ def test_an_arm_a_class_or_a_metric_that_is_not_there_gives_no_pairs():
 
 
 def test_rounds_that_are_left_out_are_in_no_figure():
-    asked = [
+    requests = [
         Asked(arm=arm, round=number, e2e_ms=ms)
         for number, both in enumerate(((100, 50), (100, 10), (100, 20)))
         for arm, ms in zip(("base", "spec"), both, strict=True)
     ]
-    found = cell(observed(asked), marked_rounds=(1, 2))
-    assert list(found.rounds) == [0]
-    assert found.logs == pytest.approx([math.log(2)])
+    pairs = cell(observed(requests), marked_rounds=(1, 2))
+    assert list(pairs.rounds) == [0]
+    assert pairs.logs == pytest.approx([math.log(2)])
 
 
 def started(*starts):
     """A request of each arm in each round, at the starts of base and spec."""
-    return cell(observed([
-        Asked(arm=arm, round=number, start=start)
-        for number, both in enumerate(starts)
-        for arm, start in zip(("base", "spec"), both, strict=True)
-    ])).starts  # fmt: skip
+    return cell(
+        observed(
+            [
+                Asked(arm=arm, round=number, start=start)
+                for number, both in enumerate(starts)
+                for arm, start in zip(("base", "spec"), both, strict=True)
+            ]
+        )
+    ).starts
 
 
 def test_rounds_that_share_a_start_have_one_code():
@@ -124,35 +135,39 @@ def test_a_round_is_unknown_where_one_record_did_not_say_its_start():
 
 
 def test_starts_of_two_classes_do_not_join_each_other():
-    asked = [
+    requests = [
         Asked(arm=arm, class_=class_, round=number, start=f"{arm}{start}")
-        for class_, starts in (("repeat", (0, 1)), ("chat", (0, 0))) for number, start in enumerate(starts)
+        for class_, starts in (("repeat", (0, 1)), ("chat", (0, 0)))
+        for number, start in enumerate(starts)
         for arm in ("base", "spec")
-    ]  # fmt: skip
-    codes = cell(observed(asked)).starts
+    ]
+    codes = cell(observed(requests)).starts
     assert codes[0] != codes[1]
 
 
 def test_a_start_within_a_round_joins_the_rounds_that_met_it():
-    asked = [Asked(arm=arm, round=number, start=f"{arm}{number}") for number in range(3) for arm in ("base", "spec")]
-    asked.append(Asked(arm="spec", round=1, slot=1, start="spec2"))
-    codes = cell(observed(asked)).starts
+    requests = [
+        Asked(arm=arm, round=number, start=f"{arm}{number}")
+        for number, arm in itertools.product(range(3), ("base", "spec"))
+    ]
+    requests.append(Asked(arm="spec", round=1, slot=1, start="spec2"))
+    codes = cell(observed(requests)).starts
     assert codes[0] != codes[1] == codes[2]
 
 
 def test_what_is_grouped_once_is_what_each_cell_alone_gives():
     seen = drawn(Truth(ratio={"spec": {"repeat": 1.5, "chat": 1.0}, "other": {"repeat": 0.5}}, loads=(1, 4)), seed=3)
-    grouped = RequestPairing(seen)
+    pairing = RequestPairing(seen)
     for class_, load, metric, variant in product(range(2), range(2), JUDGED_METRICS, ("spec", "other")):
         rows = (seen.class_ == class_) & (seen.load == load)
-        found = cell(grouped, metric, code=2 * class_ + load, variant=variant)
-        for at, prompt in enumerate(found.prompts):
+        pairs = cell(pairing, metric, code=2 * class_ + load, variant=variant)
+        for at, prompt in enumerate(pairs.prompts):
             medians = [
                 np.median(seen.figures[metric][rows & (seen.prompt == prompt) & seen.arm_mask(arm)])
                 for arm in ("base", variant)
             ]
-            assert (found.baseline_medians[at], found.variant_medians[at]) == pytest.approx(tuple(medians))
-        assert len(found.prompts) == 12
+            assert (pairs.baseline_medians[at], pairs.variant_medians[at]) == pytest.approx(tuple(medians))
+        assert len(pairs.prompts) == 12
 
 
 def test_failed_request_waits_as_long_as_others_at_its_own_load():

@@ -31,8 +31,11 @@ def plan_rounds(spreads, targets):
 
 
 def test_the_smallest_speed_up_is_found_four_times_out_of_five():
-    rng, count, alpha = np.random.default_rng(1), 12, 0.01
-    se, df = np.array([0.2 / math.sqrt(count)]), np.array([count - 1.0])
+    rng = np.random.default_rng(1)
+    count = 12
+    alpha = 0.01
+    se = np.array([0.2 / math.sqrt(count)])
+    df = np.array([count - 1.0])
     (least,) = compute_detectable_effect(se, df, asked(alpha=alpha))
     draws = rng.normal(least, 0.2, (20_000, count))
     t = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(count))
@@ -40,7 +43,8 @@ def test_the_smallest_speed_up_is_found_four_times_out_of_five():
 
 
 def test_a_noise_floor_must_be_passed_four_times_out_of_five():
-    se, df = np.array([0.01]), np.array([11.0])
+    se = np.array([0.01])
+    df = np.array([11.0])
     assert compute_detectable_effect(se, df, asked(floor=0.5))[0] == pytest.approx(0.5 + 0.8755 * 0.01, abs=1e-5)
 
 
@@ -99,9 +103,9 @@ def test_what_must_stand_beside_more_cells_takes_more_prompts():
 def test_where_variance_comes_from_is_found_again():
     truth = Truth(ratio={"spec": {"a": 1.0}}, prompts=300, rounds=8, slots=1, spread=0.2, noise=0.1, start=0.1)
     seen = drawn(truth, 5)
-    found = RequestPairing(seen).pairs(("base", "spec"), 0, "e2e_ms")
-    sure = estimate_log_ratio(found.logs, found.by_round, found.starts)
-    parts = split_variance(found, sure)
+    result = RequestPairing(seen).pairs(("base", "spec"), 0, "e2e_ms")
+    sure = estimate_log_ratio(result.logs, result.by_round, result.starts)
+    parts = split_variance(result, sure)
     assert (parts.prompt_count, parts.round_count) == (300, 8)
     assert math.sqrt(parts.residual_variance) == pytest.approx(0.1 * math.sqrt(2), rel=0.1)
     assert math.sqrt(parts.prompt_variance) == pytest.approx(0.2, rel=0.15)
@@ -112,5 +116,5 @@ def test_where_variance_comes_from_is_found_again():
 
 def test_an_estimate_without_width_has_no_spread():
     seen = drawn(Truth(ratio={"spec": {"a": 1.0}}, spread=0.0, noise=0.0))
-    found = RequestPairing(seen).pairs(("base", "spec"), 0, "e2e_ms")
-    assert split_variance(found, LogRatioEstimate(0.0, 0.0, 11, 0.0, 0.0, 1.0))[2:] == (0.0, 0.0, 0.0)
+    result = RequestPairing(seen).pairs(("base", "spec"), 0, "e2e_ms")
+    assert split_variance(result, LogRatioEstimate(0.0, 0.0, 11, 0.0, 0.0, 1.0))[2:] == (0.0, 0.0, 0.0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import example_verdict
 import pytest
 from measured import arm, record, write_run
@@ -14,7 +12,7 @@ from tandem.judge import JudgeOptions, compare_tables, judge_run
 from tandem.report.run_report import report_run
 
 
-def test_the_verdict_is_that_of_the_report(tmp_path: Path) -> None:
+def test_the_verdict_is_that_of_the_report(tmp_path):
     folder = example_verdict.run(tmp_path / "run", classes={"repeat": 3.1})
     options = JudgeOptions(margin=0.1, usd_per_hour=25.0)
     verdict = judge_run(read_request_table(folder), options)
@@ -22,14 +20,14 @@ def test_the_verdict_is_that_of_the_report(tmp_path: Path) -> None:
     assert verdict == report_run(folder, options).verdict
 
 
-def test_a_run_of_one_arm_has_no_verdict_and_the_refusal_says_why(tmp_path: Path) -> None:
+def test_a_run_of_one_arm_has_no_verdict_and_the_refusal_says_why(tmp_path):
     folder = write_run(tmp_path / "run", [record(arm="base")], arms=(arm("base", role="baseline"),))
     with pytest.raises(InputError, match=r"no verdict: one arm was measured.*; judge a run of two servers or more"):
         judge_run(read_request_table(folder))
 
 
 @pytest.mark.parametrize("margin", [0, -0.05, 1.5, float("nan")])
-def test_a_margin_by_which_nothing_can_be_judged_is_refused(margin: float, tmp_path: Path) -> None:
+def test_a_margin_by_which_nothing_can_be_judged_is_refused(margin, tmp_path):
     table = read_request_table(example_verdict.run(tmp_path / "run", classes={"repeat": 3.1}, prompts=2))
     with pytest.raises(InputError, match="allowed: above 0, at most 1"):
         JudgeOptions(margin=margin)

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from observed import Asked, observed
@@ -8,7 +10,7 @@ from tandem.judge.pairs import RequestPairing
 
 
 @pytest.mark.parametrize(
-    ("counts", "found"),
+    ("counts", "result"),
     [
         ((0, 60, 0, 60), False),
         ((6, 200, 0, 200), True),  # one side of Fisher's test: 0.0151
@@ -22,45 +24,45 @@ from tandem.judge.pairs import RequestPairing
         ((30, 30, 0, 0), False),
     ],
 )
-def test_failing_more_often_is_more_than_chance_or_far_more(counts, found):
-    assert is_more_frequent(*counts) is found
+def test_failing_more_often_is_more_than_chance_or_far_more(counts, result):
+    assert is_more_frequent(*counts) is result
 
 
 def test_either_arm_may_be_the_one_that_fails():
     counts = (FailureCounts(60, 12, 60, 0), FailureCounts(60, 0, 60, 12), FailureCounts(60, 12, 60, 12))
-    assert [each.is_biased for each in counts] == [True, True, False]
+    assert [count.is_biased for count in counts] == [True, True, False]
 
 
 def test_only_rounds_of_both_arms_are_counted_by_class_and_load():
-    rows = [Asked(arm=arm, class_=name) for arm in ("base", "spec") for name in ("repeat", "chat")]
+    rows = [Asked(arm=arm, class_=name) for arm, name in itertools.product(("base", "spec"), ("repeat", "chat"))]
     rows += [
         Asked(arm="spec", class_="repeat", error="closed"),
         Asked(arm="spec", class_="chat", concurrency=1, error="closed"),  # the baseline was not asked so
         Asked(arm="base", round=3, error="closed"),  # nor the variant then
     ]
     seen = observed(rows)
-    counted = count_failures(RequestPairing(seen), "base", "spec")
+    counts = count_failures(RequestPairing(seen), "base", "spec")
     at_4 = seen.loads.index(LoadLevel(concurrency=4))
-    assert counted.count(seen.classes.index("repeat") * len(seen.loads) + at_4) == FailureCounts(1, 0, 2, 1)
-    assert counted.count() == FailureCounts(2, 0, 3, 1)
+    assert counts.count(seen.classes.index("repeat") * len(seen.loads) + at_4) == FailureCounts(1, 0, 2, 1)
+    assert counts.count() == FailureCounts(2, 0, 3, 1)
 
 
 def test_failures_of_one_class_bar_that_class_alone():
-    counted = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
-    assert counted.find_bias([0]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
-    assert counted.find_bias([1]) is None
+    counts = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
+    assert counts.find_bias([0]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
+    assert counts.find_bias([1]) is None
 
 
 def test_failures_that_no_class_shows_alone_bar_all_of_them():
-    counted = CellFailures(request_counts=np.full((20, 2), 40), failure_counts=np.array([[0, 1]] * 12 + [[0, 0]] * 8))
-    assert {counted.find_bias([cell]) for cell in range(20)} == {FailureBias(FailureCounts(800, 0, 800, 12), None)}
+    counts = CellFailures(request_counts=np.full((20, 2), 40), failure_counts=np.array([[0, 1]] * 12 + [[0, 0]] * 8))
+    assert {counts.find_bias([cell]) for cell in range(20)} == {FailureBias(FailureCounts(800, 0, 800, 12), None)}
 
 
 def test_a_class_of_survivors_bars_all_where_the_other_arm_failed_nothing():
-    counted = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
-    assert counted.find_bias([0, 1]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
+    counts = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
+    assert counts.find_bias([0, 1]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
 
 
 def test_a_class_of_survivors_bars_no_other_where_both_arms_fail_now_and_then():
-    counted = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [2, 0]]))
-    assert counted.find_bias([0, 1]) is None
+    counts = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [2, 0]]))
+    assert counts.find_bias([0, 1]) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -15,7 +16,8 @@ from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 from tandem.judge.tails import TailEstimate, weigh_tails
 
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0, 1050.0, 850.0)
-SLOW_SHARE, SLOW_BY = 0.15, 4.0
+SLOW_SHARE = 0.15
+SLOW_BY = 4.0
 
 
 def judge_e2e(seen, controls=RunControls()):  # noqa: B008 - frozen
@@ -29,34 +31,55 @@ def tail(cell, statistic):
 def slow_sometimes(*, classes=4, ratio=1.25, share=SLOW_SHARE, seed=5, rounds=4, by=SLOW_BY):
     """A variant that is `ratio` times as fast but for a share of its requests, which take `by` times as long."""
     rng = np.random.default_rng(seed)
-    return observed([
-        Asked(
-            arm=arm, class_=f"c{class_}", prompt=f"c{class_}-{prompt}", round=number,
-            e2e_ms=ms * math.exp(rng.normal(0, 0.02)) / (ratio if arm == "spec" else 1.0)
-            * (by if arm == "spec" and rng.random() < share else 1.0),
-        )
-        for number in range(rounds) for class_ in range(classes) for prompt, ms in enumerate(STEADY)
-        for arm in ("base", "spec")
-    ])  # fmt: skip
+    return observed(
+        [
+            Asked(
+                arm=arm,
+                class_=f"c{class_}",
+                prompt=f"c{class_}-{prompt}",
+                round=number,
+                e2e_ms=ms
+                * math.exp(rng.normal(0, 0.02))
+                / (ratio if arm == "spec" else 1.0)
+                * (by if arm == "spec" and rng.random() < share else 1.0),
+            )
+            for number, class_, (prompt, ms), arm in itertools.product(
+                range(rounds), range(classes), enumerate(STEADY), ("base", "spec")
+            )
+        ]
+    )
 
 
 def slow_every_fourth(*, faster, by=6.0):
     """Eight prompts in eight rounds; each fourth request of a prompt takes the variant `by` times as long."""
-    return observed([
-        Asked(arm=arm, prompt=f"p{prompt}", round=number,
-              e2e_ms=ms / (faster if arm == "spec" else 1.0)
-              * (by if arm == "spec" and (number + prompt) % 4 == 3 else 1.0))
-        for arm in ("base", "spec") for prompt, ms in enumerate(STEADY) for number in range(8)
-    ])  # fmt: skip
+    return observed(
+        [
+            Asked(
+                arm=arm,
+                prompt=f"p{prompt}",
+                round=number,
+                e2e_ms=ms
+                / (faster if arm == "spec" else 1.0)
+                * (by if arm == "spec" and (number + prompt) % 4 == 3 else 1.0),
+            )
+            for arm, (prompt, ms), number in itertools.product(("base", "spec"), enumerate(STEADY), range(8))
+        ]
+    )
 
 
 def test_the_mean_is_of_requests_every_prompt_alike():
-    seen = observed([
-        Asked(arm=arm, prompt=f"p{prompt}", round=number, e2e_ms=ms)
-        for arm, times in (("base", ((100.0, 300.0), (200.0, 200.0), (400.0, 0.0))),
-                           ("spec", ((100.0, 100.0), (100.0, 300.0), (200.0, 0.0))))
-        for prompt, by_round in enumerate(times) for number, ms in enumerate(by_round) if ms
-    ])  # fmt: skip
+    seen = observed(
+        [
+            Asked(arm=arm, prompt=f"p{prompt}", round=number, e2e_ms=ms)
+            for arm, times in (
+                ("base", ((100.0, 300.0), (200.0, 200.0), (400.0, 0.0))),
+                ("spec", ((100.0, 100.0), (100.0, 300.0), (200.0, 0.0))),
+            )
+            for prompt, by_round in enumerate(times)
+            for number, ms in enumerate(by_round)
+            if ms
+        ]
+    )
 
     (cell,) = judge_e2e(seen)
 
@@ -79,30 +102,32 @@ def test_a_variant_that_is_faster_throughout_has_faster_tails():
 
 def test_intervals_of_tails_hold_the_truth_of_most_runs():
     truth = Truth(ratio={"spec": {"a": 1.5}}, prompts=16, spread=0.15)
-    counted = {"mean": 0, "p90": 0}
+    counts = {"mean": 0, "p90": 0}
     for seed in range(60):
-        for each in judge_e2e(drawn(truth, seed))[0].tails:
-            counted[each.statistic] += each.speed_up.low < 1.5 < each.speed_up.high
-    assert counted["mean"] >= 52
-    assert counted["p90"] >= 50
+        for entry in judge_e2e(drawn(truth, seed))[0].tails:
+            counts[entry.statistic] += entry.speed_up.low < 1.5 < entry.speed_up.high
+    assert counts["mean"] >= 52
+    assert counts["p90"] >= 50
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_median_beside_some_slow_requests_is_never_called_faster(seed):
     seen = slow_sometimes(seed=seed, classes=8)
-    found = headline(seen, equal=())
-    assert found.finding in {"mixed", "no evidence"}
-    assert not found.faster
+    verdict_line = headline(seen, equal=())
+    assert verdict_line.finding in {"mixed", "no evidence"}
+    assert not verdict_line.faster
 
 
 def test_the_sentence_of_a_mixed_class_has_its_figures():
     seen = slow_every_fourth(faster=2.0)
     (cell,) = judge_e2e(seen)
-    found = headline(seen, equal=())
+    verdict_line = headline(seen, equal=())
 
     assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("mixed", None, None)  # no number mends a tail
-    assert found.sentence.startswith("End to end, by the median spec is 2.00 times as fast as base over all prompts (")
-    assert f"), but {cell.opposition}. " in found.sentence
+    assert verdict_line.sentence.startswith(
+        "End to end, by the median spec is 2.00 times as fast as base over all prompts ("
+    )
+    assert f"), but {cell.opposition}. " in verdict_line.sentence
 
 
 def test_a_tail_that_may_be_slower_takes_the_word_away():
@@ -142,17 +167,24 @@ def test_few_slow_requests_of_many_classes_leave_no_class_the_same():
 
 def test_mixed_classes_of_either_way_are_told_apart():
     rows = [
-        Asked(arm=arm, class_=class_, prompt=f"{class_}-{prompt}", round=number,
-              e2e_ms=ms / (faster if arm == "spec" else 1.0)
-              * (slow if arm == "spec" and (number + prompt) % 4 == 3 else 1.0))
-        for class_, faster, slow in (("a", 2.0, 8.0), ("b", 0.8, 0.01))
-        for arm in ("base", "spec") for prompt, ms in enumerate(STEADY) for number in range(8)
-    ]  # fmt: skip
+        Asked(
+            arm=arm,
+            class_=class_,
+            prompt=f"{class_}-{prompt}",
+            round=number,
+            e2e_ms=ms
+            / (faster if arm == "spec" else 1.0)
+            * (slow if arm == "spec" and (number + prompt) % 4 == 3 else 1.0),
+        )
+        for (class_, faster, slow), arm, (prompt, ms), number in itertools.product(
+            (("a", 2.0, 8.0), ("b", 0.8, 0.01)), ("base", "spec"), enumerate(STEADY), range(8)
+        )
+    ]
     seen = observed(rows)
-    found = headline(seen, equal=())
+    verdict_line = headline(seen, equal=())
 
-    assert "; by class: mixed in a (the median is 2.00 times as fast, but " in found.sentence
-    assert "; mixed in b (the median is 1.25 times slower, but " in found.sentence
+    assert "; by class: mixed in a (the median is 2.00 times as fast, but " in verdict_line.sentence
+    assert "; mixed in b (the median is 1.25 times slower, but " in verdict_line.sentence
 
 
 @pytest.mark.parametrize(("failure_count", "word"), [(0, "faster"), (1, "no evidence")])
@@ -200,5 +232,5 @@ def test_a_mean_beside_the_same_median_needs_the_level_of_the_pooled_test():
 
 
 def test_only_e2e_has_tails():
-    found = judge_cells(drawn(Truth(ratio={"spec": {"a": 1.0}})), RunControls(), margin=MARGIN)
-    assert {cell.metric for cell in found if cell.tails} == {"e2e_ms"}
+    cells = judge_cells(drawn(Truth(ratio={"spec": {"a": 1.0}})), RunControls(), margin=MARGIN)
+    assert {cell.metric for cell in cells if cell.tails} == {"e2e_ms"}

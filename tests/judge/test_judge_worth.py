@@ -1,5 +1,7 @@
 """A speed is worth nothing where neither arm gives text; what one arm breaks alone is for equality to find."""
 
+import itertools
+
 import pytest
 from observed import EQUAL, Asked, headline, judge_cells, observed
 
@@ -11,19 +13,23 @@ from tandem.judge.schema import RunControls
 
 def run(spec, base, of=12):
     """Twelve prompts in four rounds, `spec` twice as fast; the content check refuses the first `of` of each arm."""
-    return observed([
-        Asked(arm=arm, prompt=f"p{number:02}", round=round_, e2e_ms=ms + number, content=word if number < of else "ok")
-        for round_ in range(4)
-        for arm, ms, word in (("base", 1000.0, base), ("spec", 500.0, spec))
-        for number in range(12)
-    ])  # fmt: skip
+    return observed(
+        [
+            Asked(
+                arm=arm, prompt=f"p{number:02}", round=round_, e2e_ms=ms + number, content=word if number < of else "ok"
+            )
+            for round_, (arm, ms, word), number in itertools.product(
+                range(4), (("base", 1000.0, base), ("spec", 500.0, spec)), range(12)
+            )
+        ]
+    )
 
 
 @pytest.mark.parametrize("word", ["garbage", "empty"])
 def test_a_variant_does_not_win_where_neither_arm_gives_text(word):
-    found = headline(run(word, word))
-    assert (found.verdict, found.faster) == ("no evidence", ())
-    assert found.sentence == (
+    verdict_line = headline(run(word, word))
+    assert (verdict_line.verdict, verdict_line.faster) == ("no evidence", ())
+    assert verdict_line.sentence == (
         "End to end, spec is not shown to be faster or slower than base: 48 of 48 answers of spec and 48 of 48 answers "
         "of base are empty or garbage, and a speed is worth nothing where the text is none."
     )
@@ -46,14 +52,14 @@ def test_one_arm_with_text_or_unchecked_bars_nothing(spec, base):
 
 @pytest.mark.parametrize("word", ["loop", "refusal"])
 def test_what_a_small_model_may_say_is_told_and_bars_nothing(word):
-    found = headline(run(word, word, 7))
-    assert found.finding == "faster"
+    verdict_line = headline(run(word, word, 7))
+    assert verdict_line.finding == "faster"
     counts = f"28 of 48 answers of spec (28 {word}) and 28 of 48 answers of base (28 {word})"
-    assert f". The content check refused {counts}." in found.sentence
+    assert f". The content check refused {counts}." in verdict_line.sentence
 
 
 def test_a_claim_is_not_answered_by_answers_that_are_no_text():
     seen = run("garbage", "garbage")
     cells = judge_cells(seen, RunControls(), margin=0.05)
-    found = answer_claims(RequestPairing(seen), ("spec",), cells, EQUAL, (), margin=0.05, controls=RunControls())
-    assert {one.answer for one in found if one.claim in {"C1", "C6", "C12", "C13"}} == {"no evidence"}
+    result = answer_claims(RequestPairing(seen), ("spec",), cells, EQUAL, (), margin=0.05, controls=RunControls())
+    assert {entry.answer for entry in result if entry.claim in {"C1", "C6", "C12", "C13"}} == {"no evidence"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -48,13 +49,14 @@ def test_swapped_arms_give_the_mirrored_interval():
 
 @pytest.mark.parametrize("shares", [(0.05, 0.05), (0.10, 0.02)])
 def test_the_interval_holds_the_truth_as_often_as_it_says(shares):
-    rng, count = np.random.default_rng(7), 1000
-    held = 0
+    rng = np.random.default_rng(7)
+    count = 1000
+    hits = 0
     for _ in range(count):
         first, second, _ = rng.multinomial(ITEMS, [*shares, 1 - sum(shares)])
         low, high = find_tango_interval(int(first), int(second), ITEMS)
-        held += low <= shares[0] - shares[1] <= high
-    assert held / count > 0.93
+        hits += low <= shares[0] - shares[1] <= high
+    assert hits / count > 0.93
 
 
 def test_equal_answers_are_the_same():
@@ -76,7 +78,8 @@ def test_equal_servers_that_differ_by_chance_are_rarely_called():
     words = []
     for seed in range(200):
         rng = np.random.default_rng(seed)
-        shared, own = rng.random(ITEMS) < 0.7, rng.random((2, ITEMS)) < 0.7
+        shared = rng.random(ITEMS) < 0.7
+        own = rng.random((2, ITEMS)) < 0.7
         is_own = rng.random(ITEMS) < 0.1  # each arm answers a tenth of the items by itself, as well as the other
         right = [np.where(is_own, arm, shared) for arm in own]
         items = [{str(number): bool(value) for number, value in enumerate(arm)} for arm in right]
@@ -92,8 +95,8 @@ def test_every_tenth_answer_wrong_is_found_at_200_items():
 
 def test_a_baseline_near_chance_shows_nothing():
     right = answers(2, share=0.3)
-    found = compare_quality("spec", right, dict.fromkeys(right, False), chance=0.25)
-    assert (found.word, "guessing 25 %" in found.why) == ("no evidence", True)
+    quality = compare_quality("spec", right, dict.fromkeys(right, False), chance=0.25)
+    assert (quality.word, "guessing 25 %" in quality.why) == ("no evidence", True)
 
 
 def test_fewer_items_than_200_show_nothing():
@@ -107,15 +110,15 @@ def test_items_of_one_arm_alone_are_not_compared():
 
 
 def test_no_pair_at_all_shows_nothing():
-    found = compare_quality("spec", {}, {}, chance=0.0)
-    assert (found.word, math.isclose(found.p, 1.0)) == ("no evidence", True)
+    quality = compare_quality("spec", {}, {}, chance=0.0)
+    assert (quality.word, math.isclose(quality.p, 1.0)) == ("no evidence", True)
 
 
 def write_rows(folder, task, right_by_arm, chance=0.0):
     rows = [
         QualityRow(task=task, item=item, arm=arm, right=right, chance=chance)
-        for arm, answered in right_by_arm.items()
-        for item, right in answered.items()
+        for arm, replies in right_by_arm.items()
+        for item, right in replies.items()
     ]
     write_quality(folder, rows)
 
@@ -138,13 +141,12 @@ def test_malformed_row_is_refused(tmp_path):
 def test_each_task_is_judged_alone():
     rows = [
         QualityRow(task=task, item=item, arm=arm, right=right)
-        for task in ("sums", "words")
-        for arm in ("base", "spec")
-        for item, right in answers(1).items()
+        for task, arm, (item, right) in itertools.product(("sums", "words"), ("base", "spec"), answers(1).items())
     ]
-    assert [(found.task, found.word) for found in judge_quality(rows, "base", ["spec"])] == [
-        ("sums", "same"), ("words", "same"),
-    ]  # fmt: skip
+    assert [(result.task, result.word) for result in judge_quality(rows, "base", ["spec"])] == [
+        ("sums", "same"),
+        ("words", "same"),
+    ]
 
 
 def test_task_that_one_arm_alone_answered_is_left_out():
@@ -166,7 +168,8 @@ def test_answers_take_the_place_of_a_fault(tmp_path):
 
 
 def test_tasks_share_the_risk_of_a_false_word():
-    first, second = {str(n): n >= 8 for n in range(200)}, {str(n): n >= 1 for n in range(200)}
+    first = {str(n): n >= 8 for n in range(200)}
+    second = {str(n): n >= 1 for n in range(200)}
     words = [compare_quality("spec", second, first, chance=0, task_count=count).word for count in (1, 2)]
     assert words == ["worse", "no evidence"]
 
@@ -179,8 +182,7 @@ def list_rows(items, *, groups=None):
     names = groups or [""] * len(items)
     return [
         QualityRow(task="sums", item=item, arm=arm, right=True, group=group)
-        for arm in ("base", "spec")
-        for item, group in zip(items, names, strict=True)
+        for arm, (item, group) in itertools.product(("base", "spec"), zip(items, names, strict=True))
     ]
 
 

@@ -82,11 +82,11 @@ def test_six_starts_make_a_saving_hold_across_starts():
 
 
 def test_a_class_of_few_prompts_goes_with_all_others():
-    stated = {
+    fields = {
         "repeat": {"base": [1000.0] * 8, "spec": [500.0] * 8},
         "open": {"base": [1000.0, 1100.0], "spec": [1500.0, 1600.0]},
     }
-    assert {route.class_: route.arm for route in routed(table(stated)).routes} == {"repeat": "spec", "open": "spec"}
+    assert {route.class_: route.arm for route in routed(table(fields)).routes} == {"repeat": "spec", "open": "spec"}
 
 
 def test_money_is_the_time_that_a_request_holds_its_share_of_the_price():

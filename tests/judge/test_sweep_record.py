@@ -20,7 +20,7 @@ def build_task(word: Any) -> TaskWord:
 
 
 @pytest.mark.parametrize("changes", [{}, {"output": "same quality"}, {"tasks": (build_task("no evidence"),)}], ids=str)
-def test_faster_candidate_with_a_good_output_can_win(changes: dict[str, Any]) -> None:
+def test_faster_candidate_with_a_good_output_can_win(changes):
     assert build_verdict(**changes).obstacle is None
 
 
@@ -40,7 +40,7 @@ def test_faster_candidate_with_a_good_output_can_win(changes: dict[str, Any]) ->
     ],
     ids=str,
 )
-def test_verdict_that_forbids_a_win_has_a_word(changes: dict[str, Any], word: str) -> None:
+def test_verdict_that_forbids_a_win_has_a_word(changes, word):
     obstacle = build_verdict(**changes).obstacle
     assert obstacle is not None
     assert obstacle.word == word
@@ -57,5 +57,5 @@ def test_verdict_that_forbids_a_win_has_a_word(changes: dict[str, Any], word: st
     ],
     ids=str,
 )
-def test_search_uses_figures_of_the_same_work_alone(changes: dict[str, Any], *, is_used: bool) -> None:
+def test_search_uses_figures_of_the_same_work_alone(changes, *, is_used):
     assert build_verdict(**changes).has_figures is is_used

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from dataclasses import replace
 from itertools import product
@@ -36,12 +37,18 @@ def started(starts_of_base, starts_of_spec, rounds=6):
     """Each arm with so many starts, of its first rounds; the last start stays for the rest."""
     rows = [
         Asked(
-            arm=arm, prompt=f"p{prompt}", round=number, start=f"{arm}@{min(number, starts - 1)}",
+            arm=arm,
+            prompt=f"p{prompt}",
+            round=number,
+            start=f"{arm}@{min(number, starts - 1)}",
             e2e_ms=ms * by * (1 + 0.001 * number) / (2.0 if arm == "spec" else 1.0),
         )
-        for number in range(rounds) for arm, starts in (("base", starts_of_base), ("spec", starts_of_spec))
-        for prompt, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
-    ]  # fmt: skip
+        for number, (arm, starts), (prompt, (ms, by)) in itertools.product(
+            range(rounds),
+            (("base", starts_of_base), ("spec", starts_of_spec)),
+            enumerate(zip(STEADY, JITTER, strict=True)),
+        )
+    ]
     return observed(rows)
 
 
@@ -81,61 +88,70 @@ def test_fewer_than_four_rounds_have_no_word_and_say_how_many_have(ratio, word):
     assert headline(twice_as_fast(FEWEST_ROUNDS, ratio)).finding == word
     few = headline(twice_as_fast(FEWEST_ROUNDS - 1, ratio))
     assert (few.finding, "3 rounds cannot tell" in few.sentence, "4 can (--rounds)" in few.sentence) == (
-        "no evidence", True, True,
-    )  # fmt: skip
+        "no evidence",
+        True,
+        True,
+    )
 
 
 def test_a_round_that_is_left_out_counts_as_none():
     seen = twice_as_fast(4)
-    found = judge_cells(replace(seen, failed=seen.round == 3), RunControls(), margin=MARGIN)
-    assert {cell.verdict for cell in found} == {"no evidence"}
+    cells = judge_cells(replace(seen, failed=seen.round == 3), RunControls(), margin=MARGIN)
+    assert {cell.verdict for cell in cells} == {"no evidence"}
 
 
-@pytest.mark.parametrize(("answered", "word"), [(2, "no evidence"), (3, "faster")])
-def test_a_round_counts_with_half_of_its_prompts(answered, word):
+@pytest.mark.parametrize(("answers", "word"), [(2, "no evidence"), (3, "faster")])
+def test_a_round_counts_with_half_of_its_prompts(answers, word):
     seen = twice_as_fast(4)
-    late = (seen.round == 3) & (seen.prompt >= answered)
-    found = judge_cells(replace(seen, failed=late), RunControls(), margin=MARGIN)
-    assert next(cell.verdict for cell in found if cell.metric == "e2e_ms") == word
+    late = (seen.round == 3) & (seen.prompt >= answers)
+    cells = judge_cells(replace(seen, failed=late), RunControls(), margin=MARGIN)
+    assert next(cell.verdict for cell in cells if cell.metric == "e2e_ms") == word
 
 
 def test_starts_that_rounds_share_are_no_evidence_across_starts():
     rows = [
         Asked(
-            arm=arm, prompt=f"p{prompt}", round=number, start=start,
+            arm=arm,
+            prompt=f"p{prompt}",
+            round=number,
+            start=start,
             e2e_ms=ms * by * (1 + 0.001 * number) / (2.0 if arm == "spec" else 1.0),
         )
-        for number in range(12) for arm, start in (("base", f"b{number // 2}"), ("spec", f"s{(number + 1) // 2}"))
+        for number in range(12)
+        for arm, start in (("base", f"b{number // 2}"), ("spec", f"s{(number + 1) // 2}"))
         for prompt, (ms, by) in enumerate(zip(STEADY, JITTER, strict=True))
-    ]  # fmt: skip
+    ]
 
     assert headline(observed(rows)).evidence == "one-start"
 
 
 def test_without_a_recorded_start_the_word_is_of_one_start():
-    found = headline(twice_as_fast())
-    assert (found.verdict, found.evidence) == (
-        "faster (restarts not tested)", "one-start",
-    )  # fmt: skip
-    assert find_tone(found).class_ == "good"  # beside the same outputs alone
-    assert found.sentence.endswith("Differences between server starts are not covered.")
+    verdict_line = headline(twice_as_fast())
+    assert (verdict_line.verdict, verdict_line.evidence) == (
+        "faster (restarts not tested)",
+        "one-start",
+    )
+    assert find_tone(verdict_line).class_ == "good"  # beside the same outputs alone
+    assert verdict_line.sentence.endswith("Differences between server starts are not covered.")
 
 
 def test_a_few_starts_are_counted_in_the_word():
     assert headline(started(3, 2)).verdict == "faster (2 server starts; restarts not covered)"
 
 
-@pytest.mark.parametrize(("base", "spec", "evidence"), [(6, 6, "across-starts"), (5, 6, "one-start"),
-                                                        (6, 5, "one-start"), (1, 1, "one-start")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("base", "spec", "evidence"),
+    [(6, 6, "across-starts"), (5, 6, "one-start"), (6, 5, "one-start"), (1, 1, "one-start")],
+)
 def test_six_starts_of_each_arm_are_evidence_across_starts(base, spec, evidence):
     assert FEWEST_STARTS == 6
     assert headline(started(base, spec)).evidence == evidence
 
 
 def test_across_starts_the_word_stands_alone():
-    found = headline(started(6, 6))
-    assert found.verdict == "faster"
-    assert "server starts" not in found.sentence
+    verdict_line = headline(started(6, 6))
+    assert verdict_line.verdict == "faster"
+    assert "server starts" not in verdict_line.sentence
 
 
 UNSHOWN = (OutputEquality(variant="spec", by="characters", result="no evidence", sentence="Too few."),)
@@ -143,22 +159,26 @@ UNSHOWN = (OutputEquality(variant="spec", by="characters", result="no evidence",
 
 @pytest.mark.parametrize("equal", [(), UNSHOWN])
 def test_outputs_that_are_not_shown_equal_are_in_the_word(equal):
-    found = headline(twice_as_fast(), equal=equal)
-    assert found.verdict == "faster, output not shown to be the same (restarts not tested)"
-    assert find_tone(found).class_ == "caution"
+    verdict_line = headline(twice_as_fast(), equal=equal)
+    assert verdict_line.verdict == "faster, output not shown to be the same (restarts not tested)"
+    assert find_tone(verdict_line).class_ == "caution"
 
 
 @pytest.mark.parametrize("word", ["loop", "refusal"])
 def test_outputs_that_are_mostly_refused_are_not_shown_equal(word):
-    found = headline(twice_as_fast(content=word))
-    assert (found.finding, found.output, find_tone(found).class_) == ("faster", "not shown", "caution")
+    verdict_line = headline(twice_as_fast(content=word))
+    assert (verdict_line.finding, verdict_line.output, find_tone(verdict_line).class_) == (
+        "faster",
+        "not shown",
+        "caution",
+    )
 
 
 def test_other_outputs_are_in_the_word():
     differs = OutputEquality(variant="spec", by="characters", result="differs", sentence="Outputs differ.")
-    found = headline(twice_as_fast(), equal=(differs,))
-    assert found.verdict == "faster but not the same output (restarts not tested)"
-    assert find_tone(found).class_ == "bad"
+    verdict_line = headline(twice_as_fast(), equal=(differs,))
+    assert verdict_line.verdict == "faster but not the same output (restarts not tested)"
+    assert find_tone(verdict_line).class_ == "bad"
 
 
 def test_noise_from_round_to_round_is_seldom_called():
@@ -171,8 +191,9 @@ def test_noise_of_rounds_is_pooled_over_classes():
     truth = Truth(ratio={"spec": dict.fromkeys("abcdefgh", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False)
     widths = [
         cell.speed_up.high / cell.speed_up.low
-        for cell in judge_cells(drawn(truth, 3), RunControls(), margin=MARGIN) if cell.metric == "e2e_ms"
-    ]  # fmt: skip
+        for cell in judge_cells(drawn(truth, 3), RunControls(), margin=MARGIN)
+        if cell.metric == "e2e_ms"
+    ]
     assert sum(np.isclose(np.log(widths), np.median(np.log(widths)), rtol=0.1)) >= 6
 
 
@@ -180,11 +201,23 @@ def find_quality(*words):
     """Tasks of the variant with these words."""
     return tuple(
         TaskQuality(
-            variant="spec", task=f"task-{index}", items=200, baseline_right=150, variant_right=150, only_baseline=0,
-            only_variant=0, chance=0.0, difference=0.0, low=-0.02, high=0.02, p=1.0, word=word, why="a reason",
+            variant="spec",
+            task=f"task-{index}",
+            items=200,
+            baseline_right=150,
+            variant_right=150,
+            only_baseline=0,
+            only_variant=0,
+            chance=0.0,
+            difference=0.0,
+            low=-0.02,
+            high=0.02,
+            p=1.0,
+            word=word,
+            why="a reason",
         )
         for index, word in enumerate(words)
-    )  # fmt: skip
+    )
 
 
 DIFFERS = (OutputEquality(variant="spec", by="characters", result="differs", sentence="Outputs differ."),)
@@ -193,23 +226,30 @@ DIFFERS = (OutputEquality(variant="spec", by="characters", result="differs", sen
 @pytest.mark.parametrize(
     ("equal", "words", "output"),
     [
-        (EQUAL, (), "the same"), (EQUAL, ("same",), "the same"), (EQUAL, ("no evidence",), "the same"),
-        (EQUAL, ("worse",), "not the same"), (EQUAL, ("same", "worse"), "not the same"),
-        (DIFFERS, ("same",), "same quality"), (DIFFERS, ("better", "same"), "same quality"),
-        (DIFFERS, ("no evidence",), "not the same"), (DIFFERS, ("same", "no evidence"), "not the same"),
-        (UNSHOWN, ("same",), "same quality"), (UNSHOWN, ("no evidence",), "not shown"), ((), ("same",), "same quality"),
+        (EQUAL, (), "the same"),
+        (EQUAL, ("same",), "the same"),
+        (EQUAL, ("no evidence",), "the same"),
+        (EQUAL, ("worse",), "not the same"),
+        (EQUAL, ("same", "worse"), "not the same"),
+        (DIFFERS, ("same",), "same quality"),
+        (DIFFERS, ("better", "same"), "same quality"),
+        (DIFFERS, ("no evidence",), "not the same"),
+        (DIFFERS, ("same", "no evidence"), "not the same"),
+        (UNSHOWN, ("same",), "same quality"),
+        (UNSHOWN, ("no evidence",), "not shown"),
+        ((), ("same",), "same quality"),
     ],
-)  # fmt: skip
+)
 def test_quality_joins_the_output(equal, words, output):
     assert headline(twice_as_fast(), equal=equal, quality=find_quality(*words)).output == output
 
 
 def test_same_quality_is_in_the_word_and_green():
-    found = headline(twice_as_fast(), equal=DIFFERS, quality=find_quality("same"))
-    assert found.verdict == "faster at the same quality (restarts not tested)"
-    assert find_tone(found).class_ == "good"
+    verdict_line = headline(twice_as_fast(), equal=DIFFERS, quality=find_quality("same"))
+    assert verdict_line.verdict == "faster at the same quality (restarts not tested)"
+    assert find_tone(verdict_line).class_ == "good"
 
 
 def test_task_that_is_not_the_same_is_a_reason():
-    found = headline(twice_as_fast(), quality=find_quality("worse"))
-    assert "quality of task-0: worse: a reason." in found.reasons
+    verdict_line = headline(twice_as_fast(), quality=find_quality("worse"))
+    assert "quality of task-0: worse: a reason." in verdict_line.reasons

@@ -33,13 +33,16 @@ from tandem.judge.verdict import JudgeOptions, judge_run
 CLASSES = {"repeat": 3.1, "json": 1.72, "code": 1.46, "story": 1.01, "open": 0.97}
 EVIL = """</script><script>alert(1)</script>'"><img src=x onerror=alert(2)>&amp;\u2028<!--\x1b[31m\u202e"""
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms", "output_tokens_per_s")
-BASE, VARIANT, CONTROL = "qwen-vllm", "qwen-sd-vllm", "qwen-vllm#2"
+BASE = "qwen-vllm"
+VARIANT = "qwen-sd-vllm"
+CONTROL = "qwen-vllm#2"
 
 
 def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, float] = CLASSES) -> Path:
     """A folder of baseline, variant and control in every class; the variant's true speed-ups are those of `classes`."""
     rng = np.random.default_rng(8)
-    records, at_s = [], 1000.0
+    records = []
+    at_s = 1000.0
     for round_ in range(rounds):
         for place, (class_, speed_up) in enumerate(classes.items()):
             for number in range(prompts):
@@ -49,17 +52,32 @@ def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, 
                     ttft_s = 0.11 * math.exp(rng.normal(0, 0.05))
                     whole_s = ttft_s + own * 0.045 * (tokens - 1) / faster * math.exp(rng.normal(0, 0.03))
                     steps = np.linspace(ttft_s, whole_s, max(3, round(tokens / max(1.0, faster))))
-                    records.append(record(
-                        request_id=f"r-{len(records)}", arm=name, class_=class_, prompt_id=f"{class_}-{number:02}",
-                        suite="example", round=round_, slot=number, concurrency=4, start_s=at_s, headers_s=ttft_s / 2,
-                        end_s=float(whole_s), completion_tokens=tokens, text=f"{class_} {number}",
-                        chunks=chunks(*((float(step), "text") for step in steps), (float(whole_s), "end", 0)),
-                    ))  # fmt: skip
+                    records.append(
+                        record(
+                            request_id=f"r-{len(records)}",
+                            arm=name,
+                            class_=class_,
+                            prompt_id=f"{class_}-{number:02}",
+                            suite="example",
+                            round=round_,
+                            slot=number,
+                            concurrency=4,
+                            start_s=at_s,
+                            headers_s=ttft_s / 2,
+                            end_s=float(whole_s),
+                            completion_tokens=tokens,
+                            text=f"{class_} {number}",
+                            chunks=chunks(*((float(step), "text") for step in steps), (float(whole_s), "end", 0)),
+                        )
+                    )
                 at_s += 9.0
     return write_run(
-        folder, records, arms=(arm(BASE, role="baseline"), arm(VARIANT)), rounds=rounds,
+        folder,
+        records,
+        arms=(arm(BASE, role="baseline"), arm(VARIANT)),
+        rounds=rounds,
         suites=(SuiteEntry(name="example", sha256="0" * 64, prompts=prompts * len(classes), classes=tuple(classes)),),
-    )  # fmt: skip
+    )
 
 
 def verdict(seen: RequestTable, **changes: Any) -> Verdict:
@@ -71,10 +89,10 @@ def verdict(seen: RequestTable, **changes: Any) -> Verdict:
     controls = msgspec.structs.replace(
         judged.controls, marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),), void=()
     )
-    stated = {"controls": controls, "equality": (equality(seen, variant),), "acceptance": acceptance(seen, variant)}
+    fields = {"controls": controls, "equality": (equality(seen, variant),), "acceptance": acceptance(seen, variant)}
     cells = tuple(sorted(judged.cells, key=lambda cell: METRICS.index(cell.metric)))
     return msgspec.structs.replace(
-        judged, **{**stated, "cells": cells, "claims": CLAIMS, "claims_unasked": None, **changes}
+        judged, **{**fields, "cells": cells, "claims": CLAIMS, "claims_unasked": None, **changes}
     )
 
 
@@ -126,11 +144,16 @@ def equality(seen: RequestTable, variant: str) -> OutputEquality:
 def acceptance(seen: RequestTable, variant: str) -> tuple[ClassAcceptance, ...]:
     """Counters for each class; the baseline has none."""
     rows = [
-        ClassAcceptance(arm=variant, class_=class_, method="counters", acceptance_length=1 + 3.2 * 0.8**place,
-                   per_position=tuple((0.93 - 0.1 * place) ** position for position in range(1, 8)),
-                   target_steps_per_token=1 / (1 + 3.2 * 0.8**place))
+        ClassAcceptance(
+            arm=variant,
+            class_=class_,
+            method="counters",
+            acceptance_length=1 + 3.2 * 0.8**place,
+            per_position=tuple((0.93 - 0.1 * place) ** position for position in range(1, 8)),
+            target_steps_per_token=1 / (1 + 3.2 * 0.8**place),
+        )
         for place, class_ in enumerate(("all", *seen.classes))
-    ]  # fmt: skip
+    ]
     plain = ClassAcceptance(
         arm=seen.baseline, class_="all", method="absent", sentence="the baseline does not speculate"
     )
@@ -147,22 +170,35 @@ CLAIMS = tuple(
         ("C8", "creative writing is faster too", "a report on the post", "no evidence", "story: 1.01", ("C4",)),
         ("C9", "a smaller draft is accepted less", "the post", "not comparable", "one draft was measured", ()),
     )
-)  # fmt: skip
+)
 
 
 def nothing(seen: RequestTable, **changes: Any) -> Verdict:
     """A verdict on a run that nothing can be said of."""
     headline = Headline(
-        variant=VARIANT, verdict="no evidence", finding="no evidence", evidence="one-start", output="not shown",
-        sentence="There is no evidence: all requests failed.", metric="e2e_ms",
-    )  # fmt: skip
-    stated: dict[str, Any] = {
-        "version": "0.1.0", "run": "20261121T203720Z-1f2e3d4c", "folder": seen.folder.name,
-        "created_utc": "2026-11-21T20:37:20+00:00", "baseline": seen.baseline, "variants": seen.variants or (VARIANT,),
-        "requests": len(seen), "failed": int(seen.failed.sum()), "margin": 0.05, "headlines": (headline,), "cells": (),
+        variant=VARIANT,
+        verdict="no evidence",
+        finding="no evidence",
+        evidence="one-start",
+        output="not shown",
+        sentence="There is no evidence: all requests failed.",
+        metric="e2e_ms",
+    )
+    fields: dict[str, Any] = {
+        "version": "0.1.0",
+        "run": "20261121T203720Z-1f2e3d4c",
+        "folder": seen.folder.name,
+        "created_utc": "2026-11-21T20:37:20+00:00",
+        "baseline": seen.baseline,
+        "variants": seen.variants or (VARIANT,),
+        "requests": len(seen),
+        "failed": int(seen.failed.sum()),
+        "margin": 0.05,
+        "headlines": (headline,),
+        "cells": (),
         "controls": RunControls(),
-    }  # fmt: skip
-    return Verdict(**{"simulated": False, **stated, **changes})
+    }
+    return Verdict(**{"simulated": False, **fields, **changes})
 
 
 def evil(value: Verdict) -> Verdict:
@@ -174,30 +210,51 @@ def evil(value: Verdict) -> Verdict:
     return msgspec.structs.replace(
         value,
         cells=tuple(msgspec.structs.replace(cell, class_=named(cell.class_), why=EVIL) for cell in value.cells),
-        notes=(EVIL,), run=named(value.run), folder=EVIL,
-        headlines=tuple(msgspec.structs.replace(one, sentence=named(one.sentence)) for one in value.headlines),
-        equality=tuple(
-            msgspec.structs.replace(one, examples=tuple(
-                msgspec.structs.replace(each, baseline=named("a"), measured=named("b"), prompt_id=EVIL)
-                for each in one.examples))
-            for one in value.equality
+        notes=(EVIL,),
+        run=named(value.run),
+        folder=EVIL,
+        headlines=tuple(
+            msgspec.structs.replace(headline, sentence=named(headline.sentence)) for headline in value.headlines
         ),
-        claims=tuple(msgspec.structs.replace(one, why=EVIL) for one in value.claims), recompute=(EVIL,),
-        arms=tuple(msgspec.structs.replace(one, arm=named(one.arm), url=named(one.url)) for one in value.arms),
-    )  # fmt: skip
+        equality=tuple(
+            msgspec.structs.replace(
+                entry,
+                examples=tuple(
+                    msgspec.structs.replace(example, baseline=named("a"), measured=named("b"), prompt_id=EVIL)
+                    for example in entry.examples
+                ),
+            )
+            for entry in value.equality
+        ),
+        claims=tuple(msgspec.structs.replace(item, why=EVIL) for item in value.claims),
+        recompute=(EVIL,),
+        arms=tuple(
+            msgspec.structs.replace(element, arm=named(element.arm), url=named(element.url)) for element in value.arms
+        ),
+    )
 
 
 def classes(number: int) -> tuple[CellVerdict, ...]:
     """Cells of so many classes, four metrics each."""
     rng = np.random.default_rng(1)
-    found = []
+    result = []
     for place in range(number):
         for name in METRICS:
             value = math.exp(float(rng.normal(0.2, 0.2)))
             word = "faster" if value > 1.2 else "slower" if value < 0.9 else "no evidence"
-            found.append(CellVerdict(
-                variant=VARIANT, class_=f"class-{place:05}", load=LoadLevel(concurrency=4), metric=name, prompts=12,
-                rounds=2, baseline=2000.0, measured=2000 / value, verdict=word, why="made",
-                speed_up=RatioEstimate(value=value, low=value * 0.93, high=value * 1.07),
-            ))  # fmt: skip
-    return tuple(found)
+            result.append(
+                CellVerdict(
+                    variant=VARIANT,
+                    class_=f"class-{place:05}",
+                    load=LoadLevel(concurrency=4),
+                    metric=name,
+                    prompts=12,
+                    rounds=2,
+                    baseline=2000.0,
+                    measured=2000 / value,
+                    verdict=word,
+                    why="made",
+                    speed_up=RatioEstimate(value=value, low=value * 0.93, high=value * 1.07),
+                )
+            )
+    return tuple(result)

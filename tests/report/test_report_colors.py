@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import get_args
 
@@ -14,8 +14,14 @@ from tandem.report import header
 from tandem.report.colors import DARK, LIGHT, SHAPES, TONES
 
 TEXTS = ("text", "muted", "link", "faster", "slower", "same", "none", "caution-text", *(f"arm-{n}" for n in range(4)))
-ON_TINT = {"faster": "tint-good", "slower": "tint-bad", "same": "tint-even", "none": "tint-open",
-           "caution-text": "marked", "text": "marked"}  # fmt: skip
+ON_TINT = {
+    "faster": "tint-good",
+    "slower": "tint-bad",
+    "same": "tint-even",
+    "none": "tint-open",
+    "caution-text": "marked",
+    "text": "marked",
+}
 
 
 def luminance(color: str) -> float:
@@ -24,32 +30,31 @@ def luminance(color: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def contrast(one: str, other: str) -> float:
-    darker, lighter = sorted((luminance(one), luminance(other)))
+def contrast(first: str, second: str) -> float:
+    darker, lighter = sorted((luminance(first), luminance(second)))
     return (lighter + 0.05) / (darker + 0.05)
 
 
 @pytest.mark.parametrize("colors", [LIGHT, DARK], ids=["light", "dark"])
-def test_text_can_be_read_on_every_ground(colors: Mapping[str, str]) -> None:
+def test_text_can_be_read_on_every_ground(colors):
     weak = [
         (name, ground)
-        for name in TEXTS
-        for ground in ("card", "ground")
+        for name, ground in itertools.product(TEXTS, ("card", "ground"))
         if contrast(colors[name], colors[ground]) < 4.5
     ]
     assert weak == []
 
 
 @pytest.mark.parametrize("colors", [LIGHT, DARK], ids=["light", "dark"])
-def test_words_can_be_read_on_their_tint(colors: Mapping[str, str]) -> None:
+def test_words_can_be_read_on_their_tint(colors):
     weak = [name for name, tint in ON_TINT.items() if contrast(colors[name], colors[tint]) < 4.5]
     assert weak == []
 
 
-def test_every_verdict_has_a_shape_of_its_own() -> None:
+def test_every_verdict_has_a_shape_of_its_own():
     assert len(set(SHAPES.values())) == len(SHAPES) == len(get_args(CellWord))
 
 
-def test_the_charts_have_the_colors_of_the_pages_tones() -> None:
+def test_the_charts_have_the_colors_of_the_pages_tones():
     style = (Path(header.__file__).parent / "templates" / "report.css").read_text()
     assert dict(re.findall(r"^\.(\w+) \{ --tone: (var\(--[\w-]+\));", style, flags=re.MULTILINE)) == TONES

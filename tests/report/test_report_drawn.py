@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import re
 from html import unescape
@@ -16,7 +17,7 @@ import pytest
 
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.schema import BottleneckRound, OutputFinding, RunControls, TokenCost, Verdict
+from tandem.judge.schema import BottleneckRound, RunControls, TokenCost, Verdict
 from tandem.report import acceptance, appendix, distributions, output, speed_up, time_series
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, compose_slide
 
@@ -50,76 +51,76 @@ def said(section: ReportSection) -> str:
     return " ".join(part.caption if isinstance(part, ReportChart) else unescape(part) for part in section.parts)
 
 
-def test_a_forest_has_all_prompts_then_a_row_a_class_the_fastest_above(verdict: Verdict) -> None:
-    drawn = rows(speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)[0])
+def test_a_forest_has_all_prompts_then_a_row_a_class_the_fastest_above(verdict):
+    points = rows(speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)[0])
     values = [cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up]
     (load,) = verdict.overall
     assert load.deciding.speed_up is not None
-    assert [load.deciding.speed_up.value, *sorted(values, reverse=True)] == [row["value"] for row in drawn]
+    assert [load.deciding.speed_up.value, *sorted(values, reverse=True)] == [row["value"] for row in points]
 
 
 @pytest.mark.parametrize(
-    ("found", "color"), [("the same", "faster"), ("not shown", "caution-text"), ("not the same", "slower")]
+    ("result", "color"), [("the same", "faster"), ("not shown", "caution-text"), ("not the same", "slower")]
 )
-def test_faster_is_green_beside_equal_outputs_alone(verdict: Verdict, found: OutputFinding, color: str) -> None:
-    headline = msgspec.structs.replace(verdict.headlines[0], output=found)
-    drawn = [
+def test_faster_is_green_beside_equal_outputs_alone(verdict, result, color):
+    headline = msgspec.structs.replace(verdict.headlines[0], output=result)
+    points = [
         spec
         for chart in speed_up.build_forest_charts(verdict, headline, 0)
         for spec in (chart.spec(FULL_PX), chart.spec(NARROW_PX), compose_slide(chart, None))
     ]
-    ranges = re.findall(r'"domain": \["faster"[^]]*\], "range": \["(var[^"]*)"', json.dumps(drawn))
+    ranges = re.findall(r'"domain": \["faster"[^]]*\], "range": \["(var[^"]*)"', json.dumps(points))
 
-    assert len(ranges) >= 3 * len(drawn)
+    assert len(ranges) >= 3 * len(points)
     assert set(ranges) == {f"var(--{color})"}
 
 
-def test_a_chart_says_why_faster_is_not_green(verdict: Verdict) -> None:
+def test_a_chart_says_why_faster_is_not_green(verdict):
     headline = msgspec.structs.replace(verdict.headlines[0], output="not the same")
     assert "Faster is red: outputs are not the same." in speed_up.build_forest_charts(verdict, headline, 0)[0].caption
 
 
-def test_other_metrics_have_the_same_rows_in_the_same_order(verdict: Verdict) -> None:
+def test_other_metrics_have_the_same_rows_in_the_same_order(verdict):
     first, *others = speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)
 
     def names(chart: ReportChart) -> list[str]:
         return [row["row"] for row in rows(chart, NARROW_PX)]
 
     assert len(others) == 3
-    assert all(names(other) == names(first) for other in others)
+    assert all(names(second) == names(first) for second in others)
 
 
 def test_of_thousands_of_classes_the_fastest_and_the_slowest_are_drawn_and_the_rest_is_counted(
-    verdict: Verdict,
-) -> None:
+    verdict,
+):
     many = msgspec.structs.replace(verdict, cells=example.classes(3000))
 
     section = speed_up.build_speed_section(many)
-    drawn = rows(charts(section)["speed-up-0"])[1:]
+    points = rows(charts(section)["speed-up-0"])[1:]
 
-    assert len(drawn) == speed_up.MAX_FOREST_ROWS
-    assert {row["verdict"] for row in drawn} == {"faster", "slower"}
+    assert len(points) == speed_up.MAX_FOREST_ROWS
+    assert {row["verdict"] for row in points} == {"faster", "slower"}
     assert "Drawn are 30 of 3,000" in said(section)
     assert "160 of 12,000 cells" in said(section)
     assert sum(len(part) for part in section.parts if isinstance(part, str)) < 200_000
 
 
-def test_a_box_has_the_quantiles_of_its_requests(seen: RequestTable, verdict: Verdict) -> None:
-    drawn = rows(charts(distributions.build_distribution_section(verdict, seen))["spread-e2e-ms"])
+def test_a_box_has_the_quantiles_of_its_requests(seen, verdict):
+    points = rows(charts(distributions.build_distribution_section(verdict, seen))["spread-e2e-ms"])
     there = seen.arm_mask(seen.baseline) & (seen.class_ == seen.classes.index("json"))
     expected = np.quantile(seen.figures["e2e_ms"][there], (0.05, 0.25, 0.5, 0.75, 0.95))
-    box = [row for row in drawn if row["arm"] == seen.baseline][1]
+    box = [row for row in points if row["arm"] == seen.baseline][1]
     assert [box[name] for name in ("p5", "p25", "p50", "p75", "p95")] == pytest.approx(expected.tolist())
 
 
-def test_a_round_that_is_left_out_of_the_verdict_is_in_no_chart(seen: RequestTable, verdict: Verdict) -> None:
-    marked = RunControls(marked=(BottleneckRound(round=1, sentence="the client was the bottleneck"),))
-    section = distributions.build_distribution_section(msgspec.structs.replace(verdict, controls=marked), seen)
+def test_a_round_that_is_left_out_of_the_verdict_is_in_no_chart(seen, verdict):
+    marks = RunControls(marked=(BottleneckRound(round=1, sentence="the client was the bottleneck"),))
+    section = distributions.build_distribution_section(msgspec.structs.replace(verdict, controls=marks), seen)
     ticks = charts(section)["spread-e2e-ms"].spec(FULL_PX)["layer"][2]["data"]["values"]
     assert len(ticks) == 5 * 2 * 4 * 3  # classes, arms, prompts, the rounds that are left
 
 
-def test_a_control_round_is_in_no_chart(seen: RequestTable, verdict: Verdict) -> None:
+def test_a_control_round_is_in_no_chart(seen, verdict):
     control = ~seen.arm_mask(seen.variants[0]) & (seen.round == 1)
     apart = dataclasses.replace(seen, round=np.where(control, 9, seen.round))
     ticks = charts(distributions.build_distribution_section(verdict, apart))["spread-e2e-ms"].spec(FULL_PX)["layer"][2][
@@ -128,14 +129,16 @@ def test_a_control_round_is_in_no_chart(seen: RequestTable, verdict: Verdict) ->
     assert len(ticks) == 5 * (3 + 4) * 4  # classes; three rounds of the baseline, four of the variant; prompts
 
 
-def test_the_posts_figures_have_four_series(measured: RequestTable) -> None:
-    drawn = charts(time_series.build_time_series_section(example.verdict(measured), measured))
-    series = {row["series"] for row in rows(drawn["over-time-e2e-ms"])}
-    assert len(drawn) == 5
-    assert series == {f"{prompt}, {arm}" for prompt in ("repeat", "open") for arm in ("qwen-vllm", "qwen-sd-vllm")}
+def test_the_posts_figures_have_four_series(measured):
+    points = charts(time_series.build_time_series_section(example.verdict(measured), measured))
+    series = {row["series"] for row in rows(points["over-time-e2e-ms"])}
+    assert len(points) == 5
+    assert series == {
+        f"{prompt}, {arm}" for prompt, arm in itertools.product(("repeat", "open"), ("qwen-vllm", "qwen-sd-vllm"))
+    }
 
 
-def test_a_point_over_time_is_the_median_of_its_window(measured: RequestTable) -> None:
+def test_a_point_over_time_is_the_median_of_its_window(measured):
     chart = charts(time_series.build_time_series_section(example.verdict(measured), measured))["over-time-tpot-ms"]
     repeat = [row["value"] for row in rows(chart) if row["series"] == "repeat, qwen-sd-vllm"]
     there = measured.arm_mask("qwen-sd-vllm") & (measured.class_ == measured.classes.index("repeat"))
@@ -145,7 +148,7 @@ def test_a_point_over_time_is_the_median_of_its_window(measured: RequestTable) -
     assert float(np.median(repeat)) == pytest.approx(float(np.median(own)), rel=0.1)
 
 
-def test_a_line_over_time_breaks_where_nothing_was_asked(measured: RequestTable) -> None:
+def test_a_line_over_time_breaks_where_nothing_was_asked(measured):
     late = measured.round == measured.round.max()
     hour_s = np.where(late, 3600.0, 0.0)
     apart = dataclasses.replace(measured, start_s=measured.start_s + hour_s, end_s=measured.end_s + hour_s)
@@ -158,14 +161,14 @@ def test_a_line_over_time_breaks_where_nothing_was_asked(measured: RequestTable)
     assert chart.spec(FULL_PX)["layer"][0]["encoding"]["detail"] == {"field": "part"}
 
 
-def test_a_line_over_time_is_whole_where_requests_are_rarer_than_windows() -> None:
+def test_a_line_over_time_is_whole_where_requests_are_rarer_than_windows():
     at_s = np.arange(0.0, 900.0, 100.0)
     line = time_series._ChartLine("open, base", np.ones(9, dtype=bool), 0, 0)
     points = time_series._compute_medians(line, np.ones(9), at_s, 5)
     assert [point["part"] for point in points] == [0] * 9
 
 
-def test_another_suite_draws_two_classes_and_says_which(tmp_path: Path) -> None:
+def test_another_suite_draws_two_classes_and_says_which(tmp_path):
     folder = example.run(tmp_path / "run", prompts=4, rounds=1, classes={"json": 2.0, "code": 1.5, "story": 0.9})
     seen = read_request_table(folder)
     section = time_series.build_time_series_section(example.verdict(seen), seen)
@@ -174,27 +177,27 @@ def test_another_suite_draws_two_classes_and_says_which(tmp_path: Path) -> None:
     assert {row["series"].split(",")[0] for row in rows(charts(section)["over-time-e2e-ms"])} == {"json", "code"}
 
 
-def test_acceptance_of_an_arm_that_does_not_speculate_is_not_drawn(verdict: Verdict) -> None:
+def test_acceptance_of_an_arm_that_does_not_speculate_is_not_drawn(verdict):
     section = acceptance.build_acceptance_section(verdict)
     assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}
     assert "the baseline does not speculate" in said(section)
 
 
-def test_acceptance_of_arms_that_the_verdict_does_not_name_draws_nothing(verdict: Verdict) -> None:
-    other = msgspec.structs.replace(verdict, baseline="other", variants=())
-    assert rows(charts(acceptance.build_acceptance_section(other))["acceptance-length"]) == []
+def test_acceptance_of_arms_that_the_verdict_does_not_name_draws_nothing(verdict):
+    changed_verdict = msgspec.structs.replace(verdict, baseline="other", variants=())
+    assert rows(charts(acceptance.build_acceptance_section(changed_verdict))["acceptance-length"]) == []
 
 
-def test_identical_shares_stand_beside_their_yardstick(verdict: Verdict) -> None:
-    drawn = rows(charts(output.build_output_section(verdict))["identical-0"])
-    assert [row["told"] for row in drawn] == ["12 of 12", "12 of 12", "12 of 12", "11 of 12", "11 of 12"]
-    assert {row["own"] for row in drawn} == {1.0}
+def test_identical_shares_stand_beside_their_yardstick(verdict):
+    points = rows(charts(output.build_output_section(verdict))["identical-0"])
+    assert [row["told"] for row in points] == ["12 of 12", "12 of 12", "12 of 12", "11 of 12", "11 of 12"]
+    assert {row["own"] for row in points} == {1.0}
 
 
-def test_without_a_price_no_cost_is_made_up(verdict: Verdict) -> None:
+def test_without_a_price_no_cost_is_made_up(verdict):
     bare = TokenCost(
         arm=example.BASE, load=LoadLevel(concurrency=4), good_tokens=100, busy_s=3.0, sentence="give one with --price"
     )
-    told = said(appendix.build_cost_section(msgspec.structs.replace(verdict, cost=(bare,))))
-    assert "give one with --price" in told
-    assert "0.00" not in told
+    text = said(appendix.build_cost_section(msgspec.structs.replace(verdict, cost=(bare,))))
+    assert "give one with --price" in text
+    assert "0.00" not in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 import struct
 from errno import ENOSPC
@@ -57,7 +58,7 @@ class Parsed(HTMLParser):
         return [attrs for name, attrs, _ in self.elements if name == tag]
 
     def texts(self, tag: str) -> list[str]:
-        return ["".join(told) for name, _, told in self.elements if name == tag]
+        return ["".join(words) for name, _, words in self.elements if name == tag]
 
 
 @pytest.fixture(scope="module")
@@ -87,17 +88,21 @@ def page(html: str) -> Parsed:
     return Parsed(html)
 
 
-def test_nothing_of_the_page_is_elsewhere(html: str, page: Parsed) -> None:
-    known = ("http://www.w3.org", "http://127.0.0.1:1")  # the names of SVG's vocabulary, and the measured servers
-    addresses = {address for address in re.findall(r"https?://[^\s\"'<)]+", html) if not address.startswith(known)}
-    links = [attrs[name] for _, attrs, _ in page.elements for name in ("src", "href", "xlink:href") if attrs.get(name)]
+def test_nothing_of_the_page_is_elsewhere(html, page):
+    allowed = ("http://www.w3.org", "http://127.0.0.1:1")  # the names of SVG's vocabulary, and the measured servers
+    addresses = {address for address in re.findall(r"https?://[^\s\"'<)]+", html) if not address.startswith(allowed)}
+    links = [
+        attrs[name]
+        for (_, attrs, _), name in itertools.product(page.elements, ("src", "href", "xlink:href"))
+        if attrs.get(name)
+    ]
     assert addresses == set()
     assert [link for link in links if not str(link).startswith("#")] == []
     assert "@import" not in html
     assert not re.search(r"url\((?!#)", html)
 
 
-def test_the_page_has_no_script_and_forbids_any(page: Parsed) -> None:
+def test_the_page_has_no_script_and_forbids_any(page):
     policy = next(attrs["content"] for attrs in page.of("meta") if attrs.get("http-equiv") == "Content-Security-Policy")
     assert page.of("script") == []
     assert [attrs for _, attrs, _ in page.elements if any(name.startswith("on") for name in attrs)] == []
@@ -105,14 +110,14 @@ def test_the_page_has_no_script_and_forbids_any(page: Parsed) -> None:
     assert "script-src" not in str(policy)
 
 
-def test_what_records_hold_stays_text(html: str, page: Parsed) -> None:
+def test_what_records_hold_stays_text(html, page):
     assert page.of("img") == []
     assert "&lt;/script&gt;&lt;script&gt;alert(1)" in html
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f\u2028\u202a-\u202e\u2066-\u2069]", html)
     assert "\u241b[31m" in html  # the escape that moves a terminal's cursor, as a sign
 
 
-def test_the_verdict_stands_before_every_figure(page: Parsed) -> None:
+def test_the_verdict_stands_before_every_figure(page):
     names = [name for name, _, _ in page.elements]
     assert page.texts("h1")[0] == f"\u25b2 {FASTER} {example.VARIANT} against {example.BASE}"
     assert names.index("h1") < names.index("nav") < names.index("svg")
@@ -120,11 +125,11 @@ def test_the_verdict_stands_before_every_figure(page: Parsed) -> None:
 
 @pytest.fixture(scope="module")
 def simulated(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    told = msgspec.structs.replace(verdict, simulated=True, claims=(), claims_unasked=UNASKED)
-    return report.write_report(told, seen, tmp_path_factory.mktemp("simulated"))
+    changed_verdict = msgspec.structs.replace(verdict, simulated=True, claims=(), claims_unasked=UNASKED)
+    return report.write_report(changed_verdict, seen, tmp_path_factory.mktemp("simulated"))
 
 
-def test_simulated_servers_have_a_band_over_the_page(simulated: Path, html: str) -> None:
+def test_simulated_servers_have_a_band_over_the_page(simulated, html):
     page = Parsed(simulated.read_text(encoding="utf-8"))
     names = [attrs.get("class") for _, attrs, _ in page.elements]
     assert page.texts("p")[0] == SIMULATED_BAND
@@ -133,29 +138,30 @@ def test_simulated_servers_have_a_band_over_the_page(simulated: Path, html: str)
     assert SIMULATED_BAND not in html
 
 
-def test_the_page_says_why_claims_are_not_asked(simulated: Path) -> None:
+def test_the_page_says_why_claims_are_not_asked(simulated):
     assert UNASKED in Parsed(simulated.read_text(encoding="utf-8")).texts("p")
 
 
-def test_every_picture_of_simulated_servers_has_the_band(written: Path, simulated: Path) -> None:
+def test_every_picture_of_simulated_servers_has_the_band(written, simulated):
     def heights(files: Path) -> dict[str, int]:
         return {
             chart.name: struct.unpack(">I", chart.read_bytes()[20:24])[0]
             for chart in (files.parent / "charts").iterdir()
         }
 
-    banded, plain = heights(simulated), heights(written)
+    with_band = heights(simulated)
+    plain = heights(written)
     assert len(plain) > 3
-    assert all(banded[name] > height for name, height in plain.items())
+    assert all(with_band[name] > height for name, height in plain.items())
 
 
-def test_headings_go_down_one_level_at_a_time(page: Parsed) -> None:
+def test_headings_go_down_one_level_at_a_time(page):
     levels = [int(name[1]) for name, _, _ in page.elements if re.fullmatch("h[1-6]", name)]
     assert levels.count(1) == 1
     assert [(above, below) for above, below in pairwise(levels) if below > above + 1] == []
 
 
-def test_a_reader_by_ear_finds_landmarks_and_the_way_past_the_links(page: Parsed) -> None:
+def test_a_reader_by_ear_finds_landmarks_and_the_way_past_the_links(page):
     ids = [attrs["id"] for _, attrs, _ in page.elements if attrs.get("id")]
     skip = next(attrs for attrs in page.of("a") if attrs.get("class") == "skip")
     assert [len(page.of(name)) for name in ("main", "nav", "footer")] == [1, 1, 1]
@@ -163,50 +169,61 @@ def test_a_reader_by_ear_finds_landmarks_and_the_way_past_the_links(page: Parsed
     assert str(skip["href"]).removeprefix("#") in ids
 
 
-def test_every_name_that_is_referred_to_is_there_once(page: Parsed) -> None:
+def test_every_name_that_is_referred_to_is_there_once(page):
     ids = [str(attrs["id"]) for _, attrs, _ in page.elements if attrs.get("id")]
-    asked = [
+    names = [
         *(str(attrs["href"])[1:] for attrs in page.of("a")),
-        *(str(attrs[name]) for _, attrs, _ in page.elements for name in ("aria-labelledby", "aria-describedby")
-          if attrs.get(name)),
-    ]  # fmt: skip
+        *(
+            str(attrs[name])
+            for (_, attrs, _), name in itertools.product(page.elements, ("aria-labelledby", "aria-describedby"))
+            if attrs.get(name)
+        ),
+    ]
 
     assert len(ids) == len(set(ids))
-    assert set(asked) <= set(ids)
+    assert set(names) <= set(ids)
 
 
-def test_every_drawing_is_an_image_with_a_name_and_a_description(page: Parsed) -> None:
+def test_every_drawing_is_an_image_with_a_name_and_a_description(page):
     drawings = page.of("svg")
     assert len(drawings) > 20
     assert all(attrs["role"] == "img" and attrs["aria-labelledby"] and attrs["aria-describedby"] for attrs in drawings)
 
 
-def test_every_chart_has_its_figures_as_a_table(html: str) -> None:
+def test_every_chart_has_its_figures_as_a_table(html):
     figures = re.findall(r"<figure.*?</figure>", html, re.DOTALL)
     assert figures
     assert [figure[:120] for figure in figures if "<table" not in figure] == []
 
 
-def test_colors_of_the_drawings_are_the_pages_own(html: str) -> None:
+def test_colors_of_the_drawings_are_the_pages_own(html):
     drawings = "".join(re.findall(r"<svg.*?</svg>", html, re.DOTALL))
     assert "var(--faster)" in drawings
     assert re.findall(r"#[0-9a-fA-F]{6}\b", drawings) == []
 
 
-def test_the_page_has_every_part(page: Parsed) -> None:
-    told = page.texts("body")[0]
+def test_the_page_has_every_part(page):
+    words = page.texts("body")[0]
 
-    asked = (
-        "Figure 3: E2E latency", "Figure 4, as time per output token", "Figure 4, as llmperf computes it",
-        "Figure 5: TTFT", "Claims that contradict each other", "The post's two prompts, repeat (structured)",
-        "equivalence margin of 5 %", "noise floor", "Against the baseline", "What one side alone has",
-        "How to recompute this", "from the start of the request to its last chunk with a choice",
-    )  # fmt: skip
-    assert [part for part in asked if part not in told] == []
+    parts = (
+        "Figure 3: E2E latency",
+        "Figure 4, as time per output token",
+        "Figure 4, as llmperf computes it",
+        "Figure 5: TTFT",
+        "Claims that contradict each other",
+        "The post's two prompts, repeat (structured)",
+        "equivalence margin of 5 %",
+        "noise floor",
+        "Against the baseline",
+        "What one side alone has",
+        "How to recompute this",
+        "from the start of the request to its last chunk with a choice",
+    )
+    assert [part for part in parts if part not in words] == []
 
 
-def test_what_differs_in_an_example_is_marked_and_nothing_else(verdict: Verdict) -> None:
-    assert {"waves", "night"} <= {told.strip() for told in _marked(verdict)}
+def test_what_differs_in_an_example_is_marked_and_nothing_else(verdict):
+    assert {"waves", "night"} <= {text.strip() for text in _marked(verdict)}
     assert "lighthouse" not in " ".join(_marked(verdict))
 
 
@@ -215,7 +232,7 @@ def _marked(verdict: Verdict) -> list[str]:
     return Parsed("".join(parts)).texts("mark")
 
 
-def test_pictures_for_slides_are_1600_pixels_wide(written: Path) -> None:
+def test_pictures_for_slides_are_1600_pixels_wide(written):
     widths = {struct.unpack(">I", path.read_bytes()[16:20])[0] for path in (written.parent / "charts").iterdir()}
     assert {"speed-up-0.png", "over-time-e2e-ms.png", "acceptance-length.png"} <= {
         path.name for path in (written.parent / "charts").iterdir()
@@ -233,7 +250,7 @@ def write_page(verdict: Verdict, seen: RequestTable, folder: Path) -> Parsed:
     return Parsed(report.write_report(verdict, seen, folder).read_text(encoding="utf-8"))
 
 
-def test_a_run_of_which_nothing_can_be_said_says_so_first(dead: RequestTable, tmp_path: Path) -> None:
+def test_a_run_of_which_nothing_can_be_said_says_so_first(dead, tmp_path):
     page = write_page(example.nothing(dead), dead, tmp_path)
     assert page.texts("h1") == [f"? No evidence {example.VARIANT} against base"]
     assert "all requests failed" in page.texts("header")[0]
@@ -243,20 +260,17 @@ def test_a_run_of_which_nothing_can_be_said_says_so_first(dead: RequestTable, tm
 @pytest.mark.parametrize(
     ("instance_type", "machine"), [("trn2.48xlarge", "trn2.48xlarge"), (None, "not stated")], ids=["known", "unknown"]
 )
-def test_the_first_screen_has_model_machine_and_next_step(
-    dead: RequestTable, tmp_path: Path, verdict: Verdict, instance_type: str | None, machine: str
-) -> None:
+def test_the_first_screen_has_model_machine_and_next_step(dead, tmp_path, verdict, instance_type, machine):
     run = msgspec.structs.replace(dead.run, instance_type=instance_type)
     bare = example.nothing(dead, headlines=verdict.headlines)
     page = write_page(bare, dataclasses.replace(dead, run=run), tmp_path)
     (head,) = page.texts("header")
-    model, servers = (f"Model{run.arms[0].model}", f"Servers run on{machine}")
+    model = f"Model{run.arms[0].model}"
+    servers = f"Servers run on{machine}"
     assert [text for text in (model, servers, "Next: Measure 6 starts") if text not in " ".join(head.split())] == []
 
 
-def test_the_first_screen_has_output_rarity_and_the_servers(
-    seen: RequestTable, verdict: Verdict, tmp_path: Path
-) -> None:
+def test_the_first_screen_has_output_rarity_and_the_servers(seen, verdict, tmp_path):
     goodput = {"ttft_ms": 500.0}
     arms = tuple(msgspec.structs.replace(figures, within_limits=190) for figures in verdict.arms)
     page = write_page(msgspec.structs.replace(verdict, goodput=goodput, arms=arms), seen, tmp_path)
@@ -271,7 +285,7 @@ def test_the_first_screen_has_output_rarity_and_the_servers(
     assert "a slow or failing request rarer than 1 in 10 may not show here." in head
 
 
-def test_the_figure_over_all_prompts_is_the_first_row_of_each_plot(verdict: Verdict) -> None:
+def test_the_figure_over_all_prompts_is_the_first_row_of_each_plot(verdict):
     charts = [part for part in build_speed_section(verdict).parts if isinstance(part, ReportChart)]
     rows = [Parsed(chart.table).texts("tr")[1] for chart in charts]
     assert [row.startswith("all prompts") for row in rows] == [True] * 4
@@ -279,17 +293,13 @@ def test_the_figure_over_all_prompts_is_the_first_row_of_each_plot(verdict: Verd
     assert ["not tested" in row for row in rows] == [False, True, True, True]
 
 
-def test_nothing_is_said_of_speculation_or_the_post_where_nobody_says_that_an_arm_speculates(
-    seen: RequestTable, verdict: Verdict, tmp_path: Path
-) -> None:
+def test_nothing_is_said_of_speculation_or_the_post_where_nobody_says_that_an_arm_speculates(seen, verdict, tmp_path):
     silent = msgspec.structs.replace(verdict, acceptance=(), claims=(), claims_unasked=UNASKED)
-    told = " ".join(write_page(silent, seen, tmp_path).texts("body")).lower()
-    assert [word for word in ("speculati", "the post", "acceptance", "num_spec", "draft") if word in told] == []
+    words = " ".join(write_page(silent, seen, tmp_path).texts("body")).lower()
+    assert [word for word in ("speculati", "the post", "acceptance", "num_spec", "draft") if word in words] == []
 
 
-def test_all_that_voids_a_run_stands_once_above_its_verdicts(
-    dead: RequestTable, tmp_path: Path, verdict: Verdict
-) -> None:
+def test_all_that_voids_a_run_stands_once_above_its_verdicts(dead, tmp_path, verdict):
     causes = tuple(f"control {number} failed" for number in range(7))
     reasons = (*(f"{cause}." for cause in causes), "outputs were not held against each other.")
     headline = msgspec.structs.replace(
@@ -304,7 +314,7 @@ def test_all_that_voids_a_run_stands_once_above_its_verdicts(
     assert head.index("What limits it") < head.index(reasons[-1])
 
 
-def test_a_void_variant_says_so_once(dead: RequestTable, tmp_path: Path, verdict: Verdict) -> None:
+def test_a_void_variant_says_so_once(dead, tmp_path, verdict):
     headline = msgspec.structs.replace(
         verdict.headlines[0], verdict="void", finding="void", sentence="The run is void."
     )
@@ -316,7 +326,7 @@ def test_a_void_variant_says_so_once(dead: RequestTable, tmp_path: Path, verdict
     assert "None of the requests that would be drawn here succeeded." in page.texts("main")[0]
 
 
-def test_charts_of_an_earlier_report_are_taken_away(tmp_path: Path) -> None:
+def test_charts_of_an_earlier_report_are_taken_away(tmp_path):
     seen = read_request_table(write_run(tmp_path / "run", [failed()]))
     old = tmp_path / "charts" / "speed-up-9.png"
     old.parent.mkdir()
@@ -325,7 +335,7 @@ def test_charts_of_an_earlier_report_are_taken_away(tmp_path: Path) -> None:
     assert not old.exists()
 
 
-def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_written_to_is_named(tmp_path):
     seen = read_request_table(write_run(tmp_path / "run", [failed()]))
     (tmp_path / "charts").write_text("a file in the way")
     with pytest.raises(ExternalError, match="the report cannot be written") as fault:
@@ -333,9 +343,7 @@ def test_a_folder_that_cannot_be_written_to_is_named(tmp_path: Path) -> None:
     assert fault.value.where == str(tmp_path)
 
 
-def test_a_disk_that_fills_leaves_the_earlier_report_whole(
-    tmp_path: Path, verdict: Verdict, dead: RequestTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_leaves_the_earlier_report_whole(tmp_path, verdict, dead, monkeypatch):
     two_charts = example.nothing(
         dead, variants=verdict.variants, equality=verdict.equality, acceptance=verdict.acceptance
     )
@@ -343,13 +351,13 @@ def test_a_disk_that_fills_leaves_the_earlier_report_whole(
     (tmp_path / "charts").mkdir()
     for path, content in earlier.items():
         path.write_bytes(content)
-    drawn = []
+    names = []
 
     def fills(path: Path, content: bytes) -> int:
-        drawn.append(path.name)
+        names.append(path.name)
         with path.open("wb") as file:
             file.write(content[:100])
-        if len(drawn) > 1:
+        if len(names) > 1:
             raise OSError(ENOSPC, "No space left on device")
         return len(content)
 
@@ -358,16 +366,16 @@ def test_a_disk_that_fills_leaves_the_earlier_report_whole(
     with pytest.raises(ExternalError, match="No space left on device"):
         report.write_report(two_charts, dead, tmp_path)
 
-    assert len(drawn) == 2
+    assert len(names) == 2
     assert {path: path.read_bytes() for path in earlier} == earlier
     assert sorted(path.name for path in tmp_path.iterdir()) == ["charts", "report.html", "run"]
 
 
-def test_several_variants_have_a_heading_each_under_one(tmp_path: Path, verdict: Verdict) -> None:
+def test_several_variants_have_a_heading_each_under_one(tmp_path, verdict):
     both = tuple(msgspec.structs.replace(verdict.headlines[0], variant=name) for name in ("eagle", "ngram"))
     few = read_request_table(write_run(tmp_path / "run", [failed()]))
     page = write_page(example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path)
     assert page.texts("h1") == [f"Verdict on 2 variants of {few.baseline}"]
-    assert [told for told in page.texts("h2") if "against" in told] == [
+    assert [text for text in page.texts("h2") if "against" in text] == [
         f"\u25b2 {FASTER} {name} against {few.baseline}" for name in ("eagle", "ngram")
     ]

@@ -33,15 +33,15 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     return example.verdict(read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4)))
 
 
-def test_the_verdict_is_the_first_line(verdict: Verdict) -> None:
+def test_the_verdict_is_the_first_line(verdict):
     assert next(render_lines(verdict)) == ("qwen-sd-vllm against qwen-vllm: FASTER (restarts not tested)")
 
 
-def test_a_verdict_on_simulated_servers_says_so_first(verdict: Verdict) -> None:
+def test_a_verdict_on_simulated_servers_says_so_first(verdict):
     assert next(render_lines(msgspec.structs.replace(verdict, simulated=True))) == SIMULATED_BAND
 
 
-def test_a_void_run_says_so_first(verdict: Verdict) -> None:
+def test_a_void_run_says_so_first(verdict):
     void = msgspec.structs.replace(verdict, controls=RunControls(void=("the baseline differs from itself",)))
     assert list(render_lines(void))[:2] == [
         "VOID: this run does not support a verdict",
@@ -49,26 +49,32 @@ def test_a_void_run_says_so_first(verdict: Verdict) -> None:
     ]
 
 
-def test_a_row_has_class_load_metric_figures_and_verdict(verdict: Verdict) -> None:
+def test_a_row_has_class_load_metric_figures_and_verdict(verdict):
     row = next(line for line in render_lines(verdict, verbose=True) if line.startswith("repeat"))
     cell = verdict.cells[0]
     assert cell.speed_up
     assert row.split() == [
-        "repeat", "c4", "E2E", "ms", text_format.format_number(cell.baseline), text_format.format_number(cell.measured),
+        "repeat",
+        "c4",
+        "E2E",
+        "ms",
+        text_format.format_number(cell.baseline),
+        text_format.format_number(cell.measured),
         text_format.format_times(cell.speed_up.value),
-        text_format.format_interval(cell.speed_up).replace(" to ", "\u2013"), "faster",
-    ]  # fmt: skip
+        text_format.format_interval(cell.speed_up).replace(" to ", "\u2013"),
+        "faster",
+    ]
 
 
 @pytest.mark.parametrize("width", [60, 80, WIDTH])
 @pytest.mark.parametrize("verbose", [False, True])
-def test_no_line_is_wider_than_the_terminal(verdict: Verdict, width: int, verbose: bool) -> None:
+def test_no_line_is_wider_than_the_terminal(verdict, width, verbose):
     notes = ("\u6ce8" * 300, "x" * 300)
     wide = msgspec.structs.replace(example.evil(verdict), baseline="\u57fa" * 90, notes=notes)
     assert max(map(columns, render_lines(wide, width=width, verbose=verbose))) <= width
 
 
-def test_the_brief_table_has_one_row_a_class_with_the_speed_ups_of_both_parts(verdict: Verdict) -> None:
+def test_the_brief_table_has_one_row_a_class_with_the_speed_ups_of_both_parts(verdict):
     row = next(line for line in render_lines(verdict) if line.startswith("json"))
     e2e, tpot, ttft = (
         next(cell for cell in verdict.cells if (cell.class_, cell.metric) == ("json", metric))
@@ -78,14 +84,18 @@ def test_the_brief_table_has_one_row_a_class_with_the_speed_ups_of_both_parts(ve
     assert tpot.speed_up is not None
     assert ttft.speed_up is not None
     assert row.split() == [
-        "json", text_format.format_number(e2e.baseline), text_format.format_number(e2e.measured),
+        "json",
+        text_format.format_number(e2e.baseline),
+        text_format.format_number(e2e.measured),
         text_format.format_times(e2e.speed_up.value),
-        text_format.format_interval(e2e.speed_up).replace(" to ", "\u2013"), "faster",
-        f"{text_format.format_times(tpot.speed_up.value)}+", *text_format.format_times(ttft.speed_up.value).split(),
-    ]  # fmt: skip
+        text_format.format_interval(e2e.speed_up).replace(" to ", "\u2013"),
+        "faster",
+        f"{text_format.format_times(tpot.speed_up.value)}+",
+        *text_format.format_times(ttft.speed_up.value).split(),
+    ]
 
 
-def test_all_prompts_come_first_with_a_word_of_e2e_alone(verdict: Verdict) -> None:
+def test_all_prompts_come_first_with_a_word_of_e2e_alone(verdict):
     lines = list(render_lines(verdict))
     place = next(number for number, line in enumerate(lines) if line.startswith("class "))
     (load,) = verdict.overall
@@ -93,16 +103,20 @@ def test_all_prompts_come_first_with_a_word_of_e2e_alone(verdict: Verdict) -> No
     times = text_format.format_times(load.deciding.speed_up.value)
     interval = text_format.format_interval(load.deciding.speed_up).replace(" to ", "\u2013")
     assert lines[place + 1].split()[:7] == [
-        "all", "prompts", *map(text_format.format_number, (load.deciding.baseline, load.deciding.measured)), times,
-        interval, "faster",
-    ]  # fmt: skip
+        "all",
+        "prompts",
+        *map(text_format.format_number, (load.deciding.baseline, load.deciding.measured)),
+        times,
+        interval,
+        "faster",
+    ]
     for line, figure in zip(lines[place + 2 : place + 5], load.beside, strict=True):
         assert figure.speed_up is not None
         assert line.startswith(f"  {text_format.format_metric(figure.metric)}")
         assert line.endswith(text_format.format_interval(figure.speed_up).replace(" to ", "\u2013"))
 
 
-def test_output_and_rarity_stand_under_every_verdict(verdict: Verdict) -> None:
+def test_output_and_rarity_stand_under_every_verdict(verdict):
     lines = list(render_lines(verdict))
     assert "Output: differs in 2 of 60 pairs; the baseline differs from itself in 1 of 60." in lines
     assert "80 requests of qwen-sd-vllm: a slow or failing request rarer than 1 in 26 may not show here." in lines
@@ -112,22 +126,26 @@ def test_output_and_rarity_stand_under_every_verdict(verdict: Verdict) -> None:
     ("changes", "line"),
     [
         ({"identical": ShareEstimate(n=72, of=72)}, "Output: identical in 72 of 72 pairs."),
-        ({"identical": ShareEstimate(n=0, of=1)},
-         "Output: differs in 1 of 1 pair; the baseline was not compared with itself."),
-        ({"identical": ShareEstimate(n=9, of=9), "failed_pairs": 3},
-         "Output: identical in 9 of 9 pairs; 3 pairs not compared (one side failed)."),
+        (
+            {"identical": ShareEstimate(n=0, of=1)},
+            "Output: differs in 1 of 1 pair; the baseline was not compared with itself.",
+        ),
+        (
+            {"identical": ShareEstimate(n=9, of=9), "failed_pairs": 3},
+            "Output: identical in 9 of 9 pairs; 3 pairs not compared (one side failed).",
+        ),
         ({"silent_pairs": 1}, "Output: not compared: no pair of answers has any; 1 pair not compared (no output)."),
     ],
-)  # fmt: skip
-def test_one_line_tells_of_the_output(verdict: Verdict, changes: Any, line: str) -> None:
-    stated = {"variant": example.VARIANT, "by": "token ids", "result": "no evidence", "sentence": "", **changes}
-    told = msgspec.structs.replace(verdict, equality=(OutputEquality(**stated),))
-    assert text_format.describe_output(told, verdict.headlines[0]) == line
+)
+def test_one_line_tells_of_the_output(verdict, changes, line):
+    fields = {"variant": example.VARIANT, "by": "token ids", "result": "no evidence", "sentence": "", **changes}
+    changed_verdict = msgspec.structs.replace(verdict, equality=(OutputEquality(**fields),))
+    assert text_format.describe_output(changed_verdict, verdict.headlines[0]) == line
 
 
-def test_an_output_that_nobody_compared_is_said_to_be_so(verdict: Verdict) -> None:
-    told = msgspec.structs.replace(verdict, equality=())
-    assert text_format.describe_output(told, verdict.headlines[0]) == "Output: not compared."
+def test_an_output_that_nobody_compared_is_said_to_be_so(verdict):
+    changed_verdict = msgspec.structs.replace(verdict, equality=())
+    assert text_format.describe_output(changed_verdict, verdict.headlines[0]) == "Output: not compared."
 
 
 @pytest.mark.parametrize(
@@ -138,32 +156,36 @@ def test_an_output_that_nobody_compared_is_said_to_be_so(verdict: Verdict) -> No
         (0, ""),
     ],
 )
-def test_a_run_says_what_it_cannot_have_seen(verdict: Verdict, requests: int, line: str) -> None:
+def test_a_run_says_what_it_cannot_have_seen(verdict, requests, line):
     headline = msgspec.structs.replace(verdict.headlines[0], variant="spec", requests=requests)
     assert text_format.describe_rare_requests(headline) == line
 
 
-def test_each_arm_has_its_address_and_its_figures(verdict: Verdict) -> None:
+def test_each_arm_has_its_address_and_its_figures(verdict):
     lines = list(render_lines(verdict))
     for figures in verdict.arms:
         assert any(line.split() == [figures.arm, figures.url] for line in lines)
         values = (
-            figures.requests_per_s, figures.ttft_p50_ms, figures.ttft_p99_ms, figures.tpot_p50_ms, figures.tpot_p99_ms,
-        )  # fmt: skip
+            figures.requests_per_s,
+            figures.ttft_p50_ms,
+            figures.ttft_p99_ms,
+            figures.tpot_p50_ms,
+            figures.tpot_p99_ms,
+        )
         row = ["c4", figures.arm, *map(text_format.format_number, values)]
         assert any(line.split() == row for line in lines)
 
 
-def test_attainment_is_shown_where_limits_were_asked_for(verdict: Verdict) -> None:
+def test_attainment_is_shown_where_limits_were_asked_for(verdict):
     arms = tuple(msgspec.structs.replace(figures, within_limits=71) for figures in verdict.arms)
-    limited = msgspec.structs.replace(verdict, goodput={"ttft_ms": 500.0, "tpot_ms": 30.0}, arms=arms)
-    told = "\n".join(render_lines(limited))
-    assert f"71 of {arms[0].requests}" in told
-    assert "in limits: requests within every --goodput limit (TTFT 500 ms, TPOT 30 ms)" in told
+    changed_verdict = msgspec.structs.replace(verdict, goodput={"ttft_ms": 500.0, "tpot_ms": 30.0}, arms=arms)
+    screen = "\n".join(render_lines(changed_verdict))
+    assert f"71 of {arms[0].requests}" in screen
+    assert "in limits: requests within every --goodput limit (TTFT 500 ms, TPOT 30 ms)" in screen
     assert "in limits" not in "\n".join(render_lines(verdict))
 
 
-def test_answers_of_other_lengths_have_no_row_of_end_to_end_times(verdict: Verdict) -> None:
+def test_answers_of_other_lengths_have_no_row_of_end_to_end_times(verdict):
     headline = msgspec.structs.replace(verdict.headlines[0], metric="tpot_ms")
     lines = list(render_lines(msgspec.structs.replace(verdict, headlines=(headline,))))
     place = next(number for number, line in enumerate(lines) if line.startswith("class "))
@@ -172,22 +194,26 @@ def test_answers_of_other_lengths_have_no_row_of_end_to_end_times(verdict: Verdi
     assert not any("E2E" in line for line in lines[place : place + 5])
 
 
-def test_the_next_step_stands_before_all_that_is_asked_for(verdict: Verdict) -> None:
+def test_the_next_step_stands_before_all_that_is_asked_for(verdict):
     assert "next: Measure 6 starts of each arm" in "\n".join(render_lines(verdict))
 
 
 @pytest.mark.parametrize(
     ("output", "evidence", "words"),
-    [("not the same", "across-starts", "why the outputs differ"), ("not shown", "across-starts", "--record token-ids"),
-     ("the same", "one-start", "6 starts"), ("the same", "across-starts", "Serve the classes that are faster")],
-)  # fmt: skip
-def test_faster_asks_first_for_what_its_word_lacks(verdict: Verdict, output: Any, evidence: Any, words: str) -> None:
+    [
+        ("not the same", "across-starts", "why the outputs differ"),
+        ("not shown", "across-starts", "--record token-ids"),
+        ("the same", "one-start", "6 starts"),
+        ("the same", "across-starts", "Serve the classes that are faster"),
+    ],
+)
+def test_faster_asks_first_for_what_its_word_lacks(verdict, output, evidence, words):
     headline = msgspec.structs.replace(verdict.headlines[0], finding="faster", output=output, evidence=evidence)
     assert words in text_format.describe_next_step(headline, verdict)
 
 
 @pytest.mark.parametrize(("finding", "words"), [("faster", "Serve with "), ("mixed", "which requests of ")])
-def test_next_step_names_no_class_where_none_is_called(verdict: Verdict, finding: Any, words: str) -> None:
+def test_next_step_names_no_class_where_none_is_called(verdict, finding, words):
     changes = {"output": "the same", "evidence": "across-starts", "faster": (), "slower": ()}
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding, **changes)
     step = text_format.describe_next_step(headline, verdict)
@@ -195,18 +221,18 @@ def test_next_step_names_no_class_where_none_is_called(verdict: Verdict, finding
 
 
 @pytest.mark.parametrize("finding", get_args(VariantFinding))
-def test_no_next_step_speaks_of_speculation_unless_the_manifest_does(verdict: Verdict, finding: Any) -> None:
+def test_no_next_step_speaks_of_speculation_unless_the_manifest_does(verdict, finding):
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
     step = text_format.describe_next_step(headline, verdict)
     assert [word for word in ("draft", "specul", "window") if word in step] == []
 
 
-def test_a_slower_arm_that_speculates_is_told_what_to_try(verdict: Verdict) -> None:
+def test_a_slower_arm_that_speculates_is_told_what_to_try(verdict):
     headline = msgspec.structs.replace(verdict.headlines[0], finding="slower", speculates=True)
     assert "num_speculative_tokens" in text_format.describe_next_step(headline, verdict)
 
 
-def test_faster_servers_behind_one_address_are_told_to_use_one(verdict: Verdict) -> None:
+def test_faster_servers_behind_one_address_are_told_to_use_one(verdict):
     check = ControlCheck(name="start", result="caution", sentence="several servers answer")
     controls = msgspec.structs.replace(verdict.controls, checks=(check,))
     changes: dict[str, Any] = {"finding": "faster", "output": "the same", "evidence": "one-start"}
@@ -216,13 +242,14 @@ def test_faster_servers_behind_one_address_are_told_to_use_one(verdict: Verdict)
 
 
 @pytest.mark.parametrize("finding", get_args(VariantFinding))
-def test_every_finding_has_a_next_step(verdict: Verdict, finding: Any) -> None:
+def test_every_finding_has_a_next_step(verdict, finding):
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
     assert text_format.describe_next_step(headline, verdict)
 
 
-def test_controls_outputs_and_notes_stand_behind_verbose(verdict: Verdict) -> None:
-    brief, verbose = list(render_lines(verdict)), list(render_lines(verdict, verbose=True))
+def test_controls_outputs_and_notes_stand_behind_verbose(verdict):
+    brief = list(render_lines(verdict))
+    verbose = list(render_lines(verdict, verbose=True))
     details = ("controls", "output of qwen-sd-vllm: the same", "note: this machine was busy before the run began")
     assert [detail for detail in details if detail in brief] == []
     assert [detail for detail in details if detail not in verbose] == []
@@ -234,48 +261,48 @@ def render_routing(verdict: Verdict, **changes: Any) -> str:
     return lines[lines.index("routing between") :]
 
 
-def test_routing_says_that_its_word_is_of_one_start(verdict: Verdict) -> None:
+def test_routing_says_that_its_word_is_of_one_start(verdict):
     assert "Differences between server starts are not covered" in render_routing(verdict)
 
 
-def test_routing_says_why_no_saving_is_judged(verdict: Verdict) -> None:
+def test_routing_says_why_no_saving_is_judged(verdict):
     assert "no saving is judged: fewer than 4 rounds" in render_routing(verdict, why="fewer than 4 rounds")
 
 
-def test_notes_on_acceptance_are_of_arms_that_speculate(verdict: Verdict) -> None:
+def test_notes_on_acceptance_are_of_arms_that_speculate(verdict):
     note = "spec: acceptance_length is absent: no turn has its counters"
-    noted = msgspec.structs.replace(verdict, notes=(note,))
-    silent = msgspec.structs.replace(noted, acceptance=())
-    assert (text_format.list_notes(noted), text_format.list_notes(silent)) == ((note,), ())
+    changed_verdict = msgspec.structs.replace(verdict, notes=(note,))
+    silent = msgspec.structs.replace(changed_verdict, acceptance=())
+    assert (text_format.list_notes(changed_verdict), text_format.list_notes(silent)) == ((note,), ())
 
 
-def test_nothing_of_a_record_reaches_the_terminal_as_a_command(verdict: Verdict) -> None:
-    told = "\n".join(render_lines(example.evil(verdict), verbose=True))
-    assert [sign for sign in told if unicodedata.category(sign) in {"Cc", "Cf"} and sign != "\n"] == []
+def test_nothing_of_a_record_reaches_the_terminal_as_a_command(verdict):
+    screen = "\n".join(render_lines(example.evil(verdict), verbose=True))
+    assert [sign for sign in screen if unicodedata.category(sign) in {"Cc", "Cf"} and sign != "\n"] == []
 
 
-def test_of_thousands_of_classes_those_that_say_most_are_shown_and_the_rest_is_counted(verdict: Verdict) -> None:
-    told = list(render_lines(msgspec.structs.replace(verdict, cells=example.classes(3000))))
-    rows = [line for line in told if line.startswith("class-")]
+def test_of_thousands_of_classes_those_that_say_most_are_shown_and_the_rest_is_counted(verdict):
+    lines = list(render_lines(msgspec.structs.replace(verdict, cells=example.classes(3000))))
+    rows = [line for line in lines if line.startswith("class-")]
     assert len(rows) == 48
     assert {line.split()[5] for line in rows} == {"faster", "slower"}
-    assert any(line.startswith("… 2,952 more cells") for line in told)
+    assert any(line.startswith("… 2,952 more cells") for line in lines)
 
 
-def test_a_claim_is_one_line_with_what_contradicts_it(verdict: Verdict) -> None:
-    told = list(render_lines(verdict, verbose=True))
-    claims = told[told.index("the post's claims (why: verdict.json and the report)") + 2 :]
+def test_a_claim_is_one_line_with_what_contradicts_it(verdict):
+    lines = list(render_lines(verdict, verbose=True))
+    claims = lines[lines.index("the post's claims (why: verdict.json and the report)") + 2 :]
     assert [line.split()[0] for line in claims[: len(verdict.claims)]] == [claim.claim for claim in verdict.claims]
     assert claims[1].endswith("  C7")
 
 
-def test_claims_that_are_not_asked_are_one_line(verdict: Verdict) -> None:
+def test_claims_that_are_not_asked_are_one_line(verdict):
     why = "The post's claims are not asked of these servers: they are simulated."
-    told = list(render_lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why), verbose=True))
-    assert why in told
+    lines = list(render_lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why), verbose=True))
+    assert why in lines
     silent = msgspec.structs.replace(verdict, claims=(), claims_unasked=why, acceptance=())
     assert why not in list(render_lines(silent, verbose=True))
-    assert not any(line.startswith(("the post's claims", "C1")) for line in told)
+    assert not any(line.startswith(("the post's claims", "C1")) for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -287,31 +314,39 @@ def test_claims_that_are_not_asked_are_one_line(verdict: Verdict) -> None:
         (RatioEstimate(value=2.0), "2.00 times as fast as base"),
     ],
 )
-def test_a_ratio_below_1_is_times_slower_only_with_its_whole_interval(ratio: RatioEstimate, words: str) -> None:
+def test_a_ratio_below_1_is_times_slower_only_with_its_whole_interval(ratio, words):
     standard = " than base" if "slower" in words else " as base"
     assert text_format.describe_ratio(ratio, standard) == words
 
 
 @pytest.mark.parametrize(
-    ("value", "written"),
-    [(None, "-"), (0.0, "0.00"), (0.0042, "0.0042"), (0.067, "0.067"), (0.97, "0.97"), (12.34, "12.3"),
-     (2154.4, "2,154"), (float("nan"), "-")],
-)  # fmt: skip
-def test_a_figure_is_written_to_three_digits(value: float | None, written: str) -> None:
-    assert text_format.format_number(value) == written
+    ("value", "expected"),
+    [
+        (None, "-"),
+        (0.0, "0.00"),
+        (0.0042, "0.0042"),
+        (0.067, "0.067"),
+        (0.97, "0.97"),
+        (12.34, "12.3"),
+        (2154.4, "2,154"),
+        (float("nan"), "-"),
+    ],
+)
+def test_a_figure_is_written_to_three_digits(value, expected):
+    assert text_format.format_number(value) == expected
 
 
 @pytest.mark.parametrize(
-    ("share", "written"), [(1.0, "100 %"), (0.0, "0 %"), (0.999, "99.90 %"), (0.001, "0.10 %"), (0.5, "50 %")]
+    ("share", "expected"), [(1.0, "100 %"), (0.0, "0 %"), (0.999, "99.90 %"), (0.001, "0.10 %"), (0.5, "50 %")]
 )
-def test_a_share_is_never_rounded_to_all_or_nothing(share: float, written: str) -> None:
-    assert text_format.format_percent(share) == written
+def test_a_share_is_never_rounded_to_all_or_nothing(share, expected):
+    assert text_format.format_percent(share) == expected
 
 
-def test_a_ratio_without_interval_has_a_dash() -> None:
+def test_a_ratio_without_interval_has_a_dash():
     assert text_format.format_interval(RatioEstimate(value=2.0)) == "-"
 
 
-def test_as_many_slower_as_faster_cells_are_kept_where_there_are_too_many() -> None:
-    kept = text_format.choose_telling_cells((cell for cell in example.classes(500) if cell.metric == "e2e_ms"), 10)
-    assert [cell.verdict for cell in kept].count("slower") == 5
+def test_as_many_slower_as_faster_cells_are_kept_where_there_are_too_many():
+    remaining = text_format.choose_telling_cells((cell for cell in example.classes(500) if cell.metric == "e2e_ms"), 10)
+    assert [cell.verdict for cell in remaining].count("slower") == 5

@@ -10,9 +10,14 @@ from doubles.simulator_thread import SimulatorThread
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 QUICK = SimulatorSettings(
-    model="m", law="vllm", num_speculative_tokens=3, step_ms=(1.0,), prefill_base_ms=1, prefill_ms_per_token=0,
+    model="m",
+    law="vllm",
+    num_speculative_tokens=3,
+    step_ms=(1.0,),
+    prefill_base_ms=1,
+    prefill_ms_per_token=0,
     classes={"default": PromptClassSettings(acceptance=0.7, output_tokens=30)},
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -31,5 +36,5 @@ def started() -> Iterator[Callable[..., SimulatorThread]]:
         return running[-1]
 
     yield start
-    for one in running:
-        one.stop()
+    for engine in running:
+        engine.stop()

@@ -10,7 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 ANSWER_S = 20
-CHAT, PLAIN = "/v1/chat/completions", "/v1/completions"
+CHAT = "/v1/chat/completions"
+PLAIN = "/v1/completions"
 
 
 @dataclass
@@ -47,20 +48,21 @@ def ask(url: str, path: str, body: Any = None, headers: dict[str, str] | None = 
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=ANSWER_S)
     content = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
-    answered = Answered()
+    answers = Answered()
     try:
         connection.request("GET" if content is None else "POST", path, content, headers or {})
         response = connection.getresponse()
-        answered.status, answered.headers = response.status, {k.lower(): v for k, v in response.getheaders()}
+        answers.status = response.status
+        answers.headers = {k.lower(): v for k, v in response.getheaders()}
         while piece := response.read1(65536):
-            answered.body += piece
-            if most_bytes and len(answered.body) > most_bytes:
+            answers.body += piece
+            if most_bytes and len(answers.body) > most_bytes:
                 break
     except (http.client.HTTPException, OSError) as error:
-        answered.broken = type(error).__name__
+        answers.broken = type(error).__name__
     finally:
         connection.close()
-    return answered
+    return answers
 
 
 def chat(prompt: str = "Say something.", **more: Any) -> dict[str, Any]:

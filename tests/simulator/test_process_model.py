@@ -56,9 +56,9 @@ def test_the_acceptance_of_its_class_decides_the_bursts_of_a_request():
         for name, chance in (("default", 0.0), ("copy", 1.0), ("prose", 0.5))
     }
     chosen = speculating(classes=classes)
-    asked = [TimedRequest(number + 1, name, 50, 8401) for number, name in enumerate(classes)]
+    requests = [TimedRequest(number + 1, name, 50, 8401) for number, name in enumerate(classes)]
 
-    means = [job.step_tokens.mean() for job in ended(chosen, asked)]
+    means = [job.step_tokens.mean() for job in ended(chosen, requests)]
 
     assert means[:2] == [1, 7]
     assert means[2] == pytest.approx((1 - 0.5**7) / (1 - 0.5), abs=0.1)
@@ -82,8 +82,8 @@ def test_each_step_of_a_speculating_server_pays_k_draft_forwards():
 
 def test_a_prefill_stalls_every_sequence_that_decodes():
     first, second = ended(knobs(), jobs(2, output=101, apart_s=0.5))
-    stalled = [gap for gap in step_ms(first) if gap > 10]
-    assert stalled == [10 + 150]
+    long_gaps = [gap for gap in step_ms(first) if gap > 10]
+    assert long_gaps == [10 + 150]
     assert second.first_s - second.started_s == pytest.approx(0.150)
 
 
@@ -120,13 +120,13 @@ def test_many_steps_at_once_are_the_steps_one_by_one(jitter, concurrency):
     chosen = speculating(jitter=jitter, step_ms=(10.0, 11.0, 12.0))
 
     at_once = ended(chosen, jobs(200, apart_s=0.11), concurrency)
-    asked = jobs(200, apart_s=0.11)
-    for _ in run_timed(chosen, asked, concurrency=concurrency):
+    requests = jobs(200, apart_s=0.11)
+    for _ in run_timed(chosen, requests, concurrency=concurrency):
         pass
 
-    assert [list(job.tokens) for job in at_once] == [list(job.tokens) for job in asked]
-    for one, other in zip(times(at_once), times(asked), strict=True):
-        assert one == pytest.approx(other)
+    assert [list(job.tokens) for job in at_once] == [list(job.tokens) for job in requests]
+    for first, second in zip(times(at_once), times(requests), strict=True):
+        assert first == pytest.approx(second)
 
 
 def test_a_closed_loop_starts_a_request_when_another_ends():
@@ -154,6 +154,6 @@ def test_an_open_loop_keeps_its_arrivals_whatever_the_server_does():
     ],
 )
 def test_what_is_drawn_has_the_mean_of_the_closed_formula(law, acceptance, window, tokens):
-    drawn = draw_step_tokens(np.random.default_rng(2), law, acceptance, window, 40_000)
-    error = drawn.std() / len(drawn) ** 0.5
-    assert drawn.mean() == pytest.approx(tokens, abs=5 * error + 0.001)
+    tokens_ = draw_step_tokens(np.random.default_rng(2), law, acceptance, window, 40_000)
+    error = tokens_.std() / len(tokens_) ** 0.5
+    assert tokens_.mean() == pytest.approx(tokens, abs=5 * error + 0.001)

@@ -18,10 +18,18 @@ from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 STREAMS = Path(__file__).parents[1] / "bench" / "streams"
 CASES = sorted(path.stem for path in STREAMS.glob("*.jsonl"))
 SPLIT = {name for name in CASES if "split_characters" in name}  # tokens inside a character: the simulator has none
-SERVED = {"ngram": SimulatorSettings(
-    model="smollm2", law="vllm", num_speculative_tokens=7, step_ms=(1.0,), prefill_base_ms=1, prefill_ms_per_token=0,
-    max_model_len=2048, classes={"default": PromptClassSettings(acceptance=0.8, output_tokens=34)},
-)}  # fmt: skip
+SERVED = {
+    "ngram": SimulatorSettings(
+        model="smollm2",
+        law="vllm",
+        num_speculative_tokens=7,
+        step_ms=(1.0,),
+        prefill_base_ms=1,
+        prefill_ms_per_token=0,
+        max_model_len=2048,
+        classes={"default": PromptClassSettings(acceptance=0.8, output_tokens=34)},
+    )
+}
 SERVED["base"] = SERVED["ngram"].model_copy(update={"law": "none", "num_speculative_tokens": 0})
 
 
@@ -64,19 +72,20 @@ def place(frame: dict[str, Any]) -> str:
     return "last" if choice["finish_reason"] else "first" if choice.get("prompt_token_ids") else "middle"
 
 
-def shapes(answered: Answered) -> dict[str, set[Any]]:
-    found: dict[str, set[Any]] = {}
-    for frame in answered.frames:
+def shapes(answers: Answered) -> dict[str, set[Any]]:
+    result: dict[str, set[Any]] = {}
+    for frame in answers.frames:
         for choice in frame["choices"]:
             if choice["logprobs"] and "top_logprobs" in choice["logprobs"]:  # a mapping by token, not by field
-                choice["logprobs"]["top_logprobs"] = [[*one.values()] for one in choice["logprobs"]["top_logprobs"]]
-        found.setdefault(place(frame), set()).add(shape(frame))
-    return found
+                choice["logprobs"]["top_logprobs"] = [[*entry.values()] for entry in choice["logprobs"]["top_logprobs"]]
+        result.setdefault(place(frame), set()).add(shape(frame))
+    return result
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("error")])
 def test_every_frame_has_the_fields_and_types_of_the_recorded_ones(simulators, case):
-    of_simulator, of_vllm = shapes(replayed(simulators, case)), shapes(recorded(case)[1])
+    of_simulator = shapes(replayed(simulators, case))
+    of_vllm = shapes(recorded(case)[1])
 
     places = of_simulator.keys() & of_vllm.keys()
     assert {name: of_simulator[name] for name in places} == {name: of_vllm[name] for name in places}
@@ -87,23 +96,24 @@ def test_every_frame_has_the_fields_and_types_of_the_recorded_ones(simulators, c
 
 @pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("error")])
 def test_frames_come_in_the_recorded_order(simulators, case):
-    def order(answered: Answered) -> list[str]:
-        places = ["[DONE]" if data == "[DONE]" else place(json.loads(data)) for data in answered.data]
-        return [one for index, one in enumerate(places) if index == 0 or places[index - 1] != one]
+    def order(answers: Answered) -> list[str]:
+        places = ["[DONE]" if data == "[DONE]" else place(json.loads(data)) for data in answers.data]
+        return [element for index, element in enumerate(places) if index == 0 or places[index - 1] != element]
 
-    found = [one for one in order(replayed(simulators, case)) if one != "middle"]
+    result = [entry for entry in order(replayed(simulators, case)) if entry != "middle"]
 
-    assert found == [one for one in order(recorded(case)[1]) if one != "middle"]
+    assert result == [item for item in order(recorded(case)[1]) if item != "middle"]
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if name.startswith("error")])
 def test_errors_have_the_recorded_status_fields_and_words(simulators, case):
-    of_simulator, (_, of_vllm) = replayed(simulators, case), recorded(case)
+    of_simulator = replayed(simulators, case)
+    (_, of_vllm) = recorded(case)
 
     assert of_simulator.status == of_vllm.status
     assert shape(of_simulator.json) == shape(of_vllm.json)
     fields = ("type", "param", "code")
-    assert [of_simulator.json["error"][one] for one in fields] == [of_vllm.json["error"][one] for one in fields]
+    assert [of_simulator.json["error"][field] for field in fields] == [of_vllm.json["error"][entry] for entry in fields]
 
 
 @pytest.mark.parametrize("name", ["content-type", "transfer-encoding"])
@@ -128,8 +138,8 @@ def test_the_other_pages_have_the_recorded_fields(simulators, arm, path, file):
 
 def series(page: str) -> set[tuple[str, frozenset[str]]]:
     """Every sample's name with the names of its labels."""
-    found = (re.match(r"(vllm:\w+)\{(.*)\} ", line) for line in page.splitlines())
-    return {(one[1], frozenset(re.findall(r'(\w+)="', one[2]))) for one in found if one}
+    result = (re.match(r"(vllm:\w+)\{(.*)\} ", line) for line in page.splitlines())
+    return {(entry[1], frozenset(re.findall(r'(\w+)="', entry[2]))) for entry in result if entry}
 
 
 @pytest.mark.parametrize(("arm", "file"), [("base", "metrics_base"), ("ngram", "metrics_ngram_after")])

@@ -29,51 +29,60 @@ def meets(started):
     return act
 
 
-def whole(answered: Answered) -> bool:
-    return answered.status == 200 and not answered.broken and answered.data[-1] == "[DONE]"
+def whole(reply: Answered) -> bool:
+    return reply.status == 200 and not reply.broken and reply.data[-1] == "[DONE]"
 
 
 @pytest.mark.parametrize(
     "kind",
     [
-        "status_500", "status_503", "status_429", "html", "stall", "drop", "no_usage", "wrong_usage", "wrong_model",
-        "slow_first_token", "garbage",
+        "status_500",
+        "status_503",
+        "status_429",
+        "html",
+        "stall",
+        "drop",
+        "no_usage",
+        "wrong_usage",
+        "wrong_model",
+        "slow_first_token",
+        "garbage",
     ],
-)  # fmt: skip
+)
 def test_a_fault_meets_the_request_it_names_and_no_other(meets, kind):
     answers, truth = meets(kind, seconds=0.01)
-    assert [one.fault for one in truth] == [None, kind, None]
+    assert [entry.fault for entry in truth] == [None, kind, None]
     assert (whole(answers[0]), whole(answers[2])) == (True, True)
     assert answers[0].text == answers[2].text
 
 
 @pytest.mark.parametrize(("kind", "status"), [("status_500", 500), ("status_503", 503), ("status_429", 429)])
 def test_an_error_has_its_status_and_vllms_form(meets, kind, status):
-    (_, answered, _), truth = meets(kind)
-    assert (answered.status, answered.json["error"]["code"], truth[1].status) == (status, status, status)
+    (_, answers, _), truth = meets(kind)
+    assert (answers.status, answers.json["error"]["code"], truth[1].status) == (status, status, status)
     assert truth[1].bursts == []
 
 
 def test_a_limited_rate_says_when_to_come_again(meets):
-    (_, answered, _), _ = meets("status_429", retry_after_s=7)
-    assert answered.headers["retry-after"] == "7"
+    (_, answers, _), _ = meets("status_429", retry_after_s=7)
+    assert answers.headers["retry-after"] == "7"
 
 
 def test_html_is_html(meets):
-    (_, answered, _), _ = meets("html")
-    assert answered.status == 200
-    assert answered.headers["content-type"].startswith("text/html")
-    assert b"<html" in answered.body
+    (_, answers, _), _ = meets("html")
+    assert answers.status == 200
+    assert answers.headers["content-type"].startswith("text/html")
+    assert b"<html" in answers.body
 
 
 @pytest.mark.parametrize("after", [0, 1, 3])
 def test_a_dropped_stream_ends_after_so_many_bursts(meets, after):
-    (_, answered, _), truth = meets("drop", after_bursts=after)
+    (_, answers, _), truth = meets("drop", after_bursts=after)
 
-    assert answered.broken == "IncompleteRead" or not whole(answered)
+    assert answers.broken == "IncompleteRead" or not whole(answers)
     assert len(truth[1].bursts) == after
     assert truth[1].finish_reason is None
-    assert b"[DONE]" not in answered.body
+    assert b"[DONE]" not in answers.body
 
 
 def gaps(truth: Any) -> list[float]:
@@ -92,45 +101,46 @@ def test_a_stall_holds_a_stream_up_once_and_by_its_seconds(meets):
 
 def test_a_slow_first_token_is_late_by_its_seconds_and_the_rest_with_it(meets):
     _, truth = meets("slow_first_token", seconds=0.05)
-    first_s = [one.due_s[0] - one.accepted_s - one.queued_s for one in truth]
+    first_s = [entry.due_s[0] - entry.accepted_s - entry.queued_s for entry in truth]
     assert first_s[1] - first_s[0] == pytest.approx(0.05)
     assert gaps(truth[1]) == pytest.approx([gaps(truth[1])[0]] * len(gaps(truth[1])))
 
 
 def test_usage_can_be_left_out(meets):
-    (_, answered, _), _ = meets("no_usage")
-    assert whole(answered)
-    assert not any("usage" in frame for frame in answered.frames)
+    (_, answers, _), _ = meets("no_usage")
+    assert whole(answers)
+    assert not any("usage" in frame for frame in answers.frames)
 
 
 def test_usage_can_be_wrong_by_so_many_tokens(meets):
     answers, truth = meets("wrong_usage", tokens=5)
-    told = [answered.frames[-1]["usage"]["completion_tokens"] for answered in answers]
-    assert told == [30, 35, 30]
-    assert [one.completion_tokens for one in truth] == [30, 30, 30]
+    counts = [replies.frames[-1]["usage"]["completion_tokens"] for replies in answers]
+    assert counts == [30, 35, 30]
+    assert [entry.completion_tokens for entry in truth] == [30, 30, 30]
 
 
 def test_another_model_can_answer(meets):
     answers, _ = meets("wrong_model")
-    assert [{frame["model"] for frame in answered.frames} for answered in answers] == [{"m"}, {"another-model"}, {"m"}]
+    assert [{frame["model"] for frame in replies.frames} for replies in answers] == [{"m"}, {"another-model"}, {"m"}]
 
 
 def test_garbage_is_no_content_and_as_long_as_the_answer(meets):
     answers, truth = meets("garbage")
     prompt = Prompt(id="p", class_="default", prompt="Say something.")
-    assert [check_content(prompt, answered.text, "stop") for answered in answers] == ["ok", "garbage", "ok"]
+    assert [check_content(prompt, replies.text, "stop") for replies in answers] == ["ok", "garbage", "ok"]
     assert truth[1].completion_tokens == truth[0].completion_tokens
 
 
 def test_an_endless_stream_goes_on_beyond_what_was_asked_for(started):
     running = started(
-        faults=(FaultSettings(kind="endless", requests=(1,), tokens=1),), step_ms=(0.2,),
+        faults=(FaultSettings(kind="endless", requests=(1,), tokens=1),),
+        step_ms=(0.2,),
         classes={"default": PromptClassSettings(acceptance=1.0, output_tokens=30)},
-    )  # fmt: skip
-    answered = ask(running.url, CHAT, chat(max_tokens=10, stream_options=USAGE), most_bytes=40_000)
+    )
+    answers = ask(running.url, CHAT, chat(max_tokens=10, stream_options=USAGE), most_bytes=40_000)
 
-    assert len(answered.body) > 40_000
-    assert b'finish_reason":"' not in answered.body
+    assert len(answers.body) > 40_000
+    assert b'finish_reason":"' not in answers.body
     assert until(lambda: len(running.log_entries) == 1)
     assert running.log_entries[0].completion_tokens > 100
 
@@ -145,16 +155,16 @@ def test_a_restart_cuts_streams_forgets_counters_and_comes_back(started):
     assert until(lambda: ask(running.url, "/health").status == 200)
     assert b'generation_tokens_total{engine="0",model_name="m"} 0.0' in ask(running.url, "/metrics").body
     assert whole(ask(running.url, CHAT, chat()))
-    assert [one.fault for one in running.log_entries] == [None, "restart", None]
+    assert [entry.fault for entry in running.log_entries] == [None, "restart", None]
 
 
 def test_a_rate_meets_its_share_of_the_requests():
     knobs = SimulatorSettings(faults=(FaultSettings(kind="stall", rate=0.2),))
-    met = [number for number in range(1, 5001) if select_fault(knobs, number, "default")]
-    assert len(met) == pytest.approx(1000, rel=0.1)
-    assert met == [number for number in range(1, 5001) if select_fault(knobs, number, "default")]
-    reseeded = knobs.model_copy(update={"seed": 1})
-    assert met != [number for number in range(1, 5001) if select_fault(reseeded, number, "default")]
+    fault_numbers = [number for number in range(1, 5001) if select_fault(knobs, number, "default")]
+    assert len(fault_numbers) == pytest.approx(1000, rel=0.1)
+    assert fault_numbers == [number for number in range(1, 5001) if select_fault(knobs, number, "default")]
+    new_seed = knobs.model_copy(update={"seed": 1})
+    assert fault_numbers != [number for number in range(1, 5001) if select_fault(new_seed, number, "default")]
 
 
 def test_a_fault_of_a_class_leaves_the_others_alone():

@@ -42,13 +42,16 @@ OLD = {"runtime": "nxdi-v0", "law": "nxdi", "num_speculative_tokens": 7}
 
 def samples(page: str) -> Samples:
     """Every sample by its name and labels, model and engine left out."""
-    found = [one for family in text_string_to_metric_families(page) for one in family.samples]
+    result = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
     return {
-        one.name.removeprefix("vllm:") + "".join(
-            f"{{{name}={value}}}" for name, value in sorted(one.labels.items()) if name not in {"model_name", "engine"}
-        ): one.value
-        for one in found
-    }  # fmt: skip
+        entry.name.removeprefix("vllm:")
+        + "".join(
+            f"{{{name}={value}}}"
+            for name, value in sorted(entry.labels.items())
+            if name not in {"model_name", "engine"}
+        ): entry.value
+        for entry in result
+    }
 
 
 class Ran:
@@ -63,9 +66,9 @@ class Ran:
         self.accepted = sum(int(job.step_tokens.sum()) - job.step_count for job in self.jobs)
 
     def _noted(self, chosen: SimulatorSettings) -> Iterator[tuple[EngineSteps, list[EngineRequest]]]:
-        for steps, ended in run_engine(chosen, self.jobs):
+        for steps, end in run_engine(chosen, self.jobs):
             self.steps.append(steps)
-            yield steps, ended
+            yield steps, end
 
 
 @pytest.fixture(scope="module")
@@ -89,19 +92,19 @@ def test_v0_counts_one_token_for_each_sequence_and_step(old):
 
 @pytest.mark.parametrize("ran", ["new", "old"])
 def test_the_tokens_of_ended_requests_are_true_everywhere(ran, request):
-    found = request.getfixturevalue(ran)
-    assert found.page["request_generation_tokens_sum"] == found.tokens
-    assert found.page["request_prompt_tokens_sum"] == found.page["prompt_tokens_total"] == 50 * len(found.jobs)
+    result = request.getfixturevalue(ran)
+    assert result.page["request_generation_tokens_sum"] == result.tokens
+    assert result.page["request_prompt_tokens_sum"] == result.page["prompt_tokens_total"] == 50 * len(result.jobs)
 
 
 @pytest.mark.parametrize(
     ("ran", "name"), [("new", "inter_token_latency_seconds"), ("old", "time_per_output_token_seconds")]
 )
 def test_the_latency_of_a_token_is_observed_once_for_each_sequence_and_step(ran, name, request):
-    found = request.getfixturevalue(ran)
-    waited = sum(job.end_s - job.first_s for job in found.jobs)
-    assert found.page[f"{name}_count"] == found.decode_steps
-    assert found.page[f"{name}_sum"] == pytest.approx(waited)
+    result = request.getfixturevalue(ran)
+    wait_s = sum(job.end_s - job.first_s for job in result.jobs)
+    assert result.page[f"{name}_count"] == result.decode_steps
+    assert result.page[f"{name}_sum"] == pytest.approx(wait_s)
 
 
 def test_live_counters_say_what_was_drafted_and_accepted(new):
@@ -119,9 +122,11 @@ def test_the_places_of_a_draft_add_up_and_fall(new):
 
 def test_flat_counters_stay_at_0():
     page = Ran(knobs(spec_counters="flat")).page
-    told = {name: value for name, value in page.items() if name.startswith("spec_decode") and "_created" not in name}
-    assert len(told) == 6
-    assert set(told.values()) == {0}
+    draft_counters = {
+        name: value for name, value in page.items() if name.startswith("spec_decode") and "_created" not in name
+    }
+    assert len(draft_counters) == 6
+    assert set(draft_counters.values()) == {0}
 
 
 def test_v0_declares_its_draft_counters_and_never_fills_them(old):
@@ -162,12 +167,12 @@ def test_nothing_is_kept_of_a_request_whose_client_left(started):
 
 
 def test_who_has_read_the_last_byte_finds_the_request_counted(simulator):
-    for asked in range(1, 6):
+    for requests in range(1, 6):
         ask(simulator.url, CHAT, chat())
         page = samples(ask(simulator.url, "/metrics").body.decode())
 
-        assert page["request_success_total{finished_reason=stop}"] == asked
-        assert page["generation_tokens_total"] == 30 * asked
+        assert page["request_success_total{finished_reason=stop}"] == requests
+        assert page["generation_tokens_total"] == 30 * requests
 
 
 def test_gauges_show_who_runs_and_who_waits(started):

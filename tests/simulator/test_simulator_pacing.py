@@ -14,10 +14,17 @@ from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 KNOBS = SimulatorSettings(
-    model="m", law="nxdi", num_speculative_tokens=7, step_ms=(3.0, 4.0), draft_ms=0.2, prefill_base_ms=300,
-    prefill_ms_per_token=1, max_num_seqs=2, jitter=0.2,
+    model="m",
+    law="nxdi",
+    num_speculative_tokens=7,
+    step_ms=(3.0, 4.0),
+    draft_ms=0.2,
+    prefill_base_ms=300,
+    prefill_ms_per_token=1,
+    max_num_seqs=2,
+    jitter=0.2,
     classes={"default": PromptClassSettings(acceptance=0.8, output_tokens=60)},
-)  # fmt: skip
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,24 +36,25 @@ def served() -> list[RequestLogEntry]:
         for number in range(2):
             ask(simulator.url, CHAT, chat(f"Late question {number}"))
         assert until(lambda: len(simulator.log_entries) == 6)
-        return sorted(simulator.log_entries, key=lambda one: one.number)
+        return sorted(simulator.log_entries, key=lambda entry: entry.number)
 
 
 @pytest.fixture(scope="module")
 def simulated(served: list[RequestLogEntry]) -> list[TimedRequest]:
     jobs = [
-        TimedRequest(one.number, "default", one.prompt_tokens, one.completion_tokens, one.accepted_s) for one in served
+        TimedRequest(answer.number, "default", answer.prompt_tokens, answer.completion_tokens, answer.accepted_s)
+        for answer in served
     ]
     return sorted(run_timed(KNOBS, jobs), key=lambda job: job.number)
 
 
 def test_the_server_plans_the_bursts_of_virtual_time(served, simulated):
-    assert [[tokens for _, tokens in one.bursts] for one in served] == [list(job.tokens) for job in simulated]
+    assert [[tokens for _, tokens in answer.bursts] for answer in served] == [list(job.tokens) for job in simulated]
 
 
 def test_the_server_plans_the_times_of_virtual_time(served, simulated):
-    for one, job in zip(served, simulated, strict=True):
-        assert one.due_s == pytest.approx(job.times_s, abs=1e-6)
+    for answer, job in zip(served, simulated, strict=True):
+        assert answer.due_s == pytest.approx(job.times_s, abs=1e-6)
 
 
 def test_errors_of_timing_do_not_add_up(served):
@@ -56,4 +64,4 @@ def test_errors_of_timing_do_not_add_up(served):
 
     assert last.due_s[-1] == pytest.approx(last.due_s[0] + sum(steps))
     assert all(written >= due for (written, _), due in zip(last.bursts, last.due_s, strict=True))
-    assert [written for written, _ in last.bursts] == sorted(written for written, _ in last.bursts)
+    assert [text for text, _ in last.bursts] == sorted(written for written, _ in last.bursts)

@@ -69,6 +69,6 @@ def test_the_docs_name_every_knob():
 
 
 def test_the_docs_name_only_tests_that_exist():
-    named = set(re.findall(r"`(test_\w+)`", DOCS.read_text()))
-    assert len(named) > 5
-    assert named <= {path.stem for path in Path(__file__).parent.glob("test_*.py")}
+    name = set(re.findall(r"`(test_\w+)`", DOCS.read_text()))
+    assert len(name) > 5
+    assert name <= {path.stem for path in Path(__file__).parent.glob("test_*.py")}

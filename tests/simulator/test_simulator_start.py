@@ -45,8 +45,8 @@ class Started:
 
     def ended(self) -> tuple[int, str]:
         """Wait for its end; code and standard error."""
-        _, said = self.process.communicate(timeout=END_S)
-        return self.process.returncode, said
+        _, output = self.process.communicate(timeout=END_S)
+        return self.process.returncode, output
 
 
 @pytest.fixture
@@ -58,10 +58,10 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Started]]:
         return running[-1]
 
     yield act
-    for one in running:
-        if one.process.poll() is None:
-            one.process.kill()
-        one.process.communicate()
+    for engine in running:
+        if engine.process.poll() is None:
+            engine.process.kill()
+        engine.process.communicate()
 
 
 @pytest.fixture
@@ -72,10 +72,10 @@ def refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Callable[...,
         file = tmp_path / "knobs.yaml"
         file.write_text(yaml.safe_dump({**QUICK, **knobs}))
         code = main(["--knobs", str(file), *more])
-        said = capsys.readouterr()
-        assert said.out == ""
-        assert said.err.count("\n") == 1
-        return code, said.err
+        output = capsys.readouterr()
+        assert output.out == ""
+        assert output.err.count("\n") == 1
+        return code, output.err
 
     return act
 
@@ -111,8 +111,8 @@ def test_it_ends_with_its_parent(start):
     ],
 )
 def test_what_cannot_be_used_is_told(refused, simulator, knobs, option, value, code, word):
-    status, said = refused(knobs, option, value.format(port=simulator.url.rpartition(":")[2]))
-    assert (status, word in said) == (code, True)
+    status, output = refused(knobs, option, value.format(port=simulator.url.rpartition(":")[2]))
+    assert (status, word in output) == (code, True)
 
 
 def test_a_server_that_starts_answers_nothing_until_its_time(started):
@@ -136,8 +136,8 @@ def test_a_line_has_the_fields_that_others_rely_on(logged):
     assert until(lambda: path.read_bytes().count(b"\n") == 2)
     line = json.loads(path.read_text().splitlines()[1])
 
-    told = ("class", "accepted_s", "bursts", "prompt_tokens", "completion_tokens", "finish_reason", "fault", "stop")
-    assert set(told) <= line.keys()
+    output = ("class", "accepted_s", "bursts", "prompt_tokens", "completion_tokens", "finish_reason", "fault", "stop")
+    assert set(output) <= line.keys()
     assert line["request_id"] == "mine"
     assert line["bursts"][0][0] >= line["accepted_s"]
 
@@ -150,12 +150,12 @@ def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
         answers.append(ask(simulator.url, CHAT, chat(ignore_eos=True, stream=stream)))
 
     clients = [threading.Thread(target=client, args=(stream,)) for stream in (True, False)]
-    for one in clients:
-        one.start()
+    for entry in clients:
+        entry.start()
     assert until(lambda: b'num_requests_running{engine="0",model_name="m"} 2.0' in ask(simulator.url, "/metrics").body)
     simulator.stop()
-    for one in clients:
-        one.join()
+    for entry in clients:
+        entry.join()
 
-    assert all(answered.broken for answered in answers)
+    assert all(replies.broken for replies in answers)
     assert [json.loads(line)["fault"] for line in path.read_text().splitlines()[1:]] == ["gone", "gone"]

@@ -33,8 +33,8 @@ def script(knobs: SimulatorSettings | None = None, room: int = 10_000, **more: A
     return plan_response(asked(knobs=knobs, **more), knobs or SimulatorSettings(), room)
 
 
-def shown(found: ResponsePlan, part: str = "content") -> str:
-    return "".join(token.visible_text for token in found.tokens if token.part == part)
+def shown(result: ResponsePlan, part: str = "content") -> str:
+    return "".join(token.visible_text for token in result.tokens if token.part == part)
 
 
 def of_length(tokens: int, **more: Any) -> SimulatorSettings:
@@ -42,15 +42,15 @@ def of_length(tokens: int, **more: Any) -> SimulatorSettings:
 
 
 @pytest.mark.parametrize(
-    "other",
+    "second",
     [
         SimulatorSettings(law="nxdi", num_speculative_tokens=7, runtime="nxdi-v0", draft_ms=9),
         SimulatorSettings(step_ms=(1.0,), jitter=0.5, seed=9, max_num_seqs=1),
         SimulatorSettings(classes={"default": PromptClassSettings(acceptance=0.1)}),
     ],
 )
-def test_the_text_is_the_same_on_every_arm(other):
-    assert script(other).tokens == script().tokens
+def test_the_text_is_the_same_on_every_arm(second):
+    assert script(second).tokens == script().tokens
 
 
 def test_the_text_is_the_same_in_another_process():
@@ -71,8 +71,8 @@ def test_a_seed_changes_the_text_above_temperature_0_alone():
 
 @pytest.mark.parametrize("tokens", [1, 2, 5, 128, 600])
 def test_an_answer_ends_by_itself_at_the_length_of_its_class(tokens):
-    found = script(of_length(tokens))
-    assert (len(found.tokens), found.finish_reason, found.tokens[-1].id) == (tokens, "stop", END_ID)
+    answer = script(of_length(tokens))
+    assert (len(answer.tokens), answer.finish_reason, answer.tokens[-1].id) == (tokens, "stop", END_ID)
 
 
 def test_lengths_spread_around_that_of_the_class_by_prompt():
@@ -85,47 +85,50 @@ def test_lengths_spread_around_that_of_the_class_by_prompt():
 
 
 def test_ignore_eos_goes_on_to_the_limit():
-    found = script(of_length(100), room=841, ignore_eos=True)
-    assert (len(found.tokens), found.finish_reason) == (841, "length")
-    assert END_ID not in {token.id for token in found.tokens}
+    answer = script(of_length(100), room=841, ignore_eos=True)
+    assert (len(answer.tokens), answer.finish_reason) == (841, "length")
+    assert END_ID not in {token.id for token in answer.tokens}
 
 
 @pytest.mark.parametrize("stops", [["the"], "the", ["zzz", "the", " cottage"]])
 def test_a_stop_string_ends_the_answer_and_is_not_shown(stops):
-    whole, found = shown(script()), script(stop=stops)
+    complete = shown(script())
+    answer = script(stop=stops)
 
     first = min(
-        place for place in (whole.find(one) for one in ([stops] if isinstance(stops, str) else stops)) if place >= 0
+        place
+        for place in (complete.find(entry) for entry in ([stops] if isinstance(stops, str) else stops))
+        if place >= 0
     )
-    assert shown(found) == whole[:first]
-    assert found.finish_reason == "stop"
-    assert found.stop_reason is not None
-    assert whole[first:].startswith(found.stop_reason)
+    assert shown(answer) == complete[:first]
+    assert answer.finish_reason == "stop"
+    assert answer.stop_reason is not None
+    assert complete[first:].startswith(answer.stop_reason)
 
 
 def test_a_stop_string_is_found_across_tokens():
-    whole = script().tokens
-    across = whole[5].piece[-2:] + whole[6].piece + whole[7].piece[:2]
-    found = script(stop=[across])
-    assert (len(found.tokens), found.stop_reason) == (8, across)
+    answer = script().tokens
+    across = answer[5].piece[-2:] + answer[6].piece + answer[7].piece[:2]
+    result = script(stop=[across])
+    assert (len(result.tokens), result.stop_reason) == (8, across)
 
 
 def test_thinking_puts_a_thought_before_the_same_kind_of_answer():
     knobs = of_length(50, reasoning_tokens=20)
-    found = script(knobs, chat_template_kwargs={"enable_thinking": True})
+    answer = script(knobs, chat_template_kwargs={"enable_thinking": True})
 
-    assert found.reasoning_tokens == 22  # with the marks around it
-    assert len(found.tokens) == 72
-    assert shown(found, "think") not in {"", shown(found)}
+    assert answer.reasoning_tokens == 22  # with the marks around it
+    assert len(answer.tokens) == 72
+    assert shown(answer, "think") not in {"", shown(answer)}
 
 
 def test_without_a_parser_the_thought_stands_between_tags_in_the_content():
     knobs = of_length(50).model_copy(update={"reasoning_parser": False})
-    found = script(knobs, chat_template_kwargs={"enable_thinking": True})
+    answer = script(knobs, chat_template_kwargs={"enable_thinking": True})
 
-    assert shown(found).startswith("<think>\n")
-    assert "\n</think>\n\n" in shown(found)
-    assert shown(found, "think") == ""
+    assert shown(answer).startswith("<think>\n")
+    assert "\n</think>\n\n" in shown(answer)
+    assert shown(answer, "think") == ""
 
 
 def test_the_first_class_whose_text_the_prompt_contains_is_its_class():
@@ -144,30 +147,30 @@ def test_the_first_class_whose_text_the_prompt_contains_is_its_class():
 @pytest.mark.parametrize("tokens", [40, 128, 600])
 @pytest.mark.parametrize("number", range(20))
 def test_the_content_check_calls_the_prose_content(number, tokens):
-    found = script(of_length(tokens), messages=[{"role": "user", "content": f"Question {number}"}])
-    assert check_content(PROMPT, shown(found), "stop") == "ok"
+    answer = script(of_length(tokens), messages=[{"role": "user", "content": f"Question {number}"}])
+    assert check_content(PROMPT, shown(answer), "stop") == "ok"
 
 
 @pytest.mark.parametrize("tokens", [20, 128, 600])
 def test_a_class_of_json_answers_json(tokens):
-    found = script(of_length(tokens, form="json"))
+    answer = script(of_length(tokens, form="json"))
 
-    assert json.loads(shown(found))["answer"]
-    assert len(found.tokens) == tokens
+    assert json.loads(shown(answer))["answer"]
+    assert len(answer.tokens) == tokens
     assert (
-        check_content(Prompt(id="p", class_="json", prompt="x", check=frozenset({"json"})), shown(found), "stop")
+        check_content(Prompt(id="p", class_="json", prompt="x", check=frozenset({"json"})), shown(answer), "stop")
         == "ok"
     )
 
 
 def test_the_prose_is_counted_by_the_tokenizer_as_it_was_made():
-    said = list(itertools.islice(generate_text("k"), 500))
-    assert split_pieces("".join(said)) == said
+    words = list(itertools.islice(generate_text("k"), 500))
+    assert split_pieces("".join(words)) == words
 
 
 def test_every_word_of_the_prose_has_an_id_of_its_own():
-    said = set(itertools.islice(generate_text("k"), 60_000))
-    assert len({token_id(piece) for piece in said}) >= len(said) - 1
+    words = set(itertools.islice(generate_text("k"), 60_000))
+    assert len({token_id(piece) for piece in words}) >= len(words) - 1
 
 
 def add(prompt, wrong_every=0):

@@ -23,7 +23,7 @@ def named() -> dict[str, str]:
 
 def truth_of(simulator: SimulatorThread, headers: dict[str, str]) -> RequestLogEntry:
     def found() -> list[RequestLogEntry]:
-        return [one for one in simulator.log_entries if one.request_id == headers["X-Request-Id"]]
+        return [entry for entry in simulator.log_entries if entry.request_id == headers["X-Request-Id"]]
 
     assert until(found)
     return found()[0]
@@ -46,8 +46,11 @@ def test_running_usage_counts_the_bursts_that_the_log_says(simulator):
 
 
 def test_the_end_token_counts_and_shows_nothing(simulator):
-    (last,) = [frame for frame in ask(simulator.url, CHAT, chat(return_token_ids=True)).frames
-               if frame["choices"][0]["finish_reason"]]  # fmt: skip
+    (last,) = [
+        frame
+        for frame in ask(simulator.url, CHAT, chat(return_token_ids=True)).frames
+        if frame["choices"][0]["finish_reason"]
+    ]
     assert last["choices"][0]["token_ids"][-1] == 0
     assert last["choices"][0]["finish_reason"] == "stop"
 
@@ -67,25 +70,27 @@ def test_the_whole_answer_counts_what_the_log_says(simulator):
 
 
 def test_completions_without_a_limit_give_16_tokens(simulator):
-    answered = ask(simulator.url, PLAIN, {"prompt": "Say something.", "temperature": 0}).json
-    assert answered["usage"]["completion_tokens"] == 16
-    assert answered["choices"][0]["finish_reason"] == "length"
+    answers = ask(simulator.url, PLAIN, {"prompt": "Say something.", "temperature": 0}).json
+    assert answers["usage"]["completion_tokens"] == 16
+    assert answers["choices"][0]["finish_reason"] == "length"
 
 
 def test_logprobs_have_one_entry_for_each_token_and_the_asked_alternatives(simulator):
     frames = ask(simulator.url, CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=20)).frames
-    told = [entry for frame in frames if (found := frame["choices"][0]["logprobs"]) for entry in found["content"]]
+    entries = [
+        entry for frame in frames if (logprobs := frame["choices"][0]["logprobs"]) for entry in logprobs["content"]
+    ]
 
-    assert len(told) == 20
-    assert all(len(entry["top_logprobs"]) == 2 for entry in told)
-    assert all(entry["top_logprobs"][0]["token"] == entry["token"] for entry in told)
+    assert len(entries) == 20
+    assert all(len(entry["top_logprobs"]) == 2 for entry in entries)
+    assert all(entry["top_logprobs"][0]["token"] == entry["token"] for entry in entries)
 
 
 def test_offsets_of_completion_logprobs_run_on_from_burst_to_burst(simulator):
-    answered = ask(
+    answers = ask(
         simulator.url, PLAIN, {"prompt": "p", "temperature": 0, "max_tokens": 20, "logprobs": 1, "stream": True}
     )
-    offsets = [one for frame in answered.frames for one in frame["choices"][0]["logprobs"]["text_offset"]]
+    offsets = [entry for frame in answers.frames for entry in frame["choices"][0]["logprobs"]["text_offset"]]
 
     assert offsets == sorted(set(offsets))
     assert len(offsets) == 20
@@ -95,7 +100,7 @@ def test_a_thought_comes_first_and_apart(simulator):
     frames = ask(simulator.url, CHAT, chat(chat_template_kwargs={"enable_thinking": True})).frames
     parts = [name for frame in frames for name, text in frame["choices"][0]["delta"].items() if text and name != "role"]
     assert parts[0] == "reasoning"
-    assert parts.index("content") >= len([one for one in parts if one == "reasoning"]) - 1
+    assert parts.index("content") >= len([part for part in parts if part == "reasoning"]) - 1
 
 
 def test_tokens_of_marks_alone_are_counted_with_the_next_burst(simulator):
@@ -155,10 +160,10 @@ def test_an_older_vllm_has_its_error_at_the_top(old):
     ],
 )
 def test_refuses_what_vllm_refuses(simulator, body, status, says):
-    answered = ask(simulator.url, CHAT, body)
-    assert answered.status == status
-    assert says in answered.json["error"]["message"]
-    assert answered.json["error"]["code"] == status
+    answers = ask(simulator.url, CHAT, body)
+    assert answers.status == status
+    assert says in answers.json["error"]["message"]
+    assert answers.json["error"]["code"] == status
 
 
 def test_a_refused_request_stands_in_the_log_too(simulator):
@@ -168,10 +173,19 @@ def test_a_refused_request_stands_in_the_log_too(simulator):
     assert (truth.status, truth.bursts, truth.finish_reason) == (400, [], None)
 
 
-@pytest.mark.parametrize(("path", "body"), [
-    ("/health", None), ("/v1/models", None), ("/metrics", None), ("/nowhere", None), (CHAT, chat()), (PLAIN, {}),
-    (CHAT, chat(stream=False)), (CHAT, b"{"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/health", None),
+        ("/v1/models", None),
+        ("/metrics", None),
+        ("/nowhere", None),
+        (CHAT, chat()),
+        (PLAIN, {}),
+        (CHAT, chat(stream=False)),
+        (CHAT, b"{"),
+    ],
+)
 def test_every_answer_says_that_it_is_simulated(simulator, path, body):
     assert ask(simulator.url, path, body).headers["x-tandem-simulated"] == "1"
 
@@ -183,9 +197,9 @@ def test_the_model_and_its_length_are_the_knobs(started):
 
 def test_a_full_queue_is_refused_with_503(started):
     busy = started(max_num_seqs=1, max_queue=1, step_ms=(20.0,))
-    for held in (1, 2):
+    for count in (1, 2):
         threading.Thread(target=ask, args=(busy.url, CHAT, chat(ignore_eos=True)), daemon=True).start()
-        assert until(lambda held=held: ask(busy.url, "/load").json["server_load"] == held)
+        assert until(lambda hits=count: ask(busy.url, "/load").json["server_load"] == hits)
 
     assert [ask(busy.url, CHAT, chat()).status for _ in range(3)] == [503, 503, 503]
     page = ask(busy.url, "/metrics").body.decode()
@@ -197,7 +211,7 @@ def test_who_goes_away_gives_its_place_to_the_next(started):
     ask(busy.url, CHAT, chat(ignore_eos=True), most_bytes=600)
 
     assert ask(busy.url, CHAT, chat(max_tokens=3)).status == 200
-    assert until(lambda: [one.fault for one in busy.log_entries] == ["gone", None])
+    assert until(lambda: [entry.fault for entry in busy.log_entries] == ["gone", None])
     assert 'finished_reason="abort",model_name="m"} 1.0' in ask(busy.url, "/metrics").body.decode()
 
 

@@ -25,11 +25,13 @@ def of(name: str) -> dict[str, SimulatorSettings]:
 
 
 def test_the_posts_pair_differs_in_its_speculation_alone():
-    base, drafted = (knobs.model_dump() for knobs in of("post").values())
-    differing = {name for name in base if base[name] != drafted[name]}
+    base, draft_arm = (knobs.model_dump() for knobs in of("post").values())
+    differing = {name for name in base if base[name] != draft_arm[name]}
 
     assert differing == {"law", "num_speculative_tokens", "draft_ms", "classes"}
-    acceptance = [{name: {**one, "acceptance": 0} for name, one in each["classes"].items()} for each in (base, drafted)]
+    acceptance = [
+        {name: {**item, "acceptance": 0} for name, item in entry["classes"].items()} for entry in (base, draft_arm)
+    ]
     assert acceptance[0] == acceptance[1]
 
 
@@ -43,25 +45,29 @@ def test_the_posts_pair_differs_in_its_speculation_alone():
 )
 def test_law_window_and_counters_are_those_of_runtime_and_variant(name, variant, law, window, runtime, counters):
     knobs = of(name)[variant]
-    found = (knobs.law, knobs.num_speculative_tokens, knobs.runtime, knobs.spec_counters)
-    assert found == (law, window, runtime, counters)
+    result = (knobs.law, knobs.num_speculative_tokens, knobs.runtime, knobs.spec_counters)
+    assert result == (law, window, runtime, counters)
 
 
 def test_what_the_spec_says_is_taken_over():
-    declared, knobs = experiment("post"), of("post")["qwen-sd-vllm"]
-    assert knobs.model == declared.target
-    assert (knobs.max_num_seqs, knobs.max_model_len) == (declared.serving.max_num_seqs, declared.serving.max_model_len)
+    declaration = experiment("post")
+    knobs = of("post")["qwen-sd-vllm"]
+    assert knobs.model == declaration.target
+    assert (knobs.max_num_seqs, knobs.max_model_len) == (
+        declaration.serving.max_num_seqs,
+        declaration.serving.max_model_len,
+    )
     assert knobs.version == load_catalogue().runtimes["nxdi-v0"].versions.vllm.value
 
 
 def test_the_posts_figures_come_out_as_it_prints_them():
     """45 ms plain, and 15 ms where everything is accepted: 7 tokens in a step of 45 ms and 7 drafts."""
-    base, drafted = of("post").values()
-    step_ms = drafted.step_ms[0] + 7 * drafted.draft_ms
+    base, costs = of("post").values()
+    step_ms = costs.step_ms[0] + 7 * costs.draft_ms
 
     assert base.step_ms == (45.0,)
     assert step_ms / 7 == pytest.approx(15, abs=0.1)
-    assert drafted.classes["repeat"].acceptance == 1.0
+    assert costs.classes["repeat"].acceptance == 1.0
 
 
 def test_a_qwen3_target_thinks_unless_it_is_told_not_to_and_a_llama_does_not():
@@ -70,8 +76,8 @@ def test_a_qwen3_target_thinks_unless_it_is_told_not_to_and_a_llama_does_not():
 
 
 def test_no_source_is_listed_that_no_figure_names():
-    text = (ROOT / "tandem/simulator/data/calibration.yaml").read_text()
-    assert [key for key in read_calibration().sources if f"source: {key}}}" not in text] == []
+    content = (ROOT / "tandem/simulator/data/calibration.yaml").read_text()
+    assert [key for key in read_calibration().sources if f"source: {key}}}" not in content] == []
 
 
 def test_every_class_with_a_figure_is_one_of_a_suite():
@@ -80,9 +86,9 @@ def test_every_class_with_a_figure_is_one_of_a_suite():
 
 
 def test_rejects_a_model_without_figures_and_names_the_file():
-    other = experiment("post").model_copy(update={"target": "meta-llama/Llama-3.2-1B-Instruct"})
+    second = experiment("post").model_copy(update={"target": "meta-llama/Llama-3.2-1B-Instruct"})
     with pytest.raises(SpecError, match="calibration"):
-        build_variant_settings(other, load_catalogue(), SKETCHES)
+        build_variant_settings(second, load_catalogue(), SKETCHES)
 
 
 @pytest.mark.parametrize("suite", sorted(BUILT_IN))
@@ -100,12 +106,14 @@ def test_every_prompt_of_a_suite_gets_content(suite, thinking):
     words = {}
     for prompt in load_suite(suite).prompts:
         body = {
-            "messages": prompt.as_messages(), "max_tokens": prompt.max_tokens or load_suite(suite).defaults.max_tokens,
-            "temperature": 0, "chat_template_kwargs": {"enable_thinking": thinking},
-        }  # fmt: skip
-        asked = read_generation_request(json.dumps(body).encode(), "chat", knobs)
-        found = plan_response(asked, knobs, asked.max_tokens or 1)
-        said = "".join(token.visible_text for token in found.tokens if token.part == "content")
-        words[prompt.id] = check_content(prompt, said, found.finish_reason)
+            "messages": prompt.as_messages(),
+            "max_tokens": prompt.max_tokens or load_suite(suite).defaults.max_tokens,
+            "temperature": 0,
+            "chat_template_kwargs": {"enable_thinking": thinking},
+        }
+        requests = read_generation_request(json.dumps(body).encode(), "chat", knobs)
+        answer = plan_response(requests, knobs, requests.max_tokens or 1)
+        content = "".join(token.visible_text for token in answer.tokens if token.part == "content")
+        words[prompt.id] = check_content(prompt, content, answer.finish_reason)
 
     assert {name: word for name, word in words.items() if word != "ok"} == {}

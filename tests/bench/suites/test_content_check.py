@@ -40,20 +40,32 @@ CASES = {
     "thinking that never closed": ("<think>First I have to find out", (), "length", "truncated"),
     "no JSON elsewhere": (UNPARSED, (), "stop", "ok"),
     "a caveat before a long answer": (
-        f"I'm afraid I can't access live timetables. {ENGLISH} {FORMS['steps']}", (), "stop", "ok",
+        f"I'm afraid I can't access live timetables. {ENGLISH} {FORMS['steps']}",
+        (),
+        "stop",
+        "ok",
     ),
     "a passage that was left again": (
-        f"{LOOPS['sentence'][0]}{LOOPS['sentence'][1] * LOOPS['sentence'][2]} {ENGLISH}", (), "stop", "ok",
+        f"{LOOPS['sentence'][0]}{LOOPS['sentence'][1] * LOOPS['sentence'][2]} {ENGLISH}",
+        (),
+        "stop",
+        "ok",
     ),
     "a loop with small changes": (PLACES * 2, (), "stop", "loop"),
     "like lines in code": (
-        "def fill(values, port):\n" + "    values.append(read(port))\n" * 12, ("code",), "stop", "ok",
+        "def fill(values, port):\n" + "    values.append(read(port))\n" * 12,
+        ("code",),
+        "stop",
+        "ok",
     ),
     "one line without end in code": (
-        "def count(total):\n" + "    total = total + 1\n" * 100, ("code",), "stop", "loop",
+        "def count(total):\n" + "    total = total + 1\n" * 100,
+        ("code",),
+        "stop",
+        "loop",
     ),
     "a matrix of zeros": ("grid = [\n" + "    [0, 0, 0, 0, 0, 0, 0, 0],\n" * 12, ("code",), "stop", "ok"),
-}  # fmt: skip
+}
 
 
 def broken(text: str) -> str:
@@ -77,12 +89,16 @@ CASES |= listed(
 )
 CASES |= listed(
     [
-        '{"title": "Lentil soup", "servings": 4}', "[1, 2, 3]", '```json\n{"a": [1, 2]}\n```',
+        '{"title": "Lentil soup", "servings": 4}',
+        "[1, 2, 3]",
+        '```json\n{"a": [1, 2]}\n```',
         'Here is the object:\n\n{"a": null}\n\nTell me if you need more.',
-        'As asked [see below], the object is {"a": "}"}', '<think>\nWhich keys? {"a"\n</think>\n{"a": 1}',
+        'As asked [see below], the object is {"a": "}"}',
+        '<think>\nWhich keys? {"a"\n</think>\n{"a": 1}',
     ],
-    ("json",), "ok",
-)  # fmt: skip
+    ("json",),
+    "ok",
+)
 CASES |= listed(["{'a': 1}", '{"a": 1,}', '{"a": NaN}', "{a: 1}", UNPARSED, '{"a": 01}'], ("json",), "garbage")
 for begin, unit, times in LOOPS.values():
     CASES |= listed([begin + unit * times], (), "loop") | listed([begin + unit * 2], (), "ok")
@@ -101,21 +117,21 @@ for text in PROSE.values():
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=[name[:40] for name in CASES])
-def test_an_answer_gets_its_word(case: tuple) -> None:
+def test_an_answer_gets_its_word(case):
     text, hints, finish_reason, expected = case
     assert word(text, *hints, finish_reason=finish_reason) == expected
 
 
 @pytest.mark.parametrize("prompt", load_suite("real").prompts, ids=lambda prompt: prompt.id)
-def test_what_people_wrote_for_the_suite_is_no_garbage_and_no_loop(prompt: Prompt) -> None:
+def test_what_people_wrote_for_the_suite_is_no_garbage_and_no_loop(prompt):
     assert check_content(asked("code"), prompt.as_text(), "stop") in {"ok", "refusal"}
 
 
-def test_thinking_that_took_all_the_tokens_is_truncated() -> None:
+def test_thinking_that_took_all_the_tokens_is_truncated():
     assert check_content(asked(), "", "length", reasoning="First I have to") == "truncated"
 
 
-def test_declining_is_content_where_the_prompt_asked_for_it() -> None:
+def test_declining_is_content_where_the_prompt_asked_for_it():
     assert word(LETTER) == "refusal"
     assert word(LETTER, prompt="Write a note in which I decline to help with a move.") == "ok"
 
@@ -124,5 +140,5 @@ def test_declining_is_content_where_the_prompt_asked_for_it() -> None:
     ("tool_calls", "expected_word"),
     [('find{"place":"Lisbon","days":[1,2,3]}', "ok"), ("\ufffd" * 40, "garbage"), (None, "empty")],
 )
-def test_calls_of_tools_are_content_where_there_is_no_text(tool_calls: str | None, expected_word: str) -> None:
+def test_calls_of_tools_are_content_where_there_is_no_text(tool_calls, expected_word):
     assert check_content(asked(), "", "tool_calls", tool_calls=tool_calls) == expected_word

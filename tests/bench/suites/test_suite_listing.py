@@ -14,7 +14,7 @@ from tandem.bench.suites.suite import load_suite
 ROOT = Path(__file__).parents[3]
 
 
-def test_it_shows_id_class_characters_and_first_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_shows_id_class_characters_and_first_words(capsys):
     code = main(["real"])
 
     first = capsys.readouterr().out.splitlines()[0]
@@ -24,9 +24,7 @@ def test_it_shows_id_class_characters_and_first_words(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("name", "note"), [("post", "note: the sample's eighth case"), ("real", "")])
-def test_it_shows_every_prompt_once_then_the_hash_and_what_was_left_out(
-    name: str, note: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_shows_every_prompt_once_then_the_hash_and_what_was_left_out(name, note, capsys):
     main([name])
     shown = capsys.readouterr().out.splitlines()
     suite = load_suite(name)
@@ -36,14 +34,14 @@ def test_it_shows_every_prompt_once_then_the_hash_and_what_was_left_out(
     assert shown[-1].startswith(note)
 
 
-def test_a_suite_that_cannot_be_used_ends_with_code_2_and_its_fault(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_suite_that_cannot_be_used_ends_with_code_2_and_its_fault(capsys):
     assert main(["reel"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "did you mean 'real'?" in captured.err
 
 
-def test_a_reader_that_leaves_early_sees_no_traceback() -> None:
+def test_a_reader_that_leaves_early_sees_no_traceback():
     program = f"{sys.executable} -m tandem.bench.suites real | head -n 1"
     done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert len(done.stdout.splitlines()) == 1

@@ -25,8 +25,9 @@ def plain(tmp_path: Path) -> str:
     return hash_of(tmp_path, json.dumps(FIRST), json.dumps(SECOND))
 
 
-def test_the_spelling_of_a_file_does_not_change_the_hash_and_its_order_does(plain: str, tmp_path: Path) -> None:
-    first, second = json.dumps(FIRST), json.dumps(SECOND)
+def test_the_spelling_of_a_file_does_not_change_the_hash_and_its_order_does(plain, tmp_path):
+    first = json.dumps(FIRST)
+    second = json.dumps(SECOND)
     spelt = json.dumps(dict(reversed(FIRST.items())), ensure_ascii=False, separators=(" ,  ", "  :"))
     hints = json.dumps({**FIRST, "check": ["repeats", "code", "code"]})
     message = json.dumps({"id": "b", "class": "code", "messages": [{"content": "Say hello in C.", "role": "user"}]})
@@ -39,18 +40,20 @@ def test_the_spelling_of_a_file_does_not_change_the_hash_and_its_order_does(plai
 @pytest.mark.parametrize(
     "change",
     [
-        {"id": "c"}, {"class": "talk"}, {"prompt": "Wie heißt du? "}, {"max_tokens": 41}, {"check": ["code"]},
+        {"id": "c"},
+        {"class": "talk"},
+        {"prompt": "Wie heißt du? "},
+        {"max_tokens": 41},
+        {"check": ["code"]},
         {"system": "Be brief."},
     ],
     ids=lambda change: next(iter(change)),
-)  # fmt: skip
-def test_whatever_changes_what_is_asked_or_judged_changes_the_hash(
-    change: dict[str, object], plain: str, tmp_path: Path
-) -> None:
+)
+def test_whatever_changes_what_is_asked_or_judged_changes_the_hash(change, plain, tmp_path):
     assert hash_of(tmp_path, json.dumps({**FIRST, **change}), json.dumps(SECOND)) != plain
 
 
-def test_classes_stand_in_the_order_of_the_file(tmp_path: Path) -> None:
+def test_classes_stand_in_the_order_of_the_file(tmp_path):
     path = tmp_path / "mine.jsonl"
     lines = [
         {**FIRST, "id": str(number), "class": name} for number, name in enumerate(["zebra", "ant", "zebra", "bee"])
@@ -64,7 +67,7 @@ def test_classes_stand_in_the_order_of_the_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("name", "words"), [("reel", "did you mean 'real'?"), ("sharegpt", "name one of these")])
-def test_an_unknown_name_is_answered_with_what_there_is(name: str, words: str) -> None:
+def test_an_unknown_name_is_answered_with_what_there_is(name, words):
     with pytest.raises(InputError) as caught:
         load_suite(name)
     assert f"{name}: no suite and no file has this name; allowed: post, real, or a file" in str(caught.value)
@@ -72,12 +75,13 @@ def test_an_unknown_name_is_answered_with_what_there_is(name: str, words: str) -
 
 
 @pytest.mark.parametrize("name", ["post", "real"])
-def test_a_suite_of_the_package_is_read_once(name: str) -> None:
+def test_a_suite_of_the_package_is_read_once(name):
     assert load_suite(name) is load_suite(name)
 
 
-def test_named_classes_alone_are_asked_of_the_suites_that_have_them_with_another_hash() -> None:
-    post, real = load_suite("post"), load_suite("real")
+def test_named_classes_alone_are_asked_of_the_suites_that_have_them_with_another_hash():
+    post = load_suite("post")
+    real = load_suite("real")
 
     (narrowed,) = narrow_suites([post, real], ["json", "chat"])
 

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from tandem.bench.suites import suite as suites
-from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import load_suite
 from tandem.errors import InputError
 
@@ -38,17 +37,17 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ("name", "words"),
     [("repeat", "Repeat the following line exactly 50 times"), ("open", "I believe the meaning of life is")],
 )
-def test_the_two_analysed_prompts_are_the_post_s_own_words(name: str, words: str) -> None:
+def test_the_two_analysed_prompts_are_the_post_s_own_words(name, words):
     assert [prompt.as_text() for prompt in POST.class_prompts(name)] == [words]
 
 
-def test_it_is_asked_as_the_post_asked() -> None:
+def test_it_is_asked_as_the_post_asked():
     defaults = POST.defaults
     assert (defaults.max_tokens, defaults.concurrency, defaults.requests_per_round) == (600, (4,), 8)
     assert {prompt.max_tokens for prompt in POST.prompts} == {600}
 
 
-def test_every_prompt_stands_bare_and_wrapped_in_classes_of_their_own() -> None:
+def test_every_prompt_stands_bare_and_wrapped_in_classes_of_their_own():
     bare = {prompt.id for prompt in POST.prompts if not prompt.class_.endswith("-wrapped")}
     assert bare == {"repeat", "open", *(f"sample-{case}" for case in CASES)}
     assert set(BY_ID) - bare == {f"{identity}-wrapped" for identity in bare}
@@ -56,9 +55,9 @@ def test_every_prompt_stands_bare_and_wrapped_in_classes_of_their_own() -> None:
 
 
 @pytest.mark.parametrize(
-    "prompt", [each for each in POST.prompts if each.class_.endswith("-wrapped")], ids=lambda p: p.id
+    "prompt", [entry for entry in POST.prompts if entry.class_.endswith("-wrapped")], ids=lambda p: p.id
 )
-def test_a_wrapped_prompt_is_the_instruction_and_one_line_again_and_again(prompt: Prompt) -> None:
+def test_a_wrapped_prompt_is_the_instruction_and_one_line_again_and_again(prompt):
     bare = BY_ID[prompt.id.removesuffix("-wrapped")].as_text()
     line = f"{bare.partition(chr(10))[0]}\n"
 
@@ -70,24 +69,24 @@ def test_a_wrapped_prompt_is_the_instruction_and_one_line_again_and_again(prompt
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_bare_case_is_its_line_again_and_again(case: str) -> None:
+def test_a_bare_case_is_its_line_again_and_again(case):
     text = BY_ID[f"sample-{case}"].as_text()
     line = f"{text.partition(chr(10))[0]}\n"
     assert text == "".join(islice(cycle(line), len(text)))
     assert text.count(line) >= 5
 
 
-def test_every_answer_may_run_into_its_limit_and_repeat_but_that_of_the_open_prompt() -> None:
+def test_every_answer_may_run_into_its_limit_and_repeat_but_that_of_the_open_prompt():
     assert [prompt.id for prompt in POST.prompts if "to-limit" not in prompt.check] == []
     assert [prompt.id for prompt in POST.prompts if "repeats" not in prompt.check] == ["open"]
 
 
-def test_without_a_checkout_the_eighth_case_is_left_out_and_the_notes_say_so() -> None:
+def test_without_a_checkout_the_eighth_case_is_left_out_and_the_notes_say_so():
     assert [prompt.id for prompt in POST.prompts if "verse" in prompt.id] == []
     assert re.search("eighth case.*left out.*--llmperf-source", " ".join(POST.notes))
 
 
-def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source: Path) -> None:
+def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source):
     suite = load_suite("post", llmperf_source=source)
     bare, wrapped = (prompt for prompt in suite.prompts if "verse" in prompt.id)
 
@@ -99,7 +98,7 @@ def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source: Path) -> None
     assert len(suite.class_prompts("sample")) == len(suite.class_prompts("sample-wrapped")) == 8
 
 
-def test_a_folder_that_is_no_checkout_or_whose_text_was_overwritten_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_checkout_or_whose_text_was_overwritten_is_refused(tmp_path):
     with pytest.raises(
         InputError, match=r"sonnet\.txt: it cannot be read: No such file.*a checkout of ray-project/llm"
     ):

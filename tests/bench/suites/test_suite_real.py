@@ -18,9 +18,21 @@ from tandem.bench.suites.suite import load_suite
 ROOT = Path(__file__).parents[3]
 REAL = load_suite("real")
 CLASSES = (
-    "repetition", "numeric", "json", "code-completion", "code-edit", "extraction", "report", "config", "summary",
-    "translation", "chat", "creative", "reasoning", "open-ended",
-)  # fmt: skip
+    "repetition",
+    "numeric",
+    "json",
+    "code-completion",
+    "code-edit",
+    "extraction",
+    "report",
+    "config",
+    "summary",
+    "translation",
+    "chat",
+    "creative",
+    "reasoning",
+    "open-ended",
+)
 
 LONGEST = 1100  # characters; at Qwen's 3 characters a token of mixed text, about the 384 of experiments/post.yaml
 SHARED_BEGINNING = 24  # characters: with a chat template still inside vLLM's first block of 16 tokens
@@ -32,16 +44,16 @@ def triples(prompt: Prompt) -> set[tuple[str, ...]]:
     return set(zip(words, words[1:], words[2:], strict=False))
 
 
-def beginning(one: str, other: str) -> int:
+def beginning(first: str, second: str) -> int:
     """Return how many characters two texts begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
 
 
-def test_it_has_fourteen_classes_of_twelve_prompts() -> None:
+def test_it_has_fourteen_classes_of_twelve_prompts():
     assert Counter(prompt.class_ for prompt in REAL.prompts) == dict.fromkeys(CLASSES, 12)
 
 
-def test_its_classes_stand_in_the_order_of_the_documentation() -> None:
+def test_its_classes_stand_in_the_order_of_the_documentation():
     section = (ROOT / "docs" / "suites.md").read_text().partition("## `real`")[2].partition("\n## ")[0]
     documented = re.findall(r"^\| `([a-z-]+)` \|", section, flags=re.MULTILINE)
     assert REAL.classes == CLASSES
@@ -49,37 +61,37 @@ def test_its_classes_stand_in_the_order_of_the_documentation() -> None:
 
 
 @pytest.mark.parametrize("prompt", REAL.prompts, ids=lambda prompt: prompt.id)
-def test_a_prompt_is_named_after_its_class_and_fits_the_post_s_experiment(prompt: Prompt) -> None:
+def test_a_prompt_is_named_after_its_class_and_fits_the_post_s_experiment(prompt):
     assert prompt.id.startswith(f"{prompt.class_}-")
     assert prompt.characters <= LONGEST
 
 
-def test_every_answer_may_end_naturally_within_the_experiments_outputs() -> None:
+def test_every_answer_may_end_naturally_within_the_experiments_outputs():
     most = min(file.record.max_output_tokens for file in load_shipped().experiments.values())
     assert {prompt.id for prompt in REAL.prompts if not 100 <= (prompt.max_tokens or 0) <= most} == set()
     assert [prompt.id for prompt in REAL.prompts if "to-limit" in prompt.check] == []
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_no_two_prompts_of_a_class_nearly_say_the_same(name: str) -> None:
-    said = {prompt.id: triples(prompt) for prompt in REAL.class_prompts(name)}
+def test_no_two_prompts_of_a_class_nearly_say_the_same(name):
+    text = {prompt.id: triples(prompt) for prompt in REAL.class_prompts(name)}
 
     alike = {
-        (one, other): round(len(said[one] & said[other]) / min(len(said[one]), len(said[other])), 2)
-        for one, other in combinations(said, 2)
-        if len(said[one] & said[other]) > ALIKE * min(len(said[one]), len(said[other]))
+        (first, second): round(len(text[first] & text[second]) / min(len(text[first]), len(text[second])), 2)
+        for first, second in combinations(text, 2)
+        if len(text[first] & text[second]) > ALIKE * min(len(text[first]), len(text[second]))
     }
 
     assert alike == {}
 
 
-def test_no_two_prompts_share_a_beginning_that_a_prefix_cache_could_keep() -> None:
+def test_no_two_prompts_share_a_beginning_that_a_prefix_cache_could_keep():
     texts = sorted((prompt.as_text(), prompt.id) for prompt in REAL.prompts)
 
     shared = [
         (one_id, other_id)
-        for (one, one_id), (other, other_id) in pairwise(texts)
-        if beginning(one, other) > SHARED_BEGINNING
+        for (first, one_id), (second, other_id) in pairwise(texts)
+        if beginning(first, second) > SHARED_BEGINNING
     ]
 
     assert shared == []
@@ -94,13 +106,13 @@ def test_no_two_prompts_share_a_beginning_that_a_prefix_cache_could_keep() -> No
         ("code", {"code-completion", "code-edit", "config"}, {"extraction"}),
     ],
 )
-def test_a_hint_stands_where_its_answer_is_asked_for_alone(hint: str, classes: set[str], partly: set[str]) -> None:
+def test_a_hint_stands_where_its_answer_is_asked_for_alone(hint, classes, partly):
     by_class = {name: {hint in prompt.check for prompt in REAL.class_prompts(name)} for name in CLASSES}
     assert {name for name, has_hint in by_class.items() if has_hint == {True}} - partly == classes
     assert {name for name, has_hint in by_class.items() if True in has_hint} == classes | partly
 
 
-def test_addresses_are_those_reserved_for_examples() -> None:
+def test_addresses_are_those_reserved_for_examples():
     text = (suites.DATA / "real.jsonl").read_text()
 
     hosts = set(re.findall(r"\b(?:[a-z0-9-]+\.)+(?:com|org|net|io|dev)\b", text))
@@ -110,6 +122,6 @@ def test_addresses_are_those_reserved_for_examples() -> None:
     assert {address for address in networks if not address.startswith(("10.", "127."))} == set()
 
 
-def test_the_file_is_written_one_way() -> None:
+def test_the_file_is_written_one_way():
     lines = (suites.DATA / "real.jsonl").read_text().splitlines()
     assert [json.dumps(json.loads(line), ensure_ascii=False) for line in lines] == lines

@@ -57,7 +57,9 @@ class ExpressionError(ValueError):
 
     def __init__(self, problem: str, *, text: str, place: str) -> None:
         super().__init__(f"{place}: {problem}: {text}")
-        self.problem, self.text, self.place = problem, text, place
+        self.problem = problem
+        self.text = text
+        self.place = place
 
 
 class ExpressionContext(Protocol):
@@ -81,7 +83,8 @@ class MathFormula:
     """
 
     def __init__(self, line: MathExpression, context: ExpressionContext) -> None:
-        self._line, self._context = line, context
+        self._line = line
+        self._context = context
         self._functions: dict[str, Callable[[ast.Call], Value]] = {
             "IF": self._evaluate_if,
             "FILL": self._evaluate_fill,
@@ -220,7 +223,8 @@ class MathFormula:
 
     def _evaluate_search(self, call: ast.Call) -> Value:
         query_node, statistic_node, *period_nodes = self._read_arguments(call, 2, 3)
-        query, statistic = self._read_quotation(query_node), self._read_quotation(statistic_node)
+        query = self._read_quotation(query_node)
+        statistic = self._read_quotation(statistic_node)
         if query is None or statistic is None:
             raise self._fault("SEARCH takes a query and a statistic, both in single quotes", call)
         period_s = (

@@ -78,7 +78,8 @@ def sum_series(series: Iterable[PointSeries]) -> Points:
 
 def accumulate_points(points: Points) -> Points:
     """Return the sum of each point and all before it."""
-    total, totals = 0.0, {}
+    total = 0.0
+    totals = {}
     for time_s in sorted(points):
         total += points[time_s]
         if not math.isfinite(total):

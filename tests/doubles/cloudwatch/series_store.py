@@ -135,12 +135,14 @@ def compute_percentile(counts: Mapping[float, int], percent: float) -> float:
     """
     values = sorted(counts)
     rank = (sum(counts.values()) - 1) * percent / 100
-    rank_floor, fraction = int(rank), rank % 1
+    rank_floor = int(rank)
+    fraction = rank % 1
     low_value = high_value = values[-1]
     cumulative_count = 0
     for value, next_value in zip(values, [*values[1:], values[-1]], strict=True):
         cumulative_count += counts[value]
         if rank_floor < cumulative_count:
-            low_value, high_value = value, value if rank_floor + 1 < cumulative_count else next_value
+            low_value = value
+            high_value = value if rank_floor + 1 < cumulative_count else next_value
             break
     return low_value + (high_value - low_value) * fraction

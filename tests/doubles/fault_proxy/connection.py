@@ -35,8 +35,16 @@ _SLOW_STEP_S = 0.02  # how often a slow answer sends
 _FORM_TYPE = "application/x-www-form-urlencoded"
 _MAX_FORM_BYTES = 1 << 20
 # RFC 9110 7.6.1, and Expect, which is answered here
-_HOP_BY_HOP = {"connection", "expect", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding",
-               "upgrade"}  # fmt: skip
+_HOP_BY_HOP = {
+    "connection",
+    "expect",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+}
 _SECRET_HEADERS = {"authorization", "x-amz-security-token"}
 
 
@@ -179,7 +187,8 @@ class ProxyConnection(BaseHTTPRequestHandler):
         self.end_headers()
         while piece:
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if uses_chunks else piece)
-            piece, following = following, next(piece_iterator, b"")
+            piece = following
+            following = next(piece_iterator, b"")
             self._update_log(answer_bytes=self.log_entry.answer_bytes + len(piece), is_end=not following)
 
 

@@ -1,6 +1,7 @@
 """Answers to claims, from cells that a test states and from requests that it makes."""
 
 import dataclasses
+import itertools
 
 import measured
 import msgspec
@@ -28,11 +29,18 @@ C4 = LoadLevel(concurrency=4)
 
 def cell(class_, metric, word, ratio=(1.0, 0.9, 1.1), prompts=12, **changes):
     value, low, high = ratio
-    stated = {
-        "variant": "spec", "load": C4, "prompts": prompts, "rounds": 6, "baseline": 100.0, "measured": 100.0 / value,
-        "speed_up": RatioEstimate(value=value, low=low, high=high), "verdict": word, "why": "as the test says",
-    }  # fmt: skip
-    return CellVerdict(class_=class_, metric=metric, **{**stated, **changes})
+    fields = {
+        "variant": "spec",
+        "load": C4,
+        "prompts": prompts,
+        "rounds": 6,
+        "baseline": 100.0,
+        "measured": 100.0 / value,
+        "speed_up": RatioEstimate(value=value, low=low, high=high),
+        "verdict": word,
+        "why": "as the test says",
+    }
+    return CellVerdict(class_=class_, metric=metric, **{**fields, **changes})
 
 
 def faster(class_, metric, **changes):
@@ -54,11 +62,11 @@ def slower(class_, metric, **changes):
 def run(**changes):
     """Twelve prompts in each of two classes, four at a time."""
     both = {"base": [1000.0] * 12, "spec": [1000.0] * 12}
-    made = table({"repetition": both, "open-ended": both})
+    plain = table({"repetition": both, "open-ended": both})
     return observed(
         [
-            Asked(arm=made.arms[arm], class_=made.classes[class_], prompt=made.prompts[prompt].prompt_id)
-            for arm, class_, prompt in zip(made.arm, made.class_, made.prompt, strict=True)
+            Asked(arm=plain.arms[arm], class_=plain.classes[class_], prompt=plain.prompts[prompt].prompt_id)
+            for arm, class_, prompt in zip(plain.arm, plain.class_, plain.prompt, strict=True)
         ],
         **changes,
     )
@@ -66,15 +74,28 @@ def run(**changes):
 
 def posts(variant="spec", window=7, **changes):
     """An arm as the post's experiment states it; nothing of it was measured on the post's hardware."""
-    return measured.arm(variant, model="Qwen/Qwen3-32B", runtime="nxdi-v0", image="i@sha256:1", server_version="0.9.1",
-                        artifact_key=f"qwen3-32b-fused-qwen3-1-7b-k{window}-tp32-lnc2-b4-s1024-0123456789ab",
-                        speculation=Speculation(method="fused", num_speculative_tokens=window), **changes)  # fmt: skip
+    return measured.arm(
+        variant,
+        model="Qwen/Qwen3-32B",
+        runtime="nxdi-v0",
+        image="i@sha256:1",
+        server_version="0.9.1",
+        artifact_key=f"qwen3-32b-fused-qwen3-1-7b-k{window}-tp32-lnc2-b4-s1024-0123456789ab",
+        speculation=Speculation(method="fused", num_speculative_tokens=window),
+        **changes,
+    )
 
 
 POST_BASE = measured.arm(
-    "base", role="baseline", model="Qwen/Qwen3-32B", runtime="nxdi-v0", image="i@sha256:1", server_version="0.9.1",
-    artifact_key="qwen3-32b-none-tp32-lnc2-b4-s1024-ba9876543210", speculation=Speculation(method=None),
-)  # fmt: skip
+    "base",
+    role="baseline",
+    model="Qwen/Qwen3-32B",
+    runtime="nxdi-v0",
+    image="i@sha256:1",
+    server_version="0.9.1",
+    artifact_key="qwen3-32b-none-tp32-lnc2-b4-s1024-ba9876543210",
+    speculation=Speculation(method=None),
+)
 
 
 def answers(seen, cells=(), equality=(), acceptance=(), *, margin=0.05, controls=RunControls(), **changes):  # noqa: B008 - frozen
@@ -91,8 +112,8 @@ def answers(seen, cells=(), equality=(), acceptance=(), *, margin=0.05, controls
 
 
 def answer(claim, *cells, seen=None, equality=(), acceptance=(), **changes):
-    found = answers(run() if seen is None else seen, cells, equality, acceptance, **changes)
-    return next(one for one in found if one.claim == claim)
+    claims = answers(run() if seen is None else seen, cells, equality, acceptance, **changes)
+    return next(entry for entry in claims if entry.claim == claim)
 
 
 def of_the_post(**changes):
@@ -106,23 +127,23 @@ def observed_with(arms, requests=None, **changes):
 
 
 def test_every_claim_is_answered_once_for_a_variant_or_once_for_the_run():
-    found = answers(run())
+    claims = answers(run())
     assert {claim.asks for claim in read_register().claim} == set(ANSWER_FUNCTIONS)
-    assert [one.claim for one in found] == [claim.id for claim in read_register().claim]
-    assert {one.variant for one in found} == {"spec", None}
+    assert [entry.claim for entry in claims] == [claim.id for claim in read_register().claim]
+    assert {item.variant for item in claims} == {"spec", None}
 
 
 def test_each_of_two_variants_has_its_own_answer():
     seen = observed([Asked(arm=arm) for arm in ("base", "spec", "other")], arms=("base", "spec", "other"))
-    found = [one.variant for one in answers(seen) if one.claim == "C4"]
-    assert found == ["spec", "other"]
+    variants = [claim.variant for claim in answers(seen) if claim.claim == "C4"]
+    assert variants == ["spec", "other"]
 
 
 # C4, C5, C6: equality
 
 
 @pytest.mark.parametrize(
-    ("claim", "cells", "word", "said"),
+    ("claim", "cells", "word", "words"),
     [
         ("C4", [unsure("open-ended", "e2e_ms")], "no evidence", "0 of 1 cells are shown to be the same"),
         ("C4", [same("open-ended", "e2e_ms")], "confirmed", ""),
@@ -130,31 +151,42 @@ def test_each_of_two_variants_has_its_own_answer():
         ("C4", [slower("open-ended", "e2e_ms")], "contradicted", "open-ended at concurrency 4: E2E"),
         ("C6", [same("repetition", "ttft_ms"), unsure("open-ended", "ttft_ms")], "no evidence", "1 of 2 cells"),
         ("C6", [same("repetition", "ttft_ms"), same("open-ended", "ttft_ms")], "confirmed", ""),
-        ("C7", [faster("repetition", "e2e_ms"), same("repetition", "tpot_ms"), same("repetition", "ttft_ms")],
-         "confirmed", ""),
-        ("C7", [faster("repetition", "e2e_ms"), unsure("repetition", "tpot_ms"), same("repetition", "ttft_ms")],
-         "no evidence", ""),
+        (
+            "C7",
+            [faster("repetition", "e2e_ms"), same("repetition", "tpot_ms"), same("repetition", "ttft_ms")],
+            "confirmed",
+            "",
+        ),
+        (
+            "C7",
+            [faster("repetition", "e2e_ms"), unsure("repetition", "tpot_ms"), same("repetition", "ttft_ms")],
+            "no evidence",
+            "",
+        ),
     ],
-)  # fmt: skip
-def test_answer_by_the_words_of_cells(claim, cells, word, said):
-    found = answer(claim, *cells)
-    assert found.answer == word
-    assert said in found.why
+)
+def test_answer_by_the_words_of_cells(claim, cells, word, words):
+    claim_answer = answer(claim, *cells)
+    assert claim_answer.answer == word
+    assert words in claim_answer.why
 
 
 def test_a_class_that_was_not_asked_is_not_comparable_and_named():
-    found = answer("C8", faster("repetition", "tpot_ms"))
-    assert found.answer == "not comparable"
-    assert "creative, reasoning" in found.why
+    claim = answer("C8", faster("repetition", "tpot_ms"))
+    assert claim.answer == "not comparable"
+    assert "creative, reasoning" in claim.why
 
 
 def test_the_load_of_the_post_answers_where_the_run_has_it():
-    other = LoadLevel(concurrency=1)
+    second = LoadLevel(concurrency=1)
     seen = observed(
-        [Asked(arm=arm, class_="open-ended", concurrency=load) for arm in ("base", "spec") for load in (1, 4)]
+        [
+            Asked(arm=arm, class_="open-ended", concurrency=load)
+            for arm, load in itertools.product(("base", "spec"), (1, 4))
+        ]
     )
-    found = answer("C4", same("open-ended", "e2e_ms"), slower("open-ended", "e2e_ms", load=other), seen=seen)
-    assert found.answer == "confirmed"
+    claim = answer("C4", same("open-ended", "e2e_ms"), slower("open-ended", "e2e_ms", load=second), seen=seen)
+    assert claim.answer == "confirmed"
 
 
 @pytest.mark.parametrize(("measured_ms", "word"), [(16.0, "confirmed"), (30.0, "contradicted")])
@@ -186,26 +218,28 @@ def test_three_times_is_not_contradicted_while_a_single_prompt_reaches_it_withou
     ten = [cell(name, "tpot_ms", "faster", (2.0, 1.8, 2.2)) for name in ("json", "report")]
     single = cell("own", "tpot_ms", "no evidence", prompts=1, speed_up=RatioEstimate(value=3.2))
     assert answer("C1", *ten, seen=of_the_post()).answer == "contradicted"
-    found = answer("C1", *ten, single, seen=of_the_post())
-    assert found.answer == "no evidence"
+    claim = answer("C1", *ten, single, seen=of_the_post())
+    assert claim.answer == "no evidence"
 
 
 @pytest.mark.parametrize(("rounds", "word"), [(FEWEST_ROUNDS - 1, "no evidence"), (FEWEST_ROUNDS, "contradicted")])
 def test_a_claim_of_speed_needs_the_rounds_of_a_verdict(rounds, word):
-    found = answer("C1", cell("json", "tpot_ms", "no evidence", (2.0, 1.8, 2.2), rounds=rounds), seen=of_the_post())
-    assert found.answer == word
-    assert (f"{FEWEST_ROUNDS - 1} rounds cannot tell a difference" in found.why) is (word == "no evidence")
+    claim = answer("C1", cell("json", "tpot_ms", "no evidence", (2.0, 1.8, 2.2), rounds=rounds), seen=of_the_post())
+    assert claim.answer == word
+    assert (f"{FEWEST_ROUNDS - 1} rounds cannot tell a difference" in claim.why) is (word == "no evidence")
 
 
 # C3, and single prompts: over rounds
 
 
 def one_prompt(spec_ms, base_ms=(1000, 1010, 990, 1005, 995, 1000, 1002, 998)):
-    return observed([
-        Asked(arm=arm, class_="repeat", prompt="repeat", round=number, e2e_ms=ms)
-        for arm, every in (("base", base_ms), ("spec", spec_ms))
-        for number, ms in enumerate(every)
-    ])  # fmt: skip
+    return observed(
+        [
+            Asked(arm=arm, class_="repeat", prompt="repeat", round=number, e2e_ms=ms)
+            for arm, every in (("base", base_ms), ("spec", spec_ms))
+            for number, ms in enumerate(every)
+        ]
+    )
 
 
 AHEAD = (500, 510, 490, 505, 495, 500, 502, 498)
@@ -213,36 +247,37 @@ ONE = cell("repeat", "e2e_ms", "no evidence", prompts=1, speed_up=None)
 
 
 def test_the_post_s_single_prompt_is_judged_over_rounds_and_the_answer_says_so():
-    found = answer("C3", ONE, seen=one_prompt(AHEAD))
-    assert found.answer == "confirmed"
-    assert "the least of 8 windows" in found.why
+    claim = answer("C3", ONE, seen=one_prompt(AHEAD))
+    assert claim.answer == "confirmed"
+    assert "the least of 8 windows" in claim.why
 
 
 def test_a_curve_that_crosses_the_baseline_in_one_window_does_not_stay_below():
-    crossed = (*AHEAD[:5], 1400, *AHEAD[6:])
-    found = answer("C3", ONE, seen=one_prompt(crossed))
-    assert found.answer == "contradicted"
+    times_ms = (*AHEAD[:5], 1400, *AHEAD[6:])
+    claim = answer("C3", ONE, seen=one_prompt(times_ms))
+    assert claim.answer == "contradicted"
 
 
 def test_a_run_of_few_rounds_shows_no_time():
-    found = answer("C3", faster("repeat", "e2e_ms"), seen=one_prompt(AHEAD[:3], (1000, 1010, 990)))
-    assert found.answer == "no evidence"
-    assert "3 rounds" in found.why
+    claim = answer("C3", faster("repeat", "e2e_ms"), seen=one_prompt(AHEAD[:3], (1000, 1010, 990)))
+    assert claim.answer == "no evidence"
+    assert "3 rounds" in claim.why
 
 
 def test_a_single_prompt_inside_its_noise_floor_is_not_called():
     base = (1000, 1010, 990, 1005, 995, 1000, 1002, 998)
-    ahead, control = [ms * 0.97 for ms in base], [ms * 1.06 for ms in base]
+    ahead = [ms * 0.97 for ms in base]
+    control = [ms * 1.06 for ms in base]
     requests = [
         Asked(arm=arm, class_="open", prompt="open", round=number, e2e_ms=ms)
         for arm, every in (("base", base), ("spec", ahead), ("base#2", control))
         for number, ms in enumerate(every)
     ]
-    bare = [one for one in requests if one.arm != "base#2"]
+    bare = [request for request in requests if request.arm != "base#2"]
     floor = cell("open", "e2e_ms", "no evidence", prompts=1, speed_up=None)
-    found = [answers(observed(some), [floor], margin=0.01) for some in (bare, requests)]
-    said = [next(one for one in every if one.claim == "C4").answer for every in found]
-    assert said == ["contradicted", "no evidence"]
+    by_run = [answers(observed(some), [floor], margin=0.01) for some in (bare, requests)]
+    words = [next(entry for entry in every if entry.claim == "C4").answer for every in by_run]
+    assert words == ["contradicted", "no evidence"]
 
 
 def test_a_single_prompt_is_held_against_every_cell_of_the_report():
@@ -257,35 +292,36 @@ def test_a_single_prompt_is_held_against_every_cell_of_the_report():
 
 
 def test_rounds_in_which_the_client_was_the_bottleneck_are_left_out():
-    crossed = (*AHEAD[:5], 1400, *AHEAD[6:])
-    marked = RunControls(marked=(BottleneckRound(round=5, sentence="the client was busy"),))
-    assert answer("C3", ONE, seen=one_prompt(crossed), controls=marked).answer == "confirmed"
+    times_ms = (*AHEAD[:5], 1400, *AHEAD[6:])
+    marks = RunControls(marked=(BottleneckRound(round=5, sentence="the client was busy"),))
+    assert answer("C3", ONE, seen=one_prompt(times_ms), controls=marks).answer == "confirmed"
 
 
 # what no gain survives
 
 
 def test_a_gain_with_other_output_is_not_comparable():
-    other = OutputEquality(variant="spec", by="characters", result="differs", sentence="3 of 24 pairs are identical.")
-    found = answer("C8", faster("creative", "tpot_ms"), equality=[other])
-    assert found.answer == "not comparable"
+    equality = OutputEquality(
+        variant="spec", by="characters", result="differs", sentence="3 of 24 pairs are identical."
+    )
+    claim = answer("C8", faster("creative", "tpot_ms"), equality=[equality])
+    assert claim.answer == "not comparable"
 
 
 def test_a_gain_of_an_arm_that_failed_what_the_baseline_answered_is_not_comparable():
     requests = [
         Asked(arm=arm, class_="creative", prompt=f"p{number}", error="closed" if arm == "spec" and number % 2 else None)
-        for arm in ("base", "spec")
-        for number in range(24)
+        for arm, number in itertools.product(("base", "spec"), range(24))
     ]
-    found = answer("C8", faster("creative", "tpot_ms"), seen=observed(requests))
-    assert found.answer == "not comparable"
-    assert "12 of 24 requests of spec failed" in found.why
+    claim = answer("C8", faster("creative", "tpot_ms"), seen=observed(requests))
+    assert claim.answer == "not comparable"
+    assert "12 of 24 requests of spec failed" in claim.why
 
 
 def test_a_void_run_says_nothing_of_speed():
     void = RunControls(void=("the baseline differs from itself",))
-    found = answer("C2", faster("repetition", "tpot_ms"), controls=void)
-    assert (found.answer, found.why.partition(".")[0]) == (
+    claim = answer("C2", faster("repetition", "tpot_ms"), controls=void)
+    assert (claim.answer, claim.why.partition(".")[0]) == (
         "no evidence",
         "the run is void: the baseline differs from itself",
     )
@@ -297,39 +333,38 @@ def test_a_void_run_says_nothing_of_speed():
 def test_cost_falls_where_throughput_rises_and_good_tokens_take_less_time():
     requests = [
         Asked(arm=arm, class_="repetition", prompt=f"p{number}", e2e_ms=ms)
-        for arm, ms in (("base", 1000), ("spec", 500))
-        for number in range(12)
+        for (arm, ms), number in itertools.product((("base", 1000), ("spec", 500)), range(12))
     ]
     seen = observed_with((POST_BASE, posts()), requests)
     rises = faster("repetition", "output_tokens_per_s")
-    found = answer("C11", rises, seen=seen)
-    assert found.answer == "confirmed"
-    assert "15,625 to 7,812" in found.why
+    claim = answer("C11", rises, seen=seen)
+    assert claim.answer == "confirmed"
+    assert "15,625 to 7,812" in claim.why
 
 
 @pytest.mark.parametrize(
     ("result", "word"), [("the same", "confirmed"), ("differs", "contradicted"), ("no evidence", "no evidence")]
 )
 def test_equal_output_is_answered_by_the_comparison_of_outputs(result, word):
-    said = OutputEquality(variant="spec", by="token ids", result=result, sentence="24 of 24 pairs.")
-    assert answer("C12", equality=[said]).answer == word
+    equality = OutputEquality(variant="spec", by="token ids", result=result, sentence="24 of 24 pairs.")
+    assert answer("C12", equality=[equality]).answer == word
 
 
 @pytest.mark.parametrize(("words", "word"), [(["same", "worse"], "contradicted"), (["no evidence"], "confirmed")])
 def test_task_that_is_answered_worse_contradicts_equal_output(words, word):
-    said = OutputEquality(variant="spec", by="token ids", result="the same", sentence="24 of 24 pairs.")
+    equality = OutputEquality(variant="spec", by="token ids", result="the same", sentence="24 of 24 pairs.")
     tasks = [
-        msgspec.structs.replace(compare_quality("spec", {"a": True}, {"a": True}, chance=0, task="letters"), word=each)
-        for each in words
+        msgspec.structs.replace(compare_quality("spec", {"a": True}, {"a": True}, chance=0, task="letters"), word=entry)
+        for entry in words
     ]
-    found = answer("C12", equality=[said], quality=tasks)
-    assert (found.answer, f"letters {words[-1]}" in found.why) == (word, True)
+    claim = answer("C12", equality=[equality], quality=tasks)
+    assert (claim.answer, f"letters {words[-1]}" in claim.why) == (word, True)
 
 
 def steps(spec, base=1.0):
     return [
-        ClassAcceptance(arm=arm, class_="all", method="counters", target_steps_per_token=each)
-        for arm, each in (("base", base), ("spec", spec))
+        ClassAcceptance(arm=arm, class_="all", method="counters", target_steps_per_token=entry)
+        for arm, entry in (("base", base), ("spec", spec))
     ]
 
 
@@ -356,7 +391,7 @@ def test_fewer_target_steps_that_are_no_faster_after_a_prefill_that_is_not_is_wh
 
 
 def test_target_steps_of_few_rounds_are_no_evidence():
-    quick, ttft = (msgspec.structs.replace(one, rounds=1) for one in (QUICK_STEP, same("repetition", "ttft_ms")))
+    quick, ttft = (msgspec.structs.replace(entry, rounds=1) for entry in (QUICK_STEP, same("repetition", "ttft_ms")))
     assert answer("C13", quick, ttft, acceptance=steps(0.4)).answer == "no evidence"
 
 
@@ -364,9 +399,9 @@ def test_target_steps_of_few_rounds_are_no_evidence():
 
 
 def test_servers_by_address_leave_the_set_up_unknown():
-    found = answer("C15")
-    assert found.answer == "no evidence"
-    assert "image of an arm" in found.why
+    claim = answer("C15")
+    assert claim.answer == "no evidence"
+    assert "image of an arm" in claim.why
 
 
 def test_an_experiment_s_arms_of_one_image_differ_in_decoding_alone():
@@ -374,16 +409,16 @@ def test_an_experiment_s_arms_of_one_image_differ_in_decoding_alone():
 
 
 def test_another_image_contradicts_an_equal_set_up():
-    other = msgspec.structs.replace(posts(), image="i@sha256:2")
-    found = answer("C15", seen=observed_with((POST_BASE, other), experiment="post"))
-    assert found.answer == "contradicted"
-    assert "i@sha256:2" in found.why
+    second = msgspec.structs.replace(posts(), image="i@sha256:2")
+    claim = answer("C15", seen=observed_with((POST_BASE, second), experiment="post"))
+    assert claim.answer == "contradicted"
+    assert "i@sha256:2" in claim.why
 
 
 def test_configuration_alone_is_confirmed_with_the_artifacts_that_it_needs():
-    found = answer("C17", seen=of_the_post())
-    assert found.answer == "confirmed"
-    assert "compiled before, as artifacts qwen3-32b-none-" in found.why
+    claim = answer("C17", seen=of_the_post())
+    assert claim.answer == "confirmed"
+    assert "compiled before, as artifacts qwen3-32b-none-" in claim.why
 
 
 def test_the_rules_that_an_answer_names_are_rules(root):
@@ -401,18 +436,20 @@ def windows(times_ms, loads=(4,)):
     rng = np.random.default_rng(1)
     requests += [
         Asked(arm=names[size], prompt=f"p{number}", e2e_ms=ms * float(np.exp(rng.normal(0, 0.02))))
-        for size, ms in times_ms.items()
-        for number in range(12)
+        for (size, ms), number in itertools.product(times_ms.items(), range(12))
     ]
-    requests = [dataclasses.replace(one, concurrency=load) for load in loads for one in requests]
+    requests = [dataclasses.replace(request, concurrency=load) for load, request in itertools.product(loads, requests)]
     return observed_with((POST_BASE, *(posts(name, window=size) for size, name in names.items())), requests)
 
 
 @pytest.mark.parametrize(
     ("times_ms", "word"),
-    [({7: 800, 5: 1000, 15: 1200}, "confirmed"), ({7: 800, 5: 1000, 15: 600}, "contradicted"),
-     ({7: 800, 5: 800, 15: 1200}, "no evidence")],
-)  # fmt: skip
+    [
+        ({7: 800, 5: 1000, 15: 1200}, "confirmed"),
+        ({7: 800, 5: 1000, 15: 600}, "contradicted"),
+        ({7: 800, 5: 800, 15: 1200}, "no evidence"),
+    ],
+)
 def test_the_best_window_is_answered_by_variants_that_differ_in_it(times_ms, word):
     assert answer("C10", seen=windows(times_ms)).answer == word
 
@@ -425,17 +462,21 @@ def test_a_prompt_of_two_loads_is_no_two_prompts():
 
 @pytest.mark.parametrize(
     ("small_ms", "accepted", "word"),
-    [(1000, (4.0, 2.2), "confirmed"), (600, (4.0, 2.2), "contradicted"), (1000, (2.2, 4.0), "contradicted"),
-     (1000, (4.0, None), "no evidence")],
-)  # fmt: skip
+    [
+        (1000, (4.0, 2.2), "confirmed"),
+        (600, (4.0, 2.2), "contradicted"),
+        (1000, (2.2, 4.0), "contradicted"),
+        (1000, (4.0, None), "no evidence"),
+    ],
+)
 def test_drafts_are_answered_by_variants_that_differ_in_them(small_ms, accepted, word):
     rng = np.random.default_rng(1)
     requests = [
         Asked(arm=arm, prompt=f"p{number}", e2e_ms=ms * float(np.exp(rng.normal(0, 0.01))))
-        for arm, ms in (("base", 2000), ("large", 1000), ("small", small_ms))
-        for number in range(12)
+        for (arm, ms), number in itertools.product((("base", 2000), ("large", 1000), ("small", small_ms)), range(12))
     ]
-    large, small = posts("large"), posts("small")
+    large = posts("large")
+    small = posts("small")
     small = msgspec.structs.replace(small, artifact_key=small.artifact_key.replace("qwen3-1-7b", "qwen3-0-6b"))
     acceptance = [
         ClassAcceptance(arm=arm, class_="all", method="counters", acceptance_length=length)
@@ -447,6 +488,6 @@ def test_drafts_are_answered_by_variants_that_differ_in_them(small_ms, accepted,
 
 
 def test_one_window_compares_no_windows():
-    found = answer("C10", seen=of_the_post())
-    assert found.answer == "not comparable"
-    assert "no variant with 5, 15" in found.why
+    claim = answer("C10", seen=of_the_post())
+    assert claim.answer == "not comparable"
+    assert "no variant with 5, 15" in claim.why

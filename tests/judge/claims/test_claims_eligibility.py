@@ -14,31 +14,32 @@ from tandem.bench.manifest import ManifestArm, Speculation
 from tandem.bench.request_table import RequestTable
 from tandem.judge.claims.answers import find_post_variants
 
-PLAIN, FUSED = Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7)
+PLAIN = Speculation(method=None)
+FUSED = Speculation(method="fused", num_speculative_tokens=7)
 KEY = "qwen3-32b-fused-{draft}-k7-tp32-lnc2-b4-s1024-0123456789ab"
 HOSTED = {"environment": "prod", "experiment": "post", "instance_type": "trn2.48xlarge", "simulated": False}
 
 
 def arms(model: str = "Qwen/Qwen3-32B", draft: str = "qwen3-1-7b", **changes: Any) -> tuple[ManifestArm, ManifestArm]:
     """The post's two arms; `changes` are of the variant."""
-    stated = {"model": model, "runtime": "nxdi-v0", "speculation": FUSED, "artifact_key": KEY.format(draft=draft)}
+    fields = {"model": model, "runtime": "nxdi-v0", "speculation": FUSED, "artifact_key": KEY.format(draft=draft)}
     return (
         measured.arm("base", role="baseline", model=model, runtime="nxdi-v0", speculation=PLAIN),
-        measured.arm("spec", **{**stated, **changes}),
+        measured.arm("spec", **{**fields, **changes}),
     )
 
 
 def seen(both: tuple[ManifestArm, ...] | None = None, **changes: Any) -> RequestTable:
     both = arms() if both is None else both
-    made = observed([Asked(arm=arm.name) for arm in both], arms=tuple(arm.name for arm in both))
-    return dataclasses.replace(made, run=msgspec.structs.replace(made.run, arms=both, **{**HOSTED, **changes}))
+    table = observed([Asked(arm=arm.name) for arm in both], arms=tuple(arm.name for arm in both))
+    return dataclasses.replace(table, run=msgspec.structs.replace(table.run, arms=both, **{**HOSTED, **changes}))
 
 
-def test_the_posts_own_set_up_is_asked() -> None:
+def test_the_posts_own_set_up_is_asked():
     assert find_post_variants(seen()) == (("spec",), None)
 
 
-def test_claims_are_asked_of_the_posts_variant_alone() -> None:
+def test_claims_are_asked_of_the_posts_variant_alone():
     tuned = measured.arm("tuned", model="Qwen/Qwen3-32B", runtime="nxdi-v0", speculation=Speculation(method="fused"))
     assert find_post_variants(seen((*arms(), tuned))) == (("spec",), None)
 
@@ -68,5 +69,5 @@ def test_claims_are_asked_of_the_posts_variant_alone() -> None:
         ),
     ],
 )
-def test_other_servers_are_not_asked_and_it_is_said_why(why: str, changes: dict[str, Any]) -> None:
+def test_other_servers_are_not_asked_and_it_is_said_why(why, changes):
     assert find_post_variants(seen(**changes))[1] == f"The post's claims are not asked of these servers: {why}."

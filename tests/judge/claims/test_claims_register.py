@@ -13,10 +13,12 @@ def test_the_set_up_is_that_of_the_experiment_that_repeats_the_post(root):
     post = yaml.safe_load((root / "experiments" / "post.yaml").read_text())
     set_up = read_register().set_up
     assert (set_up.target, *set_up.runtimes) == (post["target"], post["runtime"])
-    fused = post["variants"][1]
+    draft_arm = post["variants"][1]
     assert (set_up.draft, set_up.mode, set_up.num_speculative_tokens) == (
-        fused["draft"], fused["mode"], fused["num_speculative_tokens"],
-    )  # fmt: skip
+        draft_arm["draft"],
+        draft_arm["mode"],
+        draft_arm["num_speculative_tokens"],
+    )
 
 
 def test_claims_of_equality_ask_for_all_of_their_cells():
@@ -31,7 +33,7 @@ def test_claims_name_classes_and_metrics_of_ours_and_contradict_each_other_both_
     for claim in claims.values():
         assert {*claim.classes, *claim.beside} <= classes
         assert set(claim.metrics) <= set(CATALOGUE)
-        assert all(claim.id in claims[other].against for other in claim.against)
+        assert all(claim.id in claims[second].against for second in claim.against)
 
 
 def test_the_page_has_every_claim_as_the_register_has_it(root):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from observed import Asked, observed
 
@@ -12,18 +14,18 @@ from tandem.report.comparison_table import render_series
 
 def run(day, per_chunk, prompts=12):
     """Every prompt in four rounds; answers of 64 tokens in chunks of `per_chunk`, one more or less by prompt."""
-    asked = [
+    requests = [
         Asked(
             arm=arm,
             prompt=f"p{number}",
             round=round_,
             figures={"tokens_per_chunk": size + 0.1 * (number % 3) * (size > 1)},
         )
-        for arm, size in (("base", 1.0), ("spec", per_chunk))
-        for number in range(prompts)
-        for round_ in range(4)
+        for (arm, size), number, round_ in itertools.product(
+            (("base", 1.0), ("spec", per_chunk)), range(prompts), range(4)
+        )
     ]
-    return observed(asked, created_utc=f"2026-11-{day:02}T00:00:00Z")
+    return observed(requests, created_utc=f"2026-11-{day:02}T00:00:00Z")
 
 
 def drift(before, after):

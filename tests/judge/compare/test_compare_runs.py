@@ -1,6 +1,7 @@
 """Two runs beside each other. What a control finds of a run is stated here: it has tests of its own."""
 
 import dataclasses
+import itertools
 
 import measured
 import msgspec
@@ -34,9 +35,9 @@ def floors(ratio):
 @pytest.fixture(autouse=True)
 def stated(monkeypatch):
     """What the controls find, by the day of a run; floors of 1 % unless a test says other."""
-    found = {}
-    monkeypatch.setattr(module, "check_controls", lambda seen: found.get(seen.run.created_utc[:10], floors(1.01)))
-    return found
+    by_day = {}
+    monkeypatch.setattr(module, "check_controls", lambda seen: by_day.get(seen.run.created_utc[:10], floors(1.01)))
+    return by_day
 
 
 def run(
@@ -47,17 +48,19 @@ def run(
     `answers` has fields of each arm's requests.
     """
     rng = np.random.default_rng(day)
-    asked = [
+    own = [
         Asked(
-            arm=arm, prompt=f"p{number}", round=round_,
+            arm=arm,
+            prompt=f"p{number}",
+            round=round_,
             e2e_ms=ms * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))),
             **(answers or {}).get(arm, {}),
         )
-        for round_ in range(rounds)
-        for arm, ms in zip(arms, (base, spec), strict=True)
-        for number in range(prompts)
-    ]  # fmt: skip
-    return observed([*asked, *requests], arms=arms, created_utc=f"2026-11-{day:02}T00:00:00Z", **changes)
+        for round_, (arm, ms), number in itertools.product(
+            range(rounds), zip(arms, (base, spec), strict=True), range(prompts)
+        )
+    ]
+    return observed([*own, *requests], arms=arms, created_utc=f"2026-11-{day:02}T00:00:00Z", **changes)
 
 
 def manifest_of(seen, **changes):
@@ -65,19 +68,19 @@ def manifest_of(seen, **changes):
 
 
 def arm_of(seen, name, **changes):
-    arms = [msgspec.structs.replace(one, **changes) if one.name == name else one for one in seen.run.arms]
+    arms = [msgspec.structs.replace(arm, **changes) if arm.name == name else arm for arm in seen.run.arms]
     return manifest_of(seen, arms=tuple(arms))
 
 
 def row(before, after, arm="spec", metric="e2e_ms", kind="figure"):
-    found = compare_tables(before, after, margin=0.05)
-    return next(one for one in found.rows if (one.kind, one.arm, one.metric) == (kind, arm, metric))
+    comparison = compare_tables(before, after, margin=0.05)
+    return next(entry for entry in comparison.rows if (entry.kind, entry.arm, entry.metric) == (kind, arm, metric))
 
 
 def test_half_the_time_is_a_speed_up_of_two():
-    found = row(run(1), run(2, spec=250.0))
-    assert found.speed_up.low < 2.0 < found.speed_up.high
-    assert found.prompts == 12
+    figure = row(run(1), run(2, spec=250.0))
+    assert figure.speed_up.low < 2.0 < figure.speed_up.high
+    assert figure.prompts == 12
 
 
 def answered(**fields):
@@ -105,41 +108,52 @@ def test_word_of_an_arm_s_own_figure(both, later, metric, word):
 @pytest.mark.parametrize("kind", ["figure", "gain"])
 def test_survivors_of_one_run_are_not_called(kind):
     lost = [Asked(arm="spec", prompt=f"p{number}", repeat=1, error="closed") for number in range(12)]
-    found = row(run(1), run(2, spec=250.0, requests=lost), kind=kind)
-    assert found.speed_up.low > 1.5
-    assert found.verdict == "no evidence"
-    assert "12 of 60 requests of" in found.why
+    figure = row(run(1), run(2, spec=250.0, requests=lost), kind=kind)
+    assert figure.speed_up.low > 1.5
+    assert figure.verdict == "no evidence"
+    assert "12 of 60 requests of" in figure.why
 
 
 def test_without_a_floor_in_one_of_the_runs_nothing_is_called(stated):
     stated["2026-11-02"] = RunControls()
-    found = compare_tables(run(1), run(2, spec=250.0), margin=0.05)
-    assert {one.verdict for one in found.rows} == {"no evidence"}
-    assert "--control-rounds" in found.rows[0].why
+    comparison = compare_tables(run(1), run(2, spec=250.0), margin=0.05)
+    assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
+    assert "--control-rounds" in comparison.rows[0].why
 
 
 @pytest.mark.parametrize("short", [(3, 4), (4, 3)])
 def test_a_run_of_fewer_than_four_rounds_is_not_called(short):
     earlier, later = short
-    found = compare_tables(run(1, rounds=earlier), run(2, spec=250.0, rounds=later), margin=0.05)
-    assert {one.verdict for one in found.rows} == {"no evidence"}
-    assert found.rows[0].why.startswith("a run is short: 3 rounds")
+    comparison = compare_tables(run(1, rounds=earlier), run(2, spec=250.0, rounds=later), margin=0.05)
+    assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
+    assert comparison.rows[0].why.startswith("a run is short: 3 rounds")
 
 
 @pytest.mark.parametrize("class_rounds", [3, 4])
 def test_a_class_of_fewer_than_four_rounds_is_not_called(class_rounds, stated):
-    stated["2026-11-01"] = stated["2026-11-02"] = RunControls(floors=tuple(
-        msgspec.structs.replace(floor, class_=class_) for floor in floors(1.01).floors for class_ in ("repeat", "json")
-    ))  # fmt: skip
+    stated["2026-11-01"] = stated["2026-11-02"] = RunControls(
+        floors=tuple(
+            msgspec.structs.replace(floor, class_=class_)
+            for floor, class_ in itertools.product(floors(1.01).floors, ("repeat", "json"))
+        )
+    )
     days = [
-        run(day, spec=spec, requests=[
-            Asked(arm=arm, class_="json", prompt=f"j{number}", round=round_, e2e_ms=ms * (1 + number / 10))
-            for round_ in range(class_rounds) for arm, ms in (("base", 1000), ("spec", spec)) for number in range(12)
-        ])
+        run(
+            day,
+            spec=spec,
+            requests=[
+                Asked(arm=arm, class_="json", prompt=f"j{number}", round=round_, e2e_ms=ms * (1 + number / 10))
+                for round_, (arm, ms), number in itertools.product(
+                    range(class_rounds), (("base", 1000), ("spec", spec)), range(12)
+                )
+            ],
+        )
         for day, spec in ((1, 500.0), (2, 250.0))
-    ]  # fmt: skip
-    found = [one for one in compare_tables(*days, margin=0.05).rows if (one.arm, one.metric) == ("spec", "e2e_ms")]
-    words = {(one.kind, one.class_): one.verdict for one in found}
+    ]
+    result = [
+        entry for entry in compare_tables(*days, margin=0.05).rows if (entry.arm, entry.metric) == ("spec", "e2e_ms")
+    ]
+    words = {(item.kind, item.class_): item.verdict for item in result}
 
     assert (words["figure", "repeat"], words["gain", "repeat"]) == ("faster", "faster")
     assert {words["figure", "json"], words["gain", "json"]} == {"faster" if class_rounds == 4 else "no evidence"}
@@ -154,7 +168,8 @@ def test_a_gain_of_arms_that_share_no_round_is_not_called():
 
 def test_a_difference_inside_both_floors_together_is_not_called(stated):
     stated["2026-11-01"] = stated["2026-11-02"] = floors(1.2)
-    below, beyond = row(run(1), run(2, spec=400.0)), row(run(1), run(2, spec=300.0))
+    below = row(run(1), run(2, spec=400.0))
+    beyond = row(run(1), run(2, spec=300.0))
     assert below.noise_floor == pytest.approx(1.44)
     assert (below.verdict, beyond.verdict) == ("no evidence", "faster")
 
@@ -168,9 +183,9 @@ def test_the_gain_over_the_baseline_is_free_of_the_day():
 
 
 def test_baselines_of_two_names_compare_no_gains():
-    found = compare_tables(run(1), run(2, arms=("old", "spec")), margin=0.05)
-    assert {one.kind for one in found.rows} == {"figure"}
-    assert any("the baselines are base and old" in note for note in found.notes)
+    comparison = compare_tables(run(1), run(2, arms=("old", "spec")), margin=0.05)
+    assert {entry.kind for entry in comparison.rows} == {"figure"}
+    assert any("the baselines are base and old" in note for note in comparison.notes)
 
 
 def test_prompts_that_only_one_run_has_are_left_out():
@@ -180,9 +195,9 @@ def test_prompts_that_only_one_run_has_are_left_out():
 @pytest.mark.parametrize("kind", ["figure", "gain"])
 @pytest.mark.parametrize("word", ["garbage", "empty", "loop", "refusal"])
 def test_answers_that_the_later_run_breaks_are_not_called_faster(kind, word):
-    found = row(run(1), run(2, spec=250.0, answers={"spec": {"content": word}}), kind=kind)
-    assert found.verdict == "no evidence"
-    assert "the content check refused 48 of 48 answers of " in found.why
+    figure = row(run(1), run(2, spec=250.0, answers={"spec": {"content": word}}), kind=kind)
+    assert figure.verdict == "no evidence"
+    assert "the content check refused 48 of 48 answers of " in figure.why
 
 
 @pytest.mark.parametrize(
@@ -193,18 +208,18 @@ def test_answers_that_the_later_run_breaks_are_not_called_faster(kind, word):
     ],
 )
 def test_a_shorter_time_of_shorter_answers_is_not_called_faster(kind, sentence):
-    found = row(run(1), run(2, spec=250.0, answers={"spec": {"tokens": 32.0}}), kind=kind)
-    assert found.verdict == "no evidence"
-    assert found.why.startswith(sentence)
+    figure = row(run(1), run(2, spec=250.0, answers={"spec": {"tokens": 32.0}}), kind=kind)
+    assert figure.verdict == "no evidence"
+    assert figure.why.startswith(sentence)
 
 
 def test_lengths_that_nobody_counted_are_said_to_be_unknown():
-    uncounted = {"answers": {"spec": {"tokens": float("nan")}}}
-    found = compare_tables(run(1), run(2, spec=250.0, **uncounted), margin=0.05)
+    no_count = {"answers": {"spec": {"tokens": float("nan")}}}
+    comparison = compare_tables(run(1), run(2, spec=250.0, **no_count), margin=0.05)
     assert "tokens of spec were not counted in both runs: whether its answers are of one length is not known" in (
-        found.notes
+        comparison.notes
     )
-    assert not any("tokens of base" in note for note in found.notes)
+    assert not any("tokens of base" in note for note in comparison.notes)
 
 
 def test_rounds_that_a_control_marked_are_left_out(stated):
@@ -219,21 +234,21 @@ def test_rounds_that_a_control_marked_are_left_out(stated):
     ("changes", "what"), [({"temperature": 0.7}, "temperature"), ({"schedule": "simultaneous"}, "schedule")]
 )
 def test_runs_that_were_asked_differently_are_compared_and_not_called(changes, what):
-    found = compare_tables(run(1), run(2, spec=250.0, **changes), margin=0.05)
-    assert [one.what for one in found.differences if one.blocks] == [what]
-    assert {one.verdict for one in found.rows} == {"no evidence"}
+    comparison = compare_tables(run(1), run(2, spec=250.0, **changes), margin=0.05)
+    assert [difference.what for difference in comparison.differences if difference.blocks] == [what]
+    assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
 
 
 def test_what_differs_between_manifests_is_named():
     before, after = (arm_of(run(day), "spec", image=f"i@sha256:{day}") for day in (1, 2))
-    found = compare_tables(before, manifest_of(after, seed=7, version="9.9.9"), margin=0.05)
-    assert [one.what for one in found.differences] == ["image of spec", "version of Tandem", "seed"]
+    comparison = compare_tables(before, manifest_of(after, seed=7, version="9.9.9"), margin=0.05)
+    assert [difference.what for difference in comparison.differences] == ["image of spec", "version of Tandem", "seed"]
 
 
 def test_a_suite_with_another_name_and_the_same_content_is_the_same():
-    renamed = SuiteEntry(name="mine", sha256="0" * 64, prompts=24, classes=("repeat",))
-    after = run(2, spec=250.0, suites=(renamed,))
-    after = dataclasses.replace(after, prompts=tuple(one._replace(suite="mine") for one in after.prompts))
+    new_name = SuiteEntry(name="mine", sha256="0" * 64, prompts=24, classes=("repeat",))
+    after = run(2, spec=250.0, suites=(new_name,))
+    after = dataclasses.replace(after, prompts=tuple(prompt._replace(suite="mine") for prompt in after.prompts))
     assert row(run(1), after).prompts == 12
 
 
@@ -242,7 +257,7 @@ def suite_entry(name):
 
 
 @pytest.mark.parametrize(
-    ("after", "said"),
+    ("after", "words"),
     [
         (lambda: run(1), "the same run"),
         (lambda: run(2, arms=("other", "third")), "no arm in common"),
@@ -251,16 +266,16 @@ def suite_entry(name):
         (lambda: run(2, suites=(suite_entry("real"),)), "suite real has other content"),
     ],
 )
-def test_what_cannot_be_compared_is_refused(after, said):
-    with pytest.raises(InputError, match=said):
+def test_what_cannot_be_compared_is_refused(after, words):
+    with pytest.raises(InputError, match=words):
         compare_tables(run(1), after(), margin=0.05)
 
 
 def test_outputs_of_both_runs_are_counted_where_they_are_identical():
     assert compare_tables(run(1), run(2, temperature=0.7), margin=0.05).outputs == ()
-    other = [Asked(arm="spec", prompt="q", text=text) for text in ("x", "y")]
-    found = compare_tables(run(1, requests=other[:1]), run(2, requests=other[1:]), margin=0.05)
-    assert [(one.arm, one.identical.n, one.identical.of) for one in found.outputs] == [
+    second = [Asked(arm="spec", prompt="q", text=text) for text in ("x", "y")]
+    comparison = compare_tables(run(1, requests=second[:1]), run(2, requests=second[1:]), margin=0.05)
+    assert [(output.arm, output.identical.n, output.identical.of) for output in comparison.outputs] == [
         ("base", 12, 12),
         ("spec", 12, 13),
     ]
@@ -268,17 +283,18 @@ def test_outputs_of_both_runs_are_counted_where_they_are_identical():
 
 def test_a_void_run_calls_nothing_and_says_why(stated):
     stated["2026-11-01"] = RunControls(void=("the baseline differs from itself",))
-    found = compare_tables(run(1), run(2, spec=250.0), margin=0.05)
-    assert found.before.void == ("the baseline differs from itself",)
-    assert {one.verdict for one in found.rows} == {"no evidence"}
+    comparison = compare_tables(run(1), run(2, spec=250.0), margin=0.05)
+    assert comparison.before.void == ("the baseline differs from itself",)
+    assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
 
 
 def test_names_of_wide_signs_keep_the_table_in_the_terminal():
-    name, class_ = "\u901f\u5ea6" * 30, "\u985e" * 40
-    wide = {"arms": ("base", name), "answers": {one: {"class_": class_} for one in ("base", name)}}
-    told = list(render_lines(compare_tables(run(1, **wide), run(2, **wide), margin=0.05)))
-    assert max(map(cell_len, told)) <= WIDTH
-    assert "its speed-up over its baseline, by E2E; after against before" in " ".join(map(str.strip, told))
+    name = "\u901f\u5ea6" * 30
+    class_ = "\u985e" * 40
+    wide = {"arms": ("base", name), "answers": {entry: {"class_": class_} for entry in ("base", name)}}
+    lines = list(render_lines(compare_tables(run(1, **wide), run(2, **wide), margin=0.05)))
+    assert max(map(cell_len, lines)) <= WIDTH
+    assert "its speed-up over its baseline, by E2E; after against before" in " ".join(map(str.strip, lines))
 
 
 def with_two_classes(day, spec, second="all"):
@@ -293,9 +309,7 @@ def with_two_classes(day, spec, second="all"):
             round=round_,
             e2e_ms=times_ms[arm] * (1 + number / 10) * float(np.exp(rng.normal(0, 0.01))),
         )
-        for round_ in range(4)
-        for arm in times_ms
-        for number in range(12)
+        for round_, arm, number in itertools.product(range(4), times_ms, range(12))
     ]
     return run(day, spec=spec, requests=requests)
 
@@ -326,20 +340,23 @@ def test_a_class_named_all_stands_beside_all_prompts():
 
 
 def test_an_arm_that_a_manifest_lacks_is_compared_by_its_records():
-    before, after = run(1), run(2, spec=250.0)
+    before = run(1)
+    after = run(2, spec=250.0)
     lacking = manifest_of(before, arms=before.run.arms[:1])
-    found = compare_tables(lacking, after, margin=0.05)
-    assert next(one for one in found.rows if one.arm == "spec").verdict == "faster"
-    assert ("model of spec", "not known") in {(one.what, one.before) for one in found.differences}
+    comparison = compare_tables(lacking, after, margin=0.05)
+    assert next(entry for entry in comparison.rows if entry.arm == "spec").verdict == "faster"
+    assert ("model of spec", "not known") in {
+        (difference.what, difference.before) for difference in comparison.differences
+    }
 
 
 def test_runs_without_a_common_load_have_no_rows_and_say_so():
-    elsewhere = [dataclasses.replace(one, concurrency=1) for one in [Asked(arm="base"), Asked(arm="spec")]]
+    elsewhere = [dataclasses.replace(entry, concurrency=1) for entry in [Asked(arm="base"), Asked(arm="spec")]]
     after = observed(elsewhere, created_utc="2026-11-02T00:00:00Z")
-    found = compare_tables(run(1), after, margin=0.05)
-    assert found.rows == ()
-    assert "no prompt was answered in both runs at the same load" in found.notes
-    assert list(render_lines(found))
+    comparison = compare_tables(run(1), after, margin=0.05)
+    assert comparison.rows == ()
+    assert "no prompt was answered in both runs at the same load" in comparison.notes
+    assert list(render_lines(comparison))
 
 
 def test_a_cut_file_is_named(tmp_path):
@@ -349,8 +366,8 @@ def test_a_cut_file_is_named(tmp_path):
     ]
     with (folders[1] / "records.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"request_id":"cu')
-    found = module.compare_series(folders, margin=0.05).comparisons[0]
-    assert any(note.startswith("2: records.jsonl:2: the last line is torn") for note in found.notes)
+    comparison = module.compare_series(folders, margin=0.05).comparisons[0]
+    assert any(note.startswith("2: records.jsonl:2: the last line is torn") for note in comparison.notes)
 
 
 def test_a_run_without_requests_is_compared_to_nothing(tmp_path):
@@ -371,6 +388,8 @@ def test_by_the_controls_of_two_drawn_runs_a_true_gain_is_found_and_no_other_is_
         ratio = {"spec": {"repeat": 1.5, "json": tuned}, "base#2": {"repeat": 1.0, "json": 1.0}}
         truth = Truth(ratio=ratio, rounds=4, drift=0.02)
         days.append(manifest_of(drawn(truth, seed=10 * seed + day), created_utc=f"2026-11-0{day}T00:00:00Z"))
-    gains = [one for one in compare_tables(*days, margin=0.05).rows if one.kind == "gain" and one.metric == "e2e_ms"]
-    assert {one.class_: one.verdict for one in gains}["json"] == "faster"
-    assert {one.class_: one.verdict for one in gains}["repeat"] in {"no evidence", "same"}
+    gains = [
+        entry for entry in compare_tables(*days, margin=0.05).rows if entry.kind == "gain" and entry.metric == "e2e_ms"
+    ]
+    assert {gain.class_: gain.verdict for gain in gains}["json"] == "faster"
+    assert {item.class_: item.verdict for item in gains}["repeat"] in {"no evidence", "same"}

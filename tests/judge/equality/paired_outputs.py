@@ -30,20 +30,27 @@ def answered(
 
     A record has as many tokens as its text has words, unless the test says other.
     """
-    numbers, records = count(), []
+    numbers = count()
+    records = []
     for round_, (name, answer), prompt in product(range(rounds), answers.items(), range(prompts)):
-        said = answer(prompt, round_)
-        if said is None:
+        claim = answer(prompt, round_)
+        if claim is None:
             continue
-        fields = {"text": said} if isinstance(said, str) else dict(said)
+        fields = {"text": claim} if isinstance(claim, str) else dict(claim)
         words = len(str(fields.get("text", TEXT)).split())
         at = next(numbers)
-        stated = {
-            "request_id": f"r{at}", "arm": name, "class_": ("repeat", "chat")[prompt % 2], "round": round_,
-            "prompt_id": f"p{prompt:02d}", "start_s": 1000.0 + at, "completion_tokens": words, "text": TEXT,
+        defaults = {
+            "request_id": f"r{at}",
+            "arm": name,
+            "class_": ("repeat", "chat")[prompt % 2],
+            "round": round_,
+            "prompt_id": f"p{prompt:02d}",
+            "start_s": 1000.0 + at,
+            "completion_tokens": words,
+            "text": TEXT,
             "chunks": UNCOUNTED,
-        }  # fmt: skip
-        records.append(measured.record(**{**stated, **fields}))
+        }
+        records.append(measured.record(**{**defaults, **fields}))
     arms = [name for name in answers if not name.endswith("#2")]
     stated_arms = tuple(measured.arm(name, role="variant" if place else "baseline") for place, name in enumerate(arms))
     return read_request_table(measured.write_run(folder, records, **{"arms": stated_arms, **changes}))

@@ -23,8 +23,8 @@ def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **ho
     """The first pair of a run in which both arms said one thing to every prompt."""
     seen = answered(folder, {"base": lambda *_: baseline, "spec": lambda *_: variant}, prompts=1)
     pairs = build_matcher(seen, "base", "spec").pair_arms("base", "spec")
-    (found,) = read_divergences(seen, pairs, **{"by_ids": False, "encode": None, **how})
-    return found
+    (result,) = read_divergences(seen, pairs, **{"by_ids": False, "encode": None, **how})
+    return result
 
 
 @pytest.mark.parametrize(
@@ -45,36 +45,38 @@ def test_bins_double_and_leave_none_out():
 
 
 def test_an_example_is_cut_around_the_difference_and_says_so(tmp_path):
-    before, behind = "x" * 500, "y" * 500
+    before = "x" * 500
+    behind = "y" * 500
 
-    found = parted(tmp_path, {"text": f"{before}A{behind}"}, {"text": f"{before}B{behind}"})
+    result = parted(tmp_path, {"text": f"{before}A{behind}"}, {"text": f"{before}B{behind}"})
 
-    assert found.position == 500
-    assert found.baseline.startswith("…xxx")
-    assert found.baseline.endswith("yyy…")
-    assert "xAy" in found.baseline
-    assert "xBy" in found.variant
-    assert len(found.baseline) < 200
+    assert result.position == 500
+    assert result.baseline.startswith("…xxx")
+    assert result.baseline.endswith("yyy…")
+    assert "xAy" in result.baseline
+    assert "xBy" in result.variant
+    assert len(result.baseline) < 200
 
 
 def test_what_steers_a_terminal_or_hides_is_made_visible(tmp_path):
-    found = parted(tmp_path, {"text": "a\x1b[31m\nb\u202e\u200b"}, {"text": "c"})
-    assert found.baseline == "a␛[31m␊b<U+202E><U+200B>"
+    result = parted(tmp_path, {"text": "a\x1b[31m\nb\u202e\u200b"}, {"text": "c"})
+    assert result.baseline == "a␛[31m␊b<U+202E><U+200B>"
 
 
 def test_reasoning_is_part_of_the_output(tmp_path):
-    found = parted(tmp_path, {"reasoning": "so", "text": "yes"}, {"reasoning": "no", "text": "yes"})
-    assert (found.position, found.baseline, found.variant) == (0, "so␀yes", "no␀yes")
+    result = parted(tmp_path, {"reasoning": "so", "text": "yes"}, {"reasoning": "no", "text": "yes"})
+    assert (result.position, result.baseline, result.variant) == (0, "so␀yes", "no␀yes")
 
 
 def test_of_many_pairs_a_part_is_read_evenly(tmp_path, monkeypatch):
     monkeypatch.setattr(divergence, "MAX_READ", 4)
     seen = answered(tmp_path, {"base": lambda *_: "a", "spec": lambda *_: "b"}, prompts=12)
     pairs = build_matcher(seen, "base", "spec").pair_arms("base", "spec")
-    found = [
-        seen.prompts[seen.prompt[one.row]].prompt_id for one in read_divergences(seen, pairs, by_ids=False, encode=None)
+    result = [
+        seen.prompts[seen.prompt[entry.row]].prompt_id
+        for entry in read_divergences(seen, pairs, by_ids=False, encode=None)
     ]
-    assert found == ["p00", "p08", "p03", "p11"]  # by class first
+    assert result == ["p00", "p08", "p03", "p11"]  # by class first
 
 
 def logprobs(gap: float, *, name: str, shown: str = "b") -> msgspec.Raw:
@@ -96,50 +98,53 @@ def logprobs(gap: float, *, name: str, shown: str = "b") -> msgspec.Raw:
     ids=["nearly as likely", "not as likely", "less likely than one that is not", "less likely than one that is"],
 )
 def test_a_near_tie_is_told_by_the_baselines_view_of_the_variants_choice(tmp_path, gap, shown, tie):
-    found = parted(
+    result = parted(
         tmp_path,
         {"text": "xa", "logprobs": logprobs(gap, name="a", shown=shown)},
         {"text": "xb", "logprobs": logprobs(0.0, name="b", shown="a")},  # by its own view every choice is a tie
     )
-    assert found.near_tie is tie
+    assert result.near_tie is tie
 
 
 def test_by_token_ids_the_place_is_theirs_and_two_that_are_spelled_alike_are_no_tie(tmp_path):
-    one = {"text": "xa", "token_ids": (1, 2), "logprobs": logprobs(0.1, name="a")}
-    alike, other = {**one, "token_ids": (1, 3)}, {**one, "token_ids": (1, 3), "logprobs": logprobs(0.9, name="b")}
-    earlier = {**other, "token_ids": (9, 3)}
-    assert parted(tmp_path / "alike", one, alike, by_ids=True).near_tie is None
-    assert parted(tmp_path / "earlier", one, earlier, by_ids=True).near_tie is None
-    assert parted(tmp_path / "other", one, other, by_ids=True).near_tie is True
+    first = {"text": "xa", "token_ids": (1, 2), "logprobs": logprobs(0.1, name="a")}
+    alike = {**first, "token_ids": (1, 3)}
+    second = {**first, "token_ids": (1, 3), "logprobs": logprobs(0.9, name="b")}
+    earlier = {**second, "token_ids": (9, 3)}
+    assert parted(tmp_path / "alike", first, alike, by_ids=True).near_tie is None
+    assert parted(tmp_path / "earlier", first, earlier, by_ids=True).near_tie is None
+    assert parted(tmp_path / "other", first, second, by_ids=True).near_tie is True
 
 
 def test_no_log_probabilities_leave_a_near_tie_unknown(tmp_path):
-    found = parted(tmp_path, {"text": "xa", "logprobs": logprobs(0.0, name="a")}, {"text": "xb"})
-    assert found.near_tie is None
+    result = parted(tmp_path, {"text": "xa", "logprobs": logprobs(0.0, name="a")}, {"text": "xb"})
+    assert result.near_tie is None
 
 
 @pytest.mark.parametrize("name", ["ngram_chat_logprobs", "ngram_completions_logprobs"])
 def test_the_log_probabilities_of_both_of_vllms_apis_are_understood(tmp_path, name):
     answer = parse_answer(recorded(name).reply, recorded(name).ask)
-    said = msgspec.json.decode(answer.logprobs)
-    other = copy.deepcopy(said)
-    if isinstance(other, dict):
-        tops, place = other["top_logprobs"], 5
+    text = msgspec.json.decode(answer.logprobs)
+    rival = copy.deepcopy(text)
+    if isinstance(rival, dict):
+        tops = rival["top_logprobs"]
+        place = 5
         second = list(tops[place])[1]
-        gap = tops[place][other["tokens"][place]] - tops[place][second]
-        other["tokens"][place] = second
+        gap = tops[place][rival["tokens"][place]] - tops[place][second]
+        rival["tokens"][place] = second
     else:
         place = 0
-        first, second = (one["logprob"] for one in other[place]["top_logprobs"])
-        gap, other[place]["token"] = first - second, other[place]["top_logprobs"][1]["token"]
+        first, second = (entry["logprob"] for entry in rival[place]["top_logprobs"])
+        gap = first - second
+        rival[place]["token"] = rival[place]["top_logprobs"][1]["token"]
 
-    found = parted(
+    result = parted(
         tmp_path,
         {"text": answer.text, "logprobs": answer.logprobs},
-        {"text": f"{answer.text}!", "logprobs": msgspec.Raw(json.dumps(other).encode())},
+        {"text": f"{answer.text}!", "logprobs": msgspec.Raw(json.dumps(rival).encode())},
     )
 
-    assert found.near_tie is (gap < divergence.NEAR_TIE)
+    assert result.near_tie is (gap < divergence.NEAR_TIE)
     assert 0 < gap < 3
 
 
@@ -152,8 +157,8 @@ def test_near_ties_of_a_run_are_counted(tmp_path):
     def spec(prompt: int, _: int) -> dict[str, Any]:
         return {"text": f"xb {prompt} {TEXT}", "logprobs": logprobs(0.9, name="b", shown="a")}
 
-    (found,) = compare_outputs(answered(tmp_path, {"base": base, "spec": spec}), tokenizer=None)
+    (equality,) = compare_outputs(answered(tmp_path, {"base": base, "spec": spec}), tokenizer=None)
 
-    assert (found.near_ties.n, found.near_ties.of) == (3, 12)
-    assert "3 part at a near tie" in found.sentence
-    assert [one.near_tie for one in found.examples] == [False, False]
+    assert (equality.near_ties.n, equality.near_ties.of) == (3, 12)
+    assert "3 part at a near tie" in equality.sentence
+    assert [example.near_tie for example in equality.examples] == [False, False]

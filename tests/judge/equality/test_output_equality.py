@@ -27,8 +27,8 @@ REAL = ROOT / "tests/benchmarks/real_run/ngram"
 
 
 def only(folder: Path, answers: Mapping[str, Any], *, tokenizer: Path | None = None, **changes: Any) -> OutputEquality:
-    (found,) = compare_outputs(answered(folder, answers, **changes), tokenizer=tokenizer)
-    return found
+    (equality,) = compare_outputs(answered(folder, answers, **changes), tokenizer=tokenizer)
+    return equality
 
 
 def other(prompt: int, round_: int) -> str:
@@ -50,7 +50,7 @@ def never(prompt: int, round_: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("answers", "changes", "result", "identical", "said"),
+    ("answers", "changes", "result", "identical", "words"),
     [
         ({"base": text, "spec": text}, {}, "the same", 12, "no yardstick"),
         ({"base": text, "spec": lambda p, r: {"text": text(p, r), "content": "truncated"}}, {}, "the same", 12, ""),
@@ -69,12 +69,12 @@ def never(prompt: int, round_: int) -> str:
         ({"base": text, "spec": lambda p, r: text(p, r) if p < 5 else FAILING}, {}, "no evidence", 5, "left out"),
         ({"base": text, "spec": lambda p, r: text(p, r) if p < 6 else FAILING}, {}, "the same", 6, ""),
     ],
-)  # fmt: skip
-def test_conclusion_of_outputs(tmp_path, answers, changes, result, identical, said):
-    found = only(tmp_path, answers, **changes)
-    assert found.result == result
-    assert (None if found.identical is None else found.identical.n) == identical
-    assert said in found.sentence
+)
+def test_conclusion_of_outputs(tmp_path, answers, changes, result, identical, words):
+    equality = only(tmp_path, answers, **changes)
+    assert equality.result == result
+    assert (None if equality.identical is None else equality.identical.n) == identical
+    assert words in equality.sentence
 
 
 def test_the_level_is_shared_by_the_variants_of_a_run(tmp_path):
@@ -92,11 +92,11 @@ def test_a_server_that_differs_from_itself_as_often_gives_the_same_output(tmp_pa
     def unsteady(prompt: int, round_: int) -> str:
         return (other if rng.random() < 0.3 else text)(prompt, round_)
 
-    found = only(tmp_path, {"base": unsteady, "spec": unsteady, "base#2": unsteady}, rounds=4)
+    equality = only(tmp_path, {"base": unsteady, "spec": unsteady, "base#2": unsteady}, rounds=4)
 
-    assert found.result == "the same"
-    assert found.identical.n < found.identical.of
-    assert found.yardstick.n < found.yardstick.of
+    assert equality.result == "the same"
+    assert equality.identical.n < equality.identical.of
+    assert equality.yardstick.n < equality.yardstick.of
 
 
 BROKEN = {
@@ -114,8 +114,8 @@ BROKEN = {
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_variant_differs_without_any_yardstick_and_at_any_temperature(tmp_path, broken):
     for temperature in (0.0, 0.8):
-        found = only(tmp_path / str(temperature), {"base": text, "spec": broken}, temperature=temperature)
-        assert found.result == "differs"
+        equality = only(tmp_path / str(temperature), {"base": text, "spec": broken}, temperature=temperature)
+        assert equality.result == "differs"
 
 
 def test_outputs_a_little_longer_are_not_called_rambling(tmp_path):
@@ -131,9 +131,9 @@ def test_outputs_a_little_longer_are_not_called_rambling(tmp_path):
 
 
 def test_lengths_are_tokens_of_the_variant_by_tokens_of_the_baseline(tmp_path):
-    found = only(tmp_path, {"base": text, "spec": BROKEN["rambling"]})
-    assert found.lengths.value == pytest.approx(17 / 9)
-    assert found.lengths.low <= found.lengths.value <= found.lengths.high
+    equality = only(tmp_path, {"base": text, "spec": BROKEN["rambling"]})
+    assert equality.lengths.value == pytest.approx(17 / 9)
+    assert equality.lengths.low <= equality.lengths.value <= equality.lengths.high
 
 
 def test_identical_outputs_are_alike_long_whatever_a_server_counts(tmp_path):
@@ -145,26 +145,27 @@ def test_identical_outputs_are_alike_long_whatever_a_server_counts(tmp_path):
 
 def test_an_output_without_a_token_is_as_short_as_one(tmp_path):
     empty = {"text": "", "completion_tokens": 0, "chunks": measured.chunks((0.1, "role"), (0.2, "end"))}
-    found = only(tmp_path, {"base": text, "spec": lambda *_: empty})
-    assert found.lengths.value == pytest.approx(1 / 9)
-    assert found.result == "differs"
+    equality = only(tmp_path, {"base": text, "spec": lambda *_: empty})
+    assert equality.lengths.value == pytest.approx(1 / 9)
+    assert equality.result == "differs"
 
 
 def test_lengths_come_from_the_outputs_where_no_server_counts(tmp_path):
     def uncounted(prompt: int, round_: int) -> Mapping[str, Any]:
         return {**BROKEN["rambling"](prompt, round_), "completion_tokens": None}
 
-    found = only(tmp_path, {"base": lambda p, r: {"text": text(p, r), "completion_tokens": None}, "spec": uncounted})
+    equality = only(tmp_path, {"base": lambda p, r: {"text": text(p, r), "completion_tokens": None}, "spec": uncounted})
 
-    baseline, ramble = len(text(1)), len(text(1)) + 1 + len(TEXT)
-    assert found.lengths.value == pytest.approx(ramble / baseline, rel=0.02)
-    assert found.result == "differs"
+    baseline = len(text(1))
+    ramble = len(text(1)) + 1 + len(TEXT)
+    assert equality.lengths.value == pytest.approx(ramble / baseline, rel=0.02)
+    assert equality.result == "differs"
 
 
 def test_lengths_are_not_told_by_a_part_of_the_outputs(tmp_path, monkeypatch):
     monkeypatch.setattr(divergence, "MAX_READ", 4)
 
-    found = only(
+    equality = only(
         tmp_path,
         {
             "base": lambda p, r: {"text": text(p, r), "completion_tokens": None},
@@ -172,19 +173,19 @@ def test_lengths_are_not_told_by_a_part_of_the_outputs(tmp_path, monkeypatch):
         },
     )
 
-    assert (len(found.examples), found.lengths) == (2, None)
+    assert (len(equality.examples), equality.lengths) == (2, None)
 
 
 def test_sampled_rounds_of_the_baseline_are_no_yardstick_and_a_control_with_its_seeds_is(tmp_path):
     alone = only(tmp_path / "alone", {"base": text, "spec": text}, rounds=2, temperature=0.8)
-    controlled = only(tmp_path / "two", {"base": text, "spec": text, "base#2": text}, rounds=2, temperature=0.8)
+    equality = only(tmp_path / "two", {"base": text, "spec": text, "base#2": text}, rounds=2, temperature=0.8)
     assert alone.yardstick is None
-    assert controlled.yardstick.of == 24
+    assert equality.yardstick.of == 24
 
 
 def test_each_class_has_its_own_shares(tmp_path):
-    found = only(tmp_path, {"base": text, "spec": lambda p, r: (text if p % 2 else other)(p, r), "base#2": text})
-    assert [(one.class_, one.identical.n, one.identical.of, one.yardstick.n) for one in found.classes] == [
+    equality = only(tmp_path, {"base": text, "spec": lambda p, r: (text if p % 2 else other)(p, r), "base#2": text})
+    assert [(entry.class_, entry.identical.n, entry.identical.of, entry.yardstick.n) for entry in equality.classes] == [
         ("repeat", 0, 6, 6),
         ("chat", 6, 6, 6),
     ]
@@ -194,12 +195,12 @@ def test_examples_are_of_the_first_classes_one_each(tmp_path, monkeypatch):
     every = only(tmp_path, {"base": text, "spec": other})
     monkeypatch.setattr(judge_equality, "MAX_EXAMPLES", 1)
     (few,) = judge_equality.compare_outputs(read_request_table(tmp_path), tokenizer=None)
-    assert [(one.class_, one.prompt_id) for one in every.examples] == [("repeat", "p00"), ("chat", "p01")]
+    assert [(example.class_, example.prompt_id) for example in every.examples] == [("repeat", "p00"), ("chat", "p01")]
     assert few.examples == every.examples[:1]
 
 
 def test_token_ids_decide_where_every_output_has_them(tmp_path):
-    found = only(
+    equality = only(
         tmp_path,
         {
             "base": lambda p, r: {"text": text(p, r), "token_ids": (1, 2, 3, 4)},
@@ -207,28 +208,28 @@ def test_token_ids_decide_where_every_output_has_them(tmp_path):
         },
     )
 
-    assert (found.by, found.identical.n) == ("token ids", 0)
-    assert found.first_divergence[-1] == HistogramBin(first=2, last=4, n=12)
-    assert found.examples[0].at == 3
-    assert (found.examples[0].baseline, found.examples[0].measured) == ("token ids 1 2 3 4", "token ids 1 2 3 5")
+    assert (equality.by, equality.identical.n) == ("token ids", 0)
+    assert equality.first_divergence[-1] == HistogramBin(first=2, last=4, n=12)
+    assert equality.examples[0].at == 3
+    assert (equality.examples[0].baseline, equality.examples[0].measured) == ("token ids 1 2 3 4", "token ids 1 2 3 5")
 
 
 def test_a_tokenizer_gives_the_place_of_difference_in_its_tokens(tmp_path):
     words = {word: place for place, word in enumerate(["?", *TEXT.split()])}
-    made = Tokenizer(WordLevel(words, unk_token="?"))  # noqa: S106 - no secret
-    made.pre_tokenizer = Whitespace()
-    made.post_processor = TemplateProcessing(single="? ? ? $A", special_tokens=[("?", 0)])
-    made.save(str(tmp_path / "tokenizer.json"))
+    vocabulary = Tokenizer(WordLevel(words, unk_token="?"))  # noqa: S106 - no secret
+    vocabulary.pre_tokenizer = Whitespace()
+    vocabulary.post_processor = TemplateProcessing(single="? ? ? $A", special_tokens=[("?", 0)])
+    vocabulary.save(str(tmp_path / "tokenizer.json"))
 
-    found = only(tmp_path / "run", {"base": text, "spec": other}, tokenizer=tmp_path / "tokenizer.json")
+    equality = only(tmp_path / "run", {"base": text, "spec": other}, tokenizer=tmp_path / "tokenizer.json")
 
-    assert found.by == "the target's tokenizer"
-    assert [one.at for one in found.examples] == [3, 3]  # the prompt's number is the first token
-    assert found.examples[0].measured.startswith("0 one two tree four")
+    assert equality.by == "the target's tokenizer"
+    assert [example.at for example in equality.examples] == [3, 3]  # the prompt's number is the first token
+    assert equality.examples[0].measured.startswith("0 one two tree four")
 
 
 def test_a_file_that_is_no_tokenizer_is_named(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{}")
-    with pytest.raises(InputError, match="no tokenizer") as raised:
+    with pytest.raises(InputError, match="no tokenizer") as refusal:
         only(tmp_path / "run", {"base": text, "spec": text}, tokenizer=tmp_path / "tokenizer.json")
-    assert "tokenizer.json" in str(raised.value)
+    assert "tokenizer.json" in str(refusal.value)

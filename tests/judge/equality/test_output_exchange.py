@@ -17,26 +17,28 @@ def side(*outputs: str) -> OutputStrata:
 
 
 def test_what_is_tested_is_the_share_across_less_that_of_the_baselines_own():
-    of_each, baselines = np.array([2, 2]), np.array([[2, 1], [1, 2], [2, 0]])  # of outputs a and b
-    found = permutation_test._compute_statistic(baselines, of_each)
-    assert found == pytest.approx([2 / 3 - 2 / 3, 2 / 3 - 2 / 3, 1 - 0])
+    # of outputs a and b
+    of_each = np.array([2, 2])
+    baselines = np.array([[2, 1], [1, 2], [2, 0]])
+    statistic = permutation_test._compute_statistic(baselines, of_each)
+    assert statistic == pytest.approx([2 / 3 - 2 / 3, 2 / 3 - 2 / 3, 1 - 0])
 
 
 def test_the_odd_one_of_three_is_the_variants_in_a_third_of_the_exchanges():
-    found = run_permutation_test(side("aa", "aa"), side("b", "b"))
-    assert found.p == pytest.approx(1 / 9, abs=0.025)
-    assert found.least_p == pytest.approx(1 / 9, abs=0.025)
+    result = run_permutation_test(side("aa", "aa"), side("b", "b"))
+    assert result.p == pytest.approx(1 / 9, abs=0.025)
+    assert result.least_p == pytest.approx(1 / 9, abs=0.025)
 
 
 def test_one_prompt_of_four_and_four_is_enough():
-    found = run_permutation_test(side("aaaa"), side("bbbb"))
-    assert found.p < 0.05  # 2 of the 70 ways to draw four of eight
+    result = run_permutation_test(side("aaaa"), side("bbbb"))
+    assert result.p < 0.05  # 2 of the 70 ways to draw four of eight
 
 
 def test_a_variant_that_is_always_one_of_the_baselines_outputs_is_not_in_excess():
-    found = run_permutation_test(side(*["ab"] * 12), side(*["a"] * 12))
-    assert found.p > 0.9
-    assert found.least_p < 0.001
+    result = run_permutation_test(side(*["ab"] * 12), side(*["a"] * 12))
+    assert result.p > 0.9
+    assert result.least_p < 0.001
 
 
 def test_outputs_that_are_all_alike_are_no_excess():
@@ -48,7 +50,8 @@ def test_a_baseline_that_was_asked_once_is_no_yardstick():
 
 
 def test_a_prompt_that_the_variant_was_never_asked_says_nothing():
-    baseline, variant = side("aa", "aa", "cd"), side("b", "b")
+    baseline = side("aa", "aa", "cd")
+    variant = side("b", "b")
     assert run_permutation_test(baseline, variant) == run_permutation_test(side("aa", "aa"), variant)
 
 
@@ -57,18 +60,18 @@ def test_servers_that_are_alike_and_unsteady_are_said_to_differ_no_more_often_th
     strata = np.repeat(np.arange(6), 4)
     wrongly = 0
     for seed in range(120):
-        drawn = rng.choice(3, size=(2, len(strata)), p=(0.6, 0.3, 0.1)).astype(np.uint64)
-        found = run_permutation_test(OutputStrata(strata, drawn[0]), OutputStrata(strata, drawn[1]), seed)
-        wrongly += found.p <= 0.05
+        points = rng.choice(3, size=(2, len(strata)), p=(0.6, 0.3, 0.1)).astype(np.uint64)
+        result = run_permutation_test(OutputStrata(strata, points[0]), OutputStrata(strata, points[1]), seed)
+        wrongly += result.p <= 0.05
 
     assert 0 < wrongly <= 13  # 6 expected; more than 13 in one of 250 such tests
 
 
 def test_of_many_outputs_and_prompts_a_part_is_taken(monkeypatch):
     sides = side(*["aaaa"] * 6), side(*["bbbb"] * 6)
-    whole = run_permutation_test(*sides)
+    result = run_permutation_test(*sides)
     monkeypatch.setattr(permutation_test, "_OUTPUTS", 2)
     monkeypatch.setattr(permutation_test, "_PROMPTS", 2)
     part = run_permutation_test(*sides)
-    assert whole.p == 1 / 2000
+    assert result.p == 1 / 2000
     assert part.p == pytest.approx((2 / 6) ** 2, abs=0.025)  # two prompts of two and two

@@ -7,22 +7,26 @@ from observed import Asked, observed
 from tandem.judge.equality.output_pairs import build_matcher
 
 
-def pairs(*asked: Asked, first: str = "base", second: str = "spec"):
-    return build_matcher(observed(asked), first, second).pair_arms(first, second)
+def pairs(*requests: Asked, first: str = "base", second: str = "spec"):
+    return build_matcher(observed(requests), first, second).pair_arms(first, second)
 
 
 def test_a_pair_is_one_prompt_load_round_and_repeat():
-    for other in (
-        {"prompt": "p1"}, {"suite": "post"}, {"concurrency": 8}, {"concurrency": None, "rate_per_s": 1.0}, {"round": 1},
+    for second in (
+        {"prompt": "p1"},
+        {"suite": "post"},
+        {"concurrency": 8},
+        {"concurrency": None, "rate_per_s": 1.0},
+        {"round": 1},
         {"repeat": 1},
-    ):  # fmt: skip
-        assert len(pairs(Asked(), Asked(arm="spec", **other))) == 0
+    ):
+        assert len(pairs(Asked(), Asked(arm="spec", **second))) == 0
     assert len(pairs(Asked(), Asked(arm="spec", slot=3))) == 1
 
 
 def test_a_failed_request_is_in_no_pair_and_counted():
-    found = pairs(Asked(), Asked(arm="spec", error="closed"), Asked(prompt="p1"), Asked(arm="spec", prompt="p1"))
-    assert (len(found), found.failure_count) == (1, 1)
+    matches = pairs(Asked(), Asked(arm="spec", error="closed"), Asked(prompt="p1"), Asked(arm="spec", prompt="p1"))
+    assert (len(matches), matches.failure_count) == (1, 1)
 
 
 def test_what_one_arm_was_never_asked_is_not_lost():
@@ -30,15 +34,15 @@ def test_what_one_arm_was_never_asked_is_not_lost():
 
 
 def test_one_empty_output_differs_and_two_are_no_pair():
-    found = pairs(
+    matches = pairs(
         Asked(text=""), Asked(arm="spec", text=""), Asked(prompt="p1"), Asked(arm="spec", prompt="p1", text="")
     )
-    assert (found.is_same.tolist(), found.silent_count) == ([False], 1)
+    assert (matches.is_same.tolist(), matches.silent_count) == ([False], 1)
 
 
 def test_a_request_that_was_asked_again_counts_with_its_last_answer():
-    found = pairs(Asked(text="old"), Asked(arm="spec", text="new"), Asked(text="new"))
-    assert found.is_same.tolist() == [True]
+    matches = pairs(Asked(text="old"), Asked(arm="spec", text="new"), Asked(text="new"))
+    assert matches.is_same.tolist() == [True]
 
 
 def test_an_answer_that_failed_the_second_time_counts_with_its_first():
@@ -47,12 +51,14 @@ def test_an_answer_that_failed_the_second_time_counts_with_its_first():
 
 def test_an_arm_is_held_against_itself_by_neighbours_in_time_at_the_same_load():
     seen = observed([Asked(round=2, text="b"), Asked(round=0), Asked(round=1), Asked(concurrency=8, text="c")])
-    found = build_matcher(seen, "base").pair_repeats("base")
-    assert [(seen.round[one], seen.round[other]) for one, other in zip(found.first, found.second, strict=True)] == [
+    result = build_matcher(seen, "base").pair_repeats("base")
+    assert [
+        (seen.round[first], seen.round[second]) for first, second in zip(result.first, result.second, strict=True)
+    ] == [
         (0, 1),
         (1, 2),
     ]
-    assert found.is_same.tolist() == [True, False]
+    assert result.is_same.tolist() == [True, False]
 
 
 def test_ids_are_compared_where_every_output_has_them_and_an_empty_output_needs_none():

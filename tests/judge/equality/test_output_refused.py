@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from observed import Asked, observed
 
@@ -10,40 +12,39 @@ from tandem.judge.equality.output_pairs import build_matcher, compare_rejections
 
 def held(*pairs: tuple[str | None, str | None], each: int = 1):
     """The words of baseline and variant, one pair a prompt."""
-    asked = [
+    requests = [
         Asked(arm=arm, prompt=f"p{place}", repeat=repeat, content=word)
         for place, words in enumerate(pairs)
         for arm, word in zip(("base", "spec"), words, strict=True)
         for repeat in range(each)
     ]
-    seen = observed(asked)
+    seen = observed(requests)
     return compare_rejections(seen, build_matcher(seen, "base", "spec").pair_arms("base", "spec"))
 
 
 @pytest.mark.parametrize("word", ["empty", "garbage", "loop", "refusal", "truncated"])
 def test_each_word_but_ok_is_refused_on_either_side(word):
-    found = held((word, "ok"), ("ok", word), ("ok", "ok"))
-    assert (found.baseline.n, found.variant.n, found.variant.of) == (1, 1, 3)
+    result = held((word, "ok"), ("ok", word), ("ok", "ok"))
+    assert (result.baseline.n, result.variant.n, result.variant.of) == (1, 1, 3)
 
 
 def test_a_cut_counts_only_where_the_other_side_is_not_cut():
-    found = held(("truncated", "truncated"))
-    assert (found.baseline.n, found.variant.n) == (0, 0)
+    result = held(("truncated", "truncated"))
+    assert (result.baseline.n, result.variant.n) == (0, 0)
 
 
 @pytest.mark.parametrize("word", ["garbage", "loop"])
 def test_a_cut_does_not_excuse_a_broken_answer_that_ran_into_the_same_limit(word):
     seen = observed(
         [
-            Asked(arm=arm, prompt=f"p{place}", content=said, cut=True)
-            for place in range(6)
-            for arm, said in (("base", "truncated"), ("spec", word))
+            Asked(arm=arm, prompt=f"p{place}", content=text, cut=True)
+            for place, (arm, text) in itertools.product(range(6), (("base", "truncated"), ("spec", word)))
         ]
     )
-    found = compare_rejections(seen, build_matcher(seen, "base", "spec").pair_arms("base", "spec"))
+    rejections = compare_rejections(seen, build_matcher(seen, "base", "spec").pair_arms("base", "spec"))
 
-    assert (found.baseline.n, found.variant.n) == (0, 6)
-    assert found.p == pytest.approx(1 / 2**6)
+    assert (rejections.baseline.n, rejections.variant.n) == (0, 6)
+    assert rejections.p == pytest.approx(1 / 2**6)
 
 
 def test_a_pair_of_which_one_side_was_not_checked_is_left_out():

@@ -10,8 +10,8 @@ from tandem.judge.equality.output_pairs import compute_effective_size, estimate_
 
 def hits(*by_prompt: str) -> tuple[np.ndarray, np.ndarray]:
     """One prompt a string of 1 and 0."""
-    prompts = [place for place, said in enumerate(by_prompt) for _ in said]
-    return np.array([one == "1" for said in by_prompt for one in said]), np.array(prompts, np.intp)
+    prompts = [place for place, answers in enumerate(by_prompt) for _ in answers]
+    return np.array([word == "1" for words in by_prompt for word in words]), np.array(prompts, np.intp)
 
 
 def test_no_pair_has_no_share():
@@ -39,7 +39,8 @@ def test_pairs_that_differ_inside_prompts_as_between_them_are_nearly_worth_their
 
 
 def test_the_ends_stay_within_nothing_and_all():
-    none, every = estimate_share(*hits(*["0"] * 5)), estimate_share(*hits(*["1"] * 5))
+    none = estimate_share(*hits(*["0"] * 5))
+    every = estimate_share(*hits(*["1"] * 5))
     assert (none.n, none.low, every.n, every.high) == (0, 0.0, 5, 1.0)
     assert 0.0 < every.low < 1.0
     assert none.high == pytest.approx(1 - every.low)
@@ -48,10 +49,10 @@ def test_the_ends_stay_within_nothing_and_all():
 def test_the_interval_holds_the_true_share_about_as_often_as_it_says():
     rng = np.random.default_rng(3)
     prompts = np.repeat(np.arange(12), 4)
-    held = 0
+    count = 0
     for _ in range(400):
         of_prompt = rng.beta(2.4, 0.6, 12)  # mean 0.8: some prompts nearly always, some nearly never
-        found = estimate_share(rng.random(48) < of_prompt[prompts], prompts)
-        held += found.low <= 0.8 <= found.high
+        share = estimate_share(rng.random(48) < of_prompt[prompts], prompts)
+        count += share.low <= 0.8 <= share.high
 
-    assert 0.92 <= held / 400 <= 0.995
+    assert 0.92 <= count / 400 <= 0.995
