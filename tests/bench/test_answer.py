@@ -182,8 +182,6 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (said("a", "stop"), said("b", "stop"), DONE),
         {"error": None, "text": "ab", "finish_reason": "stop"},
     ),
-    "done without its blank line": ((ONE, DONE[:-1]), {"error": None}),
-    "done with CRLF": ((ONE, b"data:[DONE]\r\n\r\n"), {"error": None}),
     "a finish reason alone ends a stream": ((said("a", "stop"),), {"error": None}),
     "a last event without its blank line counts": ((ONE, said("b", "stop").rstrip()), {"text": "ab", "error": None}),
     "a stream that ends before its finish": (
@@ -221,23 +219,14 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (ONE, b'{\n"error": "engine died"\n}'),
         {"error": "api_error", "error_detail": "engine died"},
     ),
-    "an array with an error is a failure": (
-        (ONE, b'data: [{"error":{"message":"quota"}}]\n\n', END),
-        {"error": "api_error", "error_detail": "quota"},
-    ),
     "an error beside the text of a chunk is a failure": (
         (event({"delta": {"content": "a"}}, error={"message": "no memory"}), END),
         {"error": "api_error", "error_detail": "no memory"},
-    ),
-    "an error beside Groq's id is a failure": (
-        (ONE, event({"delta": {}, "finish_reason": "stop"}, x_groq={"id": "x", "error": "over capacity"}), DONE),
-        {"error": "api_error", "error_detail": "over capacity"},
     ),
     "an error in the choice is a failure": (
         (event({"delta": {"content": "a"}, "error": {"message": "upstream"}}), END),
         {"error": "api_error", "error_detail": "upstream"},
     ),
-    "an error of nothing is none": ((event({"delta": {"content": "a"}}, error={"code": 0}), END), {"error": None}),
     "text outside of the events explains an answer that nothing ends": (
         (ONE, b"Internal Server Error\n\n", DONE),
         {
@@ -255,10 +244,6 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
             "error": "api_error",
             "error_detail": 'no finish_reason ends the answer, and the server says \'{"detail":"worker died"}\'',
         },
-    ),
-    "an object with an error's status is a failure": (
-        (ONE, b'data: {"code":500,"message":"engine died","type":"InternalServerError"}\n\n', END),
-        {"error": "api_error", "error_detail": "engine died"},
     ),
     "the second line outside of the events may be the error": (
         (ONE, b'{"status":"ok"}\n{"error":"engine died"}\n\n', END),
@@ -374,18 +359,12 @@ def test_an_event_is_of_the_kind_that_it_holds(choice, kind):
     assert answered(event(choice), END).chunks[0].kind == kind
 
 
-@pytest.mark.parametrize("count", [3, 3.0])
-def test_a_whole_number_is_a_count_however_it_is_written(count):
-    answer = answered(ONE, event(usage={"completion_tokens": count, "prompt_tokens": count}), END)
-    assert (answer.completion_tokens, answer.prompt_tokens) == (3, 3)
-
-
-def test_a_usage_of_no_number_is_no_count_and_no_fault():
+def test_a_usage_that_is_no_number_is_ignored():
     answer = answered(ONE, b'data: {"choices":[],"usage":{"completion_tokens":NaN,"prompt_tokens":Infinity}}\n\n', END)
     assert (answer.completion_tokens, answer.prompt_tokens, answer.error) == (None, None, None)
 
 
-@pytest.mark.parametrize("count", [-1, 1.5, True, "3", 2**70, 1e300, None])
+@pytest.mark.parametrize("count", [-1, None])
 def test_a_count_that_is_none_is_not_believed(count):
     answer = answered(ONE, event(usage={"completion_tokens": count, "prompt_tokens": count}), END)
     assert (answer.completion_tokens, answer.prompt_tokens, answer.error) == (None, None, None)
@@ -421,8 +400,6 @@ def test_what_cut_a_stream_stays_its_word(word):
         (b"data: {}\n\n", None),
         (b'data: {"choices":null}\n\n', None),
         (b'data: {"error":{"message":"engine died","code":500}}\n\n', "api_error"),
-        (b'data: {"error":"engine died"}\n\n', "api_error"),
-        (b'data: {"object":"error","message":"engine died","code":500}\n\n', "api_error"),
         (b'event: error\ndata: {"error":{"message":"engine died"}}\n\n', "api_error"),
         (said("", "abort"), "api_error"),
         (said("", "error"), "api_error"),
@@ -430,7 +407,7 @@ def test_what_cut_a_stream_stays_its_word(word):
         *((said("", reason), None) for reason in (*GOOD_ENDS, "STOP", "MAX_TOKENS")),
     ],
 )
-def test_a_bad_event_is_a_word_and_the_others_are_read(bad, word):
+def test_a_bad_event_is_named_and_the_rest_read(bad, word):
     answer = answered(ONE, bad, TWO, END)
     assert (answer.error, answer.text) == (word, "ab")
 
@@ -473,7 +450,7 @@ def test_a_body_that_is_no_event_stream_is_a_word(body, kind, word):
     ("name", "error"),
     [("small", None), ("alias", None), ("small-2026-11-21", None), ("small-1b", "wrong_model"), ("big", "wrong_model")],
 )
-def test_a_model_that_is_neither_asked_nor_an_alias_is_wrong(name, error):
+def test_a_model_neither_requested_nor_an_alias_is_wrong(name, error):
     answer = answered(event({"delta": {"content": "a"}}, model=name), END, models={"small", "alias"})
     assert (answer.model, answer.error) == (name, error)
 
@@ -517,7 +494,7 @@ def a_stream() -> bytes:
     return b"".join([*parts, f"data: {rest}\r\n\r\n: ping\n\n".encode(), frames.finish("stop"), frames.usage(), DONE])
 
 
-def test_an_answer_cut_into_reads_at_every_byte_is_the_same_but_for_times():
+def test_an_answer_cut_at_any_byte_differs_in_times_alone():
     stream = a_stream()
     names = [*msgspec.structs.asdict(answered(stream)).keys() - {"chunk_s", "end_s"}, "kinds", "tokens"]
     complete = look(answered(stream), names)
@@ -527,7 +504,7 @@ def test_an_answer_cut_into_reads_at_every_byte_is_the_same_but_for_times():
     assert (complete["error"], complete["completion_tokens"], len(complete["token_ids"]), different) == (None, 7, 7, [])
 
 
-def test_a_stream_spoilt_at_any_byte_is_an_answer_that_a_record_takes(tmp_path):
+def test_a_stream_spoilt_anywhere_still_makes_a_record(tmp_path):
     stream = a_stream()
     generator = random.Random(SEED)  # noqa: S311
     path = tmp_path / "records.jsonl"
@@ -573,7 +550,7 @@ def _anything(generator: random.Random, depth: int) -> object:
     return {generator.choice(NAMES): _anything(generator, depth - 1) for _ in range(generator.randint(0, 5))}
 
 
-def test_json_of_any_form_is_an_answer_that_a_record_takes():
+def test_json_of_any_form_makes_a_record():
     generator = random.Random(SEED)  # noqa: S311
     for _ in range(800):
         fields = {name: _anything(generator, 2) for name in ("token_ids", "logprobs", "finish_reason")}

@@ -62,7 +62,7 @@ def test_a_line_says_requests_failures_place_and_time_left():
     assert line.endswith(" left")
 
 
-def test_a_terminal_has_one_line_that_is_written_anew_and_a_log_has_plain_lines(monkeypatch):
+def test_a_terminal_rewrites_one_line_and_a_log_has_many(monkeypatch):
     monkeypatch.setattr(progress, "TERMINAL_S", 0.005)
     monkeypatch.setattr(progress, "LOG_S", 0.005)
     terminal = Terminal()
@@ -91,7 +91,7 @@ LONG_ARMS = tuple(f"qwen3-32b-fused-window-{window}" for window in range(1, 9))
 
 
 @pytest.mark.parametrize("columns", [80, 100, 200])
-def test_a_terminal_line_ends_with_the_time_left_however_long_the_arms_are(columns, monkeypatch):
+def test_a_terminal_line_ends_with_the_time_left(columns, monkeypatch):
     line = read_terminal_line(monkeypatch, columns, LONG_ARMS)
 
     assert re.fullmatch(r".*4/16 requests; round 1, code-edit at.*…; about \d+ s left", line)
@@ -114,7 +114,7 @@ def test_a_line_without_room_for_the_detail_leaves_it_out():
     assert fit_line("4 requests", "round 1", "9 s left", width=20, separator="; ") == "4 requests; 9 s left"
 
 
-def test_a_line_shows_the_warm_up_and_its_count_ends_with_it(monkeypatch):
+def test_the_count_of_the_warm_up_ends_with_it(monkeypatch):
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=iter([100.0, 134.0, 135.0, 136.0]).__next__))
     shows = RunProgress(io.StringIO(), requests=16, expected_s=1.0)
     shows.begin_warm_up("a and b")
@@ -127,7 +127,7 @@ def test_a_line_shows_the_warm_up_and_its_count_ends_with_it(monkeypatch):
     assert shows.status_line().startswith("0/16 requests; round 1")
 
 
-def test_nothing_is_shown_before_a_turn_whose_earlier_records_are_left_out_of_the_count(monkeypatch):
+def test_earlier_records_are_not_in_the_count_shown(monkeypatch):
     monkeypatch.setattr(progress, "LOG_S", 0.005)
     out = io.StringIO()
     run_plan = plan(classes={"code": 8})
@@ -161,7 +161,7 @@ def settings(**changes):
     return RunSettings(manifest=run_manifest(**changes), suites=suites, concurrency=(1,))
 
 
-def test_the_plan_says_requests_order_minutes_cost_and_the_suites_notes():
+def test_the_plan_says_requests_order_minutes_cost_and_notes():
     run_settings = settings(
         price_usd_per_hour=36.0, suites=(replace(suite({"code": 4}), notes=("one case is left out",)),)
     )
@@ -175,7 +175,7 @@ def test_the_plan_says_requests_order_minutes_cost_and_the_suites_notes():
     assert "USD" not in "\n".join(describe_plan(settings(), run_settings.plan(), 60.0))
 
 
-def test_a_concurrency_that_is_never_reached_and_a_class_of_two_suites_are_told():
+def test_unreachable_concurrency_and_shared_classes_are_noted():
     second = replace(suite({"code": 4}), name="other")
 
     (thin,) = note_thin_loads(plan(classes={"code": 4}, concurrency=(8,)))

@@ -70,7 +70,7 @@ def test_a_certificate_counts_where_its_authority_is_trusted(tmp_path):
     assert "Operation not permitted" not in fault
 
 
-def test_a_certificate_of_another_name_is_said_with_what_to_change(tmp_path):
+def test_a_certificate_of_another_name_is_explained(tmp_path):
     pair = certify(tmp_path, "DNS:elsewhere.example")
     error, detail, _, _ = connect(pair, pair)
     assert (error, "is not valid for '127.0.0.1'; renew it" in str(detail)) == ("certificate", True)

@@ -79,7 +79,7 @@ def test_a_request_carries_its_id_and_asks_for_no_compression():
     assert "authorization" not in headers
 
 
-def test_the_api_key_goes_as_a_bearer_token_and_stands_in_no_reply():
+def test_the_api_key_is_a_bearer_token_in_no_reply():
     async def what(client: CompletionClient, server: Server) -> tuple:
         reply = await client.send_request(asking(), LONG)
         return server.posted[0]["headers"]["authorization"], repr(reply)
@@ -146,7 +146,7 @@ def test_a_proxy_of_the_environment_is_not_used(monkeypatch):
         ("wrong_model", "wrong_model"),
     ],
 )
-def test_a_failure_of_the_server_is_its_word_and_sent_once(fault, word):
+def test_a_failing_request_is_named_and_sent_once(fault, word):
     came = come(fault=fault, models=frozenset({MODEL}))
     assert (came.answer.error, len(came.server.posted)) == (word, 1)
 
@@ -188,7 +188,7 @@ def test_retry_after_is_kept_as_seconds(header, seconds):
 # Interrupted
 
 
-def test_an_interruption_ends_every_request_at_once_with_what_it_has():
+def test_an_interruption_ends_every_request_with_what_came():
     async def what(client: CompletionClient, server: Server) -> tuple:
         task = asyncio.create_task(ask_many(client, 3))
         while [len(truth["bursts"]) for truth in server.posted] != [2, 2, 2]:  # noqa: ASYNC110

@@ -31,14 +31,14 @@ def test_control_rounds_are_spread_over_the_run(rounds, controls, numbers):
 
 
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
-def test_a_control_round_asks_the_baseline_as_any_pair_is_asked(schedule):
+def test_a_control_round_pairs_the_baseline_with_itself(schedule):
     run_plan = plan(("base", "spec", "other"), rounds=2, control_rounds=1, schedule=schedule)
     first, second, third, fourth = (turn.arms for turn in run_plan.round(run_plan.control_round_numbers[0]))
     assert {first, second} == {("base",), ("base#2",)}
     assert (first, second) == (fourth, third)
 
 
-def test_the_other_rounds_are_the_same_with_and_without_control_rounds():
+def test_control_rounds_leave_the_other_rounds_as_they_were():
     without = plan(rounds=2, seed=5)
     among = plan(rounds=2, seed=5, control_rounds=3)
     others = [number for number in range(5) if number not in among.control_round_numbers]
@@ -51,7 +51,7 @@ def test_the_other_rounds_are_the_same_with_and_without_control_rounds():
         ]
 
 
-def test_requests_and_expected_time_of_a_plan_have_the_control_rounds():
+def test_a_plan_counts_its_control_rounds():
     run_plan = plan(rounds=2, control_rounds=1)
     without = plan(rounds=2)
     lone = plan(("base",), rounds=1, control_rounds=1)
@@ -76,7 +76,7 @@ def ran(tmp_path_factory):
     return measure(tmp_path_factory.mktemp("control"), PROMPTS, concurrency=(1,), rounds=2, control_rounds=1)
 
 
-def test_a_run_records_both_sides_of_the_control_of_one_server_with_counters_of_their_own(ran):
+def test_both_sides_of_a_control_have_records_and_counters(ran):
     counts = Counter((record.arm, record.round) for record in ran.records)
     seen = {truth["request_id"].partition(".")[0] for truth in ran.servers[1].posted}
     scraped = Counter((line["arm"], line["when"]) for line in ran.lines("counters.jsonl") if line["round"] == 1)
@@ -87,7 +87,7 @@ def test_a_run_records_both_sides_of_the_control_of_one_server_with_counters_of_
     assert {record.start for record in ran.records} == {"1"}
 
 
-def test_the_manifest_tells_the_control_rounds_and_names_no_arm_of_them(ran):
+def test_the_manifest_knows_control_rounds_and_no_arm_of_them(ran):
     run = manifest.read_manifest(ran.folder)
     assert ([arm.name for arm in run.arms], manifest.control_round_numbers(run)) == (["a", "b"], {1})
     assert run.plan.requests == 3 * 8
@@ -106,7 +106,7 @@ def test_no_figure_of_a_summary_holds_a_control_round(ran):
     assert not any("planned requests" in note for note in run_summary.notes)
 
 
-def test_no_figure_of_a_control_round_is_published_and_its_records_are_kept(ran):
+def test_control_rounds_are_recorded_and_not_published(ran):
     rounds = list(read_rounds(ran.folder, "post"))
 
     assert [bool(figures.values) for figures in rounds] == [True, False, True]
@@ -115,7 +115,7 @@ def test_no_figure_of_a_control_round_is_published_and_its_records_are_kept(ran)
     assert rounds[1].ranges
 
 
-def test_failures_of_a_control_round_are_told_and_one_that_was_cut_is_not_whole(tmp_path):
+def test_failures_of_an_incomplete_control_round_are_noted(tmp_path):
     requests = [record(request_id="r-0", round=0), record(request_id="r-1", round=1, error="closed", arm="base#2")]
     plan_totals = PlanTotals(requests=8, requests_per_round=4)
     folder = write_run(tmp_path, requests, rounds=1, control_rounds=1, plan=plan_totals, ended=None)
@@ -140,7 +140,7 @@ def test_a_run_by_the_clock_has_control_rounds_too(tmp_path):
     assert run.rounds == len({record.round for record in run_plan.records} - {1})
 
 
-def test_a_run_that_was_interrupted_in_its_control_round_goes_on_with_it(tmp_path):
+def test_an_interrupted_control_round_is_completed_on_resume(tmp_path):
     async def stop(servers, run):
         while not any(truth["request_id"].startswith("a#2.") for truth in servers[0].posted):
             await run.stop.sleep(0.002)

@@ -93,7 +93,7 @@ def scrape(when: str, counters: dict[str, float] | None, **changes: object) -> M
     )
 
 
-def test_a_page_of_v1_gives_acceptance_by_length_rate_and_position():
+def test_v1_gives_acceptance_by_length_rate_and_position():
     rates = compute_rates(changed(parse_page(V1_LIVE)))
 
     assert rates.values == pytest.approx(
@@ -125,7 +125,7 @@ def test_the_early_v1_counts_its_steps_under_their_former_name(page):
     assert compute_rates(changed(parse_page(page))).values["target_steps_per_token"] == 90 / 240
 
 
-def test_a_runtime_of_v0_has_v0s_counters_and_the_former_name_of_steps_changes_nothing():
+def test_the_former_name_of_steps_changes_nothing_for_v0():
     v0_page = parse_page(V0_FLAT) | {"first_tokens": 10.0}
     rates = [compute_rates(changed(v0_page), server) for server in (None, arm("spec", runtime="nxdi-v0"))]
     assert [rate.values["target_steps_per_token"] for rate in rates] == [230 / 1000] * 2
@@ -166,7 +166,7 @@ def test_each_form_of_counters_has_its_names_and_its_source():
     assert [form for form in FORMS if not form.source or not {*form.keys} <= SAMPLES.keys()] == []
 
 
-def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_runtime():
+def test_counts_are_between_scrapes_and_the_runtime_names_v0():
     before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {"accepted_tokens": 300.0}
     both = V1_FLAT | {"request_tokens_sum": 1000.0, "requests_finished": 10.0, "generation_tokens": 500.0}
     assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
@@ -174,7 +174,7 @@ def test_only_what_counted_between_the_scrapes_is_taken_and_v0_is_told_by_its_ru
 
 
 @pytest.mark.parametrize(("before", "after", "failures"), [(1.0, 0.0, 0), (0.0, 1.0, 0), (0.0, 0.0, 1)])
-def test_v0_says_nothing_while_requests_run_or_fail_and_v1_does(before, after, failures):
+def test_v0_alone_is_silent_while_requests_run_or_fail(before, after, failures):
     change = changed(parse_page(V0_FLAT) | {"running": after}, {"running": before})
 
     rates = compute_rates(change, failure_count=failures)
@@ -223,7 +223,7 @@ def test_a_page_that_cannot_carry_a_figure_gives_the_reason(counters):
     assert len(rates.absence_reasons) == 1
 
 
-def test_a_page_is_read_with_several_engines_without_suffixes_and_with_values_that_are_no_number():
+def test_a_page_of_several_engines_or_odd_values_is_read():
     engines = parse_page(V1_LIVE + V1_LIVE.replace('engine="0"', 'engine="1"'))
     odd = 'vllm:generation_tokens_total{model_name="m"} NaN\nvllm:num_requests_running 1\n'
 
@@ -254,12 +254,12 @@ def test_counters_that_fell_or_began_anew_mean_a_restart(before, after, word):
     assert word in compute_difference(before, after)
 
 
-def test_a_start_time_that_moves_with_the_clock_is_no_restart():
+def test_a_clock_that_moves_is_no_restart():
     change = compute_difference({"began_s": 1795283194.37, "drafts": 1.0}, {"began_s": 1795283195.37, "drafts": 3.0})
     assert isinstance(change, CounterChange)
 
 
-def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count():
+def test_counters_and_restarts_never_give_a_negative_count():
     rng = random.Random(3)  # noqa: S311 - repeatable
     counters = dict.fromkeys(V1_FLAT, 0.0)
     for _ in range(500):
@@ -271,7 +271,7 @@ def test_no_run_of_counters_and_restarts_ever_gives_a_negative_count():
         assert isinstance(change, str) or min(change.counts.values()) >= 0
 
 
-def test_a_turn_is_paired_by_arm_class_load_round_and_slot_again_after_a_resumption():
+def test_scrapes_are_paired_by_turn_also_after_a_resume():
     pages = [("before", 1, 0), ("before", 10, 1), ("after", 4, 0), ("after", 40, 1), ("before", 9, 0), ("after", 11, 0)]
     pairs, notes = pair_scrapes(iter([scrape(when, {"drafts": drafts}, slot=slot) for when, drafts, slot in pages]))
     assert [(turn.slot, change.counts["drafts"]) for turn, change in pairs] == [(0, 3), (1, 30), (0, 2)]
@@ -311,7 +311,7 @@ def test_turns_that_are_dropped_for_one_reason_are_told_together():
     assert notes == ["spec: counters are dropped (turns: 3): there is no scrape before it"]
 
 
-def test_a_file_of_scrapes_is_read_up_to_a_torn_end_and_refused_at_a_bad_line(tmp_path):
+def test_scrapes_are_read_to_a_torn_end(tmp_path):
     path = tmp_path / "counters.jsonl"
     assert list(read_scrapes(path)) == []
     line = msgspec.json.encode(scrape("before", {"drafts": 1.0})) + b"\n"
@@ -352,7 +352,7 @@ def test_the_baseline_and_its_control_are_one_server(tmp_path):
     assert tell_starts(tmp_path, *pages) == ["1", "2", "1"]
 
 
-def test_a_page_that_could_not_be_had_or_shows_nothing_yet_says_nothing(tmp_path):
+def test_a_missing_or_empty_page_tells_no_start(tmp_path):
     lost = MetricsScrape(at_s=1.0, arm="a", when="before", error="status 404")
     assert tell_starts(tmp_path, lost, page("a"), page("a", generation_tokens=7.0)) == [None, None, "1"]
 

@@ -83,6 +83,6 @@ def test_flat_counters_give_the_tokens_of_each_decode_step(knobs):
 
 
 @pytest.mark.parametrize("runtime", ["native", "nxdi-v0"])
-def test_a_plain_server_takes_one_step_a_token_and_has_no_acceptance(runtime):
+def test_a_plain_server_takes_one_step_a_token(runtime):
     rates, _ = served(law="none", num_speculative_tokens=0, runtime=runtime)
     assert rates.values == {"target_steps_per_token": 1.0}

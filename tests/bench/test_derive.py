@@ -21,7 +21,7 @@ def suspects(request: RequestRecord) -> set[str]:
     return {word for word, mask in request_metrics.compute_request_metrics([request]).suspects.items() if mask[0]}
 
 
-def test_the_figures_of_a_stream_of_bursts_are_those_computed_by_hand():
+def test_a_stream_of_bursts_has_the_figures_by_hand():
     assert compute(record(due_s=999.998)) == pytest.approx(
         {
             "ttft_ms": 200.0,
@@ -177,7 +177,7 @@ def test_a_clock_that_runs_backwards_voids_every_figure():
 
 
 @pytest.mark.parametrize(("counted_by", "is_used"), [("usage", False), ("token_ids", True)])
-def test_usage_that_contradicts_the_stream_is_used_where_ids_were_counted(counted_by, is_used):
+def test_contradicted_usage_is_used_where_ids_were_counted(counted_by, is_used):
     assert ("tpot_ms" in compute(record(error_detail="usage says otherwise", counted_by=counted_by))) is is_used
 
 
@@ -253,7 +253,7 @@ def drawn(rng: random.Random) -> RequestRecord:
     )
 
 
-def test_many_records_at_once_give_what_each_gives_alone_by_its_definition():
+def test_many_records_at_once_agree_with_the_definitions():
     rng = random.Random(7)  # noqa: S311 - repeatable
     records = [drawn(rng) for _ in range(3000)]
 

@@ -35,7 +35,7 @@ def test_two_runs_never_write_to_one_folder(tmp_path):
         pass
 
 
-def test_a_run_that_could_not_write_its_manifest_leaves_no_folder(tmp_path):
+def test_a_run_without_a_manifest_leaves_no_folder(tmp_path):
     with claim_folder(tmp_path / "out", resume=False):
         (tmp_path / "out" / "manifest.json.new").write_text("{")
     assert not (tmp_path / "out").exists()

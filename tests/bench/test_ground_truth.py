@@ -30,7 +30,7 @@ def test_the_figures_of_a_log_are_counted_by_hand():
     assert np.isnan([single.figures()[name] for name in ("tpot_ms", "chunk_gap_ms")]).all()
 
 
-def test_lines_of_a_log_without_request_tokens_or_end_are_passed_over(tmp_path):
+def test_incomplete_lines_of_a_log_are_skipped(tmp_path):
     failed = '{"request_id": "b", "accepted_s": 1.0, "bursts": [], "fault": "status_500"}\n'
     path = tmp_path / "log.jsonl"
     path.write_text('{"knobs": {}}\n' + LINE + '{"event": "restart", "at_s": 3}\n' + failed + LINE[:40])
@@ -75,7 +75,7 @@ def rows(run: Path):
     return {(row.class_, row.arm): row for row in compare_ground_truth(run, [run / "log.jsonl"]).rows}
 
 
-def test_truth_and_measurement_stand_beside_each_other_in_the_order_of_suite_and_command_line(run):
+def test_truth_stands_beside_measurement_in_the_order_of_suites(run):
     by_place = rows(run)
 
     assert by_place["chat", "plain"].figures["ttft_ms"] == pytest.approx((200, 201))
@@ -87,13 +87,13 @@ def test_truth_and_measurement_stand_beside_each_other_in_the_order_of_suite_and
 
 
 @pytest.mark.parametrize("changes", [{"request_id": "stray"}, {"error": "closed"}], ids=["in no log", "failed"])
-def test_a_request_without_truth_is_left_out_of_both_sides_and_counted(run, changes):
+def test_a_request_without_truth_is_on_neither_side(run, changes):
     with RecordWriter(run / "records.jsonl") as writer:
         writer.write(record("plain", "chat", [[100.5, 1], [101.5, 1]], **changes))
     assert (compare_ground_truth(run, [run / "log.jsonl"]).left_out, rows(run)["chat", "plain"].n) == (1, 1)
 
 
-def test_the_last_line_says_what_each_way_of_counting_makes_of_the_speedup(run):
+def test_the_last_line_has_each_way_of_counting(run):
     lines = list(format_lines(compare_ground_truth(run, [run / "log.jsonl"])))
     assert lines[-1] == "time per token, plain / drafted: truth 2.00, Tandem 2.00, by llmperf's count of chunks 0.62"
     assert max(map(len, lines)) <= 100
@@ -112,7 +112,7 @@ def test_a_log_without_a_duration_gives_no_ratio_and_null(run, capsys, bursts, t
     assert document["rows"][0]["figures"]["tpot_ms"][0] == tpot_ms
 
 
-def test_what_a_server_spoiled_is_left_out_and_one_class_has_no_row_for_all(run):
+def test_spoiled_requests_are_left_out(run):
     spoiled = (run / "log.jsonl").read_text().replace('"plain.chat",', '"plain.chat", "fault": "stall",')
     (run / "log.jsonl").write_text(spoiled)
     assert ("chat", "plain") not in rows(run)

@@ -43,16 +43,16 @@ def watched(work, apart=at_once):
     return asyncio.run(main())
 
 
-def test_a_loop_that_is_held_up_shows_in_its_lag_where_something_is_measured():
+def test_a_blocked_loop_shows_in_its_lag():
     assert watched(hold_up).lag_max_s > 0.1
     assert watched(at_once, apart=hold_up).lag_max_s is None
 
 
-def test_a_client_that_computes_shows_in_its_share_of_a_cpu_where_something_is_measured():
+def test_a_computing_client_shows_in_its_cpu_share():
     assert watched(compute).client_cpu > 2 * watched(hold_up, apart=compute).client_cpu >= 0
 
 
-def test_the_load_of_a_round_is_that_of_the_round_alone(tmp_path):
+def test_the_load_of_a_round_is_its_own(tmp_path):
     async def main():
         watch = host.HostWatch()
         loads = []

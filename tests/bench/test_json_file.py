@@ -45,7 +45,7 @@ def test_a_write_that_is_cut_leaves_the_old_value(place, error, sentence, tmp_pa
     assert msgspec.json.decode(path.read_bytes(), type=Word) == Word("old")
 
 
-def test_lines_follow_each_other_or_name_the_file_and_how_to_go_on(tmp_path):
+def test_lines_are_appended_or_the_file_is_named(tmp_path):
     for text in ("a", "b"):
         append_json(tmp_path / "words.jsonl", Word(text), label="the words")
     with pytest.raises(ExternalError, match=r"gone/words\.jsonl: the words cannot be written: .*--resume"):
@@ -54,7 +54,7 @@ def test_lines_follow_each_other_or_name_the_file_and_how_to_go_on(tmp_path):
     assert (tmp_path / "words.jsonl").read_text() == '{"said":"a"}\n{"said":"b"}\n'
 
 
-def test_a_line_that_a_kill_tore_is_set_aside_before_the_next(tmp_path):
+def test_a_torn_line_is_set_aside_before_the_next(tmp_path):
     path = tmp_path / "words.jsonl"
     path.write_bytes(b'{"said":"a"}\n{"sai')
     append_json(path, Word("b"), label="the words")

@@ -41,7 +41,7 @@ def records(folder: Path) -> list[RequestRecord]:
     return results.build_records(calls, LOAD, arm="a", call=2, began_s=100.0)
 
 
-def test_a_row_becomes_a_record_of_its_place_its_first_token_and_its_end_and_nothing_more(tmp_path):
+def test_a_row_becomes_a_record_of_first_token_and_end(tmp_path):
     (record,) = records(write(tmp_path, ROW))
     with RecordWriter(tmp_path / "records.jsonl") as writer:
         writer.write(record)
@@ -95,7 +95,7 @@ def test_an_error_row_is_counted_and_worded(tmp_path, code, message, word, statu
 
 
 @pytest.mark.parametrize(("value", "figure"), [(0.0402, 0.0402), ("157", 157), (None, None), (float("nan"), None)])
-def test_a_figure_is_kept_also_as_text_and_what_is_no_number_is_unknown(tmp_path, value, figure):
+def test_a_figure_may_be_text_and_a_word_is_unknown(tmp_path, value, figure):
     """Its summaries hold numpy's whole numbers as text."""
     row = {**ROW, "inter_token_latency_s": value}
 

@@ -177,7 +177,7 @@ def test_calls_that_did_well_leave_their_files_records_and_manifest(act):
     [("crash", "crashed", 1, "KeyError: 'error_code'"), ("nothing", "no_result", 0, "")],
     ids=["crash", "no file"],
 )
-def test_a_call_without_results_is_told_and_the_other_one_is_kept(act, name, how, code, detail):
+def test_a_call_without_results_leaves_the_second_one(act, name, how, code, detail):
     done = act(name, "base")
     failed, good = done.calls
 
@@ -218,7 +218,7 @@ def test_a_folder_that_holds_something_is_left_alone(act, tmp_path):
         act("base")
 
 
-def test_a_ray_that_does_not_start_is_told_with_its_last_words(act, tool, tmp_path):
+def test_a_ray_that_does_not_start_is_explained(act, tool, tmp_path):
     program(tool.python.parent / "ray", "echo 'node timed out'; exit 1")
     with pytest.raises(ExternalError, match="Ray did not start: node timed out"):
         act("base")
@@ -295,7 +295,7 @@ def arguments(tool: LlmperfTool, out: Path, *more: str) -> list[str]:
     ]
 
 
-def test_the_command_runs_a_call_and_leaves_what_failed_to_the_container_that_keeps_it(tool, tmp_path):
+def test_the_command_runs_a_call_and_keeps_its_outcome(tool, tmp_path):
     more = ("--server", "nothing=http://nothing.invalid", "--defer")
     codes = [main(arguments(tool, tmp_path / "one")), main(arguments(tool, tmp_path / "two", *more))]
 

@@ -39,7 +39,7 @@ def packed(folder: Path, file: Path) -> str:
     return file.as_uri()
 
 
-def test_the_id_is_the_one_that_git_gives_whatever_a_checkout_and_its_use_add(checkout):
+def test_the_id_of_a_checkout_is_gits_own(checkout):
     before = source.compute_tree_id(checkout)
 
     assert gits_own(checkout) == before
@@ -61,7 +61,7 @@ def test_whatever_else_changes_changes_the_id(checkout, spoil):
     assert source.compute_tree_id(checkout) != before
 
 
-def test_another_checkout_is_refused_with_both_ids_and_none_with_how_to_bring_it(checkout, tmp_path):
+def test_another_or_no_checkout_is_refused(checkout, tmp_path):
     with pytest.raises(InputError, match=rf"{source.compute_tree_id(checkout)}, not {source.TREE_ID}"):
         source.require_commit(checkout)
     with pytest.raises(InputError) as refusal:
@@ -70,7 +70,7 @@ def test_another_checkout_is_refused_with_both_ids_and_none_with_how_to_bring_it
     assert f"git -C DIR checkout {source.COMMIT}" in refusal.value.change
 
 
-def test_an_archive_of_the_commit_is_unpacked_and_one_of_other_files_leaves_nothing(checkout, tmp_path, monkeypatch):
+def test_an_archive_of_other_files_leaves_nothing(checkout, tmp_path, monkeypatch):
     url = packed(checkout, tmp_path / "a.tar.gz")
     folder = tmp_path / "to"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def test_without_a_source_it_says_that_no_index_has_the_tool():
+def test_without_a_source_it_names_where_the_tool_is():
     command = [sys.executable, str(ROOT / "benchmarks" / "llmperf.py"), "--source", ""]
 
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)

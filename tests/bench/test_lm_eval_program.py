@@ -180,14 +180,6 @@ def test_chance_is_in_the_rows(ask):
     assert {row.chance for row in ask(SUMS)[1]} == {0.1}
 
 
-def test_items_of_a_set_need_no_lm_eval(ask, tmp_path):
-    (tmp_path / "sets/letters").mkdir(parents=True)
-    item = {"item": "one", "prompt": "What is 1 + 1?", "answer": "2"}
-    (tmp_path / "sets/letters/items.jsonl").write_text(json.dumps(item))
-    _, rows = ask({**SUMS, "name": "letters", "sha256": "0" * 64})
-    assert [(row.task, row.item) for row in rows] == [("letters", "one"), ("letters", "one")]
-
-
 def test_group_of_an_item_is_in_its_rows(ask, tmp_path):
     (tmp_path / "sets/letters").mkdir(parents=True)
     item = {"item": "one", "prompt": "What is 1 + 1?", "answer": "2", "group": "small"}

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from doubles.simulator_thread import SimulatorThread
 
-from tandem.bench import RunOptions, measure_servers, measure_servers_async, read_request_table
+from tandem.bench import RunOptions, read_request_table
 from tandem.bench.manifest import read_manifest
+from tandem.bench.measurement import measure_servers, measure_servers_async
 from tandem.errors import ExternalError, InputError
 from tandem.simulator.settings import SimulatorSettings
 
@@ -80,7 +81,7 @@ def test_both_forms_return_the_requests_of_the_run(url, tmp_path):
     assert (len(table), table.failed.sum(), len(async_table)) == (2, 0, 2)
 
 
-def test_the_blocking_form_refuses_a_running_loop_and_names_the_other(url, tmp_path):
+def test_the_blocking_form_refuses_a_running_loop(url, tmp_path):
     async def call_blocking_form() -> None:
         measure_servers(make_options(url), tmp_path / "run")
 
@@ -150,7 +151,7 @@ def test_ctrl_c_ends_either_form_as_an_interrupted_run(form, url, tmp_path):
     assert end.reason == "interrupted"
 
 
-def test_the_file_limit_is_raised_for_the_sockets_of_a_run(url, tmp_path):
+def test_the_file_limit_is_raised_for_a_run(url, tmp_path):
     done = subprocess.run(
         [sys.executable, "-c", LIMITED_PROGRAM, url], cwd=tmp_path, capture_output=True, text=True, check=True
     )

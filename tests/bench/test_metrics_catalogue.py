@@ -20,7 +20,7 @@ def test_the_unit_in_a_name_is_the_metrics_unit(name):
 
 
 @pytest.mark.parametrize("name", ["acceptance_position_0", "acceptance_position_", "ttft", "itl_ms"])
-def test_a_position_of_a_draft_has_a_metric_of_its_own_and_no_other_name_is_one(name):
+def test_each_position_of_a_draft_has_its_metric(name):
     assert acceptance_position(3) == "acceptance_position_3"
     assert "token 3 was accepted" in find_metric("acceptance_position_3").definition
     with pytest.raises(KeyError):

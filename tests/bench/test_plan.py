@@ -22,7 +22,7 @@ def arms_of(run_plan: RunPlan, number: int) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_two_arms_take_the_turns_of_a_block_as_a_b_b_a_and_the_next_round_mirrors_them(seed):
+def test_two_arms_alternate_and_the_next_round_mirrors_them(seed):
     first, second = first_order(("a", "b"), seed)
     assert arms_of(plan(seed=seed), 0) == [first, second, second, first]
     assert arms_of(plan(seed=seed), 1) == [second, first, first, second]
@@ -31,7 +31,7 @@ def test_two_arms_take_the_turns_of_a_block_as_a_b_b_a_and_the_next_round_mirror
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("arms", ARMS, ids=len)
-def test_every_arm_is_asked_the_same_requests_in_the_same_order(arms, seed):
+def test_every_arm_gets_the_same_requests_in_one_order(arms, seed):
     run_plan = plan(arms, {"code": 5, "chat": 3}, seed=seed, repeats=2, rounds=3, concurrency=(1, 2))
 
     requests: dict[str, list[object]] = {arm: [] for arm in arms}
@@ -45,14 +45,14 @@ def test_every_arm_is_asked_the_same_requests_in_the_same_order(arms, seed):
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("arms", ARMS, ids=len)
-def test_a_drift_that_is_linear_over_a_block_touches_every_arm_alike(arms, seed):
+def test_a_linear_drift_touches_every_arm_alike(arms, seed):
     turns = plan(arms, seed=seed).round(seed % 3)
     places = {arm: sum(place for place, turn in enumerate(turns) if turn.arms == (arm,)) for arm in arms}
     assert len(set(places.values())) == 1
 
 
 @pytest.mark.parametrize("arms", ARMS, ids=len)
-def test_over_the_rounds_every_arm_comes_right_behind_every_other_equally_often(arms):
+def test_every_arm_follows_every_other_equally_often(arms):
     order = [pass_order(arms, number) for number in range(2 * len(arms))]
     behind = Counter(pair for entry in order for pair in itertools.pairwise(entry))
     assert set(behind) == set(itertools.permutations(arms, 2))
@@ -60,7 +60,7 @@ def test_over_the_rounds_every_arm_comes_right_behind_every_other_equally_often(
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_prompt_is_asked_of_every_arm_once_a_round_and_repeat(seed):
+def test_every_arm_gets_each_prompt_once_a_repeat(seed):
     run_plan = plan(classes={"code": 5, "chat": 3}, seed=seed, repeats=3, rounds=2)
 
     counts = Counter(
@@ -74,7 +74,7 @@ def test_every_prompt_is_asked_of_every_arm_once_a_round_and_repeat(seed):
 
 
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
-def test_the_plan_counts_its_requests_before_it_makes_them_and_gives_each_an_id(schedule):
+def test_the_plan_knows_the_count_and_ids_of_requests(schedule):
     run_plan = plan(("a", "b", "c"), {"code": 5, "chat": 3}, schedule=schedule, repeats=2, rounds=3, concurrency=(1, 4))
     ids = [identity for turn in run_plan.turns() for identity in turn.request_ids()]
     assert len(set(ids)) == len(ids) == sum(turn.request_count for turn in run_plan.turns()) == run_plan.request_count
@@ -88,13 +88,13 @@ def test_a_seed_gives_one_plan_and_another_seed_another_order():
     assert len({tuple(item.entry.prompt.id for item in plan(seed=seed).round(0)[0].items) for seed in SEEDS}) > 1
 
 
-def test_a_list_whose_halves_would_not_fill_the_concurrency_stays_whole_and_is_mirrored_later():
+def test_a_list_too_short_for_halves_stays_whole():
     run_plan = plan(classes={"code": 7}, concurrency=(4,))
     assert [len(turn.items) for turn in run_plan.round(0)] == [7, 7]
     assert arms_of(run_plan, 0) == arms_of(run_plan, 1)[::-1]
 
 
-def test_suites_become_blocks_by_their_requests_the_number_of_prompts_and_whether_classes_are_mixed():
+def test_suites_become_blocks_of_the_stated_size():
     lone = run_manifest(arms=(arm("a"),))
     blocks = plan_blocks(lone, [suite({"repeat": 1}, requests_per_round=8, concurrency=(4,))], None)
     run_plan = RunPlan(manifest=lone, blocks=blocks)
@@ -107,7 +107,7 @@ def test_suites_become_blocks_by_their_requests_the_number_of_prompts_and_whethe
 
 
 @pytest.mark.parametrize(("flag", "own", "count"), [(None, None, 8), (5, None, 5), (None, 3, 3), (5, 3, 3), (2, 3, 2)])
-def test_the_most_tokens_are_the_flags_or_the_suites_and_a_prompt_may_state_fewer(flag, own, count):
+def test_a_prompt_may_lower_the_most_tokens(flag, own, count):
     small_suite = suite({"code": 1})
     prompts = tuple(type(prompt)(id="x", class_="code", prompt="say", max_tokens=own) for prompt in small_suite.prompts)
 
@@ -125,7 +125,7 @@ def test_arrivals_are_the_same_for_every_arm(seed):
     assert all(turn.arrivals_s for turn in turns)
 
 
-def test_arrivals_come_at_the_asked_rate_and_as_irregularly_as_a_poisson_process():
+def test_arrivals_are_a_poisson_process_at_the_stated_rate():
     times = (0.0, *plan(("a",), {"code": 4000}, concurrency=None, rate_per_s=5.0).round(0)[0].arrivals_s)
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
 

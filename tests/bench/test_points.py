@@ -146,7 +146,7 @@ RECORDED = sorted(path.parent for path in (ROOT / "llmperf_runs").rglob("records
 
 
 @pytest.mark.parametrize("folder", RECORDED, ids=lambda path: str(path.relative_to(ROOT / "llmperf_runs")))
-def test_a_recorded_run_and_one_of_llmperf_are_published_as_summarized(folder):
+def test_recorded_runs_are_published_as_summarized(folder):
     assert_like_the_summary(folder)
 
 
@@ -193,7 +193,7 @@ def made(tmp_path_factory):
 
 @pytest.mark.xdist_group("bench-run")
 @pytest.mark.parametrize("kind", RUNS)
-def test_a_measured_run_is_published_as_summarized_and_only_a_cut_round_is_not_complete(made, kind):
+def test_a_measured_run_is_published_as_summarized(made, kind):
     assert_like_the_summary(made(kind).folder)
     *before, last = (figures.is_complete for figures in found(made(kind).folder))
     assert all(before)
@@ -203,7 +203,7 @@ def test_a_measured_run_is_published_as_summarized_and_only_a_cut_round_is_not_c
 # classes and loads that are pooled
 
 
-def test_all_loads_together_count_requests_and_hold_the_acceptance_of_every_turn(tmp_path):
+def test_all_loads_together_count_every_request_and_turn(tmp_path):
     drawn_folder(tmp_path, 2)
     counts = Counter(item.arm for item in read_records(tmp_path / "records.jsonl"))
     together = [(key, value) for key, _, values in rows(tmp_path) for value in values if key[1:3] == ALL]
@@ -215,7 +215,7 @@ def test_all_loads_together_count_requests_and_hold_the_acceptance_of_every_turn
     assert sorted([value for key, value in together if key[-1] == LENGTH] * 2) == sorted(apart)
 
 
-def test_acceptance_of_a_turn_that_mixes_classes_stands_under_class_all(tmp_path):
+def test_acceptance_of_mixed_classes_is_of_class_all(tmp_path):
     mixed = [record(arm="spec", start_s=1130.0), record(arm="spec", class_="chat", start_s=1070.0)]
     write_run(tmp_path, mixed, scraped(class_=None), clock=CLOCK, mixed=True)
 
@@ -224,7 +224,7 @@ def test_acceptance_of_a_turn_that_mixes_classes_stands_under_class_all(tmp_path
     assert_like_the_summary(tmp_path)
 
 
-def test_a_cell_counts_its_failures_and_without_an_answer_has_no_latency(tmp_path):
+def test_a_cell_without_an_answer_has_no_latency(tmp_path):
     write_run(tmp_path / "good", [record(), record(request_id="r-1")], clock=CLOCK)
     write_run(tmp_path / "bad", [failed()], clock=CLOCK)
 
@@ -244,7 +244,7 @@ def starting(*starts: float, **changes: Any) -> list[RequestRecord]:
     return [record(request_id=f"r-{number}", start_s=at, **changes) for number, at in enumerate(starts)]
 
 
-def test_a_value_and_its_gaps_stand_in_the_minute_in_which_their_request_began_and_a_turns_at_its_first(
+def test_values_stand_in_the_minute_of_their_request(
     tmp_path,
 ):
     write_run(tmp_path, starting(1059.9, 1000.0, 1060.0, 1130.0), clock=CLOCK)
@@ -253,20 +253,20 @@ def test_a_value_and_its_gaps_stand_in_the_minute_in_which_their_request_began_a
     assert [minute for minute, _ in told(tmp_path, "system_output_tokens_per_s")] == [0]
 
 
-def test_a_count_stands_in_the_minute_in_which_its_cells_first_request_began(tmp_path):
+def test_a_count_stands_in_the_first_minute_of_its_cell(tmp_path):
     write_run(tmp_path, [*starting(1070.0, 1130.0), record(class_="chat", start_s=1010.0)], clock=CLOCK)
     assert told(tmp_path, "requests") == [(1, [2.0])]
     assert told(tmp_path, "requests", load=("all", "4")) == told(tmp_path, "requests", load=ALL) == [(0, [3.0])]
 
 
-def test_acceptance_stands_where_its_turns_first_request_began_or_else_its_counters_were_read(tmp_path):
+def test_acceptance_stands_in_the_first_minute_of_its_turn(tmp_path):
     later = [msgspec.structs.replace(item, at_s=1250.0) for item in scraped(round=3)]
     write_run(tmp_path, starting(1190.0, 1130.0, arm="spec"), [*scraped(), *later], clock=CLOCK)
     assert [minute for minute, _ in told(tmp_path, LENGTH, "spec")] == [2, 4]
     assert [figures.number for figures in found(tmp_path)] == [0, 3]
 
 
-def test_minutes_are_those_of_the_calendar_by_the_clock_that_was_read_last(tmp_path):
+def test_minutes_are_by_the_clock_read_last(tmp_path):
     first, second = (
         ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=at_s, utc=utc)
         for at_s, utc in ((5.0, "2026-11-21T00:00:30.5+00:00"), (100.0, "2026-11-21T02:00:00Z"))
@@ -303,9 +303,7 @@ ROUNDS["no count at all"] = {"plan": PlanTotals(requests=None), "rounds": 0, "du
         ("no count at all", (1, 1), "duration", [True, True]),
     ],
 )
-def test_a_round_is_complete_with_its_last_planned_request_or_once_the_clock_or_llmperf_ended(
-    tmp_path, kind, sizes, reason, complete
-):
+def test_a_round_is_complete_with_its_last_planned_request(tmp_path, kind, sizes, reason, complete):
     records = [
         record(request_id=f"r-{number}-{n}", round=number) for number, size in enumerate(sizes) for n in range(size)
     ]
@@ -329,7 +327,7 @@ CUT = failed(request_id="r-1", error="interrupted")
     ],
     ids=["cut", "asked again", "failed", "twice"],
 )
-def test_a_round_is_complete_with_every_request_that_no_interrupt_cut(tmp_path, more, complete):
+def test_a_round_is_complete_without_interrupted_requests(tmp_path, more, complete):
     write_run(tmp_path, [record(), *more], plan=PlanTotals(requests=2, requests_per_round=2))
     assert [figures.is_complete for figures in found(tmp_path)] == [complete]
 
@@ -337,7 +335,7 @@ def test_a_round_is_complete_with_every_request_that_no_interrupt_cut(tmp_path, 
 # the lines of a round
 
 
-def test_a_round_that_is_not_wanted_is_left_out_and_lines_that_follow_each_other_are_one_range(tmp_path):
+def test_consecutive_lines_of_a_round_are_one_range(tmp_path):
     write_run(tmp_path, [record(round=number // 2, request_id=f"r-{number}") for number in range(6)])
     rounds = list(read_rounds(tmp_path, "post", {0}))
     assert [(figures.number, len(figures.ranges)) for figures in rounds] == [(1, 1), (2, 1)]

@@ -54,7 +54,7 @@ def test_a_server_offers_what_stood_in_its_answer(fields, offers):
 
 
 @pytest.mark.parametrize(("count", "is_asked"), [(8, True), (8.0, True), (9, False)])
-def test_a_count_above_what_the_probe_allows_is_no_count_of_the_run(count, is_asked):
+def test_a_count_above_the_probes_limit_is_no_count(count, is_asked):
     events = [
         {"choices": [{"index": 0, "delta": {"content": "red"}, "finish_reason": "stop"}]},
         {"choices": [], "usage": {"prompt_tokens": 5, "completion_tokens": count}},
@@ -83,12 +83,12 @@ def test_the_servers_version_and_models_are_found():
     assert [body["max_tokens"] for body in bodies] == [8]
 
 
-def test_without_a_list_the_name_that_was_answered_is_the_models():
+def test_without_a_list_the_answer_names_the_model():
     result, _ = found(models=[], fault="wrong_model")
     assert result.models == {MODEL, "another"}
 
 
-def test_a_server_without_a_page_of_models_is_probed_all_the_same():
+def test_a_server_without_a_page_of_models_is_probed():
     result, _ = found(health=404)
     assert (result.arm.offers, result.arm.server_version) == (EVERYTHING, None)
 
@@ -97,7 +97,7 @@ def test_a_server_without_a_page_of_models_is_probed_all_the_same():
     ("options", "field", "value"),
     [({"thinking": False}, "chat_template_kwargs", {"enable_thinking": False}), ({"seed": 7}, "seed", 7)],
 )
-def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(options, field, value):
+def test_the_probe_names_a_field_that_is_refused(options, field, value):
     assert found(asked=options)[1][0][field] == value
     with pytest.raises(InputError, match=f"refuses a plain streaming request .*{field}.*leave out what it names"):
         found(asked=options, refused=(field,))
@@ -129,6 +129,6 @@ def test_the_probe_asks_as_the_run_will_and_names_what_is_refused(options, field
         ({"fault": "error"}, ExternalError, "a tiny request failed .*engine died"),
     ],
 )
-def test_a_server_that_cannot_be_measured_is_named_with_what_to_do(fields, kind, sentence):
+def test_an_unmeasurable_server_is_named_with_what_to_do(fields, kind, sentence):
     with pytest.raises(kind, match=f"^arm=http://.*{sentence}"):
         found(**fields)

@@ -54,7 +54,7 @@ def test_a_recorded_stream_is_read_as_its_events_say(name):
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_the_tokens_of_the_chunks_are_the_growth_of_the_running_usage(name):
+def test_tokens_of_chunks_are_the_growth_of_running_usage(name):
     recording = recorded(name)
     is_running = recorded(name).ask.offers.continuous_usage
     running = [event["usage"]["completion_tokens"] for event in recording.events if event["choices"] and is_running]
@@ -66,14 +66,14 @@ def test_the_tokens_of_the_chunks_are_the_growth_of_the_running_usage(name):
     assert not is_running or (tokens, sum(bursts)) == (bursts, answered(name).completion_tokens)
 
 
-def test_a_burst_of_a_speculating_server_is_one_chunk_with_its_tokens():
+def test_a_burst_is_one_chunk_with_its_tokens():
     chunks = answered("ngram_chat_running_usage").chunks
     assert [chunk.tokens for chunk in chunks if chunk.bears_tokens] == [1, 1, 1, 8, 8, 8, 7]
     assert [chunk.kind for chunk in chunks] == ["role", *["text"] * 7, "usage"]
     assert "end" in [chunk.kind for chunk in answered("base_chat_usage").chunks]  # end of text alone
 
 
-def test_a_token_that_ends_inside_a_character_is_a_chunk_with_tokens_and_no_text():
+def test_half_a_character_is_a_chunk_without_text():
     name = "base_completions_split_characters"
     halves = [choice for choice in choices(recorded(name)) if choice["text"] == "" and not choice["finish_reason"]]
     assert [chunk.tokens for chunk in answered(name).chunks if chunk.kind == "empty"] == [1] * len(halves)
@@ -81,7 +81,7 @@ def test_a_token_that_ends_inside_a_character_is_a_chunk_with_tokens_and_no_text
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
-def test_the_first_output_is_seen_with_its_event_and_not_before(name):
+def test_the_first_output_is_seen_with_its_event(name):
     reply = dataclasses.replace(recorded(name).reply, reads=[])
     first = next(chunk.at_s for chunk in answered(name).chunks if chunk.bears_tokens)
 

@@ -53,7 +53,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path):
     assert read(written(tmp_path, full)) == ([full], [])
 
 
-def test_every_field_is_written_and_null_where_it_is_not_known(tmp_path):
+def test_every_field_is_written_and_null_where_unknown(tmp_path):
     path = written(tmp_path, record(model=None, chunks=chunks((0.25, "text"), (0.5, "end", 0))))
     line = json.loads(path.read_text())
 
@@ -126,7 +126,7 @@ def test_a_record_of_another_form_is_refused(tmp_path, old, new, problem):
         (b"{}\n", "the record has no schema; this version of Tandem reads schema 2"),
     ],
 )
-def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path, line, problem):
+def test_a_bad_line_is_refused_by_file_and_number(tmp_path, line, problem):
     path = written(tmp_path, record(), record(request_id="r-1"))
     first, second = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(first + line + second)
@@ -137,12 +137,12 @@ def test_a_bad_line_in_the_middle_is_refused_by_file_and_line(tmp_path, line, pr
     assert (refusal.value.where, refusal.value.exit_code) == (f"{path}:2", 2)
 
 
-def test_a_file_that_is_not_there_is_a_fault_with_its_name(tmp_path):
+def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(InputError, match=r"nothing\.jsonl: the records cannot be read: No such file"):
         read(tmp_path / "nothing.jsonl")
 
 
-def test_bytes_changed_at_random_give_records_or_a_fault_with_its_line_and_nothing_else(tmp_path):
+def test_random_bytes_give_records_or_a_fault_with_its_line(tmp_path):
     rng = random.Random(11)  # noqa: S311 - repeatable
     path = written(tmp_path, *(record(request_id=f"r-{number}") for number in range(3)))
     complete = path.read_bytes()
@@ -199,7 +199,7 @@ def test_a_writer_sets_a_torn_line_aside_before_it_appends(tmp_path, tail):
 # Written
 
 
-def test_a_record_is_in_the_file_before_the_writer_is_closed(tmp_path):
+def test_a_record_is_on_disk_before_the_writer_closes(tmp_path):
     with RecordWriter(tmp_path / FILE) as writer:
         writer.write(record(retry_after_s=float("inf")))
         assert read(tmp_path / FILE)[0] == [record(retry_after_s=None)]  # a wait without end is not known

@@ -29,7 +29,7 @@ def bursts() -> list[int]:
     return [chunk.tokens for chunk in answer.chunks if chunk.bears_tokens]
 
 
-def test_the_stream_and_the_server_count_the_same_tokens_and_steps(change, bursts):
+def test_stream_and_server_count_the_same_tokens_and_steps(change, bursts):
     by_stream = sum(bursts) - len(bursts)
     by_counter = change.counts["accepted_tokens"]
     assert sum(bursts) == change.counts["generation_tokens"] == 34
@@ -44,7 +44,7 @@ def test_acceptance_length_is_counted_over_steps_that_had_a_draft(change, bursts
     assert max(bursts) == WINDOW + 1
 
 
-def test_flat_counters_of_the_same_page_would_give_tokens_a_step(change, bursts):
+def test_flat_counters_give_tokens_a_step(change, bursts):
     flat = CounterChange(
         {key: value for key, value in change.counts.items() if "draft" not in key and "accepted" not in key}
     )

@@ -1,36 +1,28 @@
-"""A record is its place in the run, filled in with what came of the request."""
+"""The recorder: records reach the disk before their workers go on."""
 
 from __future__ import annotations
 
-import json
+import asyncio
+import sys
 
-import planned
 import pytest
-from one_request import asking
+from measured import record
 
-from tandem.bench.loops import complete_record
-from tandem.bench.reply import ServerReply
-
-DONE = b"data: [DONE]\n\n"
+from tandem.bench.record import read_records
+from tandem.bench.recorder import SWITCH_S, open_recorder
 
 
-def event(finish: str | None, **delta: str) -> bytes:
-    return b"data: " + json.dumps({"choices": [{"delta": delta, "finish_reason": finish}]}).encode() + b"\n\n"
+def test_a_record_is_on_disk_when_its_worker_goes_on(tmp_path):
+    async def write():
+        with open_recorder(tmp_path / "records.jsonl") as write_record:
+            await write_record(record)
+            return list(read_records(tmp_path / "records.jsonl"))
+
+    assert asyncio.run(write()) == [record()]
 
 
-@pytest.mark.parametrize(
-    ("stream", "expected"),
-    [
-        (event("stop", content="It is said.") + DONE, (None, None, "ok")),  # the connection broke after [DONE]
-        (event(None, content="It"), ("closed", "the stream ended after 1 events", None)),
-        (event("length", reasoning="First I"), (None, None, "truncated")),  # thinking took all its tokens
-    ],
-)
-def test_error_and_content_are_those_of_the_answer(stream, expected):
-    prompt = next(iter(planned.plan().turns())).items[0].entry.prompt
-    reply = ServerReply(start_ns=0, reads=[(1, stream)], end_ns=2, status=200, error="closed", error_detail="reset")
-
-    places = complete_record(reply, asking(), (), prompt, {})
-
-    detail = places.error_detail and places.error_detail.partition(",")[0]
-    assert (places.error, detail, places.content) == expected
+def test_threads_switch_faster_only_while_it_is_open(tmp_path):
+    before_s = sys.getswitchinterval()
+    with open_recorder(tmp_path / "records.jsonl"):
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_S)
+    assert sys.getswitchinterval() == before_s

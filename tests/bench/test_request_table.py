@@ -7,7 +7,7 @@ import json
 
 import numpy as np
 import pytest
-from measured import compute_record_metrics, failed, record, write_run
+from measured import failed, record, write_run
 
 from tandem.bench.counters import MetricsScrape
 from tandem.bench.request_table import NO_DIGEST, UNKNOWN, PromptKey, read_outputs, read_request_table
@@ -29,17 +29,7 @@ def test_every_request_is_a_row_with_its_names_as_codes(tmp_path):
     assert all(np.isnan(values[1]) for values in seen.figures.values())
 
 
-def test_figures_are_those_of_the_record(tmp_path):
-    answer = record()
-
-    seen = read_request_table(write_run(tmp_path, [answer]))
-
-    assert {name: values[0] for name, values in seen.figures.items() if np.isfinite(values[0])} == {
-        name: value for name, value in compute_record_metrics(answer).items() if name != "chunk_gap_ms"
-    }
-
-
-def test_the_baseline_is_the_first_arm_of_the_manifest_whoever_was_asked_first(tmp_path):
+def test_the_baseline_is_the_first_arm_of_the_manifest(tmp_path):
     seen = read_request_table(write_run(tmp_path, [record(arm="spec"), record(arm="base#2"), record()]))
     assert (seen.baseline, seen.variants, seen.control) == ("base", ("spec",), "base#2")
 
@@ -95,7 +85,7 @@ def scrape(began_s: float, **changes: object) -> MetricsScrape:
     ],
     ids=["of its turn", "of its class", "while classes are mixed", "recorded before the page"],
 )
-def test_the_start_of_a_server_is_what_its_page_said_in_that_turn(tmp_path, requests, scrapes, starts):
+def test_a_servers_start_is_by_its_page_of_the_turn(tmp_path, requests, scrapes, starts):
     pages = [scrape(began_s, **{"class_": "repeat", **changes}) for began_s, changes in scrapes]
     seen = read_request_table(write_run(tmp_path, [record(**changes) for changes in requests], pages))
     assert [seen.starts[code] if code >= 0 else None for code in seen.start] == starts
@@ -134,23 +124,13 @@ def test_a_cut_last_line_is_named_and_no_row(tmp_path, cut):
     assert "records.jsonl:2: the last line is torn" in str(seen.torn_lines[0])
 
 
-def test_a_newer_schema_in_the_middle_is_refused_with_its_line(tmp_path):
+def test_a_newer_schema_in_the_middle_is_refused(tmp_path):
     folder = write_run(tmp_path, [record(), record()])
     with (folder / "records.jsonl").open("a") as file:
         file.write(json.dumps({"schema": 99}) + "\n")
 
     with pytest.raises(InputError, match=r"schema 99.*"):
         read_request_table(folder)
-
-
-def test_without_every_second_record_half_the_rows_are_left(tmp_path):
-    folder = write_run(tmp_path, [record(prompt_id=f"p{index}") for index in range(10)])
-    path = folder / "records.jsonl"
-    path.write_text("".join(path.read_text().splitlines(keepends=True)[::2]))
-
-    seen = read_request_table(folder)
-
-    assert [seen.prompts[code].prompt_id for code in seen.prompt] == ["p0", "p2", "p4", "p6", "p8"]
 
 
 def test_lines_spelled_by_another_program_give_the_same(tmp_path):
@@ -176,7 +156,7 @@ def test_an_empty_file_is_no_rows(tmp_path):
     assert len(read_request_table(write_run(tmp_path, []))) == 0
 
 
-def test_arrays_have_names_and_figures_and_none_or_nan_where_a_record_has_neither(tmp_path):
+def test_arrays_have_names_and_figures_of_every_request(tmp_path):
     first = record()
     second = failed(arm="spec", class_="chat", concurrency=None, rate_per_s=2.5, content=None)
     table = read_request_table(write_run(tmp_path, [first, second]))

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-import re
 from collections import Counter, defaultdict
 
 import pytest
 from independent_server import Schedule
 from running import QUICK, measure, until
 
-from tandem.bench import circuit_breaker, loops, progress, warm_up
+from tandem.bench import circuit_breaker, loops, warm_up
 from tandem.bench.schedule import first_order
 from tandem.errors import ExternalError, InputError
 
@@ -45,7 +44,7 @@ def test_every_planned_request_is_asked_and_recorded_once(ran):
     assert {cell["arm"] for cell in json.loads((ran.folder / "summary.json").read_text())["cells"]} == {"a", "b"}
 
 
-def test_both_servers_were_asked_the_same_bodies_in_the_same_order(ran):
+def test_both_servers_get_the_same_bodies(ran):
     requests = defaultdict(list)
     for server, arm in zip(ran.servers, "ab", strict=True):
         for truth in server.posted:
@@ -58,7 +57,7 @@ def test_both_servers_were_asked_the_same_bodies_in_the_same_order(ran):
     assert all(Counter(requests["a", block]) == Counter(requests["b", block]) for block in blocks)
 
 
-def test_an_arm_has_its_turn_to_itself_and_its_connections_are_open_before(ran):
+def test_an_arm_has_its_turn_and_connections_to_itself(ran):
     spans = defaultdict(list)
     for record in ran.records:
         spans[record.arm].append((record.start_s, record.start_s + record.end_s))
@@ -80,7 +79,7 @@ def test_a_worker_asks_again_only_after_its_answer(ran):
     assert all(before.start_s + before.end_s <= after.start_s for before, after in pairs)
 
 
-def test_the_first_requests_of_the_workers_are_staggered_and_as_many_are_in_flight(tmp_path):
+def test_the_first_requests_of_the_workers_are_staggered(tmp_path):
     ran = measure(tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=(4,))
     first = {}
     for record in sorted(ran.records, key=lambda record: record.start_s):
@@ -91,7 +90,7 @@ def test_the_first_requests_of_the_workers_are_staggered_and_as_many_are_in_flig
     assert starts[-1] - starts[0] >= 2.5 * loops.STAGGER_S
 
 
-def test_each_turn_has_the_counters_before_and_after_it_and_they_hold_its_tokens(ran):
+def test_counters_around_a_turn_hold_its_tokens(ran):
     tokens = Counter()
     counts = defaultdict(dict)
     for record in ran.records:
@@ -104,7 +103,7 @@ def test_each_turn_has_the_counters_before_and_after_it_and_they_hold_its_tokens
     assert {turn: pages["after"] - pages["before"] for turn, pages in counts.items()} == tokens
 
 
-def test_the_plan_is_told_first_and_the_manifest_says_how_late_and_busy_the_client_was(ran):
+def test_the_plan_comes_first_and_the_clients_load_is_recorded(ran):
     host = ran.manifest["host"]
 
     assert ran.said.startswith("plan: a, b; classes: 2, prompts: 6, concurrency 1, concurrency 2\n  rounds: 2")
@@ -119,7 +118,7 @@ def test_simultaneous_asks_both_arms_at_the_same_time(tmp_path):
     assert in_flight(ran.records) == 4
 
 
-def test_a_429_is_recorded_as_failed_never_asked_again_and_waited_for(tmp_path):
+def test_a_429_is_a_failure_that_is_waited_for(tmp_path):
     ran = measure(tmp_path, {"code": [RETRY, RETRY]}, schedules=[QUICK], concurrency=(1,))
 
     first, second = sorted(ran.records, key=lambda record: record.start_s)
@@ -134,7 +133,7 @@ def test_a_worker_does_not_wait_for_hours(tmp_path, monkeypatch):
     assert len(measure(tmp_path, {"code": [hours, hours]}, schedules=[QUICK], concurrency=(1,)).records) == 2
 
 
-def test_an_open_loop_sends_each_request_when_the_plan_drew_it_however_slow_the_server_is(tmp_path):
+def test_an_open_loop_keeps_its_times_on_slow_servers(tmp_path):
     ran = measure(tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=None, rate_per_s=100.0)
     due = {record.request_id: record.due_s for record in ran.records}
 
@@ -147,7 +146,7 @@ def test_an_open_loop_sends_each_request_when_the_plan_drew_it_however_slow_the_
         assert [time - times[0] for time in times] == pytest.approx(arrivals_s, abs=1e-6)
 
 
-def test_a_stream_that_is_cut_and_a_missing_page_of_counters_end_no_run(tmp_path, monkeypatch):
+def test_cut_streams_and_missing_counters_end_no_run(tmp_path, monkeypatch):
     monkeypatch.setattr("running.METRICS", "<html>Sign in</html>{}")
 
     ran = measure(tmp_path, {"code": ["a", DROP, "b", "c"]})
@@ -158,7 +157,7 @@ def test_a_stream_that_is_cut_and_a_missing_page_of_counters_end_no_run(tmp_path
     assert {"a gives no counters", "b gives no counters"} <= notes
 
 
-def test_key_thinking_and_temperature_are_sent_to_every_arm_and_the_key_stands_in_no_file(tmp_path):
+def test_options_reach_every_arm_and_the_key_no_file(tmp_path):
     ran = measure(tmp_path, api_key="s3cret-of-mine", thinking=False, temperature=0.7)
 
     requests = [truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
@@ -168,7 +167,7 @@ def test_key_thinking_and_temperature_are_sent_to_every_arm_and_the_key_stands_i
     assert all(truth["body"]["chat_template_kwargs"] == {"enable_thinking": False} for truth in requests)
 
 
-def test_completions_are_asked_with_the_prompts_text_and_extras_where_they_are_wanted_and_given(tmp_path):
+def test_completions_have_the_prompts_text_and_extras(tmp_path):
     async def refuse(servers, _run):
         servers[0].refused_fields = ("return_token_ids",)
 
@@ -180,7 +179,7 @@ def test_completions_are_asked_with_the_prompts_text_and_extras_where_they_are_w
     assert "a does not give token_ids, so its records have none" in ran.manifest["notes"]
 
 
-def test_rounds_go_on_until_the_time_is_over_and_blocks_stay_whole(tmp_path):
+def test_rounds_end_with_the_time_and_blocks_stay_whole(tmp_path):
     ran = measure(tmp_path, rounds=0, duration_s=0.5)
 
     counts = Counter((record.arm, record.round) for record in ran.records)
@@ -190,7 +189,7 @@ def test_rounds_go_on_until_the_time_is_over_and_blocks_stay_whole(tmp_path):
 
 
 @pytest.mark.parametrize("line_count", [None, 3], ids=["whole", "cut short"])
-def test_a_run_by_the_clock_is_resumed_to_make_its_last_block_whole_alone(tmp_path, line_count):
+def test_a_run_by_the_clock_resumes_its_last_block(tmp_path, line_count):
     options = {"rounds": 0, "duration_s": 0.1}
     first = measure(tmp_path, **options)
     path = first.folder / "records.jsonl"
@@ -214,7 +213,7 @@ def test_a_paused_arm_does_not_hold_the_others_up(tmp_path, monkeypatch):
     assert Counter(record.error for record in ran.records if record.arm == "b") == {None: 16}
 
 
-def test_an_arm_that_is_down_or_lacks_the_model_is_refused_before_anything_is_measured(tmp_path):
+def test_a_silent_server_or_missing_model_is_refused_first(tmp_path):
     async def rename(servers, _run):
         servers[1].models = [{"id": "qwen"}]
 
@@ -234,19 +233,7 @@ def test_warm_up_ends_when_two_windows_are_alike(tmp_path):
     assert len(ran.lines("warmup.jsonl")) == ran.manifest["warm_up"]["a"]["requests"]
 
 
-@pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
-def test_a_log_has_lines_of_the_warm_up(tmp_path, monkeypatch, schedule):
-    monkeypatch.setattr(progress, "LOG_S", 0.01)
-    slow = Schedule(ttft_ms=40, step_ms=1, tokens=2)
-
-    ran = measure(tmp_path, {"code": ["a"]}, warm_up=4, concurrency=(1,), schedules=[slow, slow], schedule=schedule)
-
-    for names in ["a and b"] if schedule == "simultaneous" else ["a", "b"]:
-        counts = re.findall(rf"(\d) requests; warm-up of {names}; \d+ s gone", ran.said)
-        assert {"0", "2"} <= set(counts)
-
-
-def test_every_arm_is_warmed_with_the_same_prompts_which_are_in_no_record(tmp_path):
+def test_arms_are_warmed_with_the_same_unrecorded_prompts(tmp_path):
     ran = measure(tmp_path, {"code": list("abc"), "chat": list("de")}, warm_up=6)
 
     lines = ran.lines("warmup.jsonl")
@@ -258,7 +245,7 @@ def test_every_arm_is_warmed_with_the_same_prompts_which_are_in_no_record(tmp_pa
     assert (entry["requests"], entry["failed"], entry["stable"]) == (6, 0, None)
 
 
-def test_a_warm_up_that_fails_throughout_is_given_up_with_a_note(tmp_path):
+def test_a_failing_warm_up_is_given_up_with_a_note(tmp_path):
     failing = Schedule(fault="status", status=500)
 
     async def after_the_probe(servers, run):
@@ -272,7 +259,7 @@ def test_a_warm_up_that_fails_throughout_is_given_up_with_a_note(tmp_path):
     assert ran.manifest["warm_up"]["a"]["requests"] <= 3 * warm_up.MIN_WINDOW
 
 
-def test_a_run_that_is_interrupted_while_it_warms_up_is_left_readable_and_calls_nothing(tmp_path):
+def test_a_run_interrupted_while_warming_up_is_readable(tmp_path):
     calls = []
 
     async def meanwhile(_servers, run):
@@ -323,7 +310,7 @@ def test_a_server_that_comes_back_is_waited_for(tmp_path, monkeypatch):
     assert ran.records[-1].error is None
 
 
-def test_no_request_is_spent_on_a_server_that_is_down_when_its_turn_begins(tmp_path, monkeypatch):
+def test_no_request_is_spent_on_a_server_already_down(tmp_path, monkeypatch):
     monkeypatch.setattr(circuit_breaker, "POLL_S", 0.02)
     first, second = ("ab".index(name) for name in first_order(("a", "b"), 0))
 
@@ -351,7 +338,7 @@ def test_a_server_that_stays_away_ends_the_run_with_3(tmp_path):
     assert (ran.folder / "summary.json").exists()
 
 
-def test_a_server_that_fails_but_answers_health_is_not_waited_for(tmp_path):
+def test_a_failing_server_that_answers_health_is_not_awaited(tmp_path):
     failing = '#schedule {"fault": "status", "status": 500}'
     ran = measure(tmp_path, {"code": [failing] * 12}, schedules=[QUICK])
     assert Counter(record.error for record in ran.records) == {"status_500": 12}
@@ -382,7 +369,7 @@ def cut(tmp_path_factory):
     return records, summary, manifest, second
 
 
-def test_what_an_interrupt_cuts_is_recorded_summarized_and_asked_again_under_an_id_of_its_own(cut):
+def test_interrupted_requests_are_recorded_and_repeated_under_new_ids(cut):
     records, summary, manifest, later = cut
     cut_ids = {record.request_id for record in records if record.error == "interrupted"}
 
@@ -393,7 +380,7 @@ def test_what_an_interrupt_cuts_is_recorded_summarized_and_asked_again_under_an_
     assert manifest["ended"]["reason"] == "interrupted"
 
 
-def test_after_an_interrupt_and_a_resumption_no_request_is_missing_and_no_id_stands_twice(cut):
+def test_after_a_resume_every_request_is_there_once(cut):
     records = cut[-1].records
     manifest = cut[-1].manifest
     answers = [record.request_id.partition("~")[0] for record in records if record.error is None]
@@ -402,15 +389,3 @@ def test_after_an_interrupt_and_a_resumption_no_request_is_missing_and_no_id_sta
     assert len({record.request_id for record in records}) == len(records) == 14
     assert (manifest["ended"]["reason"], len(manifest["resumed"])) == ("done", 1)
     assert manifest["created_utc"] == cut[2]["created_utc"]
-
-
-def test_a_record_that_lacks_only_its_line_end_is_counted_once_after_a_resumption(tmp_path):
-    first = measure(tmp_path)
-    path = first.folder / "records.jsonl"
-    path.write_bytes(path.read_bytes()[:-1])
-
-    later = measure(tmp_path, resume=True, at=[server.port for server in first.servers])
-
-    identities = [record.request_id for record in later.records]
-    assert len(identities) == len(set(identities)) == len(first.plan.blocks) * 8
-    assert json.loads((later.folder / "summary.json").read_text())["records"] == len(identities)

@@ -14,7 +14,7 @@ CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc
 
 
 @pytest.mark.parametrize("utc", ["2026-11-21T08:30:05.123+00:00", "2026-11-21T09:30:05+01:00"])
-def test_a_runs_name_is_its_moment_in_utc_and_a_digest(utc):
+def test_a_runs_name_is_its_time_and_a_digest(utc):
     name = run_id(run_manifest(created_utc=utc))
     assert name == run_id(run_manifest(created_utc=utc)) == "20261121T083005Z-" + name[-8:]
     assert set(name[-8:]) <= set("0123456789abcdef")
@@ -70,7 +70,7 @@ def ran(tmp_path_factory):
     return measure(tmp_path_factory.mktemp("named"), environment="prod", experiment="post", rounds=0, duration_s=0.1)
 
 
-def test_a_run_names_its_environment_and_experiment_and_the_requests_of_a_round(ran):
+def test_a_run_names_its_environment_and_experiment(ran):
     assert (ran.manifest["environment"], ran.manifest["experiment"]) == ("prod", "post")
     assert (ran.manifest["plan"]["requests"], ran.manifest["plan"]["requests_per_round"]) == (None, 8)
 

@@ -71,7 +71,7 @@ def make_options(**options: Any) -> RunOptions:
     ],
     ids=lambda value: " ".join(map(str, value.items())) if isinstance(value, dict) else "",
 )
-def test_a_bad_option_is_refused_with_its_name_and_what_is_allowed(options, message):
+def test_a_bad_option_is_refused_with_what_is_allowed(options, message):
     with pytest.raises(InputError) as fault:
         make_options(**options)
     assert str(fault.value).startswith(message)
@@ -130,7 +130,7 @@ def test_options_that_say_nothing_give_the_settings_of_no_flag(root, monkeypatch
     assert list_settings(complete_options(make_options())) == from_flags
 
 
-def test_the_api_key_is_in_the_settings_and_in_no_text():
+def test_the_api_key_is_in_no_text_of_settings():
     options = make_options(api_key="secret")
     assert complete_options(options).api_key == "secret"
     assert "secret" not in repr(options)

@@ -149,12 +149,12 @@ def test_counters_that_fall_within_one_start_time_are_another_servers():
     assert "fell within one start" in starts.replicas["base"]
 
 
-def test_a_clock_that_is_a_little_late_makes_no_second_server():
+def test_a_late_clock_makes_no_second_server():
     scrapes = [scrape({"began_s": NOW_S - 500}, 60.0, None), scrape({"began_s": NOW_S + 30}, 70.0, 0)]
     assert ServerStarts(scrapes).replicas == {}
 
 
-def test_a_start_time_that_moves_with_the_clock_is_one_start():
+def test_a_start_that_moves_with_the_clock_is_one():
     starts = ServerStarts()
     pages = [{"began_s": NOW_S + shift_s, "generation_tokens": 1.0} for shift_s in (0.37, 1.37, 0.37, -0.63, 0.37)]
 

@@ -80,7 +80,7 @@ def test_one_announcement_makes_a_server_simulated(header, models, is_simulated)
     assert found(header, models).arm.simulated is is_simulated
 
 
-def test_manifest_summary_and_verdict_of_a_run_keep_that_it_is_simulated(mixed):
+def test_all_files_of_a_simulated_run_say_so(mixed):
     remaining = json.loads((mixed.folder / summary.FILE).read_text())
     verdict = judge_run(read_request_table(mixed.folder), JudgeOptions())
 
@@ -99,7 +99,7 @@ def test_the_table_of_a_simulated_run_begins_with_it(tmp_path, is_simulated, fir
     assert next(summary_table.format_lines(summary.summarize_run(run))).startswith(first)
 
 
-def test_a_server_without_a_list_of_models_leaves_the_run_unknown(tmp_path):
+def test_without_a_list_of_models_simulation_is_unknown(tmp_path):
     write_run(tmp_path, [record()], simulated=None)
     assert any("one of them did not list its models" in note for note in summary.summarize_run(tmp_path).notes)
 

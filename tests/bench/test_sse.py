@@ -67,7 +67,7 @@ def test_a_stream_cut_anywhere_gives_the_same_events(name):
 @pytest.mark.parametrize(
     ("stream", "last"), [(b"data: x\n\n", b"\n"), (b"data: x\r\n\r\n", b"\r"), (b"data: x\r\r", b"\r")]
 )
-def test_an_event_is_complete_with_the_byte_that_ends_its_blank_line(stream, last):
+def test_an_event_ends_with_its_blank_line(stream, last):
     splitter = EventSplitter()
     places = [at for at in range(len(stream)) if splitter.feed(stream[at : at + 1])]
     assert places == [stream.rindex(last)]
@@ -85,7 +85,7 @@ def test_an_event_is_complete_with_the_byte_that_ends_its_blank_line(stream, las
         (b": x\ndata: y\nevent: z\nid\nretry: 1\n\n", [], None),
     ],
 )
-def test_the_end_gives_the_last_event_and_the_line_of_no_stream(stream, left, foreign_line):
+def test_the_end_gives_the_last_event_and_foreign_line(stream, left, foreign_line):
     splitter = EventSplitter()
     splitter.feed(stream)
     assert (splitter.end(), splitter.foreign_line) == (left, foreign_line)

@@ -66,7 +66,7 @@ def test_a_cell_has_the_quantiles_of_its_requests(tmp_path):
     )
 
 
-def test_arms_classes_and_loads_are_apart_and_class_all_pools_the_classes(tmp_path):
+def test_cells_are_apart_and_class_all_pools_them(tmp_path):
     second = lasting(0.4, concurrency=None, rate_per_s=2.5, due_s=999.99)
     records = [lasting(0.1), lasting(0.3, class_="chat"), lasting(0.3, arm="spec"), lasting(0.5, concurrency=1), second]
 
@@ -112,7 +112,7 @@ def test_words_of_the_content_check_and_retries_are_counted(tmp_path):
     assert [request.retried for request in run_summary.requests] == [1]
 
 
-def test_a_suspect_record_is_named_and_its_figures_are_left_out(tmp_path):
+def test_a_suspect_record_is_named_without_its_figures(tmp_path):
     run_summary = summarized(tmp_path, [record(), record(completion_tokens=800), record(end_s=-1.0)])
     assert (cell(run_summary, "tpot_ms").n, cell(run_summary, "ttft_ms").n) == (1, 2)
     words = ("usage_differs_from_chunks", "time_runs_backwards", "chunk_after_end")
@@ -193,7 +193,7 @@ BUSY: dict[str, tuple[Records, tuple[int, float, float]]] = {
 
 
 @pytest.mark.parametrize("case", BUSY)
-def test_system_throughput_is_all_tokens_over_the_time_in_which_a_request_ran(tmp_path, case):
+def test_system_throughput_is_tokens_over_busy_time(tmp_path, case):
     records, figures = BUSY[case]
 
     run_summary = summarized(
@@ -224,7 +224,7 @@ def test_goodput_counts_requests_within_every_limit(tmp_path, records, limits, m
     assert (result and result.mean) == mean
 
 
-def test_a_limit_on_what_is_no_figure_of_a_request_is_refused(tmp_path):
+def test_a_limit_on_no_figure_of_requests_is_refused(tmp_path):
     with pytest.raises(InputError, match="limit on chunk_gap_ms, which is no figure of a request; limit one of e2e_ms"):
         summarized(tmp_path, [record()], goodput={"chunk_gap_ms": 30.0})
 
@@ -241,7 +241,7 @@ def turn(counters: dict[str, float], **changes: Any) -> list[MetricsScrape]:
     return [MetricsScrape(**fields, when=when, counters=page) for when, page in pair]
 
 
-def test_acceptance_spreads_over_turns_and_its_mean_is_the_ratio_of_the_sums(tmp_path):
+def test_mean_acceptance_is_the_ratio_of_the_sums(tmp_path):
     run_summary = summarized(tmp_path, [SPEC], [*turn(FLAT), *turn(LONGER, round=1)])
     length = cell(run_summary, "acceptance_length", "spec")
     assert (length.n, length.p50, length.mean) == (2, (3 + 5) / 2, pytest.approx(390 / 90, abs=1e-6))
@@ -258,7 +258,7 @@ def test_acceptance_of_all_classes_is_the_ratio_over_all_turns(tmp_path, class_)
     assert classes == {class_ or "all", "all"}
 
 
-def test_an_arm_known_to_be_plain_has_one_step_a_token_and_no_acceptance(tmp_path):
+def test_an_arm_that_does_not_speculate_has_no_acceptance(tmp_path):
     plain = {"generation_tokens": 100.0, "first_tokens": 10.0, "decode_steps": 90.0}
     arms = (arm("base", speculation=Speculation(method=None)),)
 
@@ -269,7 +269,7 @@ def test_an_arm_known_to_be_plain_has_one_step_a_token_and_no_acceptance(tmp_pat
     assert "base: acceptance_length is absent: it does not speculate (turns: 1)" in run_summary.notes
 
 
-def test_a_turn_in_which_the_server_restarted_is_named_and_dropped(tmp_path):
+def test_a_turn_with_a_restart_is_named_and_dropped(tmp_path):
     before, after = turn(FLAT)
     fallen = [msgspec.structs.replace(before, counters=FLAT), msgspec.structs.replace(after, counters=before.counters)]
 
@@ -306,7 +306,7 @@ def test_every_metric_with_a_cell_is_defined_and_no_other(tmp_path):
     assert all(element.definition and element.unit for element in run_summary.metrics)
 
 
-def test_cells_follow_the_manifest_class_then_load_then_metric_with_arms_side_by_side(tmp_path):
+def test_cells_follow_the_manifest_with_arms_side_by_side(tmp_path):
     records = [
         record(arm=arm_, class_=class_) for class_, arm_ in itertools.product(("chat", "repeat"), ("spec", "base"))
     ]
@@ -331,7 +331,7 @@ def test_the_summary_is_written_and_recomputed_never_read(tmp_path):
     assert summary.write_summary(tmp_path) == result
 
 
-def test_records_of_llmperf_give_their_ends_and_a_run_without_records_gives_nothing(tmp_path):
+def test_records_of_llmperf_give_their_ends_alone(tmp_path):
     theirs = record(generator="llmperf", completion_tokens=None, chunks=chunks((0.2, "text")))
     run_summary = summarized(tmp_path / "llmperf", [theirs])
     empty = summarized(tmp_path / "empty", [])
@@ -351,7 +351,7 @@ def test_a_torn_last_line_is_a_note(tmp_path, cut):
 
 
 @pytest.mark.parametrize("missing", ["manifest.json", "records.jsonl"])
-def test_a_folder_without_a_file_is_refused_by_the_files_name(tmp_path, missing):
+def test_a_missing_file_of_a_run_is_named(tmp_path, missing):
     (write_run(tmp_path, [record()]) / missing).unlink()
     with pytest.raises(InputError, match=missing):
         summary.summarize_run(tmp_path)

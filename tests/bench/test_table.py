@@ -31,11 +31,11 @@ SILENT = record(chunks=chunks((0.1, "text")), completion_tokens=None)
     ],
     ids=["whole", "no usage", "failed"],
 )
-def test_a_row_has_the_medians_of_an_arm_and_a_dash_for_what_is_absent(tmp_path, request_, figures):
+def test_a_row_has_medians_and_a_dash_where_absent(tmp_path, request_, figures):
     assert row(printed(tmp_path, request_), "repeat", "base") == figures.split()
 
 
-def test_several_classes_end_with_all_of_them_and_one_is_not_repeated(tmp_path):
+def test_several_classes_end_with_all_of_them(tmp_path):
     both = printed(tmp_path / "both", record(), record(class_="chat"))
     assert row(both, "all", "base")[0] == "2"
     assert not [line for line in printed(tmp_path / "one", record()) if line.startswith("all ")]

@@ -65,7 +65,7 @@ def test_every_window_asks_the_same_prompts_of_every_arm(concurrency, size):
     assert (first.items, len(first.items)) == (second.items, size)
 
 
-def test_a_short_window_asks_for_few_tokens_under_ids_of_its_own():
+def test_a_short_window_has_few_tokens_and_own_ids():
     run_plan = plan(max_tokens=600)
     window = plan_window("a", run_plan, 1, size=4, most_tokens=SHORT_TOKENS)
     assert {item.entry.max_tokens for item in window.items} == {64}

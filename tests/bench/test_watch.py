@@ -42,7 +42,7 @@ def full() -> Iterator[int]:
             task.close()
 
 
-def test_a_connection_that_does_not_stand_in_time_is_a_word(full):
+def test_a_late_connection_is_a_timeout(full):
     async def what(client: CompletionClient, _: object) -> tuple:
         reply = await client.send_request(asking(), outs(connect_s=SHORT_S))
         return reply.error, reply.error_detail
@@ -72,7 +72,7 @@ def test_what_does_not_end_is_cut_with_what_came(fault, fault_at, limits, word, 
     assert len(came.reply.body) < 4 << 20  # of a flood
 
 
-def test_a_stream_that_goes_on_too_long_is_cut_with_what_came():
+def test_an_overlong_stream_is_cut_with_what_came():
     came = come(asking(max_tokens=1000, offers=EVERYTHING), outs=outs(whole_s=3 * SHORT_S), tokens=1000, step_ms=10)
     assert (came.answer.error, came.answer.completion_tokens > 0) == ("whole_timeout", True)
 
@@ -110,7 +110,7 @@ class Bound:
         ([(1.0, PING * 200_000)], 1.1, None),
     ],
 )
-def test_a_look_cuts_when_a_time_is_up_and_not_before(reads, at_s, word, monkeypatch):
+def test_a_deadline_cuts_when_its_time_is_up(reads, at_s, word, monkeypatch):
     async def look() -> str | None:
         reply = ServerReply(0, reads=[(int(when * 1e9), piece) for when, piece in reads])
         deadline = RequestDeadline(reply, Timeouts(first_token_s=10, gap_s=5, whole_s=30), Bound())
@@ -123,7 +123,7 @@ def test_a_look_cuts_when_a_time_is_up_and_not_before(reads, at_s, word, monkeyp
     assert asyncio.run(look()) == word
 
 
-def test_a_server_is_not_blamed_for_what_came_while_this_process_was_held_up():
+def test_a_server_is_not_blamed_for_a_blocked_client():
     async def what(client: CompletionClient, _: object) -> str | None:
         task = asyncio.create_task(client.send_request(asking(), outs(gap_s=2 * SHORT_S)))
         await asyncio.sleep(SHORT_S)

@@ -62,6 +62,6 @@ def test_completions_take_the_number_of_log_probabilities_and_no_template():
     assert (body["logprobs"], "top_logprobs" in body, "chat_template_kwargs" in body) == (2, False, False)
 
 
-def test_two_arms_are_asked_with_bytes_that_differ_in_the_models_name_alone():
+def test_requests_of_two_arms_differ_in_the_model_alone():
     small, large = (encode_body(asking(offers=EVERYTHING), model, "chat") for model in ("small", "large"))
     assert large == small.replace(b"small", b"large")

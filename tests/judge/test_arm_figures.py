@@ -18,7 +18,7 @@ def ask(arm: str = "base", round_: int = 0, **changes: float | str | None) -> As
     return Asked(**{"arm": arm, "round": round_, "start_s": 10.0 * round_, **changes})  # type: ignore[arg-type]
 
 
-def test_requests_per_second_are_of_the_time_in_which_the_arm_had_one():
+def test_requests_per_second_are_of_busy_time():
     requests = [ask(), ask(start_s=0.5), ask(round_=1), ask(round_=1, start_s=10.0, error="closed"), ask("spec")]
     base, spec = measure_arms(observed(requests), RunControls())
     assert (base.arm, base.requests, spec.arm, spec.requests) == ("base", 4, "spec", 1)
@@ -43,7 +43,7 @@ def test_each_load_has_its_figures_and_the_servers_address():
     ]
 
 
-def test_rounds_that_are_left_out_and_the_control_are_in_no_figure():
+def test_marked_rounds_and_controls_are_in_no_figure():
     controls = RunControls(marked=(BottleneckRound(round=1, sentence=""),))
     requests = [ask(), ask(round_=1), ask("base#2"), ask("spec")]
     assert [(row.arm, row.requests) for row in measure_arms(observed(requests), controls)] == [("base", 1), ("spec", 1)]
@@ -55,7 +55,7 @@ def test_requests_within_the_limits_are_counted():
     assert base.within_limits == 1
 
 
-def test_attainment_is_unknown_without_limits_or_where_a_limited_figure_is_absent():
+def test_attainment_is_unknown_without_limits_or_figures():
     limits = observed([ask(), ask()], goodput=LIMITS)
     figures = {**limits.figures, "ttft_ms": limits.figures["ttft_ms"] * float("nan")}
     for table in (observed([ask(), ask()]), replace(limits, figures=figures)):

@@ -64,11 +64,11 @@ def test_each_group_has_its_share_of_the_level():
     assert (overall, cells) == ([pytest.approx(0.5)], [pytest.approx(0.05), pytest.approx(0.9)])
 
 
-def test_a_pooled_test_that_succeeds_hands_its_share_to_the_cells():
+def test_a_pooled_success_hands_its_share_to_cells():
     assert fall_back([0.001], [0.024, 0.9])[1] == [pytest.approx(0.048), pytest.approx(0.9)]
 
 
-def test_cells_that_all_succeed_hand_their_share_to_the_pooled_test():
+def test_cells_that_all_succeed_hand_their_share_on():
     assert fall_back([0.03], [0.001, 0.002])[0] == [pytest.approx(0.03)]
 
 

@@ -47,7 +47,7 @@ def test_of_single_items_the_design_effect_is_1():
     assert compute_design_effect(list_single(3, 5, 200)) == 1.0
 
 
-def test_items_of_groups_without_any_difference_count_as_one_a_group():
+def test_groups_without_a_difference_count_as_one_item():
     students = (stats.t.ppf(0.975, 199) / stats.norm.ppf(0.975)) ** 2
     effect = compute_design_effect([ItemGroup(FAMILY, 0, 0)] * 200)
     assert effect == pytest.approx(FAMILY * 200 / 199 * students)

@@ -61,15 +61,6 @@ def test_each_method_gives_its_figures_and_says_its_bias(tmp_path, counts, metho
     assert bias in acceptance.sentence
 
 
-def test_chunks_of_failed_requests_are_not_in_it(tmp_path):
-    records = [
-        measured.record(request_id="a", arm="base"),
-        measured.record(request_id="b", arm="spec"),
-        measured.failed(request_id="c", arm="spec", prompt_id="p1"),
-    ]
-    assert found(tmp_path, None, records)["spec", "all"].acceptance_length == 7 / 2
-
-
 def test_answers_that_nobody_counted_leave_it_absent(tmp_path):
     silent = measured.chunks((0.1, "role"), (0.2, "text"), (0.3, "text"))
     records = [
@@ -87,7 +78,7 @@ def test_answers_that_nobody_counted_leave_it_absent(tmp_path):
     assert "no answer whose tokens the server counted" in acceptance.sentence.lower()
 
 
-def test_an_arm_that_does_not_speculate_has_steps_and_no_acceptance(tmp_path):
+def test_an_arm_without_speculation_has_no_acceptance(tmp_path):
     plain = measured.arm("base", role="baseline", speculation=manifest.Speculation(method=None))
     acceptance = found(tmp_path, None, arms=(plain, measured.arm("spec")))["base", "all"]
     assert acceptance.acceptance_length is None
@@ -101,7 +92,7 @@ def test_loads_of_a_class_are_summed_and_not_averaged(tmp_path):
     assert acceptance.acceptance_length == 1 + (10 + 18) / (4 + 36)
 
 
-def test_counters_of_a_turn_that_mixes_classes_are_those_of_all_alone(tmp_path):
+def test_counters_of_mixed_classes_are_of_all_alone(tmp_path):
     acceptance = found(tmp_path, turn(STEPS | DRAFTS, class_=None))
     assert acceptance["spec", "all"].method == "counters"
     assert acceptance["spec", "repeat"].method == "tokens per chunk"
@@ -120,7 +111,7 @@ def test_a_page_that_could_not_be_had_is_told(tmp_path):
     assert "/metrics could not be had" in acceptance.sentence
 
 
-def test_the_v0_engine_has_none_of_a_turn_in_which_a_request_failed(tmp_path):
+def test_v0_has_none_of_a_turn_with_a_failure(tmp_path):
     v0 = (measured.arm("base", role="baseline"), measured.arm("spec", runtime="nxdi-v0"))
     page = {"generation_tokens": 6.0, "request_tokens_sum": 16.0, "requests_finished": 2.0, "first_tokens": 2.0}
     records = [
@@ -135,7 +126,7 @@ def test_the_v0_engine_has_none_of_a_turn_in_which_a_request_failed(tmp_path):
     assert cut["spec", "repeat"].method == "tokens per chunk"
 
 
-def test_a_request_that_failed_at_one_load_voids_no_turn_of_another(tmp_path):
+def test_a_failure_at_one_load_voids_no_second_load(tmp_path):
     v0 = (measured.arm("base", role="baseline"), measured.arm("spec", runtime="nxdi-v0"))
     page = {"generation_tokens": 6.0, "request_tokens_sum": 16.0, "requests_finished": 2.0, "first_tokens": 2.0}
     records = [

@@ -1,6 +1,5 @@
 import itertools
 import math
-import re
 
 import numpy as np
 import pytest
@@ -42,7 +41,7 @@ def floored(ratio):
     return RunControls(floors=tuple(floor(ratio, metric) for metric in JUDGED_METRICS))
 
 
-def test_a_variant_of_half_the_time_is_faster_and_says_by_how_much():
+def test_a_variant_of_half_the_time_is_faster():
     cell = one(at(2.0), floored(1.02))
     assert cell.verdict == "faster"
     assert cell.speed_up is not None
@@ -69,30 +68,12 @@ def test_a_floor_of_another_cell_is_not_this_ones():
     assert one(at(2.0), RunControls(floors=second)).noise_floor is None
 
 
-def test_a_wide_interval_that_holds_1_is_no_evidence_and_says_what_would_decide_it():
+def test_a_wide_interval_says_what_would_decide_it():
     cell = one(at(1.0, (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)))
     assert cell.verdict == "no evidence"
     assert cell.more_prompts > 6
     assert "), not significant (p = 1.0, corrected for 6 tests); " in cell.why
     assert f"about {cell.more_prompts:,} prompts in all would decide it" in cell.why
-
-
-def test_chance_is_the_reason_before_the_noise_floor_is():
-    cell = one(at(1.0, (0.7, 1.4, 0.8, 1.2, 0.9, 1.1)), floored(1.2))
-    assert re.search(r"not significant \(p = .*\); within the noise floor of 1.20; ", cell.why)
-
-
-def test_a_difference_alone_is_not_called_when_there_are_many_cells():
-    jitter = (0.85, 0.89, 0.82, 0.93, 0.88, 0.86)
-    classes = {f"c{number}": {"base": STEADY, "spec": list(STEADY[::-1])} for number in range(40)}
-    classes["c0"]["spec"] = [ms * by for ms, by in zip(STEADY, jitter, strict=True)]
-    alone = one(table({"c0": classes["c0"]}))
-    among = judged(table(classes))["spec", "c0"]
-    assert alone.verdict == "faster"
-    assert among.p == alone.p < 0.05 < among.adjusted_p
-    assert among.verdict == "no evidence"
-    assert "not significant (p = 0." in among.why
-    assert "corrected for 241 tests" in among.why
 
 
 def test_a_noise_floor_is_never_below_1():
@@ -105,42 +86,6 @@ def test_cells_of_every_variant_count_as_one_family():
     assert len(cells) == 2 * len(JUDGED_METRICS)
     least = min(cells, key=lambda cell: cell.p)
     assert least.adjusted_p == pytest.approx(min(12 * least.p, 1.0))
-
-
-def test_survivors_are_not_compared():
-    rows = [
-        Asked(
-            arm=arm,
-            prompt=f"p{number}",
-            repeat=repeat,
-            e2e_ms=ms * by,
-            error="closed" if arm == "spec" and repeat == 0 and number < 3 else None,
-        )
-        for (arm, by), (number, ms), repeat in itertools.product(
-            (("base", 1.0), ("spec", 0.5)), enumerate(STEADY), range(4)
-        )
-    ]
-    cell = one(observed(rows))
-    assert cell.speed_up.value == pytest.approx(2.0)
-    assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("no evidence", None, None)
-    assert cell.why == "only survivors could be compared: 3 of 24 requests of spec failed, 0 of 24 of base"
-
-
-def test_rounds_in_which_the_client_was_overloaded_are_left_out():
-    rows = [
-        Asked(arm=arm, round=number, prompt=f"p{place}", e2e_ms=ms * by * (1 if arm == "base" else factor))
-        for (number, factor), arm, (place, (ms, by)) in itertools.product(
-            ((0, 1.0), (1, 0.1), (2, 1.0), (3, 1.0), (4, 1.0), (7, 0.1)),
-            ("base", "spec"),
-            enumerate(zip(STEADY, JITTER, strict=True)),
-        )
-    ]
-    marks = tuple(BottleneckRound(round=number, sentence="") for number in (1, 7, 9))
-    cell = one(observed(rows), RunControls(marked=marks))
-    assert (cell.verdict, cell.rounds) == ("same", 4)
-    every = tuple(BottleneckRound(round=number, sentence="") for number in range(8))
-    nothing = one(observed(rows), RunControls(marked=every))
-    assert nothing.why == "base has no answer with e2e_ms here in a round that counts"
 
 
 def test_a_round_of_any_number_takes_no_more_memory():
@@ -167,7 +112,7 @@ def why(seen, metric="e2e_ms", **of):
         ({}, {"round": 1}, "both arms answered 0 prompts; an interval needs 3"),
     ],
 )
-def test_what_keeps_a_cell_from_an_estimate_is_named_and_keeps_no_other(base, spec, reason):
+def test_what_keeps_a_cell_from_an_estimate_is_named(base, spec, reason):
     arms = {name: fields for name, fields in (("base", base), ("spec", spec)) if fields is not None}
     rows = [Asked(arm=arm, prompt=f"p{n}", **fields) for (arm, fields), n in itertools.product(arms.items(), range(6))]
     others = [
@@ -179,7 +124,7 @@ def test_what_keeps_a_cell_from_an_estimate_is_named_and_keeps_no_other(base, sp
     assert (judged(observed([*rows, *others]))["spec", "chat"].verdict == "faster") is not bars_all
 
 
-def test_a_server_that_counts_no_tokens_is_named_by_the_metrics_that_take_them():
+def test_metrics_of_tokens_name_a_server_without_counts():
     seen = at(2.0)
     for metric in ("tpot_ms", "output_tokens_per_s"):
         seen = with_figures(seen, **{metric: np.where(seen.arm_mask("spec"), NAN, seen.figures[metric])})
@@ -213,7 +158,7 @@ def test_hundreds_of_classes_are_all_judged():
     assert len(judge_cells(seen, UNCONTROLLED, margin=MARGIN)) == 100 * len(JUDGED_METRICS)
 
 
-def test_at_a_true_ratio_of_1_few_whole_reports_call_anything():
+def test_at_a_true_ratio_of_1_few_reports_call():
     truth = Truth(ratio={"spec": {"a": 1.0, "b": 1.0}}, spread=0.15)
     reports = [judge_cells(drawn(truth, seed), UNCONTROLLED, margin=MARGIN) for seed in range(40)]
     assert sum(any(cell.verdict in {"faster", "slower"} for cell in report) for report in reports) <= 4

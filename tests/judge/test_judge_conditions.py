@@ -67,7 +67,7 @@ def test_every_check_stands_there_once():
     ],
     ids=["all", "no variant", "no baseline", "some", "never asked"],
 )
-def test_errors_of_an_arm_are_told_and_an_arm_that_answers_nothing_voids(rows, result, sentence):
+def test_an_arm_that_answers_nothing_voids_the_run(rows, result, sentence):
     controls = judged(rows)
     assert check(controls, "errors") == ControlCheck(name="errors", result=result, sentence=sentence)
     assert (sentence in controls.void) == (result == "failed")
@@ -95,7 +95,7 @@ def test_one_dead_variant_of_two_voids_nothing():
 @pytest.mark.parametrize(
     ("stable", "result"), [((True, True), "passed"), ((True, False), "caution"), ((None, None), "absent")]
 )
-def test_an_arm_whose_warm_up_was_given_up_is_a_caution(stable, result):
+def test_a_warm_up_without_an_end_is_a_caution(stable, result):
     warm_up = {
         name: WarmUpEntry(requests=8, stable=entry) for name, entry in zip(("base", "spec"), stable, strict=True)
     }
@@ -115,7 +115,7 @@ def test_an_arm_whose_warm_up_was_given_up_is_a_caution(stable, result):
     ],
     ids=["a half each", "swapped", "one place", "not said", "one said"],
 )
-def test_what_halves_differ_by_is_left_out_unless_they_are_swapped(places, result):
+def test_placements_are_a_caution_unless_they_are_swapped(places, result):
     asked_requests = [
         request
         for number, (base, spec) in enumerate(places)
@@ -175,7 +175,7 @@ def test_a_run_whose_rounds_are_all_marked_is_void(tmp_path):
     assert "and so in every round that compares arms" in controls.void[0]
 
 
-def test_a_quiet_control_round_saves_no_run_whose_other_rounds_are_marked(tmp_path):
+def test_a_quiet_control_round_saves_no_marked_run(tmp_path):
     asked_requests = [*both(), *requests("base", 1), *requests("base#2", 1)]
     assert loaded(tmp_path, QUIET | {"client_cpu": 0.95}, QUIET, asked=asked_requests).void
 
@@ -186,7 +186,7 @@ def test_a_marked_control_round_gives_no_floor(tmp_path):
     assert not loaded(tmp_path, QUIET, QUIET | {"client_cpu": 0.95}, asked=asked_requests).floors
 
 
-def test_several_servers_behind_one_address_are_a_caution_and_no_starts():
+def test_several_servers_behind_one_address_are_a_caution():
     table = observed(both())
     replicas = (("base", "its counters fell and came back"), ("base#2", "its counters fell and came back"))
 

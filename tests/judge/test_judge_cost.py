@@ -20,7 +20,7 @@ def of(requests, arm="base", usd_per_hour=36.0, **changes):
 THREE = [asked("base", "p0", 0), asked("base", "p1", 5), asked("base", "p2", 100), asked("spec", "p0", 50)]
 
 
-def test_an_arm_is_charged_its_share_of_the_price_for_the_time_in_which_it_was_asked():
+def test_an_arm_pays_its_share_for_busy_time():
     costs = of(THREE)
     # 36 USD an hour is 1 cent a second; half of it for 25 s is 12.5 cents for 3,000 tokens
     assert (costs.busy_s, costs.good_tokens) == (25.0, 3000)
@@ -41,13 +41,7 @@ def test_the_control_is_no_server_of_its_own():
     assert "one of 2 equal shares" in costs[0].sentence
 
 
-def test_a_control_round_is_in_no_cost():
-    asked_again = [asked(arm, "p0", start_s, round=1) for arm, start_s in (("base", 200), ("base#2", 300))]
-    costs = of([*THREE, *asked_again])
-    assert (costs.busy_s, costs.good_tokens) == (25.0, 3000)
-
-
-def test_without_a_price_there_is_no_cost_and_a_sentence_says_so():
+def test_without_a_price_a_sentence_says_so():
     costs = of(THREE, usd_per_hour=None)
     assert costs.usd_per_million_good_tokens is None
     assert costs.good_tokens == 3000
@@ -55,7 +49,7 @@ def test_without_a_price_there_is_no_cost_and_a_sentence_says_so():
 
 
 @pytest.mark.parametrize("changes", [{"content": "garbage"}, {"content": "loop"}, {"error": "closed"}])
-def test_tokens_of_an_answer_that_is_none_are_paid_for_and_not_counted(changes):
+def test_tokens_of_broken_answers_are_paid_and_not_counted(changes):
     good = of(THREE)
     bad = of([*THREE[:2], asked("base", "p2", 100, **changes), THREE[3]])
     assert (bad.busy_s, bad.good_tokens) == (good.busy_s, 2000)
@@ -86,7 +80,7 @@ def test_answers_whose_tokens_nobody_counted_make_the_cost_a_bound():
     assert "true cost is lower" in costs.sentence
 
 
-def test_rounds_in_which_the_client_was_the_bottleneck_are_left_out():
+def test_rounds_with_a_busy_client_are_left_out():
     seen = observed([*THREE, asked("base", "p9", 300, round=1)])
     marks = RunControls(marked=(BottleneckRound(round=1, sentence="the client was busy"),))
     assert compute_costs(seen, usd_per_hour=36.0, controls=marks)[0].good_tokens == 3000
@@ -99,3 +93,9 @@ def test_each_load_has_a_cost_of_its_own():
         (1, 1000, 10.0),
         (4, 500, 5.0),
     ]
+
+
+def test_a_control_round_is_in_no_cost():
+    asked_again = [asked(arm, "p0", start_s, round=1) for arm, start_s in (("base", 200), ("base#2", 300))]
+    costs = of([*THREE, *asked_again])
+    assert (costs.busy_s, costs.good_tokens) == (25.0, 3000)

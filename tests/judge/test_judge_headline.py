@@ -55,13 +55,6 @@ def test_the_figure_over_all_prompts_leads_the_sentence():
     assert verdict_line.same == ("chat at concurrency 4",)
 
 
-def test_one_class_is_not_repeated():
-    assert headline(run(a=2.0)).sentence == (
-        "End to end, spec is 2.00 times as fast as base over all prompts (2.00 to 2.00). Outputs are the same. "
-        + STARTS
-    )
-
-
 def test_slower_is_said_in_times_slower():
     sentence = headline(run(a=0.5, b=0.4)).sentence
     assert "spec is 2.24 times slower than base over all prompts (2." in sentence
@@ -86,7 +79,7 @@ def test_same_over_all_prompts_never_leads_over_a_called_class():
     assert "; over all prompts as fast, to within 5 %. " in verdict_line.sentence
 
 
-def test_what_would_decide_the_undecided_figure_over_all_prompts_is_said():
+def test_what_would_decide_all_prompts_is_said():
     verdict_line = headline(run(("a", "b"), a=1.2, b=1.2))
     assert verdict_line.finding == "no evidence"
     assert re.match(
@@ -152,7 +145,7 @@ def failing(share, arm="spec"):
 
 
 @pytest.mark.parametrize("arm", ["base", "spec"])
-def test_an_arm_that_fails_what_the_other_answers_cannot_be_compared(arm):
+def test_an_arm_with_more_failures_is_not_comparable(arm):
     verdict_line = headline(failing(0.2, arm))
     assert (verdict_line.verdict, verdict_line.faster) == ("not comparable", ())
     counts = {"base": "0 of 60 requests of spec failed, 12 of 60 of base."}
@@ -178,7 +171,7 @@ def test_one_failure_of_sixty_is_told_and_takes_the_word():
         {"garbage": ShareEstimate(n=6, of=60)},
     ],
 )
-def test_an_arm_that_cuts_rambles_or_breaks_its_answers_is_never_just_faster(changes):
+def test_an_arm_that_breaks_answers_is_never_just_faster(changes):
     verdict_line = headline(run(a=2.0), equal=(equality("no evidence", **changes),))
     assert verdict_line.verdict == "faster but not the same output (restarts not tested)"
 
@@ -195,7 +188,7 @@ def test_lengths_and_broken_answers_as_the_baselines_own_change_nothing(changes)
     assert headline(run(a=2.0), equal=(equality(**changes),)).finding == "faster"
 
 
-def test_answers_of_another_length_are_judged_by_their_time_per_token():
+def test_answers_of_another_length_are_judged_per_token():
     verdict_line = headline(lengths(run(a=0.5), 640.0))
     assert (verdict_line.finding, verdict_line.metric, verdict_line.output) == ("faster", "tpot_ms", "not the same")
     assert verdict_line.verdict == "faster per output token but not the same output (restarts not tested)"
@@ -211,11 +204,6 @@ def test_one_class_of_shorter_answers_is_not_the_same_output():
     verdict_line = headline(lengths(run(a=2.0, b=1.0), 32.0, "a"))
     assert (verdict_line.metric, verdict_line.output) == ("tpot_ms", "not the same")
     assert "answers of class a are 0.50 times as long." in verdict_line.reasons
-
-
-def test_equal_times_of_shorter_answers_are_slower_per_token():
-    verdict_line = headline(lengths(run(a=1.0)))
-    assert (verdict_line.finding, verdict_line.slower) == ("slower", ("a at concurrency 4",))
 
 
 @pytest.mark.parametrize(("ratio", "times"), [(10.0, "10"), (0.5, "0.50")])
@@ -254,11 +242,6 @@ def test_lengths_whose_interval_reaches_the_margin_are_no_other_lengths():
     shares = np.array([0.7, 1.1, 0.8, 1.05, 0.9, 0.85])
     tokens = np.where(seen.arm_mask("spec"), 64 * np.tile(shares, 8), 64.0)
     assert headline(with_figures(seen, completion_tokens=tokens)).finding == "faster"
-
-
-def test_a_range_is_of_estimates_and_not_of_intervals():
-    sentence = headline(run(("a", "b"), a=3.0, b=3.001)).sentence
-    assert "by class: faster in both classes (3.0 times)" in sentence
 
 
 def test_lengths_that_nobody_counted_are_said_to_be_unknown():
@@ -308,14 +291,10 @@ def test_what_keeps_every_class_undecided_is_said():
     )
 
 
-def test_another_metric_that_is_called_is_named_where_the_deciding_one_is_open():
+def test_a_called_metric_is_named_beside_an_open_one():
     seen = run(a=1.0, b=1.0)
     slow_ttft = np.where(seen.arm_mask("spec"), 3.0, 1.0) * seen.figures["ttft_ms"]
     assert " TTFT alone is slower in a and b. " in headline(with_figures(seen, ttft_ms=slow_ttft)).sentence
-
-
-def test_requests_of_the_variant_are_counted():
-    assert headline(run(a=1.0)).requests == 6 * 4
 
 
 @pytest.mark.parametrize(

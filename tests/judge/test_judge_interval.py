@@ -62,19 +62,19 @@ def test_the_interval_leans_to_where_values_are_far_out():
 
 
 @pytest.mark.parametrize("level", [0.5, 0.8, 0.95, 0.99, 0.99999])
-def test_the_interval_leaves_out_0_exactly_where_p_is_below_its_level(level):
+def test_the_interval_and_p_say_the_same(level):
     for shift in np.linspace(-0.5, 0.5, 41):
         estimate = estimate_log_ratio(LOGS + shift)
         low, high = compute_interval(estimate, level)
         assert (low > 0 or high < 0) == (estimate.p < 1 - level)
 
 
-def test_the_interval_whose_level_is_1_less_p_ends_at_0():
+def test_the_interval_of_level_p_ends_at_0():
     estimate = estimate_log_ratio(LOGS)
     assert compute_interval(estimate, 1 - estimate.p)[0] == pytest.approx(0, abs=1e-9)
 
 
-def test_what_all_prompts_of_a_round_share_makes_the_interval_wider():
+def test_shared_noise_of_rounds_makes_the_interval_wider():
     rest = RNG.normal(0, 0.01, (12, 4))
     shared = rest + np.array([0.1, -0.1, 0.1, -0.1])
     alone = estimate_log_ratio(rest.mean(axis=1), rest)
@@ -90,7 +90,7 @@ def by_start(starts: int) -> np.ndarray:
     return RNG.normal(0, 0.03, (12, starts)) + RNG.normal(0, 0.1, starts)
 
 
-def test_six_starts_have_about_as_many_degrees_of_freedom_as_there_are_starts():
+def test_six_starts_have_about_five_degrees_of_freedom():
     cells = by_start(FEWEST_STARTS)
     estimate = estimate_log_ratio(cells.mean(axis=1), cells, np.arange(FEWEST_STARTS))
     assert 5 <= estimate.df < 7
@@ -113,7 +113,7 @@ def test_starts_that_nobody_recorded_are_no_factor():
     )
 
 
-def test_a_cell_that_is_absent_changes_little_where_prompts_and_starts_add_up():
+def test_an_absent_cell_changes_little():
     cells = by_start(6)
     gappy = cells.copy()
     gappy[3, 2] = np.nan

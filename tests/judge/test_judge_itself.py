@@ -36,12 +36,12 @@ def test_every_judged_metric_of_every_class_has_a_floor():
     assert not controls.void
 
 
-def test_a_floor_is_the_end_of_the_interval_farther_from_1():
+def test_a_floor_is_the_farther_end_of_the_interval():
     for floor in check_controls(run(noise=0.1)).floors:
         assert floor.ratio == pytest.approx(max(floor.speed_up.high, 1 / floor.speed_up.low))
 
 
-def test_a_server_that_answers_itself_alike_has_a_floor_of_1():
+def test_a_server_like_itself_has_a_floor_of_1():
     seen = table({"repeat": {"base": TIMES, "spec": TIMES, "base#2": TIMES}})
     assert {floor.ratio for floor in check_controls(seen).floors} == {1.0}
 
@@ -53,20 +53,20 @@ def test_a_floor_above_1_is_a_control_that_was_faster():
 
 
 @pytest.mark.parametrize("control", [0.8, 1.25])
-def test_a_baseline_that_is_not_itself_voids_the_run_and_is_named(control):
+def test_a_baseline_unlike_itself_voids_the_run(control):
     controls = check_controls(run(control))
     assert len(controls.void) == 1
     assert controls.void[0].startswith("asked twice, base differs from itself by more than 5%: ")
     assert itself(run(control)).result == "failed"
 
 
-def test_a_difference_inside_the_margin_voids_nothing_however_sure_it_is():
+def test_a_difference_inside_the_margin_voids_nothing():
     seen = run(1.04, noise=0.001)
     assert itself(seen).result == "passed"
     assert max(floor.ratio for floor in check_controls(seen).floors) > 1.03
 
 
-def test_a_time_to_the_first_token_may_differ_by_what_the_client_is_late():
+def test_ttft_may_differ_by_the_clients_lag():
     seen = run(noise=0.0, spread=0.0)
     control = seen.arm_mask("base#2")
     later = seen.figures["ttft_ms"] + np.where(control, 4.0, 0.0)
@@ -82,7 +82,7 @@ def test_a_time_to_the_first_token_may_differ_by_what_the_client_is_late():
     ],
     ids=["not asked", "two prompts"],
 )
-def test_without_a_control_or_with_too_few_prompts_there_is_no_floor_and_a_caution(seen):
+def test_without_a_usable_control_there_is_no_floor(seen):
     controls = check_controls(seen)
     assert (itself(seen).result, controls.floors) == ("absent", ())
     assert "no noise floor" in itself(seen).sentence
@@ -106,7 +106,7 @@ def voided(seeds: Sequence[int], *, turn: float) -> tuple[float, float]:
     return sum(bool(item.void) for item in result) / len(result), float(np.median(highest))
 
 
-def test_no_healthy_run_of_12_prompts_a_class_is_void_and_its_floor_is_far_below_1_3():
+def test_no_healthy_run_of_12_prompts_is_void():
     share, floor = voided(range(60), turn=0.02)
     assert share == 0
     assert floor < 1.1
@@ -114,5 +114,5 @@ def test_no_healthy_run_of_12_prompts_a_class_is_void_and_its_floor_is_far_below
 
 @pytest.mark.proof
 @pytest.mark.parametrize("turn", [0.0, 0.02, 0.03])
-def test_of_a_thousand_healthy_runs_fewer_are_void_than_the_control_allows(turn):
+def test_of_a_thousand_healthy_runs_few_are_void(turn):
     assert voided(range(1000), turn=turn)[0] < FALSE_VOID_RATE

@@ -30,7 +30,7 @@ def plan_rounds(spreads, targets):
     return [rounds for _, rounds in plan_samples(spreads, targets)]
 
 
-def test_the_smallest_speed_up_is_found_four_times_out_of_five():
+def test_the_smallest_speed_up_is_found_at_80_percent():
     rng = np.random.default_rng(1)
     count = 12
     alpha = 0.01
@@ -42,7 +42,7 @@ def test_the_smallest_speed_up_is_found_four_times_out_of_five():
     assert np.mean(t > 3.1058) == pytest.approx(0.8, abs=0.01)  # Student's 0.995 with 11 degrees of freedom
 
 
-def test_a_noise_floor_must_be_passed_four_times_out_of_five():
+def test_a_noise_floor_must_be_passed_at_80_percent():
     se = np.array([0.01])
     df = np.array([11.0])
     assert compute_detectable_effect(se, df, asked(floor=0.5))[0] == pytest.approx(0.5 + 0.8755 * 0.01, abs=1e-5)
@@ -53,7 +53,7 @@ def test_the_fewest_prompts_that_find_half_a_standard_deviation():
     assert plan_prompts(only(sd=0.4), asked(0.2, margin=0.01)) == [34]
 
 
-def test_a_speed_up_inside_the_margin_takes_as_many_as_bring_the_interval_inside():
+def test_prompts_for_a_word_of_same_bring_the_interval_inside():
     (number,) = plan_prompts(only(), asked(0.0))
     rng = np.random.default_rng(2)
     for count, share in ((number, 0.8), (number - 30, 0.69)):
@@ -63,17 +63,12 @@ def test_a_speed_up_inside_the_margin_takes_as_many_as_bring_the_interval_inside
         assert inside == pytest.approx(share, abs=0.025)
 
 
-def test_a_speed_up_within_the_noise_floor_is_decided_by_no_number():
+def test_no_number_decides_a_speed_up_within_the_floor():
     assert plan_prompts(only(), asked(0.2, floor=0.21)) == [None]
     assert plan_prompts(only(), asked(0.2, floor=0.1)) != [None]
 
 
-def test_a_speed_up_just_beyond_the_noise_floor_must_stay_beyond_it_four_times_out_of_five():
-    (number,) = plan_prompts(only(), asked(0.21, floor=0.2))
-    assert number == pytest.approx((0.842 * 0.2 / 0.01) ** 2, rel=0.02)
-
-
-def test_a_spread_that_ten_thousand_prompts_do_not_narrow_has_no_number():
+def test_too_wide_a_spread_has_no_number():
     assert plan_prompts(only(sd=20.0), asked(0.01)) == [None]
 
 
@@ -90,7 +85,7 @@ def test_more_rounds_do_not_narrow_what_differs_between_prompts():
     assert plan_prompts(of_prompts, asked(0.1)) != [None]
 
 
-def test_a_run_of_one_round_cannot_say_how_many_would_do():
+def test_one_round_cannot_say_how_many_would_do():
     assert plan_rounds(only(), asked(0.1)) == [None]
     assert plan_rounds(only(), asked(5.0)) == [None]
 

@@ -20,7 +20,7 @@ def test_the_verdict_is_that_of_the_report(tmp_path):
     assert verdict == report_run(folder, options).verdict
 
 
-def test_a_run_of_one_arm_has_no_verdict_and_the_refusal_says_why(tmp_path):
+def test_a_run_of_one_arm_is_refused(tmp_path):
     folder = write_run(tmp_path / "run", [record(arm="base")], arms=(arm("base", role="baseline"),))
     with pytest.raises(InputError, match=r"no verdict: one arm was measured.*; judge a run of two servers or more"):
         judge_run(read_request_table(folder))

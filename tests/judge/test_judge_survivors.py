@@ -33,7 +33,7 @@ def test_either_arm_may_be_the_one_that_fails():
     assert [count.is_biased for count in counts] == [True, True, False]
 
 
-def test_only_rounds_of_both_arms_are_counted_by_class_and_load():
+def test_failures_are_counted_in_rounds_of_both_arms():
     rows = [Asked(arm=arm, class_=name) for arm, name in itertools.product(("base", "spec"), ("repeat", "chat"))]
     rows += [
         Asked(arm="spec", class_="repeat", error="closed"),
@@ -58,11 +58,11 @@ def test_failures_that_no_class_shows_alone_bar_all_of_them():
     assert {counts.find_bias([cell]) for cell in range(20)} == {FailureBias(FailureCounts(800, 0, 800, 12), None)}
 
 
-def test_a_class_of_survivors_bars_all_where_the_other_arm_failed_nothing():
+def test_survivors_of_a_class_bar_all_without_other_failures():
     counts = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
     assert counts.find_bias([0, 1]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
 
 
-def test_a_class_of_survivors_bars_no_other_where_both_arms_fail_now_and_then():
+def test_survivors_bar_nothing_where_both_arms_fail():
     counts = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [2, 0]]))
     assert counts.find_bias([0, 1]) is None

@@ -160,7 +160,7 @@ def test_few_slow_requests_of_many_classes_leave_no_class_faster():
     assert "faster" not in words
 
 
-def test_few_slow_requests_of_many_classes_leave_no_class_the_same():
+def test_few_slow_requests_leave_no_class_the_same():
     words = [cell.verdict for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, ratio=1.0))]
     assert "same" not in words
 
@@ -188,7 +188,7 @@ def test_mixed_classes_of_either_way_are_told_apart():
 
 
 @pytest.mark.parametrize(("failure_count", "word"), [(0, "faster"), (1, "no evidence")])
-def test_a_mean_that_may_be_no_faster_takes_the_word_of_an_arm_with_failures(failure_count, word):
+def test_a_doubtful_mean_takes_the_word_beside_failures(failure_count, word):
     estimate = LogRatioEstimate(log=0.1, se=0.06, df=20.0, low=-0.02, high=0.22, p=0.1)
     mean = TailEstimate("mean", 1.1, 1.0, estimate)
     verdict = weigh_tails(
@@ -222,7 +222,7 @@ def test_an_arm_that_may_fail_far_more_has_no_word(failures, word):
     assert verdict.word == word
 
 
-def test_a_mean_beside_the_same_median_needs_the_level_of_the_pooled_test():
+def test_a_mean_beside_the_same_median_needs_its_level():
     estimate = LogRatioEstimate(log=-0.1, se=0.045, df=20.0, low=-0.19, high=-0.01, p=0.04)
     mean = TailEstimate("mean", 1.0, 1.1, estimate)
     verdict = weigh_tails(

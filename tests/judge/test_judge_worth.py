@@ -51,14 +51,14 @@ def test_one_arm_with_text_or_unchecked_bars_nothing(spec, base):
 
 
 @pytest.mark.parametrize("word", ["loop", "refusal"])
-def test_what_a_small_model_may_say_is_told_and_bars_nothing(word):
+def test_loops_and_refusals_bar_nothing(word):
     verdict_line = headline(run(word, word, 7))
     assert verdict_line.finding == "faster"
     counts = f"28 of 48 answers of spec (28 {word}) and 28 of 48 answers of base (28 {word})"
     assert f". The content check refused {counts}." in verdict_line.sentence
 
 
-def test_a_claim_is_not_answered_by_answers_that_are_no_text():
+def test_answers_without_text_answer_no_claim():
     seen = run("garbage", "garbage")
     cells = judge_cells(seen, RunControls(), margin=0.05)
     result = answer_claims(RequestPairing(seen), ("spec",), cells, EQUAL, (), margin=0.05, controls=RunControls())

@@ -31,12 +31,12 @@ def spoiled(right, every):
     return {item: value and number % every != 0 for number, (item, value) in enumerate(right.items())}
 
 
-def test_without_any_pair_that_differs_the_interval_is_the_closed_form():
+def test_without_differing_pairs_the_interval_is_the_closed_form():
     z2 = stats.norm.ppf(0.975) ** 2
     assert find_tango_interval(0, 0, ITEMS) == pytest.approx((-z2 / (ITEMS + z2), z2 / (ITEMS + z2)))
 
 
-def test_ends_of_the_interval_are_where_the_score_is_the_quantile():
+def test_ends_of_the_interval_have_the_quantile_as_score():
     low, high = find_tango_interval(9, 4, 32)
     scores = [compute_tango_score(9, 4, 32, end) for end in (low, high)]
     assert scores == pytest.approx([1.959964, -1.959964], abs=1e-4)
@@ -59,11 +59,6 @@ def test_the_interval_holds_the_truth_as_often_as_it_says(shares):
     assert hits / count > 0.93
 
 
-def test_equal_answers_are_the_same():
-    right = answers(1)
-    assert compare_quality("spec", right, right, chance=0.0).word == "same"
-
-
 @pytest.mark.parametrize(
     ("items", "pairs", "word"),
     [(200, 0, "same"), (200, 1, "no evidence"), (1000, 50, "same"), (1000, 51, "no evidence")],
@@ -72,25 +67,6 @@ def test_same_takes_more_pairs_that_differ_with_more_items(items, pairs, word):
     baseline = {f"item-{number}": number >= pairs for number in range(items)}
     variant = {f"item-{number}": not pairs <= number < 2 * pairs for number in range(items)}
     assert compare_quality("spec", baseline, variant, chance=0.0).word == word
-
-
-def test_equal_servers_that_differ_by_chance_are_rarely_called():
-    words = []
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        shared = rng.random(ITEMS) < 0.7
-        own = rng.random((2, ITEMS)) < 0.7
-        is_own = rng.random(ITEMS) < 0.1  # each arm answers a tenth of the items by itself, as well as the other
-        right = [np.where(is_own, arm, shared) for arm in own]
-        items = [{str(number): bool(value) for number, value in enumerate(arm)} for arm in right]
-        words.append(compare_quality("spec", *items, chance=0.0).word)
-    assert sum(word in {"better", "worse"} for word in words) <= 6
-
-
-def test_every_tenth_answer_wrong_is_found_at_200_items():
-    for seed in range(20):
-        right = answers(seed)
-        assert compare_quality("spec", right, spoiled(right, 10), chance=0.0).word == "worse"
 
 
 def test_a_baseline_near_chance_shows_nothing():

@@ -51,7 +51,7 @@ def said(section: ReportSection) -> str:
     return " ".join(part.caption if isinstance(part, ReportChart) else unescape(part) for part in section.parts)
 
 
-def test_a_forest_has_all_prompts_then_a_row_a_class_the_fastest_above(verdict):
+def test_a_forest_has_all_prompts_then_classes_by_speed(verdict):
     points = rows(speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)[0])
     values = [cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up]
     (load,) = verdict.overall
@@ -90,7 +90,7 @@ def test_other_metrics_have_the_same_rows_in_the_same_order(verdict):
     assert all(names(second) == names(first) for second in others)
 
 
-def test_of_thousands_of_classes_the_fastest_and_the_slowest_are_drawn_and_the_rest_is_counted(
+def test_of_thousands_of_classes_the_extremes_are_drawn(
     verdict,
 ):
     many = msgspec.structs.replace(verdict, cells=example.classes(3000))
@@ -113,7 +113,7 @@ def test_a_box_has_the_quantiles_of_its_requests(seen, verdict):
     assert [box[name] for name in ("p5", "p25", "p50", "p75", "p95")] == pytest.approx(expected.tolist())
 
 
-def test_a_round_that_is_left_out_of_the_verdict_is_in_no_chart(seen, verdict):
+def test_a_marked_round_is_in_no_chart(seen, verdict):
     marks = RunControls(marked=(BottleneckRound(round=1, sentence="the client was the bottleneck"),))
     section = distributions.build_distribution_section(msgspec.structs.replace(verdict, controls=marks), seen)
     ticks = charts(section)["spread-e2e-ms"].spec(FULL_PX)["layer"][2]["data"]["values"]
@@ -161,7 +161,7 @@ def test_a_line_over_time_breaks_where_nothing_was_asked(measured):
     assert chart.spec(FULL_PX)["layer"][0]["encoding"]["detail"] == {"field": "part"}
 
 
-def test_a_line_over_time_is_whole_where_requests_are_rarer_than_windows():
+def test_a_line_over_rare_requests_is_whole():
     at_s = np.arange(0.0, 900.0, 100.0)
     line = time_series._ChartLine("open, base", np.ones(9, dtype=bool), 0, 0)
     points = time_series._compute_medians(line, np.ones(9), at_s, 5)
@@ -177,13 +177,13 @@ def test_another_suite_draws_two_classes_and_says_which(tmp_path):
     assert {row["series"].split(",")[0] for row in rows(charts(section)["over-time-e2e-ms"])} == {"json", "code"}
 
 
-def test_acceptance_of_an_arm_that_does_not_speculate_is_not_drawn(verdict):
+def test_acceptance_is_drawn_of_speculating_arms_alone(verdict):
     section = acceptance.build_acceptance_section(verdict)
     assert {row["arm"] for row in rows(charts(section)["acceptance-length"])} == {example.VARIANT}
     assert "the baseline does not speculate" in said(section)
 
 
-def test_acceptance_of_arms_that_the_verdict_does_not_name_draws_nothing(verdict):
+def test_acceptance_of_unnamed_arms_draws_nothing(verdict):
     changed_verdict = msgspec.structs.replace(verdict, baseline="other", variants=())
     assert rows(charts(acceptance.build_acceptance_section(changed_verdict))["acceptance-length"]) == []
 

@@ -161,7 +161,7 @@ def test_headings_go_down_one_level_at_a_time(page):
     assert [(above, below) for above, below in pairwise(levels) if below > above + 1] == []
 
 
-def test_a_reader_by_ear_finds_landmarks_and_the_way_past_the_links(page):
+def test_a_screen_reader_finds_landmarks_and_a_skip_link(page):
     ids = [attrs["id"] for _, attrs, _ in page.elements if attrs.get("id")]
     skip = next(attrs for attrs in page.of("a") if attrs.get("class") == "skip")
     assert [len(page.of(name)) for name in ("main", "nav", "footer")] == [1, 1, 1]
@@ -184,7 +184,7 @@ def test_every_name_that_is_referred_to_is_there_once(page):
     assert set(names) <= set(ids)
 
 
-def test_every_drawing_is_an_image_with_a_name_and_a_description(page):
+def test_every_drawing_has_a_name_and_a_description(page):
     drawings = page.of("svg")
     assert len(drawings) > 20
     assert all(attrs["role"] == "img" and attrs["aria-labelledby"] and attrs["aria-describedby"] for attrs in drawings)
@@ -250,7 +250,7 @@ def write_page(verdict: Verdict, seen: RequestTable, folder: Path) -> Parsed:
     return Parsed(report.write_report(verdict, seen, folder).read_text(encoding="utf-8"))
 
 
-def test_a_run_of_which_nothing_can_be_said_says_so_first(dead, tmp_path):
+def test_a_run_without_evidence_says_so_first(dead, tmp_path):
     page = write_page(example.nothing(dead), dead, tmp_path)
     assert page.texts("h1") == [f"? No evidence {example.VARIANT} against base"]
     assert "all requests failed" in page.texts("header")[0]
@@ -285,7 +285,7 @@ def test_the_first_screen_has_output_rarity_and_the_servers(seen, verdict, tmp_p
     assert "a slow or failing request rarer than 1 in 10 may not show here." in head
 
 
-def test_the_figure_over_all_prompts_is_the_first_row_of_each_plot(verdict):
+def test_all_prompts_are_the_first_row_of_each_plot(verdict):
     charts = [part for part in build_speed_section(verdict).parts if isinstance(part, ReportChart)]
     rows = [Parsed(chart.table).texts("tr")[1] for chart in charts]
     assert [row.startswith("all prompts") for row in rows] == [True] * 4
@@ -293,7 +293,7 @@ def test_the_figure_over_all_prompts_is_the_first_row_of_each_plot(verdict):
     assert ["not tested" in row for row in rows] == [False, True, True, True]
 
 
-def test_nothing_is_said_of_speculation_or_the_post_where_nobody_says_that_an_arm_speculates(seen, verdict, tmp_path):
+def test_a_page_is_silent_on_speculation_unless_stated(seen, verdict, tmp_path):
     silent = msgspec.structs.replace(verdict, acceptance=(), claims=(), claims_unasked=UNASKED)
     words = " ".join(write_page(silent, seen, tmp_path).texts("body")).lower()
     assert [word for word in ("speculati", "the post", "acceptance", "num_spec", "draft") if word in words] == []

@@ -74,7 +74,7 @@ def test_no_line_is_wider_than_the_terminal(verdict, width, verbose):
     assert max(map(columns, render_lines(wide, width=width, verbose=verbose))) <= width
 
 
-def test_the_brief_table_has_one_row_a_class_with_the_speed_ups_of_both_parts(verdict):
+def test_the_brief_table_has_one_row_a_class(verdict):
     row = next(line for line in render_lines(verdict) if line.startswith("json"))
     e2e, tpot, ttft = (
         next(cell for cell in verdict.cells if (cell.class_, cell.metric) == ("json", metric))
@@ -185,7 +185,7 @@ def test_attainment_is_shown_where_limits_were_asked_for(verdict):
     assert "in limits" not in "\n".join(render_lines(verdict))
 
 
-def test_answers_of_other_lengths_have_no_row_of_end_to_end_times(verdict):
+def test_answers_of_other_lengths_have_no_e2e_row(verdict):
     headline = msgspec.structs.replace(verdict.headlines[0], metric="tpot_ms")
     lines = list(render_lines(msgspec.structs.replace(verdict, headlines=(headline,))))
     place = next(number for number, line in enumerate(lines) if line.startswith("class "))
@@ -224,6 +224,7 @@ def test_next_step_names_no_class_where_none_is_called(verdict, finding, words):
 def test_no_next_step_speaks_of_speculation_unless_the_manifest_does(verdict, finding):
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
     step = text_format.describe_next_step(headline, verdict)
+    assert step
     assert [word for word in ("draft", "specul", "window") if word in step] == []
 
 
@@ -239,12 +240,6 @@ def test_faster_servers_behind_one_address_are_told_to_use_one(verdict):
     headline = msgspec.structs.replace(verdict.headlines[0], **changes)
     step = text_format.describe_next_step(headline, msgspec.structs.replace(verdict, controls=controls))
     assert "the address of one server" in step
-
-
-@pytest.mark.parametrize("finding", get_args(VariantFinding))
-def test_every_finding_has_a_next_step(verdict, finding):
-    headline = msgspec.structs.replace(verdict.headlines[0], finding=finding)
-    assert text_format.describe_next_step(headline, verdict)
 
 
 def test_controls_outputs_and_notes_stand_behind_verbose(verdict):
@@ -281,7 +276,7 @@ def test_nothing_of_a_record_reaches_the_terminal_as_a_command(verdict):
     assert [sign for sign in screen if unicodedata.category(sign) in {"Cc", "Cf"} and sign != "\n"] == []
 
 
-def test_of_thousands_of_classes_those_that_say_most_are_shown_and_the_rest_is_counted(verdict):
+def test_of_thousands_of_classes_a_few_are_shown(verdict):
     lines = list(render_lines(msgspec.structs.replace(verdict, cells=example.classes(3000))))
     rows = [line for line in lines if line.startswith("class-")]
     assert len(rows) == 48
@@ -314,7 +309,7 @@ def test_claims_that_are_not_asked_are_one_line(verdict):
         (RatioEstimate(value=2.0), "2.00 times as fast as base"),
     ],
 )
-def test_a_ratio_below_1_is_times_slower_only_with_its_whole_interval(ratio, words):
+def test_a_ratio_wholly_below_1_is_times_slower(ratio, words):
     standard = " than base" if "slower" in words else " as base"
     assert text_format.describe_ratio(ratio, standard) == words
 
@@ -343,10 +338,6 @@ def test_a_share_is_never_rounded_to_all_or_nothing(share, expected):
     assert text_format.format_percent(share) == expected
 
 
-def test_a_ratio_without_interval_has_a_dash():
-    assert text_format.format_interval(RatioEstimate(value=2.0)) == "-"
-
-
-def test_as_many_slower_as_faster_cells_are_kept_where_there_are_too_many():
+def test_as_many_slower_as_faster_cells_are_kept():
     remaining = text_format.choose_telling_cells((cell for cell in example.classes(500) if cell.metric == "e2e_ms"), 10)
     assert [cell.verdict for cell in remaining].count("slower") == 5

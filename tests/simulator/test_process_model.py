@@ -50,7 +50,7 @@ def test_a_prefill_costs_its_base_and_each_prompt_token():
     assert (short.first_s, long.first_s - 100) == pytest.approx((0.150, 0.350))
 
 
-def test_the_acceptance_of_its_class_decides_the_bursts_of_a_request():
+def test_the_acceptance_of_a_class_decides_its_bursts():
     classes = {
         name: PromptClassSettings(acceptance=chance)
         for name, chance in (("default", 0.0), ("copy", 1.0), ("prose", 0.5))
@@ -69,7 +69,7 @@ def test_the_window_bounds_a_burst():
     assert widest == [2, 4, 10]
 
 
-def test_a_step_costs_more_in_a_larger_batch_and_the_last_cost_holds_beyond():
+def test_a_step_costs_more_in_a_larger_batch():
     chosen = knobs(step_ms=(10.0, 14.0, 15.0), prefill_base_ms=0, prefill_ms_per_token=0, max_num_seqs=8)
     costs = [step_ms(ended(chosen, jobs(count))[0])[0] for count in (1, 2, 3, 5)]
     assert costs == [10, 14, 15, 15]
@@ -87,7 +87,7 @@ def test_a_prefill_stalls_every_sequence_that_decodes():
     assert second.first_s - second.started_s == pytest.approx(0.150)
 
 
-def test_the_batch_takes_no_more_than_its_limit_and_others_wait_in_order():
+def test_a_batch_has_a_limit_and_others_wait():
     chosen = knobs(max_num_seqs=2, prefill_base_ms=1, prefill_ms_per_token=0)
     batches = [len(steps.requests) for steps, _ in run_engine(chosen, jobs(6)) if steps.kind == "decode"]
     done = ended(chosen, jobs(6))
@@ -97,7 +97,7 @@ def test_the_batch_takes_no_more_than_its_limit_and_others_wait_in_order():
     assert done[2].started_s == pytest.approx(min(done[0].end_s, done[1].end_s))
 
 
-def test_jitter_spreads_the_steps_by_its_sigma_around_the_same_median():
+def test_jitter_spreads_steps_around_the_same_median():
     gaps = np.log(step_ms(ended(knobs(jitter=0.2), jobs(1, 20_001))[0]))
     assert (np.median(gaps), gaps.std()) == pytest.approx((np.log(10), 0.2), abs=0.01)
 
@@ -106,7 +106,7 @@ def times(done: Sequence[TimedRequest]) -> list[list[float]]:
     return [job.times_s for job in done]
 
 
-def test_the_same_seed_gives_the_same_steps_and_another_seed_others():
+def test_a_seed_decides_the_steps():
     def of(seed: int) -> list[list[float]]:
         return times(ended(speculating(jitter=0.1, seed=seed), jobs(20, apart_s=0.05)))
 

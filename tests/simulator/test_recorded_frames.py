@@ -83,7 +83,7 @@ def shapes(answers: Answered) -> dict[str, set[Any]]:
 
 
 @pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("error")])
-def test_every_frame_has_the_fields_and_types_of_the_recorded_ones(simulators, case):
+def test_every_frame_has_the_recorded_fields_and_types(simulators, case):
     of_simulator = shapes(replayed(simulators, case))
     of_vllm = shapes(recorded(case)[1])
 
@@ -122,7 +122,7 @@ def test_a_streams_headers_are_the_recorded_ones(simulators, name):
     assert replayed(simulators, case).headers[name] == recorded(case)[1].headers[name]
 
 
-def test_every_frame_carries_the_id_that_vllm_makes_of_the_requests_own(simulators):
+def test_every_frame_carries_vllms_id_of_the_request(simulators):
     case = "ngram_chat_usage"
     assert {frame["id"] for frame in replayed(simulators, case).frames} == {
         frame["id"] for frame in recorded(case)[1].frames

@@ -90,7 +90,7 @@ def gaps(truth: Any) -> list[float]:
     return [after - before for before, after in itertools.pairwise(truth.due_s)]
 
 
-def test_a_stall_holds_a_stream_up_once_and_by_its_seconds(meets):
+def test_a_stall_delays_a_stream_once(meets):
     _, truth = meets("stall", after_bursts=3, seconds=0.05)
     longest = max(range(len(gaps(truth[1]))), key=gaps(truth[1]).__getitem__)
 
@@ -99,7 +99,7 @@ def test_a_stall_holds_a_stream_up_once_and_by_its_seconds(meets):
     assert max(gaps(truth[0])) == pytest.approx(min(gaps(truth[0])))
 
 
-def test_a_slow_first_token_is_late_by_its_seconds_and_the_rest_with_it(meets):
+def test_a_slow_first_token_delays_the_rest(meets):
     _, truth = meets("slow_first_token", seconds=0.05)
     first_s = [entry.due_s[0] - entry.accepted_s - entry.queued_s for entry in truth]
     assert first_s[1] - first_s[0] == pytest.approx(0.05)

@@ -100,7 +100,7 @@ def test_the_tokens_of_ended_requests_are_true_everywhere(ran, request):
 @pytest.mark.parametrize(
     ("ran", "name"), [("new", "inter_token_latency_seconds"), ("old", "time_per_output_token_seconds")]
 )
-def test_the_latency_of_a_token_is_observed_once_for_each_sequence_and_step(ran, name, request):
+def test_token_latency_is_observed_once_a_step(ran, name, request):
     result = request.getfixturevalue(ran)
     wait_s = sum(job.end_s - job.first_s for job in result.jobs)
     assert result.page[f"{name}_count"] == result.decode_steps
@@ -146,7 +146,7 @@ def test_the_times_of_a_request_add_up(new):
     )
 
 
-def test_the_figures_are_the_same_step_by_step_and_at_once(new):
+def test_figures_are_the_same_stepwise_and_at_once(new):
     jobs = [EngineRequest(number + 1, "default", 50, 60, number * 0.3) for number in range(40)]
     at_once = samples(
         build_virtual_page(knobs(), run_engine(knobs(), jobs, max_steps=1000)).render_text(0, 0, 0).decode()

@@ -70,7 +70,7 @@ def test_a_seed_changes_the_text_above_temperature_0_alone():
 
 
 @pytest.mark.parametrize("tokens", [1, 2, 5, 128, 600])
-def test_an_answer_ends_by_itself_at_the_length_of_its_class(tokens):
+def test_an_answer_ends_at_the_length_of_its_class(tokens):
     answer = script(of_length(tokens))
     assert (len(answer.tokens), answer.finish_reason, answer.tokens[-1].id) == (tokens, "stop", END_ID)
 
@@ -122,7 +122,7 @@ def test_thinking_puts_a_thought_before_the_same_kind_of_answer():
     assert shown(answer, "think") not in {"", shown(answer)}
 
 
-def test_without_a_parser_the_thought_stands_between_tags_in_the_content():
+def test_without_a_parser_thoughts_stand_in_the_content():
     knobs = of_length(50).model_copy(update={"reasoning_parser": False})
     answer = script(knobs, chat_template_kwargs={"enable_thinking": True})
 
@@ -131,7 +131,7 @@ def test_without_a_parser_the_thought_stands_between_tags_in_the_content():
     assert shown(answer, "think") == ""
 
 
-def test_the_first_class_whose_text_the_prompt_contains_is_its_class():
+def test_the_first_class_that_a_prompt_matches_is_its():
     classes = {
         "copy": PromptClassSettings(contains=("Say some", "Repeat")),
         "late": PromptClassSettings(contains=("Say",)),
@@ -163,12 +163,12 @@ def test_a_class_of_json_answers_json(tokens):
     )
 
 
-def test_the_prose_is_counted_by_the_tokenizer_as_it_was_made():
+def test_the_tokenizer_counts_prose_as_it_was_generated():
     words = list(itertools.islice(generate_text("k"), 500))
     assert split_pieces("".join(words)) == words
 
 
-def test_every_word_of_the_prose_has_an_id_of_its_own():
+def test_every_word_of_the_prose_has_its_id():
     words = set(itertools.islice(generate_text("k"), 60_000))
     assert len({token_id(piece) for piece in words}) >= len(words) - 1
 

@@ -75,7 +75,7 @@ def test_completions_without_a_limit_give_16_tokens(simulator):
     assert answers["choices"][0]["finish_reason"] == "length"
 
 
-def test_logprobs_have_one_entry_for_each_token_and_the_asked_alternatives(simulator):
+def test_logprobs_have_an_entry_for_each_token(simulator):
     frames = ask(simulator.url, CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=20)).frames
     entries = [
         entry for frame in frames if (logprobs := frame["choices"][0]["logprobs"]) for entry in logprobs["content"]
@@ -115,7 +115,7 @@ def test_tokens_of_marks_alone_are_counted_with_the_next_burst(simulator):
     assert counts[-1] == truth.completion_tokens
 
 
-def test_an_older_vllm_has_no_token_ids_and_another_name_for_thoughts(old):
+def test_an_older_vllm_has_no_token_ids(old):
     frames = ask(old.url, CHAT, chat(return_token_ids=True, chat_template_kwargs={"enable_thinking": True})).frames
     choices = [frame["choices"][0] for frame in frames]
 

@@ -70,7 +70,7 @@ def test_the_posts_figures_come_out_as_it_prints_them():
     assert costs.classes["repeat"].acceptance == 1.0
 
 
-def test_a_qwen3_target_thinks_unless_it_is_told_not_to_and_a_llama_does_not():
+def test_qwen3_thinks_by_default_and_llama_does_not():
     assert [knobs.thinking for knobs in of("post").values()] == [True, True]
     assert {knobs.thinking for knobs in of("llama-eagle3").values()} == {False}
 

@@ -123,7 +123,7 @@ def test_an_answer_gets_its_word(case):
 
 
 @pytest.mark.parametrize("prompt", load_suite("real").prompts, ids=lambda prompt: prompt.id)
-def test_what_people_wrote_for_the_suite_is_no_garbage_and_no_loop(prompt):
+def test_prompts_of_the_suite_are_neither_garbage_nor_loops(prompt):
     assert check_content(asked("code"), prompt.as_text(), "stop") in {"ok", "refusal"}
 
 

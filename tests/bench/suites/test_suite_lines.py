@@ -50,14 +50,14 @@ def test_a_conversation_is_sent_as_it_stands(tmp_path):
     assert prompt.max_tokens is None
 
 
-def test_blank_lines_windows_line_ends_no_last_one_and_a_byte_order_mark_are_no_faults(tmp_path):
+def test_blank_lines_and_byte_order_marks_are_no_faults(tmp_path):
     first = json.dumps(GOOD).encode()
     second = json.dumps({**GOOD, "id": "b"}).encode()
     path = suite_file(tmp_path, b"\xef\xbb\xbf" + first + b"\r\n\r\n  \n" + second)
     assert [prompt.id for prompt in load_suite(path).prompts] == ["a", "b"]
 
 
-def test_text_of_any_script_is_kept_to_the_character_and_no_system_message_is_added(tmp_path):
+def test_text_of_any_script_is_kept_without_a_system_message(tmp_path):
     text = "  Привет, 世界 \U0001f30a\n\ttwo lines \u00a0"
     (prompt,) = load_suite(suite_file(tmp_path, {**GOOD, "prompt": text})).prompts
     assert prompt.as_text() == text
@@ -104,7 +104,7 @@ LINES: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("case", LINES)
-def test_a_line_that_cannot_be_used_is_told_with_its_number(case, tmp_path):
+def test_an_unusable_line_is_named_by_its_number(case, tmp_path):
     line, words = LINES[case]
     path = suite_file(tmp_path, GOOD, line)
 
@@ -115,7 +115,7 @@ def test_a_line_that_cannot_be_used_is_told_with_its_number(case, tmp_path):
     assert words in error.problem
 
 
-def test_all_lines_at_fault_are_told_together_and_do_not_fill_the_screen(tmp_path):
+def test_faulty_lines_are_named_together_on_one_screen(tmp_path):
     path = suite_file(tmp_path, b"{\n", GOOD, {**GOOD, "id": "b", "class": "Chat"}, {"id": "c", "class": "chat"})
     assert [line.split(":")[0] for line in refused(path).problem.splitlines()] == ["line 1", "line 3", "line 4"]
 
@@ -134,7 +134,7 @@ def test_all_lines_at_fault_are_told_together_and_do_not_fill_the_screen(tmp_pat
     ],
     ids=["empty", "blank", "folder", "missing"],
 )
-def test_a_file_that_cannot_be_a_suite_is_refused_as_bad_input(tmp_path, make, problem):
+def test_a_file_that_is_no_suite_is_bad_input(tmp_path, make, problem):
     path = tmp_path / "mine.jsonl"
     make(path)
 

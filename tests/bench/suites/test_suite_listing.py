@@ -24,7 +24,7 @@ def test_it_shows_id_class_characters_and_first_words(capsys):
 
 
 @pytest.mark.parametrize(("name", "note"), [("post", "note: the sample's eighth case"), ("real", "")])
-def test_it_shows_every_prompt_once_then_the_hash_and_what_was_left_out(name, note, capsys):
+def test_it_shows_prompts_then_the_hash_and_what_is_missing(name, note, capsys):
     main([name])
     shown = capsys.readouterr().out.splitlines()
     suite = load_suite(name)
@@ -34,7 +34,7 @@ def test_it_shows_every_prompt_once_then_the_hash_and_what_was_left_out(name, no
     assert shown[-1].startswith(note)
 
 
-def test_a_suite_that_cannot_be_used_ends_with_code_2_and_its_fault(capsys):
+def test_an_unusable_suite_ends_with_code_2_and_its_fault(capsys):
     assert main(["reel"]) == 2
     captured = capsys.readouterr()
     assert captured.out == ""

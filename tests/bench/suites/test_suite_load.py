@@ -25,7 +25,7 @@ def plain(tmp_path: Path) -> str:
     return hash_of(tmp_path, json.dumps(FIRST), json.dumps(SECOND))
 
 
-def test_the_spelling_of_a_file_does_not_change_the_hash_and_its_order_does(plain, tmp_path):
+def test_the_hash_is_of_content_and_order_not_of_spelling(plain, tmp_path):
     first = json.dumps(FIRST)
     second = json.dumps(SECOND)
     spelt = json.dumps(dict(reversed(FIRST.items())), ensure_ascii=False, separators=(" ,  ", "  :"))
@@ -79,7 +79,7 @@ def test_a_suite_of_the_package_is_read_once(name):
     assert load_suite(name) is load_suite(name)
 
 
-def test_named_classes_alone_are_asked_of_the_suites_that_have_them_with_another_hash():
+def test_named_classes_narrow_the_suites_and_change_their_hash():
     post = load_suite("post")
     real = load_suite("real")
 

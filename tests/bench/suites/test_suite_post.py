@@ -47,7 +47,7 @@ def test_it_is_asked_as_the_post_asked():
     assert {prompt.max_tokens for prompt in POST.prompts} == {600}
 
 
-def test_every_prompt_stands_bare_and_wrapped_in_classes_of_their_own():
+def test_every_prompt_stands_bare_and_wrapped():
     bare = {prompt.id for prompt in POST.prompts if not prompt.class_.endswith("-wrapped")}
     assert bare == {"repeat", "open", *(f"sample-{case}" for case in CASES)}
     assert set(BY_ID) - bare == {f"{identity}-wrapped" for identity in bare}
@@ -57,7 +57,7 @@ def test_every_prompt_stands_bare_and_wrapped_in_classes_of_their_own():
 @pytest.mark.parametrize(
     "prompt", [entry for entry in POST.prompts if entry.class_.endswith("-wrapped")], ids=lambda p: p.id
 )
-def test_a_wrapped_prompt_is_the_instruction_and_one_line_again_and_again(prompt):
+def test_a_wrapped_prompt_is_an_instruction_and_one_repeated_line(prompt):
     bare = BY_ID[prompt.id.removesuffix("-wrapped")].as_text()
     line = f"{bare.partition(chr(10))[0]}\n"
 
@@ -76,12 +76,12 @@ def test_a_bare_case_is_its_line_again_and_again(case):
     assert text.count(line) >= 5
 
 
-def test_every_answer_may_run_into_its_limit_and_repeat_but_that_of_the_open_prompt():
+def test_answers_may_reach_their_limit_except_to_the_open_prompt():
     assert [prompt.id for prompt in POST.prompts if "to-limit" not in prompt.check] == []
     assert [prompt.id for prompt in POST.prompts if "repeats" not in prompt.check] == ["open"]
 
 
-def test_without_a_checkout_the_eighth_case_is_left_out_and_the_notes_say_so():
+def test_without_a_checkout_the_eighth_case_is_missing_and_noted():
     assert [prompt.id for prompt in POST.prompts if "verse" in prompt.id] == []
     assert re.search("eighth case.*left out.*--llmperf-source", " ".join(POST.notes))
 
@@ -98,7 +98,7 @@ def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source):
     assert len(suite.class_prompts("sample")) == len(suite.class_prompts("sample-wrapped")) == 8
 
 
-def test_a_folder_that_is_no_checkout_or_whose_text_was_overwritten_is_refused(tmp_path):
+def test_a_wrong_or_overwritten_checkout_is_refused(tmp_path):
     with pytest.raises(
         InputError, match=r"sonnet\.txt: it cannot be read: No such file.*a checkout of ray-project/llm"
     ):

@@ -61,7 +61,7 @@ def test_its_classes_stand_in_the_order_of_the_documentation():
 
 
 @pytest.mark.parametrize("prompt", REAL.prompts, ids=lambda prompt: prompt.id)
-def test_a_prompt_is_named_after_its_class_and_fits_the_post_s_experiment(prompt):
+def test_a_prompt_is_named_after_its_class_and_fits(prompt):
     assert prompt.id.startswith(f"{prompt.class_}-")
     assert prompt.characters <= LONGEST
 
@@ -85,7 +85,7 @@ def test_no_two_prompts_of_a_class_nearly_say_the_same(name):
     assert alike == {}
 
 
-def test_no_two_prompts_share_a_beginning_that_a_prefix_cache_could_keep():
+def test_no_prompts_share_a_beginning_for_a_prefix_cache():
     texts = sorted((prompt.as_text(), prompt.id) for prompt in REAL.prompts)
 
     shared = [

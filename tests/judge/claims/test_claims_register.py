@@ -9,7 +9,7 @@ def test_every_claim_of_the_post_has_a_row():
     assert [claim.id for claim in read_register().claim] == [f"C{number}" for number in range(1, 18)]
 
 
-def test_the_set_up_is_that_of_the_experiment_that_repeats_the_post(root):
+def test_the_set_up_is_that_of_the_posts_experiment(root):
     post = yaml.safe_load((root / "experiments" / "post.yaml").read_text())
     set_up = read_register().set_up
     assert (set_up.target, *set_up.runtimes) == (post["target"], post["runtime"])
@@ -27,7 +27,7 @@ def test_claims_of_equality_ask_for_all_of_their_cells():
     assert all(claim.every for claim in equal)
 
 
-def test_claims_name_classes_and_metrics_of_ours_and_contradict_each_other_both_ways():
+def test_claims_contradict_each_other_both_ways():
     claims = {claim.id: claim for claim in read_register().claim}
     classes = {name for suite in BUILT_IN for name in load_suite(suite).classes}
     for claim in claims.values():

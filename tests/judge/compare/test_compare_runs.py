@@ -8,7 +8,6 @@ import msgspec
 import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed
-from rich.cells import cell_len
 
 from tandem.bench.manifest import SuiteEntry
 from tandem.bench.schedule import LoadLevel
@@ -17,7 +16,7 @@ from tandem.judge.compare import comparison as module
 from tandem.judge.compare.comparison import compare_tables
 from tandem.judge.controls import check_controls
 from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunControls
-from tandem.report.comparison_table import WIDTH, render_lines
+from tandem.report.comparison_table import render_lines
 
 C4 = LoadLevel(concurrency=4)
 METRICS = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")
@@ -77,12 +76,6 @@ def row(before, after, arm="spec", metric="e2e_ms", kind="figure"):
     return next(entry for entry in comparison.rows if (entry.kind, entry.arm, entry.metric) == (kind, arm, metric))
 
 
-def test_half_the_time_is_a_speed_up_of_two():
-    figure = row(run(1), run(2, spec=250.0))
-    assert figure.speed_up.low < 2.0 < figure.speed_up.high
-    assert figure.prompts == 12
-
-
 def answered(**fields):
     return {"answers": {"base": fields, "spec": fields}}
 
@@ -114,7 +107,7 @@ def test_survivors_of_one_run_are_not_called(kind):
     assert "12 of 60 requests of" in figure.why
 
 
-def test_without_a_floor_in_one_of_the_runs_nothing_is_called(stated):
+def test_without_both_floors_nothing_is_called(stated):
     stated["2026-11-02"] = RunControls()
     comparison = compare_tables(run(1), run(2, spec=250.0), margin=0.05)
     assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
@@ -159,7 +152,7 @@ def test_a_class_of_fewer_than_four_rounds_is_not_called(class_rounds, stated):
     assert {words["figure", "json"], words["gain", "json"]} == {"faster" if class_rounds == 4 else "no evidence"}
 
 
-def test_a_gain_of_arms_that_share_no_round_is_not_called():
+def test_a_gain_without_a_shared_round_is_not_called():
     def shift_rounds(seen):
         return dataclasses.replace(seen, round=seen.round + 4 * seen.arm_mask("spec"))
 
@@ -186,10 +179,6 @@ def test_baselines_of_two_names_compare_no_gains():
     comparison = compare_tables(run(1), run(2, arms=("old", "spec")), margin=0.05)
     assert {entry.kind for entry in comparison.rows} == {"figure"}
     assert any("the baselines are base and old" in note for note in comparison.notes)
-
-
-def test_prompts_that_only_one_run_has_are_left_out():
-    assert row(run(1, prompts=12), run(2, prompts=8)).prompts == 8
 
 
 @pytest.mark.parametrize("kind", ["figure", "gain"])
@@ -239,13 +228,7 @@ def test_runs_that_were_asked_differently_are_compared_and_not_called(changes, w
     assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
 
 
-def test_what_differs_between_manifests_is_named():
-    before, after = (arm_of(run(day), "spec", image=f"i@sha256:{day}") for day in (1, 2))
-    comparison = compare_tables(before, manifest_of(after, seed=7, version="9.9.9"), margin=0.05)
-    assert [difference.what for difference in comparison.differences] == ["image of spec", "version of Tandem", "seed"]
-
-
-def test_a_suite_with_another_name_and_the_same_content_is_the_same():
+def test_a_renamed_suite_of_the_same_content_is_the_same():
     new_name = SuiteEntry(name="mine", sha256="0" * 64, prompts=24, classes=("repeat",))
     after = run(2, spec=250.0, suites=(new_name,))
     after = dataclasses.replace(after, prompts=tuple(prompt._replace(suite="mine") for prompt in after.prompts))
@@ -259,9 +242,6 @@ def suite_entry(name):
 @pytest.mark.parametrize(
     ("after", "words"),
     [
-        (lambda: run(1), "the same run"),
-        (lambda: run(2, arms=("other", "third")), "no arm in common"),
-        (lambda: run(2, generator="llmperf"), "neither prompts nor tokens"),
         (lambda: run(2, suites=(suite_entry("a"),)), "no suite in common"),
         (lambda: run(2, suites=(suite_entry("real"),)), "suite real has other content"),
     ],
@@ -288,15 +268,6 @@ def test_a_void_run_calls_nothing_and_says_why(stated):
     assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
 
 
-def test_names_of_wide_signs_keep_the_table_in_the_terminal():
-    name = "\u901f\u5ea6" * 30
-    class_ = "\u985e" * 40
-    wide = {"arms": ("base", name), "answers": {entry: {"class_": class_} for entry in ("base", name)}}
-    lines = list(render_lines(compare_tables(run(1, **wide), run(2, **wide), margin=0.05)))
-    assert max(map(cell_len, lines)) <= WIDTH
-    assert "its speed-up over its baseline, by E2E; after against before" in " ".join(map(str.strip, lines))
-
-
 def with_two_classes(day, spec, second="all"):
     """A run of `repeat` and of a second class, twelve prompts each."""
     rng = np.random.default_rng(day)
@@ -314,7 +285,7 @@ def with_two_classes(day, spec, second="all"):
     return run(day, spec=spec, requests=requests)
 
 
-def test_all_classes_of_two_runs_have_a_figure_with_a_floor_of_its_own(stated):
+def test_all_classes_together_have_a_floor_of_their_own(stated):
     floor = NoiseFloor(class_="all", load=C4, metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=1.02)
     controls = msgspec.structs.replace(floors(1.01), overall_floors=(floor,))
     stated |= {f"2026-11-{day:02}": controls for day in (1, 2)}
@@ -323,7 +294,7 @@ def test_all_classes_of_two_runs_have_a_figure_with_a_floor_of_its_own(stated):
     assert (figure.prompts, figure.verdict, round(figure.noise_floor, 4)) == (24, "faster", 1.0404)
 
 
-def test_survivors_of_a_class_bar_all_prompts_and_the_class_is_named():
+def test_survivors_of_a_class_bar_all_prompts():
     later = with_two_classes(2, 250.0)
     rows = np.flatnonzero((later.arm == 1) & (later.class_ == 0))[:8]
     failed = dataclasses.replace(later, failed=later.failed | np.isin(np.arange(len(later)), rows))
@@ -339,7 +310,7 @@ def test_a_class_named_all_stands_beside_all_prompts():
     assert (lines.count(["all", "prompts"]), lines.count(["all", "12"])) == (3, 3)
 
 
-def test_an_arm_that_a_manifest_lacks_is_compared_by_its_records():
+def test_an_arm_missing_in_a_manifest_is_compared():
     before = run(1)
     after = run(2, spec=250.0)
     lacking = manifest_of(before, arms=before.run.arms[:1])
@@ -348,15 +319,6 @@ def test_an_arm_that_a_manifest_lacks_is_compared_by_its_records():
     assert ("model of spec", "not known") in {
         (difference.what, difference.before) for difference in comparison.differences
     }
-
-
-def test_runs_without_a_common_load_have_no_rows_and_say_so():
-    elsewhere = [dataclasses.replace(entry, concurrency=1) for entry in [Asked(arm="base"), Asked(arm="spec")]]
-    after = observed(elsewhere, created_utc="2026-11-02T00:00:00Z")
-    comparison = compare_tables(run(1), after, margin=0.05)
-    assert comparison.rows == ()
-    assert "no prompt was answered in both runs at the same load" in comparison.notes
-    assert list(render_lines(comparison))
 
 
 def test_a_cut_file_is_named(tmp_path):
@@ -381,7 +343,7 @@ def test_a_run_without_requests_is_compared_to_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_by_the_controls_of_two_drawn_runs_a_true_gain_is_found_and_no_other_is_called(monkeypatch, seed):
+def test_of_two_drawn_runs_the_true_gain_alone_is_called(monkeypatch, seed):
     monkeypatch.setattr(module, "check_controls", check_controls)
     days = []
     for day, tuned in ((1, 1.2), (2, 1.8)):
@@ -393,3 +355,7 @@ def test_by_the_controls_of_two_drawn_runs_a_true_gain_is_found_and_no_other_is_
     ]
     assert {gain.class_: gain.verdict for gain in gains}["json"] == "faster"
     assert {item.class_: item.verdict for item in gains}["repeat"] in {"no evidence", "same"}
+
+
+def test_prompts_that_only_one_run_has_are_left_out():
+    assert row(run(1, prompts=12), run(2, prompts=8)).prompts == 8

@@ -30,7 +30,7 @@ def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **ho
 @pytest.mark.parametrize(
     ("mine", "theirs", "place"), [("abc", "abd", 2), ("abc", "ab", 2), ("", "a", 0), ([1, 2], [1, 2, 3], 2)]
 )
-def test_two_outputs_part_at_the_first_difference_or_where_one_ends(mine, theirs, place):
+def test_outputs_part_at_the_first_difference(mine, theirs, place):
     assert find_first_difference(mine, theirs) == place
 
 
@@ -97,7 +97,7 @@ def logprobs(gap: float, *, name: str, shown: str = "b") -> msgspec.Raw:
     [(0.2, "b", True), (0.3, "b", False), (0.3, "c", False), (0.2, "c", None)],
     ids=["nearly as likely", "not as likely", "less likely than one that is not", "less likely than one that is"],
 )
-def test_a_near_tie_is_told_by_the_baselines_view_of_the_variants_choice(tmp_path, gap, shown, tie):
+def test_a_near_tie_is_by_the_baselines_probabilities(tmp_path, gap, shown, tie):
     result = parted(
         tmp_path,
         {"text": "xa", "logprobs": logprobs(gap, name="a", shown=shown)},
@@ -106,7 +106,7 @@ def test_a_near_tie_is_told_by_the_baselines_view_of_the_variants_choice(tmp_pat
     assert result.near_tie is tie
 
 
-def test_by_token_ids_the_place_is_theirs_and_two_that_are_spelled_alike_are_no_tie(tmp_path):
+def test_token_ids_spelled_alike_are_no_tie(tmp_path):
     first = {"text": "xa", "token_ids": (1, 2), "logprobs": logprobs(0.1, name="a")}
     alike = {**first, "token_ids": (1, 3)}
     second = {**first, "token_ids": (1, 3), "logprobs": logprobs(0.9, name="b")}

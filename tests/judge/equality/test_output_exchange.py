@@ -16,7 +16,7 @@ def side(*outputs: str) -> OutputStrata:
     return OutputStrata(np.array(strata, np.intp), np.array(digests, np.uint64))
 
 
-def test_what_is_tested_is_the_share_across_less_that_of_the_baselines_own():
+def test_the_statistic_is_the_excess_over_the_baselines_own():
     # of outputs a and b
     of_each = np.array([2, 2])
     baselines = np.array([[2, 1], [1, 2], [2, 0]])
@@ -24,25 +24,16 @@ def test_what_is_tested_is_the_share_across_less_that_of_the_baselines_own():
     assert statistic == pytest.approx([2 / 3 - 2 / 3, 2 / 3 - 2 / 3, 1 - 0])
 
 
-def test_the_odd_one_of_three_is_the_variants_in_a_third_of_the_exchanges():
+def test_one_of_three_is_the_variants_in_a_third():
     result = run_permutation_test(side("aa", "aa"), side("b", "b"))
     assert result.p == pytest.approx(1 / 9, abs=0.025)
     assert result.least_p == pytest.approx(1 / 9, abs=0.025)
 
 
-def test_one_prompt_of_four_and_four_is_enough():
-    result = run_permutation_test(side("aaaa"), side("bbbb"))
-    assert result.p < 0.05  # 2 of the 70 ways to draw four of eight
-
-
-def test_a_variant_that_is_always_one_of_the_baselines_outputs_is_not_in_excess():
+def test_a_variant_with_outputs_of_the_baseline_has_no_excess():
     result = run_permutation_test(side(*["ab"] * 12), side(*["a"] * 12))
     assert result.p > 0.9
     assert result.least_p < 0.001
-
-
-def test_outputs_that_are_all_alike_are_no_excess():
-    assert run_permutation_test(side(*["aa"] * 12), side(*["a"] * 12)).p == 1.0
 
 
 def test_a_baseline_that_was_asked_once_is_no_yardstick():
@@ -55,7 +46,7 @@ def test_a_prompt_that_the_variant_was_never_asked_says_nothing():
     assert run_permutation_test(baseline, variant) == run_permutation_test(side("aa", "aa"), variant)
 
 
-def test_servers_that_are_alike_and_unsteady_are_said_to_differ_no_more_often_than_stated():
+def test_unsteady_servers_differ_no_more_often_than_stated():
     rng = np.random.default_rng(8)
     strata = np.repeat(np.arange(6), 4)
     wrongly = 0

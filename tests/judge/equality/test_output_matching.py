@@ -40,16 +40,16 @@ def test_one_empty_output_differs_and_two_are_no_pair():
     assert (matches.is_same.tolist(), matches.silent_count) == ([False], 1)
 
 
-def test_a_request_that_was_asked_again_counts_with_its_last_answer():
+def test_a_repeated_request_counts_with_its_last_answer():
     matches = pairs(Asked(text="old"), Asked(arm="spec", text="new"), Asked(text="new"))
     assert matches.is_same.tolist() == [True]
 
 
-def test_an_answer_that_failed_the_second_time_counts_with_its_first():
+def test_a_failed_repeat_leaves_the_first_answer():
     assert len(pairs(Asked(), Asked(arm="spec"), Asked(error="closed"))) == 1
 
 
-def test_an_arm_is_held_against_itself_by_neighbours_in_time_at_the_same_load():
+def test_repeats_of_an_arm_are_paired_in_time():
     seen = observed([Asked(round=2, text="b"), Asked(round=0), Asked(round=1), Asked(concurrency=8, text="c")])
     result = build_matcher(seen, "base").pair_repeats("base")
     assert [
@@ -61,7 +61,7 @@ def test_an_arm_is_held_against_itself_by_neighbours_in_time_at_the_same_load():
     assert result.is_same.tolist() == [True, False]
 
 
-def test_ids_are_compared_where_every_output_has_them_and_an_empty_output_needs_none():
+def test_ids_are_compared_where_every_output_has_them():
     with_ids = [Asked(ids="1 2"), Asked(arm="spec", ids="1 3"), Asked(prompt="p1", text="")]
     assert build_matcher(observed(with_ids), "base", "spec").uses_token_ids
     assert not build_matcher(observed([*with_ids, Asked(prompt="p2")]), "base", "spec").uses_token_ids

@@ -28,13 +28,13 @@ def test_each_word_but_ok_is_refused_on_either_side(word):
     assert (result.baseline.n, result.variant.n, result.variant.of) == (1, 1, 3)
 
 
-def test_a_cut_counts_only_where_the_other_side_is_not_cut():
+def test_a_cut_counts_unless_both_sides_are_cut():
     result = held(("truncated", "truncated"))
     assert (result.baseline.n, result.variant.n) == (0, 0)
 
 
 @pytest.mark.parametrize("word", ["garbage", "loop"])
-def test_a_cut_does_not_excuse_a_broken_answer_that_ran_into_the_same_limit(word):
+def test_a_cut_baseline_does_not_excuse_a_broken_answer(word):
     seen = observed(
         [
             Asked(arm=arm, prompt=f"p{place}", content=text, cut=True)
@@ -47,18 +47,18 @@ def test_a_cut_does_not_excuse_a_broken_answer_that_ran_into_the_same_limit(word
     assert rejections.p == pytest.approx(1 / 2**6)
 
 
-def test_a_pair_of_which_one_side_was_not_checked_is_left_out():
+def test_a_pair_with_an_unchecked_side_is_left_out():
     assert held((None, "garbage")) is None
     assert held(("garbage", None)) is None
     assert held((None, "garbage"), ("ok", "ok")).variant.of == 1
-
-
-def test_p_is_of_prompts_and_not_of_requests():
-    assert held(*[("ok", "garbage")] * 5).p == pytest.approx(1 / 2**5)
-    assert held(*[("ok", "garbage")] * 5, each=4).p == pytest.approx(1 / 2**5)
 
 
 def test_prompts_that_only_the_baseline_breaks_speak_for_the_variant():
     assert held(*[("ok", "loop")] * 5, *[("loop", "ok")] * 5).p > 0.5
     assert held(("loop", "ok")).p == 1.0
     assert held(("loop", "loop")).p == 1.0
+
+
+def test_p_is_of_prompts_and_not_of_requests():
+    assert held(*[("ok", "garbage")] * 5).p == pytest.approx(1 / 2**5)
+    assert held(*[("ok", "garbage")] * 5, each=4).p == pytest.approx(1 / 2**5)

@@ -30,11 +30,11 @@ def test_pairs_that_agree_inside_each_prompt_are_worth_their_prompts():
     assert compute_effective_size(*hits(*["1111", "0000"] * 6)) < 12
 
 
-def test_one_prompt_with_most_of_the_pairs_makes_them_worth_less_than_their_prompts():
+def test_uneven_prompts_are_worth_less_than_their_number():
     assert compute_effective_size(*hits("1111111", "1")) == 8**2 / (7**2 + 1)
 
 
-def test_pairs_that_differ_inside_prompts_as_between_them_are_nearly_worth_their_number():
+def test_independent_pairs_are_nearly_worth_their_number():
     assert 36 < compute_effective_size(*hits(*["1100", "0110", "1010", "0111", "1000"] * 3)) <= 60
 
 
@@ -46,7 +46,7 @@ def test_the_ends_stay_within_nothing_and_all():
     assert none.high == pytest.approx(1 - every.low)
 
 
-def test_the_interval_holds_the_true_share_about_as_often_as_it_says():
+def test_the_interval_holds_the_share_at_its_level():
     rng = np.random.default_rng(3)
     prompts = np.repeat(np.arange(12), 4)
     count = 0
