@@ -162,3 +162,16 @@ def test_at_a_true_ratio_of_1_few_reports_call():
     truth = Truth(ratio={"spec": {"a": 1.0, "b": 1.0}}, spread=0.15)
     reports = [judge_cells(drawn(truth, seed), UNCONTROLLED, margin=MARGIN) for seed in range(40)]
     assert sum(any(cell.verdict in {"faster", "slower"} for cell in report) for report in reports) <= 4
+
+
+def test_a_difference_is_not_called_among_many_cells():
+    jitter = (0.85, 0.89, 0.82, 0.93, 0.88, 0.86)
+    classes = {f"c{number}": {"base": STEADY, "spec": list(STEADY[::-1])} for number in range(40)}
+    classes["c0"]["spec"] = [ms * by for ms, by in zip(STEADY, jitter, strict=True)]
+    alone = one(table({"c0": classes["c0"]}))
+    among = judged(table(classes))["spec", "c0"]
+    assert alone.verdict == "faster"
+    assert among.p == alone.p < 0.05 < among.adjusted_p
+    assert among.verdict == "no evidence"
+    assert "not significant (p = 0." in among.why
+    assert "corrected for 241 tests" in among.why

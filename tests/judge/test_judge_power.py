@@ -113,3 +113,8 @@ def test_an_estimate_without_width_has_no_spread():
     seen = drawn(Truth(ratio={"spec": {"a": 1.0}}, spread=0.0, noise=0.0))
     result = RequestPairing(seen).pairs(("base", "spec"), 0, "e2e_ms")
     assert split_variance(result, LogRatioEstimate(0.0, 0.0, 11, 0.0, 0.0, 1.0))[2:] == (0.0, 0.0, 0.0)
+
+
+def test_a_speed_up_must_stay_beyond_the_floor_at_80_percent():
+    (number,) = plan_prompts(only(), asked(0.21, floor=0.2))
+    assert number == pytest.approx((0.842 * 0.2 / 0.01) ** 2, rel=0.02)

@@ -199,3 +199,16 @@ def test_both_answers_to_a_repeated_item_count():
     ]
     quality = judge_rows(rows)
     assert (quality.baseline_right, quality.variant_right, quality.only_baseline) == (2, 1, 1)
+
+
+def test_equal_servers_that_differ_by_chance_are_rarely_called():
+    words = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        shared = rng.random(ITEMS) < 0.7
+        own = rng.random((2, ITEMS)) < 0.7
+        is_own = rng.random(ITEMS) < 0.1  # each arm answers a tenth of the items by itself, as well as the other
+        right = [np.where(is_own, arm, shared) for arm in own]
+        items = [{str(number): bool(value) for number, value in enumerate(arm)} for arm in right]
+        words.append(compare_quality("spec", *items, chance=0.0).word)
+    assert sum(word in {"better", "worse"} for word in words) <= 6
