@@ -13,7 +13,7 @@ CHECKED := build/check.txt
 REHEARSED := build/run
 REHEARSE := $(BIN)/python -m rehearsal.run --env $(ENV) --experiment $(EXPERIMENT)
 
-.PHONY: help setup demo test proof conform check render golden deploy-local rehearse-run docs house lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean figures
+.PHONY: help setup demo test proof conform check render golden deploy-local rehearse-run docs lock audit look bench bench-artifacts bench-load llmperf coverage worlds theory upgrade-diff quality real record-real others site look-site release clean figures
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -96,9 +96,6 @@ conform: setup .venv/.checks ## check manifests, rights and the runner on a clus
 golden: setup-test ## write again what tests/frozen holds: templates, manifests, help, screens; read its diff
 	$(BIN)/python tests/frozen/freeze.py --write
 	TANDEM_GOLDEN=write $(BIN)/pytest -q tests/cli/test_first_screens.py
-
-house: setup ## print figures of names and sizes; NAMES=1 lists what counts against a limit
-	$(BIN)/python benchmarks/house.py $(if $(NAMES),--names)
 
 .venv-lock/.ready: supply/requirements.txt
 	@echo "==> uv into .venv-lock (70 MB)"
