@@ -8,22 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import load_parts as parts
 import numpy as np
 import servers_apart
-from llmperf_tool import prepared
+from bench_command import ROOT, BenchError, run_bench, write_suite
 
 from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.llmperf import results
-from tandem.bench.llmperf.run import RAW, LlmperfSession
-from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
-from tandem.bench.manifest import ManifestArm
 from tandem.bench.record import read_records
 from tandem.bench.request_metrics import compute_request_metrics
 
@@ -32,7 +28,12 @@ STREAMS = (4, 32, 64, 128, 256, 384, 512, 768)
 SECONDS = 6
 FIRST_MS = 1000  # every stream has begun before the first one gets a chunk
 LIMIT_MS = 2.0
-AIPERF = servers_apart.ROOT / ".venv-aiperf"
+MOST_APART = 0.01  # of the tools' TPOT at the lightest load
+AIPERF = ROOT / ".venv-aiperf"
+AIPERF_FLAGS = (
+    "--endpoint-type chat --streaming --tokenizer tandem/words --custom-dataset-type single_turn "
+    "--use-server-token-count --export-level raw --ui none --no-gpu-telemetry --no-server-metrics"
+)
 TOKENIZER = """
 import pathlib, sys
 from tokenizers import Tokenizer, models, pre_tokenizers
@@ -50,230 +51,193 @@ PreTrainedTokenizerFast(tokenizer_object=words, unk_token="[UNK]").save_pretrain
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Load:
-    """Load on a tool: streams at once, and chunks a second of each."""
+class StreamLoad(NamedTuple):
+    """Load on a tool: streams at once, and chunks a second of each, a token in each chunk."""
 
     streams: int
     rate: int
 
     @property
     def tokens(self) -> int:
-        """Tokens of one stream, one in each chunk."""
+        """Tokens of one stream."""
         return self.rate * SECONDS
 
-    def prompts(self) -> list[str]:
-        """Return one prompt a stream."""
+    def list_prompts(self) -> list[str]:
+        """Return one prompt a stream, each with a phase of its own."""
         gap_ms = 1000 / self.rate
+        phases_ms = [FIRST_MS + gap_ms * number / self.streams for number in range(self.streams)]
         return [
-            parts.schedule(
-                ttft_ms=FIRST_MS + gap_ms * number / self.streams, step_ms=gap_ms, bursts="1", tokens=self.tokens
-            )
-            for number in range(self.streams)
+            servers_apart.write_schedule(ttft_ms=phase_ms, step_ms=gap_ms, bursts="1", tokens=self.tokens)
+            for phase_ms in phases_ms
         ]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timed:
+class ToolDelay(NamedTuple):
     """One tool under one load: added delay in ms, its own TPOT, and the server's own pace."""
 
     tool: str
-    load: Load
+    load: StreamLoad
     delay_p50_ms: float
     delay_p99_ms: float
     tpot_p50_ms: float
-    served_gap_p50_ms: float
+    server_gap_p50_ms: float
 
     @property
     def holds(self) -> bool:
         """Whether the median added delay is within the limit."""
         return self.delay_p50_ms < LIMIT_MS
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stepped:
-    """llmperf's result for one load: TTFT and time per chunk minus the true ones; llmperf keeps no chunk."""
-
-    load: Load
-    ttft_error_ms: float
-    step_error_ms: float
-
-    @property
-    def holds(self) -> bool:
-        """Whether llmperf's TTFT is within the limit of the others' added delay."""
-        return self.ttft_error_ms < LIMIT_MS
+    def format_row(self) -> str:
+        """Return the row of the table."""
+        over = "" if self.holds else " (over)"
+        return (
+            f"| {self.load.rate} | {self.load.streams} | {self.tool} | {self.delay_p50_ms:.2f}{over} "
+            f"| {self.delay_p99_ms:.2f} | {self.tpot_p50_ms:.3f} | {self.server_gap_p50_ms:.3f} |"
+        )
 
 
 Arrivals = dict[str, list[float]]
-Client = Callable[[servers_apart.Server, Load, Path], tuple[Arrivals, float]]
+Client = Callable[[servers_apart.Server, StreamLoad, Path], tuple[Arrivals, float]]
 
 
-def capacity(folder: Path) -> Iterator[Timed]:
-    """Raise the number of streams of each tool at each rate until the added delay is over the limit."""
-    tools: dict[str, Client] = {"tandem": _tandem, "aiperf": _aiperf}
+def measure(folder: Path) -> tuple[list[str], bool]:
+    """Return the tables of capacity, and whether Tandem's is the highest and the tools agree."""
+    rows = []
+    for row in raise_streams(folder):
+        print(row.format_row(), file=sys.stderr)
+        rows.append(row)
+    lines = [
+        "| chunks/s each | streams | tool | added delay p50, ms | p99, ms | its TPOT p50, ms | server's gap p50, ms |",
+        "|---|---|---|---|---|---|---|",
+        *(row.format_row() for row in rows),
+        "",
+    ]
+    holds = True
     for rate in RATES:
-        for name, tool in tools.items():
+        most = {tool: find_most_streams(rows, tool, rate) for tool in CLIENTS}
+        holds &= most["tandem"] >= most["aiperf"]
+        counts = ", ".join(f"{tool} {streams}" for tool, streams in most.items())
+        lines.append(f"Most streams at {rate} chunks/s under {LIMIT_MS:g} ms: {counts}.")
+    apart = compare_tpots(rows)
+    lines.append(f"Largest difference of the tools' TPOT at the lightest load of each rate: {apart:.2%} (limit 1 %).")
+    return lines, holds and apart <= MOST_APART
+
+
+def raise_streams(folder: Path) -> Iterator[ToolDelay]:
+    """Raise the number of streams of each tool at each rate until the added delay is over the limit."""
+    for rate in RATES:
+        for tool in CLIENTS:
             for streams in STREAMS:
-                timed = _timed(name, tool, Load(streams=streams, rate=rate), folder / f"{name}-{rate}-{streams}")
-                yield timed
-                if not timed.holds:
+                delay = measure_delay(tool, StreamLoad(streams, rate), folder / f"{tool}-{rate}-{streams}")
+                yield delay
+                if not delay.holds:
                     break
 
 
-def llmperf(folder: Path, checkout: Path) -> Iterator[Stepped]:
-    """Raise the number of streams of llmperf at each rate until its TTFT is off by more than the limit."""
-    tool = prepared(checkout)
-    for rate in RATES:
-        for streams in STREAMS:
-            stepped = _stepped(tool, Load(streams=streams, rate=rate), folder / f"llmperf-{rate}-{streams}")
-            yield stepped
-            if not stepped.holds:
-                break
+def measure_delay(tool: str, load: StreamLoad, folder: Path) -> ToolDelay:
+    """Measure one tool under one load.
 
-
-def _stepped(tool: LlmperfTool, load: Load, folder: Path) -> Stepped:
-    folder.mkdir(parents=True)
-    flags = ["--ttft-ms", str(FIRST_MS), "--step-ms", str(1000 / load.rate), "--tokens", str(load.tokens)]
-    told = LlmperfLoad(
-        output_tokens=load.tokens,
-        concurrency=load.streams,
-        requests=load.streams,
-        timeout_s=120,
-    )
-    with servers_apart.independent(folder, *flags) as server:
-        arm = ManifestArm(name="measured", role="baseline", url=server.url, model=servers_apart.MODEL)
-        (call,) = LlmperfSession(arms=[arm], load=told, tool=tool, out=folder / "run", say=lambda _: None).run(1)
-        served = list(server.served().values())
-    found = results.read_results(folder / "run" / RAW / call.arm / str(call.call))
-    if call.how != "done" or found is None:
-        raise parts.PartError(f"llmperf ended with {call.how}: {call.detail}")
-    ttft_ms = [row.ttft_s * 1000 for row in found.rows if row.ttft_s]
-    step_ms = [row.inter_token_latency_s * 1000 for row in found.rows if row.inter_token_latency_s]
-    return Stepped(
-        load=load,
-        ttft_error_ms=float(np.median(ttft_ms) - np.median([one.figures()["ttft_ms"] for one in served])),
-        step_error_ms=float(np.median(step_ms) - np.median([one.figures()["chunk_gap_ms"] for one in served])),
-    )
-
-
-def _timed(name: str, tool: Client, load: Load, folder: Path) -> Timed:
+    Raises:
+        BenchError: a stream or a chunk is missing.
+    """
     folder.mkdir(parents=True)
     with servers_apart.independent(folder) as server:
-        arrivals, tpot_ms = tool(server, load, folder)
-        served = server.served()
-    written = {key: [time for time, _ in one.bursts] for key, one in served.items()}
-    for key, times in arrivals.items():
-        if len(times) != len(written[key]):
-            raise parts.PartError(f"{name}: request {key} has {len(times)} chunks of {len(written[key])}")
+        arrivals, tpot_ms = CLIENTS[tool](server, load, folder)
+        entries = server.read_entries()
     if len(arrivals) != load.streams:
-        raise parts.PartError(f"{name}: {len(arrivals)} of {load.streams} streams came to their end")
-    delays = np.concatenate([np.array(times) - np.array(written[key]) for key, times in arrivals.items()]) * 1000
-    gaps = np.concatenate([np.diff(written[key]) for key in arrivals]) * 1000
-    p50, p99 = (float(value) for value in np.quantile(delays, (0.5, 0.99)))
-    return Timed(
-        tool=name, load=load, delay_p50_ms=p50, delay_p99_ms=p99, tpot_p50_ms=tpot_ms,
-        served_gap_p50_ms=float(np.median(gaps)),
-    )  # fmt: skip
+        raise BenchError(f"{tool}: {len(arrivals)} of {load.streams} streams came to their end")
+    delays_ms: list[float] = []
+    gaps_ms: list[float] = []
+    for key, times_s in arrivals.items():
+        writes_s = [write_s for write_s, _ in entries[key].bursts]
+        if len(times_s) != len(writes_s):
+            raise BenchError(f"{tool}: request {key} has {len(times_s)} chunks of {len(writes_s)}")
+        delays_ms += list(1000 * np.subtract(times_s, writes_s))
+        gaps_ms += list(1000 * np.diff(writes_s))
+    p50, p99 = np.quantile(delays_ms, (0.5, 0.99))
+    return ToolDelay(tool, load, float(p50), float(p99), tpot_ms, float(np.median(gaps_ms)))
 
 
-def _tandem(server: servers_apart.Server, load: Load, folder: Path) -> tuple[Arrivals, float]:
-    suite = parts.write_suite(folder / "suite.jsonl", [("even", prompt) for prompt in load.prompts()], load.tokens)
-    out = parts.bench_run(
-        server, suite, folder / "run", "--mixed", "--concurrency", str(load.streams), "--warm-up", "0"
-    )
-    records = list(read_records(out / RECORDS_FILE))
-    arrivals = {
-        record.request_id: [record.start_s + chunk.at_s for chunk in record.chunks if chunk.bears_tokens]
-        for record in records
-    }
+def run_tandem(server: servers_apart.Server, load: StreamLoad, folder: Path) -> tuple[Arrivals, float]:
+    """Measure by Tandem; return the arrivals of each request and the median TPOT in ms."""
+    suite = write_suite(folder / "suite.jsonl", [("even", prompt) for prompt in load.list_prompts()], load.tokens)
+    flags = f"--rounds 1 --mixed --concurrency {load.streams} --warm-up 0"
+    run_bench({"measured": server.url}, server.model, suite, folder / "run", flags)
+    records = list(read_records(folder / "run" / RECORDS_FILE))
+    arrivals = {}
+    for record in records:
+        times_s = [record.start_s + chunk.at_s for chunk in record.chunks if chunk.bears_tokens]
+        arrivals[record.request_id] = times_s
     return arrivals, float(np.median(compute_request_metrics(records).values["tpot_ms"]))
 
 
-def _aiperf(server: servers_apart.Server, load: Load, folder: Path) -> tuple[Arrivals, float]:
-    home = _aiperf_home()
-    asked = folder / "asked.jsonl"
-    asked.write_text("".join(json.dumps({"text": prompt}) + "\n" for prompt in load.prompts()))
-    command = [
-        str(AIPERF / "bin" / "aiperf"), "profile", "-m", server.model, "--url", server.url, "--endpoint-type", "chat",
-        "--streaming", "--tokenizer", "tandem/words", "--input-file", str(asked), "--custom-dataset-type",
-        "single_turn", "--concurrency", str(load.streams), "--request-count", str(load.streams),
-        "--use-server-token-count", "--extra-inputs", f"max_tokens:{load.tokens}", "--export-level", "raw",
-        "--output-artifact-dir", str(folder / "run"), "--ui", "none", "--no-gpu-telemetry", "--no-server-metrics",
-    ]  # fmt: skip
+def run_aiperf(server: servers_apart.Server, load: StreamLoad, folder: Path) -> tuple[Arrivals, float]:
+    """Measure by aiperf; return as `run_tandem` does.
+
+    Raises:
+        BenchError: aiperf is not installed, or failed.
+    """
+    home = write_tokenizer()
+    prompts = folder / "prompts.jsonl"
+    prompts.write_text("".join(json.dumps({"text": prompt}) + "\n" for prompt in load.list_prompts()))
+    flags = (
+        f"profile -m {server.model} --url {server.url} --input-file {prompts} --concurrency {load.streams} "
+        f"--request-count {load.streams} --extra-inputs max_tokens:{load.tokens} "
+        f"--output-artifact-dir {folder / 'run'} {AIPERF_FLAGS}"
+    )
     environment = os.environ | {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    command = [str(AIPERF / "bin" / "aiperf"), *shlex.split(flags)]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise parts.PartError(f"aiperf ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
+        raise BenchError(f"aiperf ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
     lines = (folder / "run" / "profile_export_raw.jsonl").read_text().splitlines()
-    arrivals = dict(_arrivals(json.loads(line)) for line in lines)
-    said = json.loads((folder / "run" / "profile_export_aiperf.json").read_text())
-    return arrivals, float(said["inter_token_latency"]["p50"])
+    summary = json.loads((folder / "run" / "profile_export_aiperf.json").read_text())
+    return dict(map(read_arrivals, lines)), float(summary["inter_token_latency"]["p50"])
 
 
-def _arrivals(answer: dict[str, Any]) -> tuple[str, list[float]]:
-    times = [
-        response["perf_ns"] / 1e9  # perf_counter, which on Linux is CLOCK_MONOTONIC too
-        for response in answer["responses"]
-        for packet in response["packets"]
-        if packet["name"] == "data" and _has_text(packet["value"])
-    ]
-    return answer["metadata"]["x_request_id"], times
+def read_arrivals(line: str) -> tuple[str, list[float]]:
+    """Return the request id of a line of aiperf's raw export, and when its chunks with text came."""
+    answer = json.loads(line)
+    times_s = []
+    for response in answer["responses"]:
+        texts = [packet["value"] for packet in response["packets"] if packet["name"] == "data"]
+        # perf_counter, which on Linux is CLOCK_MONOTONIC too
+        times_s += [response["perf_ns"] / 1e9 for text in texts if has_text(text)]
+    return answer["metadata"]["x_request_id"], times_s
 
 
-def _has_text(value: str) -> bool:
-    if not value.startswith("{"):
-        return False
-    choices = json.loads(value)["choices"]
+def has_text(value: str) -> bool:
+    """Return whether the data of an event has text of the answer."""
+    choices: list[dict[str, Any]] = json.loads(value)["choices"] if value.startswith("{") else []
     return bool(choices and choices[0]["delta"].get("content"))
 
 
-def _aiperf_home() -> Path:
+def write_tokenizer() -> Path:
     """Return a home with a tokenizer that aiperf loads but never uses, because it takes the server's counts."""
     if not (AIPERF / "bin" / "aiperf").exists():
-        raise parts.PartError("aiperf is not installed; run `make bench-load`, which makes .venv-aiperf")
+        raise BenchError("aiperf is not installed; run `make bench-load`, which makes .venv-aiperf")
     home = AIPERF / "hub-home"
     if not home.exists():
         subprocess.run([str(AIPERF / "bin" / "python"), "-c", TOKENIZER, str(home)], check=True, capture_output=True)
     return home
 
 
-def highest(rows: Sequence[Timed], tool: str, rate: int) -> int:
+CLIENTS: dict[str, Client] = {"tandem": run_tandem, "aiperf": run_aiperf}
+
+
+def find_most_streams(rows: Sequence[ToolDelay], tool: str, rate: int) -> int:
     """Return the most streams that a tool timed within the limit; 0 for none."""
-    return max((row.load.streams for row in rows if (row.tool, row.load.rate) == (tool, rate) and row.holds), default=0)
+    own_rows = [row for row in rows if (row.tool, row.load.rate) == (tool, rate)]
+    return max((row.load.streams for row in own_rows if row.holds), default=0)
 
 
-def disagreement(rows: Sequence[Timed]) -> float:
+def compare_tpots(rows: Sequence[ToolDelay]) -> float:
     """Return the largest relative difference of the tools' TPOT at the lightest load of each rate.
 
     Under more streams the table shows which tool's TPOT changes, next to the server's gap, which does not.
     """
-    lightest = [row for row in rows if row.load.streams == STREAMS[0]]
-    by_rate = {rate: [row.tpot_p50_ms for row in lightest if row.load.rate == rate] for rate in RATES}
-    return max(max(each) / min(each) - 1 for each in by_rate.values())
-
-
-def table(rows: Sequence[Timed]) -> list[str]:
-    """Return the rows as a Markdown table."""
-    lines = [
-        "| chunks/s each | streams | tool | added delay p50, ms | p99, ms | its TPOT p50, ms | server's gap p50, ms |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row.load.rate} | {row.load.streams} | {row.tool} | {row.delay_p50_ms:.2f}{'' if row.holds else ' (over)'} "
-        f"| {row.delay_p99_ms:.2f} | {row.tpot_p50_ms:.3f} | {row.served_gap_p50_ms:.3f} |"
-        for row in rows
-    ]
-    return lines
-
-
-def llmperf_table(rows: Sequence[Stepped]) -> list[str]:
-    """Return llmperf's rows as a Markdown table."""
-    lines = [
-        "| chunks/s each | streams | llmperf's TTFT less the true, p50, ms | its time per chunk less the gap, ms |",
-        "|---|---|---|---|",
-    ]
-    lines += [
-        f"| {row.load.rate} | {row.load.streams} | {row.ttft_error_ms:+.2f} | {row.step_error_ms:+.2f} |"
-        for row in rows
-    ]
-    return lines
+    apart = []
+    for rate in RATES:
+        tpots_ms = [row.tpot_p50_ms for row in rows if row.load == StreamLoad(STREAMS[0], rate)]
+        apart.append(max(tpots_ms) / min(tpots_ms) - 1)
+    return max(apart)

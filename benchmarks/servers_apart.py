@@ -7,68 +7,70 @@ its process has ended and its log is whole.
 from __future__ import annotations
 
 import contextlib
+import json
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import yaml
 
+from tandem.bench.ground_truth import ServerLogEntry, read_log
+from tandem.errors import ExternalError
+
 ROOT = Path(__file__).resolve().parent.parent
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
-
-from tandem.bench.ground_truth import ServerLogEntry, read_log  # noqa: E402
-from tandem.errors import ExternalError  # noqa: E402
-
 MODEL = "independent"
-ENDS_S = 30
+STOP_S = 30
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Server:
+class Server(NamedTuple):
     """One server: its address, its name for the model, and the log of its work."""
 
     url: str
     model: str
     log: Path
 
-    def served(self) -> dict[str, ServerLogEntry]:
+    def read_entries(self) -> dict[str, ServerLogEntry]:
         """Return its honest answers by request id."""
-        return {key: one for key, one in read_log(self.log).items() if one.fault is None}
+        return {key: entry for key, entry in read_log(self.log).items() if entry.fault is None}
+
+
+def write_schedule(**fields: Any) -> str:
+    """Return a prompt that requests a schedule from the independent server."""
+    return f"#schedule {json.dumps(fields)}"
 
 
 @contextlib.contextmanager
-def independent(folder: Path, *flags: str) -> Iterator[Server]:
-    """Start the server that shares no code with the simulator or the bench; flags are a prompt's default schedule."""
-    program = [sys.executable, str(ROOT / "tests/bench/independent_server.py"), *flags]
-    with _started(program, folder / "independent.jsonl") as (url, log):
-        yield Server(url=url, model=MODEL, log=log)
+def independent(folder: Path) -> Iterator[Server]:
+    """Start the server that shares no code with the simulator or the bench."""
+    program = [str(ROOT / "tests/bench/independent_server.py")]
+    with _start(program, folder / "independent.jsonl", MODEL) as server:
+        yield server
 
 
 @contextlib.contextmanager
 def simulator(folder: Path, knobs: Mapping[str, Any]) -> Iterator[Server]:
     """Start the simulator with `knobs`; leave them as a file in `folder`."""
+    model = knobs.get("model", MODEL)
     file = folder / "knobs.yaml"
-    file.write_text(yaml.safe_dump({"model": MODEL, **knobs}, sort_keys=False))
-    program = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file)]
-    with _started(program, folder / "twin.jsonl") as (url, log):
-        yield Server(url=url, model=str(knobs.get("model", MODEL)), log=log)
+    file.write_text(yaml.safe_dump({**knobs, "model": model}, sort_keys=False))
+    program = ["-m", "tandem.simulator", "--knobs", str(file)]
+    with _start(program, folder / "twin.jsonl", model) as server:
+        yield server
 
 
 @contextlib.contextmanager
-def _started(program: Sequence[str], log: Path) -> Iterator[tuple[str, Path]]:
+def _start(program: list[str], log: Path, model: str) -> Iterator[Server]:
     log.unlink(missing_ok=True)
-    command = [*program, "--port", "0", "--log", str(log)]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
+    command = [sys.executable, *program, "--port", "0", "--log", str(log)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
         try:
-            line = server.stdout.readline()
-            if "http://" not in line:
-                raise ExternalError(f"{' '.join(program[1:3])} did not start", change="see what it said above")
-            yield "http://" + line.split("http://", 1)[1].strip(), log
+            _, separator, address = process.stdout.readline().partition("http://")
+            if not separator:
+                raise ExternalError(f"{' '.join(program[:2])} did not start", change="see what it said above")
+            yield Server(f"{separator}{address.strip()}", model, log)
         finally:
-            server.terminate()
-            server.wait(ENDS_S)
+            process.terminate()
+            process.wait(STOP_S)
