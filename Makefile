@@ -144,7 +144,13 @@ pip-install: setup ## install Tandem by pip into an empty environment; its MB an
 bench-artifacts: setup ## measure uploads and downloads against the AWS CLI; needs 16 GB of disk, ten minutes
 	$(BIN)/python benchmarks/artifacts.py
 
-llmperf: setup ## run the real llmperf against the simulator; SOURCE=DIR is its checkout; OUT=DIR, RECORD=1
+.venv-llmperf/.ready: images/llmperf/requirements.txt
+	@echo "==> llmperf's packages into .venv-llmperf (about 650 MB)"
+	$(PYTHON) -m venv .venv-llmperf
+	.venv-llmperf/bin/pip install -qq --only-binary=:all: --no-deps --require-hashes -r $<
+	@touch $@
+
+llmperf: setup $(if $(SOURCE),.venv-llmperf/.ready) ## run the real llmperf against the simulator; SOURCE=DIR is its checkout; OUT=DIR, RECORD=1
 	$(BIN)/python benchmarks/llmperf.py --source "$(SOURCE)" $(if $(OUT),--out "$(OUT)") $(if $(RECORD),--record)
 
 .venv-aiperf/.ready: benchmarks/aiperf-requirements.txt
@@ -153,8 +159,8 @@ llmperf: setup ## run the real llmperf against the simulator; SOURCE=DIR is its 
 	.venv-aiperf/bin/pip install -qq --require-hashes -r $<
 	@touch $@
 
-bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacity beside aiperf; SOURCE=DIR: and llmperf
-	$(BIN)/python benchmarks/load.py $(if $(SOURCE),--llmperf "$(SOURCE)")
+bench-load: setup .venv-aiperf/.ready ## measure the load's accuracy and capacity beside aiperf
+	$(BIN)/python benchmarks/load.py
 	$(BIN)/python benchmarks/records.py
 
 # two steps: as .venv

@@ -6,26 +6,21 @@ Every way answers with a log speed-up, its interval and a word. Ways without an 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
-from coverage_world import Seen, Values
+from coverage_world import ClientView, Values
 
 from tandem.judge.interval import estimate_log_ratio, pool_round_noise
+from tandem.judge.schema import MARGIN
 
-MARGIN = math.log(1.05)
 REQUESTS_OF_THE_POST = 8
 _RESAMPLES = 1_000
 
 
-class Said(NamedTuple):
+class Answer(NamedTuple):
     """Answer of a way for one run: log speed-up, ends of its 95 % interval, and 1 faster, -1 slower, 0 neither."""
 
     log: float
@@ -34,63 +29,58 @@ class Said(NamedTuple):
     word: int
 
 
-def by_prompt(seen: Seen, metric: str) -> Said:
-    """Answer in Tandem's way: one log-ratio a prompt, of medians over rounds; prompts are resampled."""
-    base, spec = seen.of(metric)
+def compare_prompts(view: ClientView, metric: str, *, has_starts: bool = False) -> Answer:
+    """Answer in Tandem's way: one log-ratio a prompt, of medians over rounds; prompts are resampled.
+
+    Args:
+        view: of the run.
+        metric: that is compared.
+        has_starts: every round has its own start and placement: prompts and starts are crossed.
+    """
+    base, spec = view.read_metric(metric)
     by_round = np.log(base / spec).T
     medians = np.log(np.median(base, axis=0) / np.median(spec, axis=0))
-    found = estimate_log_ratio(medians, by_round, noise=pool_round_noise([by_round]))  # as in a report of one class
-    return _nothing() if found is None else _said(found.log, found.low, found.high)
+    if has_starts:
+        rounds = np.arange(base.shape[0])
+        ratio = estimate_log_ratio(medians, by_round, rounds, placements=rounds % 2)
+    else:  # as in a report of one class
+        ratio = estimate_log_ratio(medians, by_round, noise=pool_round_noise([by_round]))
+    if ratio is None:
+        return Answer(math.nan, math.nan, math.nan, 0)
+    return Answer(ratio.log, ratio.low, ratio.high, (ratio.low > 0) - (ratio.high < 0))
 
 
-def by_prompt_and_start(seen: Seen, metric: str) -> Said:
-    """Answer in Tandem's way if every round has its own start and placement: prompts and starts are crossed."""
-    base, spec = seen.of(metric)
-    rounds = np.arange(base.shape[0])
-    ratios = np.log(base / spec).T
-    medians = np.log(np.median(base, axis=0) / np.median(spec, axis=0))
-    found = estimate_log_ratio(medians, ratios, rounds, placements=rounds % 2)
-    return _nothing() if found is None else _said(found.log, found.low, found.high)
-
-
-def by_request(seen: Seen, metric: str) -> Said:
+def resample_requests(view: ClientView, metric: str) -> Answer:
     """Resample pairs of requests as if each were a separate prompt; take percentiles of the geometric mean."""
-    base, spec = seen.of(metric)
+    base, spec = view.read_metric(metric)
     logs = np.log(base / spec).ravel()
-    means = np.sort(_weights(len(logs)) @ logs)
-    low, high = means[round(0.025 * len(means))], means[round(0.975 * len(means)) - 1]
-    return _said(float(logs.mean()), float(low), float(high))
+    means = np.sort(_draw_weights(len(logs)) @ logs)
+    low = float(means[round(0.025 * len(means))])
+    high = float(means[round(0.975 * len(means)) - 1])
+    return Answer(float(logs.mean()), low, high, (low > 0) - (high < 0))
 
 
-def medians_of_few(seen: Seen, metric: str) -> Said:
+def compare_few(view: ClientView, metric: str) -> Answer:
     """Compare the medians of the first 8 requests of each server, as the post; the larger one is slower."""
-    base, spec = (float(np.median(arm.ravel()[:REQUESTS_OF_THE_POST])) for arm in seen.of(metric))
+    base, spec = (float(np.median(arm.ravel()[:REQUESTS_OF_THE_POST])) for arm in view.read_metric(metric))
     log = math.log(base / spec)
-    return Said(log, math.nan, math.nan, (log > MARGIN) - (log < -MARGIN))
+    margin = math.log1p(MARGIN)
+    return Answer(log, math.nan, math.nan, (log > margin) - (log < -margin))
 
 
-def by_chunk(seen: Seen, metric: str) -> Said:
+def compare_chunks(view: ClientView, _metric: str) -> Answer:
     """Take time per chunk for time per token, as llmperf; otherwise Tandem's way."""
-    del metric
-    return by_prompt(seen, "chunk_itl_ms")
+    return compare_prompts(view, "chunk_itl_ms")
 
 
-WAYS: Mapping[str, Callable[[Seen, str], Said]] = {
-    "by request": by_request,
-    "medians of 8": medians_of_few,
-    "time per chunk": by_chunk,
+WAYS: Mapping[str, Callable[[ClientView, str], Answer]] = {
+    "by request": resample_requests,
+    "medians of 8": compare_few,
+    "time per chunk": compare_chunks,
 }
-"""Tandem's way and the usual ways."""
+"""The usual ways."""
 
 
 @lru_cache(maxsize=8)
-def _weights(count: int) -> Values:
+def _draw_weights(count: int) -> Values:
     return np.random.default_rng(count).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count
-
-
-def _said(log: float, low: float, high: float) -> Said:
-    return Said(log, low, high, (low > 0) - (high < 0))
-
-
-def _nothing() -> Said:
-    return Said(math.nan, math.nan, math.nan, 0)

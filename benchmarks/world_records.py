@@ -11,25 +11,23 @@ Each arm is one server; the control arm is the baseline's server once more. Ever
 from __future__ import annotations
 
 import heapq
+import itertools
 import math
-import sys
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from tandem.bench import manifest
 from tandem.bench.plan import RunPlan, plan_blocks
 from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
 from tandem.bench.run_size import DEFAULT_SIZE, QUICK_SIZE, RunSize
-from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.schedule import CONTROL_SUFFIX, FEWEST_ROUNDS, LoadLevel
 from tandem.bench.suites import suite
 from tandem.judge.interval import FEWEST_STARTS
 
@@ -236,25 +234,24 @@ def plan_requests(shape: RunShape, seed: int) -> RequestPlan:
         shape: of the run.
         seed: of every order. The prompts and the lengths of their answers are always the same.
     """
-    whole_suite = suite.load_suite("real")
-    (real,) = shape.size.narrow_suites([whole_suite])
+    (real,) = shape.size.narrow_suites([suite.load_suite("real")])
     run_manifest = _build_manifest(real, shape, seed)
-    blocks = plan_blocks(run_manifest, [real], shape.size.concurrency)
-    plan = RunPlan(manifest=run_manifest, blocks=blocks)
-    entries = [entry for block in plan.blocks for entry in block.entries]
-    shares = np.random.default_rng(_ANSWERS_SEED).uniform(SHORTEST_ANSWER, 1, len(entries))
-    tokens = np.ceil(shares * [entry.max_tokens for entry in entries])
+    plan = RunPlan(manifest=run_manifest, blocks=plan_blocks(run_manifest, [real], shape.size.concurrency))
+    entries = list(itertools.chain.from_iterable(block.entries for block in plan.blocks))
     codes = {entry.prompt.id: code for code, entry in enumerate(entries)}
     arms = {name: code for code, name in enumerate((*ARMS, plan.control_arm))}
+
     turns = list(plan.turns())
-    columns = np.array([
-        (arms[turn.arms[0]], real.classes.index(turn.block.class_), codes[item.entry.prompt.id], turn.round, turn.slot)
-        for turn in turns
-        for item in turn.items
-    ])  # fmt: skip
-    arm, class_, prompt, round_, slot = columns.T.astype(np.intp)
+    rows = []
+    for turn in turns:
+        place = (arms[turn.arms[0]], real.classes.index(turn.block.class_))
+        rows += [(*place, codes[item.entry.prompt.id], turn.round, turn.slot) for item in turn.items]
+    arm, class_, prompt, round_, slot = np.array(rows).T.astype(np.intp)
+
+    shares = np.random.default_rng(_ANSWERS_SEED).uniform(SHORTEST_ANSWER, 1, len(entries))
+    tokens = np.ceil(shares * [entry.max_tokens for entry in entries])
     requests = RequestPlan(
-        run=msgspec.structs.replace(run_manifest, plan=manifest.PlanTotals(requests=len(columns))),
+        run=msgspec.structs.replace(run_manifest, plan=manifest.PlanTotals(requests=len(rows))),
         prompts=tuple(PromptKey("real", name) for name in codes),
         arm=arm,
         server=arm % len(ARMS),
@@ -266,31 +263,25 @@ def plan_requests(shape: RunShape, seed: int) -> RequestPlan:
         turns=(0, *np.cumsum([len(turn.items) for turn in turns]).tolist()),
         length_s=0.0,
     )
-    work_s = TOKEN_S * (requests.tokens - 1)
-    steady = np.array([0.0, _bound_length(requests, FIRST_TOKEN_S + work_s)])
-    clocks = [ServerClock(steady, steady)] * len(ARMS)
-    times = time_requests(requests, np.full(len(arm), FIRST_TOKEN_S), work_s, clocks)
-    return requests._replace(length_s=float(times.end_s.max()))
+    return requests._replace(length_s=_measure_length(requests))
+
+
+def _measure_length(plan: RequestPlan) -> float:
+    """Return how long a run takes without disturbances."""
+    first_s = np.full(len(plan.arm), FIRST_TOKEN_S)
+    rest_s = TOKEN_S * (plan.tokens - 1)
+    steady = np.array([0.0, _bound_length(plan, first_s + rest_s)])
+    times = time_requests(plan, first_s, rest_s, [ServerClock(steady, steady)] * len(ARMS))
+    return float(times.end_s.max())
 
 
 def draw_work(world: World, plan: RequestPlan, shape: RunShape, rng: np.random.Generator) -> RequestWork:
     """Return the work of each request."""
-    count = len(plan.arm)
-    is_variant = plan.server == 1
-    log = world.request_noise * rng.standard_normal(count)
-    log += world.chained_noise * draw_chain(count, CHAIN, rng)
-
-    gains = draw_gains(world, len(plan.prompts), rng)[plan.prompt]
-    class_count = int(plan.class_.max()) + 1
-    class_gains = np.log([world.find_class_speed_up(place) for place in range(class_count)])
-    log -= np.where(is_variant, gains + class_gains[plan.class_], 0.0)
-
-    starts = world.start_spread * rng.standard_normal((len(ARMS), int(plan.round.max()) + 1))
-    log += starts[plan.server, plan.round if shape.restarts else 0]
+    log = _draw_noise(world, plan, shape, rng)
+    count = len(log)
     draws = rng.random(count)
-    is_slow = is_variant & (draws < world.slow_share + world.fail_share)
-    log[is_slow] += math.log(world.slow_times)
-    is_failed = is_variant & (draws < world.fail_share)
+    is_variant = plan.server == 1
+    log[is_variant & (draws < world.slow_share + world.fail_share)] += math.log(world.slow_times)
 
     if world.request_tail:
         is_tail = rng.random(count) < world.request_tail
@@ -301,8 +292,23 @@ def draw_work(world: World, plan: RequestPlan, shape: RunShape, rng: np.random.G
         index = -math.log10(world.first_token_tail)
         first_times = np.minimum(1 + rng.pareto(index, count), LONGEST_FIRST_TOKEN)
     first_s = FIRST_TOKEN_S * first_times * np.exp(log)
-    rest_s = TOKEN_S * (plan.tokens - 1) * np.exp(log)
-    return RequestWork(first_s, rest_s, is_failed)
+    return RequestWork(first_s, TOKEN_S * (plan.tokens - 1) * np.exp(log), is_variant & (draws < world.fail_share))
+
+
+def _draw_noise(world: World, plan: RequestPlan, shape: RunShape, rng: np.random.Generator) -> Values:
+    """Return the log of each request's factor by noise, true speed-up and start."""
+    count = len(plan.arm)
+    log = world.request_noise * rng.standard_normal(count)
+    log += world.chained_noise * draw_chain(count, CHAIN, rng)
+
+    gains = draw_gains(world, len(plan.prompts), rng)[plan.prompt]
+    class_count = int(plan.class_.max()) + 1
+    class_gains = np.log([world.find_class_speed_up(place) for place in range(class_count)])
+    log -= np.where(plan.server == 1, gains + class_gains[plan.class_], 0.0)
+
+    starts = world.start_spread * rng.standard_normal((len(ARMS), int(plan.round.max()) + 1))
+    log += starts[plan.server, plan.round if shape.restarts else 0]
+    return log
 
 
 def draw_gains(world: World, count: int, rng: np.random.Generator) -> Values:
@@ -332,15 +338,22 @@ def draw_clocks(world: World, length_s: float, longest_s: float, rng: np.random.
     for server in range(len(ARMS)):
         slow[server] += world.own_noise * draw_chain(len(time_s), math.exp(-_STEP_S / world.own_noise_s), rng)
     slow[1] += np.log1p(world.cold * np.maximum(1 - share / COLD_SHARE, 0.0))
+    _add_other_work(slow, world, time_s, longest_s, rng)
+    speed = np.exp(-slow)
+    done_s = np.cumsum((speed[:, 1:] + speed[:, :-1]) / 2 * _STEP_S, axis=1)
+    return [ServerClock(time_s, np.concatenate([[0.0], row])) for row in done_s]
+
+
+def _add_other_work(
+    slow: Values, world: World, time_s: Values, longest_s: float, rng: np.random.Generator
+) -> None:
+    """Add episodes of other work, and the job of the clock, to the logs of how slow both servers are."""
     for begin_s in rng.uniform(0, longest_s, rng.poisson(world.episodes_per_hour * longest_s / 3600)):
         is_episode = (time_s >= begin_s) & (time_s < begin_s + EPISODE_S)
         slow[:, is_episode] += math.log(EPISODE_TIMES)
     if world.has_cron:
         phase_s = (time_s + rng.uniform(0, CRON_PERIOD_S)) % CRON_PERIOD_S
         slow[:, phase_s < CRON_S] += math.log(CRON_TIMES)
-    speed = np.exp(-slow)
-    done_s = np.cumsum((speed[:, 1:] + speed[:, :-1]) / 2 * _STEP_S, axis=1)
-    return [ServerClock(time_s, np.concatenate([[0.0], row])) for row in done_s]
 
 
 def draw_chain(count: int, correlation: float, rng: np.random.Generator) -> Values:
@@ -376,36 +389,71 @@ def time_requests(plan: RequestPlan, first_s: Values, rest_s: Values, clocks: li
 def _bound_length(plan: RequestPlan, work_s: Values) -> float:
     """Return a time that no run of this work exceeds at full speed (Graham 1966: each turn's mean load and longest)."""
     begins = plan.turns[:-1]
-    sums, longest = np.add.reduceat(work_s, begins), np.maximum.reduceat(work_s, begins)
-    return float((sums / CONCURRENCY + longest).sum())
+    longest_s = np.maximum.reduceat(work_s, begins)
+    return float((np.add.reduceat(work_s, begins) / CONCURRENCY + longest_s).sum())
 
 
 def _build_observations(
     shape: RunShape, plan: RequestPlan, times: RequestTimes, is_failed: NDArray[np.bool_]
 ) -> RequestTable:
     order = np.argsort(times.end_s, kind="stable")  # as a run writes its records
-    arm, server, round_, prompt = (column[order] for column in (plan.arm, plan.server, plan.round, plan.prompt))
+    places = _build_places(shape, plan, order)
+    count = len(order)
+    answers = (places["prompt"] + 1).astype(np.uint64)
     begin_s, first_s, end_s = (column[order] for column in times)
-    tokens, count = plan.tokens[order], len(order)
-    ttft_ms, e2e_ms = 1e3 * (first_s - begin_s), 1e3 * (end_s - begin_s)
-    starts = int(round_.max()) + 1 if shape.restarts else 1
-    unknown, none, answers = np.full(count, UNKNOWN), np.zeros(count, bool), (prompt + 1).astype(np.uint64)
+    tokens = plan.tokens[order]
     failed = is_failed[order]
+    ttft_ms = 1e3 * (first_s - begin_s)
+    e2e_ms = 1e3 * (end_s - begin_s)
     return RequestTable(
-        folder=Path("virtual-time"), run=plan.run, arms=(*ARMS, f"{ARMS[0]}#2"), classes=plan.run.suites[0].classes,
-        loads=(LoadLevel(concurrency=CONCURRENCY),), prompts=plan.prompts,
-        starts=tuple(f"{name}@{number}" for name in ARMS for number in range(starts)), placements=(),
+        folder=Path("virtual-time"),
+        run=plan.run,
+        **places,
         errors=("timeout",),
-        contents=("ok",), arm=arm, class_=plan.class_[order], load=np.zeros(count, np.intp), prompt=prompt,
-        start=server * starts + (round_ if shape.restarts else 0), placement=unknown, round=round_,
-        slot=plan.slot[order], repeat=np.zeros(count, np.intp), start_s=begin_s, end_s=end_s, tokens=tokens,
-        error=np.where(failed, 0, UNKNOWN), content=np.zeros(count, np.intp), failed=failed, hit_token_limit=none,
+        contents=("ok",),
+        start_s=begin_s,
+        end_s=end_s,
+        tokens=tokens,
+        error=np.where(failed, 0, UNKNOWN),
+        content=np.zeros(count, np.intp),
+        failed=failed,
+        hit_token_limit=np.zeros(count, bool),
         figures={
-            "ttft_ms": ttft_ms, "e2e_ms": e2e_ms, "tpot_ms": (e2e_ms - ttft_ms) / (tokens - 1),
-            "output_tokens_per_s": 1e3 * tokens / e2e_ms, "completion_tokens": tokens,
+            "ttft_ms": ttft_ms,
+            "e2e_ms": e2e_ms,
+            "tpot_ms": (e2e_ms - ttft_ms) / (tokens - 1),
+            "output_tokens_per_s": 1e3 * tokens / e2e_ms,
+            "completion_tokens": tokens,
         },
-        output=answers, ids=answers, line_offsets=np.arange(count),
-    )  # fmt: skip
+        output=answers,
+        ids=answers,
+        line_offsets=np.arange(count),
+    )
+
+
+def _build_places(shape: RunShape, plan: RequestPlan, order: Codes) -> dict[str, Any]:
+    """Return the columns that say what each request is, with their names."""
+    server = plan.server[order]
+    round_ = plan.round[order]
+    starts = int(round_.max()) + 1 if shape.restarts else 1
+    names = itertools.product(ARMS, range(starts))
+    return {
+        "arms": (*ARMS, f"{ARMS[0]}{CONTROL_SUFFIX}"),
+        "classes": plan.run.suites[0].classes,
+        "loads": (LoadLevel(concurrency=CONCURRENCY),),
+        "prompts": plan.prompts,
+        "starts": tuple(f"{name}@{number}" for name, number in names),
+        "placements": (),
+        "arm": plan.arm[order],
+        "class_": plan.class_[order],
+        "load": np.zeros(len(order), np.intp),
+        "prompt": plan.prompt[order],
+        "start": server * starts + (round_ if shape.restarts else 0),
+        "placement": np.full(len(order), UNKNOWN),
+        "round": round_,
+        "slot": plan.slot[order],
+        "repeat": np.zeros(len(order), np.intp),
+    }
 
 
 def _build_manifest(real: suite.Suite, shape: RunShape, seed: int) -> manifest.RunManifest:

@@ -9,25 +9,22 @@ this machine enters: the same seeds give the same table. The exit code is 1 if a
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process a core is enough
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-
-from between_marks import write_between  # noqa: E402
-from taken_on import taken_on  # noqa: E402
+from between_marks import write_between  # noqa: E402 - the variables above come first
+from machine import describe_day  # noqa: E402
 from world_records import (  # noqa: E402
     DEFAULT_SHAPE,
     QUICK_SHAPE,
@@ -98,24 +95,35 @@ def limit_all(share: float, **others: float) -> dict[str, float]:
     return {name: limit for name, limit in limits.items() if math.isfinite(limit)}
 
 
-def _list_equal_rows() -> Iterator[WorldRow]:
-    for noise in (0.04, 0.2, 0.5):
-        yield WorldRow(world=World(name=f"requests {100 * noise:g} %", request_noise=noise))
-    for noise, noise_s in ((0.02, 20.0), (0.05, 30.0), (0.1, 20.0), (0.1, 30.0)):
-        name = f"own {100 * noise:g} %, {noise_s:.0f} s"
-        yield WorldRow(world=World(name=name, own_noise=noise, own_noise_s=noise_s))
-    yield WorldRow(world=World(name="drift 15 %, wave 5 %", drift=0.15, wave=0.05))
-    yield WorldRow(world=World(name="autocorrelated 5 %", chained_noise=0.05))
-    yield WorldRow(world=World(name="first-token tail", first_token_tail=0.05))
-    yield WorldRow(world=World(name="request tail", request_tail=0.05))
-    yield WorldRow(world=World(name="episodes", episodes_per_hour=6))
-    yield WorldRow(world=World(name="cron", has_cron=True))
-    yield WorldRow(world=World(name="prompts normal 20 %", prompt_spread=0.2))
-    yield WorldRow(
+EQUAL_WORLDS = (
+    World(name="requests 4 %", request_noise=0.04),
+    World(name="requests 20 %", request_noise=0.2),
+    World(name="requests 50 %", request_noise=0.5),
+    World(name="own 2 %, 20 s", own_noise=0.02, own_noise_s=20.0),
+    World(name="own 5 %, 30 s", own_noise=0.05, own_noise_s=30.0),
+    World(name="own 10 %, 20 s", own_noise=0.1, own_noise_s=20.0),
+    World(name="own 10 %, 30 s", own_noise=0.1, own_noise_s=30.0),
+    World(name="drift 15 %, wave 5 %", drift=0.15, wave=0.05),
+    World(name="autocorrelated 5 %", chained_noise=0.05),
+    World(name="first-token tail", first_token_tail=0.05),
+    World(name="request tail", request_tail=0.05),
+    World(name="episodes", episodes_per_hour=6),
+    World(name="cron", has_cron=True),
+    World(name="prompts normal 20 %", prompt_spread=0.2),
+)
+SKEWED_ROWS = (
+    WorldRow(
         world=World(name="prompts exponential 20 %", prompt_spread=0.2, prompt_law="exponential"),
         limits=limit_all(MOST_FALSE, quick=0.085),
-    )
-    yield WorldRow(world=World(name="prompts of two points", prompt_law="two points"), limits={})
+    ),
+    WorldRow(world=World(name="prompts of two points", prompt_law="two points"), limits={}),
+)
+UNKNOWABLE_WORLDS = (
+    World(name="starts 3 %", start_spread=0.03),
+    World(name="cold 30 %", cold=0.3),
+    World(name="own 5 %, 200 s", own_noise=0.05, own_noise_s=200.0),
+)
+"""Noise beyond a run."""
 
 
 def _list_gain_rows() -> Iterator[WorldRow]:
@@ -163,54 +171,35 @@ def _list_mixed_rows() -> Iterator[WorldRow]:
 
 def _list_rare_rows() -> Iterator[WorldRow]:
     """Yield worlds of a few slow or failing requests; the limits are what 26bb912b called faster on the same runs."""
-    yield WorldRow(
-        world=World(name="10 % at 3 times", slow_share=0.1, slow_times=3.0),
-        question="called faster",
-        limits=limit_all(0.01),
-    )
-    failing_limits = {
-        0.02: limit_all(21 / 300, quick=0.231, starts=1 / 300),
-        0.03: limit_all(3 / 300, quick=0.211, starts=0.0),
-        0.04: limit_all(0.0, quick=0.153),
+    limits = {
+        World(name="10 % at 3 times", slow_share=0.1, slow_times=3.0): limit_all(0.01),
+        _describe_failing(0.02): limit_all(21 / 300, quick=0.231, starts=1 / 300),
+        _describe_failing(0.03): limit_all(3 / 300, quick=0.211, starts=0.0),
+        _describe_failing(0.04): limit_all(0.0, quick=0.153),
+        _describe_slow(0.03, 12.0): limit_all(7 / 300, quick=0.156, starts=5 / 300),
+        _describe_slow(0.15, 4.0): limit_all(0.0, quick=0.003),
+        _describe_slow(0.02, 20.0): limit_all(7 / 300, quick=0.235, starts=4 / 300),
     }
-    for share, limits in failing_limits.items():
-        world = World(
-            name=f"{100 * share:g} % slow and failing",
-            true_speed_up=1.25,
-            prompt_spread=0.2,
-            fail_share=share,
-            slow_times=8.0,
-        )
-        yield WorldRow(world=world, question="called faster", limits=limits)
+    for world, own_limits in limits.items():
+        yield WorldRow(world=world, question="called faster", limits=own_limits)
 
-    slow_limits = {
-        (0.03, 12.0): limit_all(7 / 300, quick=0.156, starts=5 / 300),
-        (0.15, 4.0): limit_all(0.0, quick=0.003),
-        (0.02, 20.0): limit_all(7 / 300, quick=0.235, starts=4 / 300),
-    }
-    for (share, times), limits in slow_limits.items():
-        world = World(
-            name=f"{100 * share:g} % at {times:.0f} times",
-            true_speed_up=1.25,
-            slow_share=share,
-            slow_times=times,
-        )
-        yield WorldRow(world=world, question="called faster", limits=limits)
+
+def _describe_failing(share: float) -> World:
+    name = f"{100 * share:g} % slow and failing"
+    return World(name=name, true_speed_up=1.25, prompt_spread=0.2, fail_share=share, slow_times=8.0)
+
+
+def _describe_slow(share: float, times: float) -> World:
+    return World(name=f"{100 * share:g} % at {times:.0f} times", true_speed_up=1.25, slow_share=share, slow_times=times)
 
 
 ROWS: tuple[WorldRow, ...] = (
-    *_list_equal_rows(),
+    *(WorldRow(world=world) for world in EQUAL_WORLDS),
+    *SKEWED_ROWS,
     *_list_gain_rows(),
     *_list_mixed_rows(),
     *_list_rare_rows(),
-    *(
-        WorldRow(world=world, question="unreserved")
-        for world in (
-            World(name="starts 3 %", start_spread=0.03),
-            World(name="cold 30 %", cold=0.3),
-            World(name="own 5 %, 200 s", own_noise=0.05, own_noise_s=200.0),
-        )
-    ),
+    *(WorldRow(world=world, question="unreserved") for world in UNKNOWABLE_WORLDS),
 )
 
 
@@ -281,7 +270,7 @@ def _list_false_words(verdict: Verdict, truths: Mapping[str, float]) -> Iterator
     if headline.finding in untrue_words:
         yield SpokenWord("headline", headline.finding, RESERVED in headline.verdict)
 
-    savings = [saving for route in verdict.routing for saving in route.savings]
+    savings = itertools.chain.from_iterable(route.savings for route in verdict.routing)
     for saving in savings:
         saves_truly = has_unlike_classes or (min(speed_ups) > 1 and saving.against == verdict.baseline)
         if saving.word == "costs" or (saving.word == "saves" and not saves_truly):
@@ -348,22 +337,18 @@ def measure_rows(rows: Sequence[WorldRow], first_seed: int, scale: float = 1.0) 
         scale: of the numbers of runs in SEEDS.
     """
     tasks = []
-    for row in rows:
-        for shape in SHAPES:
-            end = first_seed + max(1, round(scale * SEEDS[shape.name]))
-            tasks += [
-                (row.world, shape, range(begin, min(begin + TASK, end))) for begin in range(first_seed, end, TASK)
-            ]
+    for row, shape in itertools.product(rows, SHAPES):
+        end = first_seed + max(1, round(scale * SEEDS[shape.name]))
+        for begin in range(first_seed, end, TASK):
+            tasks.append((row, shape, range(begin, min(begin + TASK, end))))
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        results = pool.map(judge_runs, *zip(*tasks, strict=True))
-        reports: dict[str, list[ReportSummary]] = {}
-        for place, ((world, shape, _), part) in enumerate(zip(tasks, results, strict=True)):
-            reports.setdefault(shape.name, []).extend(part)
-            is_last = place + 1 == len(tasks) or tasks[place + 1][0] != world
-            if is_last:
-                row = next(row for row in rows if row.world == world)
-                yield tuple(ShapeReports(row, shape, reports[shape.name]) for shape in SHAPES)
-                reports = {}
+        worlds = [row.world for row, _, _ in tasks]
+        parts = pool.map(judge_runs, worlds, [task[1] for task in tasks], [task[2] for task in tasks])
+        for row, results in itertools.groupby(zip(tasks, parts, strict=True), key=lambda result: result[0][0]):
+            reports: dict[str, list[ReportSummary]] = defaultdict(list)
+            for (_, shape, _), part in results:
+                reports[shape.name] += part
+            yield tuple(ShapeReports(row, shape, reports[shape.name]) for shape in SHAPES)
 
 
 def format_table(rows: Sequence[tuple[ShapeReports, ...]]) -> list[str]:
@@ -388,17 +373,7 @@ def _format_reports(reports: ShapeReports) -> str:
 
 def main() -> int:
     """Print the table; return 1 if a promise is missed."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [row.world.name for row in ROWS]
-    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="X times as many runs (default 1)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first run's seed (default 0)")
-    parser.add_argument("--world", choices=names, action="append", metavar="NAME", help="this world alone; repeatable")
-    parser.add_argument("--words", action="store_true", help="print the words of each world too")
-    parser.add_argument("--write", action="store_true", help="put the table into its page of docs/")
-    options = parser.parse_args()
-    if options.write and options.world:
-        parser.error("--write takes the table of all worlds: leave --world away")
-
+    options = _read_options()
     begun_s = time.monotonic()
     selected_rows = [row for row in ROWS if not options.world or row.world.name in options.world]
     measured_rows = []
@@ -408,12 +383,11 @@ def main() -> int:
             print(*_describe_words(row), sep="\n", file=sys.stderr)
         measured_rows.append(row)
 
-    has_missed = any(reports.misses_promise for row in measured_rows for reports in row)
-    duration_s = time.monotonic() - begun_s
+    has_missed = any(reports.misses_promise for reports in itertools.chain.from_iterable(measured_rows))
     counts = ", ".join(f"{len(reports.reports)} {reports.shape.name}" for reports in measured_rows[0])
     head = (
         f"`python benchmarks/worlds.py --seed {options.seed} --scale {options.scale:g}`, "
-        f"{taken_on()}, {duration_s:.0f} s; "
+        f"{describe_day()}, {time.monotonic() - begun_s:.0f} s; "
         f"runs of a world: {counts}; promises {'**not held**' if has_missed else 'held'}."
     )
     text = "\n".join([head, "", *format_table(measured_rows)])
@@ -427,11 +401,25 @@ def main() -> int:
     return int(has_missed)
 
 
+def _read_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = [row.world.name for row in ROWS]
+    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="X times as many runs (default 1)")
+    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first run's seed (default 0)")
+    parser.add_argument("--world", choices=names, action="append", metavar="NAME", help="this world alone; repeatable")
+    parser.add_argument("--words", action="store_true", help="print the words of each world too")
+    parser.add_argument("--write", action="store_true", help="put the table into its page of docs/")
+    options = parser.parse_args()
+    if options.write and options.world:
+        parser.error("--write takes the table of all worlds: leave --world away")
+    return options
+
+
 def _describe_words(row: Sequence[ShapeReports]) -> Iterator[str]:
     """Yield the headlines and the false words of a world, by shape."""
     for reports in row:
         headlines = Counter(report.word for report in reports.reports)
-        false_words = Counter(word for report in reports.reports for word in set(report.false_words))
+        false_words = Counter(itertools.chain.from_iterable(set(report.false_words) for report in reports.reports))
         yield f"  {reports.shape.name}: {dict(headlines.most_common())}; {dict(false_words)}"
 
 

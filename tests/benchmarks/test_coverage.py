@@ -8,20 +8,20 @@ import coverage
 import coverage_world
 import numpy as np
 import pytest
-from coverage import OURS, SWAPPED, Cell, Known, Row
-from coverage_world import PLAIN, Server
+from coverage import OURS, SWAPPED, Cell, KnownCell, Row
 
-SEEDS = 60
+RUNS = 60
 SHORT = 0.85
 """Least share of 60 intervals that cover: seven short of what is promised, by chance once in a hundred."""
 
 
 @pytest.fixture(scope="module")
 def rows() -> dict[str, Row]:
-    cell, cost = Cell(1.0, 12), coverage_world.DRAFT_MS[1.0]
-    truth = coverage_world.truth((PLAIN, Server(cost)), 12, repeats=21, seed=2)["e2e_ms"]
-    told = Known(cell, cost, truth)
-    return {way: coverage.row(told, way, found) for way, found in coverage.said(told, SEEDS, seed=3).items()}
+    draft_ms = coverage_world.DRAFT_MS[1.0]
+    truth = coverage_world.compute_truth(draft_ms, 12, repeats=21, seed=2)
+    known = KnownCell(Cell(1.0, 12), draft_ms, truth)
+    answers = coverage.judge_runs(known, RUNS, seed=3)
+    return {way: coverage.count_answers(known, way, way_answers) for way, way_answers in answers.items()}
 
 
 @pytest.mark.parametrize("way", [OURS, SWAPPED])
@@ -39,24 +39,22 @@ def test_medians_of_few_requests_call_servers_that_are_alike(rows: dict[str, Row
 
 
 def test_a_task_of_another_seed_draws_other_runs() -> None:
-    told = Known(Cell(1.0, 12), coverage_world.DRAFT_MS[1.0], 0.0)
-    first, again, other = (coverage.said(told, 1, seed)[OURS] for seed in (0, 0, coverage.TASKS))
+    known = KnownCell(Cell(1.0, 12), coverage_world.DRAFT_MS[1.0], 0.0)
+    first, again, other = (coverage.judge_runs(known, 1, seed)[OURS] for seed in (0, 0, coverage.TASKS))
     assert first == again
     assert first != other
 
 
 def test_a_row_beyond_its_bounds_misses_the_promise() -> None:
-    told = Known(Cell(1.5, 12), 10.0, math.log(1.5))
+    known = KnownCell(Cell(1.5, 12), 10.0, math.log(1.5))
     shares = (0.929, 0.93, 0.95, 0.982, 0.983)
-    assert [Row(told, OURS, share, 1, 0, 0.2, 1000).holds for share in shares] == [False, True, True, True, False]
+    assert [Row(known, OURS, share, 1, 0, 0.2, 1000).holds for share in shares] == [False, True, True, True, False]
 
 
 def test_a_stall_delays_the_requests_that_it_meets_and_no_others() -> None:
     shape = (1, 1, 2)
-    work = coverage_world.Work(
-        np.array([0.0, 5.0]).reshape(shape), np.array([1.0, 6.0]).reshape(shape),
-        np.array([2.0, 7.0]).reshape(shape), np.ones(shape), np.full(shape, 8.0), all_s=7.0,
-    )  # fmt: skip
-    met = coverage_world.World(0, 0, 1, 0, np.array([1.5]), np.array([0.25]), np.zeros((1, 1)))
+    sent_s = np.array([0.0, 5.0]).reshape(shape)
+    work = coverage_world.RunWork(sent_s, sent_s + 1, sent_s + 2, np.ones(shape), all_s=7.0)
+    world = coverage_world.World(0, 0, 1, 0, np.array([1.5]), np.array([0.25]), np.zeros((1, 1)))
 
-    assert coverage_world.seen(work, met).e2e_ms.ravel().tolist() == pytest.approx([2250, 2000])
+    assert coverage_world.view_work(work, world).e2e_ms.ravel().tolist() == pytest.approx([2250, 2000])
