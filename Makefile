@@ -121,14 +121,20 @@ docs: setup ## write the generated references
 site: .venv-site/.ready ## the docs as a site, with a search that needs no server: build/site/index.html
 	NO_MKDOCS_2_WARNING=1 .venv-site/bin/mkdocs build --quiet --config-file supply/site/mkdocs.yml
 
-look-site: setup site ## the site in a real browser, at 390 and 1440 px, light and dark: build/look/site; needs chromium
-	$(BIN)/python benchmarks/look_site.py build/site index.html bench.html reference/rights.html measurement.html
+.venv-look/.ready: benchmarks/look-requirements.txt
+	@echo "==> Playwright into .venv-look (190 MB), which drives chromium"
+	$(PYTHON) -m venv .venv-look
+	.venv-look/bin/pip install -qq --no-compile --require-hashes -r $<
+	@touch $@
 
-look: setup ## the verdict's report in a real browser: build/look; needs chromium
+look-site: .venv-look/.ready site ## the site in a real browser, at 390 and 1440 px, light and dark: build/look/site; needs chromium
+	.venv-look/bin/python benchmarks/look_site.py build/site index.html bench.html reference/rights.html measurement.html
+
+look: setup .venv-look/.ready ## the verdict's report in a real browser: build/look; needs chromium
 	rm -rf build/look && mkdir -p build/look/judged
 	cp -r tests/monitoring/measured/run tests/benchmarks/real_run/ngram build/look/judged/
 	@for run in build/look/judged/*; do $(BIN)/tandem bench report $$run > $$run/verdict.txt || test $$? -eq 4; done
-	$(BIN)/python benchmarks/look_report.py build/look/judged/*/report.html --out build/look/report
+	.venv-look/bin/python benchmarks/look_report.py build/look/judged/*/report.html --out build/look/report
 
 bench: setup ## measure synthesis, check and render; figures in docs/performance.md
 	$(BIN)/python benchmarks/measure.py
@@ -212,4 +218,4 @@ release: setup ## write a release: VERSION=0.2.0 into pyproject.toml and CHANGEL
 	$(BIN)/python -m supply.release "$(VERSION)"
 
 clean: ## remove what setup made
-	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lm-eval .venv-lm-eval-image .venv-lock .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build
+	rm -rf .venv .venv-aws .venv-awscli .venv-aiperf .venv-lm-eval .venv-lm-eval-image .venv-lock .venv-look .venv-others .venv-real .venv-run .venv-site .venv-tools .venv-llmperf node_modules cdk.out build

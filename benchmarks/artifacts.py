@@ -28,7 +28,7 @@ for place in (ROOT, ROOT / "tests" / "artifacts"):
     sys.path.insert(0, str(place))
 
 from compiled import TARGET, variables, write_artifact, write_outcome  # noqa: E402
-from taken_on import taken_on  # noqa: E402
+from machine import describe_day
 
 from rehearsal.aws.endpoint import AwsEndpoint  # noqa: E402
 from tandem.artifacts.files import LocalFiles  # noqa: E402
@@ -87,7 +87,7 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tandem-bench-", dir=os.environ.get("TMPDIR")) as name:
         rows = measure(Path(name), options)
-    print(f"{taken_on()}, `{' '.join(['python', 'benchmarks/artifacts.py', *sys.argv[1:]])}`\n")
+    print(f"{describe_day()}, `{' '.join(['python', 'benchmarks/artifacts.py', *sys.argv[1:]])}`\n")
     print("| what | ours | `aws s3 sync` | target |\n|---|---|---|---|")
     for row in rows:
         print(f"| {' | '.join(row)} |")

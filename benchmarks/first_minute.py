@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from importlib.metadata import Distribution
 from pathlib import Path
 
-from disk_size import measure_disk_mb, sum_disk_mb
-from taken_on import taken_on
+from machine import measure_folder_mb, sum_files_mb
+from machine import describe_day
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = (("setup",), ("demo",), ("demo",), ("setup-test", "test-packages"))
@@ -120,14 +120,14 @@ def measure_commit(commit: str, folder: Path, *, has_test: bool) -> CloneFigures
     variables = build_variables(home)
     targets = set(re.findall(r"^([a-z-]+):", (clone / "Makefile").read_text(), re.MULTILINE))
     figures = CloneFigures(commit=commit)
-    size_mb = measure_disk_mb(clone)
+    size_mb = measure_folder_mb(clone)
     for names in (*COMMANDS, *([("test",)] if has_test else [])):
         target = next(name for name in names if name in targets)
         print(f"{commit}: make {target}", file=sys.stderr, flush=True)
         former_s = read_processor_s()
         seconds, exit_code = run_target(clone, target, variables)
         former_mb = size_mb
-        size_mb = measure_disk_mb(clone)
+        size_mb = measure_folder_mb(clone)
         command = CommandFigures(
             target=target,
             seconds=seconds,
@@ -137,9 +137,9 @@ def measure_commit(commit: str, folder: Path, *, has_test: bool) -> CloneFigures
         )
         figures.commands.append(command)
 
-    figures.home_mb = measure_disk_mb(home)
+    figures.home_mb = measure_folder_mb(home)
     for made in sorted([*clone.glob(".venv*"), clone / "node_modules"]):
-        figures.folder_mb[made.name] = measure_disk_mb(made)
+        figures.folder_mb[made.name] = measure_folder_mb(made)
     for site_packages in clone.glob(".venv/lib/python3.*/site-packages"):
         figures.packages_mb = measure_packages(site_packages)
     return figures
@@ -252,7 +252,7 @@ def measure_package(distribution: Distribution) -> float:
         files.add(path)
         if path.suffix == ".py":
             files.add(Path(importlib.util.cache_from_source(str(path))))
-    return sum_disk_mb(path for path in files if path.is_file())
+    return sum_files_mb(path for path in files if path.is_file())
 
 
 def format_tables(clones: Sequence[CloneFigures]) -> Iterator[str]:
@@ -337,7 +337,7 @@ def main() -> int:
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    print(f"{taken_on()}, load {load:.1f} at the beginning\n", *format_tables(clones), sep="\n")
+    print(f"{describe_day()}, load {load:.1f} at the beginning\n", *format_tables(clones), sep="\n")
     return int(any(command.exit_code for clone in clones for command in clone.commands))
 
 

@@ -3,107 +3,75 @@
 The program opens the pages from the disk, and checks facts that only a browser knows: the console is
 empty, the page requests only the site's own files, no element is wider than the screen, and the
 search finds a word that is typed. Then a server sends the first page, because the search runs in
-another way there. The program leaves screenshots for a person. Not part of `make test`.
+another way there. The program leaves screenshots for a person. Exit 1: a page has a fault. Not part of `make test`.
 """
 
 from __future__ import annotations
 
 import argparse
-import asyncio
 import sys
 import threading
-import time
+from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from browser import Seen, Tab, View, faults, look_in_views, shoot, shown, widths
+from browser import View, look_in_views, open_page, shoot
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 WORD = "acceptance"
-SEARCH_S = 10.0  # at most, until the first hit
-_STATE = 'performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? NaN'
-_SCROLLING = ".md-typeset__scrollwrap, pre, .md-sidebar, .md-search, .md-header, .md-tooltip"
-_OPEN_SEARCH = """(() => {
+SEARCH_MS = 10_000  # at most, until the first hit
+SCROLLING = ".md-typeset__scrollwrap, pre, .md-sidebar, .md-search, .md-header, .md-tooltip"
+OPEN_SEARCH = """(() => {
   document.querySelector("#__search").checked = true;
   document.querySelector("#__search").dispatchEvent(new Event("change"));
   document.querySelector(".md-search__input").focus();
 })()"""
-_HITS = '[...document.querySelectorAll(".md-search-result__item > a")].map((link) => link.href)'
+HITS = ".md-search-result__item > a"
 
 
-async def look(opened: Tab, view: View, url: str, *, root: str, out: Path) -> list[str]:
+def look(page: Page, view: View, url: str, root: str, out: Path) -> list[str]:
     """Look at one page in one view; leave its pictures in `out` and return the faults."""
-    await shown(opened, url, _read_paint)
-    await opened.value("localStorage.clear()")  # the last view left its colors there
-    state = await shown(opened, url, _read_paint)
-    state |= await opened.value(widths(_SCROLLING))
-    await shoot(opened, view, out / view.name)
-    wrong = faults(state, Seen(), url)  # messages and requests are read below, those of the search too
-    if out.stem == "index":
-        wrong += await _search(opened, view, root)
-        await shoot(opened, view, out / f"{view.name}-search")
-    wrong += [f"console: {error}" for error in opened.seen.errors]
-    own_starts = (root, "data:", "blob:", "about:srcdoc")
-    return [
-        *wrong,
-        *(f"a request to {request}" for request in opened.seen.requests if not request.startswith(own_starts)),
-    ]
+    faults = open_page(page, url, SCROLLING)
+    shoot(page, out / view.name)
+    if url.endswith("/index.html") and out.stem == "index":
+        faults += search(page, root)
+        shoot(page, out / f"{view.name}-search")
+    return faults
 
 
-async def _search(opened: Tab, view: View, root: str) -> list[str]:
-    """Type a word into the page's search and return the faults."""
-    await opened.value(_OPEN_SEARCH)
-    await opened.ask("Input.insertText", text=WORD)
-    hits: list[str] = []
-    deadline_s = time.monotonic() + SEARCH_S
-    while not hits and time.monotonic() < deadline_s:
-        await asyncio.sleep(0.2)
-        hits = await opened.value(_HITS)
-    print(f"{root.partition(':')[0]:5} {view.scheme:5} {view.screen:7} the search finds {len(hits)} pages for {WORD!r}")
-    foreign_hits = [f"the search leads to {hit}" for hit in hits if not hit.startswith(root)]
-    return foreign_hits if hits else [f"the search finds nothing for {WORD!r}"]
+def search(page: Page, root: str) -> Iterator[str]:
+    """Type a word into the page's search and yield the faults."""
+    from playwright.sync_api import TimeoutError as SearchTimeoutError  # noqa: PLC0415 - of .venv-look
+
+    page.evaluate(OPEN_SEARCH)
+    page.keyboard.insert_text(WORD)
+    hits = page.locator(HITS)
+    try:
+        hits.first.wait_for(state="attached", timeout=SEARCH_MS)
+    except SearchTimeoutError:
+        yield f"the search finds nothing for {WORD!r}"
+    links: list[str] = hits.evaluate_all("(links) => links.map((link) => link.href)")
+    print(f"{root}: the search finds {len(links)} pages for {WORD!r}")
+    yield from (f"the search leads to {link}" for link in links if not link.startswith(root))
 
 
-async def _read_paint(opened: Tab) -> dict[str, Any]:
-    await asyncio.sleep(0.3)
-    return {"paint_ms": await opened.value(_STATE)}
-
-
-def main(site: Path, pages: list[str], out: Path) -> int:
-    """Look at pages of the site; return 0 without faults, 1 with faults.
-
-    Args:
-        site: its folder.
-        pages: to look at, as their paths below it; on index.html the search is used too.
-        out: folder of the pictures, one in it for each page.
-    """
-    wrong = look_at_pages(f"{site.resolve().as_uri()}/", pages, out)
-    handler = partial(QuietHandler, directory=str(site))
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        wrong += look_at_pages(f"http://127.0.0.1:{server.server_port}/", ["index.html"], out / "served")
-        server.shutdown()
-    for each in wrong:
-        print(f"wrong: {each}", file=sys.stderr)
-    return 1 if wrong else 0
-
-
-def look_at_pages(root: str, pages: list[str], out: Path) -> list[str]:
-    """Look at pages in every view and return the faults.
+def look_at_pages(root: str, pages: list[str], out: Path) -> Iterator[str]:
+    """Look at pages in every view and yield the faults.
 
     Args:
         root: URL of the site's folder.
-        pages: as their paths below it.
+        pages: as their paths below it; on index.html the search is used too.
         out: folder of the pictures.
     """
-    wrong = []
     for page in pages:
-        folder = out / Path(page).stem
-        folder.mkdir(parents=True, exist_ok=True)
-        see = partial(look, root=root, out=folder)
-        wrong += [f"{root}{page}: {each}" for each in asyncio.run(look_in_views(root + page, see))]
-    return wrong
+        url = root + page
+        look_at = partial(look, url=url, root=root, out=out / Path(page).stem)
+        for fault in look_in_views(url, look_at, (root, "blob:", "about:srcdoc")):
+            yield f"{url}: {fault}"
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
@@ -113,10 +81,24 @@ class QuietHandler(SimpleHTTPRequestHandler):
         """Log nothing."""
 
 
-if __name__ == "__main__":
+def main() -> int:
+    """Look at pages of the site and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("site", type=Path, help="folder of the site")
     parser.add_argument("pages", nargs="+", help="pages, as their paths below it")
     parser.add_argument("--out", type=Path, default=Path("build/look/site"), help="folder of the pictures")
-    chosen = parser.parse_args()
-    sys.exit(main(chosen.site, chosen.pages, chosen.out))
+    options = parser.parse_args()
+    faults = list(look_at_pages(f"{options.site.resolve().as_uri()}/", options.pages, options.out))
+    handler = partial(QuietHandler, directory=str(options.site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        root = f"http://127.0.0.1:{server.server_port}/"
+        faults += look_at_pages(root, ["index.html"], options.out / "served")
+        server.shutdown()
+    for fault in faults:
+        print(f"wrong: {fault}", file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from taken_on import taken_on
+from machine import describe_day
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -159,7 +159,7 @@ def main() -> None:
             print_profile(folder)
             return
         rows = rendering(runs, folder) + checking(runs, folder) + synthesis(runs, folder)
-    print(f"{taken_on()}, median of {runs}\n")
+    print(f"{describe_day()}, median of {runs}\n")
     print("| what | seconds | |\n|---|---|---|")
     for what, seconds, note in rows:
         print(f"| {what} | {seconds:.2f} | {note} |")

@@ -14,8 +14,8 @@ import time
 import venv
 from pathlib import Path
 
-from disk_size import measure_disk_mb
-from taken_on import taken_on
+from machine import measure_folder_mb
+from machine import describe_day
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_MB = 450  # 2^20 bytes, with the environment itself, pip included
@@ -57,7 +57,7 @@ def install_and_measure(folder: Path) -> int:
     if install_code:
         print("`pip install .` failed", file=sys.stderr)
         return 1
-    disk_mb = measure_disk_mb(environment)
+    disk_mb = measure_folder_mb(environment)
 
     work = folder / "work"
     home = folder / "home"
@@ -69,7 +69,7 @@ def install_and_measure(folder: Path) -> int:
     measure_code, measure_s = run_timed([tandem, *MEASURE.split()], work, variables)
     report_code, report_s = run_timed([tandem, "bench", "report", "try"], work, variables)
 
-    print(f"\n{taken_on()}\n\n| what | |\n|---|---|")
+    print(f"\n{describe_day()}\n\n| what | |\n|---|---|")
     print(f"| an empty environment with pip | {venv_s:.0f} s |")
     print(f"| `pip install .` into it | {install_s:.0f} s |")
     print(f"| the environment on the disk | {disk_mb:.0f} MB (limit {LIMIT_MB}) |")

@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 
 import msgspec
-from taken_on import taken_on
+from machine import describe_day
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
@@ -170,7 +170,7 @@ def main() -> None:
         runs = [report(folder, *(["--figures"] if options.figures else [])) for _ in range(options.runs)]
         page = 0 if options.figures else (folder / "report.html").stat().st_size
     print(
-        f"{taken_on()}, load {os.getloadavg()[0]:.1f}, {options.records:,} records, {size / 1e6:.0f} MB, "
+        f"{describe_day()}, load {os.getloadavg()[0]:.1f}, {options.records:,} records, {size / 1e6:.0f} MB, "
         f"{size // options.records} bytes each\n"
     )
     limit_s, limit_mb = LIMITS.get(options.records, ("-", "-"))
