@@ -57,13 +57,13 @@ def use_keyboard(page: Page) -> Iterator[str]:
         yield "the first stop is not the way past the links"
     elif page.evaluate("document.activeElement.getBoundingClientRect().width") <= 50:  # noqa: PLR2004 - px of a word
         yield "the way past the links cannot be seen when it has the focus"
-    table = page.locator("figure details").first
-    if not table.count():
+    summary = page.locator("figure details summary").first
+    if not summary.count():
         yield "no chart has a table"
         return
-    table.locator("summary").focus()
+    summary.focus()
     page.keyboard.press("Enter")
-    if not table.locator("table").is_visible():
+    if not page.locator("figure details").first.locator("table").is_visible():
         yield "Enter does not open a chart's table"
 
 
