@@ -147,7 +147,13 @@ first-minute: ## measure setup, demo and packages on a fresh clone: s and MB; BE
 pip-install: setup ## install Tandem by pip into an empty environment; its MB and seconds, and a verdict from two URLs
 	$(BIN)/python benchmarks/pip_install.py
 
-bench-artifacts: setup ## measure uploads and downloads against the AWS CLI; needs 16 GB of disk, ten minutes
+.venv-awscli/.ready: benchmarks/awscli-requirements.txt
+	@echo "==> the AWS CLI into .venv-awscli (190 MB)"
+	$(PYTHON) -m venv .venv-awscli
+	.venv-awscli/bin/pip install -qq --require-hashes -r $<
+	@touch $@
+
+bench-artifacts: setup .venv-awscli/.ready ## measure uploads and downloads against the AWS CLI; needs 16 GB of disk, ten minutes
 	$(BIN)/python benchmarks/artifacts.py
 
 .venv-llmperf/.ready: images/llmperf/requirements.txt

@@ -35,7 +35,6 @@ INSTALLERS = (
     "images/lm-eval/Dockerfile",
     "rehearsal/aws/installation.py",
     "rehearsal/vllm_cpu/installation.py",
-    "benchmarks/artifacts.py",
 )
 each_input = pytest.mark.parametrize("source", INPUTS, ids=lambda path: str(path.relative_to(ROOT)))
 
