@@ -140,8 +140,8 @@ bench: setup ## measure synthesis, check and render; figures in docs/performance
 	$(BIN)/python benchmarks/measure.py
 
 .PHONY: first-minute
-first-minute: ## measure setup, demo and packages on a fresh clone: s and MB; BEFORE=COMMIT beside it, TEST=1: make test too
-	$(PYTHON) benchmarks/first_minute.py $(BEFORE) HEAD $(if $(TEST),--test)
+first-minute: setup ## measure setup, demo and packages on a fresh clone: s and MB; COMMIT=NAME, TEST=1: make test too
+	$(BIN)/python benchmarks/first_minute.py $(COMMIT) $(if $(TEST),--test)
 
 .PHONY: pip-install
 pip-install: setup ## install Tandem by pip into an empty environment; its MB and seconds, and a verdict from two URLs

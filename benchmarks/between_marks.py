@@ -6,15 +6,12 @@ Invariant: text outside of the marks stays as it is, and a document without mark
 from __future__ import annotations
 
 import re
-import sys
 import textwrap
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+from tandem.errors import InputError
 
-from tandem.errors import InputError  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 DOCS = ROOT / "docs"
 COLUMNS = 125  # of prose; a row of a table is one line, however long

@@ -23,14 +23,14 @@ from typing import NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process a core is enough
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-import coverage_world  # noqa: E402 - the variables above come first
-import numpy as np  # noqa: E402
-from between_marks import write_between  # noqa: E402
-from coverage_ways import WAYS, Answer, compare_prompts  # noqa: E402
-from coverage_world import SEED  # noqa: E402
-from machine import describe_day  # noqa: E402
+import coverage_world
+import numpy as np
+from between_marks import write_between
+from coverage_ways import WAYS, Answer, compare_prompts
+from coverage_world import SEED
+from machine import describe_day
 
-from tandem.errors import TandemError  # noqa: E402
+from tandem.errors import TandemError
 
 RATIOS = (0.8, 1.0, 1.05, 1.5, 3.0)
 PROMPTS = (12, 24)

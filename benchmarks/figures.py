@@ -19,19 +19,18 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+import coverage
+import llmperf_comparison
+import real
+import real_records
+import theory
+import theory_real
+import tuning
+import upgrade_diff
+import worlds
+from between_marks import read_between, wrapped
 
-import coverage  # noqa: E402
-import llmperf_comparison  # noqa: E402
-import real  # noqa: E402
-import real_records  # noqa: E402
-import theory  # noqa: E402
-import theory_real  # noqa: E402
-import tuning  # noqa: E402
-import upgrade_diff  # noqa: E402
-import worlds  # noqa: E402
-from between_marks import read_between, wrapped  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 LLMPERF_RUNS = ROOT / "tests" / "bench" / "llmperf_runs"
 

@@ -31,19 +31,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import aiohttp
+from between_marks import write_between
+from real import machine
+
+from rehearsal.loopback import HOST, find_free_port
+from tandem.bench import manifest
+from tandem.bench.record import RequestRecord, read_records
+from tandem.bench.request_metrics import compute_request_metrics
+from tandem.bench.schedule import CONTROL_SUFFIX
+
 ROOT = Path(__file__).resolve().parent.parent
-for place in (ROOT, ROOT / "benchmarks"):
-    sys.path.insert(0, str(place))
-
-import aiohttp  # noqa: E402
-from between_marks import write_between  # noqa: E402
-from real import machine  # noqa: E402
-
-from rehearsal.loopback import HOST, find_free_port  # noqa: E402
-from tandem.bench import manifest  # noqa: E402
-from tandem.bench.record import RequestRecord, read_records  # noqa: E402
-from tandem.bench.request_metrics import compute_request_metrics  # noqa: E402
-from tandem.bench.schedule import CONTROL_SUFFIX  # noqa: E402
 
 HERE = ROOT / "benchmarks" / "foreign"
 ENVIRONMENT = ROOT / ".venv-others"

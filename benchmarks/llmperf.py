@@ -209,13 +209,14 @@ def run_llmperf(name: str, tool: LlmperfTool, out: Path) -> None:
             with simulator(out, {**PLAIN, **scenario.knobs}) as server:
                 arm = manifest.ManifestArm(name=ARM, role="baseline", url=server.url, model=ARM)
                 LlmperfSession(arms=[arm], load=load, tool=tool, out=out / "llmperf", say=report).run(1)
-            server.log.rename(out / "llmperf" / comparison.LOG)
-            return
         except ExternalError as error:
             shutil.rmtree(out / "llmperf", ignore_errors=True)
             report(f"{name}: {error}")
             if not tries_left:
                 raise
+        else:
+            server.log.rename(out / "llmperf" / comparison.LOG)
+            return
 
 
 def run_tandem(name: str, out: Path) -> None:

@@ -25,7 +25,7 @@ from tandem.bench.ground_truth import LLMPERF_ITL, ServerLogEntry
 from tandem.bench.json_file import read_json_lines
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.run import LlmperfCall, call_folder, read_calls
-from tandem.bench.record import read_records
+from tandem.bench.record import RequestRecord, read_records
 from tandem.bench.summary import ALL_CLASSES, summarize_run
 from tandem.errors import InputError
 
@@ -234,12 +234,9 @@ def _read_tandem(folder: Path) -> GeneratorFigures:
             turns[turn_by_request[entry.request_id]].append(entry)
     summary = summarize_run(folder)
     figures = {cell.metric: cell.p50 for cell in summary.cells if cell.class_ == ALL_CLASSES}
-    gaps_ms = []
-    for record in records:
-        gaps_ms.append(find_longest_gap_ms(chunk.at_s for chunk in record.chunks if chunk.bears_tokens))
     return GeneratorFigures(
         turns=list(turns.values()),
-        figures=figures | {LONGEST_GAP: float(np.median(gaps_ms))},
+        figures=figures | {LONGEST_GAP: float(np.median([find_silence_ms(record) for record in records]))},
         result_count=sum(counts.succeeded for counts in summary.requests),
         errors=sum(counts.failed for counts in summary.requests),
     )
@@ -250,6 +247,11 @@ def find_median(values: Iterable[float | None]) -> float | None:
     column = np.array(list(values), float)
     finite = column[np.isfinite(column)]
     return float(np.median(finite)) if len(finite) else None
+
+
+def find_silence_ms(record: RequestRecord) -> float:
+    """Return the longest time between two chunks with tokens."""
+    return find_longest_gap_ms(chunk.at_s for chunk in record.chunks if chunk.bears_tokens)
 
 
 def find_longest_gap_ms(times_s: Iterable[float]) -> float:

@@ -44,19 +44,25 @@ class Comparison(NamedTuple):
         """Whether the figure is within its limit."""
         return abs(self.measured - self.truth) <= self.limit
 
+    def format_row(self) -> str:
+        """Return the row of the table."""
+        return (
+            f"| {self.server} | {self.concurrency} | {self.metric} | {self.place} | {self.truth:.2f} "
+            f"| {self.measured:.2f} | {self.measured - self.truth:+.2f} | {self.limit:.2f} "
+            f"| {'yes' if self.holds else '**no**'} |"
+        )
+
 
 def measure(folder: Path) -> tuple[list[str], bool]:
     """Return the table of accuracy, and whether every limit holds."""
-    rows = [row for concurrency in REQUESTS for row in compare_servers(folder, concurrency)]
+    rows: list[Comparison] = []
+    for concurrency in REQUESTS:
+        rows += compare_servers(folder, concurrency)
     lines = [
         "| server | concurrency | figure | at | truth | Tandem | off by | allowed | holds |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    for row in rows:
-        lines.append(
-            f"| {row.server} | {row.concurrency} | {row.metric} | {row.place} | {row.truth:.2f} | {row.measured:.2f} "
-            f"| {row.measured - row.truth:+.2f} | {row.limit:.2f} | {'yes' if row.holds else '**no**'} |"
-        )
+    lines += [row.format_row() for row in rows]
     return lines, all(row.holds for row in rows)
 
 

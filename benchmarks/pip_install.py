@@ -14,8 +14,7 @@ import time
 import venv
 from pathlib import Path
 
-from machine import measure_folder_mb
-from machine import describe_day
+from machine import describe_day, measure_folder_mb
 
 ROOT = Path(__file__).resolve().parent.parent
 LIMIT_MB = 450  # 2^20 bytes, with the environment itself, pip included

@@ -19,17 +19,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+from rehearsal.vllm_cpu.errors import VllmSetupError
+from rehearsal.vllm_cpu.installation import ensure_python
+from rehearsal.vllm_cpu.server import MODEL, CpuVllmServer, build_self_draft
+from rehearsal.vllm_cpu.weights import ensure_weights
+from tandem.bench.lm_eval.__main__ import OUTCOME_FILE, SERVERS_VARIABLE
+from tandem.bench.quality_rows import read_quality
+from tandem.judge.quality import judge_quality
+from tandem.judge.text_format import describe_quality
 
-from rehearsal.vllm_cpu.errors import VllmSetupError  # noqa: E402
-from rehearsal.vllm_cpu.installation import ensure_python  # noqa: E402
-from rehearsal.vllm_cpu.server import MODEL, CpuVllmServer, build_self_draft  # noqa: E402
-from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
-from tandem.bench.lm_eval.__main__ import OUTCOME_FILE, SERVERS_VARIABLE  # noqa: E402
-from tandem.bench.quality_rows import read_quality  # noqa: E402
-from tandem.judge.quality import judge_quality  # noqa: E402
-from tandem.judge.text_format import describe_quality  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 LM_EVAL = ROOT / ".venv-lm-eval" / "bin" / "python"
 OUT = ROOT / "build" / "quality"

@@ -26,21 +26,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import others
+import real_records
+import real_table
+import real_verdict
+from between_marks import write_between
+
+from rehearsal.vllm_cpu.errors import VllmSetupError
+from rehearsal.vllm_cpu.installation import REQUIREMENTS, ensure_python
+from rehearsal.vllm_cpu.server import MODEL, NGRAM_SPECULATION, THREADS, CpuVllmServer, build_self_draft
+from rehearsal.vllm_cpu.weights import ensure_weights
+from tandem.errors import InputError, TandemError
+
 ROOT = Path(__file__).resolve().parent.parent
-for place in (ROOT, ROOT / "benchmarks"):
-    sys.path.insert(0, str(place))
-
-import others  # noqa: E402
-import real_records  # noqa: E402
-import real_table  # noqa: E402
-import real_verdict  # noqa: E402
-from between_marks import write_between  # noqa: E402
-
-from rehearsal.vllm_cpu.errors import VllmSetupError  # noqa: E402
-from rehearsal.vllm_cpu.installation import REQUIREMENTS, ensure_python  # noqa: E402
-from rehearsal.vllm_cpu.server import MODEL, NGRAM_SPECULATION, THREADS, CpuVllmServer, build_self_draft  # noqa: E402
-from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
-from tandem.errors import InputError, TandemError  # noqa: E402
 
 SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
 FIGURES = "make real"  # name of the marks in the document

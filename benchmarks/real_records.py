@@ -24,13 +24,11 @@ from pathlib import Path
 
 import msgspec
 
-ROOT = Path(__file__).resolve().parent.parent
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+from tandem.bench import counters, host, manifest
+from tandem.bench.folder import RECORDS_FILE
+from tandem.errors import InputError, TandemError
 
-from tandem.bench import counters, host, manifest  # noqa: E402
-from tandem.bench.folder import RECORDS_FILE  # noqa: E402
-from tandem.errors import InputError, TandemError  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 KEPT = ROOT / "benchmarks" / "real_records"
 FACTS = "facts.json"

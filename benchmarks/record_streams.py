@@ -20,13 +20,12 @@ from typing import Any
 
 import aiohttp
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from rehearsal.vllm_cpu.errors import VllmSetupError
+from rehearsal.vllm_cpu.installation import ensure_python
+from rehearsal.vllm_cpu.server import MODEL, NGRAM_SPECULATION, CpuVllmServer
+from rehearsal.vllm_cpu.weights import ensure_weights
 
-from rehearsal.vllm_cpu.errors import VllmSetupError  # noqa: E402
-from rehearsal.vllm_cpu.installation import ensure_python  # noqa: E402
-from rehearsal.vllm_cpu.server import MODEL, NGRAM_SPECULATION, CpuVllmServer  # noqa: E402
-from rehearsal.vllm_cpu.weights import ensure_weights  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 OUT = ROOT / "tests" / "bench" / "streams"
 LOGS = ROOT / "build" / "real" / "recording"

@@ -26,12 +26,11 @@ from pathlib import Path
 import msgspec
 from machine import describe_day
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+from tandem.bench import manifest
+from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks
+from tandem.bench.schedule import CONTROL_SUFFIX
 
-from tandem.bench import manifest  # noqa: E402
-from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks  # noqa: E402
-from tandem.bench.schedule import CONTROL_SUFFIX  # noqa: E402
+ROOT = Path(__file__).resolve().parent.parent
 
 CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "config", "summary", "creative")
 ARMS = {"window-4": 5, "window-7": 8}  # to the most tokens of a burst

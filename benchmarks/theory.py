@@ -13,14 +13,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+import theory_real
+from between_marks import write_between
 
-import theory_real  # noqa: E402
-from between_marks import write_between  # noqa: E402
-
-from tandem.plan.measurement_rows import PublishedRow, load_published  # noqa: E402
-from tandem.plan.step_cost import (  # noqa: E402
+from tandem.plan.measurement_rows import PublishedRow, load_published
+from tandem.plan.step_cost import (
     HeldOutRow,
     find_objection,
     fit_step_cost,

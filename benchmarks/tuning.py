@@ -8,18 +8,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "benchmarks")]
+from between_marks import write_between
 
-from between_marks import write_between  # noqa: E402
-
-from tandem.plan.forecast import DraftShare, PlanLoad, compute_step_cost, convert_cost, stretch_step  # noqa: E402
-from tandem.plan.measurement_rows import SERVED_DENSE, load_published  # noqa: E402
-from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost  # noqa: E402
-from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, find_acceptance  # noqa: E402
-from tandem.spec.catalogue import load_catalogue  # noqa: E402
+from tandem.plan.forecast import DraftShare, PlanLoad, compute_step_cost, convert_cost, stretch_step
+from tandem.plan.measurement_rows import SERVED_DENSE, load_published
+from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost
+from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, find_acceptance
+from tandem.spec.catalogue import load_catalogue
 
 WINDOWS, ACCEPTANCES, LOADS = (3, 5, 7, 10, 15), (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0), (1, 4, 16, 32, 64, 128)
 LAWS: dict[CommitLaw, str] = {"k": "NxD Inference", "k+1": "native"}

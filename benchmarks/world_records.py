@@ -344,9 +344,7 @@ def draw_clocks(world: World, length_s: float, longest_s: float, rng: np.random.
     return [ServerClock(time_s, np.concatenate([[0.0], row])) for row in done_s]
 
 
-def _add_other_work(
-    slow: Values, world: World, time_s: Values, longest_s: float, rng: np.random.Generator
-) -> None:
+def _add_other_work(slow: Values, world: World, time_s: Values, longest_s: float, rng: np.random.Generator) -> None:
     """Add episodes of other work, and the job of the clock, to the logs of how slow both servers are."""
     for begin_s in rng.uniform(0, longest_s, rng.poisson(world.episodes_per_hour * longest_s / 3600)):
         is_episode = (time_s >= begin_s) & (time_s < begin_s + EPISODE_S)

@@ -23,9 +23,9 @@ from typing import Literal, NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # a process a core is enough
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from between_marks import write_between  # noqa: E402 - the variables above come first
-from machine import describe_day  # noqa: E402
-from world_records import (  # noqa: E402
+from between_marks import write_between
+from machine import describe_day
+from world_records import (
     DEFAULT_SHAPE,
     QUICK_SHAPE,
     SHAPES,
@@ -35,9 +35,9 @@ from world_records import (  # noqa: E402
     simulate_run,
 )
 
-from tandem.errors import TandemError  # noqa: E402
-from tandem.judge.schema import MARGIN, Verdict  # noqa: E402
-from tandem.judge.verdict import JudgeOptions, judge_run  # noqa: E402
+from tandem.errors import TandemError
+from tandem.judge.schema import MARGIN, Verdict
+from tandem.judge.verdict import JudgeOptions, judge_run
 
 MOST_FALSE = 0.065
 """Largest share of reports with a false word."""
@@ -339,8 +339,8 @@ def measure_rows(rows: Sequence[WorldRow], first_seed: int, scale: float = 1.0) 
     tasks = []
     for row, shape in itertools.product(rows, SHAPES):
         end = first_seed + max(1, round(scale * SEEDS[shape.name]))
-        for begin in range(first_seed, end, TASK):
-            tasks.append((row, shape, range(begin, min(begin + TASK, end))))
+        begins = range(first_seed, end, TASK)
+        tasks += [(row, shape, range(begin, min(begin + TASK, end))) for begin in begins]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         worlds = [row.world for row, _, _ in tasks]
         parts = pool.map(judge_runs, worlds, [task[1] for task in tasks], [task[2] for task in tasks])

@@ -34,7 +34,7 @@ def ask(server: Server, request_id: str) -> int:
 def test_the_twin_answers_under_the_name_of_its_knobs_and_logs_it(tmp_path: Path) -> None:
     with servers_apart.simulator(tmp_path, {**FAST, "model": "named"}) as server:
         assert (server.model, ask(server, "asked-1")) == ("named", 200)
-    assert "asked-1" in "".join(server.served())
+    assert "asked-1" in "".join(server.read_entries())
 
 
 def test_knobs_without_a_name_are_served_under_one(tmp_path: Path) -> None:
