@@ -14,11 +14,11 @@ import argparse
 import asyncio
 import contextlib
 import json
+import math
 import os
 import re
 import shlex
 import signal
-import statistics
 import subprocess
 import sys
 import time
@@ -26,25 +26,27 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from statistics import fmean
+from typing import NamedTuple
 
-import aiohttp
+from bench_command import ROOT, BenchError, run_bench
 from between_marks import write_between
-from real import machine
+from machine import describe_machine
+from stream_recording import CHAT, record_stream, write_recording
 
 from rehearsal.loopback import HOST, find_free_port
 from tandem.bench import manifest
+from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.record import RequestRecord, read_records
 from tandem.bench.request_metrics import compute_request_metrics
 from tandem.bench.schedule import CONTROL_SUFFIX
 
-ROOT = Path(__file__).resolve().parent.parent
-
 HERE = ROOT / "benchmarks" / "foreign"
 ENVIRONMENT = ROOT / ".venv-others"
+MOCK_LLM = ENVIRONMENT / "node_modules" / "@dwmkerr" / "mock-llm"
+SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
 COUNT = "Repeat: one two three one two three one two three"  # mock-llm refuses a question with quotation marks
 COPY = 'Copy this JSON exactly: {"name": "Ada", "tags": ["one", "two", "one", "two", "one", "two"]}'
 STREAMS = ROOT / "tests" / "bench" / "streams" / "foreign"
@@ -53,7 +55,9 @@ PROMPTS = 16
 REQUESTS = 288  # of each run: its prompts in all rounds, of all arms, control round included
 LIMIT = 0.02  # of TPOT, against a server's own log
 READY_S = 120.0
-OK, WRONG, WORLD_FAILED = 0, 1, 3
+OK = 0
+WRONG = 1
+WORLD_FAILED = 3
 _EVAL = re.compile(r"\|\s+eval time =\s*([\d.]+) ms /\s*(\d+) tokens")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -62,16 +66,15 @@ class ForeignError(RuntimeError):
     """A server is not available or does not run; the text says what to do."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ForeignServer:
+class ForeignServer(NamedTuple):
     """One server of another project.
 
     Args:
         name: the arm's.
-        command: starts it; {port}, {folder}, {python} and {node} stand for their values.
+        command: starts it; {port} and {folder} stand for their values.
+        log: file of its log in the run's folder.
         read_tpots_ms: reads the time per output token of each request, in order, from the server's own log; None if
             the server keeps no log.
-        log: file of that log in the run's folder.
         environment: variables; {port} stands for the port.
     """
 
@@ -79,11 +82,10 @@ class ForeignServer:
     command: tuple[str, ...]
     log: str
     read_tpots_ms: Callable[[Path], list[float]] | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = {}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
+class Measurement(NamedTuple):
     """Servers that one run measures; REQUESTS is 16 prompts x (arms x rounds + 2 control).
 
     Args:
@@ -93,7 +95,6 @@ class Measurement:
         rounds: without the control round.
         concurrency: requests in flight.
         classes: of the suite; PROMPTS come from them in equal parts.
-        max_tokens: of an answer.
         question: the prompt of its recorded stream.
     """
 
@@ -103,92 +104,93 @@ class Measurement:
     rounds: int
     concurrency: int
     classes: Sequence[str] = ("structured", "open-ended")
-    max_tokens: int = 16
     question: str = COPY
 
 
 def read_llama_cpp_log(path: Path) -> list[float]:
     """Return each request's time per output token by llama.cpp's log, in ms: eval time over tokens but the first."""
-    found = (_EVAL.search(line) for line in path.read_text(errors="replace").splitlines())
-    timed = [(float(line[1]), int(line[2])) for line in found if line]
-    return [eval_ms / (tokens - 1) if tokens > 1 else float("nan") for eval_ms, tokens in timed]
+    tpots_ms = []
+    for eval_ms, tokens in _EVAL.findall(path.read_text(errors="replace")):
+        later = int(tokens) - 1
+        tpots_ms.append(float(eval_ms) / later if later else math.nan)
+    return tpots_ms
 
 
 def read_xpyd_sim_log(path: Path) -> list[float]:
     """Return each request's time per output token by xpyd-sim's log, in ms; xpyd-sim waits before each token."""
     entries = [json.loads(line) for line in path.read_text().splitlines()]
-    return [entry["total_ms"] / entry["output_tokens"] if entry["output_tokens"] else float("nan") for entry in entries]
+    return [entry["total_ms"] / entry["output_tokens"] if entry["output_tokens"] else math.nan for entry in entries]
 
 
-def _llama_cpp(name: str, *mode: str) -> ForeignServer:
-    command = ("{python}", str(HERE / "llama_cpp_server.py"), "{port}", *mode)
-    return ForeignServer(name=name, command=command, log=f"{name}.log", read_tpots_ms=read_llama_cpp_log)
+def _describe_llama_cpp(name: str, *mode: str) -> ForeignServer:
+    command = (str(ENVIRONMENT / "bin" / "python"), str(HERE / "llama_cpp_server.py"), "{port}", *mode)
+    return ForeignServer(name, command, f"{name}.log", read_llama_cpp_log)
 
 
+XPYD_SIM = ForeignServer(
+    name="xpyd-sim",
+    command=(
+        str(ENVIRONMENT / "bin" / "xpyd-sim"),
+        *shlex.split("serve --model smollm2 --prefill-delay-ms 20 --decode-delay-per-token-ms 10"),
+        *("--host", HOST, "--port", "{port}", "--log-requests", "{folder}/requests.jsonl"),
+    ),
+    log="requests.jsonl",
+    read_tpots_ms=read_xpyd_sim_log,
+)
+MOCK_LLM_SERVER = ForeignServer(
+    name="mock-llm",
+    command=("node", str(MOCK_LLM / "dist" / "main.js"), "--config", str(HERE / "mock-llm.yaml")),
+    log="mock-llm.log",
+    environment={"HOST": HOST, "PORT": "{port}"},
+)
 MEASUREMENTS = (
     Measurement(
-        name="llama-cpp", servers=(_llama_cpp("plain"), _llama_cpp("ngram", "ngram")), model="smollm2", rounds=8,
+        name="llama-cpp",
+        servers=(_describe_llama_cpp("plain"), _describe_llama_cpp("ngram", "ngram")),
+        model="smollm2",
+        rounds=8,
         concurrency=1,
     ),
+    Measurement(name="xpyd-sim", servers=(XPYD_SIM,), model="smollm2", rounds=16, concurrency=4),
     Measurement(
-        name="xpyd-sim", model="smollm2", rounds=16, concurrency=4,
-        servers=(ForeignServer(
-            name="xpyd-sim", log="requests.jsonl", read_tpots_ms=read_xpyd_sim_log, command=(
-                str(ENVIRONMENT / "bin" / "xpyd-sim"), "serve", "--host", HOST, "--port", "{port}",
-                "--model", "smollm2", "--prefill-delay-ms", "20", "--decode-delay-per-token-ms", "10",
-                "--log-requests", "{folder}/requests.jsonl",
-            ),
-        ),),
+        name="mock-llm",
+        servers=(MOCK_LLM_SERVER,),
+        model="gpt-5.2",
+        rounds=16,
+        concurrency=4,
+        classes=("open-ended",),
+        question=COUNT,
     ),
-    Measurement(
-        name="mock-llm", model="gpt-5.2", rounds=16, concurrency=4, classes=("open-ended",), question=COUNT,
-        servers=(ForeignServer(
-            name="mock-llm", log="mock-llm.log", environment={"HOST": HOST, "PORT": "{port}"}, command=(
-                "{node}", str(ENVIRONMENT / "node_modules" / "@dwmkerr" / "mock-llm" / "dist" / "main.js"),
-                "--config", str(HERE / "mock-llm.yaml"),
-            ),
-        ),),
-    ),
-)  # fmt: skip
+)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure every server, print and write the table."""
-    options = _parse(argv)
+    """Measure or record; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=ROOT / "build" / "others", help="where runs are kept")
+    parser.add_argument("--record", action="store_true", help="record a stream of each: tests/bench/streams/foreign")
+    parser.add_argument("--no-docs", action="store_true", help="leave docs/accuracy.md as it is")
+    options = parser.parse_args(argv)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(WORLD_FAILED))  # so that servers are stopped on the way out
     load = os.getloadavg()[0]
     folder: Path = options.out / datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%SZ")
+    rows: list[Row] = []
     try:
-        if options.record:
-            record_streams(folder)
-            return OK
-        rows = [row for measurement in MEASUREMENTS for row in measure(measurement, folder / measurement.name)]
-    except ForeignError as fault:
+        for measurement in MEASUREMENTS:
+            if options.record:
+                record_streams(measurement, folder / measurement.name)
+            else:
+                rows += measure(measurement, folder / measurement.name)
+    except (ForeignError, BenchError) as fault:
         print(fault, file=sys.stderr)
         return WORLD_FAILED
-    text = "\n".join(section(rows, ["python", "benchmarks/foreign_servers.py", *(argv or sys.argv[1:])], load))
+    if options.record:
+        return OK
+    text = "\n".join(format_table(rows, ["python", "benchmarks/foreign_servers.py", *(argv or sys.argv[1:])], load))
     print(text)
     if not options.no_docs:
         write_between(FIGURES, text)
     return OK if is_right(rows) else WRONG
-
-
-def is_right(rows: Sequence[Row]) -> bool:
-    """Return whether every run has all its requests, none failed, and every TPOT is near its server's own."""
-    requests: Counter[str] = Counter()
-    for row in rows:
-        requests[row.measurement] += row.requests
-    return set(requests.values()) == {REQUESTS} and not any(row.is_wrong for row in rows)
-
-
-def _parse(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "others", help="where runs are kept")
-    parser.add_argument(
-        "--record", action="store_true", help="record one stream of each server: tests/bench/streams/foreign"
-    )
-    parser.add_argument("--no-docs", action="store_true", help="leave docs/accuracy.md as it is")
-    return parser.parse_args(argv)
 
 
 @contextlib.contextmanager
@@ -200,48 +202,50 @@ def running(servers: Sequence[ForeignServer], folder: Path) -> Iterator[dict[str
     """
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as stack:
-        urls = {server.name: stack.enter_context(_started(server, folder)) for server in servers}
-        yield urls
+        yield {server.name: stack.enter_context(_start(server, folder)) for server in servers}
 
 
 @contextlib.contextmanager
-def _started(server: ForeignServer, folder: Path) -> Iterator[str]:
-    places = {
-        "port": str(find_free_port()), "folder": str(folder), "python": str(ENVIRONMENT / "bin" / "python"),
-        "node": str(Path(sys.executable).parent / "node"),
-    }  # fmt: skip
-    printed = folder / f"{server.name}.log"
-    command = [sys.executable, str(HERE / "hold.py"), *(word.format(**places) for word in server.command)]
-    environment = {"PATH": str(Path(sys.executable).parent), "HOME": str(folder)}
-    environment |= {name: value.format(**places) for name, value in server.environment.items()}
-    with printed.open("wb") as log:
+def _start(server: ForeignServer, folder: Path) -> Iterator[str]:
+    port = find_free_port()
+    programs = str(Path(sys.executable).parent)  # node is there
+    environment = {name: value.format(port=port) for name, value in server.environment.items()}
+    command = [sys.executable, str(HERE / "hold.py")]
+    command += [word.format(port=port, folder=folder) for word in server.command]
+    output = folder / f"{server.name}.log"
+    with output.open("wb") as log:
         process = subprocess.Popen(
-            command, cwd=folder, env=environment, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT,
+            command,
+            cwd=folder,
+            env={"PATH": programs, "HOME": str(folder), **environment},
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for the starter, which stops it in its own time
-        )  # fmt: skip
+        )
     try:
-        url = f"http://{HOST}:{places['port']}"
-        _wait(server, process, url, printed)
+        url = f"http://{HOST}:{port}"
+        if not _is_ready(process, url):
+            tail = output.read_text(errors="replace")[-2000:].strip()
+            raise ForeignError(
+                f"{server.name} does not answer; run `make others`, which installs it. It printed:\n{tail}"
+            )
         yield url
     finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait()
+        process.communicate()  # closes its input
 
 
-def _wait(server: ForeignServer, process: subprocess.Popen[bytes], url: str, printed: Path) -> None:
-    deadline = time.monotonic() + READY_S
-    while process.poll() is None and time.monotonic() < deadline:
+def _is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
+    deadline_s = time.monotonic() + READY_S
+    while process.poll() is None and time.monotonic() < deadline_s:
         with contextlib.suppress(urllib.error.URLError, ConnectionError, TimeoutError):
             _DIRECT.open(f"{url}/v1/models", timeout=5).close()
-            return
+            return True
         time.sleep(0.2)
-    tail = printed.read_text(errors="replace")[-2000:].strip()
-    raise ForeignError(f"{server.name} does not answer; run `make others`, which installs it. It printed:\n{tail}")
+    return False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(NamedTuple):
     """Result of one server; TPOTs are means in ms over the requests that have one, None where nobody counts."""
 
     measurement: str
@@ -263,28 +267,38 @@ class Row:
         """Whether a request failed or the TPOT is too far off."""
         return self.failed > 0 or abs(self.off or 0.0) > LIMIT
 
+    def format_row(self) -> str:
+        """Return the row of the table."""
+        tpot = "no usage" if self.tpot_ms is None else f"{self.tpot_ms:.3f}"
+        logged = "none" if self.logged_ms is None else f"{self.logged_ms:.3f}"
+        off = "-" if self.off is None else f"{self.off:+.2%}"
+        return (
+            f"| {self.measurement} | {self.server} | {self.names} | {self.requests} "
+            f"| {self.failed} | {self.reconnected} | {tpot}, {logged} | {off} |"
+        )
+
+
+def is_right(rows: Sequence[Row]) -> bool:
+    """Return whether every run has all its requests, none failed, and every TPOT is near its server's own."""
+    requests: Counter[str] = Counter()
+    for row in rows:
+        requests[row.measurement] += row.requests
+    return set(requests.values()) == {REQUESTS} and not any(row.is_wrong for row in rows)
+
 
 def measure(measurement: Measurement, folder: Path) -> list[Row]:
     """Run `tandem bench run` against the servers of one measurement.
 
     Raises:
-        ForeignError: a server does not answer, the run did not end, or a log lacks requests.
+        ForeignError: a server does not answer, or a log lacks requests.
+        BenchError: the run did not come to its end.
     """
+    flags = (
+        f"--classes {','.join(measurement.classes)} --prompts-per-class {PROMPTS // len(measurement.classes)} "
+        f"--rounds {measurement.rounds} --warm-up 4 --concurrency {measurement.concurrency} --max-tokens 16"
+    )
     with running(measurement.servers, folder) as urls:
-        base, *variants = (f"{name}={url}" for name, url in urls.items())
-        command = [
-            sys.executable, "-m", "tandem", "bench", "run", "--baseline", base,
-            *(word for variant in variants for word in ("--variant", variant)), "--model", measurement.model,
-            "--suite", str(ROOT / "benchmarks" / "real_prompts.jsonl"), "--classes", ",".join(measurement.classes),
-            "--prompts-per-class", str(PROMPTS // len(measurement.classes)), "--rounds", str(measurement.rounds),
-            "--warm-up", "4",
-            "--concurrency", str(measurement.concurrency), "--max-tokens", str(measurement.max_tokens),
-            "--out", str(folder / "run"),
-        ]  # fmt: skip
-        print(shlex.join(command), file=sys.stderr)
-        subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False)  # its verdict does not matter here
-    if not (folder / "run" / "summary.json").exists():
-        raise ForeignError(f"`tandem bench run` left no summary in {folder}; what it said stands above")
+        run_bench(urls, measurement.model, SUITE, folder / "run", flags)  # its verdict does not matter here
     return read_rows(measurement, folder)
 
 
@@ -296,25 +310,26 @@ def read_rows(measurement: Measurement, folder: Path) -> list[Row]:
     """
     arms = {arm.name: arm for arm in manifest.read_manifest(folder / "run").arms}
     records: dict[str, list[RequestRecord]] = {server.name: [] for server in measurement.servers}
-    for record in read_records(folder / "run" / "records.jsonl"):
+    for record in read_records(folder / "run" / RECORDS_FILE):
         records[record.arm.removesuffix(CONTROL_SUFFIX)].append(record)
-    return [
-        Row(
+    rows = []
+    for server in measurement.servers:
+        own_records = records[server.name]
+        row = Row(
             measurement=measurement.name,
             server=server.name,
-            names=_names(arms[server.name]),
-            requests=len(mine),
-            failed=sum(record.error is not None for record in mine),
-            reconnected=sum(one.reconnected for one in mine),
-            tpot_ms=_mean(compute_request_metrics(mine).values["tpot_ms"]),
-            logged_ms=read_logged_ms(server, folder, len(mine)),
+            names=_list_names(arms[server.name]),
+            requests=len(own_records),
+            failed=sum(record.error is not None for record in own_records),
+            reconnected=sum(record.reconnected for record in own_records),
+            tpot_ms=_find_mean(compute_request_metrics(own_records).values["tpot_ms"]),
+            logged_ms=read_logged_ms(server, folder, len(own_records)),
         )
-        for server in measurement.servers
-        for mine in [records[server.name]]
-    ]
+        rows.append(row)
+    return rows
 
 
-def _names(arm: manifest.ManifestArm) -> str:
+def _list_names(arm: manifest.ManifestArm) -> str:
     places = {"/version": arm.server_version, "owned_by": arm.owned_by, "Server": arm.server_header}
     return ", ".join(f"{place} `{name}`" for place, name in places.items() if name) or "nothing"
 
@@ -332,85 +347,55 @@ def read_logged_ms(server: ForeignServer, folder: Path, requests: int) -> float 
         raise ForeignError(
             f"{folder / server.log} holds {len(tpots_ms)} of {requests} requests: see how {server.name} writes it"
         )
-    return _mean(tpots_ms[-requests:])
+    return _find_mean(tpots_ms[-requests:])
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    known = [float(value) for value in values if value == value]  # noqa: PLR0124  # NaN: no such figure
-    return statistics.fmean(known) if known else None
+def _find_mean(values: Sequence[float]) -> float | None:
+    finite = [float(value) for value in values if math.isfinite(value)]
+    return fmean(finite) if finite else None
 
 
-def section(rows: Sequence[Row], command: Sequence[str], load: float) -> list[str]:
+def format_table(rows: Sequence[Row], command: Sequence[str], load: float) -> list[str]:
     """Return the generated part of the document; `load` is the machine's before the first server started."""
-    packages = [line.partition(" ")[0] for line in (HERE / "requirements.txt").read_text().splitlines() if "==" in line]
-    chosen = [name for name in packages if name.startswith(("xllamacpp", "xpyd", "llm-"))]
-    npm = ENVIRONMENT / "node_modules" / "@dwmkerr" / "mock-llm" / "package.json"
-    chosen.append(f"@dwmkerr/mock-llm=={json.loads(npm.read_text())['version']}")
-    when = datetime.now(tz=UTC).isoformat(timespec="minutes")[:16].replace("T", " ")
-    versions = ", ".join(f"`{name}`" for name in chosen)
-    lines = [
-        f"`{shlex.join(command)}`, {when} UTC, {machine()}, load {load:.1f}; {versions}.", "",
-        (
-            "| run | server | says of itself | requests | failed | asked again "
-            "| mean TPOT ms: Tandem, its own log | off |"
-        ),
+    lines = (HERE / "requirements.txt").read_text().splitlines()
+    packages = [line.partition(" ")[0] for line in lines if line.startswith(("xllamacpp", "xpyd", "llm-"))]
+    version = json.loads((MOCK_LLM / "package.json").read_text())["version"]
+    versions = ", ".join(f"`{name}`" for name in (*packages, f"@dwmkerr/mock-llm=={version}"))
+    moment = datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M")
+    return [
+        f"`{shlex.join(command)}`, {moment} UTC, {describe_machine()}, load {load:.1f}; {versions}.",
+        "",
+        "| run | server | says of itself | requests | failed | asked again | mean TPOT ms: Tandem, its own log | off |",
         "|---|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
-    return lines + [_row_line(row) for row in rows] + [""]
+        *(row.format_row() for row in rows),
+        "",
+    ]
 
 
-def _row_line(row: Row) -> str:
-    tpot = f"{row.tpot_ms:.3f}" if row.tpot_ms is not None else "no usage"
-    logged = f"{row.logged_ms:.3f}" if row.logged_ms is not None else "none"
-    off = f"{row.off:+.2%}" if row.off is not None else "-"
-    return (
-        f"| {row.measurement} | {row.server} | {row.names} | {row.requests} "
-        f"| {row.failed} | {row.reconnected} | {tpot}, {logged} | {off} |"
-    )
-
-
-def record_streams(folder: Path) -> None:
+def record_streams(measurement: Measurement, folder: Path) -> None:
     """Record one stream of each server, byte by byte, into tests/bench/streams/foreign.
 
     Raises:
         ForeignError: a server does not answer.
     """
-    STREAMS.mkdir(parents=True, exist_ok=True)
-    for measurement in MEASUREMENTS:
-        with running(measurement.servers, folder / measurement.name) as urls:
-            for server in measurement.servers:
-                lines = asyncio.run(_record(urls[server.name], measurement))
-                name = f"{measurement.name}_{server.name}" if len(measurement.servers) > 1 else measurement.name
-                path = STREAMS / f"{name.replace('-', '_')}.jsonl"
-                path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-                print(f"{path.name}: {len(lines) - 1} reads", file=sys.stderr)
-
-
-async def _record(url: str, measurement: Measurement) -> list[dict[str, Any]]:
     body = {
-        "model": measurement.model, "messages": [{"role": "user", "content": measurement.question}],
-        "max_tokens": 48, "temperature": 0.0, "stream": True, "stream_options": {"include_usage": True},
-    }  # fmt: skip
-    path = "/v1/chat/completions"
-    async with aiohttp.ClientSession(read_bufsize=2**20) as session:
-        async with session.get(f"{url}/v1/models") as page:
-            cards = (await page.json(content_type=None))["data"]
-        began = time.monotonic_ns()
-        async with session.post(f"{url}{path}", json=body) as answer:
-            headers_ns = time.monotonic_ns() - began
-            reads = [
-                {"t_ns": time.monotonic_ns() - began, "hex": piece.hex()} async for piece in answer.content.iter_any()
-            ]
-    head = {
-        "request": {"method": "POST", "path": path, "body": body},
-        "server": {"owned_by": cards[0].get("owned_by")},
         "model": measurement.model,
-        "recorded_utc": datetime.now(tz=UTC).isoformat(timespec="seconds"),
-        "status": answer.status,
-        "headers": {name.lower(): value for name, value in answer.headers.items() if name.lower() != "date"},
-        "headers_ns": headers_ns,
+        "messages": [{"role": "user", "content": measurement.question}],
+        "max_tokens": 48,
+        "temperature": 0.0,
+        "stream": True,
+        "stream_options": {"include_usage": True},
     }
-    return [head, *reads]
+    STREAMS.mkdir(parents=True, exist_ok=True)
+    with running(measurement.servers, folder) as urls:
+        for name, url in urls.items():
+            with _DIRECT.open(f"{url}/v1/models", timeout=5) as page:
+                owner = json.load(page)["data"][0].get("owned_by")
+            lines = asyncio.run(record_stream(url, CHAT, body, name))
+            own_name = f"{measurement.name}_{name}" if len(urls) > 1 else name
+            path = STREAMS / f"{own_name.replace('-', '_')}.jsonl"
+            write_recording(path, lines, server={"owned_by": owner}, model=measurement.model)
+            print(f"{path.name}: {len(lines) - 1} reads", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ def run_python(*words: str, **variables: str) -> None:
 
 
 def time_calls(runs: int, *calls: Callable[[], object]) -> list[tuple[float, ...]]:
-    """Return the seconds of all calls in turn, so that a slow minute affects all, after one turn that does not count."""
+    """Return the seconds of all calls in turn, after one turn that does not count: a slow minute affects all calls."""
     turns = []
     for _ in range(runs + 1):
         turn_s = []

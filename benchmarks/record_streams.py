@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 import time
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-import aiohttp
+from stream_recording import CHAT, record_stream, write_recording
 
 from rehearsal.vllm_cpu.errors import VllmSetupError
 from rehearsal.vllm_cpu.installation import ensure_python
@@ -36,23 +36,23 @@ STORY = "Write a short story about a lighthouse keeper."
 RUNNING = {"include_usage": True, "continuous_usage_stats": True}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
+class Case(NamedTuple):
     """One request whose answer is kept as `<name>.jsonl`; `more` extends the body."""
 
     name: str
     arm: str
     prompt: str = COPY
     max_tokens: int = 64
-    path: str = "/v1/chat/completions"
-    more: dict[str, Any] = field(default_factory=dict)
+    path: str = CHAT
+    more: Mapping[str, Any] = {}
 
     def body(self) -> dict[str, Any]:
         """Return the body of the request."""
-        chat = self.path == "/v1/chat/completions"
-        asked = {"messages": [{"role": "user", "content": self.prompt}]} if chat else {"prompt": self.prompt}
-        body = {"model": MODEL, **asked, "max_tokens": self.max_tokens, "temperature": 0.0, "stream": True, **self.more}
-        return {name: value for name, value in body.items() if value is not None}
+        question: dict[str, Any] = {"prompt": self.prompt}
+        if self.path == CHAT:
+            question = {"messages": [{"role": "user", "content": self.prompt}]}
+        limits = {"max_tokens": self.max_tokens, "temperature": 0.0, "stream": True}
+        return {"model": MODEL, **question, **limits, **self.more}
 
 
 CASES = (
@@ -64,22 +64,47 @@ CASES = (
     Case(name="ngram_chat_no_options", arm="ngram"),
     Case(name="ngram_chat_usage", arm="ngram", more={"stream_options": {"include_usage": True}}),
     Case(name="ngram_chat_token_ids", arm="ngram", more={"stream_options": RUNNING, "return_token_ids": True}),
-    Case(name="ngram_chat_logprobs", arm="ngram",
-         more={"stream_options": RUNNING, "logprobs": True, "top_logprobs": 2}),
-    Case(name="base_completions_split_characters", arm="base", path="/v1/completions", prompt=SIGNS, max_tokens=24,
-         more={"stream_options": RUNNING, "return_token_ids": True}),
-    Case(name="ngram_completions_split_characters", arm="ngram", path="/v1/completions", prompt=SIGNS, max_tokens=24,
-         more={"stream_options": RUNNING, "return_token_ids": True}),
+    Case(
+        name="ngram_chat_logprobs", arm="ngram", more={"stream_options": RUNNING, "logprobs": True, "top_logprobs": 2}
+    ),
+    Case(
+        name="base_completions_split_characters",
+        arm="base",
+        path="/v1/completions",
+        prompt=SIGNS,
+        max_tokens=24,
+        more={"stream_options": RUNNING, "return_token_ids": True},
+    ),
+    Case(
+        name="ngram_completions_split_characters",
+        arm="ngram",
+        path="/v1/completions",
+        prompt=SIGNS,
+        max_tokens=24,
+        more={"stream_options": RUNNING, "return_token_ids": True},
+    ),
     Case(name="ngram_chat_length", arm="ngram", prompt=STORY, max_tokens=24, more={"stream_options": RUNNING}),
-    Case(name="ngram_completions", arm="ngram", path="/v1/completions", prompt="1 2 3 4 5 1 2 3 4 5 1 2 3",
-         max_tokens=32, more={"stream_options": RUNNING, "return_token_ids": True}),
-    Case(name="ngram_completions_logprobs", arm="ngram", path="/v1/completions", prompt="1 2 3 4 5 1 2 3 4 5 1 2 3",
-         max_tokens=16, more={"stream_options": RUNNING, "logprobs": 2}),
+    Case(
+        name="ngram_completions",
+        arm="ngram",
+        path="/v1/completions",
+        prompt="1 2 3 4 5 1 2 3 4 5 1 2 3",
+        max_tokens=32,
+        more={"stream_options": RUNNING, "return_token_ids": True},
+    ),
+    Case(
+        name="ngram_completions_logprobs",
+        arm="ngram",
+        path="/v1/completions",
+        prompt="1 2 3 4 5 1 2 3 4 5 1 2 3",
+        max_tokens=16,
+        more={"stream_options": RUNNING, "logprobs": 2},
+    ),
     Case(name="error_404_model", arm="base", more={"model": "another-model"}),
     Case(name="error_400_too_long", arm="base", prompt="word " * 3000, max_tokens=16),
     Case(name="error_400_max_tokens", arm="base", max_tokens=5000),
     Case(name="error_400_temperature", arm="ngram", more={"temperature": -1}),
-)  # fmt: skip
+)
 COUNTED = "ngram_chat_running_usage"  # the only case between the two pages of metrics of its server
 
 
@@ -87,65 +112,55 @@ def main() -> int:
     """Start both servers, record every case; return 3 if vLLM is not available."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the recordings")
-    options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
+    out = parser.parse_args().out
+    out.mkdir(parents=True, exist_ok=True)
     try:
         interpreter = ensure_python()
-        model = ensure_weights(interpreter)
-        base = CpuVllmServer(interpreter=interpreter, weights=model, name="base", folder=LOGS)
-        ngram = CpuVllmServer(
-            interpreter=interpreter, weights=model, name="ngram", folder=LOGS, speculation=NGRAM_SPECULATION
-        )
-        try:
-            for server in (base, ngram):
-                server.start()
-            asyncio.run(record_all({"base": base, "ngram": ngram}, options.out))
-        finally:
-            for server in (base, ngram):
-                server.stop()
+        weights = ensure_weights(interpreter)
+        with contextlib.ExitStack() as stack:
+            servers = {}
+            for name, speculation in {"base": None, "ngram": NGRAM_SPECULATION}.items():
+                server = CpuVllmServer(
+                    interpreter=interpreter, weights=weights, name=name, folder=LOGS, speculation=speculation
+                )
+                stack.callback(server.stop)
+                servers[name] = server.start()
+            record_all(servers, out)
     except VllmSetupError as fault:
         print(fault, file=sys.stderr)
         return 3
     return 0
 
 
-async def record_all(servers: dict[str, CpuVllmServer], out: Path) -> None:
+def record_all(servers: dict[str, CpuVllmServer], out: Path) -> None:
     """Record pages and cases, after one request to each server that is not kept."""
-    async with aiohttp.ClientSession(read_bufsize=2**20) as session:
-        for arm, server in servers.items():
-            (out / f"models_{arm}.json").write_text(pretty(server.read_page("/v1/models")))
-            (out / f"version_{arm}.json").write_text(pretty(server.read_page("/version")))
-            await record(session, server, Case(name="warm-up", arm=arm, max_tokens=8))
-        for case in CASES:
-            server = servers[case.arm]
-            if case.name == COUNTED:
-                (out / "metrics_ngram_before.txt").write_text(trimmed(server.read_page("/metrics")))
-            lines = await record(session, server, case)
-            (out / f"{case.name}.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-            print(f"{case.name}: {lines[0]['status']}, {len(lines) - 1} reads", file=sys.stderr)
-            await asyncio.sleep(SETTLE_S)
-            if case.name == COUNTED:
-                (out / "metrics_ngram_after.txt").write_text(trimmed(server.read_page("/metrics")))
-        (out / "metrics_base.txt").write_text(trimmed(servers["base"].read_page("/metrics")))
+    for arm, server in servers.items():
+        (out / f"models_{arm}.json").write_text(pretty(server.read_page("/v1/models")))
+        (out / f"version_{arm}.json").write_text(pretty(server.read_page("/version")))
+        record(server, Case(name="warm-up", arm=arm, max_tokens=8))
+    for case in CASES:
+        server = servers[case.arm]
+        if case.name == COUNTED:
+            (out / "metrics_ngram_before.txt").write_text(trimmed(server.read_page("/metrics")))
+        lines = record(server, case)
+        write_recording(
+            out / f"{case.name}.jsonl",
+            lines,
+            server={"arm": case.arm, "speculation": server.speculation},
+            vllm=json.loads(server.read_page("/version"))["version"],
+            model="SmolLM2-135M-Instruct",
+        )
+        print(f"{case.name}: {lines[0]['status']}, {len(lines) - 1} reads", file=sys.stderr)
+        time.sleep(SETTLE_S)
+        if case.name == COUNTED:
+            (out / "metrics_ngram_after.txt").write_text(trimmed(server.read_page("/metrics")))
+    (out / "metrics_base.txt").write_text(trimmed(servers["base"].read_page("/metrics")))
 
 
-async def record(session: aiohttp.ClientSession, server: CpuVllmServer, case: Case) -> list[dict[str, Any]]:
-    """Send a request once; return the header and one line a read."""
-    body = case.body()
-    began = time.monotonic_ns()
-    async with session.post(f"{server.url}{case.path}", json=body, headers={"X-Request-Id": case.name}) as answer:
-        headers_ns = time.monotonic_ns() - began
-        reads = [{"t_ns": time.monotonic_ns() - began, "hex": piece.hex()} async for piece in answer.content.iter_any()]
-        header = {
-            "request": {"method": "POST", "path": case.path, "body": shortened(body)},
-            "server": {"arm": case.arm, "speculation": server.speculation},
-            "vllm": json.loads(server.read_page("/version"))["version"],
-            "model": "SmolLM2-135M-Instruct",
-            "recorded_utc": datetime.now(tz=UTC).isoformat(timespec="seconds"),
-            "status": answer.status,
-            "headers": {name.lower(): value for name, value in answer.headers.items() if name.lower() != "date"},
-            "headers_ns": headers_ns,
-        }
+def record(server: CpuVllmServer, case: Case) -> list[dict[str, Any]]:
+    """Send a request once; return the header and one line a read, without the text of a very long prompt."""
+    header, *reads = asyncio.run(record_stream(server.url, case.path, case.body(), case.name))
+    header["request"]["body"] = shortened(case.body())
     return [header, *reads]
 
 
@@ -160,8 +175,8 @@ def shortened(body: dict[str, Any]) -> dict[str, Any]:
 
 def trimmed(page: str) -> str:
     """Return the metric families of vLLM itself, without those of the Python process and the web framework."""
-    return "".join(f"{line}\n" for line in page.splitlines() if line.removeprefix("# HELP ").removeprefix("# TYPE ")
-                   .startswith("vllm:"))  # fmt: skip
+    own = ("vllm:", "# HELP vllm:", "# TYPE vllm:")
+    return "".join(f"{line}\n" for line in page.splitlines() if line.startswith(own))
 
 
 def pretty(text: str) -> str:
