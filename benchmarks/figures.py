@@ -38,7 +38,8 @@ LLMPERF_RUNS = ROOT / "tests" / "bench" / "llmperf_runs"
 def format_real_runs() -> list[str]:
     """Return the tables of the kept runs of `make real`."""
     with tempfile.TemporaryDirectory() as folder:
-        return real.section(real_records.restore_records(Path(folder) / "kept"))[0]
+        kept = real_records.restore_records(Path(folder) / "kept")
+        return real.format_tables(kept, real.read_facts(kept))[0]
 
 
 def format_upgrade(name: str) -> Iterable[str]:

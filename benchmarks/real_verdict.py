@@ -11,8 +11,7 @@ from pathlib import Path
 from tandem.bench.request_table import read_request_table
 from tandem.judge.schema import CellVerdict, RatioEstimate, Verdict
 from tandem.judge.text_format import ALL_PROMPTS, list_overall_cells, name_word
-from tandem.judge.verdict import JudgeOptions, judge_run, save_verdict
-from tandem.report.page import write_report
+from tandem.judge.verdict import JudgeOptions, judge_run
 
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
 
@@ -25,18 +24,6 @@ def lines(folder: Path) -> list[str]:
     """
     verdict = judge_run(read_request_table(folder), JudgeOptions())
     return [*_said(verdict), "", "| class | prompts | E2E | TPOT | TTFT |", "|---|---|---|---|---|", *_rows(verdict)]
-
-
-def report(folder: Path) -> Path:
-    """Write verdict and report of a run next to its records and return the page to open.
-
-    Raises:
-        InputError: the folder has no run. ExternalError: the folder cannot be written to.
-    """
-    seen = read_request_table(folder)
-    verdict = judge_run(seen, JudgeOptions())
-    save_verdict(folder, verdict)
-    return write_report(verdict, seen, folder)
 
 
 def _said(verdict: Verdict) -> Iterator[str]:
