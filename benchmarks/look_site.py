@@ -48,7 +48,7 @@ def search(page: Page, root: str) -> Iterator[str]:
     from playwright.sync_api import TimeoutError as SearchTimeoutError  # noqa: PLC0415 - of .venv-look
 
     page.evaluate(OPEN_SEARCH)
-    page.keyboard.insert_text(WORD)
+    page.keyboard.type(WORD)
     hits = page.locator(HITS)
     try:
         hits.first.wait_for(state="attached", timeout=SEARCH_MS)
