@@ -166,9 +166,14 @@ def format_rows(what: str, pairs: Sequence[TransferPair]) -> Iterator[str]:
     ratios = [pair.ours.wall_s / pair.theirs.wall_s for pair in pairs]
     span = f"{min(ratios):.2f} to {max(ratios):.2f} over {len(pairs)} pairs"
     sides = ([pair.ours for pair in pairs], [pair.theirs for pair in pairs])
-    walls = [f"{median(figures.wall_s for figures in side):.1f}" for side in sides]
-    processors = [f"{median(figures.cpu_s for figures in side):.1f}" for side in sides]
-    peaks = [f"{max(figures.peak_mib for figures in side):.0f}" for side in sides]
+    walls = []
+    processors = []
+    peaks = []
+    for side in sides:
+        walls_s, cpus_s, peaks_mib = zip(*side, strict=True)
+        walls.append(f"{median(walls_s):.1f}")
+        processors.append(f"{median(cpus_s):.1f}")
+        peaks.append(f"{max(peaks_mib):.0f}")
     yield f"| {what}, s | {' | '.join(walls)} | at most {LIMIT_RATIO} times: {median(ratios):.2f} ({span}) |"
     yield f"| processor time of it, s | {' | '.join(processors)} | - |"
     yield f"| most memory in any run, MiB | {' | '.join(peaks)} | under {LIMIT_MIB} |"

@@ -75,9 +75,7 @@ def wrapped(text: str) -> str:
 
 
 def _folded(line: str) -> str:
-    spans = re.sub(r"`[^`]*`", lambda found: found[0].replace(" ", _KEPT), line)
-    folded = textwrap.fill(
-        spans, COLUMNS, subsequent_indent="  " if line.startswith("- ") else "", break_long_words=False,
-        break_on_hyphens=False,
-    )  # fmt: skip
+    spans = re.sub(r"`[^`]*`", lambda span: span[0].replace(" ", _KEPT), line)
+    indent = "  " if line.startswith("- ") else ""
+    folded = textwrap.fill(spans, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return folded.replace(_KEPT, " ")

@@ -11,6 +11,7 @@ a promise is missed.
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import sys
@@ -171,7 +172,7 @@ def format_table(rows: Iterable[Row]) -> list[str]:
         "",
         "| true ratio | prompts | " + " | ".join(f"{way}: false, covered" for way in ways) + " |",
         "|---|---|" + "---|" * len(ways),
-        *(_format_ways(known, [rows_by_way[way] for way in ways]) for known, rows_by_way in by_cell.items()),
+        *(_format_ways(known, rows_by_way) for known, rows_by_way in by_cell.items()),
     ]
 
 
@@ -184,14 +185,14 @@ def _format_power(known: KnownCell, rows: Mapping[str, Row]) -> str:
     )
 
 
-def _format_ways(known: KnownCell, rows: Iterable[Row]) -> str:
-    cells = " | ".join(f"{row.false:.1%}, {row.format_coverage()}" for row in rows)
+def _format_ways(known: KnownCell, rows: Mapping[str, Row]) -> str:
+    cells = " | ".join(f"{rows[way].false:.1%}, {rows[way].format_coverage()}" for way in (OURS, *WAYS))
     return f"| {known.format_ratio()} | {known.cell.prompts} | {cells} |"
 
 
 def compute_figures(runs: int = 1000, seed: int = 0) -> tuple[str, bool]:
     """Return the tables, and whether every promise holds."""
-    cells = [Cell(ratio, prompts) for ratio in (*RATIOS, None) for prompts in PROMPTS]
+    cells = [Cell(ratio, prompts) for ratio, prompts in itertools.product((*RATIOS, None), PROMPTS)]
     rows = list(list_rows(cells, runs, seed))
     return "\n".join(format_table(rows)), all(row.holds for row in rows)
 

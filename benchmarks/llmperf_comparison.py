@@ -186,7 +186,8 @@ def describe_machine(folder: Path) -> Iterator[str]:
 
 def _list_rows(scenario: ComparisonScenario) -> Iterator[list[str]]:
     """Yield rows: figure, truth for Tandem, Tandem's value, truth for llmperf, llmperf's value."""
-    ours, theirs = scenario.tandem, scenario.llmperf
+    ours = scenario.tandem
+    theirs = scenario.llmperf
     for heading, digits, name, truth in ROWS:
         if name in ours.figures or name in theirs.figures:
             values = [ours.true_median(truth), ours.figures.get(name)]

@@ -17,7 +17,10 @@ MOST = 0.1  # of all CPUs; a desktop at rest takes 0.01 to 0.03
 LOOK_S = 3.0
 _IDLE = slice(3, 5)  # idle and iowait, of the eight that are not for guests (proc_stat(5))
 _FIELDS = 8
-_GROUP, _USER, _SYSTEM = 2, 11, 12  # of /proc/PID/stat after the name (proc_pid_stat(5), fields 5, 14 and 15)
+# of /proc/PID/stat after the name (proc_pid_stat(5), fields 5, 14 and 15)
+_GROUP = 2
+_USER = 11
+_SYSTEM = 12
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,8 @@ ROOT = Path(__file__).resolve().parents[1]
 
 LM_EVAL = ROOT / ".venv-lm-eval" / "bin" / "python"
 OUT = ROOT / "build" / "quality"
-SEED, ITEMS = 7, 200
+SEED = 7
+ITEMS = 200
 LENGTHS = ("--max-prompt-tokens", "128", "--max-tokens", "32")
 TASK = "tandem_words"
 WORDS = (
@@ -86,28 +87,33 @@ def write_task(folder: Path, seed: int, count: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(item) for item in list_items(seed, count)]
     (folder / f"{TASK}.jsonl").write_text("\n".join(lines) + "\n")
+    last_word = {"function": "regex", "regex_pattern": "([a-z]+|[0-9]+)[^a-z0-9]*$", "group_select": -1}
     task = {
-        "task": TASK, "output_type": "generate_until", "test_split": "test", "dataset_path": "json",
+        "task": TASK,
+        "output_type": "generate_until",
+        "test_split": "test",
+        "dataset_path": "json",
         "dataset_kwargs": {"data_files": {"test": f"{TASK}.jsonl"}},
-        "doc_to_text": "{{prompt}}", "doc_to_target": "{{answer}}",
+        "doc_to_text": "{{prompt}}",
+        "doc_to_target": "{{answer}}",
         "generation_kwargs": {"until": ["</s>"], "do_sample": False, "temperature": 0},
-        "filter_list": [{"name": "last-word", "filter": [
-            {"function": "regex", "regex_pattern": "([a-z]+|[0-9]+)[^a-z0-9]*$", "group_select": -1},
-            {"function": "take_first"},
-        ]}],
+        "filter_list": [{"name": "last-word", "filter": [last_word, {"function": "take_first"}]}],
         "metric_list": [{"metric": "exact_match", "aggregation": "mean", "higher_is_better": True}],
         "metadata": {"version": 1},
-    }  # fmt: skip
+    }
     (folder / f"{TASK}.yaml").write_text(json.dumps(task, indent=2) + "\n")  # JSON is YAML
 
 
 def list_items(seed: int, count: int) -> list[dict[str, str]]:
     """Return the items: half repeat a word, half add two digits."""
-    chance, items = random.Random(seed), []  # noqa: S311 - repeatable, not secret
+    chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
+    items = []
     for number in range(count):
         if number % 2:
-            first, second = chance.randrange(2, 10), chance.randrange(2, 10)
-            prompt, answer = f"What is {first} + {second}? Answer with the number alone.", str(first + second)
+            first = chance.randrange(2, 10)
+            second = chance.randrange(2, 10)
+            prompt = f"What is {first} + {second}? Answer with the number alone."
+            answer = str(first + second)
         else:
             answer = chance.choice(WORDS)
             prompt = f"Repeat this word, and nothing else: {answer}"

@@ -17,7 +17,8 @@ import numpy as np
 
 from tandem.bench import counters, manifest
 from tandem.bench.counters import CounterChange
-from tandem.bench.record import RequestRecord, read_records
+from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.record import OUTPUT_KINDS, RequestRecord, read_records
 from tandem.bench.request_metrics import compute_request_metrics
 from tandem.errors import InputError
 
@@ -79,35 +80,47 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
     Raises:
         InputError: the folder has no such run, or its servers gave no running usage.
     """
-    asked: dict[counters.TurnKey, list[RequestRecord]] = defaultdict(list)
     run = manifest.read_manifest(folder)
-    controls = manifest.control_round_numbers(
-        run
-    )  # the baseline against itself: the verdict's noise floor, no figure here
-    for record in read_records(folder / "records.jsonl"):
-        if record.round in controls:
-            continue
-        turn = (record.arm, record.class_, record.concurrency, record.rate_per_s, record.round, record.slot)
-        asked[turn].append(record)
+    # the baseline against itself: the verdict's noise floor, no figure here
+    controls = manifest.control_round_numbers(run)
+    records_by_turn: dict[counters.TurnKey, list[RequestRecord]] = defaultdict(list)
+    for record in read_records(folder / RECORDS_FILE):
+        if record.round not in controls:
+            turn = (record.arm, record.class_, record.concurrency, record.rate_per_s, record.round, record.slot)
+            records_by_turn[turn].append(record)
     scrapes = (scrape for scrape in counters.read_scrapes(folder / counters.FILE) if scrape.round not in controls)
     changes, notes = counters.pair_scrapes(scrapes)
-    turns = [
-        Turn(arm=turn[0], class_=turn[1] or ALL, records=tuple(asked[turn]), change=change)
-        for turn, change in changes
-        if asked[turn] and all(record.error is None for record in asked[turn])
-    ]
-    if not turns or any(_uncounted(record) for turn in turns for record in turn.records):
+    turns = []
+    for key, change in changes:
+        records = tuple(records_by_turn[key])
+        if records and not count_failures(records):
+            turns.append(Turn(arm=key[0], class_=key[1] or ALL, records=records, change=change))
+    if not turns or any(map(_is_uncounted, list_records(turns))):
         raise InputError(
             "no turn has both counters and running usage",
             where=str(folder),
             change="measure servers that take stream_options.continuous_usage_stats and answer /metrics, as vLLM does",
         )
-    failed = sum(record.error is not None for records in asked.values() for record in records)
+    failed = sum(map(count_failures, records_by_turn.values()))
     return Run(manifest=run, windows=windows, turns=tuple(turns), failed=failed, notes=tuple(notes))
 
 
-def _uncounted(record: RequestRecord) -> bool:
-    return any(chunk.tokens is None and chunk.kind in {"text", "reasoning"} for chunk in record.chunks)
+def count_failures(records: Sequence[RequestRecord]) -> int:
+    """Return how many requests failed."""
+    return sum(record.error is not None for record in records)
+
+
+def list_records(turns: Sequence[Turn]) -> list[RequestRecord]:
+    """Return the records of turns."""
+    return list(itertools.chain.from_iterable(turn.records for turn in turns))
+
+
+def _is_uncounted(record: RequestRecord) -> bool:
+    return any(chunk.tokens is None and chunk.kind in OUTPUT_KINDS for chunk in record.chunks)
+
+
+def _count_texts(record: RequestRecord) -> int:
+    return sum(chunk.kind in OUTPUT_KINDS for chunk in record.chunks)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -175,14 +188,14 @@ class Seen:
 
 def seen(turns: Sequence[Turn]) -> Seen:
     """Sum turns of one arm."""
-    records = [record for turn in turns for record in turn.records]
+    records = list_records(turns)
     change = sum((turn.change for turn in turns[1:]), turns[0].change).counts
     figures = compute_request_metrics(records).values
     counted = change.get("accepted_tokens")
     return Seen(
         requests=len(records),
         tokens=sum(record.completion_tokens or 0 for record in records),
-        text_chunks=sum(chunk.kind in {"text", "reasoning"} for record in records for chunk in record.chunks),
+        text_chunks=sum(map(_count_texts, records)),
         bursts=sum(map(bursts, records)),
         accepted=sum(map(accepted, records)),
         accepted_counted=None if counted is None else round(counted),
@@ -227,7 +240,8 @@ def contradictions(run: Run) -> list[str]:
     """Say where streams and counters cannot both be right; empty if they agree."""
     said = [f"{run.failed} requests failed"] if run.failed else []
     for turn in run.turns:
-        window, joined = run.windows[turn.arm], steps_joined(turn)
+        window = run.windows[turn.arm]
+        joined = steps_joined(turn)
         most = window * len(turn.records)  # the server may cut accepted tokens past the end of each answer
         difference = off(turn) - joined  # a step that came in the next one's chunk looks like one accepted token
         who = f"{turn.arm}, {turn.records[0].request_id}"

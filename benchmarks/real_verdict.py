@@ -5,6 +5,7 @@ Invariant: the judge starts from the records each time; nothing comes from an ea
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def lines(folder: Path) -> list[str]:
 def _said(verdict: Verdict) -> Iterator[str]:
     for headline in verdict.headlines:
         yield f"Verdict: **{headline.verdict}**. {headline.sentence}"
-    for reason in dict.fromkeys(reason for headline in verdict.headlines for reason in headline.reasons):
+    reasons = itertools.chain.from_iterable(headline.reasons for headline in verdict.headlines)
+    for reason in dict.fromkeys(reasons):
         yield f"- {reason}"
     for equal in verdict.equality:
         yield f"- {equal.sentence}"
@@ -37,7 +39,8 @@ def _said(verdict: Verdict) -> Iterator[str]:
 
 def _rows(verdict: Verdict) -> Iterator[str]:
     for headline in verdict.headlines:
-        overall = [cell for metric in METRICS for cell in list_overall_cells(verdict, headline, metric)]
+        by_metric = [list_overall_cells(verdict, headline, metric) for metric in METRICS]
+        overall = list(itertools.chain.from_iterable(by_metric))
         if overall:
             yield f"| {ALL_PROMPTS} | {overall[0].prompts} | {' | '.join(map(_cell, overall))} |"
     cells = {(cell.class_, cell.metric): cell for cell in verdict.cells}

@@ -25,7 +25,8 @@ from tandem.plan.step_cost import (
     predict_range,
 )
 
-FIGURES, REAL_FIGURES = "published rows", "real runs"
+FIGURES = "published rows"
+REAL_FIGURES = "real runs"
 NO_NUMBER = "no number"
 
 
@@ -121,7 +122,8 @@ def main() -> int:
     if arguments.row is not None:
         print(*compare_rows(arguments.row), sep="\n")
         return 0
-    text, real_text = "\n".join(format_table()), "\n".join(theory_real.format_table())
+    text = "\n".join(format_table())
+    real_text = "\n".join(theory_real.format_table())
     if arguments.write:
         write_between(FIGURES, text)
         write_between(REAL_FIGURES, real_text)

@@ -6,6 +6,7 @@ comes from the other group of the same run; its window and counters are its own.
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,9 @@ from theory_model import compute_error, imply_draft_ratio, predict_time_ratio, p
 from tandem.bench.request_table import RequestTable, read_request_table
 from tandem.bench.summary import summarize_table
 
-BASELINE, NGRAM, SELF_DRAFT = "base", "ngram", "self-draft"
+BASELINE = "base"
+NGRAM = "ngram"
+SELF_DRAFT = "self-draft"
 SELF_WINDOW = 4  # num_speculative_tokens of the self-draft: facts.json next to the records
 
 
@@ -54,9 +57,8 @@ def read_groups(folder: Path, variant: str) -> Iterator[MeasuredGroup]:
     means = {(cell.class_, cell.arm, cell.metric): cell.mean for cell in summarize_table(table).cells}
     for name in table.classes:
         token_ms = {arm: _sum_token_ms(table, name, arm) for arm in (BASELINE, variant)}
-        medians = {
-            (arm, metric): _median(table, name, arm, metric) for arm in token_ms for metric in ("ttft_ms", "e2e_ms")
-        }
+        places = itertools.product(token_ms, ("ttft_ms", "e2e_ms"))
+        medians = {(arm, metric): _median(table, name, arm, metric) for arm, metric in places}
         plain_ttft_ms = medians[BASELINE, "ttft_ms"]
         prefill_token_ms = plain_ttft_ms / _median(table, name, BASELINE, "prompt_tokens")
         yield MeasuredGroup(
@@ -82,7 +84,8 @@ def _median(table: RequestTable, class_: str, arm: str, metric: str) -> float:
 
 
 def _sum_token_ms(table: RequestTable, class_: str, arm: str) -> float:
-    rows, figures = _rows(table, class_, arm), table.figures
+    rows = _rows(table, class_, arm)
+    figures = table.figures
     times_ms = figures["e2e_ms"][rows] - figures["ttft_ms"][rows]
     return float(np.nansum(times_ms) / np.nansum(figures["completion_tokens"][rows] - 1))
 

@@ -17,7 +17,9 @@ from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost
 from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, find_acceptance
 from tandem.spec.catalogue import load_catalogue
 
-WINDOWS, ACCEPTANCES, LOADS = (3, 5, 7, 10, 15), (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0), (1, 4, 16, 32, 64, 128)
+WINDOWS = (3, 5, 7, 10, 15)
+ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+LOADS = (1, 4, 16, 32, 64, 128)
 LAWS: dict[CommitLaw, str] = {"k": "NxD Inference", "k+1": "native"}
 ANSWER_TOKENS = (1, 16, 64, 256, 600, 1500)
 LONG_ROW_TTFT_MS = (814.0, 870.0)  # of the row llama-3.3-70b-fused, plain and speculative (its source, 2026-11-22)
@@ -63,7 +65,8 @@ def format_break_even() -> Iterator[str]:
 
 def format_loads() -> Iterator[str]:
     """Yield how the batch changes the cost of a draft and the speed-up of the post's pair at window 7."""
-    share, target = fit_share(), load_catalogue().models["Qwen/Qwen3-32B"]
+    share = fit_share()
+    target = load_catalogue().models["Qwen/Qwen3-32B"]
     load = PlanLoad(law="k", target=target, context_tokens=684, acceptance=0.8)
     tokens = expect_tokens(load.law, load.acceptance, 7)
     yield "| concurrency | a plain step reads | speculative step over plain, k = 7 | speed-up at acceptance 0.8 |"

@@ -11,6 +11,7 @@ vllm/inference/0.24.0.1.1.0/Dockerfile.neuronx, 2026-08-17.
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import re
 import sys
@@ -114,16 +115,13 @@ def describe_upgrade(before: RepositoryState, after: RepositoryState) -> Iterato
 
 def describe_keys(before: RepositoryState, after: RepositoryState) -> Iterator[str]:
     """Yield which artifacts are compiled again, and for which fields of their keys."""
-    pairs = [
-        (
-            compute_artifact_key(experiment, variant, before.catalogue),
-            compute_artifact_key(experiment, variant, after.catalogue),
-        )
-        for experiment in after.experiments
-        for variant in experiment.all_variants()
-    ]
+    pairs = []
+    for experiment in after.experiments:
+        for variant in experiment.all_variants():
+            catalogues = (before.catalogue, after.catalogue)
+            pairs.append([compute_artifact_key(experiment, variant, catalogue) for catalogue in catalogues])
     changed = [compare_key_fields(old.as_fields(), new.as_fields()) for old, new in pairs if old != new]
-    fields = sorted({field for fields in changed for field in fields})
+    fields = sorted(set(itertools.chain.from_iterable(changed)))
     because = f", because of {', '.join(f'`{field}`' for field in fields)}" if fields else ""
     yield f"Compiled again: {len(changed)} of {len(pairs)} artifacts{because}."
 
@@ -134,7 +132,8 @@ def read_objects(state: RepositoryState) -> dict[tuple[str, str], Any]:
     from charts import tree  # noqa: PLC0415  # starts Node
 
     files = tree.render_files(state.environment, state.experiments, state.catalogue)
-    bodies = (body for text in files.values() for body in yaml.load_all(text, Loader=yaml.CSafeLoader))
+    texts = (yaml.load_all(text, Loader=yaml.CSafeLoader) for text in files.values())
+    bodies = itertools.chain.from_iterable(texts)
     return {
         (body["kind"], f"{body['metadata'].get('namespace', '')}/{body['metadata']['name']}"): body
         for body in bodies
@@ -149,11 +148,11 @@ def read_resources(state: RepositoryState) -> dict[tuple[str, str], Any]:
     with tempfile.TemporaryDirectory() as folder:
         app.build_app([(state.environment, state.experiments)], state.catalogue, outdir=folder, validate=False).synth()
         templates = [json.loads(path.read_text()) for path in Path(folder).rglob("*.template.json")]
-    return {
-        (resource["Type"], f"{index}/{name}"): resource
-        for index, template in enumerate(sorted(templates, key=lambda template: template["Description"]))
-        for name, resource in template["Resources"].items()
-    }
+    resources = {}
+    for index, template in enumerate(sorted(templates, key=lambda template: template["Description"])):
+        for name, resource in template["Resources"].items():
+            resources[resource["Type"], f"{index}/{name}"] = resource
+    return resources
 
 
 def describe_objects(
@@ -163,10 +162,14 @@ def describe_objects(
     changed: dict[str, Counter[str]] = {}
     counts: dict[str, Counter[str]] = {}
     for key in [*before, *(key for key in after if key not in before)]:
-        kind, old, new = key[0], before.get(key), after.get(key)
+        kind = key[0]
+        old = before.get(key)
+        new = after.get(key)
         if old == new:
             continue
-        verdict = "new" if old is None else "gone" if new is None else "changed"
+        verdict = "changed"
+        if old is None or new is None:
+            verdict = "new" if old is None else "gone"
         counts.setdefault(kind, Counter())[verdict] += 1
         if verdict == "changed":
             changed.setdefault(kind, Counter()).update(dict.fromkeys(list_changes(old, new), 1))

@@ -23,7 +23,9 @@ def run_engine(
         concurrency: of a closed loop: so many requests at first, then one as another ends; `arrived_s` is ignored.
         max_steps: decode steps at once; a larger number is faster and gives the same result.
     """
-    engine, request_iterator, now_s = BatchingEngine(settings), iter(requests), 0.0
+    engine = BatchingEngine(settings)
+    request_iterator = iter(requests)
+    now_s = 0.0
     for request in itertools.islice(request_iterator, concurrency or 0):
         request.arrived_s = 0.0
         engine.submit(request)
@@ -39,7 +41,8 @@ def run_engine(
                 return
             now_s = next_request.arrived_s
             continue
-        now_s, finished_requests = steps.end_s, engine.end(steps)
+        now_s = steps.end_s
+        finished_requests = engine.end(steps)
         for request in itertools.islice(request_iterator, len(finished_requests) if concurrency else 0):
             request.arrived_s = now_s
             engine.submit(request)

@@ -17,7 +17,8 @@ import xllamacpp
 MODEL = "smollm2"
 THREADS = 1  # two servers on two cores
 CONTEXT = 4096
-MATCHED, DRAFTED = 3, 7  # tokens that must be in the text already, and tokens drafted after them
+MATCHED = 3  # tokens that must be in the text already
+DRAFTED = 7  # tokens after them
 
 
 def main() -> None:
@@ -29,14 +30,17 @@ def main() -> None:
     params = xllamacpp.CommonParams()
     params.model.path = str(Path(package.origin).parent / "SmolLM2-135M-Instruct.Q4_1.gguf")
     params.model_alias = {MODEL}
-    params.hostnames, params.port = ["127.0.0.1"], int(port)
-    params.n_ctx, params.n_parallel = CONTEXT, 1
+    params.hostnames = ["127.0.0.1"]
+    params.port = int(port)
+    params.n_ctx = CONTEXT
+    params.n_parallel = 1
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = THREADS
     params.endpoint_metrics = True
     if mode == ["ngram"]:
         kinds = xllamacpp.common_speculative_type
         params.speculative.types = [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
-        params.speculative.ngram_simple.size_n, params.speculative.ngram_simple.size_m = MATCHED, DRAFTED
+        params.speculative.ngram_simple.size_n = MATCHED
+        params.speculative.ngram_simple.size_m = DRAFTED
     server = xllamacpp.Server(params)
     print(f"{xllamacpp.BUILD_INFO} on {server.listening_address}", flush=True)
     threading.Event().wait()

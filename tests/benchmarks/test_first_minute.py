@@ -36,9 +36,10 @@ def test_each_package_counts_to_the_first_group_that_needs_it(monkeypatch):
         "pip": "installer",
         "pandas": "checks",
     }
-    assert {name: [group for group in sizes if name in sizes[group]] for name in expected} == {
-        name: [group] for name, group in expected.items()
-    }
+    groups = {}
+    for group, packages in sizes.items():
+        groups |= dict.fromkeys(packages, group)
+    assert {name: groups[name] for name in expected} == expected
 
 
 def test_a_clone_sees_neither_this_checkout_nor_this_home(monkeypatch, tmp_path):

@@ -37,7 +37,7 @@ def test_another_figure_in_a_file_is_another_figure_in_the_table(tmp_path: Path)
 
 def test_it_counts_chunks_as_tokens_and_tandem_tokens() -> None:
     """A burst's tokens come in one event, so its latency is that of a step."""
-    ours, theirs = scenarios()["bursts"].tandem, scenarios()["bursts"].llmperf
+    _, _, ours, theirs, _ = scenarios()["bursts"]
 
     assert theirs.figures["tpot_ms"] > 2 * theirs.true_median("tpot_ms")
     assert theirs.figures["tpot_ms"] == pytest.approx(theirs.true_median("chunk_gap_ms"), rel=0.15)
@@ -48,7 +48,7 @@ def test_it_counts_chunks_as_tokens_and_tandem_tokens() -> None:
 
 @pytest.mark.parametrize("name", ["plain", "bursts", "stall"])
 def test_tandem_counts_tokens_and_stalls_as_the_server_does_and_llmperf_does_not(name: str) -> None:
-    ours, theirs = scenarios()[name].tandem, scenarios()[name].llmperf
+    _, _, ours, theirs, _ = scenarios()[name]
 
     assert ours.figures[comparison.TOKENS] == ours.true_median("tokens") == theirs.true_median("tokens")
     assert theirs.figures[comparison.TOKENS] > 128
@@ -59,7 +59,8 @@ def test_tandem_counts_tokens_and_stalls_as_the_server_does_and_llmperf_does_not
 
 def test_it_throws_all_but_one_of_the_last_answers_away_and_tandem_counts_what_it_sent() -> None:
     for scenario in scenarios().values():
-        ours, theirs = scenario.tandem, scenario.llmperf
+        ours = scenario.tandem
+        theirs = scenario.llmperf
         assert ours.result_count + ours.errors == len(ours.entries) == 8
         if scenario.name in {"plain", "bursts", "stall"}:
             # 4 at once: 3 are under way when the 8th has come
@@ -74,12 +75,14 @@ def test_asking_for_usage_ends_it_without_a_file() -> None:
 
 
 def test_an_error_is_counted_by_tandem_alone() -> None:
-    ours, theirs = scenarios()["error"].tandem, scenarios()["error"].llmperf
+    _, _, ours, theirs, _ = scenarios()["error"]
 
     assert (theirs.failure_count, theirs.errors, theirs.result_count) == (1, 0, 8)
     (failed,) = (entry for entry in theirs.entries if entry.finish_reason is None)
     later = [entry for entry in theirs.complete_entries if entry.accepted_s > failed.accepted_s]
-    in_flight = [sum(other.accepted_s <= entry.accepted_s < other.ended_s for other in later) for entry in later]
+    in_flight = []
+    for entry in later:
+        in_flight.append(sum(other.accepted_s <= entry.accepted_s < other.ended_s for other in later))  # noqa: PERF401
     assert max(in_flight) == 3  # of 4: the thread that met it has ended
     assert (ours.failure_count, ours.errors) == (1, 1)
 
@@ -87,7 +90,8 @@ def test_an_error_is_counted_by_tandem_alone() -> None:
 @pytest.mark.parametrize("name", ["plain", "bursts", "stall", "error"])
 def test_its_records_are_as_many_as_its_rows_and_carry_two_figures(name: str) -> None:
     folder = RUNS / name / "llmperf"
-    records, cells = list(read_records(folder / "records.jsonl")), summarize_run(folder).cells
+    records = list(read_records(folder / "records.jsonl"))
+    cells = summarize_run(folder).cells
 
     assert {record.generator for record in records} == {"llmperf"}
     assert len(records) == scenarios()[name].llmperf.result_count == 8

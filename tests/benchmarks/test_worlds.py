@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from typing import Any
 
@@ -81,7 +82,8 @@ def test_untrue_words(true_speed_up: float, words: set[str]) -> None:
 
 
 def test_false_word_in_a_tenth_of_the_reports_misses_the_promise() -> None:
-    true, false = [summary()] * 9, [summary(false_words=("class faster",))]
+    true = [summary()] * 9
+    false = [summary(false_words=("class faster",))]
     assert misses("own 5 %, 30 s", *true, *false)
     assert not misses("own 5 %, 30 s", *true * 2, *false)
 
@@ -92,16 +94,16 @@ def test_reserved_false_word_beyond_a_run_is_allowed() -> None:
 
 
 def test_gain_found_in_90_of_100_reports_misses_the_promise() -> None:
-    found = [summary(word="faster (one server start; restarts not tested)")]
-    assert misses("true 1.2, prompts 20 %", *found * 90, *[summary()] * 10)
-    assert not misses("true 1.2, prompts 20 %", *found * 96, *[summary()] * 4)
+    faster = [summary(word="faster (one server start; restarts not tested)")]
+    assert misses("true 1.2, prompts 20 %", *faster * 90, *[summary()] * 10)
+    assert not misses("true 1.2, prompts 20 %", *faster * 96, *[summary()] * 4)
 
 
 def test_pooled_interval_that_misses_a_gain_too_often_misses_the_promise() -> None:
-    found = [summary(word="faster (one server start; restarts not tested)")]
+    faster = [summary(word="faster (one server start; restarts not tested)")]
     missed = [summary(word="faster (one server start; restarts not tested)", is_covered=False)]
-    assert misses("true 1.2, prompts 20 %", *found * 170, *missed * 30)
-    assert not misses("true 1.2, prompts 20 %", *found * 19, *missed)
+    assert misses("true 1.2, prompts 20 %", *faster * 170, *missed * 30)
+    assert not misses("true 1.2, prompts 20 %", *faster * 19, *missed)
 
 
 def test_world_without_a_promise_is_listed() -> None:
@@ -122,5 +124,5 @@ def test_every_promise_holds_at_another_seed() -> None:
     promised_rows = [row for row in ROWS if row.question not in {"mixed", "called faster"}]
     rows = list(worlds.measure_rows(promised_rows, first_seed=seed))
     print(f"seed {seed}", *worlds.format_table(rows), sep="\n")  # noqa: T201
-    missed = [reports for row in rows for reports in row if reports.misses_promise]
+    missed = [reports for reports in itertools.chain.from_iterable(rows) if reports.misses_promise]
     assert [(reports.row.world.name, reports.shape.name, reports.share) for reports in missed] == []
