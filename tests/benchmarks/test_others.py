@@ -12,7 +12,8 @@ from others import Taken, share, taken
 
 
 def test_what_is_ours_is_not_taken_for_others():
-    before, after = Taken(all=1000, busy=500, ours=100), Taken(all=2000, busy=1300, ours=800)
+    before = Taken(all=1000, busy=500, ours=100)
+    after = Taken(all=2000, busy=1300, ours=800)
     assert share(before, after) == pytest.approx(0.1)  # 800 busy ticks, 700 of them ours, of 1000
 
 
@@ -32,7 +33,8 @@ def test_the_work_of_a_named_process_group_is_ours():
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as worker:
         worker.stdout.readline()
-        with_group, without = taken([worker.pid]), taken()
+        with_group = taken([worker.pid])
+        without = taken()
         worker.communicate(b"\n")
 
     assert with_group.ours - without.ours >= 0.3 * os.sysconf("SC_CLK_TCK")

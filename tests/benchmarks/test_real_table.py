@@ -78,7 +78,8 @@ def test_drafts_on_the_arm_without_speculation_are_a_contradiction(run):
 
 
 def test_llmperfs_definition_hides_what_speculation_gives(run):
-    base, ngram = seen(run.of("base")), seen(run.of("ngram"))
+    base = seen(run.of("base"))
+    ngram = seen(run.of("ngram"))
     assert base.llmperf_ms / ngram.llmperf_ms < base.tpot_ms / ngram.tpot_ms
 
 

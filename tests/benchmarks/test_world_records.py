@@ -193,7 +193,8 @@ def test_tail_of_requests_touches_its_share_of_both_arms() -> None:
 
 
 def test_episode_slows_both_servers_while_it_lasts() -> None:
-    quiet, disturbed = simulate(), simulate(episodes_per_hour=6)
+    quiet = simulate()
+    disturbed = simulate(episodes_per_hour=6)
     assert quiet.figures["e2e_ms"].max() < disturbed.figures["e2e_ms"].max()
     slowest = np.exp(np.concatenate([slowness(disturbed, arm) for arm in (0, 1)]).max())
     assert 1.5 < slowest <= EPISODE_TIMES + 0.01

@@ -9,7 +9,8 @@ import pytest
 import theory_real
 from theory_model import compute_error, imply_draft_ratio, predict_time_ratio
 
-NGRAM_GROUPS, SELF_GROUPS = ("structured", "rewriting", "open-ended"), ("structured", "open-ended")
+NGRAM_GROUPS = ("structured", "rewriting", "open-ended")
+SELF_GROUPS = ("structured", "open-ended")
 
 
 @cache
