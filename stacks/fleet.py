@@ -18,6 +18,7 @@ from constructs import Construct
 from stacks.network import NetworkIds
 from stacks.nodes import add_node_template
 from stacks.stack import EnvironmentStack
+from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
 from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.spec import names
 from tandem.spec.environment import CapacitySettings, Environment
@@ -96,7 +97,7 @@ class FleetStack(EnvironmentStack):
             update_config=eks.CfnNodegroup.UpdateConfigProperty(max_unavailable=1, update_strategy="MINIMAL"),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels=_LABELS,
-            tags={CAPACITY_KIND_TAG: capacity.kind, **_block_tags(capacity)},
+            tags={CAPACITY_KIND_TAG: capacity.kind, **_reservation_tags(capacity)},
             taints=[_TAINT],
         )  # fmt: skip
 
@@ -153,9 +154,15 @@ def _add_efa_interfaces(
     return {"network_interfaces": interfaces, "placement": placement_property}
 
 
-def _block_tags(capacity: CapacitySettings) -> dict[str, str]:
-    """Return the start and end of the Capacity Block, for the guard, which is not deployed again for each block."""
-    if capacity.kind != "capacity-block" or capacity.block is None:
+def _reservation_tags(capacity: CapacitySettings) -> dict[str, str]:
+    """Return the reservation and a Capacity Block's hours, for the guard, which is not deployed again for each block.
+
+    The hours are the plan: the guard reads from EC2 when the block of this id really ends.
+    """
+    if not capacity.needs_reservation or capacity.reservation_id is None:
         return {}
-    moments = {names.BLOCK_STARTS_TAG: capacity.block.starts, names.BLOCK_ENDS_TAG: capacity.block.ends}
-    return {tag: f"{moment:%Y-%m-%dT%H:%M:%SZ}" for tag, moment in moments.items()}
+    tags = {RESERVATION_TAG: capacity.reservation_id}
+    if capacity.kind == "capacity-block" and capacity.block is not None:
+        moments = {BLOCK_STARTS_TAG: capacity.block.starts, BLOCK_ENDS_TAG: capacity.block.ends}
+        tags |= {tag: f"{moment:%Y-%m-%dT%H:%M:%SZ}" for tag, moment in moments.items()}
+    return tags

@@ -16,6 +16,7 @@ from tandem.spec.environment import Environment
 # CloudWatch)
 LISTING_ACTIONS = (
     "ec2:DescribeInstances",
+    "ec2:DescribeCapacityReservations",
     "autoscaling:DescribeAutoScalingGroups",
     "scheduler:ListSchedules",
     "cloudwatch:GetMetricStatistics",

@@ -35,12 +35,13 @@ from tandem.cli.image_digests import resolve_digest
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.run_timeline import RunTimeline, describe_return
 from tandem.cli.selection import DEFAULTS, Selection
-from tandem.cli.start import build_unarmed_error, read_reserved_limits
+from tandem.cli.start import build_unarmed_error, list_reservation_notes
 from tandem.errors import ExitCode, ExternalError, InputError, TandemError
 from tandem.guard.fleet_start import RaiseRequest, check_start
 from tandem.ops.account import AccountClients, require_account
 from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.ops.doctor.runner import CHECKS, run_checks
+from tandem.ops.guard_config import build_guard_config
 from tandem.ops.node_admission import admit_servers
 from tandem.ops.status import current_time
 from tandem.ops.stop_paths import StopPath, read_stop_paths
@@ -59,7 +60,7 @@ PHASES = {"round": "measure", "pair": "pairs"} | dict.fromkeys(("raise", "node",
 PHASES |= dict.fromkeys(("label", "serve", "ready", "check", "restart"), "serve")
 # what of doctor's checks holds for a run of what is deployed; the others are of a deploy, or ask registries
 RUN_CHECKS = frozenset({
-    "stacks", "offering", "quota", "reservation", "budget", "bucket", "bucket-key", "own-images", "fleet",
+    "stacks", "offering", "quota", "reservation", "block-end", "budget", "bucket", "bucket-key", "own-images", "fleet",
     "capacity-kind", "scaling", "schedules", "subscriptions",
 })  # fmt: skip
 STAGE_CHECKS = frozenset({"stacks", "bucket", "bucket-key", "own-images"})  # those that read nothing of the fleet
@@ -312,11 +313,12 @@ def _look_at_fleet(client: RunClient, draft: RunDraft, lease: str, caller: str) 
         node_labels=admission.labels, who=caller, beats=True,
     )  # fmt: skip
     draft = _examine_account(client, draft, RUN_CHECKS)
-    limits, notes = read_reserved_limits(client.clients, environment)
+    limits = build_guard_config(environment)
     try:
         fleet_state = check_start(client.clients, limits, request, draft.now)
     except InputError as fault:
-        return replace(draft, notes=notes, faults=(*draft.faults, fault))
+        return replace(draft, faults=(*draft.faults, fault))
+    notes = list_reservation_notes(client.clients, environment, fleet_state)
     all_paths, _ = read_stop_paths(client.clients, client.session, environment, limits, fleet_state)
     paths = [path for path in all_paths if path.name != "schedule"]  # that one the raise arms
     unarmed_paths = [path for path in paths if path.state == "unarmed"]

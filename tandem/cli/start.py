@@ -24,13 +24,15 @@ from tandem.cli.fleet import TextRow, format_moment
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
+from tandem.guard.capacity_block import NO_WINDOW
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import RaiseReport, RaiseRequest, check_start, raise_fleet
+from tandem.guard.observe import FleetState
 from tandem.ops.account import create_guard_clients, create_session, require_account
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers
-from tandem.ops.reservation import read_reservation
+from tandem.ops.reservation import list_plan_differences, read_reservation
 from tandem.ops.status import current_time
 from tandem.ops.status_warnings import describe_path_fix
 from tandem.ops.stop_paths import StopPath, read_stop_paths
@@ -47,7 +49,7 @@ class StartPlan:
     """What is to be raised.
 
     Args:
-        limits: of the guard; with the block's hours as EC2 says them.
+        limits: of the guard.
         admission: who may take the nodes.
         paths: reaper and budget, as they stand before the start.
         notes: what is to be known of the reservation.
@@ -113,7 +115,7 @@ def start(
             run=run or f"{run_prefix}-{now:%Y%m%d-%H%M%S}", hours=hours, nodes=nodes, experiment=experiment,
             node_labels=admission.labels, who=caller,
         )  # fmt: skip
-        limits, notes = read_reserved_limits(clients, environment)
+        limits = build_guard_config(environment)
         fleet_state = check_start(clients, limits, request, now)
         all_paths, _ = read_stop_paths(clients, aws_session, environment, limits, fleet_state)
         paths = [path for path in all_paths if path.name != "schedule"]  # that one the start arms
@@ -123,7 +125,7 @@ def start(
         request = replace(request, unarmed_paths=tuple(path.name for path in unarmed_paths))
         plan = StartPlan(
             environment=environment, limits=limits, admission=admission, request=request, now=now, paths=paths,
-            notes=notes,
+            notes=list_reservation_notes(clients, environment, fleet_state),
         )  # fmt: skip
         return _start_fleet(selection, plan, clients, asks=not yes)
     except TandemError as fault:
@@ -165,24 +167,32 @@ def build_unarmed_error(environment: Environment, paths: Sequence[StopPath]) -> 
     )
 
 
-def read_reserved_limits(clients: AwsClients, environment: Environment) -> tuple[GuardConfig, list[str]]:
-    """Return the guard's limits with the block's hours as EC2 says them, and what is to be known of the reservation."""
-    limits = build_guard_config(environment)
-    if not environment.capacity.needs_reservation:
-        return limits, []
+def list_reservation_notes(clients: AwsClients, environment: Environment, fleet_state: FleetState) -> list[str]:
+    """Return what EC2 says of the deployed reservation, and where its word differs from the plans."""
+    capacity, block = environment.capacity, fleet_state.reservation
+    notes = []
+    if block is not None:
+        hours = " to ".join(f"{moment:%Y-%m-%d %H:%M}" for moment in (block.window.starts, block.window.ends) if moment)
+        notes.append(f"{block.id} is {block.state}, by EC2 from {hours} UTC")
+    elif capacity.needs_reservation:
+        notes.append(_describe_reservation(clients, fleet_state.reservation_id or str(capacity.reservation_id)))
+    differences = list_plan_differences(
+        capacity,
+        deployed_id=fleet_state.reservation_id,
+        planned=fleet_state.planned_window,
+        actual=block.window if block else NO_WINDOW,
+    )
+    return [*notes, *(f"{difference.problem}; {difference.change}" for difference in differences)]
+
+
+def _describe_reservation(clients: AwsClients, reservation_id: str) -> str:
     try:
-        reservation = read_reservation(clients.ec2, environment)
+        reservation = read_reservation(clients.ec2, reservation_id)
     except AccessDeniedError as fault:
-        return limits, [f"unknown: {fault.problem}; {fault.change}"]
+        return f"unknown: {fault.problem}; {fault.change}"
     if reservation is None:
-        return limits, [
-            f"EC2 knows no {environment.capacity.reservation_id} in this account and region: nothing could be launched"
-        ]
-    if limits.capacity_kind == "capacity-block":
-        starts = reservation.get("StartDate", limits.block_starts)
-        ends = reservation.get("EndDate", limits.block_ends)
-        limits = replace(limits, block_starts=starts, block_ends=ends)
-    return limits, [f"{environment.capacity.reservation_id} is {reservation['State']}"]
+        return f"EC2 knows no {reservation_id} in this account and region: nothing could be launched"
+    return f"{reservation_id} is {reservation['State']}"
 
 
 def _start_fleet(selection: Selection, plan: StartPlan, clients: AwsClients, *, asks: bool) -> ExitCode:

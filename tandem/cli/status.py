@@ -168,17 +168,18 @@ ROW_FORMATS = {"fence": _format_fence, "lease": _format_lease, "heartbeat": _for
 
 def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
     capacity, reservation = status.environment.capacity, status.reservation
+    reservation_id = status.reservation_id
     label = "block" if capacity.kind == "capacity-block" else "reserved"
     if reservation is None:
         state = UNKNOWN_TEXT if "reservation" in status.unknown else "EC2 knows none of this id"
         waits = "none yet: capacity.reservation_id is not written"
-        yield label, waits if capacity.awaits_reservation else f"{capacity.reservation_id}: {state}"
+        yield label, f"{reservation_id}: {state}" if reservation_id else waits
         return
     moments = {"starts": reservation.get("StartDate"), "ends": reservation.get("EndDate")}
     times = [f"{word} {format_moment(moment, status.now)}" for word, moment in moments.items() if moment]
     total, available = (reservation.get(f"{name}InstanceCount", 0) for name in ("Total", "Available"))
     usage = f"{total - available} of {format_count(total, 'instance')} in use"
-    yield label, ", ".join([f"{capacity.reservation_id} {reservation['State']}", usage, *times])
+    yield label, ", ".join([f"{reservation_id} {reservation['State']}", usage, *times])
 
 
 def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> dict[str, Any]:

@@ -43,8 +43,8 @@ class GuardConfig:
         grace_minutes: minutes that EKS has to end an instance before it is terminated by id.
         usd_per_hour: of one instance.
         capacity_kind: capacity-block, reservation, spot or on-demand, as declared; the node group's tag goes first.
-        block_starts, block_ends: of the Capacity Block as declared; None: not declared, or another kind. The node
-            group's tags come first.
+        block_starts, block_ends: of the Capacity Block as declared; None: not declared, or another kind. EC2's word
+            and the node group's tags come first.
         schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops.
     """
 

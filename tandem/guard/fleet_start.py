@@ -216,19 +216,31 @@ class _FleetStart:
         self.lease = lease  # of an unfinished start of the same run; the first deadline stays
 
     def _require_window(self) -> None:
-        config, deadline = self.config, self.lease.deadline
-        if self.fleet.capacity_kind != "capacity-block":
+        """Refuse the start outside of the Capacity Block's hours, for which EC2's word is the only one that counts."""
+        config, fleet, deadline = self.config, self.fleet, self.lease.deadline
+        if fleet.capacity_kind != "capacity-block":
             return
-        # as declared or looked up by the caller, and as deployed: their intersection
-        starts = max(filter(None, (config.block_starts, self.fleet.block_starts)), default=None)
-        ends = min(filter(None, (config.block_ends, self.fleet.block_ends)), default=None)
+        fleet.require_known(
+            "reservation",
+            where=config.environment,
+            consequence="nothing is raised: EC2 alone says when the Capacity Block ends",
+            change="allow ec2:DescribeCapacityReservations to this identity where it is denied, else try again",
+        )
+        reservation = fleet.reservation
+        if reservation is None:
+            raise self._refuse("it names no Capacity Block", "write capacity.reservation_id and deploy Fleet")
+        if reservation.state != "active":
+            state = f"is {reservation.state}" if reservation.state else "is not in this account and region"
+            problem = f"the Capacity Block {reservation.id} {state}: nothing can be launched from it"
+            raise self._refuse(problem, "wait for it, or renew it: docs/runbook-guard.md", config.environment)
+        starts, ends = reservation.window.starts, reservation.window.ends
         if starts is None or ends is None:
-            problem = "the Capacity Block's start and end are not said"
-            raise self._refuse(problem, "write capacity.block from the offer and deploy Fleet", config.environment)
+            problem = f"EC2 does not say when the Capacity Block {reservation.id} starts and ends"
+            raise self._refuse(problem, f"see it: {self.status_command}", config.environment)
         if self.now < starts or ends - BLOCK_MARGIN < deadline:
             window = f"{starts:{MOMENT_FORMAT}} to {ends:{MOMENT_FORMAT}} UTC"
             problem = f"the Capacity Block lasts from {window}, and a run must end 45 minutes before its end"
-            advice = "ask for fewer hours, or renew the block: docs/runbook.md"
+            advice = "ask for fewer hours, or extend or renew the block: docs/runbook-guard.md"
             raise self._refuse(f"{problem}; asked: until {deadline:{MOMENT_FORMAT}}", advice, config.environment)
 
     def require_launch_process(self) -> None:

@@ -1,4 +1,4 @@
-"""Observation of a pass: fence, lease, heartbeat, node group and instances, read from S3, EKS and EC2.
+"""Observation of a pass: fence, lease, heartbeat, node group, instances and block, read from S3, EKS and EC2.
 
 Invariant: standard library and boto3 only, because a Lambda packs this file. Unreadable state is unknown, and unknown
 is never taken for gone, for allowed or for alive.
@@ -17,6 +17,14 @@ from botocore.exceptions import ClientError
 from tandem.aws.faults import error_code
 from tandem.errors import ExternalError
 from tandem.guard.bucket import SCHEMA, parse_document, read_object
+from tandem.guard.capacity_block import (
+    NO_WINDOW,
+    RESERVATION_TAG,
+    BlockReservation,
+    BlockWindow,
+    parse_planned_window,
+    read_block_reservation,
+)
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import Fence, read_fence
 from tandem.guard.lease import (
@@ -33,8 +41,6 @@ from tandem.guard.scaling_groups import SCALING_GROUP_TAG
 from tandem.guard.values import CALL_ERRORS, PARSE_ERRORS, describe_error, format_value, parse_timestamp, shorten_text
 
 OWNER_TAG = "tandem:environment"  # its value is the environment's name; tandem.spec.names has the same
-# on the node group: a deploy of the Fleet stack alone renews a block, and the guard still sees the new window
-BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
 CAPACITY_KIND_TAG = "tandem:capacity-kind"  # likewise: Fleet may be deployed with a kind that Guard does not know
 CLUSTER_TAG, NODE_GROUP_TAG = "eks:cluster-name", "eks:nodegroup-name"  # EKS puts them on every instance of a group
 LABEL_PREFIXES = ("raise.tandem/", "compile.tandem/")  # our own, which a new raise removes; as in tandem.spec.names
@@ -44,7 +50,7 @@ CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks differ; a beat further in the f
 # of a node group that accepts an update; DEGRADED stays after a lack of capacity (aws/containers-roadmap#2326)
 STABLE_STATUSES = frozenset({"ACTIVE", "DEGRADED"})
 MAX_STATISTICS_POINTS = 1440  # that CloudWatch's GetMetricStatistics returns at once (API reference)
-StateSource = Literal["fence", "lease", "heartbeat", "node group", "instances"]
+StateSource = Literal["fence", "lease", "heartbeat", "node group", "instances", "reservation"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +95,11 @@ class FleetState:
         pointer: to the only lease; None: unknown.
         lease: the pointer's lease, also after its deadline and behind a fence: see `live_lease`.
         heartbeat: of the lease's run.
-        block_starts, block_ends: of the Capacity Block of the deployed node group.
+        block_starts, block_ends: of the Capacity Block of the deployed node group: by EC2, and where EC2 does not say,
+            as planned.
+        planned_window: the block's hours in the node group's tags; without such tags the declared ones.
+        reservation_id: of the Capacity Block or reservation in the node group's tag; empty: none, or unknown.
+        reservation: the block's reservation by EC2; None: unknown, another kind, or the node group names none.
         unknown: what could not be read, and why.
         faults: objects that were read but could not be parsed, each in a sentence.
     """
@@ -113,6 +123,9 @@ class FleetState:
     heartbeat: datetime | None = None
     block_starts: datetime | None = None
     block_ends: datetime | None = None
+    planned_window: BlockWindow = NO_WINDOW
+    reservation_id: str = ""
+    reservation: BlockReservation | None = None
     unknown: Mapping[StateSource, str] = field(default_factory=dict)
     faults: tuple[str, ...] = ()
 
@@ -158,6 +171,13 @@ class FleetState:
         return bool(self.has_owner_tag or (self.has_node_group is not False and self.own_instances))
 
     @property
+    def is_block_paid(self) -> bool:
+        """Whether a Capacity Block costs money at this moment, used or not; by its plan if EC2 does not say."""
+        if self.reservation is not None and self.reservation.state != "active":
+            return False
+        return bool(self.block_starts and self.block_ends and self.block_starts <= self.now < self.block_ends)
+
+    @property
     def is_ending(self) -> bool:
         """Whether the lease is marked as ending, and not for too long."""
         end_start = self.lease.ending if self.lease else None
@@ -165,7 +185,10 @@ class FleetState:
 
 
 def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> FleetState:
-    """Read fence, lease, heartbeat, node group and instances. Never raise for AWS: failures are in `unknown`."""
+    """Read fence, lease, heartbeat, node group, instances and the Capacity Block's reservation.
+
+    Never raise for AWS: failures are in `unknown`.
+    """
     read_start_s = clients.wall_s()
     unknown: dict[StateSource, str] = {}
     faults: list[str] = []
@@ -198,8 +221,13 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
         faults.append(_describe_missing_tag(config, instances))
     scaling = group.get("scalingConfig", {})
     capacity_kind = str(group.get("tags", {}).get(CAPACITY_KIND_TAG, config.capacity_kind))
-    (starts, ends), fault = _read_block_window(group, config, capacity_kind)
+    planned_window, fault = _read_planned_window(group, config, capacity_kind)
     faults.extend([fault] if fault else [])
+    reservation, reservation_id = None, str(group.get("tags", {}).get(RESERVATION_TAG, ""))
+    if capacity_kind == "capacity-block" and reservation_id:
+        with _record_read_failure(unknown, "reservation"):
+            reservation = read_block_reservation(clients, reservation_id)
+    block_window = reservation.window if reservation else NO_WINDOW
     group_names = [resource["name"] for resource in (group.get("resources") or {}).get("autoScalingGroups", [])]
     tagged_names = [instance.scaling_group for instance in instances if instance.is_ours and instance.scaling_group]
     fleet = FleetState(
@@ -208,7 +236,10 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
         max_size=scaling.get("maxSize", 0), status=group.get("status", ""),
         labels=select_own_labels(group.get("labels", {})), capacity_kind=capacity_kind, instances=instances,
         scaling_groups=tuple(group_names or dict.fromkeys(tagged_names)), fence=fence, pointer=pointer,
-        lease=lease, heartbeat=heartbeat, block_starts=starts, block_ends=ends, unknown=unknown, faults=tuple(faults),
+        lease=lease, heartbeat=heartbeat, block_starts=block_window.starts or planned_window.starts,
+        block_ends=block_window.ends or planned_window.ends, planned_window=planned_window,
+        reservation_id=reservation_id, reservation=reservation,
+        unknown=unknown, faults=tuple(faults),
     )  # fmt: skip
     if "lease" not in unknown or not fleet.own_instances:
         return fleet
@@ -274,19 +305,16 @@ def describe_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str
     return node_group
 
 
-def _read_block_window(
-    group: Mapping[str, Any], config: GuardConfig, kind: str
-) -> tuple[tuple[datetime | None, datetime | None], str]:
-    """Return the block window of the deployed node group, and the fault of its tags."""
-    declared_window, tags, fault = (config.block_starts, config.block_ends), group.get("tags", {}), ""
+def _read_planned_window(group: Mapping[str, Any], config: GuardConfig, kind: str) -> tuple[BlockWindow, str]:
+    """Return the planned hours of the deployed node group's block, and the fault of its tags."""
     if kind != "capacity-block":
-        return (None, None), ""
+        return NO_WINDOW, ""
+    declared_window = BlockWindow(starts=config.block_starts, ends=config.block_ends)
     try:
-        if {BLOCK_STARTS_TAG, BLOCK_ENDS_TAG} <= tags.keys():
-            return (parse_timestamp(tags[BLOCK_STARTS_TAG]), parse_timestamp(tags[BLOCK_ENDS_TAG])), ""
+        return parse_planned_window(group.get("tags", {}), declared_window), ""
     except PARSE_ERRORS as error:
         fault = f"{config.node_group_description}: unreadable tags of its Capacity Block ({shorten_text(error)})"
-    return declared_window, fault
+        return declared_window, fault
 
 
 def _list_instances(clients: AwsClients, config: GuardConfig, *, has_owner_tag: bool) -> Iterator[FleetInstance]:

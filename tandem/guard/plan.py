@@ -163,6 +163,8 @@ def _list_time_limit_reasons(fleet: FleetState, config: GuardConfig) -> Iterator
     is_in_use = bool(own_instances or fleet.desired_size or fleet.live_lease)
     if block_end and is_in_use:
         yield block_end - observe.BLOCK_MARGIN, f"the Capacity Block ends at {format_value(block_end)}"
+    if fleet.reservation and fleet.reservation.is_over and is_in_use:
+        yield fleet.now, f"the Capacity Block {fleet.reservation.id} is {fleet.reservation.state}"
 
 
 def _list_missing_lease_reasons(fleet: FleetState) -> Iterator[tuple[datetime, str]]:
@@ -222,7 +224,6 @@ def _list_lease_end_reasons(fleet: FleetState, config: GuardConfig, lease: Lease
 
 def _compute_metrics(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[str, float]]:
     """Yield the known figures; an unknown one is left out, and each alarm's settings decide about its absence."""
-    is_block_paid = fleet.block_starts and fleet.block_ends and fleet.block_starts <= fleet.now < fleet.block_ends
     if "instances" in fleet.unknown:
         return
     own_instances = fleet.own_instances
@@ -234,5 +235,5 @@ def _compute_metrics(fleet: FleetState, config: GuardConfig) -> Iterator[tuple[s
     if "lease" not in fleet.unknown:
         yield pass_metrics.EXCESS_NODES, float(count_excess_nodes(fleet, config))
     if not {"lease", "fence"} & fleet.unknown.keys():
-        is_idle = is_block_paid and not (running_instances and fleet.live_lease)
+        is_idle = fleet.is_block_paid and not (running_instances and fleet.live_lease)
         yield pass_metrics.IDLE_BLOCK_MINUTES, float(pass_metrics.PASS_MINUTES if is_idle else 0)

@@ -21,7 +21,7 @@ from tandem.guard.schedules import ForeignSchedule, list_foreign_schedules
 from tandem.guard.values import CALL_ERRORS
 from tandem.ops.account import create_guard_clients, create_session, iterate_rows
 from tandem.ops.faults import call_if_present, convert_error
-from tandem.ops.reservation import read_reservation
+from tandem.ops.reservation import find_reservation_id, read_reservation
 from tandem.ops.stop_paths import StopPath, read_statistics, read_stop_paths
 from tandem.spec import names
 from tandem.spec.environment import Environment
@@ -37,6 +37,7 @@ READ_RIGHTS = {
     "heartbeat": "s3:GetObject on runs/*",
     "node group": "eks:DescribeNodegroup",
     "instances": "ec2:DescribeInstances",
+    "reservation": "ec2:DescribeCapacityReservations",
 }
 DeploymentLevel = Literal["nothing", "cluster", "fleet"]
 ReadResult = TypeVar("ReadResult")
@@ -64,7 +65,8 @@ class StatusReport:
     Args:
         deployment: how far the environment exists; None: unknown.
         node_group: as EKS describes it; None: unknown, or absent.
-        reservation: as EC2 describes it; None: unknown, none is declared, or EC2 knows none of this id.
+        reservation: the deployed one as EC2 describes it, before a deploy the declared one; None: unknown, there is no
+            id, or EC2 knows none of this id.
         paths: the three that stop the fleet, independent of each other.
         alarms: names of those in ALARM, without that of the parked fleet.
         bill: cost since the lease began; None: unknown, or nothing is deployed.
@@ -84,6 +86,11 @@ class StatusReport:
     bill: FleetBill | None = None
     schedules: tuple[ForeignSchedule, ...] = ()
     unknown: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def reservation_id(self) -> str:
+        """Return the id of the deployed reservation, before a deploy of the declared one; empty if there is none."""
+        return find_reservation_id(self.environment, self.node_group)
 
     @property
     def node_hours(self) -> float:
@@ -147,7 +154,9 @@ def read_status(
     if answer is None and "node group" not in unknown:
         has_cluster = try_read("cluster", lambda: cluster_exists(clients, config))
         deployment = {None: None, True: "cluster", False: "nothing"}[has_cluster]
-    reservation = try_read("reservation", lambda: read_reservation(clients.ec2, environment))
+    node_group = answer["nodegroup"] if answer else None
+    reservation_id = find_reservation_id(environment, node_group)
+    reservation = try_read("reservation", lambda: read_reservation(clients.ec2, reservation_id))
     alarms = try_read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
     bill, paths, schedules = None, tuple[StopPath, ...](), None
     if deployment != "nothing":  # only a deployed environment has these
@@ -162,7 +171,7 @@ def read_status(
         now=now,
         fleet=fleet,
         deployment=deployment,
-        node_group=answer["nodegroup"] if answer else None,
+        node_group=node_group,
         reservation=reservation,
         paths=paths,
         alarms=alarms or (),

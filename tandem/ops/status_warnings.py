@@ -9,10 +9,12 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tandem.guard.capacity_block import NO_WINDOW
 from tandem.guard.config import GuardConfig
 from tandem.guard.plan import count_excess_nodes, plan_stop
 from tandem.guard.schedules import ForeignSchedule
 from tandem.ops.account import build_aws_command
+from tandem.ops.reservation import RENEWAL_PAGE, list_plan_differences
 from tandem.ops.status import StatusReport
 from tandem.ops.stop_paths import SPENT_NOTE, StopPath, fleet_capacity_kind
 from tandem.spec.budgets import needs_manual_budget
@@ -112,11 +114,25 @@ def _list_resource_warnings(status: StatusReport) -> Iterator[StatusWarning]:
         yield StatusWarning(f"node group: {issue.get('code', '')}: {issue.get('message', '')}", STUCK_PAGE)
     if status.is_block_idle:
         use = f"use it: tandem start --env {name} --hours H --experiment NAME"
-        problem = f"{capacity.reservation_id} is paid for and nothing runs on it with a live lease"
+        problem = f"{status.reservation_id} is paid for and nothing runs on it with a live lease"
         yield StatusWarning(problem, f"{use}; a Capacity Block is prepaid: stopping early refunds nothing")
-    is_missing = capacity.needs_reservation and not capacity.awaits_reservation and status.reservation is None
-    if is_missing and "reservation" not in status.unknown:
-        problem = f"EC2 knows no {capacity.reservation_id} in this account and region"
-        yield StatusWarning(problem, f"write the id of your {capacity.kind}: {RUNBOOK}#block-renewal")
+    if status.reservation_id and status.reservation is None and "reservation" not in status.unknown:
+        problem = f"EC2 knows no {status.reservation_id} in this account and region"
+        yield StatusWarning(problem, f"write the id of your {capacity.kind}: {RENEWAL_PAGE}")
+    yield from _list_plan_warnings(status)
     for alarm in status.alarms:
         yield StatusWarning(f"{alarm} is in ALARM", f"its description links to its section of {RUNBOOK}")
+
+
+def _list_plan_warnings(status: StatusReport) -> Iterator[StatusWarning]:
+    """Yield where the deployed tags or the file differ from EC2's word."""
+    fleet = status.fleet
+    differences = list_plan_differences(
+        status.environment.capacity,
+        deployed_id=fleet.reservation_id,
+        planned=fleet.planned_window,
+        actual=fleet.reservation.window if fleet.reservation else NO_WINDOW,
+    )
+    for difference in differences:
+        change = f"{difference.change} ({difference.lines})" if difference.lines else difference.change
+        yield StatusWarning(difference.problem, change)

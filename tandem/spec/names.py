@@ -43,8 +43,6 @@ PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pi
 NEURON_TAINT = "aws.amazon.com/neuron"  # key of the taint that every pod of an accelerator node tolerates
 STARTUP_TAINT = "s3.csi.aws.com/agent-not-ready"  # the Mountpoint driver removes it once it can mount
 OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
-# on the accelerator node group; tandem/guard/observe.py reads them
-BLOCK_STARTS_TAG, BLOCK_ENDS_TAG = "tandem:block-starts", "tandem:block-ends"
 IMAGE_KIND = "Image"  # how the kind of each stack that builds an image begins, and no environment's name
 CORE_IMAGES = ("tools", "run")  # in pods of every environment; the others only where an experiment runs them
 # what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not

@@ -22,8 +22,9 @@ from typing import Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
 from tandem.guard.config import AwsClients, GuardConfig
-from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG
+from tandem.guard.observe import CAPACITY_KIND_TAG, CLUSTER_TAG, NODE_GROUP_TAG, OWNER_TAG
 from tandem.guard.scaling_groups import SCALING_GROUP_TAG
 
 START = datetime(2026, 11, 21, 8, tzinfo=UTC)
@@ -39,6 +40,9 @@ LABEL = {"raise.tandem/fast": "first"}
 ALIVE = ("pending", "running", "shutting-down")
 FORGOTTEN_AFTER = timedelta(hours=1)  # EC2 user guide: a terminated instance is listed for about an hour
 ACTIVITY_LAG = timedelta(seconds=30)  # from EC2's end of an instance to the end of Auto Scaling's activity
+RESERVATION = "cr-0123456789abcdef0"
+EC2_TAKES = timedelta(minutes=30)  # EC2 user guide: before a block's end its instances are terminated
+EKS_SCALES_DOWN = timedelta(minutes=40)  # EKS user guide: so long before the end that EKS knew when it made its action
 LONGEST_KEY, LONGEST_MESSAGE = 1024, 262144  # bytes that S3 and SNS take
 
 
@@ -83,6 +87,24 @@ def _describe_end(machine: Machine) -> str:
 
 
 @dataclass
+class Block:
+    """A Capacity Block as EC2 has it, and EKS's own scheduled action for its end.
+
+    Nobody has seen whether EKS moves that action when the block is extended: it stays, until a test moves it.
+    """
+
+    starts: datetime
+    ends: datetime
+    id: str = RESERVATION
+    state: str = "active"
+    scale_down_at: datetime | None = None
+
+    def is_open(self, now: datetime) -> bool:
+        """Whether EC2 launches an instance from it."""
+        return self.state == "active" and self.starts <= now < self.ends - EC2_TAKES
+
+
+@dataclass
 class Paginator:
     """What boto3 reads a list with."""
 
@@ -117,6 +139,7 @@ class World:
         loses: how likely a call that was done is not answered, by `chance`.
         dies_after: the process of the caller ends after so many calls, the last one done; None: it does not.
         between: is called before each call, and may act on the world in the meantime.
+        block: the Capacity Block that EC2 knows; the node group's tags name it once it is deployed.
     """
 
     now: datetime = START
@@ -136,6 +159,7 @@ class World:
     chance: random.Random = field(default_factory=lambda: random.Random(0))  # noqa: S311 - no secret
     dies_after: int | None = None
     between: Callable[[str], None] | None = None
+    block: Block | None = None
     objects: dict[str, tuple[bytes, str, datetime]] = field(default_factory=dict)
     group: dict[str, Any] | None = field(default_factory=lambda: {
         "status": "ACTIVE", "tags": {OWNER_TAG: "home"}, "labels": {"workload": "neuron-inference"},
@@ -159,7 +183,10 @@ class World:
             s3=SimpleNamespace(get_object=self._get, put_object=self._put),
             eks=SimpleNamespace(describe_nodegroup=self._describe),
             eks_once=SimpleNamespace(update_nodegroup_config=self._update),
-            ec2=SimpleNamespace(get_paginator=lambda _: Paginator(self._list), terminate_instances=self._terminate),
+            ec2=SimpleNamespace(
+                get_paginator=lambda _: Paginator(self._list), terminate_instances=self._terminate,
+                describe_capacity_reservations=self._describe_reservations,
+            ),
             sns=SimpleNamespace(publish=self._publish),
             cloudwatch=SimpleNamespace(put_metric_data=self._measure, get_metric_statistics=self._figures),
             scheduler=SimpleNamespace(
@@ -350,7 +377,8 @@ class World:
         up = [one for one in self.machines if one.state in {"pending", "running"}]
         for one in [] if self.keeps else up[desired:]:
             self._end(one)
-        for _ in range(0 if self.no_capacity or "Launch" in self.suspended else desired - len(up)):
+        is_closed = self.block is not None and not self.block.is_open(self.now)
+        for _ in range(0 if self.no_capacity or is_closed or "Launch" in self.suspended else desired - len(up)):
             tags = {CLUSTER_TAG: GUARDED.cluster, NODE_GROUP_TAG: GUARDED.node_group, SCALING_GROUP_TAG: SCALING_GROUP}
             owner = self.group["tags"].get(OWNER_TAG)  # Fleet's launch template has the same tag
             self.machines.append(Machine(
@@ -391,6 +419,36 @@ class World:
             return {}
 
         return self._call("ec2.terminate_instances", effect)
+
+    def _describe_reservations(self, *, CapacityReservationIds: list[str]) -> Any:
+        def effect() -> Any:
+            if self.block is None or CapacityReservationIds != [self.block.id]:
+                raise refused("InvalidCapacityReservationId.NotFound", "DescribeCapacityReservations")
+            row = {"CapacityReservationId": self.block.id, "State": self.block.state}
+            return {"CapacityReservations": [row | {"StartDate": self.block.starts, "EndDate": self.block.ends}]}
+
+        return self._call("ec2.describe_capacity_reservations", effect)
+
+    def deploy_block(self, starts: datetime, ends: datetime, id_: str = RESERVATION) -> None:
+        """Buy a Capacity Block and deploy Fleet for it, whose tags are the plan; EKS makes its scheduled action."""
+        assert self.group is not None
+        self.block = Block(starts, ends, id_, scale_down_at=ends - EKS_SCALES_DOWN)
+        self.group["tags"] |= {
+            CAPACITY_KIND_TAG: "capacity-block", RESERVATION_TAG: id_,
+            BLOCK_STARTS_TAG: starts.isoformat(), BLOCK_ENDS_TAG: ends.isoformat(),
+        }  # fmt: skip
+
+    def _end_block(self) -> None:
+        """What EKS and EC2 do before the end of the block; nothing of it asks the guard."""
+        block = self.block
+        if block is None:
+            return
+        if block.scale_down_at and block.scale_down_at <= self.now:
+            block.scale_down_at = None
+            self.size({"minSize": 0, "desiredSize": 0})
+        if block.ends - EC2_TAKES <= self.now:
+            for machine in self.machines:
+                self._end(machine)
 
     @property
     def alive(self) -> list[Machine]:
@@ -515,12 +573,16 @@ class World:
                 datetime.fromisoformat(one["ScheduleExpression"][3:-1]).replace(tzinfo=UTC)
                 for one in self.schedules.values() if self.fires
             ]  # fmt: skip
+            if self.block:
+                moments = (self.block.scale_down_at, self.block.ends - EC2_TAKES)
+                dues += [moment for moment in moments if moment and self.now < moment]
             upcoming = min((due for due in dues if due <= until), default=until)
             self.now = max(self.now, upcoming)
             for one in self.machines:
                 if one.due and one.due <= self.now:
                     one.move(self.now)
             self._fire()
+            self._end_block()
             self._reconcile()
             if upcoming >= until:
                 return

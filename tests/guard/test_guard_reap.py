@@ -7,13 +7,14 @@ from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
-from guard_world import GUARDED, START
+from guard_world import EC2_TAKES, GUARDED, START
 
 from tandem.guard.apply import run_reaper_pass
+from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG
 from tandem.guard.config import GuardConfig
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
-from tandem.guard.observe import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, observe_fleet
+from tandem.guard.observe import observe_fleet
 from tandem.guard.pass_metrics import METRIC_UNITS
 from tandem.guard.plan import plan_stop
 
@@ -164,6 +165,7 @@ def test_an_old_instance_is_a_stop_whatever_its_lease(world, start):
 
 
 def test_a_stop_is_due_45_minutes_before_the_blocks_end(world, start):
+    world.deploy_block(BLOCK.block_starts, BLOCK.block_ends)
     start(guarded=BLOCK, hours=23)
     world.advance(23 * 60 - 1)
     world.schedules.clear()
@@ -190,14 +192,68 @@ def test_a_clock_past_the_blocks_end_stops_nothing_where_nothing_runs(world):
 def test_a_renewed_block_is_known_by_the_node_groups_tags(world, start, passes):
     """Deploying Fleet sets them; what the guard was told at its own deploy is of the block before."""
     old = replace(BLOCK, block_starts=START - timedelta(hours=48), block_ends=START - timedelta(hours=24))
-    world.group["tags"] |= {BLOCK_STARTS_TAG: "2026-11-21T07:00:00Z", BLOCK_ENDS_TAG: "2026-11-21T17:00:00Z"}
-    start(guarded=replace(old, block_starts=None, block_ends=None), hours=8)
+    world.deploy_block(START - timedelta(hours=1), START + timedelta(hours=9))
+    start(guarded=old, hours=8)
     early = passes(7 * 60, old).plan.reasons
     world.advance(75)
     raised(world)
 
     assert early == ()
     assert "the Capacity Block ends at 2026-11-21T17:00:00Z" in why(world, old)
+
+
+def test_an_extended_block_keeps_its_fleet_over_the_old_end(world, start, passes):
+    world.deploy_block(START, START + timedelta(hours=3))
+    world.block.ends += timedelta(hours=24)
+    world.block.scale_down_at = None  # EKS moved its action, of which nobody knows whether it does
+    start(hours=8)
+    report = passes(7 * 60)
+    assert (report.plan.reasons, len(world.alive)) == ((), 1)
+
+
+def test_without_ec2s_answer_a_block_ends_as_planned(world, start, passes):
+    world.deploy_block(START, START + timedelta(hours=3))
+    world.block.ends += timedelta(hours=24)
+    start(hours=8)
+    passes(130)
+    world.down = {"ec2.describe_capacity_reservations"}
+    report = passes(5)
+
+    assert "the Capacity Block ends at 2026-11-21T11:00:00Z" in report.plan.reasons
+    assert "https://ec2.example.com" in report.fleet.unknown["reservation"]
+
+
+def test_a_pass_that_cannot_read_the_block_ends_as_a_failure(world, passes):
+    world.deploy_block(START, START + timedelta(hours=3))
+    world.down = {"ec2.describe_capacity_reservations"}
+    assert [text.partition(":")[0] for text in passes(0).failures] == ["reservation unknown"]
+
+
+def test_a_block_that_ends_early_is_left_before_ec2_takes_its_nodes(world, start, passes):
+    world.deploy_block(START, START + timedelta(hours=24))
+    start(hours=8)
+    passes(60)
+    world.block.ends = world.now + timedelta(hours=2)
+    passes(85)
+    [machine] = world.machines
+
+    assert "the Capacity Block ends at" in world.read(FENCE_KEY)["why"]
+    assert machine.ended < world.block.ends - EC2_TAKES
+
+
+@pytest.mark.parametrize(("state", "is_due"), [("cancelled", True), ("expired", True), ("unavailable", False)])
+def test_a_block_that_is_over_by_its_state_is_left_at_once(world, start, state, is_due):
+    world.deploy_block(START, START + timedelta(hours=24))
+    start(hours=8)
+    world.block.state = state
+    assert why(world) == (f"the Capacity Block {world.block.id} is {state}" if is_due else "")
+
+
+def test_a_parked_fleet_whose_block_ec2_has_forgotten_is_no_fault(world, passes):
+    world.deploy_block(START - timedelta(hours=30), START - timedelta(hours=6))
+    world.block = None
+    report = passes(0)
+    assert (report.plan.reasons, report.failures, report.fleet.reservation.state) == ((), (), "")
 
 
 def test_tags_of_a_block_that_cannot_be_understood_are_said(world):
@@ -335,11 +391,18 @@ def test_a_pass_publishes_each_metric_once(world, start):
     assert world.metrics[0].keys() == METRIC_UNITS.keys()
 
 
-def test_a_paid_block_without_a_run_is_idle(start, passes):
+def test_a_paid_block_without_a_run_is_idle(world, start, passes):
+    world.deploy_block(BLOCK.block_starts, BLOCK.block_ends)
     idle = passes(0, BLOCK).metrics["idle_block_minutes"]
     start(guarded=BLOCK, hours=8)
     busy = passes(5, BLOCK).metrics["idle_block_minutes"]
     assert (idle, busy) == (5, 0)
+
+
+def test_a_block_that_is_not_paid_is_never_idle(world, passes):
+    world.deploy_block(BLOCK.block_starts, BLOCK.block_ends)
+    world.block.state = "payment-failed"
+    assert passes(0).metrics["idle_block_minutes"] == 0
 
 
 def test_a_fleet_without_a_lease_does_not_use_its_block(world, passes):

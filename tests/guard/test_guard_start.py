@@ -135,13 +135,37 @@ def test_a_number_of_nodes_outside_of_the_limits_is_refused(world, start, nodes)
 @pytest.mark.parametrize(("starts", "ends", "hours"), [(0, 4, 3.3), (0.1, 9, 1), (-9, -1, 1)],
                          ids=["ends too soon", "not begun", "over"])  # fmt: skip
 def test_a_run_outside_of_the_block_is_refused(world, start, starts, ends, hours):
-    block = replace(BLOCK, block_starts=START + timedelta(hours=starts), block_ends=START + timedelta(hours=ends))
-    refusal(start, "the Capacity Block lasts from", guarded=block, hours=hours)
+    world.deploy_block(START + timedelta(hours=starts), START + timedelta(hours=ends))
+    refusal(start, "the Capacity Block lasts from", hours=hours)
     assert size(world) == 0
 
 
-def test_a_block_whose_window_is_not_said_is_refused(start):
-    refusal(start, "start and end are not said", guarded=replace(BLOCK, block_ends=None))
+def test_ec2_alone_says_until_when_a_block_lasts(world, start):
+    world.deploy_block(START, START + timedelta(hours=4))
+    world.block.ends += timedelta(hours=24)  # extended, and paid
+    start(guarded=replace(GUARDED, block_starts=START, block_ends=START + timedelta(hours=4)), hours=8)
+    assert size(world) == 1
+
+
+def test_a_block_whose_end_ec2_does_not_say_now_raises_nothing(world, start):
+    world.deploy_block(START, START + timedelta(hours=24))
+    world.refuses["ec2.describe_capacity_reservations"] = ["UnauthorizedOperation"]
+    with pytest.raises(ExternalError, match=r"reservation unknown \(UnauthorizedOperation"):
+        start(hours=1)
+    assert (size(world), world.schedules) == (0, {})
+
+
+@pytest.mark.parametrize("state", ["scheduled", "payment-failed", "expired", ""])
+def test_a_block_from_which_nothing_can_be_launched_is_refused(world, start, state):
+    world.deploy_block(START, START + timedelta(hours=24))
+    world.block.state = state
+    world.block.id = world.block.id if state else "cr-fedcba98765432100"  # replaced, and Fleet is not deployed
+    refusal(start, state or "is not in this account and region", hours=1)
+    assert size(world) == 0
+
+
+def test_a_node_group_that_names_no_block_is_refused(start):
+    refusal(start, "names no Capacity Block", guarded=BLOCK)
 
 
 def test_a_node_group_of_another_is_refused_and_not_touched(world, start):

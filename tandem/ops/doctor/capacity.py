@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import timedelta
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
-from tandem.guard.observe import BLOCK_MARGIN
+from tandem.guard.capacity_block import NO_WINDOW, RESERVATION_TAG, BlockWindow, parse_planned_window
+from tandem.guard.observe import BLOCK_MARGIN, CLOCK_TOLERANCE
+from tandem.guard.values import PARSE_ERRORS
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import TIME_FORMAT, DoctorContext, Finding
+from tandem.ops.doctor.guard import read_node_group
 from tandem.ops.doctor.network import list_offer_zones
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.guard_config import stop_topic_arn, topic_arn
-from tandem.ops.reservation import read_reservation
+from tandem.ops.reservation import EXTENSION_PAGE, find_reservation_id, list_plan_differences, read_reservation
 from tandem.spec import budgets, names
 
 MAX_PRICE_AGE_DAYS = {"spot": 7, "on-demand": 30, "reservation": 30, "capacity-block": 30}
 """Days after which a price is reported as old; ours to choose: spot moves within hours, lists within months."""
 # as the EC2 user guide spells them ("Spot Instance quotas", "On-Demand Instance quotas"); codes differ between sources
 ON_DEMAND_QUOTA, SPOT_QUOTA = "Running On-Demand Trn instances", "All Trn Spot Instance Requests"
+# EKS's own action, and when it comes (EKS user guide, "Create a managed node group with Capacity Blocks for ML")
+EKS_ACTION_NAME = "Amazon EKS Node Group Capacity Scaledown Before Reservation End"
+EKS_MARGIN = timedelta(minutes=40)
 PENDING_STATES = {"scheduled", "pending", "assessing", "delayed", "payment-pending"}
 # the answer to a member of an organization, whatever its rights (hashicorp/terraform-provider-aws#37636)
 MEMBER_ACCOUNT_TEXT = "Linked account doesn't have access to cost allocation tags"
@@ -80,24 +86,31 @@ def check_reservation(context: DoctorContext, account: AccountClients) -> Iterat
     if not capacity.needs_reservation:
         yield Finding("ok", f"{capacity.kind} needs none")
         return
-    if capacity.awaits_reservation:
+    node_group = read_node_group(account)
+    reservation_id = find_reservation_id(context.environment, node_group)
+    if not reservation_id:
         if capacity.block is not None and capacity.block.ends <= context.now:
             message = f"capacity.block ended at {capacity.block.ends:{TIME_FORMAT}}"
             yield Finding("fail", message, "write the block you have now, or null", "capacity.block: null")
         action = "buy or make one, write its id, deploy Fleet"
         yield Finding("warn", "none is declared: nothing can be raised", action, _build_offer_command(context))
         return
-    row = read_reservation(account.client("ec2"), context.environment)
+    row = read_reservation(account.client("ec2"), reservation_id)
     if row is None:
-        message = f"{capacity.reservation_id} is not in this account and region"
+        message = f"{reservation_id} is not in this account and region"
         yield Finding("fail", message, "correct capacity.reservation_id")
         return
-    findings = [*_compare_purchase(context, row), *_judge_state(context, row), *_judge_window(context, row)]
+    findings = [
+        *_compare_purchase(context, row),
+        *_judge_state(context, row),
+        *_judge_window(context, row),
+        *_compare_plans(context, node_group, row),
+    ]
     yield from findings
     if not any(finding.level == "fail" for finding in findings):
         end = f" until {row['EndDate']:{TIME_FORMAT}}" if row.get("EndDate") else ""
         instances = f"{row['TotalInstanceCount']} x {row['InstanceType']}"
-        yield Finding("ok", f"{capacity.reservation_id} is {row['State']}: {instances}{end}")
+        yield Finding("ok", f"{reservation_id} is {row['State']}: {instances}{end}")
 
 
 def _build_offer_command(context: DoctorContext) -> str:
@@ -143,32 +156,104 @@ def _judge_state(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findin
 
 
 def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Finding]:
-    """Compare a Capacity Block's window with the declared one and with now; EC2 ends instances at the block's end."""
-    capacity, starts, ends = context.environment.capacity, row.get("StartDate"), row.get("EndDate")
+    """Compare the end with now; EC2 ends instances before it."""
+    ends = row.get("EndDate")
     if ends is not None and row["State"] in {"active", *PENDING_STATES}:
         remaining, minutes = ends - context.now, int(BLOCK_MARGIN / timedelta(minutes=1))
         if remaining <= BLOCK_MARGIN:
             message = f"it ends at {ends:{TIME_FORMAT}}: no raise is admitted in its last {minutes} minutes"
-            yield Finding("fail", message, "buy another, write it, deploy Fleet", _build_offer_command(context))
+            action = f"extend it an hour before its end at the latest, or buy another: {EXTENSION_PAGE}"
+            yield Finding("fail", message, action, _build_offer_command(context))
         elif remaining < timedelta(hours=context.environment.guard.max_hours):
             message = f"it ends in {remaining / timedelta(hours=1):.1f} hours, before guard.max_hours is over"
             yield Finding("warn", message, "ask for fewer hours when starting")
-    if capacity.kind != "capacity-block" or starts is None or ends is None:
+
+
+def _compare_plans(context: DoctorContext, node_group: Mapping[str, Any], row: dict[str, Any]) -> Iterator[Finding]:
+    """Compare EC2's word with the deployed tags and the declared file; a difference is told, and stops nothing."""
+    capacity, tags = context.environment.capacity, node_group.get("tags", {})
+    try:
+        planned = parse_planned_window(tags, NO_WINDOW)
+    except PARSE_ERRORS:
+        planned = NO_WINDOW
+        yield Finding("warn", "the node group's tags of its Capacity Block cannot be read", "deploy Fleet")
+    differences = list_plan_differences(
+        capacity,
+        deployed_id=str(tags.get(RESERVATION_TAG, "")),
+        planned=planned,
+        actual=BlockWindow(starts=row.get("StartDate"), ends=row.get("EndDate")),
+    )
+    for difference in differences:
+        yield Finding("warn", difference.problem, difference.change, difference.lines)
+
+
+def check_block_end(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
+    """Report what moves a Capacity Block's end, and whether EKS empties the node group for the end that EC2 says."""
+    kind, node_group = context.environment.capacity.kind, read_node_group(account)
+    if kind != "capacity-block":
+        yield Finding("ok", f"{kind} has no end")
         return
-    lines = f"capacity.block: {{starts: {starts:{TIME_FORMAT}}, ends: {ends:{TIME_FORMAT}}}}"
-    if capacity.block is None:
-        yield Finding("warn", "capacity.block is null: no stop comes before its end", "write it, deploy Fleet", lines)
-    elif (capacity.block.starts, capacity.block.ends) != (starts, ends):
-        declared_text = f"{capacity.block.starts:{TIME_FORMAT}} to {capacity.block.ends:{TIME_FORMAT}}"
-        message = f"capacity.block says {declared_text}, EC2 {starts:{TIME_FORMAT}} to {ends:{TIME_FORMAT}}"
-        yield Finding("fail", message, "write what EC2 says", lines)
+    row = read_reservation(account.client("ec2"), find_reservation_id(context.environment, node_group)) or {}
+    ends = row.get("EndDate")
+    if ends is None:
+        yield Finding("ok", "EC2 says no end of a block")
+        return
+    yield from _judge_extensions(account, row)
+    group_names = [str(group["name"]) for group in (node_group.get("resources") or {}).get("autoScalingGroups", [])]
+    for group_name in group_names:
+        yield _judge_scale_down(account, group_name, ends)
+    if not group_names:
+        yield Finding("ok", f"the block ends at {ends:{TIME_FORMAT}}; there is no node group yet")
+
+
+def _judge_extensions(account: AccountClients, row: dict[str, Any]) -> Iterator[Finding]:
+    """Report the latest extension unless it is paid: only then does EC2 move the end."""
+    reservation_id, ends = row["CapacityReservationId"], row["EndDate"]
+    parameters = {"CapacityReservationIds": [reservation_id]}
+    operation = "DescribeCapacityBlockExtensionHistory"
+    rows = account.list_rows("ec2", operation, "CapacityBlockExtensions", reservation_id, **parameters)
+    latest = max(rows, key=lambda extension: extension["CapacityBlockExtensionPurchaseDate"], default=None)
+    if latest is None or latest["CapacityBlockExtensionStatus"] == "payment-succeeded":
+        return
+    target = f"the extension of {reservation_id} until {latest['CapacityBlockExtensionEndDate']:{TIME_FORMAT}}"
+    if latest["CapacityBlockExtensionStatus"] == "payment-pending":
+        message = f"{target} is not paid yet: the block ends at {ends:{TIME_FORMAT}} until EC2 has the money"
+        action = (
+            f"plan no run beyond {ends - BLOCK_MARGIN:{TIME_FORMAT}}, at which the reaper stops it: {EXTENSION_PAGE}"
+        )
+    else:
+        message = f"the payment of {target.removeprefix('the ')} failed: the block ends at {ends:{TIME_FORMAT}}"
+        action = f"extend it again, an hour before its end at the latest: {EXTENSION_PAGE}"
+    yield Finding("warn", message, action)
+
+
+def _judge_scale_down(account: AccountClients, group_name: str, ends: datetime) -> Finding:
+    """Compare EKS's own scheduled action with the block's end; whether EKS moves it with the end is unproven."""
+    where = f"Auto Scaling group {group_name}"
+    parameters: dict[str, Any] = {"AutoScalingGroupName": group_name, "ScheduledActionNames": [EKS_ACTION_NAME]}
+    answer = account.ask("autoscaling", "DescribeScheduledActions", where, **parameters)
+    moments = [action["StartTime"] for action in answer["ScheduledUpdateGroupActions"] if action.get("StartTime")]
+    if not moments:
+        stop_at = f"{ends - BLOCK_MARGIN:{TIME_FORMAT}}"
+        return Finding("ok", f"EKS has no action for the block's end; the reaper stops the fleet at {stop_at}")
+    scale_down_at = min(moments)
+    message = f"EKS sets the fleet to 0 at {scale_down_at:{TIME_FORMAT}}, and the block ends at {ends:{TIME_FORMAT}}"
+    difference = scale_down_at - (ends - EKS_MARGIN)
+    if abs(difference) <= CLOCK_TOLERANCE:
+        return Finding("ok", message)
+    if difference < timedelta():
+        return Finding(
+            "warn", f"{message}: a run beyond the first loses its nodes", f"end runs before: {EXTENSION_PAGE}"
+        )
+    return Finding("warn", f"{message}: EKS comes too late", f"the reaper comes before: {EXTENSION_PAGE}")
 
 
 def check_price(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that the price of a node-hour is of this purchase, or not old."""
     capacity = context.environment.capacity
     is_block = capacity.kind == "capacity-block"  # any other kind is paid by the hour
-    row = read_reservation(account.client("ec2"), context.environment) if is_block else None
+    reservation_id = find_reservation_id(context.environment, read_node_group(account)) if is_block else ""
+    row = read_reservation(account.client("ec2"), reservation_id)
     purchase_time = row.get("CreateDate") if row else None
     message = f"{capacity.usd_per_hour:g} USD per node-hour, read on {capacity.usd_per_hour_date}"
     days = (context.now.date() - capacity.usd_per_hour_date).days

@@ -20,7 +20,9 @@ from tandem.spec.platform import read_release_day
 SUPPORT_DAYS = 90  # report the end of a minor's support so many days before; ours to choose
 KUBERNETES_FILE = "tandem/spec/data/platform/kubernetes.yaml"
 NOT_OFFERED_CODES = {"InvalidParameterException", "ResourceNotFoundException"}
-OBSERVE_ACTIONS = ("s3:GetObject", "eks:DescribeNodegroup", "ec2:DescribeInstances")
+OBSERVE_ACTIONS = (
+    "s3:GetObject", "eks:DescribeNodegroup", "ec2:DescribeInstances", "ec2:DescribeCapacityReservations",
+)  # fmt: skip
 
 
 def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:

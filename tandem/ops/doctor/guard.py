@@ -28,7 +28,7 @@ CAPACITY_KIND_VARIABLE = "TANDEM_CAPACITY_KIND"  # of the guard's functions
 
 def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Compare the purchase of the nodes in the file, in the deployed Fleet and in Guard."""
-    environment, node_group = context.environment, _read_node_group(account)
+    environment, node_group = context.environment, read_node_group(account)
     name, kind, tags = environment.name, environment.capacity.kind, node_group.get("tags", {})
     group_name, function_name = names.node_group_name(environment), names.guard_function_name(environment, "stop")
     if node_group and tags.get(names.OWNER_TAG) != name:
@@ -64,7 +64,7 @@ def check_capacity_kind(context: DoctorContext, account: AccountClients) -> Iter
 def check_scaling_groups(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Name the suspended processes of the node group's Auto Scaling group: starts need its launches, stops its ends."""
     config = build_guard_config(context.environment)
-    rows = (_read_node_group(account).get("resources") or {}).get("autoScalingGroups", [])
+    rows = (read_node_group(account).get("resources") or {}).get("autoScalingGroups", [])
     clients, service, call, where = account.guard_clients("s3", "autoscaling"), "s3", "GetObject", config.bucket
     try:
         fence = read_fence(clients, config) if rows else None
@@ -116,7 +116,7 @@ def check_schedules(context: DoctorContext, account: AccountClients) -> Iterator
         yield Finding("ok", f"{where} has no schedule but the lease's own" if lease else f"{where} has no schedule")
 
 
-def _read_node_group(account: AccountClients) -> Mapping[str, Any]:
+def read_node_group(account: AccountClients) -> Mapping[str, Any]:
     """Return the node group as EKS describes it; empty if there is none."""
     config = build_guard_config(account.environment)
     parameters = {"clusterName": config.cluster, "nodegroupName": config.node_group}

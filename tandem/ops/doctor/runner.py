@@ -54,6 +54,7 @@ CHECKS = (
     DoctorCheck("offering", "capacity", capacity.check_offering, mandatory=False),
     DoctorCheck("quota", "capacity", capacity.check_quota, mandatory=False),
     DoctorCheck("reservation", "capacity", capacity.check_reservation),
+    DoctorCheck("block-end", "capacity", capacity.check_block_end, mandatory=False),
     DoctorCheck("price", "capacity", capacity.check_price, mandatory=False),
     DoctorCheck("unit-prices", "capacity", prices.check_unit_prices, mandatory=False),
     DoctorCheck("cost-tag", "capacity", capacity.check_cost_tag, mandatory=False),

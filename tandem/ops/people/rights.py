@@ -45,7 +45,7 @@ def _join_rows(*mappings: TargetRows) -> TargetRows:
 
 
 _OBSERVE = {
-    "everywhere": "sts GetCallerIdentity, ec2 DescribeInstances",
+    "everywhere": "sts GetCallerIdentity, ec2 DescribeInstances DescribeCapacityReservations",
     "guard's objects": "s3 GetObject",
     "node group": "eks DescribeNodegroup",
 }
@@ -90,9 +90,9 @@ _DOCTOR = _join_rows(
     _OBSERVE,
     {
         "everywhere": (
-            "autoscaling DescribeAutoScalingGroups, scheduler ListSchedules, "
-            "ec2 DescribeAvailabilityZones DescribeCapacityReservations DescribeInstanceTypeOfferings DescribeRegions "
-            "DescribeSubnets, eks DescribeAddonConfiguration DescribeAddonVersions "
+            "autoscaling DescribeAutoScalingGroups DescribeScheduledActions, scheduler ListSchedules, "
+            "ec2 DescribeAvailabilityZones DescribeCapacityBlockExtensionHistory DescribeInstanceTypeOfferings "
+            "DescribeRegions DescribeSubnets, eks DescribeAddonConfiguration DescribeAddonVersions "
             "DescribeClusterVersions, "
             "service-quotas ListAWSDefaultServiceQuotas ListServiceQuotas"
         ),
@@ -120,10 +120,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         "status": _join_rows(
             _OBSERVE,
             {
-                "everywhere": (
-                    "ec2 DescribeCapacityReservations, scheduler ListSchedules, "
-                    "cloudwatch GetMetricStatistics DescribeAlarms"
-                ),
+                "everywhere": "scheduler ListSchedules, cloudwatch GetMetricStatistics DescribeAlarms",
                 "cluster": "eks DescribeCluster",
                 "schedules": "scheduler GetSchedule",
                 "functions": "lambda GetFunctionConfiguration",
@@ -197,7 +194,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             _OBSERVE, {"fence": "s3 PutObject", "leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"}
         ),
         "relabel by the runner": _RELABEL,
-        "start": _join_rows(_RAISE, {"everywhere": "ec2 DescribeCapacityReservations"}),
+        "start": _RAISE,
         # raises nothing itself: it looks at fleet, stops and bucket, and sends a request to the runner
         "run": _join_rows(
             _OBSERVE,
@@ -205,8 +202,9 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             _REQUEST,
             {
                 "everywhere": (
-                    "ec2 DescribeCapacityReservations DescribeInstanceTypeOfferings, cloudwatch GetMetricStatistics, "
-                    "autoscaling DescribeAutoScalingGroups, scheduler ListSchedules, "
+                    "ec2 DescribeCapacityBlockExtensionHistory DescribeInstanceTypeOfferings, "
+                    "cloudwatch GetMetricStatistics, "
+                    "autoscaling DescribeAutoScalingGroups DescribeScheduledActions, scheduler ListSchedules, "
                     "service-quotas ListAWSDefaultServiceQuotas ListServiceQuotas"
                 ),
                 "models and artifacts": "s3 GetObject",
