@@ -11,7 +11,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -19,6 +19,7 @@ from typing import Any, Self
 import boto3
 from botocore.config import Config
 
+from rehearsal.aws.capacity_block import CapacityBlock
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.aws.installation import ENVIRONMENT, PACKAGE_FOLDER, EndpointError, ensure_python
 from rehearsal.aws.launcher import WORK_PREFIX, WORK_VARIABLE
@@ -55,6 +56,7 @@ class AwsEndpoint:
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
     _work_dir: pathlib.Path | None = field(default=None, init=False)
     _clients: dict[tuple[str, ...], Any] = field(default_factory=dict, init=False)
+    _blocks: dict[str, CapacityBlock] = field(default_factory=dict, init=False)
 
     @property
     def url(self) -> str:
@@ -95,6 +97,8 @@ class AwsEndpoint:
                 start_new_session=True,  # Ctrl-C is for the starter, which stops it in its own time
             )
         self._wait_ready()
+        if self._blocks:
+            self.set_blocks(self._blocks)
         return self
 
     def _environment_variables(self) -> dict[str, str]:
@@ -165,8 +169,17 @@ class AwsEndpoint:
         Raises:
             urllib.error.HTTPError: the endpoint refuses the body; 400.
         """
-        request = urllib.request.Request(f"{self.url}/_tandem/fleet", data=body, method="PUT")  # noqa: S310  # its own
+        self._put("fleet", body)
+
+    def _put(self, name: str, body: bytes) -> None:
+        request = urllib.request.Request(f"{self.url}/_tandem/{name}", data=body, method="PUT")  # noqa: S310  # its own
         _OPENER.open(request, timeout=30).close()
+
+    def set_blocks(self, blocks: Mapping[str, CapacityBlock]) -> None:
+        """Replace all Capacity Blocks, by reservation id; they outlive a restart. What is due is done on return."""
+        self._blocks = dict(blocks)
+        documents = {name: asdict(block) for name, block in blocks.items()}
+        self._put("blocks", json.dumps(documents, default=datetime.isoformat).encode())
 
     def read_fleet(self) -> dict[str, Any]:
         """Return each knob by name, and `now`, seconds since the epoch by the endpoint's clock."""

@@ -20,6 +20,7 @@ from typing import Any, Self
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from rehearsal.aws.capacity_block import CapacityBlock
 from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_prerequisites, create_sandbox
@@ -72,7 +73,20 @@ class RehearsalAccount:
             account=FICTITIOUS_ACCOUNT, region=sandbox.environment.region, state_dir=folder / "endpoint"
         ).start()
         create_prerequisites(sandbox, endpoint.client)
-        return cls(endpoint=endpoint, sandbox=sandbox)
+        account = cls(endpoint=endpoint, sandbox=sandbox)
+        account.buy_block()
+        return account
+
+    def buy_block(self, **changes: Any) -> None:
+        """Let EC2 know the environment's Capacity Block as the file declares it, or with other fields.
+
+        Args:
+            changes: fields of `CapacityBlock`, as after a purchase, an extension or an early end.
+        """
+        capacity = self.sandbox.environment.capacity
+        if capacity.kind == "capacity-block" and capacity.block is not None and capacity.reservation_id is not None:
+            block = CapacityBlock(starts=capacity.block.starts, ends=capacity.block.ends, nodes=capacity.nodes)
+            self.endpoint.set_blocks({capacity.reservation_id: replace(block, **changes)})
 
     def deploy(self, folder: Path) -> str:
         """Bootstrap and deploy the environment with the CDK CLI; return its stacks.

@@ -11,6 +11,7 @@ from . import (
     bucket,
     budgets,
     builds,
+    capacity_blocks,
     custom_resources,
     dashboards,
     eks_api,
@@ -40,7 +41,7 @@ from . import (
 
 MODULES = (
     resource_import, network, launch_template, bucket, s3_errors, s3_parts, s3_store, resource_fields, fleet_settings,
-    fleet_instances, node_groups, scaling_groups, eks_api, node_group_api, permissions, eks_types, scheduler_role,
-    universal_targets, event_rules, schedules, registry, builds, budgets, alarms, dashboards, topics, metric_namespace,
-    custom_resources, service_names,
+    fleet_instances, node_groups, capacity_blocks, scaling_groups, eks_api, node_group_api, permissions, eks_types,
+    scheduler_role, universal_targets, event_rules, schedules, registry, builds, budgets, alarms, dashboards, topics,
+    metric_namespace, custom_resources, service_names,
 )  # fmt: skip

@@ -24,6 +24,7 @@ NEEDS = {
 }  # fmt: skip
 
 GROUP_FIELD = "_tandem_group"  # on an instance's record: the Auto Scaling group it belongs to
+RESERVATION_FIELD = "_tandem_reservation"  # likewise: the reservation that it was launched from
 _DUE_FIELD, _LAUNCH_FIELD = "_tandem_due", "_tandem_launched"
 _END_FIELD, _GONE_FIELD = "_tandem_ended", "_tandem_gone"  # when it began to end, and when it had ended
 _STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
@@ -94,7 +95,7 @@ def launch_instance(group: str, nodegroup: dict, subnet: str) -> None:
             _LAUNCH_FIELD: fleet_settings.current_time(),
             _DUE_FIELD: fleet_settings.current_time() + settings.start_delay_s * settings.slow_factor,
             "_tandem_lifecycle": _LIFECYCLES.get(nodegroup.get("capacityType")),
-            "_tandem_reservation": _reservation_id(template_data),
+            RESERVATION_FIELD: reservation_id(template_data),
             "_tandem_node_group": f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}",
         }
     )
@@ -116,7 +117,8 @@ def _security_groups(data):
     return interface_groups or data.get("SecurityGroupIds")
 
 
-def _reservation_id(data):
+def reservation_id(data: dict) -> str | None:
+    """Return the reservation that a launch template's data name; None if they name none."""
     target = data.get("CapacityReservationSpecification", {}).get("CapacityReservationTarget", {})
     return target.get("CapacityReservationId")
 
@@ -236,7 +238,7 @@ def _insert_state(body, instance):
 def _insert_capacity(text, instance):
     capacity_xml = "".join(
         f"<{tag}>{instance[key]}</{tag}>"
-        for tag, key in (("instanceLifecycle", "_tandem_lifecycle"), ("capacityReservationId", "_tandem_reservation"))
+        for tag, key in (("instanceLifecycle", "_tandem_lifecycle"), ("capacityReservationId", RESERVATION_FIELD))
         if instance.get(key)
     )
     if _END_FIELD in instance:

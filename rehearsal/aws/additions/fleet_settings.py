@@ -24,6 +24,8 @@ PATH = "/_tandem/fleet"
 lock = threading.RLock()
 # actions before the answer to a PUT, in this order; the other modules add themselves
 due_actions: list[Callable[[], None]] = []
+# further paths that take a PUT, with what checks and stores its JSON; the due actions come after it
+routes: dict[str, Callable[[object], None]] = {}
 # further actions of a reset
 reset_actions: list[Callable[[], None]] = []
 
@@ -73,8 +75,8 @@ def install(_handlers: dict) -> None:
     serve_app, reset = app.app, app._reset_all_state
 
     async def serve_with_settings(scope, receive, send):
-        if scope["type"] == "http" and scope["path"] == PATH:
-            await _answer_request(scope["method"], receive, send)
+        if scope["type"] == "http" and (scope["path"] == PATH or scope["path"] in routes):
+            await _answer_request(scope["method"], routes.get(scope["path"], _store_settings), receive, send)
         else:
             await serve_app(scope, receive, send)
 
@@ -88,16 +90,20 @@ def install(_handlers: dict) -> None:
     app.app, app._reset_all_state = serve_with_settings, reset_all
 
 
+def _store_settings(values):
+    _set_settings(_check_settings(values))
+
+
 def _set_settings(settings):
     global _current_settings  # noqa: PLW0603  # one endpoint has one set
     _current_settings = settings
 
 
-async def _answer_request(method, receive, send):
+async def _answer_request(method, store, receive, send):
     status, value = 200, None
     if method == "PUT":
         try:
-            _set_settings(_check_settings(json.loads(await _read_body(receive))))
+            store(json.loads(await _read_body(receive)))
         except (TypeError, ValueError) as error:
             status, value = 400, {"refused": str(error)}
         else:

@@ -31,6 +31,10 @@ _LIFECYCLE_STATES = {"pending": "Pending", "running": "InService", "shutting-dow
 _LOG = logging.getLogger("tandem.node_groups")
 # called with `cluster/node group` when its instances are as requested
 settle_callbacks = []
+# called with the Auto Scaling group and the node group before the group's instances are looked at
+block_callbacks = []
+# called with a node group; one that returns true keeps instances from starting, as without capacity
+launch_checks = []
 
 
 def install(_handlers: dict) -> None:
@@ -133,6 +137,8 @@ def settle_group(group: dict) -> None:
         nodegroup = eks._nodegroups.get(group[_NODE_GROUP_FIELD])
         if nodegroup is None:
             return
+        for callback in block_callbacks:
+            callback(group, nodegroup)
         while _settle_once(group, nodegroup):
             pass
         _update_records(group, nodegroup)
@@ -164,7 +170,7 @@ def _settle_once(group, nodegroup):
     launch_count = (
         0
         if _is_launch_suspended(group)
-        else max(min(desired_size, _launch_limit(desired_size, len(alive), settings)) - len(alive), 0)
+        else max(min(desired_size, _launch_limit(nodegroup, desired_size, len(alive), settings)) - len(alive), 0)
     )
     for _ in range(launch_count):
         fleet_instances.launch_instance(name, nodegroup, _choose_subnet(group, nodegroup))
@@ -175,8 +181,8 @@ def _is_launch_suspended(group):
     return scaling_groups.is_suspended(group, scaling_groups.LAUNCH_PROCESS)
 
 
-def _launch_limit(desired_size, alive, settings):
-    if settings.no_capacity:
+def _launch_limit(nodegroup, desired_size, alive, settings):
+    if settings.no_capacity or any(check(nodegroup) for check in launch_checks):
         return alive
     return desired_size // 2 if settings.half else desired_size
 

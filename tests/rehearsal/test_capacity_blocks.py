@@ -1,0 +1,164 @@
+"""Capacity Blocks at the local endpoint: EC2's word, extensions, and what EKS and EC2 do before the end."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from botocore.exceptions import ClientError
+from twin_looking import client, until
+
+from rehearsal.aws.capacity_block import BlockExtension, CapacityBlock
+from rehearsal.aws.endpoint import AwsEndpoint
+from rehearsal.aws.fleet_behavior import FleetBehavior
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("capacity-blocks"), pytest.mark.proof]
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+QUICK = FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1)
+BLOCK = CapacityBlock(starts=NOW - timedelta(hours=1), ends=NOW + timedelta(hours=23))
+EXTENSION = BlockExtension(ends=BLOCK.ends + timedelta(days=1), purchased=NOW)
+EKS_ACTION_NAME = "Amazon EKS Node Group Capacity Scaledown Before Reservation End"
+_NUMBERS = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[AwsEndpoint]:
+    with AwsEndpoint(region="us-east-2") as running:
+        running.client("eks").create_cluster(
+            name="blocks", roleArn="arn:aws:iam::000000000000:role/c", resourcesVpcConfig={}
+        )
+        yield running
+
+
+@pytest.fixture
+def endpoint(shared: AwsEndpoint) -> Iterator[AwsEndpoint]:
+    shared.set_fleet(QUICK)
+    yield shared
+    shared.set_fleet(QUICK)
+
+
+class Fleet:
+    """A node group of its own reservation, and what AWS says of it."""
+
+    def __init__(self, endpoint: AwsEndpoint, block: CapacityBlock = BLOCK) -> None:
+        number = next(_NUMBERS)
+        self.endpoint, self.id, self.name = endpoint, f"cr-{number:017x}", f"fleet-{number}"
+        self.become(block)
+        data = {
+            "InstanceType": "trn2.48xlarge",
+            "InstanceMarketOptions": {"MarketType": "capacity-block"},
+            "CapacityReservationSpecification": {"CapacityReservationTarget": {"CapacityReservationId": self.id}},
+        }
+        ec2 = client(endpoint, "ec2")
+        template = ec2.create_launch_template(LaunchTemplateName=self.name, LaunchTemplateData=data)["LaunchTemplate"]
+        self.eks = client(endpoint, "eks")
+        self.eks.create_nodegroup(
+            clusterName="blocks", nodegroupName=self.name, subnets=["subnet-1"], capacityType="CAPACITY_BLOCK",
+            nodeRole="arn:aws:iam::000000000000:role/n", launchTemplate={"id": template["LaunchTemplateId"]},
+            scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
+        )  # fmt: skip
+
+    def become(self, block: CapacityBlock) -> None:
+        self.endpoint.set_blocks({self.id: block})
+
+    def scale(self, desired: int) -> None:
+        sizes = {"minSize": 0, "desiredSize": desired}
+        self.eks.update_nodegroup_config(clusterName="blocks", nodegroupName=self.name, scalingConfig=sizes)
+
+    def states(self) -> list[str]:
+        filters = [{"Name": "tag:eks:nodegroup-name", "Values": [self.name]}]
+        reservations = client(self.endpoint, "ec2").describe_instances(Filters=filters)["Reservations"]
+        names = [instance["State"]["Name"] for row in reservations for instance in row["Instances"]]
+        return [name for name in names if name != "terminated"]
+
+    def reservation(self) -> tuple[str, datetime]:
+        ids = [self.id]
+        [row] = client(self.endpoint, "ec2").describe_capacity_reservations(CapacityReservationIds=ids)[
+            "CapacityReservations"
+        ]
+        return row["State"], row["EndDate"]
+
+    def status(self) -> str:
+        answer = self.eks.describe_nodegroup(clusterName="blocks", nodegroupName=self.name)
+        return str(answer["nodegroup"]["status"])
+
+    def scale_downs(self) -> list[datetime]:
+        group = self.eks.describe_nodegroup(clusterName="blocks", nodegroupName=self.name)["nodegroup"]
+        name = group["resources"]["autoScalingGroups"][0]["name"]
+        answer = client(self.endpoint, "autoscaling").describe_scheduled_actions(
+            AutoScalingGroupName=name, ScheduledActionNames=[EKS_ACTION_NAME]
+        )
+        return [action["StartTime"] for action in answer["ScheduledUpdateGroupActions"]]
+
+    def pass_time(self, until_moment: datetime) -> None:
+        offset_s = max((until_moment - datetime.now(UTC)).total_seconds(), 0)
+        self.endpoint.set_fleet(replace(QUICK, clock_offset_s=offset_s))
+
+
+def test_ec2_says_state_and_end(endpoint):
+    assert Fleet(endpoint).reservation() == ("active", BLOCK.ends)
+
+
+def test_a_block_is_scheduled_before_its_start_and_launches_nothing(endpoint):
+    fleet = Fleet(endpoint, replace(BLOCK, starts=NOW + timedelta(hours=1)))
+    fleet.scale(1)
+    assert (fleet.reservation()[0], until(fleet.status, "DEGRADED"), fleet.states()) == ("scheduled", "DEGRADED", [])
+
+
+def test_an_unknown_reservation_is_refused_as_ec2_refuses_it(endpoint):
+    with pytest.raises(ClientError, match=r"InvalidCapacityReservationId\.NotFound"):
+        client(endpoint, "ec2").describe_capacity_reservations(CapacityReservationIds=["cr-ffffffffffffffff0"])
+
+
+@pytest.mark.parametrize(
+    ("status", "ends"),
+    [("payment-pending", BLOCK.ends), ("payment-failed", BLOCK.ends), ("payment-succeeded", EXTENSION.ends)],
+)
+def test_only_a_paid_extension_moves_the_end_of_the_same_id(endpoint, status, ends):
+    fleet = Fleet(endpoint)
+    fleet.become(replace(BLOCK, extensions=(replace(EXTENSION, status=status),)))
+    history = client(endpoint, "ec2").describe_capacity_block_extension_history(CapacityReservationIds=[fleet.id])
+    [row] = history["CapacityBlockExtensions"]
+
+    assert fleet.reservation() == ("active", ends)
+    assert (row["CapacityBlockExtensionStatus"], row["CapacityBlockExtensionEndDate"]) == (status, EXTENSION.ends)
+
+
+def test_eks_plans_its_scale_down_once_and_leaves_it_where_it_is(endpoint):
+    fleet = Fleet(endpoint)
+    planned = until(fleet.scale_downs, [BLOCK.ends - timedelta(minutes=40)])
+    fleet.become(replace(BLOCK, extensions=(replace(EXTENSION, status="payment-succeeded"),)))
+
+    assert planned == fleet.scale_downs() == [BLOCK.ends - timedelta(minutes=40)]
+
+
+def test_eks_empties_the_group_40_minutes_before_the_end(endpoint):
+    fleet = Fleet(endpoint)
+    fleet.scale(1)
+    running = until(fleet.states, ["running"])
+    fleet.pass_time(BLOCK.ends - timedelta(minutes=40))
+
+    assert (running, until(fleet.states, []), fleet.scale_downs()) == (["running"], [], [])
+
+
+def test_ec2_takes_the_instances_30_minutes_before_an_end_that_comes_early(endpoint):
+    fleet = Fleet(endpoint)
+    fleet.scale(1)
+    running = until(fleet.states, ["running"])
+    fleet.become(replace(BLOCK, ends=NOW + timedelta(minutes=29)))
+
+    assert (running, until(fleet.states, [])) == (["running"], [])
+    assert len(fleet.scale_downs()) == 1
+
+
+def test_a_block_outlives_a_restart(tmp_path):
+    with AwsEndpoint(region="us-east-2", state_dir=tmp_path / "state") as running:
+        running.set_blocks({"cr-0123456789abcdef0": BLOCK})
+        running.stop()
+        running.start()
+        [row] = running.client("ec2").describe_capacity_reservations()["CapacityReservations"]
+    assert row["EndDate"] == BLOCK.ends
