@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,12 @@ from typing import Any
 import yaml
 from bucket_specs import folders
 
+from rehearsal.aws.capacity_block import CapacityBlock
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.cli.program import main
+from tandem.guard.capacity_block import RESERVATION_TAG
 from tandem.guard.config import GuardConfig
-from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
+from tandem.guard.observe import CAPACITY_KIND_TAG, CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.guard.pass_metrics import FLEET_USD, INSTANCES_ALIVE
 from tandem.ops.guard_config import build_guard_config, stop_topic_arn
 from tandem.spec import names
@@ -88,10 +90,11 @@ class Fleet:
         eks = self.client("eks")
         eks.create_cluster(name=mine.cluster, roleArn=ROLE, resourcesVpcConfig={})
         if group:
+            plan = self._buy_block()
             eks.create_nodegroup(
                 clusterName=mine.cluster, nodegroupName=mine.node_group, subnets=["subnet-1"], nodeRole=ROLE,
                 instanceTypes=["trn2.48xlarge"], scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
-                tags=names.resource_tags(self.environment) if tags is None else tags,
+                tags=names.resource_tags(self.environment) | plan if tags is None else tags,
             )  # fmt: skip
         self.client("scheduler").create_schedule_group(Name=mine.schedule_group)
         self.client("sns").create_topic(Name=names.topic_name(self.environment))
@@ -105,6 +108,18 @@ class Fleet:
             "TimeUnit": "MONTHLY", "BudgetType": "COST",
         })  # fmt: skip
         self.alert(100)
+
+    def _buy_block(self) -> dict[str, str]:
+        """Let EC2 know the declared Capacity Block, if any; return the tags that Fleet gives the node group for it."""
+        capacity = self.environment.capacity
+        if capacity.kind != "capacity-block" or capacity.reservation_id is None:
+            return {}
+        now = datetime.now(UTC).replace(microsecond=0)
+        starts, ends = now - timedelta(hours=1), now + timedelta(hours=23)
+        if capacity.block is not None:
+            starts, ends = capacity.block.starts, capacity.block.ends
+        self.endpoint.set_blocks({capacity.reservation_id: CapacityBlock(starts=starts, ends=ends, nodes=2)})
+        return {CAPACITY_KIND_TAG: capacity.kind, RESERVATION_TAG: capacity.reservation_id}
 
     def alert(self, percent: float, state: str = "OK", kind: str = "ACTUAL") -> None:
         """Let the budget tell the stop function at so many percent."""

@@ -12,6 +12,7 @@ import yaml
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet
 
+from rehearsal.aws.capacity_block import BlockExtension, CapacityBlock
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.spec import names
@@ -249,13 +250,33 @@ def block(fleet: Fleet, begins: timedelta, ends: timedelta) -> None:
     edit(fleet, kind="capacity-block", reservation_id="cr-0123456789abcdef0", block=written)
 
 
-def test_a_blocks_hours_are_paid_already(fleet, capsys):
-    block(fleet, timedelta(hours=-20), timedelta(hours=3, minutes=50))
+def test_a_blocks_hours_are_paid_already(undeployed, capsys):
+    block(undeployed, timedelta(hours=-20), timedelta(hours=3, minutes=50))
+    undeployed.deploy()
+    undeployed.looked()
 
-    code = fleet.tandem("start", *YES)
+    code = undeployed.tandem("start", *YES)
 
     out = " ".join(capsys.readouterr().out.split())
     assert (code, "the capacity is paid already" in out, "only tells people: a block is paid" in out) == (0, True, True)
+
+
+def test_an_extended_block_takes_a_lease_beyond_its_declared_end_and_says_so(undeployed, capsys):
+    block(undeployed, timedelta(hours=-20), timedelta(hours=1))
+    undeployed.deploy()
+    undeployed.looked()
+    declared = undeployed.environment.capacity.block
+    extension = BlockExtension(
+        ends=declared.ends + timedelta(days=1), purchased=declared.starts, status="payment-succeeded"
+    )
+    bought = CapacityBlock(starts=declared.starts, ends=declared.ends, extensions=(extension,))
+    undeployed.endpoint.set_blocks({"cr-0123456789abcdef0": bought})
+
+    code = undeployed.tandem("start", *YES)
+
+    out = " ".join(capsys.readouterr().out.split())
+    assert (code, "is active, by EC2 from" in out) == (0, True)
+    assert f"capacity.block says {declared.starts:%Y-%m-%dT%H:%M:%SZ} to {declared.ends:%Y-%m-%dT%H:%M:%SZ}, EC2" in out
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,24 @@ from typing import Any
 import pytest
 from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen, status
 
+from tandem.guard.capacity_block import BlockReservation, BlockWindow
 from tandem.ops.status_warnings import list_warnings
 from tandem.ops.stop_paths import StopPath
+from tandem.spec.environment import CapacityBlock
 
 PAID = {
     "CapacityReservationId": "cr-0123456789abcdef0", "State": "active", "StartDate": NOW - timedelta(hours=2),
     "EndDate": NOW + timedelta(hours=20), "TotalInstanceCount": 1, "AvailableInstanceCount": 1,
 }  # fmt: skip
+WINDOW = BlockWindow(starts=PAID["StartDate"], ends=PAID["EndDate"])
+PLAN = BlockWindow(starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=22))
+DECLARED = BLOCK.model_copy(update={"capacity": BLOCK.capacity.model_copy(update={"block": CapacityBlock(
+    starts=PLAN.starts, ends=PLAN.ends,
+)})})  # fmt: skip
+MOVED = seen(
+    reservation_id=PAID["CapacityReservationId"], planned_window=PLAN,
+    reservation=BlockReservation(id=PAID["CapacityReservationId"], state="active", window=WINDOW),
+)  # fmt: skip
 SILENT = StopPath(name="reaper", state="unarmed", sentence="silent")
 
 
@@ -57,6 +68,9 @@ def test_nothing_needs_attention(found: Any) -> None:
         (status(seen(), BLOCK, reservation=PAID), "is paid for and nothing runs on it"),
         (status(seen(instance(), fence=fence()), BLOCK, reservation=PAID), "is paid for and nothing runs on it"),
         (status(seen(), BLOCK), "EC2 knows no cr-0123456789abcdef0"),
+        (status(seen(reservation_id="cr-00000000000000001"), BLOCK, reservation=PAID), "the file names cr-0123456789"),
+        (status(MOVED, DECLARED, reservation=PAID), "capacity.block says 2026-11-21T10:00:00Z to 2026-11-22T10:00:00Z"),
+        (status(MOVED, DECLARED, reservation=PAID), "the reaper stops the fleet at 2026-11-22T09:15:00Z"),
         (status(seen(), alarms=("post-us-east-2-too-old",)), "post-us-east-2-too-old is in ALARM"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

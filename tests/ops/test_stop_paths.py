@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.stub import Stubber
-from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen
+from fleet_seen import NOW, SPOT, fence, instance, lease, seen
 
 from tandem.errors import TandemError
 from tandem.guard.observe import FleetState
@@ -26,6 +26,7 @@ def minutes(count: float) -> timedelta:
 
 
 BEATS = seen(instance(), lease=lease(beats=True))
+RESERVATION = "cr-0123456789abcdef0"
 BLOCK_ENDS = seen(instance(), lease=lease(minutes=60), block_ends=NOW + minutes(90))
 
 
@@ -64,16 +65,16 @@ def ec2() -> object:
 
 def test_a_reservation_is_read_as_ec2_says_it(ec2: object) -> None:
     said = {
-        "CapacityReservationId": "cr-0123456789abcdef0", "State": "active", "StartDate": NOW, "TotalInstanceCount": 2,
+        "CapacityReservationId": RESERVATION, "State": "active", "StartDate": NOW, "TotalInstanceCount": 2,
         "AvailableInstanceCount": 1,
     }  # fmt: skip
     with Stubber(ec2) as stub:
         stub.add_response(
             "describe_capacity_reservations", {"CapacityReservations": [said]},
-            {"CapacityReservationIds": ["cr-0123456789abcdef0"]},
+            {"CapacityReservationIds": [RESERVATION]},
         )  # fmt: skip
 
-        found = read_reservation(ec2, BLOCK)
+        found = read_reservation(ec2, RESERVATION)
 
     assert found == said
 
@@ -83,10 +84,10 @@ def test_a_reservation_that_ec2_does_not_know_is_none_and_a_denial_names_its_rig
         stub.add_client_error("describe_capacity_reservations", "InvalidCapacityReservationId.NotFound")
         stub.add_client_error("describe_capacity_reservations", "UnauthorizedOperation")
 
-        assert read_reservation(ec2, BLOCK) is None
+        assert read_reservation(ec2, RESERVATION) is None
         with pytest.raises(TandemError, match="allow ec2:DescribeCapacityReservations"):
-            read_reservation(ec2, BLOCK)
-        assert read_reservation(ec2, SPOT) is None  # bought by the hour
+            read_reservation(ec2, RESERVATION)
+        assert read_reservation(ec2, "") is None  # bought by the hour
 
 
 # the budget and the reaper: answers have the form of botocore's own models; nobody has recorded one

@@ -46,6 +46,15 @@ def test_a_reservation_is_targeted(stacks: Templates, variant: str) -> None:
     assert target == {"CapacityReservationId": RESERVATION}
 
 
+@pytest.mark.parametrize(("variant", "id_"), [
+    ("capacity-block", RESERVATION), ("reservation", RESERVATION), ("spot", None), ("on-demand", None),
+])  # fmt: skip
+def test_the_node_group_names_the_reservation_that_is_deployed(
+    stacks: Templates, variant: str, id_: str | None
+) -> None:
+    assert group(stacks, variant)["Tags"].get("tandem:reservation") == id_
+
+
 @pytest.mark.parametrize("variant", ["post-us-east-2", "native-us-east-2", "no-reservation"])
 def test_without_a_reservation_there_is_no_fleet(stacks: Templates, variant: str) -> None:
     assert f"{variant}-Fleet" not in stacks

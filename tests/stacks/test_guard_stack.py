@@ -158,7 +158,8 @@ class TestRights:
 
     CALLED = frozenset({
         "s3:GetObject", "s3:PutObject", "eks:DescribeNodegroup", "eks:UpdateNodegroupConfig", "ec2:DescribeInstances",
-        "ec2:TerminateInstances", "cloudwatch:PutMetricData", "cloudwatch:GetMetricStatistics", "sns:Publish",
+        "ec2:DescribeCapacityReservations", "ec2:TerminateInstances", "cloudwatch:PutMetricData",
+        "cloudwatch:GetMetricStatistics", "sns:Publish",
         "autoscaling:DescribeAutoScalingGroups", "autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup",
         "scheduler:ListSchedules",
     })  # fmt: skip

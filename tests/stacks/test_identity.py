@@ -158,6 +158,7 @@ def test_the_runner_may_start_relabel_and_end_and_keep_its_journal(stacks: Templ
         },
         "eks:DescribeNodegroup": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
         "eks:UpdateNodegroupConfig": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
+        "ec2:DescribeCapacityReservations": {"*"},
         "ec2:DescribeInstances": {"*"},
         "autoscaling:DescribeAutoScalingGroups": {"*"},
         "autoscaling:DescribeScalingActivities": {"*"},
@@ -184,7 +185,8 @@ def test_what_the_runner_may_without_an_id_is_bound_by_a_condition(stacks: Templ
     conditions = {action: statement.get("Condition") for statement in policy["PolicyDocument"]["Statement"]
                   for action in statement["Action"]}  # fmt: skip
     assert conditions["iam:PassRole"] == {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
-    assert conditions["ec2:DescribeInstances"] == {"StringEquals": {"aws:RequestedRegion": "us-east-2"}}
+    for action in ("ec2:DescribeInstances", "ec2:DescribeCapacityReservations"):
+        assert conditions[action] == {"StringEquals": {"aws:RequestedRegion": "us-east-2"}}
     assert conditions["kms:GenerateDataKey"] == {
         "StringEquals": {"kms:ViaService": ["sns.us-east-2.amazonaws.com", "sqs.us-east-2.amazonaws.com"]},
         "ForAnyValue:StringEquals": {"kms:ResourceAliases": "alias/tandem-post-us-east-2-guard"},

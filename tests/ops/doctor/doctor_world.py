@@ -48,12 +48,24 @@ def block(**changes: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def extension(status: str, **changes: Any) -> dict[str, Any]:
+    """An extension of that block by a day, as EC2 lists it."""
+    return {
+        "capacityReservationId": RESERVATION, "capacityBlockExtensionStatus": status,
+        "capacityBlockExtensionPurchaseDate": "2026-11-21T11:45:00Z",
+        "capacityBlockExtensionEndDate": "2026-11-24T11:30:00Z", **changes,
+    }  # fmt: skip
+
+
 @dataclass
 class Facts:
     """What the account is offered."""
 
     offered: dict[str, list[str]] = field(default_factory=dict)
     reservations: list[dict[str, Any]] = field(default_factory=list)
+    extensions: list[dict[str, Any]] = field(default_factory=list)
+    scale_down: str = ""
+    """When EKS's own scheduled action empties the node group; empty: there is none."""
     quotas: dict[str, float] = field(default_factory=dict)
     default_quotas: dict[str, float] = field(default_factory=dict)
     cache_rules: list[str] = field(default_factory=list)
@@ -162,6 +174,8 @@ class Offers:
             "/cluster-versions": lambda: _json({"clusterVersions": self._minors(asked)}),
             "DescribeInstanceTypeOfferings": lambda: _xml("instanceTypeOfferingSet", self._offered(asked)),
             "DescribeCapacityReservations": lambda: _xml("capacityReservationSet", self._reserved(asked)),
+            "DescribeCapacityBlockExtensionHistory": lambda: _xml("capacityBlockExtensionSet", self.facts.extensions),
+            "DescribeScheduledActions": lambda: _scheduled_actions(asked, self.facts.scale_down),
             "ListSubscriptionsByTopic": lambda: _subscribed(self.facts.subscriptions),
             "DescribeAutoScalingGroups": lambda: _scaling_group(asked, self.facts.suspended),
         }
@@ -241,6 +255,14 @@ def _scaling_group(asked: dict[str, str], suspended: list[str] | None) -> tuple[
     groups = f"<AutoScalingGroups><member>{row}</member></AutoScalingGroups>"
     said = f"<DescribeAutoScalingGroupsResult>{groups}</DescribeAutoScalingGroupsResult>"
     return "text/xml", f"<DescribeAutoScalingGroupsResponse>{said}</DescribeAutoScalingGroupsResponse>".encode()
+
+
+def _scheduled_actions(asked: dict[str, str], moment: str) -> tuple[str, bytes]:
+    name = asked["ScheduledActionNames.member.1"]
+    row = f"<member><ScheduledActionName>{name}</ScheduledActionName><StartTime>{moment}</StartTime></member>"
+    actions = f"<ScheduledUpdateGroupActions>{row if moment else ''}</ScheduledUpdateGroupActions>"
+    said = f"<DescribeScheduledActionsResult>{actions}</DescribeScheduledActionsResult>"
+    return "text/xml", f"<DescribeScheduledActionsResponse>{said}</DescribeScheduledActionsResponse>".encode()
 
 
 def _subscribed(found: dict[str, str] | None) -> tuple[str, bytes] | None:

@@ -26,11 +26,13 @@ from doctor_world import (
     bucket,
     cluster,
     existing,
+    extension,
     in_hours,
     node_group,
     schedule,
 )
 
+from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
 from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.ops.doctor.context import MissingImageError
 from tandem.ops.doctor.storage import BUILD_QUOTA
@@ -123,15 +125,25 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
     ("a block that is over", "reservation", "fail2", "", {"reservations": [block(state="expired")]}),
     ("a block that was not paid", "reservation", "fail2", "", {"reservations": [block(state="payment-failed")]}),
     ("a block in use", "reservation", "warn0 ok0", "", {"reservations": [block(availableInstanceCount=0)]}),
-    ("another window", "reservation", "fail2", "{starts: 2026-11-21T11:30:00Z, ends: 2026-11-24T11:30:00Z}",
+    ("a moved end", "reservation", "warn0 ok0", "{starts: 2026-11-21T11:30:00Z, ends: 2026-11-24T11:30:00Z}",
      {"reservations": [block(endDate=in_hours(71.5))]}),
     ("no declared window", "reservation", "warn0 ok0", "", {"capacity": {"block": None}}),
-    ("a block's last minutes", "reservation", "fail2 fail2", "no raise is admitted in its last 45 minutes",
+    ("a block's last minutes", "reservation", "fail2 warn0", "no raise is admitted in its last 45 minutes",
      {"reservations": [block(endDate=in_hours(0.5))]}),
-    ("a block of a short rest", "reservation", "warn0 fail2", "it ends in 3.0 hours",
+    ("a block of a short rest", "reservation", "warn0 warn0 ok0", "it ends in 3.0 hours",
      {"reservations": [block(endDate=in_hours(3))]}),
     ("a declared block that is over", "reservation", "fail2 warn0", "",
      {"capacity": {"reservation_id": None, "block": OVER}}),
+    ("no block", "block-end", "ok0", "spot has no end", {"capacity": SPOT}),
+    ("a block before its fleet", "block-end", "ok0", "there is no node group yet", {}),
+    ("an extension to be paid", "block-end", "warn0 ok0",
+     "until 2026-11-24T11:30:00Z is not paid yet|no run beyond 2026-11-23T10:45:00Z",
+     {"extensions": [extension("payment-pending")]}),
+    ("an extension that was not paid", "block-end", "warn0 ok0", "failed: the block ends at 2026-11-23T11:30:00Z",
+     {"extensions": [extension("payment-failed")]}),
+    ("an extension that was paid at the second try", "block-end", "ok0", "",
+     {"extensions": [extension("payment-failed", capacityBlockExtensionPurchaseDate="2026-11-21T11:40:00Z"),
+                     extension("payment-succeeded")]}),
     ("no reservation yet", "reservation", "warn0", "", {"capacity": {"reservation_id": None, "block": None}}),
     ("a price before the purchase", "price", "warn0", "", {"capacity": {"usd_per_hour_date": date(2026, 11, 19)}}),
     ("a price of the purchase", "price", "ok0", "",
@@ -263,6 +275,17 @@ def deploy(world: World, kind: str | None = "on-demand", **more: Any) -> None:
     bucket(world)
     tags = {names.OWNER_TAG: world.environment.name, **({CAPACITY_KIND_TAG: kind} if kind else {})}
     node_group(world, tags=tags, **more)
+
+
+def deploy_block(
+    world: World, scale_down: str = "", ends: str = "2026-11-23T11:30:00Z", reservation: str = RESERVATION
+) -> None:
+    """Deploy Fleet for a block, whose plan ends then; EKS's own action comes at another moment."""
+    plan = {RESERVATION_TAG: reservation, BLOCK_STARTS_TAG: "2026-11-21T11:30:00Z", BLOCK_ENDS_TAG: ends}
+    cluster(world)
+    node_group(world, tags={names.OWNER_TAG: world.environment.name, **plan})
+    world.facts.reservations = [block(capacityReservationId=reservation)]
+    world.facts.scale_down = scale_down
 
 
 def deploy_guard(world: World, kind: str) -> None:
@@ -411,6 +434,22 @@ DEPLOYMENTS: list[tuple[str, str, str, str, Setup, dict[str, Any]]] = [
     ("the guard's kind without a tag", "capacity-kind", "fail3 warn0", "the budget only tells people", deploy,
      {"kind": None, "guard": "capacity-block"}),
     ("another tool's kind", "capacity-kind", "unknown3", "", deploy, {"tags": {"a": "b", CAPACITY_KIND_TAG: "spot"}}),
+    ("a block as deployed", "reservation", "ok0", "", deploy_block, {}),
+    ("a block that moved since the deploy", "reservation", "warn0 ok0",
+     "the reaper stops the fleet at 2026-11-22T10:45:00Z|deploy Fleet once nothing runs",
+     deploy_block, {"ends": "2026-11-22T11:30:00Z"}),
+    ("a plan that cannot be read", "reservation", "warn0 ok0", "cannot be read", deploy_block, {"ends": "soon"}),
+    ("another block than the deployed one", "reservation", "warn0 ok0",
+     "deployed for cr-00000000000000001, and the file names cr-0123456789abcdef0",
+     deploy_block, {"reservation": "cr-00000000000000001"}),
+    ("a scale-down 40 minutes before the end", "block-end", "ok0", "", deploy_block,
+     {"scale_down": "2026-11-23T10:50:00Z"}),
+    ("a scale-down of the end before", "block-end", "warn0", "a run beyond the first moment loses its nodes",
+     deploy_block,
+     {"scale_down": "2026-11-22T10:50:00Z"}),
+    ("a scale-down after an early end", "block-end", "warn0", "EKS comes too late", deploy_block,
+     {"scale_down": "2026-11-24T10:50:00Z"}),
+    ("no scale-down", "block-end", "ok0", "the reaper stops the fleet at 2026-11-23T10:45:00Z", deploy_block, {}),
     ("nothing suspended", "scaling", "ok0", "", suspend, {}),
     ("launches that a stranger suspended", "scaling", "fail3", "every start refuses|--scaling-processes Launch",
      suspend,

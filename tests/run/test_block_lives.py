@@ -1,0 +1,85 @@
+"""Runs on a Capacity Block whose end moves: extended, not paid, not moved by EKS, ended early; nothing is deployed."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from guard_world import EC2_TAKES, START
+from virtual_world import ARTIFACTS, MODELS, VirtualWorld
+
+STORED = {*MODELS.values(), *ARTIFACTS.values()}
+OLD_END = START + timedelta(hours=3)
+DAY = timedelta(days=1)
+
+
+def reach_second_lease():
+    """Return a world whose run waits at zero after a first lease, at most as long as its block of three hours."""
+    world = VirtualWorld(stored=set(STORED))
+    world.account.deploy_block(START, OLD_END)
+    world.ask(hours=1.5, rounds=40)
+    assert world.live()["state"] == "waiting"
+    return world
+
+
+def test_second_lease_beyond_the_old_end_is_refused_before_the_extension_is_paid():
+    world = reach_second_lease()
+    world.ask("resume", hours=8)
+    record = world.live()
+    assert (record["state"], "the Capacity Block lasts from" in record["reason"]) == ("ended", True)
+
+
+@pytest.mark.parametrize("moved_by", [DAY, None], ids=["EKS moves its action", "EKS's action is over before"])
+def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(moved_by):
+    world = reach_second_lease()
+    block, tags = world.account.block, dict(world.account.group["tags"])
+    block.ends += DAY
+    if moved_by:
+        block.scale_down_at += moved_by
+    else:
+        world.pass_time((OLD_END - world.account.now).total_seconds())
+    world.ask("resume", hours=8)
+    record = world.live()
+
+    assert (record["state"], world.is_empty, len(record["leases"])) == ("judged", True, 2)
+    assert world.account.group["tags"] == tags
+    assert world.account.machines[-1].ended > OLD_END
+
+
+def test_run_whose_nodes_eks_takes_at_the_old_end_ends_at_zero_with_the_reason():
+    world = reach_second_lease()
+    world.account.block.ends += DAY
+    world.ask("resume", hours=8)
+    record = world.live()
+    assert (record["state"], world.account.alive) == ("ended", [])
+    assert "its fleet is at 0" in record["reason"]
+
+
+def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node():
+    world = VirtualWorld(stored=set(STORED))
+    world.account.deploy_block(START, START + DAY)
+    world.ask(hours=8, rounds=40)
+    world.live(until=lambda seen: any(step == "round-00001" for step, _, _ in seen.list_steps()))
+    block = world.account.block
+    block.ends = world.account.now + timedelta(minutes=90)
+    record = world.live()
+    [machine] = world.account.machines
+
+    assert record["state"] == "ended"
+    assert "the Capacity Block ends at" in record["reason"]
+    assert machine.gone < block.ends - EC2_TAKES
+
+
+def test_run_whose_reaper_gets_no_word_of_an_extension_ends_by_the_plan():
+    world = VirtualWorld(stored=set(STORED))
+    world.account.deploy_block(START, OLD_END)
+    block = world.account.block
+    block.ends += DAY
+    block.scale_down_at += DAY
+    world.ask(hours=8, rounds=40)
+    world.live(until=lambda seen: any(step == "round-00001" for step, _, _ in seen.list_steps()))
+    world.account.down.add("ec2.describe_capacity_reservations")
+    record = world.live()
+
+    assert (record["state"], world.account.alive) == ("ended", [])
+    assert "the Capacity Block ends at 2026-11-21T11:00:00Z" in record["reason"]
