@@ -242,10 +242,9 @@ def _judge_scale_down(account: AccountClients, group_name: str, ends: datetime) 
     if abs(difference) <= CLOCK_TOLERANCE:
         return Finding("ok", message)
     if difference < timedelta():
-        return Finding(
-            "warn", f"{message}: a run beyond the first loses its nodes", f"end runs before: {EXTENSION_PAGE}"
-        )
-    return Finding("warn", f"{message}: EKS comes too late", f"the reaper comes before: {EXTENSION_PAGE}")
+        message = f"{message}: a run beyond the first moment loses its nodes"
+        return Finding("warn", message, f"end runs before it: {EXTENSION_PAGE}")
+    return Finding("warn", f"{message}: EKS comes too late", f"the reaper comes before both: {EXTENSION_PAGE}")
 
 
 def check_price(context: DoctorContext, account: AccountClients) -> Finding:

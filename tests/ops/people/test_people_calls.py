@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from botocore import xform_name
@@ -27,8 +28,7 @@ IDENTITY = {("sts", "GetCallerIdentity")}
 BY_COMMAND = {  # what the commands themselves ask beside the modules of tandem.guard
     "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
               ("budgets", "DescribeNotificationsForBudget"), ("budgets", "DescribeSubscribersForNotification"),
-              ("lambda", "GetFunctionConfiguration"),
-              ("ec2", "DescribeCapacityReservations")},
+              ("lambda", "GetFunctionConfiguration")},
     "stop": {("eks", "DescribeCluster"), ("cloudwatch", "GetMetricStatistics")},
 }  # fmt: skip
 
@@ -46,9 +46,16 @@ def raised(world: World, unarmed: Sequence[str] = ()) -> None:
     raise_fleet(world.clients, GUARDED, request, world.now)
 
 
+def block_world(**knobs: Any) -> World:
+    """An account whose fleet is on a Capacity Block, of which every look asks EC2."""
+    world = World(**knobs)
+    world.deploy_block(world.now, world.now + timedelta(days=1))
+    return world
+
+
 def raised_world() -> World:
     """A fleet that was raised five minutes ago; what is called from now on counts."""
-    world = World()
+    world = block_world()
     raised(world)
     world.advance(5)
     world.calls.clear()
@@ -63,7 +70,7 @@ def test_starts_make_the_calls_of_their_table() -> None:
     """One with a path that is not armed, one after a stop that held the Auto Scaling group, one that gives up."""
     calls: set[str] = set()
     for refusal in ("", "AccessDeniedException"):
-        world = World(ignores=True)
+        world = block_world(ignores=True)
         world.scaling = {"MinSize": 0, "DesiredCapacity": 1}
         stopped(world, passes=3)
         world.ignores = False
@@ -105,7 +112,7 @@ def test_new_labels_make_the_calls_of_their_table() -> None:
 
 
 def test_a_clear_makes_the_calls_of_its_table() -> None:
-    world = World()
+    world = block_world()
     raised(world)
     stop_fleet(world.clients, GUARDED, who="anna", why="enough", run=None, now=world.now)
     world.advance(30)
@@ -117,10 +124,7 @@ def test_a_clear_makes_the_calls_of_its_table() -> None:
 
 
 def test_the_runner_may_call_what_a_raise_a_relabel_and_an_end_do_and_read_the_bucket() -> None:
-    """It raises by the block's hours as declared and deployed: of the reservation a person's command asks."""
-    guard = list_command_calls("start", "relabel by the runner", "stop --end") - {
-        ("ec2", "DescribeCapacityReservations")
-    }
+    guard = list_command_calls("start", "relabel by the runner", "stop --end")
     others = {("s3", "ListObjectsV2"), ("autoscaling", "DescribeScalingActivities")}
     assert {right.call for right in RUNNER_RIGHTS if right.call} == guard | others
 
@@ -134,6 +138,7 @@ def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
     said |= {tuple(call.split()[:2]) for call in tables} | {(service, "DescribeTags") for service in ("elb", "elbv2")}
 
     observed = {("s3", "GetObject"), ("eks", "DescribeNodegroup"), ("ec2", "DescribeInstances")}
+    observed |= {("ec2", "DescribeCapacityReservations")}
     assert said | observed == list_command_calls("destroy", "destroy what is protected") - IDENTITY
 
 

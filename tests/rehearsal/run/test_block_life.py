@@ -1,0 +1,165 @@
+"""Runs by real processes on a Capacity Block whose end moves, at the local endpoint; nothing is deployed in between."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from conftest import make_account
+from run_lives import RunLives
+
+from rehearsal.aws.capacity_block import BlockExtension
+from rehearsal.run.settings import RehearsalSettings
+from rehearsal.run.world import RehearsalAccount, RunWorld
+from tandem.guard.apply import run_reaper_pass
+from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
+from tandem.guard.fence import FENCE_KEY
+from tandem.guard.observe import CAPACITY_KIND_TAG
+from tandem.ops.account import create_guard_clients
+from tandem.ops.guard_config import build_guard_config
+from tandem.run.run_keys import run_record_key, steps_prefix
+from tandem.spec import names
+
+pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("block-life")]
+ROOT = Path(__file__).resolve().parents[3]
+ENVIRONMENT = "post-us-east-2"
+RUN = ("run", "post", "--env", ENVIRONMENT, "--yes", "--accept-unarmed", "--quick", "--rounds", "1")
+BLOCK_HOURS, LONG_HOURS = 7, 7.5  # a lease of the second kind ends beyond the old end
+WAIT_S = 300
+
+
+def shorten_block(document):
+    """Let the block that was declared end soon."""
+    begin = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
+    ends = begin + timedelta(hours=1 + BLOCK_HOURS)
+    document["capacity"]["block"] = {"starts": f"{begin:%Y-%m-%dT%H:%M:%SZ}", "ends": f"{ends:%Y-%m-%dT%H:%M:%SZ}"}
+
+
+def deploy_block(account):
+    """Make the node group as Fleet does: of the block, which its launch template and its tags name."""
+    environment, client = account.sandbox.environment, account.endpoint.client
+    guard, capacity = build_guard_config(environment), environment.capacity
+    target = {"CapacityReservationTarget": {"CapacityReservationId": capacity.reservation_id}}
+    data = {
+        "InstanceType": capacity.instance_type, "InstanceMarketOptions": {"MarketType": "capacity-block"},
+        "CapacityReservationSpecification": target,
+    }  # fmt: skip
+    template = client("ec2").create_launch_template(LaunchTemplateName="fleet", LaunchTemplateData=data)
+    plan = {
+        CAPACITY_KIND_TAG: capacity.kind, RESERVATION_TAG: capacity.reservation_id,
+        BLOCK_STARTS_TAG: capacity.block.starts.isoformat(), BLOCK_ENDS_TAG: capacity.block.ends.isoformat(),
+    }  # fmt: skip
+    client("eks").create_nodegroup(
+        clusterName=guard.cluster, nodegroupName=guard.node_group, subnets=["subnet-1"], labels={},
+        nodeRole=f"arn:aws:iam::{environment.account}:role/any", capacityType="CAPACITY_BLOCK",
+        launchTemplate={"id": template["LaunchTemplate"]["LaunchTemplateId"]},
+        scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1}, tags=names.resource_tags(environment) | plan,
+    )  # fmt: skip
+
+
+def read_tags(account):
+    guard = build_guard_config(account.sandbox.environment)
+    answer = account.endpoint.client("eks").describe_nodegroup(
+        clusterName=guard.cluster, nodegroupName=guard.node_group
+    )
+    return answer["nodegroup"]["tags"]
+
+
+def read_object(account, key):
+    s3, guard = account.endpoint.client("s3"), build_guard_config(account.sandbox.environment)
+    return json.loads(s3.get_object(Bucket=guard.bucket, Key=key)["Body"].read())
+
+
+def has_round(account, run):
+    s3, guard = account.endpoint.client("s3"), build_guard_config(account.sandbox.environment)
+    rows = s3.list_objects_v2(Bucket=guard.bucket, Prefix=steps_prefix(run)).get("Contents", [])
+    return any("round-" in row["Key"] for row in rows)
+
+
+def pass_reaper(account):
+    """Make one pass of the reaper by this machine's clock, with the account's own credentials."""
+    environment = account.sandbox.environment
+    session = SimpleNamespace(client=lambda service, **_: account.endpoint.client(service))
+    return run_reaper_pass(
+        create_guard_clients(environment, session), build_guard_config(environment), datetime.now(UTC)
+    )
+
+
+@pytest.fixture(scope="module")
+def leased(tmp_path_factory):
+    """A world on a block, in which a run of a first lease was judged."""
+    folder = tmp_path_factory.mktemp("block")
+    account = RehearsalAccount.create(ENVIRONMENT, ROOT / "environments", ROOT / "experiments", folder)
+    try:
+        account.sandbox.edit(shorten_block)
+        account.buy_block()
+        make_account(account.endpoint.client, account.sandbox.environment, has_fleet=False)
+        deploy_block(account)
+        settings = RehearsalSettings(environment=ENVIRONMENT, experiment="post", time_scale=25)
+        world = RunWorld(account, settings, tmp_path_factory.mktemp("world"))
+        world.write_inputs()
+        with world:
+            world.wait_for_runner()
+            lives = RunLives(world, tmp_path_factory.mktemp("results"))
+            first = lives.live("--rounds", "1", is_new=True)
+            lives.hold_end(first)
+            yield SimpleNamespace(account=account, world=world, first=first)
+    finally:
+        account.endpoint.stop()
+
+
+@pytest.fixture(scope="module")
+def extended(leased):
+    """The same, whose block was extended after a longer run was refused; that run, asked again."""
+    account, block = leased.account, leased.account.sandbox.environment.capacity.block
+    tags, words = read_tags(account), (*RUN, "--hours", str(LONG_HOURS), "--run", "second")
+    refused = account.run_tandem(*words, capture_output=True)
+    extension = BlockExtension(ends=block.ends + timedelta(days=1), purchased=block.starts, status="payment-succeeded")
+    account.buy_block(extensions=(extension,))
+    result = account.run_tandem(*words, capture_output=True)
+    return SimpleNamespace(refused=refused, result=result, is_as_deployed=read_tags(account) == tags, ends=block.ends)
+
+
+def test_first_lease_is_judged(leased):
+    assert leased.first.record["state"] == "judged", leased.first.output
+
+
+def test_longer_run_is_refused_while_the_block_ends_before(extended):
+    output = " ".join((extended.refused.stdout + extended.refused.stderr).split())
+    assert (extended.refused.returncode, "the Capacity Block lasts from" in output) == (2, True), output
+
+
+def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(leased, extended):
+    assert extended.result.returncode == 0, extended.result.stdout + extended.result.stderr
+    record = read_object(leased.account, run_record_key("second"))
+    assert (record["state"], extended.is_as_deployed) == ("judged", True)
+    assert datetime.fromisoformat(record["leases"][0]["deadline"]) > extended.ends
+
+
+def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node(leased, extended):
+    assert extended.result.returncode == 0
+    account = leased.account
+    with ThreadPoolExecutor() as pool:
+        command = pool.submit(
+            account.run_tandem, *RUN, "--hours", "6", "--run", "short", capture_output=True, timeout=WAIT_S
+        )
+        while not has_round(account, "short"):
+            assert not command.done(), command.result().stdout + command.result().stderr
+            time.sleep(0.5)
+        is_raised = bool(leased.world.list_fleet())
+        ends = datetime.now(UTC) + timedelta(minutes=44)
+        account.buy_block(ends=ends)
+        report = pass_reaper(account)
+        result = command.result()
+    record = read_object(account, run_record_key("short"))
+
+    assert is_raised
+    assert any("the Capacity Block ends at" in reason for reason in report.plan.reasons)
+    assert (record["state"], result.returncode) == ("ended", 1), result.stdout + result.stderr
+    assert "the Capacity Block ends at" in read_object(account, FENCE_KEY)["why"]
+    assert (leased.world.list_fleet(), datetime.now(UTC) < ends - timedelta(minutes=30)) == ([], True)
