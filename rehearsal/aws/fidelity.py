@@ -174,7 +174,7 @@ FIDELITY: Mapping[str, TypeFidelity] = {
 REHEARSAL_LIMITS = (
     "IAM, bucket and key policies are kept, not enforced",
     "no node joins, no pod is scheduled, no manifest or chart is applied",
-    "Capacity Blocks, reservations, instance offerings, quotas and prices do not exist here",
+    "instance offerings, quotas and prices do not exist here; Capacity Blocks are as a caller sets them",
     "everything but instances is ready at once; AWS passes through minutes of creating and updating",
     "a deploy role is assumed without being checked; on AWS the bootstrap's policies and boundary decide",
 )

@@ -283,7 +283,9 @@ class CapacitySettings(SpecRecord):
         None, description="of what that price is; null: not said, so a price of another type may pass"
     )
     efa: bool = Field(False, description="EFA network cards; not needed within one node")
-    block: CapacityBlock | None = Field(None, description="when the Capacity Block starts and ends; null: not said")
+    block: CapacityBlock | None = Field(
+        None, description="plan of the Capacity Block's hours, before which EC2's word goes; null: not said"
+    )
 
     @property
     def needs_reservation(self) -> bool:
