@@ -169,7 +169,8 @@ def build_unarmed_error(environment: Environment, paths: Sequence[StopPath]) -> 
 
 def list_reservation_notes(clients: AwsClients, environment: Environment, fleet_state: FleetState) -> list[str]:
     """Return what EC2 says of the deployed reservation, and where its word differs from the plans."""
-    capacity, block = environment.capacity, fleet_state.reservation
+    capacity = environment.capacity
+    block = fleet_state.reservation
     notes = []
     if block is not None:
         hours = " to ".join(f"{moment:%Y-%m-%d %H:%M}" for moment in (block.window.starts, block.window.ends) if moment)

@@ -84,6 +84,7 @@ def read_block_reservation(clients: AwsClients, reservation_id: str) -> BlockRes
     rows = answer["CapacityReservations"]
     if not rows:
         return BlockReservation(id=reservation_id)
-    starts, ends = rows[0].get("StartDate"), rows[0].get("EndDate")
+    starts = rows[0].get("StartDate")
+    ends = rows[0].get("EndDate")
     window = BlockWindow(starts=starts and starts.astimezone(UTC), ends=ends and ends.astimezone(UTC))
     return BlockReservation(id=reservation_id, state=rows[0]["State"], window=window)

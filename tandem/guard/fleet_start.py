@@ -217,12 +217,12 @@ class _FleetStart:
 
     def _require_window(self) -> None:
         """Refuse the start outside of the Capacity Block's hours, for which EC2's word is the only one that counts."""
-        config, fleet, deadline = self.config, self.fleet, self.lease.deadline
+        fleet = self.fleet
         if fleet.capacity_kind != "capacity-block":
             return
         fleet.require_known(
             "reservation",
-            where=config.environment,
+            where=self.config.environment,
             consequence="nothing is raised: EC2 alone says when the Capacity Block ends",
             change="allow ec2:DescribeCapacityReservations to this identity where it is denied, else try again",
         )
@@ -232,16 +232,18 @@ class _FleetStart:
         if reservation.state != "active":
             state = f"is {reservation.state}" if reservation.state else "is not in this account and region"
             problem = f"the Capacity Block {reservation.id} {state}: nothing can be launched from it"
-            raise self._refuse(problem, "wait for it, or renew it: docs/runbook-guard.md", config.environment)
-        starts, ends = reservation.window.starts, reservation.window.ends
+            raise self._refuse(problem, "wait for it, or renew it: docs/runbook-guard.md", self.config.environment)
+        starts = reservation.window.starts
+        ends = reservation.window.ends
         if starts is None or ends is None:
             problem = f"EC2 does not say when the Capacity Block {reservation.id} starts and ends"
-            raise self._refuse(problem, f"see it: {self.status_command}", config.environment)
-        if self.now < starts or ends - BLOCK_MARGIN < deadline:
+            raise self._refuse(problem, f"see it: {self.status_command}", self.config.environment)
+        if self.now < starts or ends - BLOCK_MARGIN < self.lease.deadline:
             window = f"{starts:{MOMENT_FORMAT}} to {ends:{MOMENT_FORMAT}} UTC"
             problem = f"the Capacity Block lasts from {window}, and a run must end 45 minutes before its end"
             advice = "ask for fewer hours, or extend or renew the block: docs/runbook-guard.md"
-            raise self._refuse(f"{problem}; asked: until {deadline:{MOMENT_FORMAT}}", advice, config.environment)
+            asked = f"asked: until {self.lease.deadline:{MOMENT_FORMAT}}"
+            raise self._refuse(f"{problem}; {asked}", advice, self.config.environment)
 
     def require_launch_process(self) -> None:
         """Refuse the start if somebody other than our stop keeps the Auto Scaling group from adding instances."""

@@ -223,7 +223,8 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
     capacity_kind = str(group.get("tags", {}).get(CAPACITY_KIND_TAG, config.capacity_kind))
     planned_window, fault = _read_planned_window(group, config, capacity_kind)
     faults.extend([fault] if fault else [])
-    reservation, reservation_id = None, str(group.get("tags", {}).get(RESERVATION_TAG, ""))
+    reservation_id = str(group.get("tags", {}).get(RESERVATION_TAG, ""))
+    reservation = None
     if capacity_kind == "capacity-block" and reservation_id:
         with _record_read_failure(unknown, "reservation"):
             reservation = read_block_reservation(clients, reservation_id)

@@ -52,8 +52,8 @@ def read_reservation(ec2: Any, reservation_id: str) -> dict[str, Any] | None:
     """
     if not reservation_id:
         return None
-    where, ids = f"reservation {reservation_id}", [reservation_id]
-    answer = call_if_present(ec2, "DescribeCapacityReservations", where, CapacityReservationIds=ids)
+    where = f"reservation {reservation_id}"
+    answer = call_if_present(ec2, "DescribeCapacityReservations", where, CapacityReservationIds=[reservation_id])
     return next(iter(answer["CapacityReservations"]), None) if answer else None
 
 

@@ -434,9 +434,11 @@ class World:
         assert self.group is not None
         self.block = Block(starts, ends, id_, scale_down_at=ends - EKS_SCALES_DOWN)
         self.group["tags"] |= {
-            CAPACITY_KIND_TAG: "capacity-block", RESERVATION_TAG: id_,
-            BLOCK_STARTS_TAG: starts.isoformat(), BLOCK_ENDS_TAG: ends.isoformat(),
-        }  # fmt: skip
+            CAPACITY_KIND_TAG: "capacity-block",
+            RESERVATION_TAG: id_,
+            BLOCK_STARTS_TAG: starts.isoformat(),
+            BLOCK_ENDS_TAG: ends.isoformat(),
+        }
 
     def _end_block(self) -> None:
         """What EKS and EC2 do before the end of the block; nothing of it asks the guard."""

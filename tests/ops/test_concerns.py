@@ -20,13 +20,13 @@ PAID = {
 }  # fmt: skip
 WINDOW = BlockWindow(starts=PAID["StartDate"], ends=PAID["EndDate"])
 PLAN = BlockWindow(starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=22))
-DECLARED = BLOCK.model_copy(update={"capacity": BLOCK.capacity.model_copy(update={"block": CapacityBlock(
-    starts=PLAN.starts, ends=PLAN.ends,
-)})})  # fmt: skip
+DECLARED_BLOCK = CapacityBlock(starts=PLAN.starts, ends=PLAN.ends)
+DECLARED = BLOCK.model_copy(update={"capacity": BLOCK.capacity.model_copy(update={"block": DECLARED_BLOCK})})
 MOVED = seen(
-    reservation_id=PAID["CapacityReservationId"], planned_window=PLAN,
+    reservation_id=PAID["CapacityReservationId"],
+    planned_window=PLAN,
     reservation=BlockReservation(id=PAID["CapacityReservationId"], state="active", window=WINDOW),
-)  # fmt: skip
+)
 SILENT = StopPath(name="reaper", state="unarmed", sentence="silent")
 
 

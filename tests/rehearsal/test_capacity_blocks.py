@@ -57,10 +57,14 @@ class Fleet:
         template = ec2.create_launch_template(LaunchTemplateName=self.name, LaunchTemplateData=data)["LaunchTemplate"]
         self.eks = client(endpoint, "eks")
         self.eks.create_nodegroup(
-            clusterName="blocks", nodegroupName=self.name, subnets=["subnet-1"], capacityType="CAPACITY_BLOCK",
-            nodeRole="arn:aws:iam::000000000000:role/n", launchTemplate={"id": template["LaunchTemplateId"]},
+            clusterName="blocks",
+            nodegroupName=self.name,
+            subnets=["subnet-1"],
+            capacityType="CAPACITY_BLOCK",
+            nodeRole="arn:aws:iam::000000000000:role/n",
+            launchTemplate={"id": template["LaunchTemplateId"]},
             scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
-        )  # fmt: skip
+        )
 
     def become(self, block: CapacityBlock) -> None:
         self.endpoint.set_blocks({self.id: block})

@@ -46,9 +46,15 @@ def test_a_reservation_is_targeted(stacks: Templates, variant: str) -> None:
     assert target == {"CapacityReservationId": RESERVATION}
 
 
-@pytest.mark.parametrize(("variant", "id_"), [
-    ("capacity-block", RESERVATION), ("reservation", RESERVATION), ("spot", None), ("on-demand", None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("variant", "id_"),
+    [
+        ("capacity-block", RESERVATION),
+        ("reservation", RESERVATION),
+        ("spot", None),
+        ("on-demand", None),
+    ],
+)
 def test_the_node_group_names_the_reservation_that_is_deployed(
     stacks: Templates, variant: str, id_: str | None
 ) -> None:

@@ -74,10 +74,14 @@ def _describe_reservations(parameters):
     for name, block in _blocks.items():
         row = rows.setdefault(name, _reservation_row(name, {}))
         row |= {
-            "State": _state(block), "ReservationType": "capacity-block", "TotalInstanceCount": block["nodes"],
-            "AvailableInstanceCount": block["nodes"] - len(_list_users(name)), "EndDateType": "limited",
-            "StartDate": block["starts"], "EndDate": fleet_settings.format_time(_end_s(block)),
-        }  # fmt: skip
+            "State": _state(block),
+            "ReservationType": "capacity-block",
+            "TotalInstanceCount": block["nodes"],
+            "AvailableInstanceCount": block["nodes"] - len(_list_users(name)),
+            "EndDateType": "limited",
+            "StartDate": block["starts"],
+            "EndDate": fleet_settings.format_time(_end_s(block)),
+        }
     unknown_ids = sorted(set(wanted_ids) - rows.keys())
     if unknown_ids:
         message = f"The capacity reservation ID '{unknown_ids[0]}' does not exist"
@@ -99,10 +103,14 @@ def _named_reservations():
 def _reservation_row(name, data):
     is_block = data.get("InstanceMarketOptions", {}).get("MarketType") == "capacity-block"
     return {
-        "CapacityReservationId": name, "InstanceType": data.get("InstanceType"), "State": "active",
-        "ReservationType": "capacity-block" if is_block else "default", "InstanceMatchCriteria": "targeted",
-        "TotalInstanceCount": 1, "AvailableInstanceCount": 1,
-    }  # fmt: skip
+        "CapacityReservationId": name,
+        "InstanceType": data.get("InstanceType"),
+        "State": "active",
+        "ReservationType": "capacity-block" if is_block else "default",
+        "InstanceMatchCriteria": "targeted",
+        "TotalInstanceCount": 1,
+        "AvailableInstanceCount": 1,
+    }
 
 
 def _list_users(name):
@@ -134,12 +142,13 @@ def _describe_extensions(parameters):
 def _extension_row(name, block, position):
     extension = block["extensions"][position]
     return {
-        "CapacityReservationId": name, "InstanceCount": block["nodes"],
+        "CapacityReservationId": name,
+        "InstanceCount": block["nodes"],
         "CapacityBlockExtensionStatus": extension["status"],
         "CapacityBlockExtensionPurchaseDate": extension["purchased"],
         "CapacityBlockExtensionStartDate": block["extensions"][position - 1]["ends"] if position else block["ends"],
         "CapacityBlockExtensionEndDate": extension["ends"],
-    }  # fmt: skip
+    }
 
 
 def _find_block(nodegroup):
@@ -187,5 +196,7 @@ def _run_due_actions(group, nodegroup):
             sizes = {size: action[size] for size in ("MinSize", "MaxSize", "DesiredCapacity") if action[size] >= 0}
             group.update(sizes)
             nodegroup["scalingConfig"] = {
-                "minSize": group["MinSize"], "maxSize": group["MaxSize"], "desiredSize": group["DesiredCapacity"],
-            }  # fmt: skip
+                "minSize": group["MinSize"],
+                "maxSize": group["MaxSize"],
+                "desiredSize": group["DesiredCapacity"],
+            }

@@ -171,14 +171,14 @@ def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findi
 
 def _compare_plans(context: DoctorContext, node_group: Mapping[str, Any], row: dict[str, Any]) -> Iterator[Finding]:
     """Compare EC2's word with the deployed tags and the declared file; a difference is told, and stops nothing."""
-    capacity, tags = context.environment.capacity, node_group.get("tags", {})
+    tags = node_group.get("tags", {})
     try:
         planned = parse_planned_window(tags, NO_WINDOW)
     except PARSE_ERRORS:
         planned = NO_WINDOW
         yield Finding("warn", "the node group's tags of its Capacity Block cannot be read", "deploy Fleet")
     differences = list_plan_differences(
-        capacity,
+        context.environment.capacity,
         deployed_id=str(tags.get(RESERVATION_TAG, "")),
         planned=planned,
         actual=BlockWindow(starts=row.get("StartDate"), ends=row.get("EndDate")),
@@ -189,7 +189,8 @@ def _compare_plans(context: DoctorContext, node_group: Mapping[str, Any], row: d
 
 def check_block_end(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Report what moves a Capacity Block's end, and whether EKS empties the node group for the end that EC2 says."""
-    kind, node_group = context.environment.capacity.kind, read_node_group(account)
+    kind = context.environment.capacity.kind
+    node_group = read_node_group(account)
     if kind != "capacity-block":
         yield Finding("ok", f"{kind} has no end")
         return
@@ -208,7 +209,8 @@ def check_block_end(context: DoctorContext, account: AccountClients) -> Iterator
 
 def _judge_extensions(account: AccountClients, row: dict[str, Any]) -> Iterator[Finding]:
     """Report the latest extension unless it is paid: only then does EC2 move the end."""
-    reservation_id, ends = row["CapacityReservationId"], row["EndDate"]
+    reservation_id = row["CapacityReservationId"]
+    ends = row["EndDate"]
     parameters = {"CapacityReservationIds": [reservation_id]}
     operation = "DescribeCapacityBlockExtensionHistory"
     rows = account.list_rows("ec2", operation, "CapacityBlockExtensions", reservation_id, **parameters)

@@ -21,8 +21,11 @@ SUPPORT_DAYS = 90  # report the end of a minor's support so many days before; ou
 KUBERNETES_FILE = "tandem/spec/data/platform/kubernetes.yaml"
 NOT_OFFERED_CODES = {"InvalidParameterException", "ResourceNotFoundException"}
 OBSERVE_ACTIONS = (
-    "s3:GetObject", "eks:DescribeNodegroup", "ec2:DescribeInstances", "ec2:DescribeCapacityReservations",
-)  # fmt: skip
+    "s3:GetObject",
+    "eks:DescribeNodegroup",
+    "ec2:DescribeInstances",
+    "ec2:DescribeCapacityReservations",
+)
 
 
 def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:

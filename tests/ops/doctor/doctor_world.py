@@ -51,10 +51,12 @@ def block(**changes: Any) -> dict[str, Any]:
 def extension(status: str, **changes: Any) -> dict[str, Any]:
     """An extension of that block by a day, as EC2 lists it."""
     return {
-        "capacityReservationId": RESERVATION, "capacityBlockExtensionStatus": status,
+        "capacityReservationId": RESERVATION,
+        "capacityBlockExtensionStatus": status,
         "capacityBlockExtensionPurchaseDate": "2026-11-21T11:45:00Z",
-        "capacityBlockExtensionEndDate": "2026-11-24T11:30:00Z", **changes,
-    }  # fmt: skip
+        "capacityBlockExtensionEndDate": "2026-11-24T11:30:00Z",
+        **changes,
+    }
 
 
 @dataclass

@@ -47,20 +47,28 @@ def deploy_block(account):
     guard, capacity = build_guard_config(environment), environment.capacity
     target = {"CapacityReservationTarget": {"CapacityReservationId": capacity.reservation_id}}
     data = {
-        "InstanceType": capacity.instance_type, "InstanceMarketOptions": {"MarketType": "capacity-block"},
+        "InstanceType": capacity.instance_type,
+        "InstanceMarketOptions": {"MarketType": "capacity-block"},
         "CapacityReservationSpecification": target,
-    }  # fmt: skip
+    }
     template = client("ec2").create_launch_template(LaunchTemplateName="fleet", LaunchTemplateData=data)
     plan = {
-        CAPACITY_KIND_TAG: capacity.kind, RESERVATION_TAG: capacity.reservation_id,
-        BLOCK_STARTS_TAG: capacity.block.starts.isoformat(), BLOCK_ENDS_TAG: capacity.block.ends.isoformat(),
-    }  # fmt: skip
+        CAPACITY_KIND_TAG: capacity.kind,
+        RESERVATION_TAG: capacity.reservation_id,
+        BLOCK_STARTS_TAG: capacity.block.starts.isoformat(),
+        BLOCK_ENDS_TAG: capacity.block.ends.isoformat(),
+    }
     client("eks").create_nodegroup(
-        clusterName=guard.cluster, nodegroupName=guard.node_group, subnets=["subnet-1"], labels={},
-        nodeRole=f"arn:aws:iam::{environment.account}:role/any", capacityType="CAPACITY_BLOCK",
+        clusterName=guard.cluster,
+        nodegroupName=guard.node_group,
+        subnets=["subnet-1"],
+        labels={},
+        nodeRole=f"arn:aws:iam::{environment.account}:role/any",
+        capacityType="CAPACITY_BLOCK",
         launchTemplate={"id": template["LaunchTemplate"]["LaunchTemplateId"]},
-        scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1}, tags=names.resource_tags(environment) | plan,
-    )  # fmt: skip
+        scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
+        tags=names.resource_tags(environment) | plan,
+    )
 
 
 def read_tags(account):
