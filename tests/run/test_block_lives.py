@@ -17,7 +17,7 @@ def reach_second_lease():
     """Return a world whose run waits at zero after a first lease, at most as long as its block of three hours."""
     world = VirtualWorld(stored=set(STORED))
     world.account.deploy_block(START, OLD_END)
-    world.ask(hours=1.5, rounds=40)
+    world.ask(hours=1.5, rounds=60)
     assert world.live()["state"] == "waiting"
     return world
 
