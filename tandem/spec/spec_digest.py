@@ -23,11 +23,12 @@ DIGEST_CHARACTERS = 16
 def compute_spec_digest(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> str:
     """Return the first characters of a SHA-256 over both records and the artifact keys of all variants.
 
-    Which experiments the environment hosts is left out: another one changes nothing of this one's runs. The experiment
-    must have passed the rules: its runtime is rendered and its models are known.
+    Which experiments the environment hosts is left out: another one changes nothing of this one's runs. So is the plan
+    of a Capacity Block's hours: EC2 alone says when it ends, and whoever notes an extension deploys nothing. The
+    experiment must have passed the rules: its runtime is rendered and its models are known.
     """
     fields = {
-        "environment": environment.model_dump(mode="json", exclude={"experiments"}),
+        "environment": environment.model_dump(mode="json", exclude={"experiments": True, "capacity": {"block"}}),
         "experiment": experiment.model_dump(mode="json"),
         "artifacts": {
             variant.name: compute_artifact_key(experiment, variant, catalogue).as_fields()

@@ -87,6 +87,11 @@ def digest(record: Environment | None = None, pair: Experiment | None = None) ->
     return compute_spec_digest(record or environment("post-us-east-2"), pair or experiment("post"), known())
 
 
+def test_the_plan_of_a_blocks_hours_is_in_no_digest() -> None:
+    moments = {"starts": datetime(2026, 12, 1, 11, 30, tzinfo=UTC), "ends": datetime(2026, 12, 3, 11, 30, tzinfo=UTC)}
+    assert digest(changed("post-us-east-2", "capacity", block=CapacityBlock(**moments))) == digest()
+
+
 def test_a_digest_is_sixteen_hexadecimal_digits() -> None:
     assert len(digest()) == 16
     assert set(digest()) <= set("0123456789abcdef")
