@@ -13,6 +13,7 @@ import pytest
 from conftest import make_account
 
 from rehearsal.aws.capacity_block import BlockExtension
+from rehearsal.cluster.store import format_time
 from rehearsal.run.settings import RehearsalSettings
 from rehearsal.run.world import RehearsalAccount, RunWorld
 from tandem.guard.apply import run_reaper_pass
@@ -38,7 +39,7 @@ def shorten_block(document):
     """Let the block that was declared end soon."""
     begin = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
     ends = begin + timedelta(hours=1 + BLOCK_HOURS)
-    document["capacity"]["block"] = {"starts": f"{begin:%Y-%m-%dT%H:%M:%SZ}", "ends": f"{ends:%Y-%m-%dT%H:%M:%SZ}"}
+    document["capacity"]["block"] = {"starts": format_time(begin), "ends": format_time(ends)}
 
 
 def deploy_block(account):
@@ -124,12 +125,13 @@ def leased(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def extended(leased):
-    """The same, whose block was extended after a longer run was refused; that run, asked again."""
+    """The same, whose block was extended, and noted so, after a longer run was refused; that run, asked again."""
     account, block = leased.account, leased.account.sandbox.environment.capacity.block
     tags, words = read_tags(account), (*RUN, *MEASURE, "--hours", str(LONG_HOURS), "--run", "second")
     refused = account.run_tandem(*words, capture_output=True)
     extension = BlockExtension(ends=block.ends + timedelta(days=1), purchased=block.starts, status="payment-succeeded")
     account.buy_block(extensions=(extension,))
+    account.sandbox.edit(lambda document: document["capacity"]["block"].update(ends=format_time(extension.ends)))
     result = account.run_tandem(*words, capture_output=True)
     return SimpleNamespace(refused=refused, result=result, is_as_deployed=read_tags(account) == tags, ends=block.ends)
 
