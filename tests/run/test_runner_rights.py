@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from guard_world import SCALING_GROUP
+from datetime import timedelta
+
+from guard_world import SCALING_GROUP, START
 from virtual_world import VirtualWorld
 
 from tandem.ops.people.cluster_rights import RUNNER_CLUSTER_RIGHTS
@@ -33,6 +35,7 @@ ASKED_ELSEWHERE = {
 
 def test_account_rights_are_the_calls_that_are_made():
     world = VirtualWorld(has_reaper=False)  # whose calls are not the runner's
+    world.account.deploy_block(START, START + timedelta(days=1))  # whose end every look reads from EC2
     world.account.suspended = {"Launch"}  # by a stop that was lifted since
     fence = {"state": "lifted", "who": "berta", "why": "enough", "run": None, "at": "2026-11-21T07:00:00Z"}
     fence |= {"passes": 0, "last_look": None, "told": "", "told_at": None, "instances": [], "terminated": []}
