@@ -27,12 +27,11 @@ from tandem.ops.guard_config import build_arn, build_bucket_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.images import pull_name
-from tandem.spec.project_image import ProjectImage, registry_host
+from tandem.spec.project_image import BUILD_MINUTES, ProjectImage, registry_host
 
 RESOURCE_TYPE = "Custom::TandemImage"
 # CloudFormation's own maximum for a custom resource; the function of lambdas/build_image answers before
 SERVICE_TIMEOUT_S = 3600
-BUILD_MINUTES = 8  # tandem/monitoring/standing_cost.py prices them
 QUEUE_MINUTES = 10
 # AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images provided by CodeBuild")
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"

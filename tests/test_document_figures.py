@@ -32,7 +32,7 @@ from tandem.guard.config import GuardConfig
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.judge.quality import FEWEST_ITEMS
 from tandem.monitoring import widget
-from tandem.monitoring.standing_cost import BUILD_MINUTES, ParkedCost
+from tandem.monitoring.standing_cost import ParkedCost
 from tandem.ops.doctor.capacity import MAX_PRICE_AGE_DAYS
 from tandem.plan.measurement_rows import SERVED_DENSE, load_published
 from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost, fit_verified_share
@@ -42,6 +42,7 @@ from tandem.run.run_plan import JUDGE_MINUTES, OWN_ITEMS, BucketGaps, RunEstimat
 from tandem.run.run_values import RunRequest
 from tandem.spec.environment import RUNS_PER_MONTH
 from tandem.spec.experiment import CompileSettings, QualityTask
+from tandem.spec.project_image import BUILD_MINUTES
 from tandem.spec.variant_key import compute_artifact_key
 
 GUARD_DEFAULTS = {field.name: field.default for field in fields(GuardConfig)}

@@ -17,14 +17,13 @@ from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
 from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.interface_endpoints import list_endpoint_services
 from tandem.spec.prices import NODE_PRICE, count_model_gb, find_price, has_nat
-from tandem.spec.project_image import PROJECT_IMAGES
+from tandem.spec.project_image import BUILD_MINUTES, list_hosted_images
 
 # Estimate, high: five kinds of logs of a quiet cluster are "a few hundred megabytes" a day
 # (https://abd-ulbasit.github.io/bookstore-kubernetes-guide/14-eks-in-production-a-to-z/05-logging-and-metrics-cost/).
 CONTROL_PLANE_GB_PER_DAY = 0.5
 # What our images hold unpacked (docs/image.md); ECR counts them packed, so this is above what it counts.
 IMAGES_GB = 2.1
-BUILD_MINUTES = 8  # at most, of each image: the timeout of its project (stacks/image.py)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,11 @@ def compute_parked_cost(monitoring_cost: MonitoringCost, catalogue: Catalogue) -
         f"metrics, alarms, dashboards, logs, keys, at prices of {monitoring_cost.region}",
         monitoring_cost.parked_usd,
     )
-    monthly_rows = (*_list_cluster_rows(environment), *_list_network_rows(environment), *_list_image_rows())
+    monthly_rows = (
+        *_list_cluster_rows(environment),
+        *_list_network_rows(environment),
+        *_list_image_rows(_count_images(monitoring_cost)),
+    )
     return ParkedCost(
         region=environment.region,
         parts=(*(_price_row(environment, catalogue, row) for row in monthly_rows), watching),
@@ -144,16 +147,22 @@ def _list_network_rows(environment: Environment) -> Iterator[CostRow]:
         yield "endpoints", "interface endpoints", f"{endpoints} in {zones} zones", (("endpoint_hour", hours),)
 
 
-def _list_image_rows() -> Iterator[CostRow]:
+def _count_images(monitoring_cost: MonitoringCost) -> int:
+    """Return how many images of ours the environment's pods run."""
+    return len(list_hosted_images(scope.experiment for scope in monitoring_cost.scope.experiments))
+
+
+def _list_image_rows(image_count: int) -> Iterator[CostRow]:
     """Yield what images of ours cost in a month, one of each kept."""
-    text = f"{len(PROJECT_IMAGES)}, at most {IMAGES_GB:g} GB; each further tag as much again"
+    text = f"{image_count}, at most {IMAGES_GB:g} GB; each further tag as much again"
     yield "ECR", "images of ours", text, (("image_gb_month", IMAGES_GB),)
 
 
 def _list_start_rows(monitoring_cost: MonitoringCost, catalogue: Catalogue) -> Iterator[CostRow]:
     """Yield what is paid once: builds, and the models' way through NAT."""
-    minutes = len(PROJECT_IMAGES) * BUILD_MINUTES
-    build_text = f"{len(PROJECT_IMAGES)}, at most {BUILD_MINUTES} min each, again for each new tag"
+    image_count = _count_images(monitoring_cost)
+    minutes = image_count * BUILD_MINUTES
+    build_text = f"{image_count}, at most {BUILD_MINUTES} min each, again for each new tag"
     yield "builds", "builds of images", build_text, (("build_minute", minutes),)
     if has_nat(monitoring_cost.scope.environment):
         scopes = monitoring_cost.scope.experiments

@@ -106,6 +106,10 @@ LLMPERF = ProjectImage(name="llmperf", folder="images/llmperf")
 # apart from the tools image, which stands in every server's pod and must not change with a sentence of the judge
 RUN = ProjectImage(name="run", folder="images/run")
 LM_EVAL = ProjectImage(name="lm-eval", folder="images/lm-eval")
+
+BUILD_MINUTES = 8
+"""At most, of each image: the timeout of its CodeBuild project, and what `tandem show` prices."""
+
 PROJECT_IMAGES = (TOOLS, RUN, LLMPERF, LM_EVAL)
 
 
