@@ -1,9 +1,10 @@
 """The CDK app: load the declarations, check them, build charts, add stacks, synthesize.
 
-Invariant: synthesis reads committed files only. The same specs give the same bytes, on any machine, without
-network, clock, credentials or look-ups.
+Invariant: synthesis reads committed files only. The same specs give the same bytes, on any machine,
+without network, clock, credentials or look-ups.
 
-Context: `-c env=NAME` builds one environment; `-c environments=DIR -c experiments=DIR` name other folders.
+Context: `-c env=NAME` builds one environment; `-c environments=DIR -c experiments=DIR` name other
+folders.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ def main(arguments: Sequence[str]) -> int:
     context = read_context(arguments)
     try:
         inputs = load_inputs(context)
-        hosts = [(environment, inputs.list_experiments(environment)) for environment in inputs.environments()]
+        hosts = [
+            (environment, inputs.list_experiments(environment))
+            for environment in inputs.environments()
+        ]
         outdir = os.environ.get("CDK_OUTDIR", "cdk.out")
         build_app(hosts, inputs.catalogue, outdir=outdir, context=context).synth()
     except SpecError as error:
@@ -90,9 +94,11 @@ def build_app(
         hosts: legal environments, each with the experiments it hosts.
         outdir: folder of the cloud assembly.
         context: what the user said by `-c`, for the CDK's own keys.
-        validate: the CDK's template validation; None leaves it to the environment variable CDK_VALIDATION.
+        validate: the CDK's template validation; None leaves it to the environment variable
+            CDK_VALIDATION.
     """
-    flags = json.loads((ROOT / "cdk.json").read_text())["context"]  # plain `python app.py` gets them too
+    # plain `python app.py` gets them too
+    flags = json.loads((ROOT / "cdk.json").read_text())["context"]
     app = cdk.App(
         outdir=outdir,
         # a stack trace of a construct has the frames of Node, and none of ours
@@ -118,14 +124,17 @@ def build_cluster_content(
     if environment.delivery.kind != "cdk":
         return None
     return ClusterContent(
-        experiments={experiment.name: build_charts(environment, experiment, catalogue) for experiment in experiments},
+        experiments={
+            experiment.name: build_charts(environment, experiment, catalogue)
+            for experiment in experiments
+        },
         people=build_people_charts(),
         runner=build_runner_charts(environment, experiments),
     )
 
 
 def read_context(arguments: Sequence[str]) -> dict[str, Any]:
-    """Return the context: from the CDK CLI's environment variable, or from the arguments of `python app.py`."""
+    """Return the context, from the CDK CLI's environment variable or `python app.py` arguments."""
     parser = argparse.ArgumentParser(prog="app.py", description="Synthesize the stacks.")
     parser.add_argument("-c", "--context", action="append", default=[], metavar="KEY=VALUE")
     context: dict[str, Any] = json.loads(os.environ.get("CDK_CONTEXT_JSON", "{}"))

@@ -1,7 +1,7 @@
-"""Build the distribution: only `tandem`, and in it what its programs read of the checkout beside it (decision 52).
+"""Build the distribution: only `tandem`, and what its programs read beside it (decision 52).
 
-Invariant: wheel and sdist hold the same package, whatever an earlier build left in the checkout. A wheel that is built
-from the sdist takes those files from it.
+Invariant: wheel and sdist hold the same package, whatever an earlier build left in the checkout. A
+wheel that is built from the sdist takes those files from it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,12 @@ from setuptools.command.sdist import sdist
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))  # a build by pip does not have it
 
-from tandem.spec.checkout import CHECKOUT_EXPERIMENT, PACKAGE_EXPERIMENT, PACKAGE_IMAGES, is_checkout  # noqa: E402
+from tandem.spec.checkout import (
+    CHECKOUT_EXPERIMENT,
+    PACKAGE_EXPERIMENT,
+    PACKAGE_IMAGES,
+    is_checkout,
+)  # noqa: E402
 from tandem.spec.project_image import write_built_images  # noqa: E402
 
 SOURCE_FOLDERS = ("tandem", "tandem.egg-info")
@@ -29,7 +34,7 @@ class BuildPackage(build_py):
     """Copy the package, and write what it reads of the checkout."""
 
     def run(self) -> None:
-        """Build into an empty folder: setuptools would keep modules there that the checkout no longer has."""
+        """Build into an empty folder: setuptools would keep modules that the checkout lacks."""
         if not self.editable_mode:
             shutil.rmtree(self.build_lib, ignore_errors=True)
         super().run()
@@ -42,7 +47,9 @@ class SourceDistribution(sdist):
 
     def make_release_tree(self, base_dir: str, files: Iterable[str]) -> None:
         """Copy the package's files, and write what it reads of the checkout."""
-        own_files = [file for file in files if file in SOURCE_FILES or Path(file).parts[0] in SOURCE_FOLDERS]
+        own_files = [
+            file for file in files if file in SOURCE_FILES or Path(file).parts[0] in SOURCE_FOLDERS
+        ]
         super().make_release_tree(base_dir, own_files)
         write_checkout_files(Path(base_dir))
 

@@ -1,9 +1,10 @@
 """Measure the transfers of artifacts; print Markdown for docs/performance.md.
 
-The program measures upload and download of shards by `upload_files` and `download_files` against `aws s3 sync`, in
-alternation on one local endpoint with objects on disk, and the peak memory of each process. Every transfer is a
-separate process. Our process hashes every file before it sends and after it receives it, as the commands do; the AWS
-CLI compares only sizes and times. The AWS CLI is in `.venv-awscli`, which `make bench-artifacts` makes.
+The program measures upload and download of shards by `upload_files` and `download_files` against
+`aws s3 sync`, in alternation on one local endpoint with objects on disk, and the peak memory of
+each process. Every transfer is a separate process. Our process hashes every file before it sends
+and after it receives it, as the commands do; the AWS CLI compares only sizes and times. The AWS CLI
+is in `.venv-awscli`, which `make bench-artifacts` makes.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ def main() -> None:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tandem-bench-") as name:
         tables = measure_transfers(Path(name), int(options.gib * 1024), options.runs)
-    print(f"{describe_day()}, `{shlex.join(['python', 'benchmarks/artifacts.py', *sys.argv[1:]])}`\n")
+    print(
+        f"{describe_day()}, `{shlex.join(['python', 'benchmarks/artifacts.py', *sys.argv[1:]])}`\n"
+    )
     print("| what | ours | `aws s3 sync` | target |\n|---|---|---|---|")
     for word, pairs in tables.items():
         print(*format_rows(f"{word} of {options.gib:g} GiB in {SHARDS} shards", pairs), sep="\n")
@@ -107,10 +110,15 @@ def measure_transfers(work: Path, size_mib: int, runs: int) -> dict[str, list[Tr
 
     python = [sys.executable, "-c"]
     send = [*python, SEND.format(bucket=BUCKET, prefix=PREFIX, folder=str(source))]
-    receive = [*python, RECEIVE.format(bucket=BUCKET, prefix=PREFIX, folder=str(target), files=str(files))]
+    receive = [
+        *python,
+        RECEIVE.format(bucket=BUCKET, prefix=PREFIX, folder=str(target), files=str(files)),
+    ]
     sync = [str(AWS), "s3", "sync", "--only-show-errors"]
     url = f"s3://{BUCKET}/{PREFIX}"
-    with AwsEndpoint(account="111122223333", region=REGION, state_dir=work / "endpoint") as endpoint:
+    with AwsEndpoint(
+        account="111122223333", region=REGION, state_dir=work / "endpoint"
+    ) as endpoint:
         os.environ.update(endpoint.client_environment(home))
         s3 = endpoint.client("s3")
         s3.create_bucket(Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": REGION})
@@ -135,7 +143,7 @@ def write_shards(folder: Path, size_mib: int) -> None:
 def alternate(
     runs: int, clear: Callable[[], None], ours: Sequence[str], theirs: Sequence[str]
 ) -> Iterator[TransferPair]:
-    """Run both commands in turn, each first in every other pair, after one pair that does not count."""
+    """Run both commands in turn, alternating which is first, after one uncounted pair."""
     commands = {"ours": ours, "theirs": theirs}
     for number in range(runs + 1):
         figures = {}
@@ -157,7 +165,10 @@ def run_process(command: Sequence[str]) -> ProcessFigures:
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0)
         if process.returncode:
-            sys.exit(f"{shlex.join(command)} ended with {process.returncode}: {output.read().decode()[-2000:]}")
+            sys.exit(
+                f"{shlex.join(command)} ended with {process.returncode}:"
+                f" {output.read().decode()[-2000:]}"
+            )
     return ProcessFigures(wall_s, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
 
 
@@ -174,7 +185,10 @@ def format_rows(what: str, pairs: Sequence[TransferPair]) -> Iterator[str]:
         walls.append(f"{median(walls_s):.1f}")
         processors.append(f"{median(cpus_s):.1f}")
         peaks.append(f"{max(peaks_mib):.0f}")
-    yield f"| {what}, s | {' | '.join(walls)} | at most {LIMIT_RATIO} times: {median(ratios):.2f} ({span}) |"
+    yield (
+        f"| {what}, s | {' | '.join(walls)} | at most {LIMIT_RATIO} times: {median(ratios):.2f}"
+        f" ({span}) |"
+    )
     yield f"| processor time of it, s | {' | '.join(processors)} | - |"
     yield f"| most memory in any run, MiB | {' | '.join(peaks)} | under {LIMIT_MIB} |"
 

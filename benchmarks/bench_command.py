@@ -23,7 +23,12 @@ def write_suite(path: Path, prompts: Iterable[tuple[str, str]], max_tokens: int)
     """Write a suite of (class, prompt) and return its path."""
     lines = []
     for number, (class_name, prompt) in enumerate(prompts):
-        fields = {"id": f"p{number:04d}", "class": class_name, "prompt": prompt, "max_tokens": max_tokens}
+        fields = {
+            "id": f"p{number:04d}",
+            "class": class_name,
+            "prompt": prompt,
+            "max_tokens": max_tokens,
+        }
         lines.append(json.dumps(fields))
     path.write_text("\n".join(lines) + "\n")
     return path
@@ -43,7 +48,17 @@ def run_bench(urls: Mapping[str, str], model: str, suite: Path, out: Path, flags
         BenchError: the run did not come to its end.
     """
     baseline, *variants = (f"{name}={url}" for name, url in urls.items())
-    command = [sys.executable, "-m", "tandem", "bench", "run", "--baseline", baseline, "--model", model]
+    command = [
+        sys.executable,
+        "-m",
+        "tandem",
+        "bench",
+        "run",
+        "--baseline",
+        baseline,
+        "--model",
+        model,
+    ]
     for variant in variants:
         command += ["--variant", variant]
     command += ["--suite", str(suite), "--out", str(out), *shlex.split(flags)]
@@ -51,5 +66,7 @@ def run_bench(urls: Mapping[str, str], model: str, suite: Path, out: Path, flags
     # a signal from the keyboard reaches the bench too, which then writes its records
     code = subprocess.run(command, cwd=ROOT, stdout=sys.stderr, check=False).returncode
     if code not in {OK, FAILED, VOID}:
-        raise BenchError(f"`tandem bench run` ended with exit code {code}; what it recorded is in {out}")
+        raise BenchError(
+            f"`tandem bench run` ended with exit code {code}; what it recorded is in {out}"
+        )
     return code

@@ -29,10 +29,18 @@ def find_document(name: str) -> Path:
     Raises:
         InputError: no page has them, or several have.
     """
-    pages = [page for page in sorted(DOCS.glob("*.md")) if marks(name)[0] in page.read_text(encoding="utf-8")]
+    pages = [
+        page
+        for page in sorted(DOCS.glob("*.md"))
+        if marks(name)[0] in page.read_text(encoding="utf-8")
+    ]
     if len(pages) != 1:
-        change = f"write {' and '.join(marks(name))} where the figures stand, each on a line of its own"
-        raise InputError(f"{len(pages)} pages have the mark of {name}", where=str(DOCS), change=change)
+        change = (
+            f"write {' and '.join(marks(name))} where the figures stand, each on a line of its own"
+        )
+        raise InputError(
+            f"{len(pages)} pages have the mark of {name}", where=str(DOCS), change=change
+        )
     return pages[0]
 
 
@@ -54,7 +62,9 @@ def write_between(name: str, text: str, document: Path | None = None) -> None:
     _, ended, after = rest.partition(end)
     if not (begun and ended):
         raise InputError(
-            f"the document has no place for {name}", where=str(document), change=f"put back the lines {begin} and {end}"
+            f"the document has no place for {name}",
+            where=str(document),
+            change=f"put back the lines {begin} and {end}",
         )
     document.write_text(f"{before}{begun}{wrapped(text)}\n{ended}{after}")
 
@@ -77,5 +87,7 @@ def wrapped(text: str) -> str:
 def _folded(line: str) -> str:
     spans = re.sub(r"`[^`]*`", lambda span: span[0].replace(" ", _KEPT), line)
     indent = "  " if line.startswith("- ") else ""
-    folded = textwrap.fill(spans, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    folded = textwrap.fill(
+        spans, COLUMNS, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
     return folded.replace(_KEPT, " ")

@@ -1,6 +1,7 @@
-"""A real browser without a window, and its views of a page: light and dark, on a phone and on a desktop.
+"""A real headless browser and its views of a page: light and dark, on phone and desktop.
 
-Playwright drives Debian's chromium, from `.venv-look`; it brings no browser of its own. This module depends on no page.
+Playwright drives Debian's chromium, from `.venv-look`; it brings no browser of its own. This module
+depends on no page.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class View(NamedTuple):
 
 
 SCREENS = (("phone", 390, 844), ("desktop", 1440, 900))
-VIEWS = tuple(View(scheme, *screen) for scheme, screen in itertools.product(("light", "dark"), SCREENS))
+VIEWS = tuple(
+    View(scheme, *screen) for scheme, screen in itertools.product(("light", "dark"), SCREENS)
+)
 USED = VIEWS[1]
 """The view for use by keyboard and for print: light, on a desktop."""
 
@@ -68,7 +71,10 @@ def look_in_views(url: str, look: Look, own: tuple[str, ...] = ()) -> Iterator[s
 
     programs = [program for program in map(shutil.which, PROGRAMS) if program]
     if not programs:
-        sys.exit("error: no browser: install Debian's chromium (apt-get install chromium), then `make look` again")
+        sys.exit(
+            "error: no browser: install Debian's chromium (apt-get install chromium), then `make"
+            " look` again"
+        )
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=programs[0])
         for view in VIEWS:
@@ -86,7 +92,7 @@ def look_in_views(url: str, look: Look, own: tuple[str, ...] = ()) -> Iterator[s
 
 
 def listen(page: Page, faults: list[str], own: tuple[str, ...]) -> None:
-    """Add a fault for each bad message on the console, error of a script, and request to anywhere else."""
+    """Add a fault per bad console message, script error and request to anywhere else."""
 
     def add_message(message: Any) -> None:
         if message.type in BAD_MESSAGES:
@@ -104,7 +110,8 @@ def listen(page: Page, faults: list[str], own: tuple[str, ...]) -> None:
 def open_page(page: Page, url: str, scrolling: str, setup: str = "null") -> list[str]:
     """Open a page and return its faults: elements too wide, a late paint.
 
-    The page is opened again if the first paint came too late, because a busy machine is no fault of the page.
+    The page is opened again if the first paint came too late, because a busy machine is no fault of
+    the page.
 
     Args:
         page: the tab.
@@ -117,7 +124,10 @@ def open_page(page: Page, url: str, scrolling: str, setup: str = "null") -> list
         page.wait_for_timeout(FRAME_MS)
         page.evaluate(setup)
         state = page.evaluate(STATE, scrolling)
-        print(f"{url.rpartition('/')[2]}, {page.viewport_size}: first paint {state['paint_ms']:.0f} ms")
+        print(
+            f"{url.rpartition('/')[2]}, {page.viewport_size}: first paint"
+            f" {state['paint_ms']:.0f} ms"
+        )
         if not is_late(state["paint_ms"]):
             break
     return list(list_faults(state))
@@ -139,6 +149,6 @@ def list_faults(state: dict[str, Any]) -> Iterator[str]:
 
 
 def shoot(page: Page, out: Path) -> None:
-    """Take pictures of the first screen and the whole page: two files whose names begin with `out`."""
+    """Take pictures of the first screen and whole page: two files, names beginning with `out`."""
     page.screenshot(path=out.with_suffix(".png"))
     page.screenshot(path=out.with_name(f"{out.name}-whole.png"), full_page=True)

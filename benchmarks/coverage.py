@@ -2,10 +2,10 @@
 
     python benchmarks/coverage.py [--seeds N] [--seed N] [--write]
 
-The simulator's own engine runs servers of a known true ratio, without HTTP (coverage_world.py). Tandem's intervals and
-the usual ways (coverage_ways.py) see the same requests. The program takes a few minutes on two idle cores. Busy cores
-change only that time, because no time of this machine enters. The same seeds give the same table. The exit code is 1 if
-a promise is missed.
+The simulator's own engine runs servers of a known true ratio, without HTTP (coverage_world.py).
+Tandem's intervals and the usual ways (coverage_ways.py) see the same requests. The program takes a
+few minutes on two idle cores. Busy cores change only that time, because no time of this machine
+enters. The same seeds give the same table. The exit code is 1 if a promise is missed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ STARTS = 6
 LOW = 0.93
 HIGH = 0.97
 CHANCE = 2.326
-"""Standard errors by which a share may exceed HIGH: chance does so in 1 of 100 tables. LOW has no such allowance."""
+"""Standard errors by which a share may exceed HIGH: chance does so in 1 of 100 tables. LOW has no
+such allowance."""
 METRIC = "e2e_ms"
 CHUNK = 250  # runs of one task
 TASKS = 1_000_000  # seeds of tasks that one --seed has: more than any command uses
@@ -51,7 +52,7 @@ FIXED = "Tandem, neither"
 
 
 class Cell(NamedTuple):
-    """A true ratio and the number of a run's prompts. `ratio` None: two equal servers without speculation."""
+    """A true ratio and a run's prompt count. `ratio` None: equal servers, no speculation."""
 
     ratio: float | None
     prompts: int
@@ -73,7 +74,9 @@ class KnownCell(NamedTuple):
 def find_truth(cell: Cell) -> KnownCell:
     """Return the truth of a cell."""
     draft_ms = None if cell.ratio is None else coverage_world.DRAFT_MS[cell.ratio]
-    return KnownCell(cell, draft_ms, coverage_world.compute_truth(draft_ms, cell.prompts, repeats=151, seed=2))
+    return KnownCell(
+        cell, draft_ms, coverage_world.compute_truth(draft_ms, cell.prompts, repeats=151, seed=2)
+    )
 
 
 def judge_runs(known: KnownCell, runs: int, seed: int) -> dict[str, list[Answer]]:
@@ -98,7 +101,7 @@ def judge_runs(known: KnownCell, runs: int, seed: int) -> dict[str, list[Answer]
 
 
 class Row(NamedTuple):
-    """Answers of a way for all runs of a cell: shares of the runs, the interval's width, and the number of runs."""
+    """A way's answers for all runs of a cell: shares, interval width and run count."""
 
     known: KnownCell
     way: str
@@ -110,7 +113,7 @@ class Row(NamedTuple):
 
     @property
     def false(self) -> float:
-        """Share of runs with a false verdict: any verdict if the servers are alike, else the opposite one."""
+        """Share of runs with a false verdict: any if the servers are alike, else the opposite."""
         ratio = self.known.cell.ratio or 1
         if ratio == 1:
             return self.faster + self.slower
@@ -132,9 +135,21 @@ class Row(NamedTuple):
 def count_answers(known: KnownCell, way: str, answers: Sequence[Answer]) -> Row:
     """Return the shares of one way."""
     _logs, low, high, word = np.array(answers, float).T
-    covers = float(np.mean((low <= known.log) & (known.log <= high))) if np.isfinite(low).all() else math.nan
+    covers = (
+        float(np.mean((low <= known.log) & (known.log <= high)))
+        if np.isfinite(low).all()
+        else math.nan
+    )
     faster = float(np.mean(word > 0))
-    return Row(known, way, covers, faster, float(np.mean(word < 0)), float(np.median(high - low)), len(answers))
+    return Row(
+        known,
+        way,
+        covers,
+        faster,
+        float(np.mean(word < 0)),
+        float(np.median(high - low)),
+        len(answers),
+    )
 
 
 def list_rows(cells: Iterable[Cell], runs: int, seed: int) -> Iterator[Row]:
@@ -144,7 +159,9 @@ def list_rows(cells: Iterable[Cell], runs: int, seed: int) -> Iterator[Row]:
         jobs = []
         for known in pool.map(find_truth, cells):
             parts = [
-                pool.submit(judge_runs, known, min(CHUNK, runs - begin), TASKS * seed + begin // CHUNK)
+                pool.submit(
+                    judge_runs, known, min(CHUNK, runs - begin), TASKS * seed + begin // CHUNK
+                )
                 for begin in tasks
             ]
             jobs.append((known, parts))
@@ -164,7 +181,10 @@ def format_table(rows: Iterable[Row]) -> list[str]:
         by_cell[row.known][row.way] = row
     ways = (OURS, *WAYS)
     return [
-        "| true ratio | prompts | covered | width | faster | slower | half and starts 3 %: swapped | neither |",
+        (
+            "| true ratio | prompts | covered | width | faster | slower | half and starts 3 %:"
+            " swapped | neither |"
+        ),
         "|---|---|---|---|---|---|---|---|",
         *(_format_power(known, rows_by_way) for known, rows_by_way in by_cell.items()),
         "",
@@ -186,7 +206,9 @@ def _format_power(known: KnownCell, rows: Mapping[str, Row]) -> str:
 
 
 def _format_ways(known: KnownCell, rows: Mapping[str, Row]) -> str:
-    cells = " | ".join(f"{rows[way].false:.1%}, {rows[way].format_coverage()}" for way in (OURS, *WAYS))
+    cells = " | ".join(
+        f"{rows[way].false:.1%}, {rows[way].format_coverage()}" for way in (OURS, *WAYS)
+    )
     return f"| {known.format_ratio()} | {known.cell.prompts} | {cells} |"
 
 
@@ -200,9 +222,15 @@ def compute_figures(runs: int = 1000, seed: int = 0) -> tuple[str, bool]:
 def main() -> int:
     """Print the tables; return 1 if a promise is missed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=1000, metavar="N", help="runs of a cell (default 1000)")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the runs' draws, from 0 (default 0)")
-    parser.add_argument("--write", action="store_true", help="put the tables into their page of docs/")
+    parser.add_argument(
+        "--seeds", type=int, default=1000, metavar="N", help="runs of a cell (default 1000)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="N", help="of the runs' draws, from 0 (default 0)"
+    )
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into their page of docs/"
+    )
     options = parser.parse_args()
     if options.seed < 0:
         parser.error(f"argument --seed: {options.seed} is below 0; give 0 or a higher whole number")
@@ -210,8 +238,8 @@ def main() -> int:
     figures, holds = compute_figures(options.seeds, options.seed)
     command = "python benchmarks/coverage.py" + (f" --seed {options.seed}" if options.seed else "")
     text = (
-        f"`{command}`, {describe_day()}, {time.monotonic() - start_s:.0f} s; {options.seeds} seeds a cell; "
-        f"promises {'held' if holds else '**not held**'}.\n\n{figures}"
+        f"`{command}`, {describe_day()}, {time.monotonic() - start_s:.0f} s; {options.seeds} seeds"
+        f" a cell; promises {'held' if holds else '**not held**'}.\n\n{figures}"
     )
     print(text)
     if options.write:

@@ -1,6 +1,7 @@
-"""Ways to conclude from one run which server is faster: Tandem's and the usual ones. All see the same requests.
+"""Tandem's and the usual ways to tell the faster server from one run, all from equal requests.
 
-Every way answers with a log speed-up, its interval and a word. Ways without an interval have ends that are not numbers.
+Every way answers with a log speed-up, its interval and a word. Ways without an interval have ends
+that are not numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _RESAMPLES = 1_000
 
 
 class Answer(NamedTuple):
-    """Answer of a way for one run: log speed-up, ends of its 95 % interval, and 1 faster, -1 slower, 0 neither."""
+    """A way's answer for a run: log speed-up, 95 % interval, 1 faster, -1 slower, 0 neither."""
 
     log: float
     low: float
@@ -30,7 +31,7 @@ class Answer(NamedTuple):
 
 
 def compare_prompts(view: ClientView, metric: str, *, has_starts: bool = False) -> Answer:
-    """Answer in Tandem's way: one log-ratio a prompt, of medians over rounds; prompts are resampled.
+    """Answer in Tandem's way: a log-ratio a prompt, of medians over rounds; resample prompts.
 
     Args:
         view: of the run.
@@ -51,7 +52,7 @@ def compare_prompts(view: ClientView, metric: str, *, has_starts: bool = False) 
 
 
 def resample_requests(view: ClientView, metric: str) -> Answer:
-    """Resample pairs of requests as if each were a separate prompt; take percentiles of the geometric mean."""
+    """Resample request pairs as separate prompts; take the geometric mean's percentiles."""
     base, spec = view.read_metric(metric)
     logs = np.log(base / spec).ravel()
     means = np.sort(_draw_weights(len(logs)) @ logs)
@@ -61,8 +62,10 @@ def resample_requests(view: ClientView, metric: str) -> Answer:
 
 
 def compare_few(view: ClientView, metric: str) -> Answer:
-    """Compare the medians of the first 8 requests of each server, as the post; the larger one is slower."""
-    base, spec = (float(np.median(arm.ravel()[:REQUESTS_OF_THE_POST])) for arm in view.read_metric(metric))
+    """Compare medians of each server's first 8 requests, as the post does; larger is slower."""
+    base, spec = (
+        float(np.median(arm.ravel()[:REQUESTS_OF_THE_POST])) for arm in view.read_metric(metric)
+    )
     log = math.log(base / spec)
     margin = math.log1p(MARGIN)
     return Answer(log, math.nan, math.nan, (log > margin) - (log < -margin))
@@ -83,4 +86,7 @@ WAYS: Mapping[str, Callable[[ClientView, str], Answer]] = {
 
 @lru_cache(maxsize=8)
 def _draw_weights(count: int) -> Values:
-    return np.random.default_rng(count).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES) / count
+    return (
+        np.random.default_rng(count).multinomial(count, np.full(count, 1 / count), size=_RESAMPLES)
+        / count
+    )

@@ -1,14 +1,15 @@
-"""Runs of two servers in virtual time, whose true ratio is known: the simulator's own engine, without HTTP.
+"""Runs of two servers of known true ratio in virtual time: the simulator's engine, no HTTP.
 
-The engine gets requests as in a run: rounds of turns A B B A, then B A A B, a closed loop in each turn, a new order in
-every round. The engine gives times of work. The world then adds its effects: a machine that drifts, stalls, a slower
-half of the host, an unlucky start. A factor on all of a server's speed is a factor on its times of work, so one
-simulated run serves in every world.
+The engine gets requests as in a run: rounds of turns A B B A, then B A A B, a closed loop in each
+turn, a new order in every round. The engine gives times of work. The world then adds its effects: a
+machine that drifts, stalls, a slower half of the host, an unlucky start. A factor on all of a
+server's speed is a factor on its times of work, so one simulated run serves in every world.
 
-Prompts are a population of POPULATION, each with its chance of acceptance, its length and its tokens; a run sends a few
-of them, drawn at random. The truth of a prompt is the ratio of its median times over endless repeats in an undisturbed
-world; the true ratio is the geometric mean over the population. `compute_truth` computes it from many requests of every
-prompt, with separate draws. The draft's cost is chosen so that the true ratio is near the wanted one.
+Prompts are a population of POPULATION, each with its chance of acceptance, its length and its
+tokens; a run sends a few of them, drawn at random. The truth of a prompt is the ratio of its median
+times over endless repeats in an undisturbed world; the true ratio is the geometric mean over the
+population. `compute_truth` computes it from many requests of every prompt, with separate draws. The
+draft's cost is chosen so that the true ratio is near the wanted one.
 """
 
 from __future__ import annotations
@@ -38,16 +39,18 @@ OUTPUT_TOKENS = (32, 64)
 PROMPT_TOKENS = (32, 256)
 ACCEPTANCE_MEAN = 1.35
 ACCEPTANCE_SPREAD = 0.45
-"""Of a prompt's acceptance in logits: 0.80 in the middle, from 0.67 to 0.88 for four prompts of five."""
+"""Of a prompt's acceptance in logits: 0.80 in the middle, from 0.67 to 0.88 for four prompts of
+five."""
 
 JITTER = 0.1
 SEED = 20_261_121
 DRAFT_MS = {0.8: 26.2, 1.0: 19.3, 1.05: 17.98, 1.5: 10.09, 3.0: 0.889}
-"""Cost of a draft with which E2E is near so many times as fast as without; the truth is simulated."""
+"""Cost of a draft with which E2E is near so many times as fast as without; the truth is
+simulated."""
 
 
 class RunWork(NamedTuple):
-    """Work of the engine in one run, in seconds of work from the run's begin. Shapes: (arms, rounds, prompts).
+    """Engine's work in a run, in seconds of work from its begin. Shapes: (arms, rounds, prompts).
 
     Args:
         sent_s, first_s, end_s: when each request was sent, and its first and last burst came.
@@ -70,7 +73,7 @@ class ClientView(NamedTuple):
 
     @property
     def chunk_itl_ms(self) -> Values:
-        """Inter-token latency by llmperf: the whole time over the chunks, the chunk of the role included."""
+        """Inter-token latency by llmperf: whole time over chunks, role chunk included."""
         return self.e2e_ms / (self.chunks + 1)
 
     def select_rounds(self, count: int) -> ClientView:
@@ -102,7 +105,9 @@ class Population(NamedTuple):
 def draw_population() -> Population:
     """Return the prompts that runs draw from."""
     rng = np.random.default_rng(SEED)
-    logits = ACCEPTANCE_MEAN + ACCEPTANCE_SPREAD * special.ndtri((np.arange(POPULATION) + 0.5) / POPULATION)
+    logits = ACCEPTANCE_MEAN + ACCEPTANCE_SPREAD * special.ndtri(
+        (np.arange(POPULATION) + 0.5) / POPULATION
+    )
     output_tokens = rng.integers(*OUTPUT_TOKENS, size=POPULATION, endpoint=True)
     prompt_tokens = rng.integers(*PROMPT_TOKENS, size=POPULATION, endpoint=True)
     return Population(special.expit(logits), output_tokens, prompt_tokens)
@@ -112,14 +117,18 @@ def build_server(draft_ms: float | None, seed: int) -> VirtualServer:
     """Return a server of the whole population; its draws go on from run to run.
 
     Args:
-        draft_ms: one draft forward; the window has WINDOW of them. None: the server does not speculate.
+        draft_ms: one draft forward; the window has WINDOW of them. None: the server does not
+            speculate.
         seed: of its draws.
     """
     speculates = draft_ms is not None
     classes = {DEFAULT_CLASS: PromptClassSettings()}
     if speculates:
         acceptances = enumerate(draw_population().acceptances)
-        classes = {str(prompt): PromptClassSettings(acceptance=float(chance)) for prompt, chance in acceptances}
+        classes = {
+            str(prompt): PromptClassSettings(acceptance=float(chance))
+            for prompt, chance in acceptances
+        }
     settings = SimulatorSettings(
         law="vllm" if speculates else "none",
         num_speculative_tokens=WINDOW if speculates else 0,
@@ -149,7 +158,9 @@ def send_turn(engine: BatchingEngine, jobs: Sequence[EngineRequest], now_s: floa
     return now_s
 
 
-def simulate_work(servers: Sequence[VirtualServer], prompts: Codes, rounds: int, rng: np.random.Generator) -> RunWork:
+def simulate_work(
+    servers: Sequence[VirtualServer], prompts: Codes, rounds: int, rng: np.random.Generator
+) -> RunWork:
     """Send `prompts` in `rounds` rounds to every arm, as an interleaved run does."""
     names = [str(arm) for arm in range(len(servers))]
     order = first_order(names, int(rng.integers(1 << 31)))
@@ -159,10 +170,18 @@ def simulate_work(servers: Sequence[VirtualServer], prompts: Codes, rounds: int,
         for half, places in enumerate(np.array_split(rng.permutation(len(prompts)), 2)):
             for position in pass_order(names, 2 * number + half):
                 arm = int(order[int(position)])
-                jobs = [build_job(prompt, speculates=servers[arm].speculates) for prompt in prompts[places]]
+                jobs = [
+                    build_job(prompt, speculates=servers[arm].speculates)
+                    for prompt in prompts[places]
+                ]
                 now_s = send_turn(servers[arm].engine, jobs, now_s)
                 for place, job in zip(places, jobs, strict=True):
-                    columns[:, arm, number, place] = (job.arrived_s, job.first_s, job.end_s, 1 + job.step_count)
+                    columns[:, arm, number, place] = (
+                        job.arrived_s,
+                        job.first_s,
+                        job.end_s,
+                        1 + job.step_count,
+                    )
     return RunWork(*columns, now_s)
 
 
@@ -217,13 +236,16 @@ def draw_world(work: RunWork, rng: np.random.Generator) -> World:
     )
 
 
-def draw_halves_and_starts(arms: int, rounds: int, rng: np.random.Generator, *, swaps: bool) -> Values:
-    """Return the log factors of two halves, one EFFECT apart, and of starts. Shapes: (arms, rounds).
+def draw_halves_and_starts(
+    arms: int, rounds: int, rng: np.random.Generator, *, swaps: bool
+) -> Values:
+    """Return log factors of two halves, one EFFECT apart, and of starts. Shapes: (arms, rounds).
 
     Args:
         arms, rounds: of the run.
         rng: of all draws.
-        swaps: in every round the arms change halves and both start again; otherwise they stay as they began.
+        swaps: in every round the arms change halves and both start again; otherwise they stay as
+            they began.
     """
     flip = int(rng.integers(2))
     numbers = np.arange(rounds) if swaps else np.zeros(rounds, np.intp)
@@ -237,14 +259,19 @@ def view_work(work: RunWork, world: World) -> ClientView:
     """Return a client's view of `work` in a world."""
     grid_s = np.linspace(0, work.all_s, 257)
     share = grid_s / work.all_s
-    slow = np.exp(world.trend * share + world.wave * np.sin(2 * math.pi * world.waves * share + world.phase))
+    slow = np.exp(
+        world.trend * share + world.wave * np.sin(2 * math.pi * world.waves * share + world.phase)
+    )
     clock_s = np.concatenate([[0.0], np.cumsum((slow[1:] + slow[:-1]) / 2 * np.diff(grid_s))])
     stalls_s = np.concatenate([[0.0], np.cumsum(world.lengths_s)])
     factor = np.exp(world.slower)[:, :, None]
 
     def measure_ms(end_s: Values) -> Values:
         worked_s = np.interp(end_s, grid_s, clock_s) - np.interp(work.sent_s, grid_s, clock_s)
-        stood_s = stalls_s[world.stalls_s.searchsorted(end_s)] - stalls_s[world.stalls_s.searchsorted(work.sent_s)]
+        stood_s = (
+            stalls_s[world.stalls_s.searchsorted(end_s)]
+            - stalls_s[world.stalls_s.searchsorted(work.sent_s)]
+        )
         times_ms: Values = 1e3 * (worked_s * factor + stood_s)
         return times_ms
 
@@ -252,7 +279,7 @@ def view_work(work: RunWork, world: World) -> ClientView:
 
 
 def compute_truth(draft_ms: float | None, prompts: int, *, repeats: int, seed: int) -> float:
-    """Return the true log-ratio of E2E without and with a draft: every prompt of the population, `repeats` times each.
+    """Return the true E2E log-ratio without and with a draft: each prompt `repeats` times.
 
     Args:
         draft_ms: of the variant; None: it does not speculate either.

@@ -1,10 +1,11 @@
-"""Compare the tables of docs/ with what their programs compute again: the same data must give the same table.
+"""Compare docs/ tables with a new computation: the same data must give the same table.
 
     python benchmarks/figures.py [--worlds]
 
-`make test` compares those of QUICK, which take seconds; this program compares the others, which take minutes, and with
-`--worlds` the table that takes an hour. A table of MEASURED comes from servers or a machine, so nothing can
-compute it again. Invariant: every table between marks belongs to one of the four groups.
+`make test` compares those of QUICK, which take seconds; this program compares the others, which
+take minutes, and with `--worlds` the table that takes an hour. A table of MEASURED comes from
+servers or a machine, so nothing can compute it again. Invariant: every table between marks belongs
+to one of the four groups.
 """
 
 from __future__ import annotations
@@ -101,13 +102,18 @@ def list_differences(name: str, lines: Iterable[str]) -> list[str]:
 def main() -> int:
     """Compare the slow tables with their pages; return 1 where one differs."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--worlds", action="store_true", help="the table of worlds too, which takes an hour")
+    parser.add_argument(
+        "--worlds", action="store_true", help="the table of worlds too, which takes an hour"
+    )
     tables = SLOW | (SLOWEST if parser.parse_args().worlds else {})
     has_difference = False
     for name, format_table in tables.items():
         start_s = time.monotonic()
         differences = list_differences(name, format_table())
-        print(f"{name}: {'differs' if differences else 'as on its page'}, {time.monotonic() - start_s:.0f} s")
+        print(
+            f"{name}: {'differs' if differences else 'as on its page'},"
+            f" {time.monotonic() - start_s:.0f} s"
+        )
         print(*differences, sep="\n", end="\n" if differences else "")
         has_difference |= bool(differences)
     return int(has_difference)

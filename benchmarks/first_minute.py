@@ -35,7 +35,14 @@ GROUPS = ("light", "aws", "deploy", "rehearsal")
 """Groups of packages of the distribution: what it needs itself, then its extras."""
 
 NAMED_COUNT = 4  # largest packages that a row names
-OWN_VARIABLES = {"MAKEFLAGS", "MAKELEVEL", "MFLAGS", "PYTHONDONTWRITEBYTECODE", "PYTHONPATH", "VIRTUAL_ENV"}
+OWN_VARIABLES = {
+    "MAKEFLAGS",
+    "MAKELEVEL",
+    "MFLAGS",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPATH",
+    "VIRTUAL_ENV",
+}
 """Variables of this process that would change what the clone does, besides those of XDG."""
 
 
@@ -59,7 +66,10 @@ class CommandFigures(NamedTuple):
     def format_row(self) -> str:
         """Return the row of the table, with the exit code of a command that failed."""
         failure = f", exit code {self.exit_code}" if self.exit_code else ""
-        return f"| `make {self.target}` | {self.seconds:.0f}{failure} | {self.processor_s:.0f} | {self.added_mb:.0f} |"
+        return (
+            f"| `make {self.target}` | {self.seconds:.0f}{failure} | {self.processor_s:.0f} |"
+            f" {self.added_mb:.0f} |"
+        )
 
 
 class CommandError(Exception):
@@ -115,13 +125,21 @@ def run_target(clone: Path, target: str, variables: Mapping[str, str]) -> Comman
     with log.open("wb") as output:
         command = ["make", target]  # whichever make the caller has
         result = subprocess.run(
-            command, cwd=clone, env=variables, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False
+            command,
+            cwd=clone,
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            check=False,
         )
     seconds = time.perf_counter() - start_s
     if result.returncode:
         print(log.read_text(errors="replace")[-3000:], file=sys.stderr)
     processor_s = read_processor_s() - former_s
-    return CommandFigures(target, seconds, processor_s, result.returncode, measure_folder_mb(clone) - former_mb)
+    return CommandFigures(
+        target, seconds, processor_s, result.returncode, measure_folder_mb(clone) - former_mb
+    )
 
 
 def read_processor_s() -> float:
@@ -133,13 +151,18 @@ def read_processor_s() -> float:
 def measure_packages(site_packages: Path) -> dict[str, dict[str, float]]:
     """Return what each package takes on the disk, by the first group that needs it."""
     distributions = importlib.metadata.distributions(path=[str(site_packages)])
-    installed = {canonicalize_name(distribution.metadata["Name"]): distribution for distribution in distributions}
+    installed = {
+        canonicalize_name(distribution.metadata["Name"]): distribution
+        for distribution in distributions
+    }
     rest = dict(installed)
     sizes: dict[str, dict[str, float]] = {}
     for group in GROUPS:
         names = list_needs(installed, "tandem", "" if group == GROUPS[0] else group)
         sizes[group] = {name: measure_package(rest.pop(name)) for name in sorted(names & set(rest))}
-    sizes["installer"] = {name: measure_package(rest.pop(name)) for name in ("pip", "setuptools") if name in rest}
+    sizes["installer"] = {
+        name: measure_package(rest.pop(name)) for name in ("pip", "setuptools") if name in rest
+    }
     sizes["checks"] = {name: measure_package(distribution) for name, distribution in rest.items()}
     return sizes
 
@@ -199,7 +222,9 @@ def format_group(group: str, packages: Mapping[str, float]) -> str:
 
 def main() -> int:
     """Measure a commit and print the tables; return the exit code."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("commit", nargs="?", default="HEAD", help="default: HEAD")
     parser.add_argument("--test", action="store_true", help="run `make test` too")
     parser.add_argument("--keep", type=Path, help="an empty folder for the clone, which stays")
@@ -214,7 +239,10 @@ def main() -> int:
         except CommandError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
-        print(f"{describe_day()}, load {load:.1f} at the beginning\n\n| command | s | of a processor | MB more |")
+        print(
+            f"{describe_day()}, load {load:.1f} at the beginning\n\n| command | s | of a processor"
+            " | MB more |"
+        )
         print("|---|---|---|---|")
         exit_code = 0
         for target in (*COMMANDS, *(["test"] if arguments.test else [])):

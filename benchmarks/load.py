@@ -2,9 +2,9 @@
 
     python benchmarks/load.py [--only accuracy|bursts|capacity] [--write]
 
-The program takes ten minutes on an idle machine. Every server and every client is a separate process; truth is the
-server's own log. `capacity` needs aiperf in `.venv-aiperf` (`make bench-load` makes it). The exit code is 1 if a limit
-does not hold, 3 if a part could not run.
+The program takes ten minutes on an idle machine. Every server and every client is a separate
+process; truth is the server's own log. `capacity` needs aiperf in `.venv-aiperf` (`make bench-load`
+makes it). The exit code is 1 if a limit does not hold, 3 if a part could not run.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ from machine import describe_day
 
 from tandem.errors import TandemError
 
-PARTS = {"accuracy": load_accuracy.measure, "bursts": load_bursts.measure, "capacity": load_capacity.measure}
+PARTS = {
+    "accuracy": load_accuracy.measure,
+    "bursts": load_bursts.measure,
+    "capacity": load_capacity.measure,
+}
 
 
 def main() -> int:
     """Run the requested parts and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", choices=PARTS)
-    parser.add_argument("--write", action="store_true", help="put the tables into their page of docs/")
+    parser.add_argument(
+        "--write", action="store_true", help="put the tables into their page of docs/"
+    )
     options = parser.parse_args()
     exit_code = 0
     for name in [options.only] if options.only else PARTS:
@@ -38,7 +44,9 @@ def main() -> int:
             with tempfile.TemporaryDirectory(prefix="tandem-load-") as folder:
                 lines, holds = PARTS[name](Path(folder))
             limits = "held" if holds else "**not held**"
-            text = "\n".join([f"`python benchmarks/load.py`, {describe_day()}; limits {limits}.", "", *lines])
+            text = "\n".join(
+                [f"`python benchmarks/load.py`, {describe_day()}; limits {limits}.", "", *lines]
+            )
             print(f"\n## {name}\n\n{text}")
             if options.write:
                 write_between(name, text)

@@ -18,7 +18,8 @@ from tandem.bench.request_metrics import compute_request_metrics
 BURSTS = range(1, 9)
 STEP_MS = 45
 TOKENS = 120
-PREFILL_MS = {4: 200, 32: 25}  # the simulator prefills one request at a time, and the others wait for it
+# the simulator prefills one request at a time, and the others wait for it
+PREFILL_MS = {4: 200, 32: 25}
 REQUESTS = {4: 48, 32: 128}
 # metric -> ms and share of it that a figure may be off, at each concurrency
 LIMITS = {
@@ -47,9 +48,9 @@ class Comparison(NamedTuple):
     def format_row(self) -> str:
         """Return the row of the table."""
         return (
-            f"| {self.server} | {self.concurrency} | {self.metric} | {self.place} | {self.truth:.2f} "
-            f"| {self.measured:.2f} | {self.measured - self.truth:+.2f} | {self.limit:.2f} "
-            f"| {'yes' if self.holds else '**no**'} |"
+            f"| {self.server} | {self.concurrency} | {self.metric} | {self.place} |"
+            f" {self.truth:.2f} | {self.measured:.2f} | {self.measured - self.truth:+.2f} |"
+            f" {self.limit:.2f} | {'yes' if self.holds else '**no**'} |"
         )
 
 
@@ -72,7 +73,9 @@ def compare_servers(folder: Path, concurrency: int) -> Iterator[Comparison]:
     burst_prompts = []
     for number in range(requests):
         size = BURSTS[number % len(BURSTS)]
-        schedule = servers_apart.write_schedule(ttft_ms=200, step_ms=STEP_MS, bursts=str(size), tokens=TOKENS)
+        schedule = servers_apart.write_schedule(
+            ttft_ms=200, step_ms=STEP_MS, bursts=str(size), tokens=TOKENS
+        )
         burst_prompts.append((f"burst-{size}", f"{schedule}\nNumber {number}."))
     with servers_apart.independent(folder) as server:
         yield from compare_figures("independent", server, folder, burst_prompts, concurrency)
@@ -84,7 +87,9 @@ def compare_servers(folder: Path, concurrency: int) -> Iterator[Comparison]:
         "prefill_base_ms": PREFILL_MS[concurrency],
         "prefill_ms_per_token": 0.0,
         "max_num_seqs": concurrency,
-        "classes": {"default": {"acceptance": 0.8, "output_tokens": TOKENS, "output_spread": TOKENS // 2}},
+        "classes": {
+            "default": {"acceptance": 0.8, "output_tokens": TOKENS, "output_spread": TOKENS // 2}
+        },
     }
     prompts = [("open", f"Tell of the town with number {number}.") for number in range(requests)]
     with servers_apart.simulator(folder, knobs) as server:
@@ -92,7 +97,11 @@ def compare_servers(folder: Path, concurrency: int) -> Iterator[Comparison]:
 
 
 def compare_figures(
-    name: str, server: servers_apart.Server, folder: Path, prompts: Sequence[tuple[str, str]], concurrency: int
+    name: str,
+    server: servers_apart.Server,
+    folder: Path,
+    prompts: Sequence[tuple[str, str]],
+    concurrency: int,
 ) -> Iterator[Comparison]:
     """Measure one server; yield its figures with their truth."""
     suite = write_suite(folder / f"{name}-{concurrency}.jsonl", prompts, TOKENS * 2)
@@ -109,7 +118,8 @@ def compare_figures(
         for place, quantile in QUANTILES.items():
             truth = float(np.quantile(true_values, quantile))
             limit = fixed_ms + share * truth
-            if metric.endswith("_per_s"):  # the share that 2 ms are of the time over which the rate is counted
+            # the share that 2 ms are of the time over which the rate is counted
+            if metric.endswith("_per_s"):
                 limit = truth * (fixed_ms / float(np.median(values["e2e_ms"])) + share)
             measured = float(np.quantile(values[metric], quantile))
             yield Comparison(name, concurrency, metric, place, truth, measured, limit)
@@ -120,9 +130,15 @@ def compare_rate(
     name: str, records: Sequence[RequestRecord], truths: Sequence[ServerLogEntry], concurrency: int
 ) -> Comparison:
     """Compare tokens a second of the whole run: from the first request to the last burst."""
-    span_s = max(entry.bursts[-1][0] for entry in truths) - min(entry.accepted_s for entry in truths)
+    span_s = max(entry.bursts[-1][0] for entry in truths) - min(
+        entry.accepted_s for entry in truths
+    )
     true_per_s = sum(entry.figures()["tokens"] for entry in truths) / span_s
-    run_s = max(record.start_s + record.end_s for record in records) - min(record.start_s for record in records)
+    run_s = max(record.start_s + record.end_s for record in records) - min(
+        record.start_s for record in records
+    )
     per_s = sum(record.completion_tokens or 0 for record in records) / run_s
     limit = true_per_s * (0.005 + 0.002 / span_s)
-    return Comparison(name, concurrency, "system_output_tokens_per_s", "whole run", true_per_s, per_s, limit)
+    return Comparison(
+        name, concurrency, "system_output_tokens_per_s", "whole run", true_per_s, per_s, limit
+    )

@@ -1,4 +1,4 @@
-"""The same tokens a second in bursts of 1 to 8: figures that stay the same, and those by a count of chunks."""
+"""The same token rate in bursts of 1 to 8: figures that stay, and those by chunk count."""
 
 from __future__ import annotations
 
@@ -31,17 +31,28 @@ def measure(folder: Path) -> tuple[list[str], bool]:
     suite = write_suite(folder / "bursts.jsonl", prompts, TOKENS)
     out = folder / "bursts"
     with servers_apart.independent(folder) as server:
-        run_bench({"measured": server.url}, server.model, suite, out, "--rounds 1 --concurrency 4 --warm-up 4")
+        run_bench(
+            {"measured": server.url},
+            server.model,
+            suite,
+            out,
+            "--rounds 1 --concurrency 4 --warm-up 4",
+        )
 
     lines = [
-        "| tokens in a burst | TPOT, ms | against 1 | gap, ms | tokens per chunk | llmperf's ITL, ms | against 1 |",
+        (
+            "| tokens in a burst | TPOT, ms | against 1 | gap, ms | tokens per chunk | llmperf's"
+            " ITL, ms | against 1 |"
+        ),
         "|---|---|---|---|---|---|---|",
     ]
     records = list(read_records(out / RECORDS_FILE))
     tpots_ms = []
     llmperf_ms = []
     for size in SIZES:
-        figures = compute_request_metrics([record for record in records if record.class_ == f"burst-{size}"])
+        figures = compute_request_metrics(
+            [record for record in records if record.class_ == f"burst-{size}"]
+        )
         medians = {name: float(np.median(values)) for name, values in figures.values.items()}
         tpots_ms.append(medians["tpot_ms"])
         llmperf_ms.append(medians["llmperf_inter_token_latency_ms"])

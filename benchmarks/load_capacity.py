@@ -1,7 +1,8 @@
 """How many streams one machine can time: the delay that each tool adds to a chunk, side by side.
 
-The server gives every stream its own phase, so that chunks come evenly and not all at one instant. It logs the time of
-each write. Added delay is arrival at the tool minus that time. Server and tool share the machine's cores.
+The server gives every stream its own phase, so that chunks come evenly and not all at one instant.
+It logs the time of each write. Added delay is arrival at the tool minus that time. Server and tool
+share the machine's cores.
 """
 
 from __future__ import annotations
@@ -67,7 +68,9 @@ class StreamLoad(NamedTuple):
         gap_ms = 1000 / self.rate
         phases_ms = [FIRST_MS + gap_ms * number / self.streams for number in range(self.streams)]
         return [
-            servers_apart.write_schedule(ttft_ms=phase_ms, step_ms=gap_ms, bursts="1", tokens=self.tokens)
+            servers_apart.write_schedule(
+                ttft_ms=phase_ms, step_ms=gap_ms, bursts="1", tokens=self.tokens
+            )
             for phase_ms in phases_ms
         ]
 
@@ -91,8 +94,9 @@ class ToolDelay(NamedTuple):
         """Return the row of the table."""
         over = "" if self.holds else " (over)"
         return (
-            f"| {self.load.rate} | {self.load.streams} | {self.tool} | {self.delay_p50_ms:.2f}{over} "
-            f"| {self.delay_p99_ms:.2f} | {self.tpot_p50_ms:.3f} | {self.server_gap_p50_ms:.3f} |"
+            f"| {self.load.rate} | {self.load.streams} | {self.tool} |"
+            f" {self.delay_p50_ms:.2f}{over} | {self.delay_p99_ms:.2f} | {self.tpot_p50_ms:.3f} |"
+            f" {self.server_gap_p50_ms:.3f} |"
         )
 
 
@@ -107,7 +111,10 @@ def measure(folder: Path) -> tuple[list[str], bool]:
         print(row.format_row(), file=sys.stderr)
         rows.append(row)
     lines = [
-        "| chunks/s each | streams | tool | added delay p50, ms | p99, ms | its TPOT p50, ms | server's gap p50, ms |",
+        (
+            "| chunks/s each | streams | tool | added delay p50, ms | p99, ms | its TPOT p50, ms |"
+            " server's gap p50, ms |"
+        ),
         "|---|---|---|---|---|---|---|",
         *(row.format_row() for row in rows),
         "",
@@ -119,16 +126,21 @@ def measure(folder: Path) -> tuple[list[str], bool]:
         counts = ", ".join(f"{tool} {streams}" for tool, streams in most.items())
         lines.append(f"Most streams at {rate} chunks/s under {LIMIT_MS:g} ms: {counts}.")
     apart = compare_tpots(rows)
-    lines.append(f"Largest difference of the tools' TPOT at the lightest load of each rate: {apart:.2%} (limit 1 %).")
+    lines.append(
+        f"Largest difference of the tools' TPOT at the lightest load of each rate: {apart:.2%}"
+        " (limit 1 %)."
+    )
     return lines, holds and apart <= MOST_APART
 
 
 def raise_streams(folder: Path) -> Iterator[ToolDelay]:
-    """Raise the number of streams of each tool at each rate until the added delay is over the limit."""
+    """Raise each tool's streams at each rate until the added delay exceeds the limit."""
     for rate in RATES:
         for tool in CLIENTS:
             for streams in STREAMS:
-                delay = measure_delay(tool, StreamLoad(streams, rate), folder / f"{tool}-{rate}-{streams}")
+                delay = measure_delay(
+                    tool, StreamLoad(streams, rate), folder / f"{tool}-{rate}-{streams}"
+                )
                 yield delay
                 if not delay.holds:
                     break
@@ -158,9 +170,13 @@ def measure_delay(tool: str, load: StreamLoad, folder: Path) -> ToolDelay:
     return ToolDelay(tool, load, float(p50), float(p99), tpot_ms, float(np.median(gaps_ms)))
 
 
-def run_tandem(server: servers_apart.Server, load: StreamLoad, folder: Path) -> tuple[Arrivals, float]:
+def run_tandem(
+    server: servers_apart.Server, load: StreamLoad, folder: Path
+) -> tuple[Arrivals, float]:
     """Measure by Tandem; return the arrivals of each request and the median TPOT in ms."""
-    suite = write_suite(folder / "suite.jsonl", [("even", prompt) for prompt in load.list_prompts()], load.tokens)
+    suite = write_suite(
+        folder / "suite.jsonl", [("even", prompt) for prompt in load.list_prompts()], load.tokens
+    )
     flags = f"--rounds 1 --mixed --concurrency {load.streams} --warm-up 0"
     run_bench({"measured": server.url}, server.model, suite, folder / "run", flags)
     records = list(read_records(folder / "run" / RECORDS_FILE))
@@ -171,7 +187,9 @@ def run_tandem(server: servers_apart.Server, load: StreamLoad, folder: Path) -> 
     return arrivals, float(np.median(compute_request_metrics(records).values["tpot_ms"]))
 
 
-def run_aiperf(server: servers_apart.Server, load: StreamLoad, folder: Path) -> tuple[Arrivals, float]:
+def run_aiperf(
+    server: servers_apart.Server, load: StreamLoad, folder: Path
+) -> tuple[Arrivals, float]:
     """Measure by aiperf; return as `run_tandem` does.
 
     Raises:
@@ -179,24 +197,34 @@ def run_aiperf(server: servers_apart.Server, load: StreamLoad, folder: Path) -> 
     """
     home = write_tokenizer()
     prompts = folder / "prompts.jsonl"
-    prompts.write_text("".join(json.dumps({"text": prompt}) + "\n" for prompt in load.list_prompts()))
-    flags = (
-        f"profile -m {server.model} --url {server.url} --input-file {prompts} --concurrency {load.streams} "
-        f"--request-count {load.streams} --extra-inputs max_tokens:{load.tokens} "
-        f"--output-artifact-dir {folder / 'run'} {AIPERF_FLAGS}"
+    prompts.write_text(
+        "".join(json.dumps({"text": prompt}) + "\n" for prompt in load.list_prompts())
     )
-    environment = os.environ | {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    flags = (
+        f"profile -m {server.model} --url {server.url} --input-file {prompts} --concurrency"
+        f" {load.streams} --request-count {load.streams} --extra-inputs max_tokens:{load.tokens}"
+        f" --output-artifact-dir {folder / 'run'} {AIPERF_FLAGS}"
+    )
+    environment = os.environ | {
+        "HF_HOME": str(home),
+        "HF_HUB_OFFLINE": "1",
+        "TRANSFORMERS_OFFLINE": "1",
+    }
     command = [str(AIPERF / "bin" / "aiperf"), *shlex.split(flags)]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
     if done.returncode:
-        raise BenchError(f"aiperf ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-1000:]}")
+        raise BenchError(
+            f"aiperf ended with {done.returncode}:\n{done.stdout[-1000:]}{done.stderr[-1000:]}"
+        )
     lines = (folder / "run" / "profile_export_raw.jsonl").read_text().splitlines()
     summary = json.loads((folder / "run" / "profile_export_aiperf.json").read_text())
     return dict(map(read_arrivals, lines)), float(summary["inter_token_latency"]["p50"])
 
 
 def read_arrivals(line: str) -> tuple[str, list[float]]:
-    """Return the request id of a line of aiperf's raw export, and when its chunks with text came."""
+    """Return the request id of a line of aiperf's raw export, and its text chunks' times."""
     answer = json.loads(line)
     times_s = []
     for response in answer["responses"]:
@@ -213,12 +241,16 @@ def has_text(value: str) -> bool:
 
 
 def write_tokenizer() -> Path:
-    """Return a home with a tokenizer that aiperf loads but never uses, because it takes the server's counts."""
+    """Return a home with a tokenizer aiperf loads but never uses: it takes the server's counts."""
     if not (AIPERF / "bin" / "aiperf").exists():
         raise BenchError("aiperf is not installed; run `make bench-load`, which makes .venv-aiperf")
     home = AIPERF / "hub-home"
     if not home.exists():
-        subprocess.run([str(AIPERF / "bin" / "python"), "-c", TOKENIZER, str(home)], check=True, capture_output=True)
+        subprocess.run(
+            [str(AIPERF / "bin" / "python"), "-c", TOKENIZER, str(home)],
+            check=True,
+            capture_output=True,
+        )
     return home
 
 
@@ -234,7 +266,8 @@ def find_most_streams(rows: Sequence[ToolDelay], tool: str, rate: int) -> int:
 def compare_tpots(rows: Sequence[ToolDelay]) -> float:
     """Return the largest relative difference of the tools' TPOT at the lightest load of each rate.
 
-    Under more streams the table shows which tool's TPOT changes, next to the server's gap, which does not.
+    Under more streams the table shows which tool's TPOT changes, next to the server's gap, which
+    does not.
     """
     apart = []
     for rate in RATES:

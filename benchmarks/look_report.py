@@ -1,9 +1,9 @@
-"""`make look`: a verdict's report in a real browser, light and dark, on a phone, on a desktop and on paper.
+"""`make look`: a verdict's report in a real browser, light, dark, phone, desktop, paper.
 
-The program checks facts that only a browser knows. The console is empty, the page requests nothing, no element is wider
-than the screen, and no letter is cut at a chart's edge. The keyboard reaches the figures and opens their tables, and
-the first paint is in time. It leaves screenshots and a printed PDF for a person. Exit 1: a report has a fault. Not part
-of `make test`.
+The program checks facts that only a browser knows. The console is empty, the page requests nothing,
+no element is wider than the screen, and no letter is cut at a chart's edge. The keyboard reaches
+the figures and opens their tables, and the first paint is in time. It leaves screenshots and a
+printed PDF for a person. Exit 1: a report has a fault. Not part of `make test`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def main() -> int:
     """Look at some reports and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("pages", type=Path, nargs="+", help="report.html of a run, or of several")
-    parser.add_argument("--out", type=Path, default=Path("build/look/report"), help="folder of the pictures")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/look/report"), help="folder of the pictures"
+    )
     options = parser.parse_args()
     exit_code = 0
     for page in options.pages:

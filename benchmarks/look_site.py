@@ -1,9 +1,10 @@
 """`make look-site`: the site of docs/ in a real browser, in light and dark, on phone and desktop.
 
-The program opens the pages from the disk, and checks facts that only a browser knows: the console is
-empty, the page requests only the site's own files, no element is wider than the screen, and the
+The program opens the pages from the disk, and checks facts that only a browser knows: the console
+is empty, the page requests only the site's own files, no element is wider than the screen, and the
 search finds a word that is typed. Then a server sends the first page, because the search runs in
-another way there. The program leaves screenshots for a person. Exit 1: a page has a fault. Not part of `make test`.
+another way there. The program leaves screenshots for a person. Exit 1: a page has a fault. Not part
+of `make test`.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("site", type=Path, help="folder of the site")
     parser.add_argument("pages", nargs="+", help="pages, as their paths below it")
-    parser.add_argument("--out", type=Path, default=Path("build/look/site"), help="folder of the pictures")
+    parser.add_argument(
+        "--out", type=Path, default=Path("build/look/site"), help="folder of the pictures"
+    )
     options = parser.parse_args()
     faults = list(look_at_pages(f"{options.site.resolve().as_uri()}/", options.pages, options.out))
     handler = partial(QuietHandler, directory=str(options.site))

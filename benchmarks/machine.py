@@ -1,4 +1,4 @@
-"""Facts of the machine that measures, as documents state them, and what files take on its disk (standard library)."""
+"""Facts of the measuring machine for documents, and disk use of files (standard library)."""
 
 from __future__ import annotations
 
@@ -22,12 +22,16 @@ def describe_machine() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     models = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    return f"{len(os.sched_getaffinity(0))} cores ({[*models, platform.machine()][0]}), {gib:.0f} GiB"
+    return (
+        f"{len(os.sched_getaffinity(0))} cores ({[*models, platform.machine()][0]}), {gib:.0f} GiB"
+    )
 
 
 def measure_folder_mb(folder: Path) -> float:
     """Return what a folder takes, in units of 2^20 bytes; a link is not followed."""
-    return sum_files_mb(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
+    return sum_files_mb(
+        path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()
+    )
 
 
 def sum_files_mb(files: Iterable[Path]) -> float:

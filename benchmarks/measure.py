@@ -1,6 +1,7 @@
 """Measure the speed of synthesis, check and render; print Markdown for docs/performance.md.
 
-Every figure is the median of several runs of a whole process on this machine, or of a call after imports.
+Every figure is the median of several runs of a whole process on this machine, or of a call after
+imports.
 """
 
 from __future__ import annotations
@@ -26,12 +27,14 @@ COUNT = 10  # environments
 
 
 def write_copies(count: int, folder: Path) -> tuple[Path, Path]:
-    """Write `count` environments that differ in name and address range, and all experiments; return both folders."""
+    """Write `count` environments, own name and range each, and all experiments; return folders."""
     environments = folder / "environments"
     environments.mkdir(parents=True)
     text = (ROOT / "environments" / f"{ENVIRONMENT}.yaml").read_text()
     for index in range(count):
-        (environments / f"bench-{index}.yaml").write_text(text.replace("10.42.", f"10.{50 + index}."))
+        (environments / f"bench-{index}.yaml").write_text(
+            text.replace("10.42.", f"10.{50 + index}.")
+        )
     return environments, shutil.copytree(ROOT / "experiments", folder / "experiments")
 
 
@@ -39,11 +42,13 @@ def run_python(*words: str, **variables: str) -> None:
     """Run this Python with some arguments and variables."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, **variables}
-    subprocess.run([sys.executable, *words], cwd=ROOT, check=True, capture_output=True, env=environment)
+    subprocess.run(
+        [sys.executable, *words], cwd=ROOT, check=True, capture_output=True, env=environment
+    )
 
 
 def time_calls(runs: int, *calls: Callable[[], object]) -> list[tuple[float, ...]]:
-    """Return the seconds of all calls in turn, after one turn that does not count: a slow minute affects all calls."""
+    """Return seconds of all calls in turn, after an uncounted turn: a slow minute hits all."""
     turns = []
     for _ in range(runs + 1):
         turn_s = []
@@ -66,7 +71,10 @@ def measure_synthesis(runs: int, folder: Path) -> Iterator[tuple[str, float, str
     turns = time_calls(runs, *calls)
     further_s = [(all_s - first_s) / (COUNT - 1) for first_s, all_s in turns]
     shares = sorted(each_s / turn[0] for each_s, turn in zip(further_s, turns, strict=True))
-    note = f"{shares[0]:.1%} to {shares[-1]:.1%} of the first, median {median(shares):.1%} (target: 10 %)"
+    note = (
+        f"{shares[0]:.1%} to {shares[-1]:.1%} of the first, median {median(shares):.1%} (target:"
+        " 10 %)"
+    )
     yield "`python app.py`, one environment", median(first_s for first_s, _ in turns), "-"
     yield f"each of environments 2 to {COUNT}", median(further_s), note
 
@@ -95,11 +103,17 @@ def measure_render(runs: int, folder: Path) -> Iterator[tuple[str, float, str]]:
 
     def render() -> None:
         for environment in inputs.environments():
-            files = tree.render_files(environment, inputs.list_experiments(environment), inputs.catalogue)
+            files = tree.render_files(
+                environment, inputs.list_experiments(environment), inputs.catalogue
+            )
             tree.write_tree(environment.name, files, folder / "manifests")
 
     turns = time_calls(runs, render)
-    yield f"render {COUNT} environments, after imports", median(turn_s for (turn_s,) in turns), "target: at most 3 s"
+    yield (
+        f"render {COUNT} environments, after imports",
+        median(turn_s for (turn_s,) in turns),
+        "target: at most 3 s",
+    )
 
 
 def main() -> None:

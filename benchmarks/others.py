@@ -1,7 +1,7 @@
 """Other programs' use of this machine, so that no time is measured on a busy one.
 
-Invariant: our own processes do not count as others: this process, its ended children, and the named process groups.
-Only Linux gives the figures (proc(5)); elsewhere every figure is None.
+Invariant: our own processes do not count as others: this process, its ended children, and the named
+process groups. Only Linux gives the figures (proc(5)); elsewhere every figure is None.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SYSTEM = 12
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """Processor time since the machine started, in clock ticks: of all CPUs, of all that worked, of ours."""
+    """Processor ticks since the machine's start: of all CPUs, of all that worked, of ours."""
 
     all: int
     busy: int
@@ -39,7 +39,10 @@ def taken(groups: Iterable[int] = ()) -> Taken | None:
         groups: process groups whose work is ours.
     """
     try:
-        fields = [int(value) for value in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:][:_FIELDS]]
+        fields = [
+            int(value)
+            for value in (PROC / "stat").read_text().split("\n", 1)[0].split()[1:][:_FIELDS]
+        ]
     except (OSError, ValueError):
         return None
     spent = os.times()
@@ -59,7 +62,7 @@ def _of_group(groups: set[int]) -> Iterable[int]:
 
 
 def share(before: Taken | None, after: Taken | None) -> float | None:
-    """Return the share of all CPUs that others took between two looks, 0 to 1; None if not known."""
+    """Return others' share of all CPUs between two looks, 0 to 1; None if not known."""
     if before is None or after is None or after.all <= before.all:
         return None
     theirs = (after.busy - before.busy) - (after.ours - before.ours)

@@ -1,6 +1,7 @@
-"""Install Tandem by pip into an empty environment, take two URLs to a verdict with it, and print MB and seconds.
+"""Install Tandem by pip in an empty environment, judge two URLs, print MB and seconds.
 
-python benchmarks/pip_install.py [--keep FOLDER]; exit 1: the environment is larger than the limit, or a command failed.
+python benchmarks/pip_install.py [--keep FOLDER]; exit 1: the environment is larger than the limit,
+or a command failed.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ def run_timed(command: list[str], folder: Path, variables: dict[str, str]) -> tu
 def main() -> int:
     """Install, measure, report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--keep", type=Path, help="an empty folder for the environment; default: one that is removed")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        help="an empty folder for the environment; default: one that is removed",
+    )
     arguments = parser.parse_args()
     if arguments.keep is not None:
         arguments.keep.mkdir(parents=True, exist_ok=True)
@@ -73,9 +78,16 @@ def install_and_measure(folder: Path) -> int:
     print(f"| `pip install .` into it | {install_s:.0f} s |")
     print(f"| the environment on the disk | {disk_mb:.0f} MB (limit {LIMIT_MB}) |")
     print(f"| `tandem --help` | {help_s:.2f} s |")
-    print(f"| `tandem simulate` with `tandem bench run --quick` | {measure_s:.0f} s, exit code {measure_code} |")
+    print(
+        f"| `tandem simulate` with `tandem bench run --quick` | {measure_s:.0f} s, exit code"
+        f" {measure_code} |"
+    )
     print(f"| `tandem bench report` | {report_s:.1f} s |")
-    is_judged = measure_code in VERDICT_CODES and report_code in VERDICT_CODES and (work / "try/report.html").is_file()
+    is_judged = (
+        measure_code in VERDICT_CODES
+        and report_code in VERDICT_CODES
+        and (work / "try/report.html").is_file()
+    )
     return 0 if disk_mb <= LIMIT_MB and help_code == 0 and is_judged else 1
 
 

@@ -1,7 +1,7 @@
-"""Run the quality Job's program, with lm-eval, against two real vLLM servers on this machine: `make quality`.
+"""Run the quality Job's program with lm-eval on two real local vLLM servers: `make quality`.
 
-Plain decoding and speculation with the target as its own draft, both on the processor; 200 seeded items in local files,
-because no hub of data sets is needed. The figures stand in docs/quality.md.
+Plain decoding and speculation with the target as its own draft, both on the processor; 200 seeded
+items in local files, because no hub of data sets is needed. The figures stand in docs/quality.md.
 Exit codes: 0 done; 3 vLLM or lm-eval is not available, or a server failed.
 """
 
@@ -55,7 +55,9 @@ WORDS = (
 def main() -> int:
     """Write the task, start both servers, run lm-eval against each, print the words."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--items", type=int, default=ITEMS, help=f"items of the task (default {ITEMS})")
+    parser.add_argument(
+        "--items", type=int, default=ITEMS, help=f"items of the task (default {ITEMS})"
+    )
     parser.add_argument("--seed", type=int, default=SEED, help=f"of the items (default {SEED})")
     options = parser.parse_args()
     write_task(OUT / "sets" / TASK, options.seed, options.items)
@@ -74,11 +76,23 @@ def main() -> int:
 
 def ask_servers(servers: str, items: int) -> dict[str, Any]:
     """Run the program of the quality Job on the task; return its outcome."""
-    task = {"name": TASK, "sha256": "0" * 64, "items": items, "chance": 0.0}  # a set that lies in the folder
-    words = ["--task", json.dumps(task), "--sets", str(OUT / "sets"), "--out", str(OUT / "answers"), "--model", MODEL]
+    # a set that lies in the folder
+    task = {"name": TASK, "sha256": "0" * 64, "items": items, "chance": 0.0}
+    words = [
+        "--task",
+        json.dumps(task),
+        "--sets",
+        str(OUT / "sets"),
+        "--out",
+        str(OUT / "answers"),
+        "--model",
+        MODEL,
+    ]
     variables = {**os.environ, "PYTHONPATH": str(ROOT), SERVERS_VARIABLE: servers}
     shutil.rmtree(OUT / "answers", ignore_errors=True)
-    subprocess.run([str(LM_EVAL), "-m", "tandem.bench.lm_eval", *words, *LENGTHS], check=True, env=variables)
+    subprocess.run(
+        [str(LM_EVAL), "-m", "tandem.bench.lm_eval", *words, *LENGTHS], check=True, env=variables
+    )
     return json.loads((OUT / "answers" / OUTCOME_FILE).read_text())
 
 
@@ -87,7 +101,11 @@ def write_task(folder: Path, seed: int, count: int) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(item) for item in list_items(seed, count)]
     (folder / f"{TASK}.jsonl").write_text("\n".join(lines) + "\n")
-    last_word = {"function": "regex", "regex_pattern": "([a-z]+|[0-9]+)[^a-z0-9]*$", "group_select": -1}
+    last_word = {
+        "function": "regex",
+        "regex_pattern": "([a-z]+|[0-9]+)[^a-z0-9]*$",
+        "group_select": -1,
+    }
     task = {
         "task": TASK,
         "output_type": "generate_until",
@@ -128,7 +146,11 @@ def start_servers(stack: ExitStack) -> Iterator[str]:
     speculations = {"plain": None, "speculative": build_self_draft(weights)}
     for name, speculation in speculations.items():
         server = CpuVllmServer(
-            interpreter=interpreter, weights=weights, name=name, folder=OUT / "logs", speculation=speculation
+            interpreter=interpreter,
+            weights=weights,
+            name=name,
+            folder=OUT / "logs",
+            speculation=speculation,
         )
         stack.callback(server.stop)
         print(f"starting vLLM {name} (up to a minute)", file=sys.stderr)

@@ -1,12 +1,12 @@
-"""Measure real vLLM servers with real speculation on this machine, compare their counters, and judge; `make real`.
+"""Measure real speculating vLLM servers here, compare their counters, judge; `make real`.
 
-The program measures two servers at a time, which differ only in speculation: n-gram drafts against none, then the model
-as its own draft against none. Tandem's own load measures them (`tandem bench run`, A B B A); real_table.py recomputes
-every figure from the records. The program prints the tables and writes them into docs/accuracy.md, between its two
-markers.
+The program measures two servers at a time, which differ only in speculation: n-gram drafts against
+none, then the model as its own draft against none. Tandem's own load measures them (`tandem bench
+run`, A B B A); real_table.py recomputes every figure from the records. The program prints the
+tables and writes them into docs/accuracy.md, between its two markers.
 
-Exit codes: 0 done; 1 streams and counters contradict each other; 2 bad input; 3 vLLM is not available or does not run,
-or this machine is busy; 4 a control failed, so a verdict is void.
+Exit codes: 0 done; 1 streams and counters contradict each other; 2 bad input; 3 vLLM is not
+available or does not run, or this machine is busy; 4 a control failed, so a verdict is void.
 """
 
 from __future__ import annotations
@@ -32,7 +32,13 @@ from machine import describe_machine
 
 from rehearsal.vllm_cpu.errors import VllmSetupError
 from rehearsal.vllm_cpu.installation import REQUIREMENTS, ensure_python
-from rehearsal.vllm_cpu.server import MODEL, NGRAM_SPECULATION, THREADS, CpuVllmServer, build_self_draft
+from rehearsal.vllm_cpu.server import (
+    MODEL,
+    NGRAM_SPECULATION,
+    THREADS,
+    CpuVllmServer,
+    build_self_draft,
+)
 from rehearsal.vllm_cpu.weights import ensure_weights
 from supply.lock_file import read_lock
 from tandem.errors import InputError, TandemError
@@ -55,7 +61,8 @@ INTERRUPTED = 130
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure, or read an earlier measurement; print and write the tables."""
     options = _read_options(argv)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(WORLD_FAILED))  # so that servers are stopped on the way out
+    # so that servers are stopped on the way out
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(WORLD_FAILED))
     try:
         folder = options.report or measure_pairs(options)
         facts = read_facts(folder)
@@ -82,13 +89,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _read_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=4, help="A B B A passes over the suite (default 4)")
-    parser.add_argument("--prompts-per-class", type=int, default=10, help="of the suite (default 10)")
-    parser.add_argument("--threads", type=int, default=THREADS, help=f"of each server (default {THREADS})")
-    parser.add_argument("--warm-up", default="auto", metavar="N|auto", help="requests before, or until stable (auto)")
-    parser.add_argument("--busy", action="store_true", help="measure on a busy machine too; the text says so")
-    parser.add_argument("--report", type=Path, metavar="DIR", help="only make the tables of an earlier measurement")
-    parser.add_argument("--keep", action="store_true", help="keep the records in benchmarks/real_records")
+    parser.add_argument(
+        "--rounds", type=int, default=4, help="A B B A passes over the suite (default 4)"
+    )
+    parser.add_argument(
+        "--prompts-per-class", type=int, default=10, help="of the suite (default 10)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=THREADS, help=f"of each server (default {THREADS})"
+    )
+    parser.add_argument(
+        "--warm-up",
+        default="auto",
+        metavar="N|auto",
+        help="requests before, or until stable (auto)",
+    )
+    parser.add_argument(
+        "--busy", action="store_true", help="measure on a busy machine too; the text says so"
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="DIR", help="only make the tables of an earlier measurement"
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="keep the records in benchmarks/real_records"
+    )
     parser.add_argument("--no-docs", action="store_true", help="leave docs/accuracy.md as it is")
     return parser.parse_args(argv)
 
@@ -103,8 +127,9 @@ def measure_pairs(options: argparse.Namespace) -> Path:
     share = others.look()
     if share is not None and share > others.MOST and not options.busy:
         raise VllmSetupError(
-            f"other programs take {share:.0%} of this machine's processors, more than {others.MOST:.0%}: times "
-            "measured now mean nothing. End them and run it again, or add --busy for counts alone"
+            f"other programs take {share:.0%} of this machine's processors, more than"
+            f" {others.MOST:.0%}: times measured now mean nothing. End them and run it again, or"
+            " add --busy for counts alone"
         )
     interpreter = ensure_python()
     weights = ensure_weights(interpreter)
@@ -135,8 +160,9 @@ def measure_pairs(options: argparse.Namespace) -> Path:
             for arm, arm_speculation in (("base", None), (name, speculation))
         ]
         flags = (
-            f"--concurrency 1 --rounds {options.rounds} --prompts-per-class {options.prompts_per_class} "
-            f"--warm-up {options.warm_up} --max-tokens 96 --record token-ids {PAIRS[name]}"
+            f"--concurrency 1 --rounds {options.rounds} --prompts-per-class"
+            f" {options.prompts_per_class} --warm-up {options.warm_up} --max-tokens 96 --record"
+            f" token-ids {PAIRS[name]}"
         )
         facts["pairs"][name] = {"folder": name, **measure_pair(servers, flags, folder / name)}
         (folder / FACTS).write_text(json.dumps(facts, indent=2) + "\n")
@@ -160,7 +186,11 @@ def measure_pair(servers: Sequence[CpuVllmServer], flags: str, out: Path) -> dic
         before = others.taken(groups)
         code = run_bench({server.name: server.url for server in servers}, MODEL, SUITE, out, flags)
         share = others.share(before, others.taken(groups))
-    return {"ended": code, "speculation": {server.name: server.speculation for server in servers}, "others": share}
+    return {
+        "ended": code,
+        "speculation": {server.name: server.speculation for server in servers},
+        "others": share,
+    }
 
 
 def format_tables(folder: Path, facts: Mapping[str, Any]) -> tuple[list[str], bool]:
@@ -172,21 +202,38 @@ def format_tables(folder: Path, facts: Mapping[str, Any]) -> tuple[list[str], bo
     lines = [describe_measurement(facts), ""]
     contradictions: list[str] = []
     for name, pair in facts["pairs"].items():
-        windows = {arm: (one or {}).get("num_speculative_tokens", 0) for arm, one in pair["speculation"].items()}
+        windows = {
+            arm: (one or {}).get("num_speculative_tokens", 0)
+            for arm, one in pair["speculation"].items()
+        }
         run = real_table.read(folder / pair["folder"], windows)
         contradictions += real_table.contradictions(run)
         speculation = json.dumps(pair["speculation"][name])
-        lines += [f"**{name}** (`{speculation}`): {describe_accepted(run)}; {describe_others(pair['others'])}", ""]
+        lines += [
+            (
+                f"**{name}** (`{speculation}`): {describe_accepted(run)};"
+                f" {describe_others(pair['others'])}"
+            ),
+            "",
+        ]
         lines += [describe_warmth(run), "", *real_verdict.lines(folder / pair["folder"]), ""]
         lines += [*real_table.effect_table(run), ""]
-        lines += [f"Beside the servers' own counters ({name}):", "", *real_table.counters_table(run), ""]
+        lines += [
+            f"Beside the servers' own counters ({name}):",
+            "",
+            *real_table.counters_table(run),
+            "",
+        ]
     if contradictions:
-        lines.append(f"**Streams and counters contradict each other:** {'; '.join(contradictions)}.")
+        lines.append(
+            f"**Streams and counters contradict each other:** {'; '.join(contradictions)}."
+        )
     else:
         lines.append(
-            "In every turn the accepted tokens by the stream, less the steps that came joined in one chunk, and by the "
-            "server's counter agree within the window of each request; no "
-            "request failed, no token came from a prefix cache, and the arm without speculation counted no draft."
+            "In every turn the accepted tokens by the stream, less the steps that came joined in"
+            " one chunk, and by the server's counter agree within the window of each request; no"
+            " request failed, no token came from a prefix cache, and the arm without speculation"
+            " counted no draft."
         )
     return [*lines, ""], bool(contradictions)
 
@@ -225,7 +272,10 @@ def describe_others(share: float | None) -> str:
     """Return how much of the processors other programs took, and whether times count."""
     if share is None or share > others.MOST:
         amount = "an unknown share" if share is None else f"{share:.0%}"
-        return f"*others took {amount} of the processors meanwhile, so its times are no measure; its counts are.*"
+        return (
+            f"*others took {amount} of the processors meanwhile, so its times are no measure; its"
+            " counts are.*"
+        )
     return f"others took {share:.0%} of the processors."
 
 
@@ -234,7 +284,10 @@ def describe_warmth(run: real_table.Run) -> str:
     warm_up = run.manifest.warm_up
     unsteady = [arm for arm, entry in warm_up.items() if not entry.stable]
     if unsteady or not warm_up:
-        return f"*Not warmed until stable: {', '.join(unsteady) or 'every arm'}; first answers may be in the times.*"
+        return (
+            f"*Not warmed until stable: {', '.join(unsteady) or 'every arm'}; first answers may be"
+            " in the times.*"
+        )
     counts = ", ".join(f"{arm} after {entry.requests} requests" for arm, entry in warm_up.items())
     return f"Warm and stable before the first record: {counts}."
 

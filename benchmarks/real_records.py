@@ -1,16 +1,19 @@
-"""The records of `make real` in the repository, so that others can compute with them: real_records/.
+"""The records of `make real` in the repository, for others to compute with: real_records/.
 
     python benchmarks/real_records.py build/real_records
 
-unpacks them into a new folder, which `tandem bench report` and `benchmarks/real.py --report` read like any other.
+unpacks them into a new folder, which `tandem bench report` and `benchmarks/real.py --report` read
+like any other.
 
-The repository keeps the folders of `tandem bench run` themselves, packed, with the further facts of `make real`
-(facts.json). A table of TTFT, E2E and TPOT would be smaller. But it would be a second form of a request: nobody could
-make a verdict from it or derive its figures again. Texts and token ids stay too, because the verdict needs them to
-judge the outputs. Packed, both runs take a fifth of their 1.2 MB.
+The repository keeps the folders of `tandem bench run` themselves, packed, with the further facts of
+`make real` (facts.json). A table of TTFT, E2E and TPOT would be smaller. But it would be a second
+form of a request: nobody could make a verdict from it or derive its figures again. Texts and token
+ids stay too, because the verdict needs them to judge the outputs. Packed, both runs take a fifth of
+their 1.2 MB.
 
-Invariant: the unpacked records have the measured values, in the present schema of records, except the flags in the
-manifest. Flags only help to resume a run, which nobody can do here, and they name files of the machine.
+Invariant: the unpacked records have the measured values, in the present schema of records, except
+the flags in the manifest. Flags only help to resume a run, which nobody can do here, and they name
+files of the machine.
 """
 
 from __future__ import annotations
@@ -63,7 +66,9 @@ def keep_records(folder: Path, runs: Sequence[str], measured: str, kept: Path) -
         manifest.write_manifest(kept / run, msgspec.structs.replace(stated, flags={}))
         for path in (folder / run / name for name in PACKED):
             if path.exists():
-                (kept / run / f"{path.name}.gz").write_bytes(gzip.compress(path.read_bytes(), 9, mtime=0))
+                (kept / run / f"{path.name}.gz").write_bytes(
+                    gzip.compress(path.read_bytes(), 9, mtime=0)
+                )
     shutil.copyfile(folder / FACTS, kept / FACTS)
     (kept / "README.md").write_text(README.format(measured=measured))
 
@@ -75,7 +80,9 @@ def restore_records(folder: Path, kept: Path = KEPT) -> Path:
         InputError: the folder is there already.
     """
     if folder.exists():
-        raise InputError("the folder is there already", where=str(folder), change="name a new one, or remove it")
+        raise InputError(
+            "the folder is there already", where=str(folder), change="name a new one, or remove it"
+        )
     shutil.copytree(kept, folder)
     for path in folder.rglob("*.gz"):
         path.with_suffix("").write_bytes(gzip.decompress(path.read_bytes()))

@@ -1,8 +1,10 @@
 """Tandem's figures from the streams of real servers, next to those servers' own counts.
 
-Invariant: all figures are recomputed from the folder of a run (records and scrapes); nothing here queries a server.
+Invariant: all figures are recomputed from the folder of a run (records and scrapes); nothing here
+queries a server.
 
-A turn of the run is one to three requests, one at a time, so only these change the counters over the turn.
+A turn of the run is one to three requests, one at a time, so only these change the counters over
+the turn.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ class Run:
 
     def of(self, arm: str, class_: str = ALL) -> tuple[Turn, ...]:
         """Return the turns of one arm, of one class or of all."""
-        return tuple(turn for turn in self.turns if turn.arm == arm and class_ in {turn.class_, ALL})
+        return tuple(
+            turn for turn in self.turns if turn.arm == arm and class_ in {turn.class_, ALL}
+        )
 
 
 def read(folder: Path, windows: Mapping[str, int]) -> Run:
@@ -86,9 +90,20 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
     records_by_turn: dict[counters.TurnKey, list[RequestRecord]] = defaultdict(list)
     for record in read_records(folder / RECORDS_FILE):
         if record.round not in controls:
-            turn = (record.arm, record.class_, record.concurrency, record.rate_per_s, record.round, record.slot)
+            turn = (
+                record.arm,
+                record.class_,
+                record.concurrency,
+                record.rate_per_s,
+                record.round,
+                record.slot,
+            )
             records_by_turn[turn].append(record)
-    scrapes = (scrape for scrape in counters.read_scrapes(folder / counters.FILE) if scrape.round not in controls)
+    scrapes = (
+        scrape
+        for scrape in counters.read_scrapes(folder / counters.FILE)
+        if scrape.round not in controls
+    )
     changes, notes = counters.pair_scrapes(scrapes)
     turns = []
     for key, change in changes:
@@ -99,7 +114,10 @@ def read(folder: Path, windows: Mapping[str, int]) -> Run:
         raise InputError(
             "no turn has both counters and running usage",
             where=str(folder),
-            change="measure servers that take stream_options.continuous_usage_stats and answer /metrics, as vLLM does",
+            change=(
+                "measure servers that take stream_options.continuous_usage_stats and answer"
+                " /metrics, as vLLM does"
+            ),
         )
     failed = sum(map(count_failures, records_by_turn.values()))
     return Run(manifest=run, windows=windows, turns=tuple(turns), failed=failed, notes=tuple(notes))
@@ -162,7 +180,7 @@ class Seen:
 
     @property
     def joined(self) -> int:
-        """Steps whose tokens the server sent in one chunk with the next step's, because the client had to wait."""
+        """Steps whose tokens came in one chunk with the next step's: the client had to wait."""
         return self.steps_counted - self.steps
 
     @property
@@ -222,18 +240,20 @@ def bursts(record: RequestRecord) -> int:
 
 
 def accepted(record: RequestRecord) -> int:
-    """Return the number of tokens of one answer from drafts: a step without a draft gives one token."""
+    """Return one answer's number of tokens from drafts: a step without a draft gives one."""
     return (record.completion_tokens or 0) - bursts(record)
 
 
 def off(turn: Turn) -> int:
-    """Return a turn's accepted tokens by the stream minus those by the counter; a server without a counter has 0."""
+    """Return a turn's accepted tokens by stream minus by counter; 0 for a server without one."""
     return round(sum(map(accepted, turn.records)) - turn.change.counts.get("accepted_tokens", 0.0))
 
 
 def steps_joined(turn: Turn) -> int:
-    """Return the number of the server's steps whose tokens came in the next step's chunk: the reader was late."""
-    return round(turn.change.counts["decode_steps"]) - sum(bursts(record) - 1 for record in turn.records)
+    """Return the number of steps whose tokens came in the next step's chunk: a late reader."""
+    return round(turn.change.counts["decode_steps"]) - sum(
+        bursts(record) - 1 for record in turn.records
+    )
 
 
 def contradictions(run: Run) -> list[str]:
@@ -242,23 +262,34 @@ def contradictions(run: Run) -> list[str]:
     for turn in run.turns:
         window = run.windows[turn.arm]
         joined = steps_joined(turn)
-        most = window * len(turn.records)  # the server may cut accepted tokens past the end of each answer
-        difference = off(turn) - joined  # a step that came in the next one's chunk looks like one accepted token
+        # the server may cut accepted tokens past the end of each answer
+        most = window * len(turn.records)
+        # a step that came in the next one's chunk looks like one accepted token
+        difference = off(turn) - joined
         who = f"{turn.arm}, {turn.records[0].request_id}"
         if not -most <= difference <= most:
             said.append(
-                f"{who}: {difference:+d} accepted tokens by the stream beside the counter's, more than the window of "
-                f"{window} for each of {len(turn.records)} requests; {joined} steps that were joined with another in "
-                "one chunk are not in it"
+                f"{who}: {difference:+d} accepted tokens by the stream beside the counter's, more"
+                f" than the window of {window} for each of {len(turn.records)} requests; {joined}"
+                " steps that were joined with another in one chunk are not in it"
             )
         if turn.change.counts.get("prefix_cache_hits"):
-            said.append(f"{who}: the server took part of the prompt from its prefix cache, so its TTFT is no prefill")
-        if window and not turn.change.counts.get("drafts") and turn.change.counts.get("accepted_tokens"):
+            said.append(
+                f"{who}: the server took part of the prompt from its prefix cache, so its TTFT is"
+                " no prefill"
+            )
+        if (
+            window
+            and not turn.change.counts.get("drafts")
+            and turn.change.counts.get("accepted_tokens")
+        ):
             said.append(f"{who}: tokens were accepted without a draft")
     for arm in run.arms:
         drafts = sum(turn.change.counts.get("drafts", 0) for turn in run.of(arm))
         if bool(drafts) != bool(run.windows[arm]):
-            said.append(f"{arm}: its window is {run.windows[arm]}, and it counted {drafts:.0f} drafts")
+            said.append(
+                f"{arm}: its window is {run.windows[arm]}, and it counted {drafts:.0f} drafts"
+            )
     return said
 
 
@@ -267,8 +298,9 @@ def effect_table(run: Run) -> list[str]:
     base, variant = run.arms
     lines = [
         (
-            f"| class | requests of each | tokens | chunks {base} / {variant} | TPOT ms {base} / {variant} | "
-            f"**TPOT ratio** | llmperf's definition, ms {base} / {variant} | its ratio |"
+            f"| class | requests of each | tokens | chunks {base} / {variant} | TPOT ms {base} /"
+            f" {variant} | **TPOT ratio** | llmperf's definition, ms {base} / {variant} | its"
+            " ratio |"
         ),
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -278,20 +310,21 @@ def effect_table(run: Run) -> list[str]:
         ours = seen(run.of(base, class_))
         theirs = seen(run.of(variant, class_))
         lines.append(
-            f"| {class_} | {ours.requests} | {ours.tokens} | {ours.bursts} / {theirs.bursts} "
-            f"| {ours.tpot_ms:.1f} / {theirs.tpot_ms:.1f} | **{ours.tpot_ms / theirs.tpot_ms:.2f}** "
-            f"| {ours.llmperf_ms:.1f} / {theirs.llmperf_ms:.1f} | {ours.llmperf_ms / theirs.llmperf_ms:.2f} |"
+            f"| {class_} | {ours.requests} | {ours.tokens} | {ours.bursts} / {theirs.bursts} |"
+            f" {ours.tpot_ms:.1f} / {theirs.tpot_ms:.1f} | **{ours.tpot_ms / theirs.tpot_ms:.2f}**"
+            f" | {ours.llmperf_ms:.1f} / {theirs.llmperf_ms:.1f} |"
+            f" {ours.llmperf_ms / theirs.llmperf_ms:.2f} |"
         )
     return lines
 
 
 def counters_table(run: Run) -> list[str]:
-    """Return Tandem's figures next to the servers' counts, arm by arm and class by class, in Markdown lines."""
+    """Return Tandem's figures next to the servers' counts by arm and class, in Markdown."""
     lines = [
         (
-            "| arm | class | tokens per burst: from chunks, by running usage | accepted: streams, counter "
-            "| most off in a turn | steps: streams, counter | acceptance length by counters "
-            "| mean TPOT ms: Tandem, server | off | mean TTFT ms: Tandem, server |"
+            "| arm | class | tokens per burst: from chunks, by running usage | accepted: streams,"
+            " counter | most off in a turn | steps: streams, counter | acceptance length by"
+            " counters | mean TPOT ms: Tandem, server | off | mean TTFT ms: Tandem, server |"
         ),
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
@@ -307,8 +340,8 @@ def _counted(both: Seen) -> str:
     length = "-" if both.acceptance_length is None else f"{both.acceptance_length:.2f}"
     apart = (both.tpot_ms - both.tpot_counted_ms) / both.tpot_counted_ms
     return (
-        f"{both.burst_by_chunks:.2f}, {both.burst:.2f} | {both.accepted}, {counter} | {both.accepted_off} "
-        f"| {both.steps}, {both.steps_counted} | {length} "
-        f"| {both.tpot_ms:.2f}, {both.tpot_counted_ms:.2f} | {apart:+.2%} "
-        f"| {both.ttft_ms:.1f}, {both.ttft_counted_ms:.1f}"
+        f"{both.burst_by_chunks:.2f}, {both.burst:.2f} | {both.accepted}, {counter} |"
+        f" {both.accepted_off} | {both.steps}, {both.steps_counted} | {length} |"
+        f" {both.tpot_ms:.2f}, {both.tpot_counted_ms:.2f} | {apart:+.2%} | {both.ttft_ms:.1f},"
+        f" {both.ttft_counted_ms:.1f}"
     )

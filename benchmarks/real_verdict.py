@@ -18,13 +18,19 @@ METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
 
 
 def lines(folder: Path) -> list[str]:
-    """Return the verdict on a run as a table of Markdown: a row a class, its speed-ups with their intervals.
+    """Return a run's verdict as a Markdown table: a row a class, speed-ups with intervals.
 
     Raises:
         InputError: the folder holds no run.
     """
     verdict = judge_run(read_request_table(folder), JudgeOptions())
-    return [*_said(verdict), "", "| class | prompts | E2E | TPOT | TTFT |", "|---|---|---|---|---|", *_rows(verdict)]
+    return [
+        *_said(verdict),
+        "",
+        "| class | prompts | E2E | TPOT | TTFT |",
+        "|---|---|---|---|---|",
+        *_rows(verdict),
+    ]
 
 
 def _said(verdict: Verdict) -> Iterator[str]:

@@ -1,9 +1,10 @@
-"""Record the streams of real vLLM servers, byte by byte: tests/bench/streams/ (its README explains the files).
+"""Record streams of real vLLM servers byte by byte: tests/bench/streams/ (see its README).
 
     python benchmarks/record_streams.py [--out tests/bench/streams]
 
-Two real servers, one without and one with n-gram speculation, get one request at a time. The program keeps every read
-of the socket with its time, and also the pages /metrics, /v1/models and /version.
+Two real servers, one without and one with n-gram speculation, get one request at a time. The
+program keeps every read of the socket with its time, and also the pages /metrics, /v1/models and
+/version.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "tests" / "bench" / "streams"
 LOGS = ROOT / "build" / "real" / "recording"
 SETTLE_S = 1.0  # the server adds the counters of the last step after it sends the chunk
-COPY = 'Copy this JSON exactly: {"name": "Ada", "age": 36, "city": "London", "tags": ["a", "b", "c"]}'
+COPY = (
+    'Copy this JSON exactly: {"name": "Ada", "age": 36, "city": "London", "tags": ["a", "b", "c"]}'
+)
 SIGNS = "東京 🚀 東京 🚀 東京 🚀"  # each sign is several tokens, none of which is text by itself
 STORY = "Write a short story about a lighthouse keeper."
 RUNNING = {"include_usage": True, "continuous_usage_stats": True}
@@ -58,14 +61,26 @@ class Case(NamedTuple):
 CASES = (
     Case(name="base_chat_no_options", arm="base"),
     Case(name="base_chat_usage", arm="base", more={"stream_options": {"include_usage": True}}),
-    Case(name="base_chat_length", arm="base", prompt=STORY, max_tokens=16, more={"stream_options": RUNNING}),
+    Case(
+        name="base_chat_length",
+        arm="base",
+        prompt=STORY,
+        max_tokens=16,
+        more={"stream_options": RUNNING},
+    ),
     Case(name="base_chat_one_token", arm="base", max_tokens=1, more={"stream_options": RUNNING}),
     Case(name="ngram_chat_running_usage", arm="ngram", more={"stream_options": RUNNING}),
     Case(name="ngram_chat_no_options", arm="ngram"),
     Case(name="ngram_chat_usage", arm="ngram", more={"stream_options": {"include_usage": True}}),
-    Case(name="ngram_chat_token_ids", arm="ngram", more={"stream_options": RUNNING, "return_token_ids": True}),
     Case(
-        name="ngram_chat_logprobs", arm="ngram", more={"stream_options": RUNNING, "logprobs": True, "top_logprobs": 2}
+        name="ngram_chat_token_ids",
+        arm="ngram",
+        more={"stream_options": RUNNING, "return_token_ids": True},
+    ),
+    Case(
+        name="ngram_chat_logprobs",
+        arm="ngram",
+        more={"stream_options": RUNNING, "logprobs": True, "top_logprobs": 2},
     ),
     Case(
         name="base_completions_split_characters",
@@ -83,7 +98,13 @@ CASES = (
         max_tokens=24,
         more={"stream_options": RUNNING, "return_token_ids": True},
     ),
-    Case(name="ngram_chat_length", arm="ngram", prompt=STORY, max_tokens=24, more={"stream_options": RUNNING}),
+    Case(
+        name="ngram_chat_length",
+        arm="ngram",
+        prompt=STORY,
+        max_tokens=24,
+        more={"stream_options": RUNNING},
+    ),
     Case(
         name="ngram_completions",
         arm="ngram",
@@ -121,7 +142,11 @@ def main() -> int:
             servers = {}
             for name, speculation in {"base": None, "ngram": NGRAM_SPECULATION}.items():
                 server = CpuVllmServer(
-                    interpreter=interpreter, weights=weights, name=name, folder=LOGS, speculation=speculation
+                    interpreter=interpreter,
+                    weights=weights,
+                    name=name,
+                    folder=LOGS,
+                    speculation=speculation,
                 )
                 stack.callback(server.stop)
                 servers[name] = server.start()
@@ -158,7 +183,7 @@ def record_all(servers: dict[str, CpuVllmServer], out: Path) -> None:
 
 
 def record(server: CpuVllmServer, case: Case) -> list[dict[str, Any]]:
-    """Send a request once; return the header and one line a read, without the text of a very long prompt."""
+    """Send a request once; return header and a line a read, no text of a very long prompt."""
     header, *reads = asyncio.run(record_stream(server.url, case.path, case.body(), case.name))
     header["request"]["body"] = shortened(case.body())
     return [header, *reads]
@@ -169,12 +194,14 @@ def shortened(body: dict[str, Any]) -> dict[str, Any]:
     cut: dict[str, Any] = json.loads(json.dumps(body))
     for message in cut.get("messages", ()):
         if len(message["content"]) > 2000:  # noqa: PLR2004  # longer than any of the prompts above that matter
-            message["content"] = f"{message['content'][:60]}... ({len(message['content'])} characters)"
+            message["content"] = (
+                f"{message['content'][:60]}... ({len(message['content'])} characters)"
+            )
     return cut
 
 
 def trimmed(page: str) -> str:
-    """Return the metric families of vLLM itself, without those of the Python process and the web framework."""
+    """Return vLLM's own metric families, without the Python process's and web framework's."""
     own = ("vllm:", "# HELP vllm:", "# TYPE vllm:")
     return "".join(f"{line}\n" for line in page.splitlines() if line.startswith(own))
 

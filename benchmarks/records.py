@@ -1,13 +1,14 @@
 """Measure the time and memory that verdict and report of a run's records take, in seconds and MB.
 
-The program times the whole `tandem bench report`: figures, verdict and page. A fifth of the records is in control
-rounds, and no two outputs are alike.
+The program times the whole `tandem bench report`: figures, verdict and page. A fifth of the records
+is in control rounds, and no two outputs are alike.
 
-The file is that of a long run with two arms at two concurrencies. An answer has 40 to 64 tokens, in bursts of at most 5
-or 8 by arm (two windows, about 17 and 12 chunks an answer). It also has text, running usage and the server's usage. 1 %
-of requests failed. The program makes the file from a seed, does not time that, and removes the file afterwards. The
-report is a separate process: its wall time starts with Python. Its memory is the sum of the resident sets of itself and
-its children, read every 20 ms.
+The file is that of a long run with two arms at two concurrencies. An answer has 40 to 64 tokens, in
+bursts of at most 5 or 8 by arm (two windows, about 17 and 12 chunks an answer). It also has text,
+running usage and the server's usage. 1 % of requests failed. The program makes the file from a
+seed, does not time that, and removes the file afterwards. The report is a separate process: its
+wall time starts with Python. Its memory is the sum of the resident sets of itself and its children,
+read every 20 ms.
 """
 
 from __future__ import annotations
@@ -32,13 +33,39 @@ from tandem.bench.folder import RECORDS_FILE
 from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks
 from tandem.bench.schedule import CONTROL_SUFFIX
 
-CLASSES = ("repeat", "numbers", "json", "code", "edit", "extract", "report", "config", "summary", "creative")
+CLASSES = (
+    "repeat",
+    "numbers",
+    "json",
+    "code",
+    "edit",
+    "extract",
+    "report",
+    "config",
+    "summary",
+    "creative",
+)
 ARMS = {"window-4": 5, "window-7": 8}  # to the most tokens of a burst
 BASELINE, VARIANT = ARMS
-WORDS = ["the", "server", "writes", "one", "line", "of", "plain", "text", "after", "another", "until", "said", "what"]
+WORDS = [
+    "the",
+    "server",
+    "writes",
+    "one",
+    "line",
+    "of",
+    "plain",
+    "text",
+    "after",
+    "another",
+    "until",
+    "said",
+    "what",
+]
 RECORDS = 100_000
 ROUND = 4_000  # records
-LIMITS = {100_000: (10, 500), 1_000_000: (60, 1500)}  # records to seconds and MB; no run records more
+# records to seconds and MB; no run records more
+LIMITS = {100_000: (10, 500), 1_000_000: (60, 1500)}
 HTML_MB = 2.0
 CONTROL_EVERY = 5  # rounds
 FAILED = 0.01
@@ -63,7 +90,11 @@ def draw_chunks(tokens: int, most: int, rng: random.Random) -> list[Chunk]:
     for size in list(draw_bursts(tokens, most, rng)):
         at_s += 0.04 + 0.01 * rng.random()
         chunks.append(Chunk(round(at_s, 9), "text", size))
-    return [*chunks, Chunk(round(at_s + 1e-5, 9), "end", 0), Chunk(round(at_s + 2e-5, 9), "usage", None)]
+    return [
+        *chunks,
+        Chunk(round(at_s + 1e-5, 9), "end", 0),
+        Chunk(round(at_s + 2e-5, 9), "usage", None),
+    ]
 
 
 def draw_record(number: int, rng: random.Random) -> RequestRecord:
@@ -124,14 +155,19 @@ def write_run(folder: Path, count: int) -> int:
         simulated=True,
         version="0.1.0",
         created_utc=moment,
-        arms=tuple(manifest.ManifestArm(name=name, role="variant", url="http://h:1", model="qwen3") for name in ARMS),
+        arms=tuple(
+            manifest.ManifestArm(name=name, role="variant", url="http://h:1", model="qwen3")
+            for name in ARMS
+        ),
         suites=(manifest.SuiteEntry(name="real", sha256="0" * 64, prompts=120, classes=CLASSES),),
         schedule="interleaved",
         seed=5,
         api="chat",
         concurrency=(1, 4),
         rounds=count // ROUND + 1,
-        clock=manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1e6, utc=moment),
+        clock=manifest.ClockReading(
+            source="monotonic", resolution_s=1e-9, monotonic_s=1e6, utc=moment
+        ),
         host=manifest.HostInfo(cpus=1, python=platform.python_version()),
         plan=manifest.PlanTotals(requests=count),
     )
@@ -140,13 +176,15 @@ def write_run(folder: Path, count: int) -> int:
 
 
 def measure_resident_bytes(process: int) -> int:
-    """Return the resident bytes of a process and all its children; 0 for a process that has ended."""
+    """Return the resident bytes of a process and all its children; 0 for an ended process."""
     try:
         pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
         children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     except (OSError, IndexError):
         return 0
-    return pages * os.sysconf("SC_PAGE_SIZE") + sum(measure_resident_bytes(int(child)) for child in children)
+    return pages * os.sysconf("SC_PAGE_SIZE") + sum(
+        measure_resident_bytes(int(child)) for child in children
+    )
 
 
 class ReportFigures(NamedTuple):
@@ -175,25 +213,42 @@ def time_report(folder: Path) -> ReportFigures:
     if process.returncode not in ENDS:
         raise SystemExit(f"the report ended with {process.returncode}")
     after = os.times()
-    cpu_s = after.children_user + after.children_system - before.children_user - before.children_system
+    cpu_s = (
+        after.children_user + after.children_system - before.children_user - before.children_system
+    )
     return ReportFigures(wall_s, cpu_s, peak_bytes)
 
 
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=RECORDS, metavar="N", help=f"of the file ({RECORDS})")
-    parser.add_argument("--runs", type=int, default=3, help="reports timed; the table names the slowest")
-    parser.add_argument("--below", type=Path, metavar="DIR", help="where the file is made; it takes 1.3 GB a million")
+    parser.add_argument(
+        "--records", type=int, default=RECORDS, metavar="N", help=f"of the file ({RECORDS})"
+    )
+    parser.add_argument(
+        "--runs", type=int, default=3, help="reports timed; the table names the slowest"
+    )
+    parser.add_argument(
+        "--below",
+        type=Path,
+        metavar="DIR",
+        help="where the file is made; it takes 1.3 GB a million",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(dir=options.below) as name:
         size = write_run(Path(name), options.records)
         runs = [time_report(Path(name)) for _ in range(options.runs)]
         page_mb = (Path(name) / "report.html").stat().st_size / 1e6
-    print(f"{describe_day()}, load {os.getloadavg()[0]:.1f}, {options.records:,} records, {size / 1e6:.0f} MB\n")
+    print(
+        f"{describe_day()}, load {os.getloadavg()[0]:.1f}, {options.records:,} records,"
+        f" {size / 1e6:.0f} MB\n"
+    )
     limit_s, limit_mb = LIMITS.get(options.records, ("-", "-"))
     print("| judged and reported | measured | limit |\n|---|---|---|")
-    print(f"| wall time, slowest of {len(runs)} | {max(run.wall_s for run in runs):.1f} s | {limit_s} s |")
+    print(
+        f"| wall time, slowest of {len(runs)} | {max(run.wall_s for run in runs):.1f} s |"
+        f" {limit_s} s |"
+    )
     print(f"| CPU time | {max(run.cpu_s for run in runs):.1f} s | - |")
     print(f"| peak memory | {max(run.peak_bytes for run in runs) / 1e6:.0f} MB | {limit_mb} MB |")
     print(f"| report.html | {page_mb:.2f} MB | {HTML_MB:.0f} MB |")

@@ -1,7 +1,7 @@
-"""Servers in separate processes, for benchmarks: the simulator, and the server that shares no code with it.
+"""Servers in separate processes, for benchmarks: the simulator, and one that shares no code.
 
-Invariant: a server logs its work on the clock that its client reads, in another process. At the end of a server's block
-its process has ended and its log is whole.
+Invariant: a server logs its work on the clock that its client reads, in another process. At the end
+of a server's block its process has ended and its log is whole.
 """
 
 from __future__ import annotations
@@ -69,7 +69,9 @@ def _start(program: list[str], log: Path, model: str) -> Iterator[Server]:
         try:
             _, separator, address = process.stdout.readline().partition("http://")
             if not separator:
-                raise ExternalError(f"{' '.join(program[:2])} did not start", change="see what it said above")
+                raise ExternalError(
+                    f"{' '.join(program[:2])} did not start", change="see what it said above"
+                )
             yield Server(f"{separator}{address.strip()}", model, log)
         finally:
             process.terminate()

@@ -14,7 +14,9 @@ import aiohttp
 CHAT = "/v1/chat/completions"
 
 
-async def record_stream(url: str, path: str, body: Mapping[str, Any], request_id: str) -> list[dict[str, Any]]:
+async def record_stream(
+    url: str, path: str, body: Mapping[str, Any], request_id: str
+) -> list[dict[str, Any]]:
     """Send a request once; return the header, and one line a read of the socket with its time.
 
     Args:
@@ -25,7 +27,9 @@ async def record_stream(url: str, path: str, body: Mapping[str, Any], request_id
     """
     async with aiohttp.ClientSession(read_bufsize=2**20) as session:
         start_ns = time.monotonic_ns()
-        async with session.post(f"{url}{path}", json=body, headers={"X-Request-Id": request_id}) as answer:
+        async with session.post(
+            f"{url}{path}", json=body, headers={"X-Request-Id": request_id}
+        ) as answer:
             headers_ns = time.monotonic_ns() - start_ns
             reads = [
                 {"t_ns": time.monotonic_ns() - start_ns, "hex": piece.hex()}
@@ -35,7 +39,9 @@ async def record_stream(url: str, path: str, body: Mapping[str, Any], request_id
         "request": {"method": "POST", "path": path, "body": body},
         "recorded_utc": datetime.now(tz=UTC).isoformat(timespec="seconds"),
         "status": answer.status,
-        "headers": {name.lower(): value for name, value in answer.headers.items() if name.lower() != "date"},
+        "headers": {
+            name.lower(): value for name, value in answer.headers.items() if name.lower() != "date"
+        },
         "headers_ns": headers_ns,
     }
     return [header, *reads]

@@ -1,9 +1,9 @@
-"""Compare the model of tandem/plan with published rows, each pair of servers left out: docs/theory.md.
+"""Compare the model of tandem/plan with published rows, leaving each pair out: docs/theory.md.
 
 python benchmarks/theory.py [--write | --row FILE]
 
-The kept real runs are compared too. FILE has rows as tandem/plan/data/published.yaml has them; each is compared with
-what the published rows say of it.
+The kept real runs are compared too. FILE has rows as tandem/plan/data/published.yaml has them; each
+is compared with what the published rows say of it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,16 @@ NO_NUMBER = "no number"
 def format_table() -> Iterator[str]:
     """Yield the Markdown of the rows, the kinds, and what is left out."""
     rows = load_published()
-    yield "| row | kind | tokens a step | window | a step costs, plain steps | measured | range by the other pairs |"
+    yield (
+        "| row | kind | tokens a step | window | a step costs, plain steps | measured | range by"
+        " the other pairs |"
+    )
     yield "|---|---|---|---|---|---|---|"
     yield from (_format_row(held) for held in hold_rows_out(rows))
     yield ""
     yield (
-        "| kind | pairs | rows | a draft forward, ms | a verified token, plain steps | largest error | "
-        "a speed-up is given |"
+        "| kind | pairs | rows | a draft forward, ms | a verified token, plain steps | largest"
+        " error | a speed-up is given |"
     )
     yield "|---|---|---|---|---|---|---|"
     yield from _format_kinds(rows)
@@ -56,7 +59,15 @@ def _format_row(held: HeldOutRow) -> str:
         word = "contains it" if held.is_within else "misses it"
         span = f"{held.predicted.low:.2f} to {held.predicted.high:.2f}: {word}"
     tokens = f"{row.tokens:.2f}{' (assumed)' if row.assumed else ''}"
-    cells = [row.name, row.kind.words, tokens, str(row.window), f"{row.step_cost:.2f}", f"{row.speed_up:.2f}", span]
+    cells = [
+        row.name,
+        row.kind.words,
+        tokens,
+        str(row.window),
+        f"{row.step_cost:.2f}",
+        f"{row.speed_up:.2f}",
+        span,
+    ]
     return f"| {' | '.join(cells)} |"
 
 
@@ -88,7 +99,7 @@ def _compute_error_times(held: HeldOutRow) -> float:
 
 
 def compare_rows(path: Path) -> Iterator[str]:
-    """Yield what the published rows say of each row of a file, and whether that contains what was measured.
+    """Yield what published rows say of each file row, and whether that contains the measurement.
 
     Raises:
         SpecError: the file is malformed.
@@ -115,9 +126,16 @@ def _compare_row(row: PublishedRow, rows: Sequence[PublishedRow]) -> str:
 
 def main() -> int:
     """Print the tables, put them into their page, or compare the rows of a file; return 0."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="put the tables into docs/theory.md")
-    parser.add_argument("--row", type=Path, metavar="FILE", help="rows of your own, compared with the published ones")
+    parser.add_argument(
+        "--row",
+        type=Path,
+        metavar="FILE",
+        help="rows of your own, compared with the published ones",
+    )
     arguments = parser.parse_args()
     if arguments.row is not None:
         print(*compare_rows(arguments.row), sep="\n")

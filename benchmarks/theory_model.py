@@ -1,4 +1,4 @@
-"""What the model of tandem/plan predicts from a measured plain server and from a server's own counters."""
+"""What tandem/plan's model predicts from a measured plain server and a server's counters."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def predict_time_ratio(
     Args:
         steps_per_token: steps of the target / output tokens.
         acceptance_rate: accepted / drafted tokens, above 0 where anything was drafted.
-        verify_ratio: time of one more token in a step of the target, over a plain step: prefill's time of a token over
-            the plain TPOT.
+        verify_ratio: time of one more token in a step of the target, over a plain step: prefill's
+            time of a token over the plain TPOT.
         draft_ratio: time of one draft forward over a plain step; 0 for n-grams.
     """
     drafted_per_token = (1 - steps_per_token) / acceptance_rate if steps_per_token < 1 else 0.0
@@ -40,10 +40,11 @@ def imply_draft_ratio(
 
 
 def predict_ttft_ms(plain_ttft_ms: float, window: int, draft_ms: float) -> float:
-    """Return TTFT of a server whose draft is as large as its target: both prefill, then all drafts but one come first.
+    """Return TTFT with a draft as large as the target: both prefill, then all drafts but one.
 
-    vLLM hands out a step's token when the step has drafted for the next (vllm v1/worker/gpu_model_runner.py,
-    propose_draft_token_ids, called before the step's output is returned).
+    vLLM hands out a step's token when the step has drafted for the next (vllm
+    v1/worker/gpu_model_runner.py, propose_draft_token_ids, called before the step's output is
+    returned).
     """
     return 2 * plain_ttft_ms + (window - 1) * draft_ms
 

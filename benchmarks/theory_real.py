@@ -1,7 +1,7 @@
-"""Predictions of tandem/plan's model for the kept runs of `make real`, next to the measurements: for docs/theory.md.
+"""tandem/plan's predictions for `make real`'s kept runs, next to measurements: docs/theory.md.
 
-The prediction for n-grams uses only their own counters and the baseline's times. The self-draft's cost of a forward
-comes from the other group of the same run; its window and counters are its own.
+The prediction for n-grams uses only their own counters and the baseline's times. The self-draft's
+cost of a forward comes from the other group of the same run; its window and counters are its own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SELF_WINDOW = 4  # num_speculative_tokens of the self-draft: facts.json next to 
 
 @dataclass(frozen=True, kw_only=True)
 class MeasuredGroup:
-    """One group of prompts of one run, in milliseconds and ratios; time per token is a ratio of sums."""
+    """One group of prompts of one run, in ms and ratios; time per token is a ratio of sums."""
 
     name: str
     steps_per_token: float
@@ -54,7 +54,9 @@ def read_groups(folder: Path, variant: str) -> Iterator[MeasuredGroup]:
         variant: its arm that speculates.
     """
     table = read_request_table(folder)
-    means = {(cell.class_, cell.arm, cell.metric): cell.mean for cell in summarize_table(table).cells}
+    means = {
+        (cell.class_, cell.arm, cell.metric): cell.mean for cell in summarize_table(table).cells
+    }
     for name in table.classes:
         token_ms = {arm: _sum_token_ms(table, name, arm) for arm in (BASELINE, variant)}
         places = itertools.product(token_ms, ("ttft_ms", "e2e_ms"))
@@ -92,16 +94,24 @@ def _sum_token_ms(table: RequestTable, class_: str, arm: str) -> float:
 
 def predict_ngram(group: MeasuredGroup) -> float:
     """Return the predicted time ratio of n-grams."""
-    return predict_time_ratio(group.steps_per_token, group.acceptance_rate, verify_ratio=group.verify_ratio)
+    return predict_time_ratio(
+        group.steps_per_token, group.acceptance_rate, verify_ratio=group.verify_ratio
+    )
 
 
 def predict_self_draft(group: MeasuredGroup, other: MeasuredGroup) -> tuple[float, float]:
-    """Return the predicted time ratio and E2E (ms) of the self-draft, with the cost of a forward from another group."""
+    """Return the self-draft's predicted time ratio and E2E (ms); forward cost: another group's."""
     draft_ratio = imply_draft_ratio(
-        other.steps_per_token, other.acceptance_rate, verify_ratio=other.verify_ratio, time_ratio=other.time_ratio
+        other.steps_per_token,
+        other.acceptance_rate,
+        verify_ratio=other.verify_ratio,
+        time_ratio=other.time_ratio,
     )
     ratio = predict_time_ratio(
-        group.steps_per_token, group.acceptance_rate, verify_ratio=group.verify_ratio, draft_ratio=draft_ratio
+        group.steps_per_token,
+        group.acceptance_rate,
+        verify_ratio=group.verify_ratio,
+        draft_ratio=draft_ratio,
     )
     decode_ms = group.plain_e2e_ms - group.plain_ttft_ms
     ttft_ms = predict_ttft_ms(group.plain_ttft_ms, SELF_WINDOW, draft_ratio * group.plain_token_ms)
@@ -113,24 +123,33 @@ def read_kept_groups() -> tuple[list[MeasuredGroup], list[MeasuredGroup]]:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "kept"
         restore_records(place)
-        return list(read_groups(place / NGRAM, NGRAM)), list(read_groups(place / SELF_DRAFT, SELF_DRAFT))
+        return list(read_groups(place / NGRAM, NGRAM)), list(
+            read_groups(place / SELF_DRAFT, SELF_DRAFT)
+        )
 
 
 def format_table() -> Iterator[str]:
     """Yield the Markdown of the table."""
     ngram_groups, self_groups = read_kept_groups()
-    yield "| arm, group | measured time a token | predicted | error | E2E measured, ms (plain) | predicted |"
+    yield (
+        "| arm, group | measured time a token | predicted | error | E2E measured, ms (plain) |"
+        " predicted |"
+    )
     yield "|---|---|---|---|---|---|"
     for group in ngram_groups:
         predicted = predict_ngram(group)
         error = compute_error(predicted, group.time_ratio)
-        yield f"| n-gram, {group.name} | {group.time_ratio:.3f} of plain | {predicted:.3f} | {100 * error:.0f} % | | |"
+        yield (
+            f"| n-gram, {group.name} | {group.time_ratio:.3f} of plain | {predicted:.3f} |"
+            f" {100 * error:.0f} % | | |"
+        )
     for group in self_groups:
         (other,) = [entry for entry in self_groups if entry is not group]
         predicted, e2e_ms = predict_self_draft(group, other)
         error = compute_error(predicted, group.time_ratio)
         measured = f"{group.e2e_ms:,.0f} ({group.plain_e2e_ms:,.0f})"
         figures = (
-            f"{group.time_ratio:.3f} of plain | {predicted:.3f} | {100 * error:.0f} % | {measured} | {e2e_ms:,.0f}"
+            f"{group.time_ratio:.3f} of plain | {predicted:.3f} | {100 * error:.0f} % | {measured}"
+            f" | {e2e_ms:,.0f}"
         )
         yield f"| self-draft, {group.name} | {figures} |"

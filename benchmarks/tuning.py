@@ -1,4 +1,4 @@
-"""Compute the tables of docs/tuning.md: windows, acceptance, load and length of answers, by the model of tandem/plan.
+"""Compute docs/tuning.md's tables: windows, acceptance, load and length, by tandem/plan.
 
 python benchmarks/tuning.py [--write]
 """
@@ -22,7 +22,8 @@ ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 LOADS = (1, 4, 16, 32, 64, 128)
 LAWS: dict[CommitLaw, str] = {"k": "NxD Inference", "k+1": "native"}
 ANSWER_TOKENS = (1, 16, 64, 256, 600, 1500)
-LONG_ROW_TTFT_MS = (814.0, 870.0)  # of the row llama-3.3-70b-fused, plain and speculative (its source, 2026-11-22)
+# of the row llama-3.3-70b-fused, plain and speculative (its source, 2026-11-22)
+LONG_ROW_TTFT_MS = (814.0, 870.0)
 PLAIN_TPOT_MS = 20.0  # as of the row llama-3.3-70b-fused, 19.66
 
 
@@ -37,18 +38,22 @@ def count_steps(share: DraftShare, law: CommitLaw, window: int) -> float:
 
 
 def format_windows() -> Iterator[str]:
-    """Yield the speed-up by acceptance and window of a runtime that commits at most k tokens, best of each row bold."""
+    """Yield speed-ups by acceptance and window if a runtime commits at most k, row's best bold."""
     share = fit_share()
     yield f"| acceptance | {' | '.join(f'k = {window}' for window in WINDOWS)} |"
     yield "|---|" + "---|" * len(WINDOWS)
     for acceptance in ACCEPTANCES:
-        values = [expect_tokens("k", acceptance, window) / count_steps(share, "k", window) for window in WINDOWS]
+        values = [
+            expect_tokens("k", acceptance, window) / count_steps(share, "k", window)
+            for window in WINDOWS
+        ]
         cells = [f"**{value:.2f}**" if value == max(values) else f"{value:.2f}" for value in values]
         yield f"| {acceptance:g} | {' | '.join(cells)} |"
     yield ""
     yield (
-        f"A dense target with a plain TPOT of {PLAIN_TPOT_MS:.0f} ms: a draft forward takes {share.mean:.2f} of a "
-        f"plain step, a verified token {share.verified:.3f}. The range is {RANGE_FACTOR:.2f} times either way."
+        f"A dense target with a plain TPOT of {PLAIN_TPOT_MS:.0f} ms: a draft forward takes"
+        f" {share.mean:.2f} of a plain step, a verified token {share.verified:.3f}. The range is"
+        f" {RANGE_FACTOR:.2f} times either way."
     )
 
 
@@ -58,26 +63,34 @@ def format_break_even() -> Iterator[str]:
     yield f"| runtime | most tokens a step | {' | '.join(f'k = {window}' for window in WINDOWS)} |"
     yield "|---|---|" + "---|" * len(WINDOWS)
     for law, name in LAWS.items():
-        points = [find_acceptance(law, count_steps(share, law, window), window) for window in WINDOWS]
+        points = [
+            find_acceptance(law, count_steps(share, law, window), window) for window in WINDOWS
+        ]
         cells = ["always slower" if point is None else f"{point:.2f}" for point in points]
         yield f"| {name} | {law} | {' | '.join(cells)} |"
 
 
 def format_loads() -> Iterator[str]:
-    """Yield how the batch changes the cost of a draft and the speed-up of the post's pair at window 7."""
+    """Yield how the batch changes a draft's cost and the post's pair's speed-up at window 7."""
     share = fit_share()
     target = load_catalogue().models["Qwen/Qwen3-32B"]
     load = PlanLoad(law="k", target=target, context_tokens=684, acceptance=0.8)
     tokens = expect_tokens(load.law, load.acceptance, 7)
-    yield "| concurrency | a plain step reads | speculative step over plain, k = 7 | speed-up at acceptance 0.8 |"
+    yield (
+        "| concurrency | a plain step reads | speculative step over plain, k = 7 | speed-up at"
+        " acceptance 0.8 |"
+    )
     yield "|---|---|---|---|"
     for concurrency in LOADS:
         cost = compute_step_cost(load, share.mean, 7, concurrency, share.verified)
-        yield f"| {concurrency} | {stretch_step(load, concurrency):.2f} times | {cost:.2f} | {tokens / cost:.2f} |"
+        yield (
+            f"| {concurrency} | {stretch_step(load, concurrency):.2f} times | {cost:.2f} |"
+            f" {tokens / cost:.2f} |"
+        )
 
 
 def format_lengths() -> Iterator[str]:
-    """Yield the speed-up of a whole answer by its length, from the published TTFT and TPOT of one pair."""
+    """Yield a whole answer's speed-up by length, from one pair's published TTFT and TPOT."""
     row = next(row for row in load_published() if row.name == "llama-3.3-70b-fused")
     yield "| output tokens | E2E plain, ms | E2E speculative, ms | speed-up |"
     yield "|---|---|---|---|"
@@ -85,7 +98,9 @@ def format_lengths() -> Iterator[str]:
         plain, speculative = (
             ttft_ms + (tokens - 1) * tpot_ms
             for ttft_ms, tpot_ms in zip(
-                LONG_ROW_TTFT_MS, (row.baseline_tpot_ms.value, row.speculative_tpot_ms.value), strict=True
+                LONG_ROW_TTFT_MS,
+                (row.baseline_tpot_ms.value, row.speculative_tpot_ms.value),
+                strict=True,
             )
         )
         yield f"| {tokens:,} | {plain:,.0f} | {speculative:,.0f} | {plain / speculative:.2f} |"

@@ -2,10 +2,10 @@
 
     python benchmarks/upgrade_diff.py [--write]
 
-The program renders and synthesizes two upgrades before and after, and compares them object by object and property by
-property: the native runtime from the previous SDK to today's, and Kubernetes from 1.35 to 1.36. It deploys nothing and
-uses no network. The values of the previous SDK are of aws-neuron/deep-learning-containers
-vllm/inference/0.24.0.1.1.0/Dockerfile.neuronx, 2026-08-17.
+The program renders and synthesizes two upgrades before and after, and compares them object by
+object and property by property: the native runtime from the previous SDK to today's, and Kubernetes
+from 1.35 to 1.36. It deploys nothing and uses no network. The values of the previous SDK are of
+aws-neuron/deep-learning-containers vllm/inference/0.24.0.1.1.0/Dockerfile.neuronx, 2026-08-17.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from tandem.spec.variant_key import compute_artifact_key
 DOCUMENT = ROOT / "docs" / "upgrade.md"
 OLD_TAG = "0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04"
 OLD_VERSIONS = {"sdk": "2.32.0", "vllm": "0.24.0", "neuronx_cc": "2.27.5334.0", "plugin": "1.1.0"}
-RESERVATION = "cr-0123456789abcdef0"  # any id: without one there is no Fleet stack, whose node image an upgrade changes
+# any id: without one there is no Fleet stack, whose node image an upgrade changes
+RESERVATION = "cr-0123456789abcdef0"
 DIGEST = re.compile(r"\b[0-9a-f]{12}(?:[0-9a-f]{4})?\b")  # twelve digits of a key, sixteen of specs
 
 
@@ -52,7 +53,9 @@ class RepositoryState:
 def main() -> int:
     """Print the tables, or put them into the document."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--write", action="store_true", help=f"put the tables into {DOCUMENT.relative_to(ROOT)}")
+    parser.add_argument(
+        "--write", action="store_true", help=f"put the tables into {DOCUMENT.relative_to(ROOT)}"
+    )
     options = parser.parse_args()
     for name, read_states in UPGRADES.items():
         text = "\n".join(describe_upgrade(*read_states()))
@@ -92,16 +95,20 @@ def kubernetes_upgrade() -> tuple[RepositoryState, RepositoryState]:
 def read_state(name: str) -> RepositoryState:
     """Read a committed environment and its experiments."""
     inputs = read_legal_inputs(
-        Selection(environments=ROOT / "environments", experiments=ROOT / "experiments", names=(name,))
+        Selection(
+            environments=ROOT / "environments", experiments=ROOT / "experiments", names=(name,)
+        )
     )
     (environment,) = inputs.environments()
     return RepositoryState(
-        environment=environment, experiments=inputs.list_experiments(environment), catalogue=inputs.catalogue
+        environment=environment,
+        experiments=inputs.list_experiments(environment),
+        catalogue=inputs.catalogue,
     )
 
 
 def describe_upgrade(before: RepositoryState, after: RepositoryState) -> Iterator[str]:
-    """Yield the Markdown of one upgrade: new compilations, objects in the cluster, resources in the account."""
+    """Yield one upgrade's Markdown: new compilations, cluster objects, account resources."""
     yield from describe_keys(before, after)
     yield ""
     yield "| in the cluster | changed | new | gone | what changes |"
@@ -119,8 +126,12 @@ def describe_keys(before: RepositoryState, after: RepositoryState) -> Iterator[s
     for experiment in after.experiments:
         for variant in experiment.all_variants():
             catalogues = (before.catalogue, after.catalogue)
-            pairs.append([compute_artifact_key(experiment, variant, catalogue) for catalogue in catalogues])
-    changed = [compare_key_fields(old.as_fields(), new.as_fields()) for old, new in pairs if old != new]
+            pairs.append(
+                [compute_artifact_key(experiment, variant, catalogue) for catalogue in catalogues]
+            )
+    changed = [
+        compare_key_fields(old.as_fields(), new.as_fields()) for old, new in pairs if old != new
+    ]
     fields = sorted(set(itertools.chain.from_iterable(changed)))
     because = f", because of {', '.join(f'`{field}`' for field in fields)}" if fields else ""
     yield f"Compiled again: {len(changed)} of {len(pairs)} artifacts{because}."
@@ -146,10 +157,14 @@ def read_resources(state: RepositoryState) -> dict[tuple[str, str], Any]:
     import app  # noqa: PLC0415  # starts Node
 
     with tempfile.TemporaryDirectory() as folder:
-        app.build_app([(state.environment, state.experiments)], state.catalogue, outdir=folder, validate=False).synth()
+        app.build_app(
+            [(state.environment, state.experiments)], state.catalogue, outdir=folder, validate=False
+        ).synth()
         templates = [json.loads(path.read_text()) for path in Path(folder).rglob("*.template.json")]
     resources = {}
-    for index, template in enumerate(sorted(templates, key=lambda template: template["Description"])):
+    for index, template in enumerate(
+        sorted(templates, key=lambda template: template["Description"])
+    ):
         for name, resource in template["Resources"].items():
             resources[resource["Type"], f"{index}/{name}"] = resource
     return resources
@@ -174,14 +189,20 @@ def describe_objects(
         if verdict == "changed":
             changed.setdefault(kind, Counter()).update(dict.fromkeys(list_changes(old, new), 1))
     for kind, count in sorted(counts.items()):
-        lines = [f"{text} ({number})" if number > 1 else text for text, number in changed.get(kind, Counter()).items()]
-        yield f"| {kind} | {count['changed']} | {count['new']} | {count['gone']} | {'; '.join(lines)} |"
+        lines = [
+            f"{text} ({number})" if number > 1 else text
+            for text, number in changed.get(kind, Counter()).items()
+        ]
+        yield (
+            f"| {kind} | {count['changed']} | {count['new']} | {count['gone']} |"
+            f" {'; '.join(lines)} |"
+        )
     if not counts:
         yield f"| nothing: the {where} are the same | 0 | 0 | 0 | |"
 
 
 def list_changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
-    """Yield each leaf that differs, with its last two keys, the old and the new value; parse JSON or YAML in a leaf.
+    """Yield each differing leaf: last two keys, old and new value; parse JSON or YAML in it.
 
     A key that one side lacks appears without its value, which may be a whole file.
     """
@@ -198,7 +219,8 @@ def list_changes(old: Any, new: Any, path: str = "") -> Iterator[str]:
         texts = [value if isinstance(value, str) else json.dumps(value) for value in (old, new)]
         if all(text.startswith(("[{", "{")) for text in texts):
             yield from list_changes(json.loads(texts[0]), json.loads(texts[1]), path)
-        elif all(text.startswith('"') and ":" in text for text in texts):  # YAML that the runner reads
+        # YAML that the runner reads
+        elif all(text.startswith('"') and ":" in text for text in texts):
             yield from list_changes(yaml.safe_load(texts[0]), yaml.safe_load(texts[1]), path)
         else:
             yield f"`{name_leaf(path)}`: {describe_change(*texts)}"
@@ -210,7 +232,7 @@ def name_leaf(path: str) -> str:
 
 
 def describe_change(old: str, new: str) -> str:
-    """Return the differences of a text, word by word; for names with a digest, only that the digest changed."""
+    """Return a text's differences by word; for names with a digest, only that it changed."""
     if DIGEST.sub("", old) == DIGEST.sub("", new):
         return "another digest"
     words = [re.split(r"(?<=[/:@ ])", text) for text in (old, new)]

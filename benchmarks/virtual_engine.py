@@ -20,7 +20,8 @@ def run_engine(
 
     Args:
         requests: in the order of `arrived_s`.
-        concurrency: of a closed loop: so many requests at first, then one as another ends; `arrived_s` is ignored.
+        concurrency: of a closed loop: so many requests at first, then one as another ends;
+            `arrived_s` is ignored.
         max_steps: decode steps at once; a larger number is faster and gives the same result.
     """
     engine = BatchingEngine(settings)
@@ -34,7 +35,9 @@ def run_engine(
         while next_request is not None and next_request.arrived_s <= now_s:
             engine.submit(next_request)
             next_request = next(request_iterator, None)
-        until_s = next_request.arrived_s if next_request is not None and engine.has_room else float("inf")
+        until_s = (
+            next_request.arrived_s if next_request is not None and engine.has_room else float("inf")
+        )
         steps = engine.begin(now_s, max_steps=max_steps, until_s=until_s)
         if steps is None:
             if next_request is None:
@@ -43,7 +46,9 @@ def run_engine(
             continue
         now_s = steps.end_s
         finished_requests = engine.end(steps)
-        for request in itertools.islice(request_iterator, len(finished_requests) if concurrency else 0):
+        for request in itertools.islice(
+            request_iterator, len(finished_requests) if concurrency else 0
+        ):
             request.arrived_s = now_s
             engine.submit(request)
         yield steps, finished_requests

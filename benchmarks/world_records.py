@@ -1,11 +1,13 @@
-"""Records of runs in worlds of a known truth: a simulator that shares no code with `tandem.simulator`, without HTTP.
+"""Records of runs in worlds of known truth: a simulator apart from `tandem.simulator`, no HTTP.
 
-A run has the shape of `tandem bench run --quick`, of its defaults, or of the defaults with six starts. The bench's own
-plan gives the requests and their order, CONCURRENCY workers send them, and a clock advances. A request is work for its
-server: FIRST_TOKEN_S, then TOKEN_S a token. A world changes the work of a request, or the speed of a server at a
-moment. So noise of T seconds touches every request that runs in them, one or a hundred.
+A run has the shape of `tandem bench run --quick`, of its defaults, or of the defaults with six
+starts. The bench's own plan gives the requests and their order, CONCURRENCY workers send them, and
+a clock advances. A request is work for its server: FIRST_TOKEN_S, then TOKEN_S a token. A world
+changes the work of a request, or the speed of a server at a moment. So noise of T seconds touches
+every request that runs in them, one or a hundred.
 
-Each arm is one server; the control arm is the baseline's server once more. Every answer is the same in both arms.
+Each arm is one server; the control arm is the baseline's server once more. Every answer is the same
+in both arms.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ SHORTEST_ANSWER = 0.3
 """Least share of its limit that an answer fills; the shares are uniform from here to 1."""
 
 CHAIN = 0.9
-"""Correlation of a request with the next one, in a world whose noise goes from request to request."""
+"""Correlation of a request with the next one, in a world whose noise goes from request to
+request."""
 
 COLD_SHARE = 0.1
 """Share of the run after which a cold server is warm."""
@@ -59,7 +62,8 @@ TAIL_INDEX = 1.5
 
 EPISODE_S = 20.0
 EPISODE_TIMES = 3.0
-"""An episode of other work on the machine: how long it lasts, and how many times slower both servers are."""
+"""An episode of other work on the machine: how long it lasts, and how many times slower both
+servers are."""
 
 CRON_PERIOD_S = 60.0
 CRON_S = 5.0
@@ -70,7 +74,8 @@ FAST_QUARTER = 2.0
 """Speed-up of a quarter of the prompts in a world of two points; the others make up for it."""
 
 ORDERS = 32
-"""Orders of requests: a run's seed chooses one, because to draw an order takes longer than to simulate a run."""
+"""Orders of requests: a run's seed chooses one, because to draw an order takes longer than to
+simulate a run."""
 
 _STEP_S = 1.0  # of the clocks' grid
 _ANSWERS_SEED = 20_261_122
@@ -111,16 +116,21 @@ class World:
         true_speed_up: of the variant, the geometric mean over prompts.
         class_speed_ups: further factors of the first classes of the suite, in its order.
         other_classes: the further factor of the classes that `class_speed_ups` does not reach.
-        prompt_spread: sd over prompts of the log of the speed-up. prompt_law: its distribution, of mean 0.
-            `two points` has no spread of its own: a quarter of the prompts is FAST_QUARTER times as fast.
+        prompt_spread: sd over prompts of the log of the speed-up. prompt_law: its distribution, of
+            mean 0. `two points` has no spread of its own: a quarter of the prompts is FAST_QUARTER
+            times as fast.
         request_noise: sd of the log of each request's time.
-        drift: log of how much slower or faster the machine is at the end than at the begin. wave: log amplitude of a
-            slow wave over it.
-        chained_noise: sd of a log factor on both arms' requests, CHAIN correlated from request to request.
+        drift: log of how much slower or faster the machine is at the end than at the begin. wave:
+            log amplitude of a slow wave over it.
+        chained_noise: sd of a log factor on both arms' requests, CHAIN correlated from request to
+            request.
         request_tail: share of requests of both arms with a heavy tail.
-        first_token_tail: share of requests whose first token takes 10 times as long or more (a Pareto law).
-        own_noise: sd of the log of each server's own Ornstein-Uhlenbeck noise. own_noise_s: its time constant.
-        episodes_per_hour: of other work on the machine. has_cron: whether the machine has a job of the clock.
+        first_token_tail: share of requests whose first token takes 10 times as long or more (a
+            Pareto law).
+        own_noise: sd of the log of each server's own Ornstein-Uhlenbeck noise. own_noise_s: its
+            time constant.
+        episodes_per_hour: of other work on the machine. has_cron: whether the machine has a job of
+            the clock.
         start_spread: sd of the log factor that each start of a server has.
         cold: share by which the variant is slower at the begin of the run.
         slow_share: share of the variant's requests that take `slow_times` as long.
@@ -182,7 +192,7 @@ class RequestPlan(NamedTuple):
 
 
 class RequestWork(NamedTuple):
-    """Work of each request, in seconds: up to its first token, and from there to its last; and whether it fails."""
+    """Work of each request in seconds: to its first token, then to its last; and if it fails."""
 
     first_s: Values
     rest_s: Values
@@ -190,7 +200,7 @@ class RequestWork(NamedTuple):
 
 
 class RequestTimes(NamedTuple):
-    """When each request was sent, and when its first and its last token came, in seconds from the run's begin."""
+    """When each request was sent, and its first and last token, in seconds from run begin."""
 
     begin_s: Values
     first_s: Values
@@ -211,7 +221,9 @@ class ServerClock(NamedTuple):
         """
         done_s = np.interp(begin_s, self.time_s, self.done_s) + work_s
         if done_s > self.done_s[-1]:
-            raise OverflowError(f"a run took longer than the {self.time_s[-1]:.0f} s that its world was drawn for")
+            raise OverflowError(
+                f"a run took longer than the {self.time_s[-1]:.0f} s that its world was drawn for"
+            )
         return float(np.interp(done_s, self.done_s, self.time_s))
 
 
@@ -236,7 +248,9 @@ def plan_requests(shape: RunShape, seed: int) -> RequestPlan:
     """
     (real,) = shape.size.narrow_suites([suite.load_suite("real")])
     run_manifest = _build_manifest(real, shape, seed)
-    plan = RunPlan(manifest=run_manifest, blocks=plan_blocks(run_manifest, [real], shape.size.concurrency))
+    plan = RunPlan(
+        manifest=run_manifest, blocks=plan_blocks(run_manifest, [real], shape.size.concurrency)
+    )
     entries = list(itertools.chain.from_iterable(block.entries for block in plan.blocks))
     codes = {entry.prompt.id: code for code, entry in enumerate(entries)}
     arms = {name: code for code, name in enumerate((*ARMS, plan.control_arm))}
@@ -245,7 +259,9 @@ def plan_requests(shape: RunShape, seed: int) -> RequestPlan:
     rows = []
     for turn in turns:
         place = (arms[turn.arms[0]], real.classes.index(turn.block.class_))
-        rows += [(*place, codes[item.entry.prompt.id], turn.round, turn.slot) for item in turn.items]
+        rows += [
+            (*place, codes[item.entry.prompt.id], turn.round, turn.slot) for item in turn.items
+        ]
     arm, class_, prompt, round_, slot = np.array(rows).T.astype(np.intp)
 
     shares = np.random.default_rng(_ANSWERS_SEED).uniform(SHORTEST_ANSWER, 1, len(entries))
@@ -275,7 +291,9 @@ def _measure_length(plan: RequestPlan) -> float:
     return float(times.end_s.max())
 
 
-def draw_work(world: World, plan: RequestPlan, shape: RunShape, rng: np.random.Generator) -> RequestWork:
+def draw_work(
+    world: World, plan: RequestPlan, shape: RunShape, rng: np.random.Generator
+) -> RequestWork:
     """Return the work of each request."""
     log = _draw_noise(world, plan, shape, rng)
     count = len(log)
@@ -292,10 +310,14 @@ def draw_work(world: World, plan: RequestPlan, shape: RunShape, rng: np.random.G
         index = -math.log10(world.first_token_tail)
         first_times = np.minimum(1 + rng.pareto(index, count), LONGEST_FIRST_TOKEN)
     first_s = FIRST_TOKEN_S * first_times * np.exp(log)
-    return RequestWork(first_s, TOKEN_S * (plan.tokens - 1) * np.exp(log), is_variant & (draws < world.fail_share))
+    return RequestWork(
+        first_s, TOKEN_S * (plan.tokens - 1) * np.exp(log), is_variant & (draws < world.fail_share)
+    )
 
 
-def _draw_noise(world: World, plan: RequestPlan, shape: RunShape, rng: np.random.Generator) -> Values:
+def _draw_noise(
+    world: World, plan: RequestPlan, shape: RunShape, rng: np.random.Generator
+) -> Values:
     """Return the log of each request's factor by noise, true speed-up and start."""
     count = len(plan.arm)
     log = world.request_noise * rng.standard_normal(count)
@@ -321,7 +343,9 @@ def draw_gains(world: World, count: int, rng: np.random.Generator) -> Values:
     return world.prompt_spread * rng.standard_normal(count)
 
 
-def draw_clocks(world: World, length_s: float, longest_s: float, rng: np.random.Generator) -> list[ServerClock]:
+def draw_clocks(
+    world: World, length_s: float, longest_s: float, rng: np.random.Generator
+) -> list[ServerClock]:
     """Return the clock of each server.
 
     Args:
@@ -336,7 +360,9 @@ def draw_clocks(world: World, length_s: float, longest_s: float, rng: np.random.
     slow += world.drift * rng.choice([-1, 1]) * share
     slow += world.wave * np.sin(2 * math.pi * (rng.uniform(0.5, 3) * share + rng.uniform()))
     for server in range(len(ARMS)):
-        slow[server] += world.own_noise * draw_chain(len(time_s), math.exp(-_STEP_S / world.own_noise_s), rng)
+        slow[server] += world.own_noise * draw_chain(
+            len(time_s), math.exp(-_STEP_S / world.own_noise_s), rng
+        )
     slow[1] += np.log1p(world.cold * np.maximum(1 - share / COLD_SHARE, 0.0))
     _add_other_work(slow, world, time_s, longest_s, rng)
     speed = np.exp(-slow)
@@ -344,9 +370,13 @@ def draw_clocks(world: World, length_s: float, longest_s: float, rng: np.random.
     return [ServerClock(time_s, np.concatenate([[0.0], row])) for row in done_s]
 
 
-def _add_other_work(slow: Values, world: World, time_s: Values, longest_s: float, rng: np.random.Generator) -> None:
-    """Add episodes of other work, and the job of the clock, to the logs of how slow both servers are."""
-    for begin_s in rng.uniform(0, longest_s, rng.poisson(world.episodes_per_hour * longest_s / 3600)):
+def _add_other_work(
+    slow: Values, world: World, time_s: Values, longest_s: float, rng: np.random.Generator
+) -> None:
+    """Add episodes of other work, and the clock's job, to the logs of servers' slowness."""
+    for begin_s in rng.uniform(
+        0, longest_s, rng.poisson(world.episodes_per_hour * longest_s / 3600)
+    ):
         is_episode = (time_s >= begin_s) & (time_s < begin_s + EPISODE_S)
         slow[:, is_episode] += math.log(EPISODE_TIMES)
     if world.has_cron:
@@ -362,8 +392,10 @@ def draw_chain(count: int, correlation: float, rng: np.random.Generator) -> Valu
     return chain
 
 
-def time_requests(plan: RequestPlan, first_s: Values, rest_s: Values, clocks: list[ServerClock]) -> RequestTimes:
-    """Return the times of each request: a turn begins when the last one has ended, and CONCURRENCY workers send it.
+def time_requests(
+    plan: RequestPlan, first_s: Values, rest_s: Values, clocks: list[ServerClock]
+) -> RequestTimes:
+    """Return each request's times: turns follow one another, and CONCURRENCY workers send.
 
     Args:
         plan: the requests.
@@ -385,7 +417,7 @@ def time_requests(plan: RequestPlan, first_s: Values, rest_s: Values, clocks: li
 
 
 def _bound_length(plan: RequestPlan, work_s: Values) -> float:
-    """Return a time that no run of this work exceeds at full speed (Graham 1966: each turn's mean load and longest)."""
+    """Return a time no run exceeds at full speed (Graham 1966: turns' mean load and longest)."""
     begins = plan.turns[:-1]
     longest_s = np.maximum.reduceat(work_s, begins)
     return float((np.add.reduceat(work_s, begins) / CONCURRENCY + longest_s).sum())
@@ -463,12 +495,18 @@ def _build_manifest(real: suite.Suite, shape: RunShape, seed: int) -> manifest.R
         simulated=True,
         arms=tuple(
             manifest.ManifestArm(
-                name=name, role="variant" if place else "baseline", url="virtual", model="virtual", simulated=True
+                name=name,
+                role="variant" if place else "baseline",
+                url="virtual",
+                model="virtual",
+                simulated=True,
             )
             for place, name in enumerate(ARMS)
         ),
         suites=(
-            manifest.SuiteEntry(name=real.name, sha256=real.sha256, prompts=len(real.prompts), classes=real.classes),
+            manifest.SuiteEntry(
+                name=real.name, sha256=real.sha256, prompts=len(real.prompts), classes=real.classes
+            ),
         ),
         schedule="interleaved",
         seed=seed,
@@ -479,7 +517,9 @@ def _build_manifest(real: suite.Suite, shape: RunShape, seed: int) -> manifest.R
         prompts_per_class=shape.size.prompts_per_class,
         max_tokens=shape.size.max_tokens,
         warm_up={name: manifest.WarmUpEntry(requests=CONCURRENCY, stable=True) for name in ARMS},
-        clock=manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment),
+        clock=manifest.ClockReading(
+            source="monotonic", resolution_s=1e-9, monotonic_s=0.0, utc=moment
+        ),
         host=manifest.HostInfo(cpus=1, python="3"),
         plan=manifest.PlanTotals(requests=0),
         ended=manifest.RunEnd(reason="done", utc=moment),

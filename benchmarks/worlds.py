@@ -2,8 +2,9 @@
 
     python benchmarks/worlds.py [--scale X] [--seed S] [--world NAME] [--words] [--write]
 
-The program simulates runs of three shapes (world_records.py) and judges them as `tandem bench report` does. No time of
-this machine enters: the same seeds give the same table. The exit code is 1 if a promise is missed.
+The program simulates runs of three shapes (world_records.py) and judges them as `tandem bench
+report` does. No time of this machine enters: the same seeds give the same table. The exit code is 1
+if a promise is missed.
 """
 
 from __future__ import annotations
@@ -56,9 +57,10 @@ RESERVED = "server start"
 TASK = 20  # runs that one process judges at a time
 
 Question = Literal["false", "unreserved", "faster", "mixed", "called faster"]
-"""What is counted. `false`: reports with a false word in headline, classes or routing. `unreserved`: those whose false
-word lacks the reservation of one start. `faster` and `mixed`: headlines that find the truth. `called faster`: headlines
-that say faster although the mean is slower, or although requests fail."""
+"""What is counted. `false`: reports with a false word in headline, classes or routing.
+`unreserved`: those whose false word lacks the reservation of one start. `faster` and `mixed`:
+headlines that find the truth. `called faster`: headlines that say faster although the mean is
+slower, or although requests fail."""
 
 QUESTIONS: tuple[Question, ...] = ("false", "unreserved", "faster", "mixed", "called faster")
 _IS_LIMIT_UPPER: Mapping[Question, bool] = {
@@ -77,7 +79,8 @@ class WorldRow:
     Args:
         world: of the runs.
         question: what is counted.
-        limits: largest share, or smallest of what is to be found, by shape; a shape without one is listed.
+        limits: largest share, or smallest of what is to be found, by shape; a shape without one is
+            listed.
     """
 
     world: World
@@ -138,7 +141,11 @@ def _list_gain_rows() -> Iterator[WorldRow]:
     }
     for (gain, spread), own_limits in limits.items():
         yield WorldRow(
-            world=World(name=f"true {gain}, prompts {100 * spread:g} %", true_speed_up=gain, prompt_spread=spread),
+            world=World(
+                name=f"true {gain}, prompts {100 * spread:g} %",
+                true_speed_up=gain,
+                prompt_spread=spread,
+            ),
             question="faster",
             limits=own_limits,
         )
@@ -147,15 +154,19 @@ def _list_gain_rows() -> Iterator[WorldRow]:
 def _list_mixed_rows() -> Iterator[WorldRow]:
     """Yield worlds of classes that differ either way.
 
-    Commit 26bb912b, before one figure led, found these shares on the same runs; 3 points fewer are allowed, 6 at
-    `--quick` (docs/decisions/0053-one-figure-with-a-share-of-its-own.md).
+    Commit 26bb912b, before one figure led, found these shares on the same runs; 3 points fewer are
+    allowed, 6 at `--quick` (docs/decisions/0053-one-figure-with-a-share-of-its-own.md).
     """
     worlds = {
         (0.713, 0.633, 0.72): World(
-            name="one class 3 times, one 10 % slower", class_speed_ups=(3.0, 1 / 1.1), prompt_spread=0.04
+            name="one class 3 times, one 10 % slower",
+            class_speed_ups=(3.0, 1 / 1.1),
+            prompt_spread=0.04,
         ),
         (1.0, 1.0, 1.0): World(
-            name="one class 1.5 times, one 1/1.5", class_speed_ups=(1.5, 1 / 1.5), prompt_spread=0.04
+            name="one class 1.5 times, one 1/1.5",
+            class_speed_ups=(1.5, 1 / 1.5),
+            prompt_spread=0.04,
         ),
         (0.913, 1.0, 1.0): World(
             name="one class 3 times, others 10 % slower",
@@ -170,7 +181,7 @@ def _list_mixed_rows() -> Iterator[WorldRow]:
 
 
 def _list_rare_rows() -> Iterator[WorldRow]:
-    """Yield worlds of a few slow or failing requests; the limits are what 26bb912b called faster on the same runs."""
+    """Yield worlds of few slow or failing requests; limits: what 26bb912b called faster."""
     limits = {
         World(name="10 % at 3 times", slow_share=0.1, slow_times=3.0): limit_all(0.01),
         _describe_failing(0.02): limit_all(21 / 300, quick=0.231, starts=1 / 300),
@@ -190,7 +201,12 @@ def _describe_failing(share: float) -> World:
 
 
 def _describe_slow(share: float, times: float) -> World:
-    return World(name=f"{100 * share:g} % at {times:.0f} times", true_speed_up=1.25, slow_share=share, slow_times=times)
+    return World(
+        name=f"{100 * share:g} % at {times:.0f} times",
+        true_speed_up=1.25,
+        slow_share=share,
+        slow_times=times,
+    )
 
 
 ROWS: tuple[WorldRow, ...] = (
@@ -208,7 +224,8 @@ class ReportSummary(NamedTuple):
 
     Args:
         word: of its headline, with its reservations.
-        false_words: what is false in it, each as `headline faster`, `class slower` or `routing saves`.
+        false_words: what is false in it, each as `headline faster`, `class slower` or `routing
+            saves`.
         is_unreserved: whether one of them lacks the reservation of one start.
         is_covered: whether the pooled interval of E2E holds the truth; None without one.
     """
@@ -228,7 +245,7 @@ class ReportSummary(NamedTuple):
 
 
 class SpokenWord(NamedTuple):
-    """A word of a verdict: of the headline, a class or routing; and whether it is for one start alone."""
+    """A verdict's word: headline, class or routing; and whether for one start alone."""
 
     place: str
     word: str
@@ -265,14 +282,17 @@ def _list_false_words(verdict: Verdict, truths: Mapping[str, float]) -> Iterator
             yield SpokenWord("class", cell.verdict, cell.evidence == "one-start")
 
     speed_ups = set(truths.values())
-    has_unlike_classes = len(speed_ups) > 1  # so `mixed` is true, and routing saves against either arm
+    # so `mixed` is true, and routing saves against either arm
+    has_unlike_classes = len(speed_ups) > 1
     untrue_words = {"same"} if has_unlike_classes else list_untrue_words(min(speed_ups))
     if headline.finding in untrue_words:
         yield SpokenWord("headline", headline.finding, RESERVED in headline.verdict)
 
     savings = itertools.chain.from_iterable(route.savings for route in verdict.routing)
     for saving in savings:
-        saves_truly = has_unlike_classes or (min(speed_ups) > 1 and saving.against == verdict.baseline)
+        saves_truly = has_unlike_classes or (
+            min(speed_ups) > 1 and saving.against == verdict.baseline
+        )
         if saving.word == "costs" or (saving.word == "saves" and not saves_truly):
             yield SpokenWord("routing", saving.word, saving.evidence == "one-start")
 
@@ -289,7 +309,10 @@ def list_untrue_words(true_speed_up: float) -> frozenset[str]:
 def judge_runs(world: World, shape: RunShape, seeds: Iterable[int]) -> list[ReportSummary]:
     """Simulate and judge a run of each seed."""
     options = JudgeOptions()
-    return [summarize_verdict(judge_run(simulate_run(world, seed, shape), options, ()), world) for seed in seeds]
+    return [
+        summarize_verdict(judge_run(simulate_run(world, seed, shape), options, ()), world)
+        for seed in seeds
+    ]
 
 
 class ShapeReports(NamedTuple):
@@ -328,7 +351,9 @@ class ShapeReports(NamedTuple):
         return self.share > limit if _IS_LIMIT_UPPER[self.row.question] else self.share < limit
 
 
-def measure_rows(rows: Sequence[WorldRow], first_seed: int, scale: float = 1.0) -> Iterator[tuple[ShapeReports, ...]]:
+def measure_rows(
+    rows: Sequence[WorldRow], first_seed: int, scale: float = 1.0
+) -> Iterator[tuple[ShapeReports, ...]]:
     """Yield the reports of each world, by shape; all cores are used.
 
     Args:
@@ -343,8 +368,12 @@ def measure_rows(rows: Sequence[WorldRow], first_seed: int, scale: float = 1.0) 
         tasks += [(row, shape, range(begin, min(begin + TASK, end))) for begin in begins]
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         worlds = [row.world for row, _, _ in tasks]
-        parts = pool.map(judge_runs, worlds, [task[1] for task in tasks], [task[2] for task in tasks])
-        for row, results in itertools.groupby(zip(tasks, parts, strict=True), key=lambda result: result[0][0]):
+        parts = pool.map(
+            judge_runs, worlds, [task[1] for task in tasks], [task[2] for task in tasks]
+        )
+        for row, results in itertools.groupby(
+            zip(tasks, parts, strict=True), key=lambda result: result[0][0]
+        ):
             reports: dict[str, list[ReportSummary]] = defaultdict(list)
             for (_, shape, _), part in results:
                 reports[shape.name] += part
@@ -383,8 +412,12 @@ def main() -> int:
             print(*_describe_words(row), sep="\n", file=sys.stderr)
         measured_rows.append(row)
 
-    has_missed = any(reports.misses_promise for reports in itertools.chain.from_iterable(measured_rows))
-    counts = ", ".join(f"{len(reports.reports)} {reports.shape.name}" for reports in measured_rows[0])
+    has_missed = any(
+        reports.misses_promise for reports in itertools.chain.from_iterable(measured_rows)
+    )
+    counts = ", ".join(
+        f"{len(reports.reports)} {reports.shape.name}" for reports in measured_rows[0]
+    )
     head = (
         f"`python benchmarks/worlds.py --seed {options.seed} --scale {options.scale:g}`, "
         f"{describe_day()}, {time.monotonic() - begun_s:.0f} s; "
@@ -402,11 +435,23 @@ def main() -> int:
 
 
 def _read_options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     names = [row.world.name for row in ROWS]
-    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="X times as many runs (default 1)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="the first run's seed (default 0)")
-    parser.add_argument("--world", choices=names, action="append", metavar="NAME", help="this world alone; repeatable")
+    parser.add_argument(
+        "--scale", type=float, default=1.0, metavar="X", help="X times as many runs (default 1)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="the first run's seed (default 0)"
+    )
+    parser.add_argument(
+        "--world",
+        choices=names,
+        action="append",
+        metavar="NAME",
+        help="this world alone; repeatable",
+    )
     parser.add_argument("--words", action="store_true", help="print the words of each world too")
     parser.add_argument("--write", action="store_true", help="put the table into its page of docs/")
     options = parser.parse_args()
@@ -419,7 +464,9 @@ def _describe_words(row: Sequence[ShapeReports]) -> Iterator[str]:
     """Yield the headlines and the false words of a world, by shape."""
     for reports in row:
         headlines = Counter(report.word for report in reports.reports)
-        false_words = Counter(itertools.chain.from_iterable(set(report.false_words) for report in reports.reports))
+        false_words = Counter(
+            itertools.chain.from_iterable(set(report.false_words) for report in reports.reports)
+        )
         yield f"  {reports.shape.name}: {dict(headlines.most_common())}; {dict(false_words)}"
 
 

@@ -1,7 +1,8 @@
-"""Workloads of the cluster, declared once for both ways of delivery: `cdk deploy` and the rendered manifests.
+"""Workloads of the cluster, declared once for `cdk deploy` and for the rendered manifests.
 
-Invariant: a chart reads declared values and names only. No CDK token reaches it, no name carries a hash, and no chart
-depends on another. Their order is data (`list_stages`), which each way of delivery writes in its own form.
+Invariant: a chart reads declared values and names only. No CDK token reaches it, no name carries a
+hash, and no chart depends on another. Their order is data (`list_stages`), which each way of
+delivery writes in its own form.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def list_stages(experiment: Experiment) -> tuple[str, ...]:
     return tuple(stage for stage in STAGES if needs.get(stage, True))
 
 
-def build_charts(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> dict[str, cdk8s.Chart]:
+def build_charts(
+    environment: Environment, experiment: Experiment, catalogue: Catalogue
+) -> dict[str, cdk8s.Chart]:
     """Return the charts of an experiment by their ids, in the order of application.
 
     The experiment must have passed the rules: its runtime can be rendered and its models are known.
@@ -39,11 +42,21 @@ def build_charts(environment: Environment, experiment: Experiment, catalogue: Ca
     app = cdk8s.App()
     charts = [
         BaseChart(app, "base", environment=environment, experiment=experiment, catalogue=catalogue),
-        ClaimsChart(app, "claims", environment=environment, experiment=experiment, catalogue=catalogue),
-        StorageChart(app, "storage", environment=environment, experiment=experiment, catalogue=catalogue),
-        StageChart(app, "stage", environment=environment, experiment=experiment, catalogue=catalogue),
-        CompileChart(app, "compile", environment=environment, experiment=experiment, catalogue=catalogue),
-        ServeChart(app, "serve", environment=environment, experiment=experiment, catalogue=catalogue),
+        ClaimsChart(
+            app, "claims", environment=environment, experiment=experiment, catalogue=catalogue
+        ),
+        StorageChart(
+            app, "storage", environment=environment, experiment=experiment, catalogue=catalogue
+        ),
+        StageChart(
+            app, "stage", environment=environment, experiment=experiment, catalogue=catalogue
+        ),
+        CompileChart(
+            app, "compile", environment=environment, experiment=experiment, catalogue=catalogue
+        ),
+        ServeChart(
+            app, "serve", environment=environment, experiment=experiment, catalogue=catalogue
+        ),
     ]
     if has_llmperf(experiment):
         charts.append(LlmperfChart(app, "llmperf", environment=environment, experiment=experiment))

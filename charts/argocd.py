@@ -1,12 +1,13 @@
 """The objects of Argo CD, for an environment that it delivers.
 
-Invariant: one Application per experiment from an ApplicationSet, one each for the Neuron DRA chart, people, runner and
-these objects. No sync ever changes the number of a server's pods, and a pending pod is no fault. The order of an
-experiment's objects is in their sync-wave annotations (base 0, claims 1, storage 2, and 3 for servers and CronJobs),
-not in Applications that wait for each other, which Argo CD does only behind a feature flag. The cluster is named
-`in-cluster`: plain Argo CD knows that name, and the EKS capability lets its own cluster be registered under it
-(docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026-11-21). Charts from an `oci://` address
-need Argo CD 3.1.
+Invariant: one Application per experiment from an ApplicationSet, one each for the Neuron DRA chart,
+people, runner and these objects. No sync ever changes the number of a server's pods, and a pending
+pod is no fault. The order of an experiment's objects is in their sync-wave annotations (base 0,
+claims 1, storage 2, and 3 for servers and CronJobs), not in Applications that wait for each other,
+which Argo CD does only behind a feature flag. The cluster is named `in-cluster`: plain Argo CD
+knows that name, and the EKS capability lets its own cluster be registered under it
+(docs.aws.amazon.com/eks/latest/userguide/argocd-register-clusters.html, 2026-11-21). Charts from an
+`oci://` address need Argo CD 3.1.
 """
 
 from __future__ import annotations
@@ -52,8 +53,14 @@ PEOPLE_CLUSTER_KINDS = (f"{RBAC}/ClusterRole", f"{RBAC}/ClusterRoleBinding")
 NO_NAMESPACED_KIND = {"namespaceResourceBlacklist": [{"group": "*", "kind": "*"}]}
 # kinds of charts/runner.py and charts/runner_pod.py
 RUNNER_CLUSTER_KINDS = ("Namespace", *PEOPLE_CLUSTER_KINDS)
-RUNNER_NAMESPACED_KINDS = ("ConfigMap", "ServiceAccount", "apps/Deployment", "networking.k8s.io/NetworkPolicy")
-# cluster-wide objects of the Neuron chart with its DRA driver on (templates/dra-driver, chart 1.9.0)
+RUNNER_NAMESPACED_KINDS = (
+    "ConfigMap",
+    "ServiceAccount",
+    "apps/Deployment",
+    "networking.k8s.io/NetworkPolicy",
+)
+# cluster-wide objects of the Neuron chart with its DRA driver on (templates/dra-driver, chart
+# 1.9.0)
 DRIVER_CLUSTER_KINDS = ("Namespace", *PEOPLE_CLUSTER_KINDS, "resource.k8s.io/DeviceClass")
 
 
@@ -97,7 +104,10 @@ class ArgocdChart(TandemChart):
             ),
             name: _build_project(repository, namespaces, CLUSTER_KINDS, NAMESPACED_KINDS),
             # an Application names a namespace, also one of cluster-wide objects alone
-            people_project: _build_project(repository, [delivery.namespace], PEOPLE_CLUSTER_KINDS) | NO_NAMESPACED_KIND,
+            people_project: (
+                _build_project(repository, [delivery.namespace], PEOPLE_CLUSTER_KINDS)
+                | NO_NAMESPACED_KIND
+            ),
             runner_project: _build_project(
                 repository, [RUNNER_NAMESPACE], RUNNER_CLUSTER_KINDS, RUNNER_NAMESPACED_KINDS
             ),
@@ -115,11 +125,21 @@ class ArgocdChart(TandemChart):
         self._add_resource("Application", people_project, rights, wave=2, finalizers=[FINALIZER])
         running = _build_application(runner_project, runner_source, RUNNER_NAMESPACE)
         self._add_resource("Application", runner_project, running, wave=2, finalizers=[FINALIZER])
-        self._add_resource("ApplicationSet", name, _build_application_set(name, delivery, experiments), wave=2)
+        self._add_resource(
+            "ApplicationSet", name, _build_application_set(name, delivery, experiments), wave=2
+        )
 
-    def _add_resource(self, kind: str, name: str, spec: Resource, *, wave: int, finalizers: Sequence[str] = ()) -> None:
+    def _add_resource(
+        self, kind: str, name: str, spec: Resource, *, wave: int, finalizers: Sequence[str] = ()
+    ) -> None:
         self.add_custom_resource(
-            ARGOCD_API, kind, name, spec, application=self.environment_name, wave=wave, finalizers=finalizers
+            ARGOCD_API,
+            kind,
+            name,
+            spec,
+            application=self.environment_name,
+            wave=wave,
+            finalizers=finalizers,
         )
 
 
@@ -138,16 +158,24 @@ def _build_driver_source(driver: DraChart) -> Resource:
 
 
 def _build_project(
-    sources: list[str], namespaces: list[str], cluster_kinds: Sequence[str], namespaced_kinds: Sequence[str] = ()
+    sources: list[str],
+    namespaces: list[str],
+    cluster_kinds: Sequence[str],
+    namespaced_kinds: Sequence[str] = (),
 ) -> Resource:
     def list_kinds(kinds: Sequence[str]) -> list[Resource]:
-        return [{"group": group, "kind": kind} for group, _, kind in (text.rpartition("/") for text in kinds)]
+        return [
+            {"group": group, "kind": kind}
+            for group, _, kind in (text.rpartition("/") for text in kinds)
+        ]
 
     return {
         "sourceRepos": sources,
         "destinations": [{"name": CLUSTER, "namespace": namespace} for namespace in namespaces],
         "clusterResourceWhitelist": list_kinds(cluster_kinds),
-        **({"namespaceResourceWhitelist": list_kinds(namespaced_kinds)} if namespaced_kinds else {}),
+        **(
+            {"namespaceResourceWhitelist": list_kinds(namespaced_kinds)} if namespaced_kinds else {}
+        ),
     }
 
 
@@ -156,22 +184,34 @@ def _build_application(project: str, source: Resource, namespace: str) -> Resour
         "project": project,
         "source": source,
         "destination": {"name": CLUSTER, "namespace": namespace},
-        "syncPolicy": {"automated": SYNC_AUTOMATION, "syncOptions": ["ServerSideApply=true"], "retry": RETRY},
+        "syncPolicy": {
+            "automated": SYNC_AUTOMATION,
+            "syncOptions": ["ServerSideApply=true"],
+            "retry": RETRY,
+        },
     }
 
 
-def _build_application_set(name: str, delivery: GitopsDelivery, experiments: Sequence[Experiment]) -> Resource:
+def _build_application_set(
+    name: str, delivery: GitopsDelivery, experiments: Sequence[Experiment]
+) -> Resource:
     elements = [
         {"experiment": experiment.name, "namespace": names.experiment_namespace(experiment)}
         for experiment in experiments
     ]
     spec = _build_application(name, _build_source(delivery, "{{.experiment}}"), "{{.namespace}}")
-    # the runner owns the number of pods; without RespectIgnoreDifferences a sync would still apply the field
-    spec["ignoreDifferences"] = [{"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}]
+    # the runner owns the number of pods; without RespectIgnoreDifferences a sync would still apply
+    # the field
+    spec["ignoreDifferences"] = [
+        {"group": "apps", "kind": "Deployment", "jsonPointers": ["/spec/replicas"]}
+    ]
     spec["syncPolicy"]["syncOptions"] += ["RespectIgnoreDifferences=true"]
     return {
         "goTemplate": True,
         "goTemplateOptions": ["missingkey=error"],
         "generators": [{"list": {"elements": elements}}],
-        "template": {"metadata": {"name": f"{name}-{{{{.experiment}}}}", "finalizers": [FINALIZER]}, "spec": spec},
+        "template": {
+            "metadata": {"name": f"{name}-{{{{.experiment}}}}", "finalizers": [FINALIZER]},
+            "spec": spec,
+        },
     }

@@ -26,12 +26,19 @@ class BaseChart(TandemChart):
     """The namespace of one experiment: its quota, accounts, network policies and rights."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiment: Experiment,
+        catalogue: Catalogue,
     ) -> None:
         namespace = names.experiment_namespace(experiment)
         super().__init__(scope, id_, namespace=namespace, wave=WAVE)
-        # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so neither privileged nor
-        # hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21). Baseline refuses SYS_ADMIN
+        # baseline, not restricted: the Neuron images run as root. DRA injects devices by CDI, so
+        # neither privileged nor hostPath is needed (aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21).
+        # Baseline refuses SYS_ADMIN
         level = "privileged" if environment.serving.capabilities == "neuron" else "baseline"
 
         k8s.KubeNamespace(
@@ -64,7 +71,10 @@ class BaseChart(TandemChart):
 
         for name, policy in build_network_policies(environment).items():
             k8s.KubeNetworkPolicy(
-                self, f"policy-{name}", metadata=self.build_metadata(name, "network-policy"), spec=policy
+                self,
+                f"policy-{name}",
+                metadata=self.build_metadata(name, "network-policy"),
+                spec=policy,
             )
 
         add_people_roles(self, scope="experiments")
@@ -72,10 +82,14 @@ class BaseChart(TandemChart):
 
 
 def security_labels(environment: Environment, enforce_level: str) -> dict[str, str]:
-    """Return a namespace's labels by which Kubernetes enforces a Pod Security Standard, and warns."""
+    """Return a namespace's labels that enforce a Pod Security Standard, and warn."""
     version = f"v{environment.cluster.kubernetes}"
     labels: dict[str, str] = {}
-    for mode, level in (("enforce", enforce_level), ("warn", "restricted"), ("audit", "restricted")):
+    for mode, level in (
+        ("enforce", enforce_level),
+        ("warn", "restricted"),
+        ("audit", "restricted"),
+    ):
         labels[f"pod-security.kubernetes.io/{mode}"] = level
         labels[f"pod-security.kubernetes.io/{mode}-version"] = version
     return labels
@@ -84,17 +98,22 @@ def security_labels(environment: Environment, enforce_level: str) -> dict[str, s
 def _build_quota(experiment: Experiment, catalogue: Catalogue) -> k8s.ResourceQuotaSpec:
     """Limit the claims: one per server, parked ones included, and a compile job per artifact.
 
-    A pod holds its claim while it waits for a node, so parked servers count. The keys of both quotas:
-    kubernetes.io docs/concepts/policy/resource-quotas, quota for dynamic resource allocation, 2026-11-21.
+    A pod holds its claim while it waits for a node, so parked servers count. The keys of both
+    quotas: kubernetes.io docs/concepts/policy/resource-quotas, quota for dynamic resource
+    allocation, 2026-11-21.
     """
     variants = experiment.all_variants()
-    artifacts = {compute_artifact_key(experiment, variant, catalogue).digest for variant in variants}
+    artifacts = {
+        compute_artifact_key(experiment, variant, catalogue).digest for variant in variants
+    }
     claims = len(variants) + len(artifacts)
     devices = claims * experiment.serving.devices
     device_class = catalogue.dra_chart.device_class.value
     return k8s.ResourceQuotaSpec(
         hard={
             "count/resourceclaims.resource.k8s.io": k8s.Quantity.from_string(spell_count(claims)),
-            f"{device_class}.deviceclass.resource.k8s.io/devices": k8s.Quantity.from_string(spell_count(devices)),
+            f"{device_class}.deviceclass.resource.k8s.io/devices": k8s.Quantity.from_string(
+                spell_count(devices)
+            ),
         }
     )

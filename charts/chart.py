@@ -1,4 +1,4 @@
-"""What the objects of all charts share: their labels, a namespace, and their place in the order of application."""
+"""What the objects of all charts share: labels, a namespace, and their order of application."""
 
 from __future__ import annotations
 
@@ -28,11 +28,15 @@ class TandemChart(cdk8s.Chart):
 
     Attributes:
         object_namespace: of its objects, except those of the whole cluster.
-        wave: the place of its objects in an Argo CD sync; ignored elsewhere. None writes no annotation.
+        wave: the place of its objects in an Argo CD sync; ignored elsewhere. None writes no
+            annotation.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, namespace: str | None = None, wave: int | None = None) -> None:
-        # The namespace is not given to cdk8s, which would write it into objects of the whole cluster too.
+    def __init__(
+        self, scope: Construct, id_: str, *, namespace: str | None = None, wave: int | None = None
+    ) -> None:
+        # The namespace is not given to cdk8s, which would write it into objects of the whole
+        # cluster too.
         super().__init__(scope, id_, labels=PART_OF, disable_resource_name_hashes=True)
         self.object_namespace = namespace
         self.wave = wave
@@ -49,7 +53,8 @@ class TandemChart(cdk8s.Chart):
     ) -> k8s.ObjectMeta:
         """Return the metadata of one object; cdk8s adds the chart's own label.
 
-        `managed-by` is left out because it differs by delivery, and `instance` because Argo CD may track by it.
+        `managed-by` is left out because it differs by delivery, and `instance` because Argo CD may
+        track by it.
 
         Args:
             name: of the object.

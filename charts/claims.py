@@ -16,24 +16,35 @@ from tandem.spec.experiment import Experiment, ServingSettings
 
 WAVE = 1
 REQUEST = "neuron"
-GROUP_ATTRIBUTE = "resource.aws.com/devicegroup{size}_id"  # aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21
+# aws-neuron-sdk deploy/eks/dra.rst, 2026-08-21
+GROUP_ATTRIBUTE = "resource.aws.com/devicegroup{size}_id"
 
 
 class ClaimsChart(TandemChart):
     """The ResourceClaimTemplate of one experiment: chips of one instance type, and nothing else.
 
-    Device names are never matched: the driver's documents and its published slices disagree on them.
+    Device names are never matched: the driver's documents and its published slices disagree on
+    them.
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiment: Experiment,
+        catalogue: Catalogue,
     ) -> None:
         super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=WAVE)
         instance_type = environment.capacity.instance_type
         serving = experiment.serving
         driver = catalogue.dra_chart.driver.value
         device = f'device.attributes["{driver}"]'
-        selector = f'{device}.resourceType == "neuron_device" && {device}.instanceType == "{instance_type}"'
+        selector = (
+            f'{device}.resourceType == "neuron_device" && {device}.instanceType =='
+            f' "{instance_type}"'
+        )
         group = k8s.DeviceConstraint(
             requests=[REQUEST], match_attribute=GROUP_ATTRIBUTE.format(size=serving.device_group)
         )
@@ -41,7 +52,9 @@ class ClaimsChart(TandemChart):
         k8s.KubeResourceClaimTemplate(
             self,
             "template",
-            metadata=self.build_metadata(template_name(instance_type, serving), "claim", application=experiment.name),
+            metadata=self.build_metadata(
+                template_name(instance_type, serving), "claim", application=experiment.name
+            ),
             spec=k8s.ResourceClaimTemplateSpec(
                 spec=k8s.ResourceClaimSpec(
                     devices=k8s.DeviceClaim(
@@ -50,7 +63,11 @@ class ClaimsChart(TandemChart):
                                 name=REQUEST,
                                 exactly=k8s.ExactDeviceRequest(
                                     device_class_name=catalogue.dra_chart.device_class.value,
-                                    selectors=[k8s.DeviceSelector(cel=k8s.CelDeviceSelector(expression=selector))],
+                                    selectors=[
+                                        k8s.DeviceSelector(
+                                            cel=k8s.CelDeviceSelector(expression=selector)
+                                        )
+                                    ],
                                     allocation_mode="ExactCount",
                                     count=serving.devices,
                                 ),

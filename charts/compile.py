@@ -1,20 +1,22 @@
 """Compiling: one suspended CronJob for each artifact of an experiment, whichever variants share it.
 
-Invariant: the compiler sees the same devices, paths, models and settings as the server, and writes to local disk only.
-Only the tools image may write to the bucket, before and after the compile. A compile that fails for good leaves nothing
-held.
+Invariant: the compiler sees the same devices, paths, models and settings as the server, and writes
+to local disk only. Only the tools image may write to the bucket, before and after the compile. A
+compile that fails for good leaves nothing held.
 
-The containers run one after another: `fetch` checks whether the artifact exists, takes the lease and downloads the
-models; `compile` is the runtime's own image, unmodified; `upload` verifies and stores. Only `upload` is retried if it
-fails, with the compiled files still on disk. A compile that is given up ends well for Kubernetes (`--defer`). Then
-`upload`, which alone may write the lease, runs, frees it, and fails with the compile's words and exit code. A container
-that is killed from outside frees nothing.
+The containers run one after another: `fetch` checks whether the artifact exists, takes the lease
+and downloads the models; `compile` is the runtime's own image, unmodified; `upload` verifies and
+stores. Only `upload` is retried if it fails, with the compiled files still on disk. A compile that
+is given up ends well for Kubernetes (`--defer`). Then `upload`, which alone may write the lease,
+runs, frees it, and fails with the compile's words and exit code. A container that is killed from
+outside frees nothing.
 
-Rights of the compiler on the account: a pod has one service account, so the role that writes artifacts/* belongs to the
-compile pod as a whole. The runtime's image is third-party code and gets none of it. The annotation below makes EKS
-leave that container without the token file and the variables of the role (aws/amazon-eks-pod-identity-webhook
-pkg/handler, 2026; not seen on a cluster by us). Without a token the Pod Identity agent, which the pod's network policy
-must admit, gives no credentials. If a cluster ignored the annotation, the compiler could write artifacts/* and read the
+Rights of the compiler on the account: a pod has one service account, so the role that writes
+artifacts/* belongs to the compile pod as a whole. The runtime's image is third-party code and gets
+none of it. The annotation below makes EKS leave that container without the token file and the
+variables of the role (aws/amazon-eks-pod-identity-webhook pkg/handler, 2026; not seen on a cluster
+by us). Without a token the Pod Identity agent, which the pod's network policy must admit, gives no
+credentials. If a cluster ignored the annotation, the compiler could write artifacts/* and read the
 bucket's models; no other prefix, no deletion.
 """
 
@@ -39,27 +41,37 @@ from tandem.spec.model import ModelConfig
 from tandem.spec.quantity import spell_count, spell_gib
 from tandem.spec.variant_key import compute_artifact_key
 
-# for the node's start, the image's pull, the models' download, a server's end after the compiler's deadline, and for
-# `upload`, which stores the artifact or frees the lease of a compile that failed
+# for the node's start, the image's pull, the models' download, a server's end after the compiler's
+# deadline, and for `upload`, which stores the artifact or frees the lease of a compile that failed
 TRANSFER_S = 3600
 GRACE_S = 300  # a healthy server writes its caches when it gets SIGTERM
-# The driver hears SIGTERM while it waits so long for a server. Then it must kill the server's remaining processes
-# (20 s), and record and report the attempt. If it is killed before, the attempt looks as if memory had run out.
+# The driver hears SIGTERM while it waits so long for a server. Then it must kill the server's
+# remaining processes (20 s), and record and report the attempt. If it is killed before, the attempt
+# looks as if memory had run out.
 TERMINATION_S = GRACE_S + 60
-# Of TRANSFER_S: time that `upload` waits for S3 before its container fails. Restarts would use RETRIES up in under two
-# minutes, and with the last one Kubernetes removes the pod, which has the only copy.
+# Of TRANSFER_S: time that `upload` waits for S3 before its container fails. Restarts would use
+# RETRIES up in under two minutes, and with the last one Kubernetes removes the pod, which has the
+# only copy.
 S3_RETRY_S = 1800
 RETRIES = 3  # the driver makes its own attempts inside each; these are for the transfers
 COMPILER = "compile"
 
 
 class CompileChart(TandemChart):
-    """The CronJobs that compile an experiment's artifacts, each once, in the order of their first variant."""
+    """Return an experiment's compile CronJobs, each once, in the order of first variant."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiment: Experiment,
+        catalogue: Catalogue,
     ) -> None:
-        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+        super().__init__(
+            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
+        )
         variants_by_key: dict[str, list[Variant]] = {}
         for variant in experiment.all_variants():
             digest = compute_artifact_key(experiment, variant, catalogue).digest
@@ -69,7 +81,11 @@ class CompileChart(TandemChart):
             self._add_job(environment, experiment, variants, catalogue)
 
     def _add_job(
-        self, environment: Environment, experiment: Experiment, variants: list[Variant], catalogue: Catalogue
+        self,
+        environment: Environment,
+        experiment: Experiment,
+        variants: list[Variant],
+        catalogue: Catalogue,
     ) -> None:
         """Add the CronJob of the artifact that some variants load; they share one compile."""
         key = compute_artifact_key(experiment, variants[0], catalogue)
@@ -78,7 +94,9 @@ class CompileChart(TandemChart):
         deadline_s = experiment.compile.deadline_hours * 3600 + TRANSFER_S
         on_device = experiment.compile.where == "device"
         label, value = names.compile_label(experiment)
-        instance_selector = {pod.INSTANCE_TYPE: environment.capacity.instance_type} if on_device else {}
+        instance_selector = (
+            {pod.INSTANCE_TYPE: environment.capacity.instance_type} if on_device else {}
+        )
         image = pod.runtime_image(environment, experiment, catalogue)
 
         pod.add_cron_job(
@@ -116,7 +134,11 @@ class CompileChart(TandemChart):
 
 
 def _build_fetch_container(
-    environment: Environment, experiment: Experiment, key: ArtifactKey, models: list[ModelConfig], lease_s: int
+    environment: Environment,
+    experiment: Experiment,
+    key: ArtifactKey,
+    models: list[ModelConfig],
+    lease_s: int,
 ) -> k8s.Container:
     bucket = ["--bucket", names.bucket_name(environment)]
     options = {"--models": names.MODELS_MOUNT, "--work": names.WORK_MOUNT, "--lease-s": lease_s}
@@ -132,9 +154,13 @@ def _build_fetch_container(
 
 
 def _build_compiler(
-    environment: Environment, experiment: Experiment, models: list[ModelConfig], command: CompileCommand, image: str
+    environment: Environment,
+    experiment: Experiment,
+    models: list[ModelConfig],
+    command: CompileCommand,
+    image: str,
 ) -> k8s.Container:
-    """Return the container of the runtime's own image: the driver, which starts the runtime's own program."""
+    """Return the container of the runtime's own image: the driver, which starts its program."""
     settings = experiment.compile
     work = names.WORK_MOUNT
     memory = spell_gib(settings.memory_gib or experiment.serving.memory_gib)
@@ -172,7 +198,9 @@ def _build_compiler(
     )
 
 
-def _build_upload_container(environment: Environment, key: ArtifactKey, command: CompileCommand) -> k8s.Container:
+def _build_upload_container(
+    environment: Environment, key: ArtifactKey, command: CompileCommand
+) -> k8s.Container:
     options = {
         "--bucket": names.bucket_name(environment),
         "--artifact": names.ARTIFACT_FOLDER,

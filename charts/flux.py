@@ -1,10 +1,11 @@
 """The objects of Flux, for an environment that it delivers.
 
-Invariant: one Kustomization per stage of an experiment, each after the one before, and one each, after none, for
-people, the runner and the Neuron DRA chart. A parked environment is ready: every stage except serve waits for its
-objects. The pods of serve may wait for a node for weeks, and a check of their health would call that a failure. The
-number of a server's pods is in no manifest, so Flux never owns it. Any scaler must use the `scale` subresource, whose
-field owners Flux leaves alone (fluxcd/pkg ssa/patch.go, 2026-11-21).
+Invariant: one Kustomization per stage of an experiment, each after the one before, and one each,
+after none, for people, the runner and the Neuron DRA chart. A parked environment is ready: every
+stage except serve waits for its objects. The pods of serve may wait for a node for weeks, and a
+check of their health would call that a failure. The number of a server's pods is in no manifest, so
+Flux never owns it. Any scaler must use the `scale` subresource, whose field owners Flux leaves
+alone (fluxcd/pkg ssa/patch.go, 2026-11-21).
 """
 
 from __future__ import annotations
@@ -69,19 +70,29 @@ class FluxChart(TandemChart):
         }
 
         # the first does not wait: it contains itself, and would wait for itself
-        kustomizations = {f"{name}-gitops": _build_kustomization(name, delivery, GITOPS, waits=False)}
+        kustomizations = {
+            f"{name}-gitops": _build_kustomization(name, delivery, GITOPS, waits=False)
+        }
         for experiment in experiments:
             stages = list_stages(experiment)
             for previous_stage, stage in zip((None, *stages), stages, strict=False):
                 earlier_names = [f"{experiment.name}-{previous_stage}"] if previous_stage else []
                 kustomizations[f"{experiment.name}-{stage}"] = _build_kustomization(
-                    name, delivery, f"{experiment.name}/{stage}", earlier_names, waits=stage != "serve"
+                    name,
+                    delivery,
+                    f"{experiment.name}/{stage}",
+                    earlier_names,
+                    waits=stage != "serve",
                 )
         for folder in (people.FOLDER, runner.FOLDER):
-            kustomizations[f"{name}-{folder}"] = _build_kustomization(name, delivery, folder, waits=True)
+            kustomizations[f"{name}-{folder}"] = _build_kustomization(
+                name, delivery, folder, waits=True
+            )
 
         self.add_custom_resource(SOURCE_API, "GitRepository", name, repository, application=name)
-        self.add_custom_resource(SOURCE_API, "OCIRepository", RELEASE, _build_chart_source(driver), application=name)
+        self.add_custom_resource(
+            SOURCE_API, "OCIRepository", RELEASE, _build_chart_source(driver), application=name
+        )
         self.add_custom_resource(HELM_API, "HelmRelease", RELEASE, release, application=name)
         for kustomization_name, kustomization in kustomizations.items():
             self.add_custom_resource(
@@ -103,8 +114,8 @@ def revision_reference(revision: str) -> dict[str, str]:
 def _build_chart_source(driver: DraChart) -> Resource:
     """Return the chart's OCI repository.
 
-    source-controller logs in to private ECR with its own credentials, those of its Pod Identity (its
-    docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them).
+    source-controller logs in to private ECR with its own credentials, those of its Pod Identity
+    (its docs/spec/v1/ocirepositories.md, "Provider"; the stack Workloads binds them).
     """
     is_private = PRIVATE_ECR.match(driver.repository.removeprefix(SCHEME))
     digest = driver.digest.value
@@ -118,7 +129,12 @@ def _build_chart_source(driver: DraChart) -> Resource:
 
 
 def _build_kustomization(
-    source: str, delivery: GitopsDelivery, folder: str, earlier_names: Sequence[str] = (), *, waits: bool
+    source: str,
+    delivery: GitopsDelivery,
+    folder: str,
+    earlier_names: Sequence[str] = (),
+    *,
+    waits: bool,
 ) -> Resource:
     dependencies = [{"name": earlier_name} for earlier_name in earlier_names]
     return {

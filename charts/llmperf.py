@@ -1,12 +1,14 @@
-"""The post's own generator: a suspended CronJob that drives both servers of an experiment at the same moment.
+"""The post's generator: a suspended CronJob that drives both servers of an experiment at once.
 
-Invariant: the measuring container holds no credential, and the container with one runs no code of others. All files of
-the tool, of a failed run too, are in the bucket before the Job has ended, unless somebody removes its pod.
+Invariant: the measuring container holds no credential, and the container with one runs no code of
+others. All files of the tool, of a failed run too, are in the bucket before the Job has ended,
+unless somebody removes its pod.
 
-It does what the post did, so that its figures can be compared with Tandem's: its load, both servers at once, one call
-after another. The raw files and the records made of them go below `results/<experiment>/llmperf/<job>/`. Only the
-storing container gets the pod's role, which reads and writes only `results/*`; the other one runs third-party packages.
-The pod runs on the system nodes, because a generator next to one server would slow down that one only.
+It does what the post did, so that its figures can be compared with Tandem's: its load, both servers
+at once, one call after another. The raw files and the records made of them go below
+`results/<experiment>/llmperf/<job>/`. Only the storing container gets the pod's role, which reads
+and writes only `results/*`; the other one runs third-party packages. The pod runs on the system
+nodes, because a generator next to one server would slow down that one only.
 """
 
 from __future__ import annotations
@@ -23,15 +25,18 @@ from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import LLMPERF
 from tandem.spec.system_jobs import LLMPERF_CPU_M, LLMPERF_MEMORY_MIB
 
-# the settings of the sample (docs/measurement.md, "llmperf"); it does not state its number of calls: CALLS is a choice
+# the settings of the sample (docs/measurement.md, "llmperf"); it does not state its number of
+# calls: CALLS is a choice
 INPUT_TOKENS = 64
 OUTPUT_TOKENS = 600
 TEMPERATURE = 0.0
 CONCURRENCY = 4
 REQUESTS = 8
-CALLS = 25  # 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
+# 200 requests an arm; at the post's 45 ms a token a call takes about 70 s, so half an hour in all
+CALLS = 25
 MAX_MEASURE_S = 2 * 3600  # then no further call begins, however slow the servers are
-# in addition: a node, Ray's start (10 minutes), the call under way (18); a later end loses the files
+# in addition: a node, Ray's start (10 minutes), the call under way (18); a later end loses the
+# files
 DEADLINE_S = MAX_MEASURE_S + pod.S3_RETRY_S + 5400
 RETRIES = 3  # of the storing container: the measuring one ends well in any case
 DISK_GIB = 2
@@ -42,8 +47,12 @@ MEASURE = "measure"
 class LlmperfChart(TandemChart):
     """The CronJob of an experiment that has one (`charts.list_stages`)."""
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment) -> None:
-        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment
+    ) -> None:
+        super().__init__(
+            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
+        )
         below = f"{experiment.name}/llmperf"
         pod.add_cron_job(
             self,

@@ -1,10 +1,10 @@
-"""Measuring and judging: two suspended CronJobs of the run image, of which the runner makes Jobs, one a round.
+"""Measuring and judging: two suspended CronJobs of the run image; the runner makes a Job a round.
 
-Invariant: the process that times tokens has a processor to itself and no right to raise anything. It writes results
-alone, and talks to the servers of its own namespace, as `bench` may.
+Invariant: the process that times tokens has a processor to itself and no right to raise anything.
+It writes results alone, and talks to the servers of its own namespace, as `bench` may.
 
-A Job's task is in the one variable that the CronJob leaves empty; the runner fills it in. Kubernetes retries nothing,
-because a round that failed is another round of the journal.
+A Job's task is in the one variable that the CronJob leaves empty; the runner fills it in.
+Kubernetes retries nothing, because a round that failed is another round of the journal.
 """
 
 from __future__ import annotations
@@ -30,8 +30,12 @@ DISK_GIB = 8  # of every round's records, which the judge downloads
 class MeasureChart(TandemChart):
     """The CronJobs of a round and of the verdict."""
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment) -> None:
-        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment
+    ) -> None:
+        super().__init__(
+            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
+        )
         for name, deadline_s in DEADLINES_S.items():
             command = name.removeprefix("tandem-")
             pod.add_cron_job(

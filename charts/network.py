@@ -2,29 +2,34 @@
 
 Invariant: one policy denies everything, and each of the others admits one thing.
 
-A server needs no way out. Model and artifact are local files. The Mountpoint pod in its own namespace reads them from
-S3, with a token that the kubelet gives the CSI driver for this pod's service account. The server calls neither S3 nor
-the Pod Identity agent (169.254.170.23), so neither is admitted. That also keeps the account's credentials from anybody
-who breaks into an old vLLM. Probes come from the node, which a network policy never stops.
+A server needs no way out. Model and artifact are local files. The Mountpoint pod in its own
+namespace reads them from S3, with a token that the kubelet gives the CSI driver for this pod's
+service account. The server calls neither S3 nor the Pod Identity agent (169.254.170.23), so neither
+is admitted. That also keeps the account's credentials from anybody who breaks into an old vLLM.
+Probes come from the node, which a network policy never stops.
 
-Staging calls S3, Secrets Manager and the hub; compiling calls S3; measuring calls the servers of its namespace and, to
-store and to publish its figures, S3 and CloudWatch; each gets its role from the agent. A policy of addresses cannot
-name any of these services. S3 answers from public ranges that change, also behind a gateway endpoint, and neither an
-AWS prefix list nor a host name fits into a NetworkPolicy (the VPC CNI knows host names on EKS Auto Mode alone:
-docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So all three may open HTTPS to any public address.
-The consequence for the compile pod, which runs third-party code over the model: with a NAT gateway that code can send
-any data that it sees to any listener on port 443. It cannot store data in somebody else's bucket of the region: the
-policy on the S3 endpoint of a new network admits writes to this environment's bucket alone (stacks/network.py). Without
-NAT (`network.nat: none`) nothing but the VPC's endpoints answers.
+Staging calls S3, Secrets Manager and the hub; compiling calls S3; measuring calls the servers of
+its namespace and, to store and to publish its figures, S3 and CloudWatch; each gets its role from
+the agent. A policy of addresses cannot name any of these services. S3 answers from public ranges
+that change, also behind a gateway endpoint, and neither an AWS prefix list nor a host name fits
+into a NetworkPolicy (the VPC CNI knows host names on EKS Auto Mode alone:
+docs.aws.amazon.com/eks/latest/userguide/auto-net-pol.html, 2026-11). So all three may open HTTPS to
+any public address. The consequence for the compile pod, which runs third-party code over the model:
+with a NAT gateway that code can send any data that it sees to any listener on port 443. It cannot
+store data in somebody else's bucket of the region: the policy on the S3 endpoint of a new network
+admits writes to this environment's bucket alone (stacks/network.py). Without NAT (`network.nat:
+none`) nothing but the VPC's endpoints answers.
 
-A private address is admitted only if a service answers there. In a new network with interface endpoints that is the
-VPC's range, for staging and the bench; otherwise neither the Kubernetes API nor any pod or node can be reached.
-In an existing network the ranges of `network.cidr` and `network.secondary_cidrs` are admitted, for all three, because
-S3 too may answer from an interface endpoint there. The operator's own hub may be at any address, so staging may call
-its port everywhere but on the node.
+A private address is admitted only if a service answers there. In a new network with interface
+endpoints that is the VPC's range, for staging and the bench; otherwise neither the Kubernetes API
+nor any pod or node can be reached. In an existing network the ranges of `network.cidr` and
+`network.secondary_cidrs` are admitted, for all three, because S3 too may answer from an interface
+endpoint there. The operator's own hub may be at any address, so staging may call its port
+everywhere but on the node.
 
-The runner, in its own namespace, calls AWS, and the Kubernetes API, which answers inside the VPC at addresses that EKS
-chooses. So it may open HTTPS in the VPC's ranges in every network. Nobody may call it.
+The runner, in its own namespace, calls AWS, and the Kubernetes API, which answers inside the VPC at
+addresses that EKS chooses. So it may open HTTPS in the VPC's ranges in every network. Nobody may
+call it.
 """
 
 from __future__ import annotations
@@ -45,17 +50,21 @@ STAGE = "stage"
 COMPILE = "compile"
 RUNNER = "runner"
 METRICS_NAMESPACE = "amazon-cloudwatch"  # namespace of the add-on amazon-cloudwatch-observability
-NAMESPACE_NAME = "kubernetes.io/metadata.name"  # every namespace has its own name; nobody else can write it
+# every namespace has its own name; nobody else can write it
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
 HTTPS = 443
 ANYWHERE = "0.0.0.0/0"
-# the Pod Identity agent on the pod's own node (EKS user guide, "Set up the Amazon EKS Pod Identity Agent")
+# the Pod Identity agent on the pod's own node (EKS user guide, "Set up the Amazon EKS Pod Identity
+# Agent")
 AGENT = "169.254.170.23/32"
 AGENT_PORT = 80
 LINK_LOCAL = "169.254.0.0/16"  # the metadata service of the node, among others
-PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")  # RFC 1918 and RFC 6598
-# the Service of the Kubernetes API: the first address of the service range, which EKS takes from two ranges if none is
-# named (EKS API reference, KubernetesNetworkConfigRequest). Whether a policy sees this address or the API's own behind
-# it "is not defined" (kubernetes.io docs/concepts/services-networking/network-policies, ipBlock): both are admitted
+# RFC 1918 and RFC 6598
+PRIVATE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
+# the Service of the Kubernetes API: the first address of the service range, which EKS takes from
+# two ranges if none is named (EKS API reference, KubernetesNetworkConfigRequest). Whether a policy
+# sees this address or the API's own behind it "is not defined" (kubernetes.io
+# docs/concepts/services-networking/network-policies, ipBlock): both are admitted
 API_SERVICES = ("10.100.0.1/32", "172.20.0.1/32")
 
 
@@ -64,7 +73,11 @@ def build_network_policies(environment: Environment) -> dict[str, k8s.NetworkPol
     agent, https = _list_public_rules()
     services, s3 = _list_endpoint_rules(environment)
     hub = environment.hub.endpoint
-    hub_rules = [_allow_egress([_select_address(ANYWHERE, [LINK_LOCAL])], urlsplit(hub).port or HTTPS)] if hub else []
+    hub_rules = (
+        [_allow_egress([_select_address(ANYWHERE, [LINK_LOCAL])], urlsplit(hub).port or HTTPS)]
+        if hub
+        else []
+    )
     servers = _allow_egress([_select_pods(COMPONENT, SERVER)], SERVER_PORT)
     clients = sorted(environment.serving.allowed_namespaces)
 
@@ -86,7 +99,10 @@ def build_runner_policies(environment: Environment) -> dict[str, k8s.NetworkPoli
     network = environment.network
     cidrs = network.cidrs if isinstance(network, ExistingNetwork) else (network.cidr,)
     api = _allow_egress([_select_address(cidr) for cidr in (*cidrs, *API_SERVICES)], HTTPS)
-    return {**_build_closed_policies(), "allow-running": _egress_policy(RUNNER, [*_list_public_rules(), api])}
+    return {
+        **_build_closed_policies(),
+        "allow-running": _egress_policy(RUNNER, [*_list_public_rules(), api]),
+    }
 
 
 def _build_closed_policies() -> dict[str, k8s.NetworkPolicySpec]:
@@ -96,11 +112,17 @@ def _build_closed_policies() -> dict[str, k8s.NetworkPolicySpec]:
         pod_selector=k8s.LabelSelector(match_labels={"k8s-app": "kube-dns"}),
     )
     return {
-        "default-deny": k8s.NetworkPolicySpec(pod_selector=k8s.LabelSelector(), policy_types=["Ingress", "Egress"]),
+        "default-deny": k8s.NetworkPolicySpec(
+            pod_selector=k8s.LabelSelector(), policy_types=["Ingress", "Egress"]
+        ),
         "allow-dns": k8s.NetworkPolicySpec(
             pod_selector=k8s.LabelSelector(),
             policy_types=["Egress"],
-            egress=[k8s.NetworkPolicyEgressRule(to=[resolver], ports=[_allow_port(53, "UDP"), _allow_port(53)])],
+            egress=[
+                k8s.NetworkPolicyEgressRule(
+                    to=[resolver], ports=[_allow_port(53, "UDP"), _allow_port(53)]
+                )
+            ],
         ),
     }
 
@@ -127,9 +149,13 @@ def _list_endpoint_rules(
     return [], []
 
 
-def _egress_policy(component: str, rules: Sequence[k8s.NetworkPolicyEgressRule]) -> k8s.NetworkPolicySpec:
+def _egress_policy(
+    component: str, rules: Sequence[k8s.NetworkPolicyEgressRule]
+) -> k8s.NetworkPolicySpec:
     return k8s.NetworkPolicySpec(
-        pod_selector=k8s.LabelSelector(match_labels={COMPONENT: component}), policy_types=["Egress"], egress=rules
+        pod_selector=k8s.LabelSelector(match_labels={COMPONENT: component}),
+        policy_types=["Egress"],
+        egress=rules,
     )
 
 
@@ -159,4 +185,6 @@ def _select_pods(label: str, value: str) -> k8s.NetworkPolicyPeer:
 
 def _select_namespaces(namespaces: list[str]) -> k8s.NetworkPolicyPeer:
     expression = k8s.LabelSelectorRequirement(key=NAMESPACE_NAME, operator="In", values=namespaces)
-    return k8s.NetworkPolicyPeer(namespace_selector=k8s.LabelSelector(match_expressions=[expression]))
+    return k8s.NetworkPolicyPeer(
+        namespace_selector=k8s.LabelSelector(match_expressions=[expression])
+    )

@@ -1,7 +1,7 @@
-"""Rights of operator, engineer and viewer in the whole cluster; those in an experiment's namespace: charts/base.py.
+"""Cluster-wide rights of operator, engineer and viewer; an experiment's are in charts/base.py.
 
-Invariant: people only read. An admin needs none of these roles: EKS's own cluster-admin policy covers them. The others
-have no right in the whole cluster before these objects are applied.
+Invariant: people only read. An admin needs none of these roles: EKS's own cluster-admin policy
+covers them. The others have no right in the whole cluster before these objects are applied.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Common parts of pods: containers of our images, volumes and devices, and the CronJob of any finite work.
+"""Common parts of pods: containers of our images, volumes, devices, and CronJobs of finite work.
 
-Invariant: a container of the tools image itself satisfies the `restricted` Pod Security Standard, writes only to the
-local disk of its own pod, and holds no credential beyond its pod's role. No schedule ever starts anything. A Job's
-template can never be changed, and a synced Job would run at every deploy. So finite work is declared as a suspended
-CronJob, of which the runner makes Jobs.
+Invariant: a container of the tools image itself satisfies the `restricted` Pod Security Standard,
+writes only to the local disk of its own pod, and holds no credential beyond its pod's role. No
+schedule ever starts anything. A Job's template can never be changed, and a synced Job would run at
+every deploy. So finite work is declared as a suspended CronJob, of which the runner makes Jobs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ from tandem.spec.quantity import spell_gib, spell_mib, spell_thousandths
 from tandem.spec.system_jobs import TOOLS_MEMORY_MIB
 
 WAVE = 3  # of servers and CronJobs: a sync that waited for a suspended object would wait for ever
-NEVER_SCHEDULE = "0 0 31 2 *"  # no February has this day; the field must be filled, even of a suspended CronJob
+# no February has this day; the field must be filled, even of a suspended CronJob
+NEVER_SCHEDULE = "0 0 31 2 *"
 JOB_TTL_S = 7 * 24 * 3600  # a finished Job's status, for a person who looks after a weekend
-# A CronJob deletes finished Jobs beyond these numbers, also those made by hand; the defaults are 3 and 1
+# A CronJob deletes finished Jobs beyond these numbers, also those made by hand; the defaults are 3
+# and 1
 JOB_HISTORY_LIMIT = 10
 USER = 65532  # the image's own, repeated here so that a pod proves it without the image
 RESTRICTED_SECURITY = k8s.SecurityContext(
@@ -41,15 +43,19 @@ RESTRICTED_SECURITY = k8s.SecurityContext(
     seccomp_profile=k8s.SeccompProfile(type="RuntimeDefault"),
 )
 POD_SECURITY = k8s.PodSecurityContext(seccomp_profile=k8s.SeccompProfile(type="RuntimeDefault"))
-# By serving.capabilities: capabilities of a container of a runtime's image. Root stays, because the Neuron images need
-# it. The last set is AWS's for this image (aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 2,
-# 2026-08-21); Kubernetes cannot forbid escalation to a container with SYS_ADMIN.
+# By serving.capabilities: capabilities of a container of a runtime's image. Root stays, because the
+# Neuron images need it. The last set is AWS's for this image (aws-neuron-sdk
+# deploy/environments/quickstart-deploy-dlc.rst, step 2, 2026-08-21); Kubernetes cannot forbid
+# escalation to a container with SYS_ADMIN.
 RUNTIME_SECURITY = {
-    "none": k8s.SecurityContext(allow_privilege_escalation=False, capabilities=k8s.Capabilities(drop=["ALL"])),
+    "none": k8s.SecurityContext(
+        allow_privilege_escalation=False, capabilities=k8s.Capabilities(drop=["ALL"])
+    ),
     "runtime-default": k8s.SecurityContext(allow_privilege_escalation=False),
     "neuron": k8s.SecurityContext(capabilities=k8s.Capabilities(add=["SYS_ADMIN", "IPC_LOCK"])),
 }
-# names the containers that get neither token nor variables of the pod's role (amazon-eks-pod-identity-webhook README)
+# names the containers that get neither token nor variables of the pod's role
+# (amazon-eks-pod-identity-webhook README)
 SKIP_CREDENTIALS = "eks.amazonaws.com/skip-containers"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 SYSTEM_NODES = {"workload": "system"}
@@ -94,7 +100,9 @@ def add_cron_job(
     k8s.KubeCronJob(
         chart,
         name,
-        metadata=chart.build_metadata(name, component, annotations={**IGNORE_HEALTH, **annotations}),
+        metadata=chart.build_metadata(
+            name, component, annotations={**IGNORE_HEALTH, **annotations}
+        ),
         spec=k8s.CronJobSpec(
             schedule=NEVER_SCHEDULE,
             suspend=True,
@@ -106,10 +114,13 @@ def add_cron_job(
                 spec=k8s.JobSpec(
                     active_deadline_seconds=deadline_s,
                     backoff_limit=retries,
-                    # a second pod only after the first is gone, which has the devices and the files on local disk
+                    # a second pod only after the first is gone, which has the devices and the files
+                    # on local disk
                     pod_replacement_policy="Failed",
                     ttl_seconds_after_finished=JOB_TTL_S,
-                    template=k8s.PodTemplateSpec(metadata=k8s.ObjectMeta(labels=labels, annotations=skip), spec=pod),
+                    template=k8s.PodTemplateSpec(
+                        metadata=k8s.ObjectMeta(labels=labels, annotations=skip), spec=pod
+                    ),
                 ),
             ),
         ),
@@ -128,7 +139,7 @@ def build_job_pod(
     resource_claims: Sequence[k8s.PodResourceClaim] = (),
     termination_grace_period_s: int | None = None,
 ) -> k8s.PodSpec:
-    """Return the pod of a Job, without a token of Kubernetes and under the runtime's own seccomp profile.
+    """Return the pod of a Job, with no Kubernetes token and the runtime's own seccomp profile.
 
     Args:
         account: service account, for its credentials of AWS.
@@ -181,7 +192,8 @@ def build_tool_container(
         args=list(arguments),
         env=[k8s.EnvVar(name="AWS_REGION", value=environment.region), *variables],
         resources=k8s.ResourceRequirements(
-            requests=parse_quantities({**memory, **requests}), limits=parse_quantities({**memory, **limits})
+            requests=parse_quantities({**memory, **requests}),
+            limits=parse_quantities({**memory, **limits}),
         ),
         security_context=RESTRICTED_SECURITY,
         termination_message_policy=LAST_WORDS,
@@ -200,7 +212,7 @@ def build_bench_container(
     variables: Sequence[k8s.EnvVar] = (),
     mounts: Sequence[k8s.VolumeMount] = (),
 ) -> k8s.Container:
-    """Return a container that asks servers; it has no CPU limit, because throttling would count as their latency.
+    """Return a container that asks servers; no CPU limit: throttling would count as latency.
 
     Args:
         name: of the container.
@@ -230,7 +242,7 @@ def build_bench_container(
 
 
 def build_keep_container(environment: Environment, below: str) -> k8s.Container:
-    """Return the container that stores RESULTS_FOLDER below `results/<below>/`, in a folder of the Job's own."""
+    """Return the container that stores RESULTS_FOLDER in a Job's folder in `results/<below>/`."""
     options = {
         "--bucket": names.bucket_name(environment),
         "--folder": RESULTS_FOLDER,
@@ -238,7 +250,11 @@ def build_keep_container(environment: Environment, below: str) -> k8s.Container:
         "--patience-s": S3_RETRY_S,
     }
     return build_tool_container(
-        environment, "keep", ["keep", *list_options(options)], variables=holder_variables(), requests={"cpu": "500m"}
+        environment,
+        "keep",
+        ["keep", *list_options(options)],
+        variables=holder_variables(),
+        requests={"cpu": "500m"},
     )
 
 
@@ -252,8 +268,13 @@ def holder_variables() -> list[k8s.EnvVar]:
 
     The uid is needed because a Job of the same name can be made again after the first is gone.
     """
-    labels = {"JOB_NAME": "batch.kubernetes.io/job-name", "JOB_UID": "batch.kubernetes.io/controller-uid"}
-    label_variables = [field_variable(name, f"metadata.labels['{label}']") for name, label in labels.items()]
+    labels = {
+        "JOB_NAME": "batch.kubernetes.io/job-name",
+        "JOB_UID": "batch.kubernetes.io/controller-uid",
+    }
+    label_variables = [
+        field_variable(name, f"metadata.labels['{label}']") for name, label in labels.items()
+    ]
     return [*label_variables, k8s.EnvVar(name="TANDEM_HOLDER", value="$(JOB_NAME)-$(JOB_UID)")]
 
 
@@ -265,7 +286,7 @@ def field_variable(name: str, path: str) -> k8s.EnvVar:
 
 
 def key_variable(key: ArtifactKey) -> k8s.EnvVar:
-    """Return the variable that carries every field of an artifact's key, from the key's ConfigMap."""
+    """Return the variable with every field of an artifact's key, from the key's ConfigMap."""
     reference = k8s.ConfigMapKeySelector(key=KEY_ENTRY, name=names.key_config_map_name(key))
     return k8s.EnvVar(name=KEY_VARIABLE, value_from=k8s.EnvVarSource(config_map_key_ref=reference))
 
@@ -276,7 +297,9 @@ def stage_command_variable(environment: Environment, experiment: Experiment) -> 
     return k8s.EnvVar(name="TANDEM_STAGE_COMMAND", value=command)
 
 
-def variant_models(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> list[ModelConfig]:
+def variant_models(
+    experiment: Experiment, variant: Variant, catalogue: Catalogue
+) -> list[ModelConfig]:
     """Return the models that a variant serves: the target, and the draft if there is one."""
     return [catalogue.models[name] for name in (experiment.target, variant.draft) if name]
 
@@ -294,11 +317,13 @@ def list_options(options: Mapping[str, object]) -> list[str]:
 def runtime_image(environment: Environment, experiment: Experiment, catalogue: Catalogue) -> str:
     """Return the image of the runtime's containers, for compile and serve."""
     reference = catalogue.runtimes[experiment.runtime].image.reference
-    return pull_name(reference, catalogue.digests.find_digest(reference), environment.registry_mirrors)
+    return pull_name(
+        reference, catalogue.digests.find_digest(reference), environment.registry_mirrors
+    )
 
 
 def device_claim(environment: Environment, experiment: Experiment) -> k8s.PodResourceClaim:
-    """Return the pod's claim on devices, the same for compile and serve: an artifact depends on the LNC."""
+    """Return the pod's device claim, alike for compile and serve: artifacts depend on the LNC."""
     template = template_name(environment.capacity.instance_type, experiment.serving)
     return k8s.PodResourceClaim(name=CLAIM, resource_claim_template_name=template)
 
@@ -312,4 +337,6 @@ def local_disk_volume(name: str, gib: int) -> k8s.Volume:
 def shared_memory(mib: int) -> k8s.Volume:
     """Return the volume of a pod's shared memory."""
     size = k8s.Quantity.from_string(spell_mib(mib))
-    return k8s.Volume(name="shm", empty_dir=k8s.EmptyDirVolumeSource(medium="Memory", size_limit=size))
+    return k8s.Volume(
+        name="shm", empty_dir=k8s.EmptyDirVolumeSource(medium="Memory", size_limit=size)
+    )

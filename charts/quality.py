@@ -1,10 +1,11 @@
 """Quality: a suspended CronJob that asks the servers of an experiment its tasks.
 
-Invariant: the container that asks runs code of others and holds no credential. Of the two with one, the first brings
-only sets whose bytes have the declared digest, and the last stores all files, those of a failure too.
+Invariant: the container that asks runs code of others and holds no credential. Of the two with one,
+the first brings only sets whose bytes have the declared digest, and the last stores all files,
+those of a failure too.
 
-The files go below `results/<experiment>/quality/<job>/`. The runner says in one variable which servers are asked,
-because of a sweep only a pair is there.
+The files go below `results/<experiment>/quality/<job>/`. The runner says in one variable which
+servers are asked, because of a sweep only a pair is there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.project_image import LM_EVAL
-from tandem.spec.system_jobs import QUALITY_CPU_M, QUALITY_JOB, SERVERS_VARIABLE, compute_quality_memory_mib
+from tandem.spec.system_jobs import (
+    QUALITY_CPU_M,
+    QUALITY_JOB,
+    SERVERS_VARIABLE,
+    compute_quality_memory_mib,
+)
 
 DEADLINE_S = 4 * 3600  # of one attempt, as MAX_QUALITY_MINUTES of tandem/run/run_plan.py
 DISK_GIB = 4  # of task sets, lm-eval's copies of them, and every answer
@@ -31,8 +37,12 @@ SETS = f"{names.WORK_MOUNT}/sets"
 class QualityChart(TandemChart):
     """The CronJob of an experiment that declares tasks (`charts.list_stages`)."""
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment) -> None:
-        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment
+    ) -> None:
+        super().__init__(
+            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
+        )
         pod.add_cron_job(
             self,
             QUALITY_JOB,
@@ -54,7 +64,12 @@ class QualityChart(TandemChart):
 
 
 def _build_fetch_container(environment: Environment, experiment: Experiment) -> k8s.Container:
-    sets = [word for task in experiment.quality if task.sha256 for word in ("--task-set", f"{task.name}={task.sha256}")]
+    sets = [
+        word
+        for task in experiment.quality
+        if task.sha256
+        for word in ("--task-set", f"{task.name}={task.sha256}")
+    ]
     words = ["fetch-tasks", "--bucket", names.bucket_name(environment), "--folder", SETS, *sets]
     return pod.build_tool_container(environment, FETCH, words, requests={"cpu": "500m"})
 

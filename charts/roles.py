@@ -1,7 +1,8 @@
 """Rights in the cluster as RBAC: roles and bindings of people and of the runner's account.
 
-Invariant: each role is rows of tandem/ops/people/cluster_rights.py and no more. What holds in one namespace stands in
-that namespace, and is rendered with it: an API server refuses an object of a namespace that does not exist.
+Invariant: each role is rows of tandem/ops/people/cluster_rights.py and no more. What holds in one
+namespace stands in that namespace, and is rendered with it: an API server refuses an object of a
+namespace that does not exist.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ RUNNER_ROLE = f"tandem-{RUNNER}"  # ClusterRoles share their names with everybod
 
 
 def add_people_roles(chart: TandemChart, *, scope: NamespaceScope) -> None:
-    """Add a role and its binding for each kind of people that adds a right; later kinds are bound to it too.
+    """Add a role and binding per kind of people that adds a right; bind later kinds to it too.
 
     Args:
         chart: which gets the objects.
-        scope: the rights in the namespace of an experiment, which is the chart's, or those in the whole cluster.
+        scope: the rights in the namespace of an experiment, which is the chart's, or those in the
+            whole cluster.
     """
     rights = [right for right in CLUSTER_RIGHTS if right.scope == scope]
     for index, kind in enumerate(CLUSTER_KINDS):
@@ -49,7 +51,8 @@ def add_runner_role(chart: TandemChart, *, scope: NamespaceScope) -> None:
 
     Args:
         chart: which gets the objects.
-        scope: the rights in the namespace of an experiment, which is the chart's, or those in the whole cluster.
+        scope: the rights in the namespace of an experiment, which is the chart's, or those in the
+            whole cluster.
     """
     subject = k8s.Subject(kind="ServiceAccount", name=RUNNER_ACCOUNT, namespace=RUNNER_NAMESPACE)
     rights = [right for right in RUNNER_CLUSTER_RIGHTS if right.scope == scope]
@@ -68,7 +71,9 @@ def _add_bound_role(
     is_clusterwide = scope == "everywhere"
     metadata = chart.build_metadata(name, component, is_clusterwide=is_clusterwide)
     rules = [
-        k8s.PolicyRule(api_groups=[right.group], resources=list(right.resources), verbs=list(right.verbs))
+        k8s.PolicyRule(
+            api_groups=[right.group], resources=list(right.resources), verbs=list(right.verbs)
+        )
         for right in rights
     ]
     role_id = f"role-{name}"
@@ -76,7 +81,9 @@ def _add_bound_role(
     if is_clusterwide:
         role = k8s.RoleRef(api_group=RBAC, kind="ClusterRole", name=name)
         k8s.KubeClusterRole(chart, role_id, metadata=metadata, rules=rules)
-        k8s.KubeClusterRoleBinding(chart, binding_id, metadata=metadata, role_ref=role, subjects=subjects)
+        k8s.KubeClusterRoleBinding(
+            chart, binding_id, metadata=metadata, role_ref=role, subjects=subjects
+        )
     else:
         role = k8s.RoleRef(api_group=RBAC, kind="Role", name=name)
         k8s.KubeRole(chart, role_id, metadata=metadata, rules=rules)

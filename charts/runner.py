@@ -1,8 +1,9 @@
-"""What the runner needs in the cluster: its namespace, its rights, the policies of its traffic, and the declared files.
+"""What the runner needs in the cluster: namespace, rights, traffic policies, declared files.
 
-Invariant: its Roles are the rows of RUNNER_CLUSTER_RIGHTS and no more: it makes Jobs and scales Deployments in the
-experiments' namespaces, and reads; it writes to no node. charts/base.py renders the Roles of an experiment's namespace,
-so that nothing here needs an experiment to be applied first. Nobody may call the runner.
+Invariant: its Roles are the rows of RUNNER_CLUSTER_RIGHTS and no more: it makes Jobs and scales
+Deployments in the experiments' namespaces, and reads; it writes to no node. charts/base.py renders
+the Roles of an experiment's namespace, so that nothing here needs an experiment to be applied
+first. Nobody may call the runner.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ class RunnerChart(TandemChart):
         specs: the declared files by the keys of their ConfigMap.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, specs: Mapping[str, str]) -> None:
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, specs: Mapping[str, str]
+    ) -> None:
         super().__init__(scope, id_, namespace=RUNNER_NAMESPACE, wave=WAVE)
 
         k8s.KubeNamespace(
@@ -59,12 +62,16 @@ class RunnerChart(TandemChart):
         k8s.KubeConfigMap(self, "specs", metadata=self.build_metadata(SPECS, RUNNER), data=specs)
 
         for name, policy in build_runner_policies(environment).items():
-            k8s.KubeNetworkPolicy(self, f"policy-{name}", metadata=self.build_metadata(name, RUNNER), spec=policy)
+            k8s.KubeNetworkPolicy(
+                self, f"policy-{name}", metadata=self.build_metadata(name, RUNNER), spec=policy
+            )
 
         add_runner_role(self, scope="everywhere")
 
 
-def build_runner_charts(environment: Environment, experiments: Sequence[Experiment]) -> dict[str, cdk8s.Chart]:
+def build_runner_charts(
+    environment: Environment, experiments: Sequence[Experiment]
+) -> dict[str, cdk8s.Chart]:
     """Return the runner's charts by their ids: the cluster and its namespace, then its pod."""
     specs = _build_specs(environment, experiments)
     app = cdk8s.App()
@@ -78,5 +85,8 @@ def _build_specs(environment: Environment, experiments: Sequence[Experiment]) ->
     """Return the declared files by the keys of their ConfigMap: a key has no slash."""
     return {
         "environment.yaml": dump_record_yaml(environment),
-        **{f"experiment.{experiment.name}.yaml": dump_record_yaml(experiment) for experiment in experiments},
+        **{
+            f"experiment.{experiment.name}.yaml": dump_record_yaml(experiment)
+            for experiment in experiments
+        },
     }

@@ -1,8 +1,8 @@
 """The runner: one pod that takes requests from the bucket and runs experiments.
 
-Invariant: the Deployment starts no second pod while the first lives (Recreate). If one still lives, e.g. on a node that
-Kubernetes lost, `runner.json` decides. Its specs are in a ConfigMap, not in its image; another digest of them is
-another pod.
+Invariant: the Deployment starts no second pod while the first lives (Recreate). If one still lives,
+e.g. on a node that Kubernetes lost, `runner.json` decides. Its specs are in a ConfigMap, not in its
+image; another digest of them is another pod.
 
 Its token of the Kubernetes API is the only one in our pods.
 """
@@ -37,15 +37,24 @@ class RunnerPodChart(TandemChart):
     """The Deployment of the runner.
 
     Args:
-        specs: the declared files by the keys of their ConfigMap; that of the environment is the first.
+        specs: the declared files by the keys of their ConfigMap; that of the environment is the
+            first.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, specs: Mapping[str, str]) -> None:
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, specs: Mapping[str, str]
+    ) -> None:
         super().__init__(scope, id_, namespace=RUNNER_NAMESPACE, wave=WAVE)
-        digest = hashlib.sha256(json.dumps(specs, sort_keys=True).encode()).hexdigest()[:DIGEST_CHARACTERS]
+        digest = hashlib.sha256(json.dumps(specs, sort_keys=True).encode()).hexdigest()[
+            :DIGEST_CHARACTERS
+        ]
         memory = spell_mib(RUNNER_MEMORY_MIB)
         disk = spell_gib(DISK_GIB)
-        requests = {"memory": memory, "cpu": spell_thousandths(RUNNER_CPU_M), "ephemeral-storage": disk}
+        requests = {
+            "memory": memory,
+            "cpu": spell_thousandths(RUNNER_CPU_M),
+            "ephemeral-storage": disk,
+        }
 
         k8s.KubeDeployment(
             self,
@@ -53,11 +62,13 @@ class RunnerPodChart(TandemChart):
             metadata=self.build_metadata(RUNNER, RUNNER),
             spec=k8s.DeploymentSpec(
                 replicas=1,
-                strategy=k8s.DeploymentStrategy(type="Recreate"),  # never two at once, not even during a replacement
+                # never two at once, not even during a replacement
+                strategy=k8s.DeploymentStrategy(type="Recreate"),
                 selector=k8s.LabelSelector(match_labels={NAME: RUNNER}),
                 template=k8s.PodTemplateSpec(
                     metadata=k8s.ObjectMeta(
-                        annotations={"tandem/specs": digest}, labels={NAME: RUNNER, COMPONENT: RUNNER, **PART_OF}
+                        annotations={"tandem/specs": digest},
+                        labels={NAME: RUNNER, COMPONENT: RUNNER, **PART_OF},
                     ),
                     spec=k8s.PodSpec(
                         service_account_name=RUNNER_ACCOUNT,
@@ -70,7 +81,13 @@ class RunnerPodChart(TandemChart):
                             k8s.Container(
                                 name=RUNNER,
                                 image=RUN.reference(environment),
-                                args=["serve", "--environment", environment.name, "--specs", SPECS_MOUNT],
+                                args=[
+                                    "serve",
+                                    "--environment",
+                                    environment.name,
+                                    "--specs",
+                                    SPECS_MOUNT,
+                                ],
                                 env=[
                                     k8s.EnvVar(name="AWS_REGION", value=environment.region),
                                     pod.field_variable("POD_UID", "metadata.uid"),
@@ -82,7 +99,9 @@ class RunnerPodChart(TandemChart):
                                 security_context=pod.RESTRICTED_SECURITY,
                                 termination_message_policy=pod.LAST_WORDS,
                                 volume_mounts=[
-                                    k8s.VolumeMount(name=SPECS, mount_path=SPECS_MOUNT, read_only=True),
+                                    k8s.VolumeMount(
+                                        name=SPECS, mount_path=SPECS_MOUNT, read_only=True
+                                    ),
                                     pod.WORK,
                                 ],
                             )
@@ -90,7 +109,9 @@ class RunnerPodChart(TandemChart):
                         volumes=[
                             k8s.Volume(
                                 name=SPECS,
-                                config_map=k8s.ConfigMapVolumeSource(name=SPECS, items=_list_paths(environment, specs)),
+                                config_map=k8s.ConfigMapVolumeSource(
+                                    name=SPECS, items=_list_paths(environment, specs)
+                                ),
                             ),
                             pod.local_disk_volume("work", DISK_GIB),
                         ],

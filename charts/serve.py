@@ -1,8 +1,8 @@
 """The servers: one Deployment and one Service per variant.
 
-Invariant: the pods of two variants differ only in their names, their raise label, their speculation fields and their
-artifact. No server starts before its artifact was compared with its settings. The runner of an experiment owns the
-number of pods, so no manifest states `replicas`.
+Invariant: the pods of two variants differ only in their names, their raise label, their speculation
+fields and their artifact. No server starts before its artifact was compared with its settings. The
+runner of an experiment owns the number of pods, so no manifest states `replicas`.
 """
 
 from __future__ import annotations
@@ -25,18 +25,24 @@ from tandem.spec.quantity import spell_count, spell_gib
 from tandem.spec.server_command import build_server_command
 from tandem.spec.variant_key import compute_artifact_key
 
-# The maximum, which Kubernetes reads as no deadline: a pod of a parked environment may wait for a node for weeks, and
-# that is no failed rollout (k8s.io/kubernetes deployment util, HasProgressDeadline).
+# The maximum, which Kubernetes reads as no deadline: a pod of a parked environment may wait for a
+# node for weeks, and that is no failed rollout (k8s.io/kubernetes deployment util,
+# HasProgressDeadline).
 NO_DEADLINE_S = 2_147_483_647
-GRACE_S = 120  # below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
+# below the 600 s that a Mountpoint pod lives on after SIGTERM (mountpoint-s3-csi-driver, 2026-08)
+GRACE_S = 120
 LABEL_CHARACTERS = 63
 CONTAINER = "vllm"
 ADMIT = "admit"
-BUCKET_VOLUME_MOUNT = k8s.VolumeMount(name="stored", mount_path=names.BUCKET_ARTIFACT_MOUNT, read_only=True)
-ARTIFACT_READ_ONLY = k8s.VolumeMount(name="artifact", mount_path=names.ARTIFACT_MOUNT, read_only=True)
+BUCKET_VOLUME_MOUNT = k8s.VolumeMount(
+    name="stored", mount_path=names.BUCKET_ARTIFACT_MOUNT, read_only=True
+)
+ARTIFACT_READ_ONLY = k8s.VolumeMount(
+    name="artifact", mount_path=names.ARTIFACT_MOUNT, read_only=True
+)
 LINK_GIB = 1  # an artifact on the mount is a link on local disk
-# A warm start reads the weights from S3 and loads a compiled artifact: minutes. An hour leaves room for the largest
-# model and still ends a start that never succeeds.
+# A warm start reads the weights from S3 and loads a compiled artifact: minutes. An hour leaves room
+# for the largest model and still ends a start that never succeeds.
 STARTUP_PERIOD_S = 10
 STARTUP_FAILURES = 360
 COMPLETION_TIMEOUT_S = 60
@@ -52,16 +58,27 @@ class ServeChart(TandemChart):
     """The Deployments and Services of one experiment."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiment: Experiment,
+        catalogue: Catalogue,
     ) -> None:
-        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+        super().__init__(
+            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
+        )
         for variant in experiment.all_variants():
             selector = {NAME: variant.name, COMPONENT: SERVER}
             k8s.KubeDeployment(
                 self,
                 variant.name,
                 metadata=self.build_metadata(
-                    variant.name, SERVER, labels=speculation_labels(variant), annotations=IGNORE_HEALTH
+                    variant.name,
+                    SERVER,
+                    labels=speculation_labels(variant),
+                    annotations=IGNORE_HEALTH,
                 ),
                 spec=k8s.DeploymentSpec(
                     # a rolling update deadlocks: the new pod waits for the old one's devices
@@ -72,8 +89,8 @@ class ServeChart(TandemChart):
                     template=k8s.PodTemplateSpec(
                         metadata=k8s.ObjectMeta(
                             labels={**selector, **PART_OF},
-                            # the reader's role is for Mountpoint, whose token the kubelet gives to the CSI driver; no
-                            # container needs one
+                            # the reader's role is for Mountpoint, whose token the kubelet gives to
+                            # the CSI driver; no container needs one
                             annotations={pod.SKIP_CREDENTIALS: f"{ADMIT},{CONTAINER}"},
                         ),
                         spec=build_server_pod(environment, experiment, variant, catalogue),
@@ -101,7 +118,7 @@ class ServeChart(TandemChart):
 
 
 def speculation_labels(variant: Variant) -> dict[str, str]:
-    """Return the labels for `kubectl get deploy -L`: mode, draft and window, as far as a label can spell them."""
+    """Return labels for `kubectl get deploy -L`: mode, draft, window, as a label can spell them."""
     draft = (variant.draft or "none").rpartition("/")[2][:LABEL_CHARACTERS].strip("-_.")
     return {
         "tandem/mode": variant.mode,
@@ -120,7 +137,8 @@ def build_server_pod(
     is_cache = runtime.spelling.artifact_is_cache
     has_local_copy = is_cache or experiment.serving.copy_artifact
     local_gib = artifact_gib(largest_pair(experiment, catalogue)) if has_local_copy else LINK_GIB
-    # a cache keeps locks; everything else is read only, so that a server that would compile ends at once
+    # a cache keeps locks; everything else is read only, so that a server that would compile ends at
+    # once
     artifact_mounts = [pod.ARTIFACT if is_cache else ARTIFACT_READ_ONLY]
     if not has_local_copy:
         artifact_mounts.append(BUCKET_VOLUME_MOUNT)
@@ -140,16 +158,25 @@ def build_server_pod(
         tolerations=[pod.TOLERATION],
         resource_claims=[pod.device_claim(environment, experiment)],
         init_containers=[
-            _build_admit_container(environment, experiment, variant, catalogue, has_local_copy=has_local_copy)
+            _build_admit_container(
+                environment, experiment, variant, catalogue, has_local_copy=has_local_copy
+            )
         ],
         containers=[
             _build_server_container(
-                environment, experiment, variant, catalogue, disk_gib=local_gib, artifact_mounts=artifact_mounts
+                environment,
+                experiment,
+                variant,
+                catalogue,
+                disk_gib=local_gib,
+                artifact_mounts=artifact_mounts,
             ),
         ],
         volumes=[
             _build_bucket_volume("models", names.models_volume_name(environment, experiment)),
-            _build_bucket_volume("stored", names.artifact_volume_name(environment, experiment, key)),
+            _build_bucket_volume(
+                "stored", names.artifact_volume_name(environment, experiment, key)
+            ),
             pod.local_disk_volume("artifact", local_gib),
             pod.local_disk_volume("work", LINK_GIB),
             pod.shared_memory(experiment.serving.shm_gib * 1024),
@@ -190,18 +217,23 @@ def _build_server_container(
             *(k8s.EnvVar(name=name, value=value) for name, value in command.environment.items()),
         ],
         ports=[k8s.ContainerPort(name="http", container_port=names.SERVER_PORT, protocol="TCP")],
-        # Started means that the device answered once. On Neuron `/health` proves the process, not the device (the
-        # plugin's own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so the first probe requests one token.
-        # The later ones must cost a measurement nothing and request `/health`.
+        # Started means that the device answered once. On Neuron `/health` proves the process, not
+        # the device (the plugin's own check does nothing, vllm-neuron 0.2.0 neuron_worker.py), so
+        # the first probe requests one token. The later ones must cost a measurement nothing and
+        # request `/health`.
         startup_probe=k8s.Probe(
             exec=k8s.ExecAction(command=["python", "-c", probe_program(experiment.target)]),
             period_seconds=STARTUP_PERIOD_S,
             timeout_seconds=COMPLETION_TIMEOUT_S,
             failure_threshold=STARTUP_FAILURES,
         ),
-        readiness_probe=k8s.Probe(http_get=later_probe, period_seconds=5, timeout_seconds=10, failure_threshold=3),
+        readiness_probe=k8s.Probe(
+            http_get=later_probe, period_seconds=5, timeout_seconds=10, failure_threshold=3
+        ),
         # two minutes of silence: a restart during a run costs more than a late one
-        liveness_probe=k8s.Probe(http_get=later_probe, period_seconds=15, timeout_seconds=10, failure_threshold=8),
+        liveness_probe=k8s.Probe(
+            http_get=later_probe, period_seconds=15, timeout_seconds=10, failure_threshold=8
+        ),
         resources=k8s.ResourceRequirements(
             requests=pod.parse_quantities(requests),
             # no CPU limit: throttling would be measured as the model's latency
@@ -218,17 +250,19 @@ def _build_server_container(
 
 
 def _single_pod_affinity(variant: Variant) -> k8s.Affinity:
-    """Return the affinity that leaves a second pod of a variant without a node, wherever the first one runs.
+    """Return the affinity that leaves no node for a second pod of a variant, wherever one runs.
 
-    A Service would send half of a measurement to the second pod. Every node of a cluster is in one region
-    (kubernetes.io docs/reference/labels-annotations-taints, topology.kubernetes.io/region).
+    A Service would send half of a measurement to the second pod. Every node of a cluster is in one
+    region (kubernetes.io docs/reference/labels-annotations-taints, topology.kubernetes.io/region).
     """
     term = k8s.PodAffinityTerm(
         label_selector=k8s.LabelSelector(match_labels={NAME: variant.name, COMPONENT: SERVER}),
         topology_key="topology.kubernetes.io/region",
     )
     return k8s.Affinity(
-        pod_anti_affinity=k8s.PodAntiAffinity(required_during_scheduling_ignored_during_execution=[term])
+        pod_anti_affinity=k8s.PodAntiAffinity(
+            required_during_scheduling_ignored_during_execution=[term]
+        )
     )
 
 
@@ -239,9 +273,14 @@ def _build_bucket_volume(name: str, claim_name: str) -> k8s.Volume:
 
 
 def _build_admit_container(
-    environment: Environment, experiment: Experiment, variant: Variant, catalogue: Catalogue, *, has_local_copy: bool
+    environment: Environment,
+    experiment: Experiment,
+    variant: Variant,
+    catalogue: Catalogue,
+    *,
+    has_local_copy: bool,
 ) -> k8s.Container:
-    """Return the init container that lets the server start with its own artifact, or reports why not.
+    """Return the init container that lets a server start with its artifact, or reports why not.
 
     It only reads mounts, so it needs neither a way out nor a credential.
     """

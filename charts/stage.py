@@ -1,10 +1,10 @@
 """Staging: one suspended CronJob for each model snapshot of an experiment.
 
-Invariant: the pod satisfies the `restricted` Pod Security Standard and needs no accelerator. A manifest names the
-secret of a hub's token, and never holds the token.
+Invariant: the pod satisfies the `restricted` Pod Security Standard and needs no accelerator. A
+manifest names the secret of a hub's token, and never holds the token.
 
-Two experiments that share a model have a CronJob each, in their own namespaces: the second one finds the snapshot and
-ends at once.
+Two experiments that share a model have a CronJob each, in their own namespaces: the second one
+finds the snapshot and ends at once.
 """
 
 from __future__ import annotations
@@ -32,9 +32,17 @@ class StageChart(TandemChart):
     """The CronJobs that stage an experiment's target and drafts."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiment: Experiment,
+        catalogue: Catalogue,
     ) -> None:
-        super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE)
+        super().__init__(
+            scope, id_, namespace=names.experiment_namespace(experiment), wave=pod.WAVE
+        )
         for name in experiment.all_models():
             model = catalogue.models[name]
             disk = stage_gib(model)
@@ -63,7 +71,9 @@ def _build_container(environment: Environment, model: ModelConfig, disk_gib: int
     }
     hub = environment.hub
     hub_settings = {"HF_ENDPOINT": hub.endpoint, "TANDEM_HUB_TOKEN_SECRET": hub.token_secret}
-    hub_variables = [k8s.EnvVar(name=name, value=value) for name, value in hub_settings.items() if value]
+    hub_variables = [
+        k8s.EnvVar(name=name, value=value) for name, value in hub_settings.items() if value
+    ]
     return pod.build_tool_container(
         environment,
         "stage",

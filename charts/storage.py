@@ -1,11 +1,12 @@
-"""The bucket's prefixes as read-only volumes, one of models, one per compiled artifact; and each artifact's key.
+"""The bucket's prefixes as read-only volumes (models, each compiled artifact); each artifact's key.
 
-Invariant: a server can read the files that it must serve and write nothing. So a stale artifact fails at once, and no
-server compiles it again for hours.
+Invariant: a server can read the files that it must serve and write nothing. So a stale artifact
+fails at once, and no server compiles it again for hours.
 
-The models volume is all of `models/` because a variant with a draft reads two snapshots and the baseline one: with a
-volume per snapshot their pods would differ in more than speculation. Three containers need the key of an artifact, of
-1,300 characters. It is stored once, in a ConfigMap that is named by its digest and can never be changed.
+The models volume is all of `models/` because a variant with a draft reads two snapshots and the
+baseline one: with a volume per snapshot their pods would differ in more than speculation. Three
+containers need the key of an artifact, of 1,300 characters. It is stored once, in a ConfigMap that
+is named by its digest and can never be changed.
 """
 
 from __future__ import annotations
@@ -32,13 +33,25 @@ class StorageChart(TandemChart):
     """The volumes and claims of one experiment, then the keys of its artifacts."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, experiment: Experiment, catalogue: Catalogue
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        experiment: Experiment,
+        catalogue: Catalogue,
     ) -> None:
         super().__init__(scope, id_, namespace=names.experiment_namespace(experiment), wave=WAVE)
-        keys = [compute_artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
+        keys = [
+            compute_artifact_key(experiment, variant, catalogue)
+            for variant in experiment.all_variants()
+        ]
         prefixes = {
             names.models_volume_name(environment, experiment): "models/",
-            **{names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/" for key in keys},
+            **{
+                names.artifact_volume_name(environment, experiment, key): f"{key.prefix}/"
+                for key in keys
+            },
         }
         for name, prefix in prefixes.items():
             self._add_volume(name, prefix, environment, experiment, catalogue)
@@ -49,20 +62,29 @@ class StorageChart(TandemChart):
                 self,
                 f"key-{name}",
                 metadata=self.build_metadata(
-                    name, "storage", application=experiment.name, annotations={"tandem/artifact": key.name}
+                    name,
+                    "storage",
+                    application=experiment.name,
+                    annotations={"tandem/artifact": key.name},
                 ),
                 immutable=True,
                 data={KEY_ENTRY: json.dumps(key.as_fields(), sort_keys=True)},
             )
 
     def _add_volume(
-        self, name: str, prefix: str, environment: Environment, experiment: Experiment, catalogue: Catalogue
+        self,
+        name: str,
+        prefix: str,
+        environment: Environment,
+        experiment: Experiment,
+        catalogue: Catalogue,
     ) -> None:
         """Add a volume of one prefix, and its claim.
 
-        Mountpoint sizes its requests for 10 Gbit/s if it cannot read the node's type, and with a pod's credentials the
-        driver blocks its access to the metadata service (awslabs/mountpoint-s3-csi-driver issue 561). So its
-        throughput, the maximum of the first network card of the accelerator nodes, is set here if known.
+        Mountpoint sizes its requests for 10 Gbit/s if it cannot read the node's type, and with a
+        pod's credentials the driver blocks its access to the metadata service
+        (awslabs/mountpoint-s3-csi-driver issue 561). So its throughput, the maximum of the first
+        network card of the accelerator nodes, is set here if known.
         """
         instance = catalogue.instances.instances[environment.capacity.instance_type]
         gbps = instance.network_card_gbps.value
@@ -71,14 +93,17 @@ class StorageChart(TandemChart):
         k8s.KubePersistentVolume(
             self,
             f"volume-{name}",
-            metadata=self.build_metadata(name, "storage", application=experiment.name, is_clusterwide=True),
+            metadata=self.build_metadata(
+                name, "storage", application=experiment.name, is_clusterwide=True
+            ),
             spec=k8s.PersistentVolumeSpec(
                 capacity={"storage": capacity},
                 access_modes=["ReadOnlyMany"],
                 persistent_volume_reclaim_policy="Retain",
                 claim_ref=k8s.ObjectReference(namespace=self.object_namespace, name=name),
-                # allow-other: files belong to the Mountpoint pod, 0644 and 0755, and two other users read them, the
-                # runtime as root and the tools; without it the driver admits only root (its pkg/driver/node)
+                # allow-other: files belong to the Mountpoint pod, 0644 and 0755, and two other
+                # users read them, the runtime as root and the tools; without it the driver admits
+                # only root (its pkg/driver/node)
                 mount_options=[
                     "read-only",
                     "allow-other",
@@ -88,10 +113,12 @@ class StorageChart(TandemChart):
                 ],
                 csi=k8s.CsiPersistentVolumeSource(
                     driver=DRIVER,
-                    volume_handle=name,  # with two volumes of one handle, pods hang in ContainerCreating
+                    # with two volumes of one handle, pods hang in ContainerCreating
+                    volume_handle=name,
                     volume_attributes={
                         "bucketName": names.bucket_name(environment),
-                        # the role of the pod's service account, which reads; never the driver's own role
+                        # the role of the pod's service account, which reads; never the driver's own
+                        # role
                         "authenticationSource": "pod",
                     },
                 ),

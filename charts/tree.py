@@ -1,7 +1,7 @@
 """Files for GitOps: the charts' objects as a tree of YAML files with kustomizations.
 
-Invariant: the same specs give the same bytes, and the tree below an environment's folder holds only these files, so
-that a diff of the tree is a diff of the cluster's objects.
+Invariant: the same specs give the same bytes, and the tree below an environment's folder holds only
+these files, so that a diff of the tree is a diff of the cluster's objects.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def write_tree(name: str, files: Mapping[Path, str], out: Path) -> list[Path]:
         The files written or removed, relative to `out`; unchanged ones are left out.
 
     Raises:
-        SpecError: the folder holds files, but no kustomization: it is somebody else's, and nothing is removed.
+        SpecError: the folder holds files, but no kustomization: it is somebody else's, and nothing
+            is removed.
     """
     _refuse_foreign_folder(out / name)
     changed_paths = list_stale_files(name, files, out)
@@ -56,22 +57,26 @@ def write_tree(name: str, files: Mapping[Path, str], out: Path) -> list[Path]:
 
 
 def list_stale_files(name: str, files: Mapping[Path, str], out: Path) -> list[Path]:
-    """Return the files below `out`, relative to it, that `write_tree` would write or remove; write nothing."""
+    """Return files, relative to `out`, that `write_tree` would write or remove; write nothing."""
     paths = (path for path in (out / name).rglob("*") if path.is_file() or path.is_symlink())
     present_paths = {path.relative_to(out) for path in paths}
     different_paths = {
-        path for path, text in files.items() if path not in present_paths or (out / path).read_bytes() != text.encode()
+        path
+        for path, text in files.items()
+        if path not in present_paths or (out / path).read_bytes() != text.encode()
     }
     return sorted(different_paths | (present_paths - set(files)))
 
 
 def list_orphan_folders(environments: Iterable[str], out: Path) -> list[str]:
-    """Return the folders below `out` that are our trees of environments that are no longer declared."""
+    """Return the folders below `out` that are our trees of undeclared environments."""
     trees = {path.parent.name for path in out.glob(f"*/{KUSTOMIZATION}")}
     return sorted(trees - set(environments))
 
 
-def render_files(environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue) -> dict[Path, str]:
+def render_files(
+    environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue
+) -> dict[Path, str]:
     """Return path, relative to the tree's root, to text, for one environment."""
     experiment_list = list(experiments)
     root = Path(environment.name)
@@ -112,7 +117,11 @@ def _render_kustomization(resources: Iterable[str]) -> str:
 
 
 def _refuse_foreign_folder(folder: Path) -> None:
-    if not folder.exists() or (folder / KUSTOMIZATION).is_file() or (folder.is_dir() and not any(folder.iterdir())):
+    if (
+        not folder.exists()
+        or (folder / KUSTOMIZATION).is_file()
+        or (folder.is_dir() and not any(folder.iterdir()))
+    ):
         return
     got = "files of others, which rendering would replace"
     allowed = "an empty folder, or one that was rendered before"

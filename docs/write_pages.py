@@ -1,8 +1,8 @@
 """Write the pages that say what the code says: `python docs/write_pages.py [--check]`.
 
-Each page is a template of docs/pages/ and the tables of one module; each policy is a file of JSON. `--check` writes
-nothing and exits 1 where a page is stale. Invariant: every key of a schema, every rule, metric, right and field of the
-verdict is one row.
+Each page is a template of docs/pages/ and the tables of one module; each policy is a file of JSON.
+`--check` writes nothing and exits 1 where a page is stale. Invariant: every key of a schema, every
+rule, metric, right and field of the verdict is one row.
 """
 
 from __future__ import annotations
@@ -28,7 +28,13 @@ from tandem.judge import schema
 from tandem.ops.people import cluster_rights, policies, rights
 from tandem.ops.people.policy_targets import build_targets
 from tandem.rules.check import RULES
-from tandem.rules.contexts import ArmContext, DateContext, EnvironmentContext, ExperimentContext, HostingContext
+from tandem.rules.contexts import (
+    ArmContext,
+    DateContext,
+    EnvironmentContext,
+    ExperimentContext,
+    HostingContext,
+)
 from tandem.spec.environment import Environment
 from tandem.spec.experiment import Experiment
 from tandem.spec.names import PEOPLE, people_policy_name
@@ -45,11 +51,17 @@ REFERENCES: dict[str, type[SpecRecord]] = {
     "reference/experiment.md": Experiment,
 }
 RULE_SECTIONS = {
-    ExperimentContext: ("Of an experiment", "Judged once, whatever hosts it, and told in the experiment's file."),
+    ExperimentContext: (
+        "Of an experiment",
+        "Judged once, whatever hosts it, and told in the experiment's file.",
+    ),
     EnvironmentContext: ("Of an environment", "Told in the environment's file."),
     DateContext: (
         "Of an environment, today",
-        "Told in the environment's file, by `tandem check` alone: the same files give the same templates on every day.",
+        (
+            "Told in the environment's file, by `tandem check` alone: the same files give the same"
+            " templates on every day."
+        ),
     ),
     HostingContext: (
         "Of an experiment in an environment",
@@ -64,7 +76,8 @@ class SchemaKey:
 
     Args:
         path: dotted key path, `[]` after a list, `NAME` for a key of the operator's own.
-        only_kind: the `kind` that the key belongs to, where a section has several kinds; empty otherwise.
+        only_kind: the `kind` that the key belongs to, where a section has several kinds; empty
+            otherwise.
         field: type, limits, default and description.
     """
 
@@ -89,11 +102,17 @@ class SchemaKey:
     @property
     def meaning(self) -> str:
         """Return what the key means, and with which kind of its section alone."""
-        kind_note = f" (only with `{self.only_kind}`)" if self.only_kind and not self.path.endswith(".kind") else ""
+        kind_note = (
+            f" (only with `{self.only_kind}`)"
+            if self.only_kind and not self.path.endswith(".kind")
+            else ""
+        )
         return f"{self.field.description}{kind_note}"
 
 
-def walk_schema_keys(record: type[SpecRecord], path: str = "", only_kind: str = "") -> Iterator[SchemaKey]:
+def walk_schema_keys(
+    record: type[SpecRecord], path: str = "", only_kind: str = ""
+) -> Iterator[SchemaKey]:
     """Yield every key of a schema that takes a value, in its order."""
     for name, field in record.model_fields.items():
         key_path = f"{path}.{name}" if path else name
@@ -101,19 +120,23 @@ def walk_schema_keys(record: type[SpecRecord], path: str = "", only_kind: str = 
         for member in members:
             kind = get_args(member.model_fields["kind"].annotation)[0] if len(members) > 1 else None
             list_path = f"{key_path}[]" if str(field.annotation).startswith("tuple[") else key_path
-            yield from walk_schema_keys(member, list_path, f"{key_path}.kind: {kind}" if kind else only_kind)
+            yield from walk_schema_keys(
+                member, list_path, f"{key_path}.kind: {kind}" if kind else only_kind
+            )
         if not members:
             yield SchemaKey(path=key_path, only_kind=only_kind, field=field)
 
 
 def list_sections(record: type[SpecRecord]) -> list[dict[str, Any]]:
-    """Return the tables of a schema's reference: that of the file's own keys first, then one of each section."""
+    """Return the tables of a schema's reference: the file's own keys, then each section."""
     keys: dict[str, list[SchemaKey]] = {"": []}
     for key in walk_schema_keys(record):
         if key.path != "name":
             section, _, inner = key.path.partition(".")
             keys.setdefault(section.removesuffix("[]") if inner else "", []).append(key)
-    return [{"name": name, "keys": keys[name], "text": describe_section(record, name)} for name in keys]
+    return [
+        {"name": name, "keys": keys[name], "text": describe_section(record, name)} for name in keys
+    ]
 
 
 def describe_section(record: type[SpecRecord], name: str) -> str:
@@ -127,32 +150,44 @@ def describe_section(record: type[SpecRecord], name: str) -> str:
 
 def list_structs() -> Iterator[dict[str, Any]]:
     """Yield what the page of verdict.json says of each of its structs, the verdict's own first."""
-    kinds = [kind for kind in vars(schema).values() if inspect.isclass(kind) and issubclass(kind, msgspec.Struct)]
+    kinds = [
+        kind
+        for kind in vars(schema).values()
+        if inspect.isclass(kind) and issubclass(kind, msgspec.Struct)
+    ]
     for kind in sorted(kinds, key=lambda kind: kind is not schema.Verdict):
         summary, _, fields_text = inspect.cleandoc(kind.__doc__ or "").partition("\n\nArgs:\n")
         yield {
             "name": kind.__name__,
             "summary": summary.replace("\n\n", "\n"),
             "fields_text": inspect.cleandoc(fields_text),
-            "fields": [(field.encode_name, kind.__annotations__[field.name]) for field in msgspec.structs.fields(kind)],
+            "fields": [
+                (field.encode_name, kind.__annotations__[field.name])
+                for field in msgspec.structs.fields(kind)
+            ],
         }
 
 
 def load_example() -> Environment:
     """Return the environment whose policies the page of people shows."""
-    workspace = load_workspace(DOCS.parent / "environments", DOCS.parent / "experiments", (EXAMPLE,))
+    workspace = load_workspace(
+        DOCS.parent / "environments", DOCS.parent / "experiments", (EXAMPLE,)
+    )
     return workspace.environments[EXAMPLE].record
 
 
 def build_people_values(environment: Environment) -> dict[str, Any]:
-    """Return what the page of people shows: the rights, and the policies that the Guard stack makes of them."""
+    """Return what the page of people shows: the rights, and the Guard stack's policies for them."""
     arns = {name: target.arns for name, target in build_targets(environment).items()}
     all_rights = (*rights.RIGHTS, *rights.RUNNER_RIGHTS)
-    wildcard_targets = (right.target for right in all_rights if any("*" in arn for arn in arns[right.target]))
+    wildcard_targets = (
+        right.target for right in all_rights if any("*" in arn for arn in arns[right.target])
+    )
     return {
         "people": PEOPLE,
         "policies": {
-            kind: (people_policy_name(environment, kind), policies.build_policy(environment, kind)) for kind in PEOPLE
+            kind: (people_policy_name(environment, kind), policies.build_policy(environment, kind))
+            for kind in PEOPLE
         },
         "max_characters": policies.MAX_POLICY_CHARACTERS,
         "commands": rights.COMMANDS,
@@ -170,8 +205,12 @@ def build_people_values(environment: Environment) -> dict[str, Any]:
 
 
 def build_money_table() -> str:
-    """Return the table of whoever pays: the four figures of `tandem show` for each example that it names."""
-    inputs = read_inputs(Selection(environments=DOCS.parent / "environments", experiments=DOCS.parent / "experiments"))
+    """Return the payer's table: four figures of `tandem show` for each example it names."""
+    inputs = read_inputs(
+        Selection(
+            environments=DOCS.parent / "environments", experiments=DOCS.parent / "experiments"
+        )
+    )
     columns = []
     for name in PAID_EXAMPLES:
         environment = inputs.workspace.environments[name].record
@@ -203,21 +242,27 @@ def render_pages() -> dict[str, str]:
     """Return the text of each page and policy, by its path below docs/."""
     # the pages are Markdown, and nothing in them is a stranger's
     templates = jinja2.Environment(  # noqa: S701
-        loader=jinja2.FileSystemLoader(DOCS / "pages"), trim_blocks=True, keep_trailing_newline=True,
+        loader=jinja2.FileSystemLoader(DOCS / "pages"),
+        trim_blocks=True,
+        keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
-    )  # fmt: skip
+    )
     templates.filters |= {
         "cell": lambda text: text.replace("|", "\\|"),
         "quote_words": lambda words: ", ".join(f"`{word}`" for word in words),
     }
-    kinds: dict[type, type] = {ArmContext: ExperimentContext}  # a rule of a variant is one of its experiment
+    # a rule of a variant is one of its experiment
+    kinds: dict[type, type] = {ArmContext: ExperimentContext}
     sections = [
         (texts, [rule for rule in RULES if kinds.get(rule.context_type, rule.context_type) is kind])
         for kind, texts in RULE_SECTIONS.items()
     ]
     example = load_example()
     people_values = build_people_values(example)
-    decisions = {path.name: path.read_text().partition("\n")[0] for path in (DOCS / "decisions").glob("0*.md")}
+    decisions = {
+        path.name: path.read_text().partition("\n")[0]
+        for path in (DOCS / "decisions").glob("0*.md")
+    }
     values: dict[str, dict[str, Any]] = {
         "reference/rules.md": {"sections": sections},
         "reference/metrics.md": {
@@ -239,15 +284,21 @@ def render_pages() -> dict[str, str]:
     }
     values |= {name: {"sections": list_sections(record)} for name, record in REFERENCES.items()}
     pages = {
-        name: templates.get_template("decisions.md" if "decisions" in name else Path(name).name).render(page_values)
+        name: (
+            templates.get_template(
+                "decisions.md" if "decisions" in name else Path(name).name
+            ).render(page_values)
+        )
         for name, page_values in values.items()
     }
     documents = {kind: policy for kind, (_, policy) in people_values["policies"].items()}
     documents["doctor"] = policies.build_command_policy(example, "doctor")
     table = build_money_table()
     pages |= {name: fill_marks((DOCS / name).read_text(), table) for name in MONEY_PAGES}
-    return pages | {f"reference/policies/{name}.json": f"{json.dumps(document, indent=2)}\n"
-                    for name, document in documents.items()}  # fmt: skip
+    return pages | {
+        f"reference/policies/{name}.json": f"{json.dumps(document, indent=2)}\n"
+        for name, document in documents.items()
+    }
 
 
 def write_pages(pages: dict[str, str], folder: Path, arguments: Iterable[str]) -> int:
@@ -257,9 +308,13 @@ def write_pages(pages: dict[str, str], folder: Path, arguments: Iterable[str]) -
         0, or with `--check` 1 where a page is stale.
     """
     paths = {folder / name: text for name, text in pages.items()}
-    stale = {path: text for path, text in paths.items() if not path.is_file() or path.read_text() != text}
+    stale = {
+        path: text for path, text in paths.items() if not path.is_file() or path.read_text() != text
+    }
     if "--check" in arguments:
-        sys.stderr.writelines(f"{path.relative_to(folder)} is stale: run `make docs`\n" for path in stale)
+        sys.stderr.writelines(
+            f"{path.relative_to(folder)} is stale: run `make docs`\n" for path in stale
+        )
         return int(bool(stale))
     for path, text in stale.items():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,8 @@
-"""Writes checkpoints of real format and any size, with random weights, for tests, demos and measurements.
+"""Writes checkpoints of real format and any size, with random weights, to test, show and measure.
 
-Invariant: the same shape and seed give the same bytes. A tensor's bytes depend only on its name and the seed, not on
-the files that the checkpoint is cut into. Memory never holds more than a piece of a tensor.
+Invariant: the same shape and seed give the same bytes. A tensor's bytes depend only on its name and
+the seed, not on the files that the checkpoint is cut into. Memory never holds more than a piece of
+a tensor.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any, BinaryIO, Literal, Self
 BYTES_PER_VALUE = 2  # bfloat16
 MIB = 1 << 20
 _CHUNK_BYTES = MIB
-_MIN_LAYERS = 16  # fewest layers for a size, so that one layer more or less changes it by under a tenth
+# fewest layers for a size, so that one layer more or less changes it by under a tenth
+_MIN_LAYERS = 16
 _MAX_HIDDEN_SIZE = 2048
-# The upper byte of a bfloat16 is the sign and seven bits of the exponent. These bytes give -2**-5 to 2**-5, so no
-# weight is a NaN or unbounded.
+# The upper byte of a bfloat16 is the sign and seven bits of the exponent. These bytes give -2**-5
+# to 2**-5, so no weight is a NaN or unbounded.
 _UPPER_BYTES = bytes((0x3B, 0x3C, 0xBB, 0xBC)[index % 4] for index in range(256))
 
 ModelFamily = Literal["qwen3", "llama"]
@@ -29,7 +31,7 @@ EmbeddingKind = Literal["untied", "tied"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RandomCheckpoint:
-    """A checkpoint to write. Its fields and tensors have the names of the family's published checkpoints.
+    """A checkpoint to write, with fields and tensors named as in the family's published ones.
 
     Args:
         family: model_type of the configuration.
@@ -72,9 +74,12 @@ class RandomCheckpoint:
             and cls._from_hidden_size(2 * hidden_size, _MIN_LAYERS, **fields).size <= size
         ):
             hidden_size *= 2
-        one_layer, two_layers = (cls._from_hidden_size(hidden_size, layers, **fields) for layers in (1, 2))
+        one_layer, two_layers = (
+            cls._from_hidden_size(hidden_size, layers, **fields) for layers in (1, 2)
+        )
         checkpoint = replace(
-            one_layer, layers=max(1, 1 + round((size - one_layer.size) / (two_layers.size - one_layer.size)))
+            one_layer,
+            layers=max(1, 1 + round((size - one_layer.size) / (two_layers.size - one_layer.size))),
         )
         largest = max(prod(shape) for shape in checkpoint.tensors().values()) * BYTES_PER_VALUE
         return replace(checkpoint, shard_bytes=-(-checkpoint.size // shards) + largest)
@@ -97,16 +102,22 @@ class RandomCheckpoint:
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         """Return the shape of every tensor, in the order of writing."""
-        shapes: dict[str, tuple[int, ...]] = {"model.embed_tokens.weight": (self.vocabulary, self.hidden_size)}
+        shapes: dict[str, tuple[int, ...]] = {
+            "model.embed_tokens.weight": (self.vocabulary, self.hidden_size)
+        }
         for layer in range(self.layers):
-            shapes |= {f"model.layers.{layer}.{name}.weight": shape for name, shape in self._layer().items()}
+            shapes |= {
+                f"model.layers.{layer}.{name}.weight": shape
+                for name, shape in self._layer().items()
+            }
         shapes["model.norm.weight"] = (self.hidden_size,)
         if self.embeddings != "tied":
             shapes["lm_head.weight"] = (self.vocabulary, self.hidden_size)
         return shapes
 
     def _layer(self) -> dict[str, tuple[int, ...]]:
-        queries, keys = self.attention_heads * self.head_dim, self.kv_heads * self.head_dim
+        queries = self.attention_heads * self.head_dim
+        keys = self.kv_heads * self.head_dim
         norms = {"self_attn.q_norm": (self.head_dim,), "self_attn.k_norm": (self.head_dim,)}
         return {
             "input_layernorm": (self.hidden_size,),
@@ -122,23 +133,47 @@ class RandomCheckpoint:
         }
 
     def config(self) -> dict[str, Any]:
-        """Return the content of config.json, with the keys of the family's published configurations."""
+        """Return the content of config.json, with the keys of the family's published ones."""
         family_fields = {
-            "qwen3": {"architectures": ["Qwen3ForCausalLM"], "rope_theta": 1000000, "rms_norm_eps": 1e-06,
-                      "max_window_layers": self.layers, "sliding_window": None, "use_sliding_window": False},
-            "llama": {"architectures": ["LlamaForCausalLM"], "rope_theta": 500000.0, "rms_norm_eps": 1e-05,
-                      "mlp_bias": False, "pretraining_tp": 1},
-        }[self.family]  # fmt: skip
+            "qwen3": {
+                "architectures": ["Qwen3ForCausalLM"],
+                "rope_theta": 1000000,
+                "rms_norm_eps": 1e-06,
+                "max_window_layers": self.layers,
+                "sliding_window": None,
+                "use_sliding_window": False,
+            },
+            "llama": {
+                "architectures": ["LlamaForCausalLM"],
+                "rope_theta": 500000.0,
+                "rms_norm_eps": 1e-05,
+                "mlp_bias": False,
+                "pretraining_tp": 1,
+            },
+        }[self.family]
         return {
             **family_fields,
-            "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": _BOS_ID, "eos_token_id": _EOS_ID,
-            "head_dim": self.head_dim, "hidden_act": "silu", "hidden_size": self.hidden_size,
-            "initializer_range": 0.02, "intermediate_size": self.intermediate_size, "max_position_embeddings": 4096,
-            "model_type": self.family, "num_attention_heads": self.attention_heads,
-            "num_hidden_layers": self.layers, "num_key_value_heads": self.kv_heads, "rope_scaling": None,
-            "tie_word_embeddings": self.embeddings != "untied", "torch_dtype": "bfloat16",
-            "transformers_version": "4.51.0", "use_cache": True, "vocab_size": self.vocabulary,
-        }  # fmt: skip
+            "attention_bias": False,
+            "attention_dropout": 0.0,
+            "bos_token_id": _BOS_ID,
+            "eos_token_id": _EOS_ID,
+            "head_dim": self.head_dim,
+            "hidden_act": "silu",
+            "hidden_size": self.hidden_size,
+            "initializer_range": 0.02,
+            "intermediate_size": self.intermediate_size,
+            "max_position_embeddings": 4096,
+            "model_type": self.family,
+            "num_attention_heads": self.attention_heads,
+            "num_hidden_layers": self.layers,
+            "num_key_value_heads": self.kv_heads,
+            "rope_scaling": None,
+            "tie_word_embeddings": self.embeddings != "untied",
+            "torch_dtype": "bfloat16",
+            "transformers_version": "4.51.0",
+            "use_cache": True,
+            "vocab_size": self.vocabulary,
+        }
 
     def shards(self) -> list[dict[str, tuple[int, ...]]]:
         """Return the tensors of each file, filled in order."""
@@ -157,18 +192,27 @@ class RandomCheckpoint:
         """Make the folder and write every file.
 
         Returns:
-            The files, sorted by name. A checkpoint of one file has no index, as published ones have none.
+            The files, sorted by name. A checkpoint of one file has no index, as published ones have
+                none.
         """
         folder.mkdir(parents=True, exist_ok=True)
         for name, content in {**self._settings(), **_tokenizer_files()}.items():
             (folder / name).write_text(content)
         shards = self.shards()
-        names = [f"model-{number:05}-of-{len(shards):05}.safetensors" for number in range(1, len(shards) + 1)]
+        names = [
+            f"model-{number:05}-of-{len(shards):05}.safetensors"
+            for number in range(1, len(shards) + 1)
+        ]
         if len(shards) == 1:
             names = ["model.safetensors"]
         else:
-            weights = {tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard}
-            index = {"metadata": {"total_size": self.size}, "weight_map": dict(sorted(weights.items()))}
+            weights = {
+                tensor: name for name, shard in zip(names, shards, strict=True) for tensor in shard
+            }
+            index = {
+                "metadata": {"total_size": self.size},
+                "weight_map": dict(sorted(weights.items())),
+            }
             (folder / "model.safetensors.index.json").write_text(_format_json(index))
         for name, shard in zip(names, shards, strict=True):
             with (folder / name).open("wb") as file:
@@ -176,17 +220,32 @@ class RandomCheckpoint:
         return sorted(path for path in folder.iterdir() if path.is_file())
 
     def _settings(self) -> dict[str, str]:
-        generation = {"bos_token_id": _BOS_ID, "eos_token_id": [_EOS_ID], "do_sample": True, "temperature": 0.6,
-                      "top_k": 20, "top_p": 0.95, "transformers_version": "4.51.0"}  # fmt: skip
-        return {"config.json": _format_json(self.config()), "generation_config.json": _format_json(generation)}
+        generation = {
+            "bos_token_id": _BOS_ID,
+            "eos_token_id": [_EOS_ID],
+            "do_sample": True,
+            "temperature": 0.6,
+            "top_k": 20,
+            "top_p": 0.95,
+            "transformers_version": "4.51.0",
+        }
+        return {
+            "config.json": _format_json(self.config()),
+            "generation_config.json": _format_json(generation),
+        }
 
     def _write_shard(self, file: BinaryIO, shard: Mapping[str, tuple[int, ...]]) -> None:
-        """Write a file of https://github.com/huggingface/safetensors: length of the head, head, tensors."""
+        """Write https://github.com/huggingface/safetensors: head length, head, tensors."""
         header_fields: dict[str, Any] = {"__metadata__": {"format": "pt"}}
         end = 0
         for name, shape in shard.items():
-            start, end = end, end + prod(shape) * BYTES_PER_VALUE
-            header_fields[name] = {"dtype": "BF16", "shape": list(shape), "data_offsets": [start, end]}
+            start = end
+            end = end + prod(shape) * BYTES_PER_VALUE
+            header_fields[name] = {
+                "dtype": "BF16",
+                "shape": list(shape),
+                "data_offsets": [start, end],
+            }
         header = json.dumps(header_fields, separators=(",", ":")).encode()
         header += b" " * (-len(header) % 8)
         file.write(len(header).to_bytes(8, "little") + header)
@@ -203,34 +262,74 @@ def _random_weights(seed: str, remaining_bytes: int) -> Iterator[bytes]:
         yield bytes(piece)
 
 
-_BOS_ID, _EOS_ID, _PAD_ID = 256, 257, 258
+_BOS_ID = 256
+_EOS_ID = 257
+_PAD_ID = 258
 _SPECIAL_TOKENS = {"<|begin_of_text|>": _BOS_ID, "<|end_of_text|>": _EOS_ID, "<|pad|>": _PAD_ID}
 
 
 def _tokenizer_files() -> dict[str, str]:
     """Return a byte-level tokenizer without merges: every byte is a token."""
     vocabulary = {character: byte for byte, character in enumerate(_byte_characters())}
-    special_tokens = [{"id": id_, "content": text, "single_word": False, "lstrip": False, "rstrip": False,
-              "normalized": False, "special": True} for text, id_ in _SPECIAL_TOKENS.items()]  # fmt: skip
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": False, "use_regex": True}
+    special_tokens = [
+        {
+            "id": id_,
+            "content": text,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        for text, id_ in _SPECIAL_TOKENS.items()
+    ]
+    byte_level = {
+        "type": "ByteLevel",
+        "add_prefix_space": False,
+        "trim_offsets": False,
+        "use_regex": True,
+    }
     tokenizer: dict[str, Any] = {
-        "version": "1.0", "truncation": None, "padding": None, "added_tokens": special_tokens, "normalizer": None,
-        "pre_tokenizer": byte_level, "post_processor": None, "decoder": byte_level,
-        "model": {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": None,
-                  "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "ignore_merges": False,
-                  "vocab": vocabulary, "merges": []},
-    }  # fmt: skip
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": special_tokens,
+        "normalizer": None,
+        "pre_tokenizer": byte_level,
+        "post_processor": None,
+        "decoder": byte_level,
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": vocabulary,
+            "merges": [],
+        },
+    }
     begin, end, pad = _SPECIAL_TOKENS
     settings = {
-        "added_tokens_decoder": {str(id_): {"content": text, "special": True} for text, id_ in _SPECIAL_TOKENS.items()},
-        "bos_token": begin, "eos_token": end, "pad_token": pad, "model_max_length": 4096,
+        "added_tokens_decoder": {
+            str(id_): {"content": text, "special": True} for text, id_ in _SPECIAL_TOKENS.items()
+        },
+        "bos_token": begin,
+        "eos_token": end,
+        "pad_token": pad,
+        "model_max_length": 4096,
         "tokenizer_class": "PreTrainedTokenizerFast",
-    }  # fmt: skip
-    return {"tokenizer.json": _format_json(tokenizer), "tokenizer_config.json": _format_json(settings)}
+    }
+    return {
+        "tokenizer.json": _format_json(tokenizer),
+        "tokenizer_config.json": _format_json(settings),
+    }
 
 
 def _byte_characters() -> list[str]:
-    """Return the character of each byte in a byte-level vocabulary: itself if printable, else one past 255."""
+    """Return each byte's character in a byte-level vocabulary: itself if printable, or over 255."""
     printable = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     next_code = iter(range(256, 512))
     return [chr(byte if byte in printable else next(next_code)) for byte in range(256)]

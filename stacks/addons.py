@@ -1,6 +1,7 @@
 """The cluster's add-ons, each at the version in the data files.
 
-Invariant: add-ons that nodes need to become ready precede the nodes; add-ons that need nodes follow them.
+Invariant: add-ons that nodes need to become ready precede the nodes; add-ons that need nodes follow
+them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from stacks.policy import aws_policy_arn
 from tandem.spec.environment import Environment
 
 BEFORE_NODES = ("kube-proxy", "eks-pod-identity-agent")  # DaemonSets: healthy with no node
-AFTER_NODES = ("coredns", "aws-mountpoint-s3-csi-driver")  # Deployments: degraded until a node takes them
+# Deployments: degraded until a node takes them
+AFTER_NODES = ("coredns", "aws-mountpoint-s3-csi-driver")
 # Without its controller a policy silently has no effect (EKS user guide, CNI network policy).
 CNI_CONFIGURATION = {"enableNetworkPolicy": "true"}
 CNI_ACCOUNT = "aws-node"
@@ -35,9 +37,16 @@ def add_node_addons(
         namespace="kube-system",
         account=CNI_ACCOUNT,
         managed_policy_arns=[policy],
-        reasons={policy: "AWS maintains this policy with the CNI's releases; only the CNI's service account has it"},
+        reasons={
+            policy: (
+                "AWS maintains this policy with the CNI's releases; only the CNI's service account"
+                " has it"
+            )
+        },
     )
-    agents = [add_addon(scope, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES]
+    agents = [
+        add_addon(scope, name, cluster_ref=cluster_ref, versions=versions) for name in BEFORE_NODES
+    ]
     cni = add_addon(
         scope,
         "vpc-cni",
@@ -51,10 +60,14 @@ def add_node_addons(
     return [*agents, cni]
 
 
-def add_workload_addons(scope: Construct, cluster_ref: str, versions: Versions, nodes: eks.CfnNodegroup) -> None:
+def add_workload_addons(
+    scope: Construct, cluster_ref: str, versions: Versions, nodes: eks.CfnNodegroup
+) -> None:
     """Add the add-ons that need the system nodes."""
     for name in AFTER_NODES:
-        add_addon(scope, name, cluster_ref=cluster_ref, versions=versions).add_resource_dependency(nodes)
+        add_addon(scope, name, cluster_ref=cluster_ref, versions=versions).add_resource_dependency(
+            nodes
+        )
 
 
 def add_addon(
@@ -83,5 +96,6 @@ def add_addon(
         addon_version=versions.get(name),
         configuration_values=json.dumps(configuration) if configuration else None,
         pod_identity_associations=associations or None,
-        resolve_conflicts="OVERWRITE",  # the template decides; kubectl edits of an add-on do not last
+        # the template decides; kubectl edits of an add-on do not last
+        resolve_conflicts="OVERWRITE",
     )

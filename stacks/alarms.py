@@ -1,7 +1,7 @@
-"""Alarms in CloudFormation: metric alarms that notify nobody, and composite alarms that notify the topic.
+"""Alarms in CloudFormation: metric alarms notify nobody, composite alarms notify the topic.
 
-Invariant: a composite alarm is made after every alarm that it names, and deleted before them: CloudWatch refuses a rule
-of missing alarms, and keeps an alarm that a rule still names.
+Invariant: a composite alarm is made after every alarm that it names, and deleted before them:
+CloudWatch refuses a rule of missing alarms, and keeps an alarm that a rule still names.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def _build_source(alarm: MetricAlarm) -> dict[str, Any]:
     }
 
 
-def _build_query(line: MetricLine | MathExpression, period_s: int) -> cloudwatch.CfnAlarm.MetricDataQueryProperty:
+def _build_query(
+    line: MetricLine | MathExpression, period_s: int
+) -> cloudwatch.CfnAlarm.MetricDataQueryProperty:
     if isinstance(line, MathExpression):
         return _Alarm.MetricDataQueryProperty(
             id=line.id,
@@ -104,8 +106,10 @@ def _build_dimensions(line: MetricLine) -> list[cloudwatch.CfnAlarm.DimensionPro
     return [_Alarm.DimensionProperty(name=name, value=value) for name, value in line.dimensions]
 
 
-def _add_composite_alarm(scope: Construct, composite: CompositeAlarm, topic_arn: str) -> cloudwatch.CfnCompositeAlarm:
-    """Add an alarm that notifies the topic; with a suppressor it is silent while that is in alarm."""
+def _add_composite_alarm(
+    scope: Construct, composite: CompositeAlarm, topic_arn: str
+) -> cloudwatch.CfnCompositeAlarm:
+    """Add an alarm that notifies the topic; a suppressor silences it while in alarm."""
     is_muted = composite.suppressor is not None
     return cloudwatch.CfnCompositeAlarm(
         scope,

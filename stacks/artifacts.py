@@ -1,4 +1,4 @@
-"""The Artifacts stack: the bucket of models and compiled artifacts. An existing bucket needs no stack."""
+"""The Artifacts stack: the bucket of models and compiled artifacts; an existing one needs none."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from stacks.stack import EnvironmentStack
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-UPLOAD_DAYS = 7  # a broken multipart upload costs money until it is aborted; no staging takes a week
+# a broken multipart upload costs money until it is aborted; no staging takes a week
+UPLOAD_DAYS = 7
 
 
 class ArtifactsStack(EnvironmentStack):
@@ -19,7 +20,10 @@ class ArtifactsStack(EnvironmentStack):
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         super().__init__(
-            scope, id_, environment=environment, description="Tandem: bucket of models and compiled artifacts"
+            scope,
+            id_,
+            environment=environment,
+            description="Tandem: bucket of models and compiled artifacts",
         )
         access_logs = add_private_bucket(
             Construct(self, "AccessLogs"),
@@ -52,14 +56,15 @@ def add_private_bucket(
     access_logs: s3.IBucket | None = None,
     key_arn: str | None = None,
 ) -> s3.Bucket:
-    """Add the bucket of `scope`: versioned, encrypted, private, with TLS only; it is kept when its stack is deleted."""
+    """Add `scope`'s bucket: versioned, encrypted, private, TLS only, kept without its stack."""
     key = kms.Key.from_key_arn(scope, "Key", key_arn) if key_arn else None
     return s3.Bucket(
         scope,
         "Bucket",
         bucket_name=name,
         versioned=True,
-        # S3's own keys need no permission; with a customer key a bucket key spares a call of KMS for each object
+        # S3's own keys need no permission; with a customer key a bucket key spares a call of KMS
+        # for each object
         encryption=s3.BucketEncryption.KMS if key else s3.BucketEncryption.S3_MANAGED,
         encryption_key=key,
         bucket_key_enabled=True if key else None,

@@ -1,9 +1,10 @@
 """The Cluster stack: control plane, people, add-ons, system nodes, pods' roles.
 
-Invariant: settings that EKS leaves open by default are explicit. A principal has one access entry; a rule refuses to
-name one twice, because EKS would. An admin has EKS's own policy, which works from the first minute. The others have a
-Kubernetes group each and no policy. charts/roles.py renders the rights of a group; until they are applied it has none.
-No experiment is named, so another one changes nothing here.
+Invariant: settings that EKS leaves open by default are explicit. A principal has one access entry;
+a rule refuses to name one twice, because EKS would. An admin has EKS's own policy, which works from
+the first minute. The others have a Kubernetes group each and no policy. charts/roles.py renders the
+rights of a group; until they are applied it has none. No experiment is named, so another one
+changes nothing here.
 """
 
 from __future__ import annotations
@@ -39,39 +40,64 @@ class ClusterStack(EnvironmentStack):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, network: NetworkIds,
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        network: NetworkIds,
         addon_versions: Mapping[str, str | None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         description = "Tandem: EKS cluster, add-ons, system nodes, access"
         super().__init__(scope, id_, environment=environment, description=description)
-        cluster = _add_control_plane(Construct(self, "ControlPlane"), environment, network.control_plane_subnet_ids)
+        cluster = _add_control_plane(
+            Construct(self, "ControlPlane"), environment, network.control_plane_subnet_ids
+        )
         cluster_ref = cluster.ref
         _add_access_entries(Construct(self, "Access"), cluster_ref, environment)
         node_role_arn = add_node_role(Construct(self, "NodeRole"), environment).attr_arn
-        node_addons = add_node_addons(Construct(self, "NodeAddons"), cluster_ref, environment, addon_versions)
+        node_addons = add_node_addons(
+            Construct(self, "NodeAddons"), cluster_ref, environment, addon_versions
+        )
         system_nodes = add_system_nodes(
-            Construct(self, "SystemNodes"), environment, cluster_ref=cluster_ref, node_role_arn=node_role_arn,
+            Construct(self, "SystemNodes"),
+            environment,
+            cluster_ref=cluster_ref,
+            node_role_arn=node_role_arn,
             subnet_ids=network.base_subnet_ids(),
-        )  # fmt: skip
+        )
         for addon in node_addons:
             system_nodes.add_resource_dependency(addon)
         add_workload_addons(Construct(self, "Addons"), cluster_ref, addon_versions, system_nodes)
-        metrics_namespaces = (names.bench_namespace(environment), names.simulation_namespace(environment))
+        metrics_namespaces = (
+            names.bench_namespace(environment),
+            names.simulation_namespace(environment),
+        )
         role_arns = add_pod_roles(Construct(self, "PodRoles"), environment, metrics_namespaces)
         self.node_role_arn = export_value(self, "NodeRoleArn", node_role_arn)
-        self.security_group_id = export_value(self, "SecurityGroupId", cluster.attr_cluster_security_group_id)
+        self.security_group_id = export_value(
+            self, "SecurityGroupId", cluster.attr_cluster_security_group_id
+        )
         self.pod_role_arns = {
-            account: export_value(self, f"RoleArn-{account}", arn) for account, arn in role_arns.items()
+            account: export_value(self, f"RoleArn-{account}", arn)
+            for account, arn in role_arns.items()
         }
 
 
-def _add_control_plane(scope: Construct, environment: Environment, subnet_ids: list[str]) -> eks.CfnCluster:
+def _add_control_plane(
+    scope: Construct, environment: Environment, subnet_ids: list[str]
+) -> eks.CfnCluster:
     """Add the cluster, with its key, logs and role."""
-    name, settings = names.cluster_name(environment), environment.cluster
-    endpoint, is_public = settings.endpoint, settings.endpoint.access == "public"
+    name = names.cluster_name(environment)
+    settings = environment.cluster
+    endpoint = settings.endpoint
+    is_public = settings.endpoint.access == "public"
     # encrypts the cluster's secrets in etcd
     key = add_customer_key(
-        Construct(scope, "SecretsKey"), environment, alias=f"alias/{name}", description=f"Kubernetes secrets of {name}"
+        Construct(scope, "SecretsKey"),
+        environment,
+        alias=f"alias/{name}",
+        description=f"Kubernetes secrets of {name}",
     )
     key_arn = key.key_arn
     role = _add_cluster_role(scope, key_arn, environment)
@@ -105,20 +131,30 @@ def _add_control_plane(scope: Construct, environment: Environment, subnet_ids: l
             authentication_mode="API", bootstrap_cluster_creator_admin_permissions=False
         ),
         bootstrap_self_managed_addons=False,
-        logging=_Cluster.LoggingProperty(cluster_logging=_Cluster.ClusterLoggingProperty(enabled_types=log_types)),
-        encryption_config=[_Cluster.EncryptionConfigProperty(provider=key_provider, resources=["secrets"])],
+        logging=_Cluster.LoggingProperty(
+            cluster_logging=_Cluster.ClusterLoggingProperty(enabled_types=log_types)
+        ),
+        encryption_config=[
+            _Cluster.EncryptionConfigProperty(provider=key_provider, resources=["secrets"])
+        ],
         kube_scheduler_config=_Cluster.KubeSchedulerConfigProperty(node_resources_fit=scoring),
         upgrade_policy=_Cluster.UpgradePolicyProperty(support_type="STANDARD"),
         deletion_protection=settings.deletion_protection,
     )
     cluster.node.add_dependency(group)
-    for client in endpoint.clients:  # ranges and security groups; EKS's own group admits only nodes and pods
+    # ranges and security groups; EKS's own group admits only nodes and pods
+    for client in endpoint.clients:
         source = {"source_security_group_id" if client.startswith("sg-") else "cidr_ip": client}
         ec2.CfnSecurityGroupIngress(
-            scope, f"Client-{client.replace('/', '-')}", group_id=cluster.attr_cluster_security_group_id,
-            ip_protocol="tcp", from_port=443, to_port=443, **source,
+            scope,
+            f"Client-{client.replace('/', '-')}",
+            group_id=cluster.attr_cluster_security_group_id,
+            ip_protocol="tcp",
+            from_port=443,
+            to_port=443,
+            **source,
             description="people's way to the Kubernetes API",
-        )  # fmt: skip
+        )
     return cluster
 
 
@@ -127,14 +163,29 @@ def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) 
 
     Source: EKS user guide, "Cross-service confused deputy prevention in Amazon EKS", 2025-08-19.
     """
-    conditions = {**account_condition(environment), "ArnLike": {"aws:SourceArn": cluster_arn(environment)}}
+    conditions = {
+        **account_condition(environment),
+        "ArnLike": {"aws:SourceArn": cluster_arn(environment)},
+    }
     policy = aws_policy_arn(environment, "AmazonEKSClusterPolicy")
-    key_statement = allow(["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn])
+    key_statement = allow(
+        ["kms:Encrypt", "kms:Decrypt", "kms:ListGrants", "kms:DescribeKey"], [key_arn]
+    )
     return add_role(
-        scope, "eks.amazonaws.com", actions=["sts:AssumeRole", "sts:TagSession"], conditions=conditions,
-        policy_name="secrets-key", statements=[key_statement], managed_policy_arns=[policy],
-        reasons={policy: "EKS requires this policy of its cluster role and extends it with new Kubernetes versions"},
-    )  # fmt: skip
+        scope,
+        "eks.amazonaws.com",
+        actions=["sts:AssumeRole", "sts:TagSession"],
+        conditions=conditions,
+        policy_name="secrets-key",
+        statements=[key_statement],
+        managed_policy_arns=[policy],
+        reasons={
+            policy: (
+                "EKS requires this policy of its cluster role and extends it with new Kubernetes"
+                " versions"
+            )
+        },
+    )
 
 
 def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environment) -> None:
@@ -142,13 +193,22 @@ def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environ
     access = environment.cluster.access
     rows = [
         *((person, [admin_policy(environment)], None) for person in access.admin),
-        *((person, None, [kubernetes_group(kind)]) for kind in CLUSTER_KINDS for person in getattr(access, kind)),
+        *(
+            (person, None, [kubernetes_group(kind)])
+            for kind in CLUSTER_KINDS
+            for person in getattr(access, kind)
+        ),
     ]
     for principal, policies, groups in rows:
         eks.CfnAccessEntry(
-            scope, principal.partition(":iam::")[2].replace("/", ":"), cluster_name=cluster_ref,
-            principal_arn=principal, type="STANDARD", access_policies=policies, kubernetes_groups=groups,
-        )  # fmt: skip
+            scope,
+            principal.partition(":iam::")[2].replace("/", ":"),
+            cluster_name=cluster_ref,
+            principal_arn=principal,
+            type="STANDARD",
+            access_policies=policies,
+            kubernetes_groups=groups,
+        )
 
 
 def admin_policy(environment: Environment) -> eks.CfnAccessEntry.AccessPolicyProperty:

@@ -1,7 +1,7 @@
 """Dashboards in CloudFormation: the CDK's widgets, made from the values of tandem.monitoring.
 
-Invariant: a graph names its region, because a dashboard is global in its account. A caption stands under each graph.
-All graphs of a row have one height, so the dashboard has no hole.
+Invariant: a graph names its region, because a dashboard is global in its account. A caption stands
+under each graph. All graphs of a row have one height, so the dashboard has no hole.
 """
 
 from __future__ import annotations
@@ -21,17 +21,21 @@ from tandem.monitoring.widget import GraphWidget, MathExpression, MetricLine, Te
 # "CloudWatch service quotas" (user guide, read 2026-11-21); GetMetricData
 MAX_WIDGETS = 500
 MAX_METRICS = 2500
-# No source gives CloudWatch's limit of a body's size. The template with the bodies may have 1 MB (CloudFormation
-# quotas), and each quote in it is escaped: of larger bodies fewer than three would fit.
+# No source gives CloudWatch's limit of a body's size. The template with the bodies may have 1 MB
+# (CloudFormation quotas), and each quote in it is escaped: of larger bodies fewer than three would
+# fit.
 MAX_BODY_BYTES = 250_000
 ValuePatterns = Mapping[tuple[str, str], str]
 """A dimension and its chosen value -> the pattern for it in graphs that vary."""
 _VARIABLE_LABELS = {"PromptClass": "Prompt class", "Concurrency": "Concurrency"}
-_PATTERN = "chosen_{}"  # the pattern for the chosen value of a dimension; no real value is written so
+# the pattern for the chosen value of a dimension; no real value is written so
+_PATTERN = "chosen_{}"
 _MARK_COLOR = "#687078"  # of a mark: visible on white and on dark, no arm's color
 
 
-def add_dashboard(scope: Construct, dashboard: widget.Dashboard, region: str) -> cloudwatch.Dashboard:
+def add_dashboard(
+    scope: Construct, dashboard: widget.Dashboard, region: str
+) -> cloudwatch.Dashboard:
     """Add a dashboard to `scope`.
 
     Args:
@@ -41,20 +45,27 @@ def add_dashboard(scope: Construct, dashboard: widget.Dashboard, region: str) ->
     Raises:
         TemplateLimitError: its body exceeds a limit of CloudWatch.
     """
-    patterns = {(key, values[0]): _PATTERN.format(key) for key, values in dashboard.variables.items()}
+    patterns = {
+        (key, values[0]): _PATTERN.format(key) for key, values in dashboard.variables.items()
+    }
     resource = cloudwatch.Dashboard(
         scope,
         dashboard.name,
         dashboard_name=dashboard.name,
         start=dashboard.start,
-        period_override=cloudwatch.PeriodOverride.INHERIT,  # the graphs keep their periods in any time range
-        variables=[_build_variable(dimension, values) for dimension, values in dashboard.variables.items()],
+        # the graphs keep their periods in any time range
+        period_override=cloudwatch.PeriodOverride.INHERIT,
+        variables=[
+            _build_variable(dimension, values) for dimension, values in dashboard.variables.items()
+        ],
         widgets=[_build_row(row, region, patterns) for row in _fill_rows(dashboard.widgets)],
     )
     fault_texts = list(find_limit_faults(read_body(resource)))
     if fault_texts:
         raise TemplateLimitError(
-            "; ".join(fault_texts), where=dashboard.name, change="host fewer experiments in this environment"
+            "; ".join(fault_texts),
+            where=dashboard.name,
+            change="host fewer experiments in this environment",
         )
     return resource
 
@@ -68,10 +79,14 @@ def read_body(dashboard: cloudwatch.Dashboard) -> dict[str, Any]:
 
 
 def find_limit_faults(body: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each limit of CloudWatch that a body exceeds, e.g. because of many experiments."""
+    """Yield a sentence for each limit of CloudWatch that a body exceeds."""
     for amount, limit, noun in (
         (len(body["widgets"]), MAX_WIDGETS, "widgets, captions counted"),
-        (sum(len(box["properties"].get("metrics", ())) for box in body["widgets"]), MAX_METRICS, "metrics"),
+        (
+            sum(len(box["properties"].get("metrics", ())) for box in body["widgets"]),
+            MAX_METRICS,
+            "metrics",
+        ),
         (len(json.dumps(body).encode()), MAX_BODY_BYTES, "bytes of JSON"),
     ):
         if amount > limit:
@@ -87,7 +102,9 @@ def _build_variable(dimension: str, values: Sequence[str]) -> cloudwatch.Dashboa
         label=_VARIABLE_LABELS[dimension],
         default_value=cloudwatch.DefaultValue.value(values[0]),
         visible=True,
-        values=cloudwatch.Values.from_values(*(cloudwatch.VariableValue(value=value, label=value) for value in values)),
+        values=cloudwatch.Values.from_values(
+            *(cloudwatch.VariableValue(value=value, label=value) for value in values)
+        ),
     )
 
 
@@ -104,17 +121,23 @@ def _fill_rows(widgets: Sequence[GraphWidget | TextWidget]) -> list[list[GraphWi
 def _build_row(
     row: Sequence[GraphWidget | TextWidget], region: str, patterns: ValuePatterns
 ) -> list[cloudwatch.IWidget]:
-    """Return a row: graphs of one height above captions of one height, and texts next to them as high as both."""
+    """Return a row: equally high graphs over equally high captions, texts as high as both."""
     graphs = [content for content in row if isinstance(content, GraphWidget)]
     graph_height = max((graph.height for graph in graphs), default=0)
-    caption_height = max((widget.count_text_rows(build_caption(graph), graph.width) for graph in graphs), default=0)
+    caption_height = max(
+        (widget.count_text_rows(build_caption(graph), graph.width) for graph in graphs), default=0
+    )
     text_heights = [content.height for content in row if isinstance(content, TextWidget)]
     row_height = max(graph_height + caption_height, *text_heights, 0)
 
     boxes: list[cloudwatch.IWidget] = []
     for content in row:
         if isinstance(content, TextWidget):
-            boxes.append(cloudwatch.TextWidget(markdown=content.markdown, width=content.width, height=row_height))
+            boxes.append(
+                cloudwatch.TextWidget(
+                    markdown=content.markdown, width=content.width, height=row_height
+                )
+            )
             continue
         caption = cloudwatch.TextWidget(
             markdown=build_caption(content), width=content.width, height=row_height - graph_height
@@ -130,7 +153,9 @@ def build_caption(graph: GraphWidget) -> str:
     return f"{graph.sentence} *Published by: {graph.publisher}.*"
 
 
-def _build_graph(graph: GraphWidget, height: int, region: str, patterns: ValuePatterns) -> cloudwatch.IWidget:
+def _build_graph(
+    graph: GraphWidget, height: int, region: str, patterns: ValuePatterns
+) -> cloudwatch.IWidget:
     metrics = _list_metrics(graph.lines, patterns)
     period = Duration.seconds(graph.period_s)
     if graph.view == "numbers":
@@ -169,17 +194,21 @@ def _build_graph(graph: GraphWidget, height: int, region: str, patterns: ValuePa
     )
 
 
-def _list_metrics(lines: Sequence[MetricLine | MathExpression], patterns: ValuePatterns) -> list[cloudwatch.IMetric]:
-    """Return what a graph draws; an expression brings the hidden lines that it reads by their ids."""
+def _list_metrics(
+    lines: Sequence[MetricLine | MathExpression], patterns: ValuePatterns
+) -> list[cloudwatch.IMetric]:
+    """Return what a graph draws; an expression brings the hidden lines it reads by their ids."""
     hidden_metrics = {
         str(line.id): _build_metric(line, patterns)
         for line in lines
         if isinstance(line, MetricLine) and not line.is_visible
     }
     return [
-        _build_metric(line, patterns)
-        if isinstance(line, MetricLine)
-        else _build_expression(line, patterns, hidden_metrics)
+        (
+            _build_metric(line, patterns)
+            if isinstance(line, MetricLine)
+            else _build_expression(line, patterns, hidden_metrics)
+        )
         for line in lines
         if line.is_visible
     ]

@@ -29,8 +29,8 @@ class EnvironmentStage(cdk.Stage):
 
     Args:
         monitoring_scope: the environment, its experiments and their traffic.
-        cluster_content: objects to apply inside the cluster; None with gitops, where a controller in the cluster does
-            that.
+        cluster_content: objects to apply inside the cluster; None with gitops, where a controller
+            in the cluster does that.
     """
 
     def __init__(
@@ -62,12 +62,18 @@ class EnvironmentStage(cdk.Stage):
 
         network_stack = None
         if isinstance(environment.network, NewNetwork):
-            network_stack = NetworkStack(self, "Network", environment=environment, network=environment.network)
+            network_stack = NetworkStack(
+                self, "Network", environment=environment, network=environment.network
+            )
             network = network_stack.network
         else:
             network = import_network(environment.network)
 
-        artifacts_stack = ArtifactsStack(self, "Artifacts", environment=environment) if "Artifacts" in kinds else None
+        artifacts_stack = (
+            ArtifactsStack(self, "Artifacts", environment=environment)
+            if "Artifacts" in kinds
+            else None
+        )
         registry = RegistryStack(self, "Registry", environment=environment)
         image_stacks = {
             image.name: ImageStack(
@@ -80,12 +86,19 @@ class EnvironmentStage(cdk.Stage):
             )
             for image in images
         }
-        cluster = ClusterStack(self, "Cluster", environment=environment, network=network, addon_versions=addon_versions)
+        cluster = ClusterStack(
+            self, "Cluster", environment=environment, network=network, addon_versions=addon_versions
+        )
         guard = GuardStack(self, "Guard", environment=environment)
         observability = ObservabilityStack(
-            self, "Observability", monitoring_scope=monitoring_scope, agent_version=addon_versions.get(ADDON)
+            self,
+            "Observability",
+            monitoring_scope=monitoring_scope,
+            agent_version=addon_versions.get(ADDON),
         )
-        workloads = self._add_workloads(monitoring_scope, network, catalogue, cluster, cluster_content)
+        workloads = self._add_workloads(
+            monitoring_scope, network, catalogue, cluster, cluster_content
+        )
 
         if network_stack:
             cluster.add_stack_dependency(network_stack)
@@ -98,19 +111,22 @@ class EnvironmentStage(cdk.Stage):
         observability.add_stack_dependency(cluster)  # for its add-on
         observability.add_stack_dependency(guard)  # for the topic of its alarms
         workloads.add_stack_dependency(cluster)
-        observability.add_stack_dependency(workloads)  # a fault of its add-on must not keep a run from starting
+        # a fault of its add-on must not keep a run from starting
+        observability.add_stack_dependency(workloads)
         for name, image_stack in image_stacks.items():
             if name in names.CORE_IMAGES:
                 workloads.add_stack_dependency(image_stack)  # its pods pull them
             else:
-                image_stack.add_stack_dependency(workloads)  # the CLI stops at a failed build, and a run needs less
+                # the CLI stops at a failed build, and a run needs less
+                image_stack.add_stack_dependency(workloads)
 
         if "Fleet" in kinds:
             self._add_fleet(environment, network, catalogue, cluster=cluster, guard=guard)
         else:
             cdk.Annotations.of(cluster).add_warning_v2(
                 "tandem:reservation-given",
-                f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the placeholder",
+                f"no Fleet stack: capacity.reservation_id of {environment.name} is null or the"
+                " placeholder",
             )
 
     def _add_workloads(
@@ -128,7 +144,9 @@ class EnvironmentStage(cdk.Stage):
             environment=monitoring_scope.environment,
             role_arns=cluster.pod_role_arns,
             network=network,
-            experiments=[experiment_scope.experiment for experiment_scope in monitoring_scope.experiments],
+            experiments=[
+                experiment_scope.experiment for experiment_scope in monitoring_scope.experiments
+            ],
             cluster_security_group_id=cluster.security_group_id,
             cluster_content=cluster_content,
             catalogue=catalogue,

@@ -1,7 +1,7 @@
 """Why a finding of cdk-nag's AwsSolutions stands, recorded at the construct that it is about.
 
-Invariant: one reason answers one finding of one construct; no rule is switched off. A role's wildcard without a reason
-stays a finding, and a new one fails the tests.
+Invariant: one reason answers one finding of one construct; no rule is switched off. A role's
+wildcard without a reason stays a finding, and a new one fails the tests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from stacks.policy import Statement
 
 PACK = "AwsSolutions"
 Reasons = Mapping[str, str]
-"""Pattern of an ARN -> why a role has it; of two patterns that fit, the first counts. `[*]` is the star itself."""
+"""Pattern of an ARN -> why a role has it; of two patterns that fit, the first counts. `[*]` is the
+star itself."""
 
 
 def accept_finding(construct: IConstruct, finding: str, reason: str) -> None:
@@ -36,7 +37,7 @@ def accept_rights(
     statements: Sequence[Statement] = (),
     managed_policies: Sequence[str] = (),
 ) -> None:
-    """Record why each resource with a `*` in `statements`, and each policy that AWS manages, stands."""
+    """Record why each resource with a `*` in `statements`, and each AWS-managed policy, stands."""
     for arn in managed_policies:
         _accept_arn(construct, reasons, arn, f"IAM4[Policy::{arn}]")
     for arn in list_wildcards(statements):

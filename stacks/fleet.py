@@ -1,9 +1,10 @@
 """The Fleet stack: the accelerator nodes and nothing else.
 
-Invariant: the template always says 0 nodes; only the runtime API raises them, so no deploy ever starts paying for an
-accelerator. The stack is separate, so that a missing or renewed reservation changes only this template and its text on
-a dashboard. The instance type is in the launch template only: EKS demands that for Capacity Blocks. The CDK's own node
-group knows no Trainium 2 (it refuses the type for this AMI, or installs a device plugin that conflicts with DRA).
+Invariant: the template always says 0 nodes; only the runtime API raises them, so no deploy ever
+starts paying for an accelerator. The stack is separate, so that a missing or renewed reservation
+changes only this template and its text on a dashboard. The instance type is in the launch template
+only: EKS demands that for Capacity Blocks. The CDK's own node group knows no Trainium 2 (it refuses
+the type for this AMI, or installs a device plugin that conflicts with DRA).
 """
 
 from __future__ import annotations
@@ -23,17 +24,18 @@ from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.spec import names
 from tandem.spec.environment import CapacitySettings, Environment
 
-# Images, emptyDirs and pods' logs live on the local NVMe array, so the root holds the operating system and the
-# Neuron AMI's drivers (20 GiB by default).
+# Images, emptyDirs and pods' logs live on the local NVMe array, so the root holds the operating
+# system and the Neuron AMI's drivers (20 GiB by default).
 ROOT_GIB = 100
-# Neuron's software in the container may query the metadata service for the instance type; no source shows the
-# contrary. A pod that reads the node's role can pull images and has no S3.
+# Neuron's software in the container may query the metadata service for the instance type; no source
+# shows the contrary. A pod that reads the node's role can pull images and has no S3.
 IMDS_HOPS = 2
 BOUNDARY = "tandem"
-# nodeadm's NodeConfig; a managed node group adds the cluster's part after it (amazon-eks-ami, nodeadm/doc/api.md).
-# The startup taint is kubelet's alone: EKS sets a node group's taints again on live nodes, and there the driver, which
-# looks in its first ten minutes only, would leave it, and NoExecute would evict the servers. kubelet's list has the
-# Neuron taint too, and the node group keeps it: whichever of the two holds, no other pod takes the node.
+# nodeadm's NodeConfig; a managed node group adds the cluster's part after it (amazon-eks-ami,
+# nodeadm/doc/api.md). The startup taint is kubelet's alone: EKS sets a node group's taints again on
+# live nodes, and there the driver, which looks in its first ten minutes only, would leave it, and
+# NoExecute would evict the servers. kubelet's list has the Neuron taint too, and the node group
+# keeps it: whichever of the two holds, no other pod takes the node.
 USER_DATA = f"""MIME-Version: 1.0
 Content-Type: multipart/mixed; boundary="{BOUNDARY}"
 
@@ -55,10 +57,13 @@ spec:
 --{BOUNDARY}--
 """
 _LABELS = {
-    "neuron.amazonaws.com/present": "true",  # with DRA nothing else sets it, and Neuron's observers select by it
+    # with DRA nothing else sets it, and Neuron's observers select by it
+    "neuron.amazonaws.com/present": "true",
     "workload": "neuron-inference",
 }
-_TAINT = eks.CfnNodegroup.TaintProperty(key=names.NEURON_TAINT, value="present", effect="NO_SCHEDULE")
+_TAINT = eks.CfnNodegroup.TaintProperty(
+    key=names.NEURON_TAINT, value="present", effect="NO_SCHEDULE"
+)
 _Template = ec2.CfnLaunchTemplate
 
 
@@ -66,17 +71,28 @@ class FleetStack(EnvironmentStack):
     """One managed node group in the one zone that has the capacity."""
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, network: NetworkIds, node_role_arn: str,
-        cluster_security_group_id: str, release_version: str | None, efa_cards: int | None,
-    ) -> None:  # fmt: skip
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        network: NetworkIds,
+        node_role_arn: str,
+        cluster_security_group_id: str,
+        release_version: str | None,
+        efa_cards: int | None,
+    ) -> None:
         description = "Tandem: Neuron node group, 0 nodes until raised"
         super().__init__(scope, id_, environment=environment, description=description)
-        capacity, name = environment.capacity, names.node_group_name(environment)
+        capacity = environment.capacity
+        name = names.node_group_name(environment)
         template_scope = Construct(self, "LaunchTemplate")
         data = _market_options(capacity) | {"user_data": Fn.base64(USER_DATA)}
         if capacity.efa and efa_cards:
             efa_scope = Construct(template_scope, "Efa")
-            data |= _add_efa_interfaces(efa_scope, efa_cards, network, cluster_security_group_id, environment)
+            data |= _add_efa_interfaces(
+                efa_scope, efa_cards, network, cluster_security_group_id, environment
+            )
         eks.CfnNodegroup(
             self,
             "NodeGroup",
@@ -89,49 +105,75 @@ class FleetStack(EnvironmentStack):
             version=environment.cluster.kubernetes,
             release_version=release_version,
             launch_template=add_node_template(
-                template_scope, "Resource", environment, name=name, instance_type=capacity.instance_type,
-                root_gib=ROOT_GIB, imds_hops=IMDS_HOPS, **data,
+                template_scope,
+                "Resource",
+                environment,
+                name=name,
+                instance_type=capacity.instance_type,
+                root_gib=ROOT_GIB,
+                imds_hops=IMDS_HOPS,
+                **data,
             ),
-            scaling_config=eks.CfnNodegroup.ScalingConfigProperty(min_size=0, desired_size=0, max_size=capacity.nodes),
+            scaling_config=eks.CfnNodegroup.ScalingConfigProperty(
+                min_size=0, desired_size=0, max_size=capacity.nodes
+            ),
             # terminate first: there is no spare accelerator for a new node next to the old one
-            update_config=eks.CfnNodegroup.UpdateConfigProperty(max_unavailable=1, update_strategy="MINIMAL"),
+            update_config=eks.CfnNodegroup.UpdateConfigProperty(
+                max_unavailable=1, update_strategy="MINIMAL"
+            ),
             node_repair_config=eks.CfnNodegroup.NodeRepairConfigProperty(enabled=True),
             labels=_LABELS,
             tags={CAPACITY_KIND_TAG: capacity.kind, **_reservation_tags(capacity)},
             taints=[_TAINT],
-        )  # fmt: skip
+        )
 
 
 def _market_options(capacity: CapacitySettings) -> dict[str, Any]:
-    """Return the purchase option of the instances; spot is on the node group: EKS refuses it in the template."""
+    """Return the purchase option; spot is on the node group, as EKS refuses it in the template."""
     if not capacity.needs_reservation:
         return {}
-    target = _Template.CapacityReservationTargetProperty(capacity_reservation_id=capacity.reservation_id)
-    reservation = _Template.CapacityReservationSpecificationProperty(capacity_reservation_target=target)
+    target = _Template.CapacityReservationTargetProperty(
+        capacity_reservation_id=capacity.reservation_id
+    )
+    reservation = _Template.CapacityReservationSpecificationProperty(
+        capacity_reservation_target=target
+    )
     options: dict[str, Any] = {"capacity_reservation_specification": reservation}
     if capacity.kind == "capacity-block":
-        options["instance_market_options"] = _Template.InstanceMarketOptionsProperty(market_type="capacity-block")
+        options["instance_market_options"] = _Template.InstanceMarketOptionsProperty(
+            market_type="capacity-block"
+        )
     return options
 
 
 def _add_efa_interfaces(
-    scope: Construct, cards: int, network: NetworkIds, cluster_group_id: str, environment: Environment
+    scope: Construct,
+    cards: int,
+    network: NetworkIds,
+    cluster_group_id: str,
+    environment: Environment,
 ) -> dict[str, Any]:
-    """Add interfaces for EFA, one per network card, for traffic between nodes; within a node NeuronLink carries it.
+    """Add EFA interfaces, one per network card, for traffic between nodes; inside is NeuronLink's.
 
-    A reservation fixes its own placement: a Capacity Block needs no group, and on-demand reservations match
-    only inside the group they were made in (EC2 user guide, "Work with Capacity Blocks" and "Create Capacity
-    Reservations in cluster placement groups").
+    A reservation fixes its own placement: a Capacity Block needs no group, and on-demand
+    reservations match only inside the group they were made in (EC2 user guide, "Work with Capacity
+    Blocks" and "Create Capacity Reservations in cluster placement groups").
 
     Returns:
         Additions to the launch template.
     """
     # without any rule EC2 adds one that allows everything
-    nowhere = ec2.CfnSecurityGroup.EgressProperty(ip_protocol="-1", cidr_ip="127.0.0.1/32", description="nowhere")
+    nowhere = ec2.CfnSecurityGroup.EgressProperty(
+        ip_protocol="-1", cidr_ip="127.0.0.1/32", description="nowhere"
+    )
     group = ec2.CfnSecurityGroup(
-        scope, "SecurityGroup", vpc_id=network.vpc_id, group_description="EFA traffic between accelerator nodes",
-        security_group_egress=[nowhere], tags=[CfnTag(key="Name", value=f"{names.node_group_name(environment)}-efa")],
-    )  # fmt: skip
+        scope,
+        "SecurityGroup",
+        vpc_id=network.vpc_id,
+        group_description="EFA traffic between accelerator nodes",
+        security_group_egress=[nowhere],
+        tags=[CfnTag(key="Name", value=f"{names.node_group_name(environment)}-efa")],
+    )
     group_id = group.attr_group_id
     rule: dict[str, Any] = {"group_id": group_id, "ip_protocol": "-1", "description": "EFA"}
     ec2.CfnSecurityGroupIngress(scope, "FromItself", source_security_group_id=group_id, **rule)
@@ -140,8 +182,10 @@ def _add_efa_interfaces(
         _Template.NetworkInterfaceProperty(
             network_card_index=card,
             device_index=min(card, 1),
-            interface_type="efa-only" if card else "efa",  # the first carries IP too, the others have no address
-            # these replace the default interfaces, and so also the cluster's group that EKS would add
+            # the first carries IP too, the others have no address
+            interface_type="efa-only" if card else "efa",
+            # these replace the default interfaces, and so also the cluster's group that EKS would
+            # add
             groups=[cluster_group_id, group_id],
             delete_on_termination=True,
         )
@@ -155,7 +199,7 @@ def _add_efa_interfaces(
 
 
 def _reservation_tags(capacity: CapacitySettings) -> dict[str, str]:
-    """Return the reservation and a Capacity Block's hours, for the guard, which is not deployed again for each block.
+    """Return the reservation and a Capacity Block's hours for the guard, not redeployed per block.
 
     The hours are the plan: the guard reads from EC2 when the block of this id really ends.
     """

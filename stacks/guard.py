@@ -1,9 +1,10 @@
-"""The Guard stack: the stops of a fleet that nobody stops, their notifications, and the basis of a start.
+"""The Guard stack: stops of a fleet that nobody stops, their notifications, a start's basis.
 
-Invariant: it knows no experiment and no reservation id, and waits for no cluster. It exists before every fleet: Fleet
-is deployed after it and deleted before it. Each of its three paths (a lease's one-shot stop, the reaper, the budget)
-works without the other two. Nothing is published unencrypted. Only alarms of this environment, budgets of this account
-and the guard's own functions may publish. The stop topic notifies no person and the people's topic no function, so the
+Invariant: it knows no experiment and no reservation id, and waits for no cluster. It exists before
+every fleet: Fleet is deployed after it and deleted before it. Each of its three paths (a lease's
+one-shot stop, the reaper, the budget) works without the other two. Nothing is published
+unencrypted. Only alarms of this environment, budgets of this account and the guard's own functions
+may publish. The stop topic notifies no person and the people's topic no function, so the
 notification of a stop cannot start another.
 """
 
@@ -45,7 +46,7 @@ _Budget = budgets.CfnBudget
 
 
 class GuardStack(EnvironmentStack):
-    """Functions, schedules' group and role, queue, topics, budget, and the alarms on all of these."""
+    """Functions, schedules' group and role, queue, topics, budget, and alarms on all these."""
 
     def __init__(self, scope: Construct, id_: str, *, environment: Environment) -> None:
         description = "Tandem: what stops the fleet, and tells of it"
@@ -58,20 +59,33 @@ class GuardStack(EnvironmentStack):
         _add_schedule_group(Construct(self, "OneShot"), environment, queue_arn, key.key_arn)
 
         stop_function = add_guard_function(
-            self, "stop", environment=environment, topic_arn=people_topic_arn, key=key, queue_arn=queue_arn
+            self,
+            "stop",
+            environment=environment,
+            topic_arn=people_topic_arn,
+            key=key,
+            queue_arn=queue_arn,
         )
         reap_function = add_guard_function(
-            self, "reap", environment=environment, topic_arn=people_topic_arn, key=key, queue_arn=queue_arn
+            self,
+            "reap",
+            environment=environment,
+            topic_arn=people_topic_arn,
+            key=key,
+            queue_arn=queue_arn,
         )
         add_reaper_schedule(Construct(self, "EveryPass"), reap_function)
         stop_topic = _add_stop_topic(Construct(self, "StopTopic"), environment, key, stop_function)
 
         if needs_manual_budget(environment):
             cdk.Annotations.of(self).add_info(
-                f"no budget: CloudFormation has none in {environment.region}; make it by hand (docs/runbook.md)"
+                f"no budget: CloudFormation has none in {environment.region}; make it by hand"
+                " (docs/runbook.md)"
             )
         else:
-            _add_budget(Construct(self, "Budget"), environment, stop_topic.topic_arn, people_topic_arn)
+            _add_budget(
+                Construct(self, "Budget"), environment, stop_topic.topic_arn, people_topic_arn
+            )
 
         if environment.guard.people_policies:
             add_people_policies(Construct(self, "People"), environment)
@@ -79,10 +93,10 @@ class GuardStack(EnvironmentStack):
 
 
 def _add_key(scope: Construct, environment: Environment) -> kms.Key:
-    """Add the key of both topics, the queue of calls that were given up, and the two functions' logs.
+    """Add the key of both topics, the queue of given-up calls, and the two functions' logs.
 
-    A topic under the AWS-managed key would be silent, because nobody can admit CloudWatch to that key (SNS developer
-    guide, "Managing Amazon SNS encryption keys and costs", event sources).
+    A topic under the AWS-managed key would be silent, because nobody can admit CloudWatch to that
+    key (SNS developer guide, "Managing Amazon SNS encryption keys and costs", event sources).
     """
     name = names.cluster_name(environment)
     log_names = [names.function_log_group_name(environment, kind) for kind in FUNCTIONS]
@@ -95,7 +109,9 @@ def _add_key(scope: Construct, environment: Environment) -> kms.Key:
         allow_log_key(environment, "ArnEquals", groups),
     ]
     description = f"Topics, queue and logs of the guard of {name}"
-    return add_customer_key(scope, environment, alias=f"alias/{name}-guard", description=description, users=users)
+    return add_customer_key(
+        scope, environment, alias=f"alias/{name}-guard", description=description, users=users
+    )
 
 
 def _list_publishers(environment: Environment) -> dict[str, Conditions]:
@@ -120,8 +136,10 @@ def _add_queue(scope: Construct, environment: Environment, key: kms.IKey) -> sqs
     return queue
 
 
-def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: str, key_arn: str) -> None:
-    """Add the group of the one-shot schedules, and the role that only Scheduler may assume, for this group alone.
+def _add_schedule_group(
+    scope: Construct, environment: Environment, queue_arn: str, key_arn: str
+) -> None:
+    """Add the one-shot schedules' group, and the role that only Scheduler may assume, for it alone.
 
     The role sizes this node group, and otherwise only reports calls that failed.
     """
@@ -133,18 +151,22 @@ def _add_schedule_group(scope: Construct, environment: Environment, queue_arn: s
         "scheduler.amazonaws.com",
         name=names.scheduler_role_name(environment),
         policy_name="stop",
-        statements=guard_rights.list_schedule_statements(environment, queue_arn=queue_arn, key_arn=key_arn),
+        statements=guard_rights.list_schedule_statements(
+            environment, queue_arn=queue_arn, key_arn=key_arn
+        ),
         reasons=guard_rights.WILDCARD_REASONS,
-        conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": group_arn}},
+        conditions={
+            "StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": group_arn}
+        },
     )
 
 
 def _add_people_topic(scope: Construct, environment: Environment, key: kms.IKey) -> sns.Topic:
     """Add the topic for people and its subscriptions.
 
-    An e-mail address or a URL must confirm its subscription. A queue or a function must admit the topic by its own
-    policy, which its owner writes. Adding or moving a subscriber in the file changes no other, because each has its own
-    id at any place in the list.
+    An e-mail address or a URL must confirm its subscription. A queue or a function must admit the
+    topic by its own policy, which its owner writes. Adding or moving a subscriber in the file
+    changes no other, because each has its own id at any place in the list.
     """
     topic = _add_topic(
         scope,
@@ -164,8 +186,10 @@ def _add_people_topic(scope: Construct, environment: Environment, key: kms.IKey)
     return topic
 
 
-def _add_stop_topic(scope: Construct, environment: Environment, key: kms.IKey, function: lambda_.Function) -> sns.Topic:
-    """Add the topic that a budget notifies, and the stop function behind it: any message stops the fleet.
+def _add_stop_topic(
+    scope: Construct, environment: Environment, key: kms.IKey, function: lambda_.Function
+) -> sns.Topic:
+    """Add the topic that a budget notifies, and the stop function: any message stops the fleet.
 
     `LambdaSubscription` would admit the topic without the condition on its account.
     """
@@ -199,18 +223,27 @@ def _add_stop_topic(scope: Construct, environment: Environment, key: kms.IKey, f
 def _add_topic(
     scope: Construct, name: str, *, title: str, key: kms.IKey, publishers: Mapping[str, Conditions]
 ) -> sns.Topic:
-    """Add the topic of `scope`; only some services may publish to it, under conditions, and by TLS alone."""
-    topic = sns.Topic(scope, "Topic", topic_name=name, display_name=title, master_key=key, enforce_ssl=True)
+    """Add `scope`'s topic; only some services publish, under conditions, and by TLS alone."""
+    topic = sns.Topic(
+        scope, "Topic", topic_name=name, display_name=title, master_key=key, enforce_ssl=True
+    )
     for service, conditions in publishers.items():
-        statement = allow(["sns:Publish"], [topic.topic_arn], service=service, conditions=conditions)
+        statement = allow(
+            ["sns:Publish"], [topic.topic_arn], service=service, conditions=conditions
+        )
         topic.add_to_resource_policy(iam.PolicyStatement.from_json(statement))
     return topic
 
 
-def _add_budget(scope: Construct, environment: Environment, stop_topic_arn: str, people_topic_arn: str) -> None:
+def _add_budget(
+    scope: Construct, environment: Environment, stop_topic_arn: str, people_topic_arn: str
+) -> None:
     """Add the monthly budget of the fleet's instances."""
     request = build_budget_request(
-        environment, load_catalogue(), stop_topic_arn=stop_topic_arn, people_topic_arn=people_topic_arn
+        environment,
+        load_catalogue(),
+        stop_topic_arn=stop_topic_arn,
+        people_topic_arn=people_topic_arn,
     )
     budget = request["Budget"]
     limit = budget["BudgetLimit"]
@@ -225,7 +258,9 @@ def _add_budget(scope: Construct, environment: Environment, stop_topic_arn: str,
             budget_limit=_Budget.SpendProperty(amount=limit["Amount"], unit=limit["Unit"]),
             cost_filters=budget["CostFilters"],
         ),
-        notifications_with_subscribers=[_build_notification(row) for row in request["NotificationsWithSubscribers"]],
+        notifications_with_subscribers=[
+            _build_notification(row) for row in request["NotificationsWithSubscribers"]
+        ],
         resource_tags=[_Budget.ResourceTagProperty(key=key, value=value) for key, value in tags],
     )
 
@@ -242,17 +277,19 @@ def _build_notification(
             threshold_type=notification["ThresholdType"],
         ),
         subscribers=[
-            _Budget.SubscriberProperty(subscription_type=subscriber["SubscriptionType"], address=subscriber["Address"])
+            _Budget.SubscriberProperty(
+                subscription_type=subscriber["SubscriptionType"], address=subscriber["Address"]
+            )
             for subscriber in row["Subscribers"]
         ],
     )
 
 
 def add_people_policies(scope: Construct, environment: Environment) -> None:
-    """Add one IAM policy for each kind of people and for the pipeline, if the environment wants them.
+    """Add one IAM policy for each kind of people and the pipeline, if the environment wants them.
 
-    Nothing is attached here, because the roles are not ours. An attached policy outlives the stack: the person who
-    takes the environment down has rights from it to the end.
+    Nothing is attached here, because the roles are not ours. An attached policy outlives the stack:
+    the person who takes the environment down has rights from it to the end.
 
     Raises:
         TemplateLimitError: a policy is longer than IAM allows.
@@ -265,8 +302,10 @@ def add_people_policies(scope: Construct, environment: Environment) -> None:
             raise TemplateLimitError(
                 f"{characters} characters, and IAM takes {MAX_POLICY_CHARACTERS}",
                 where=f"IAM policy {name}",
-                change="name fewer principals in cluster.access, or leave guard.people_policies false and write "
-                "your own",
+                change=(
+                    "name fewer principals in cluster.access, or leave guard.people_policies false"
+                    " and write your own"
+                ),
             )
         managed_policy = iam.CfnManagedPolicy(
             scope,
@@ -276,5 +315,7 @@ def add_people_policies(scope: Construct, environment: Environment) -> None:
             description=f"Tandem {environment.name}: {kind}; docs/people.md",
         )
         managed_policy.apply_removal_policy(RemovalPolicy.RETAIN)
-        reasons = {"*": "docs/reference/rights.md says of each place with a wildcard why it has one"}
+        reasons = {
+            "*": "docs/reference/rights.md says of each place with a wildcard why it has one"
+        }
         accept_rights(managed_policy, reasons, statements=document["Statement"])

@@ -1,7 +1,7 @@
 """The two functions that stop the fleet: their files, role, log and times.
 
-Invariant: a function holds the files in its files.txt and nothing else. Its handler is next to the package, so the code
-in Lambda is the code in a test.
+Invariant: a function holds the files in its files.txt and nothing else. Its handler is next to the
+package, so the code in Lambda is the code in a test.
 """
 
 from __future__ import annotations
@@ -43,12 +43,18 @@ FUNCTIONS = tuple(DESCRIPTIONS)
 
 
 def add_guard_function(
-    scope: Construct, kind: FunctionKind, *, environment: Environment, topic_arn: str, key: kms.IKey, queue_arn: str
+    scope: Construct,
+    kind: FunctionKind,
+    *,
+    environment: Environment,
+    topic_arn: str,
+    key: kms.IKey,
+    queue_arn: str,
 ) -> lambda_.Function:
     """Add one of the functions, with its role and its log.
 
-    No concurrency is reserved: an account must keep as much unreserved as a new account has in all, so a reservation
-    would fail there. Passes that run at the same time agree on their writes.
+    No concurrency is reserved: an account must keep as much unreserved as a new account has in all,
+    so a reservation would fail there. Passes that run at the same time agree on their writes.
     """
     scope = Construct(scope, kind.capitalize())
     is_stop = kind == "stop"
@@ -85,7 +91,9 @@ def add_guard_function(
     # a failed stop is repeated and then reported; a failed pass is left to the next one.
     # The CDK's own destination would allow the function to read the queue's attributes too.
     config = lambda_.CfnEventInvokeConfig
-    failure_destination = config.DestinationConfigProperty(on_failure=config.OnFailureProperty(destination=queue_arn))
+    failure_destination = config.DestinationConfigProperty(
+        on_failure=config.OnFailureProperty(destination=queue_arn)
+    )
     config(
         scope,
         "Calls",
@@ -111,7 +119,7 @@ def add_reaper_schedule(scope: Construct, function: lambda_.IFunction) -> None:
 
 
 def function_variables(environment: Environment) -> Mapping[str, str]:
-    """Return the variables of both functions: nothing of a reservation or a block, which changes with each one.
+    """Return both functions' variables: nothing that changes with each reservation or block.
 
     The node group has a block's hours, in the tags that Fleet writes.
     """

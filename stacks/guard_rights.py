@@ -1,7 +1,8 @@
-"""Rights of the guard's functions and of the one-shot stop, action by action, and the users of its key and topics.
+"""Rights of the guard's functions and one-shot stop by action; users of its key and topics.
 
-Invariant: nothing here can raise a fleet on purpose. EKS and Auto Scaling have one action for every size, so only the
-code limits the size to 0. Only instances and Auto Scaling groups that EKS tagged as this node group's may be touched.
+Invariant: nothing here can raise a fleet on purpose. EKS and Auto Scaling have one action for every
+size, so only the code limits the size to 0. Only instances and Auto Scaling groups that EKS tagged
+as this node group's may be touched.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from tandem.ops.people.policy_targets import build_targets
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-# Service Authorization Reference: these take no narrower resource (EC2, EC2 Auto Scaling, EventBridge Scheduler,
-# CloudWatch)
+# Service Authorization Reference: these take no narrower resource (EC2, EC2 Auto Scaling,
+# EventBridge Scheduler, CloudWatch)
 LISTING_ACTIONS = (
     "ec2:DescribeInstances",
     "ec2:DescribeCapacityReservations",
@@ -21,32 +22,44 @@ LISTING_ACTIONS = (
     "scheduler:ListSchedules",
     "cloudwatch:GetMetricStatistics",
 )
-# the third lever: if EKS refuses or ignores an update, no instance of the node group starts any more
+# the third lever: if EKS refuses or ignores an update, no instance of the node group starts any
+# more
 SCALING_ACTIONS = ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup")
-# rights of a publisher to an encrypted topic (SNS developer guide, "Configuring AWS KMS permissions"); a sender to an
-# encrypted queue needs the same (SQS developer guide, "Configuring KMS permissions")
+# rights of a publisher to an encrypted topic (SNS developer guide, "Configuring AWS KMS
+# permissions"); a sender to an encrypted queue needs the same (SQS developer guide, "Configuring
+# KMS permissions")
 SEND_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
 
 WILDCARD_REASONS = {
-    "arn:*:eks:*": "EKS ends the ARN of a node group with an id of its own; cluster and node group are literal",
+    "arn:*:eks:*": (
+        "EKS ends the ARN of a node group with an id of its own; cluster and node group are literal"
+    ),
     "arn:*:s3:::*": "names of runs are not known beforehand; the names of the files are literal",
-    "arn:*": "instances and groups are not known beforehand; the tags that EKS puts on this node group bound them",
+    "arn:*": (
+        "instances and groups are not known beforehand; the tags that EKS puts on this node group"
+        " bound them"
+    ),
     "[*]": "listings and metrics take no narrower resource",
 }
 
 
-def list_function_statements(environment: Environment, *, topic_arn: str, key_arn: str) -> list[Statement]:
+def list_function_statements(
+    environment: Environment, *, topic_arn: str, key_arn: str
+) -> list[Statement]:
     """Return the rights of a pass and of a stop, which are the same.
 
-    ListBucket has no prefix here: S3 distinguishes a missing object from a forbidden one only for callers that may list
-    the bucket (S3 API reference, GetObject, permissions). A missing fence must not look like one that cannot be read.
+    ListBucket has no prefix here: S3 distinguishes a missing object from a forbidden one only for
+    callers that may list the bucket (S3 API reference, GetObject, permissions). A missing fence
+    must not look like one that cannot be read.
     """
     targets = build_targets(environment)
 
     def allow_on(target: str, *actions: str) -> Statement:
         return allow(actions, targets[target].arns, conditions=targets[target].condition)
 
-    metric_conditions = {"StringEquals": {"cloudwatch:namespace": names.guard_namespace(environment)}}
+    metric_conditions = {
+        "StringEquals": {"cloudwatch:namespace": names.guard_namespace(environment)}
+    }
     return [
         allow_on("guard's objects", "s3:GetObject"),
         allow_on("fence", "s3:PutObject"),
@@ -62,7 +75,9 @@ def list_function_statements(environment: Environment, *, topic_arn: str, key_ar
     ]
 
 
-def list_schedule_statements(environment: Environment, *, queue_arn: str, key_arn: str) -> list[Statement]:
+def list_schedule_statements(
+    environment: Environment, *, queue_arn: str, key_arn: str
+) -> list[Statement]:
     """Return the rights of Scheduler for a lease."""
     return [
         allow(["eks:UpdateNodegroupConfig"], build_targets(environment)["node group"].arns),
@@ -72,7 +87,7 @@ def list_schedule_statements(environment: Environment, *, queue_arn: str, key_ar
 
 
 def alarm_conditions(environment: Environment) -> Conditions:
-    """Return the conditions under which CloudWatch acts for a notifying alarm of this environment, and for no other."""
+    """Return the conditions for CloudWatch to act: this environment's notifying alarms only."""
     (arn,) = build_targets(environment)["alarms"].arns
     return {**account_condition(environment), "ArnLike": {"aws:SourceArn": arn}}
 

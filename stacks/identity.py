@@ -1,9 +1,10 @@
-"""Pod Identity: the rights of each service account on the bucket and CloudWatch, and those of the runner.
+"""Pod Identity: each service account's rights on bucket and CloudWatch, and the runner's.
 
-Invariant: readers cannot write, each writer writes one prefix and one namespace of metrics, and nobody can delete.
-The runner may make the calls of a start, a relabel and an end, and keeps requests' answers and journals of runs.
-A role trusts this cluster's pods only, by the session tags that EKS sets (EKS user guide, "Create IAM role with trust
-policy required by EKS Pod Identity"). Roles know no experiment; an association does, so associations are in Workloads.
+Invariant: readers cannot write, each writer writes one prefix and one namespace of metrics, and
+nobody can delete. The runner may make the calls of a start, a relabel and an end, and keeps
+requests' answers and journals of runs. A role trusts this cluster's pods only, by the session tags
+that EKS sets (EKS user guide, "Create IAM role with trust policy required by EKS Pod Identity").
+Roles know no experiment; an association does, so associations are in Workloads.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ MODELS = "models/*"
 ARTIFACTS = "artifacts/*"
 TASK_SETS = "tasks/*"
 RESULTS = "results/*"
-# service account -> the prefixes that it reads and lists, and the one that it writes. The bench reads its own writes:
-# an upload that continues after a kill checks which objects exist.
+# service account -> the prefixes that it reads and lists, and the one that it writes. The bench
+# reads its own writes: an upload that continues after a kill checks which objects exist.
 PREFIXES: dict[str, tuple[tuple[str, ...], str | None]] = {
     names.SERVE_ACCOUNT: ((MODELS, ARTIFACTS), None),
     names.STAGE_ACCOUNT: ((MODELS,), MODELS),
@@ -42,7 +43,10 @@ PREFIXES: dict[str, tuple[tuple[str, ...], str | None]] = {
 # No DeleteObject: an upload replaces or adds, and a replaced object stays as an old version.
 UPLOAD_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload")
 POD_REASONS = {
-    "arn:*:s3:::*": "object keys are not known beforehand; the prefix is the boundary between readers and writers",
+    "arn:*:s3:::*": (
+        "object keys are not known beforehand; the prefix is the boundary between readers and"
+        " writers"
+    ),
     "[*]": "metrics are no resources; the condition binds their namespace",
 }
 
@@ -78,8 +82,10 @@ def add_pod_role(
     )
 
 
-def add_pod_roles(scope: Construct, environment: Environment, metrics_namespaces: Sequence[str]) -> dict[str, str]:
-    """Add the roles of the reader, and of the writers of stage, compile and bench; return service account to role."""
+def add_pod_roles(
+    scope: Construct, environment: Environment, metrics_namespaces: Sequence[str]
+) -> dict[str, str]:
+    """Add roles of the reader and writers stage, compile, bench; return service account to role."""
     role_arns = {}
     for account in PREFIXES:
         role_arns[account] = add_pod_role(
@@ -93,10 +99,13 @@ def add_pod_roles(scope: Construct, environment: Environment, metrics_namespaces
     return role_arns
 
 
-def add_chart_reader(scope: Construct, environment: Environment, *, namespace: str, chart: PrivateRepository) -> None:
+def add_chart_reader(
+    scope: Construct, environment: Environment, *, namespace: str, chart: PrivateRepository
+) -> None:
     """Bind Flux's source-controller to a role that pulls one chart from private ECR.
 
-    Pods on system nodes cannot reach the node's role (IMDS hop limit 1), so the controller needs its own role.
+    Pods on system nodes cannot reach the node's role (IMDS hop limit 1), so the controller needs
+    its own role.
     """
     reader = add_pod_role(
         Construct(scope, SOURCE_CONTROLLER),
@@ -124,7 +133,12 @@ def add_runner_identity(scope: Construct, environment: Environment) -> Construct
         account=RUNNER_ACCOUNT,
         statements=build_runner_policy(environment)["Statement"],
         policy_name="run",
-        reasons={"*": "what the runner may is docs/people.md's, with a reason for each place that has a wildcard"},
+        reasons={
+            "*": (
+                "what the runner may is docs/people.md's, with a reason for each place that has a"
+                " wildcard"
+            )
+        },
     )
     add_pod_identities(
         Construct(scope, "Identity"),
@@ -138,21 +152,29 @@ def add_runner_identity(scope: Construct, environment: Environment) -> Construct
 def add_pod_identities(
     scope: Construct, *, cluster_name: str, namespace: str, role_arns: Mapping[str, str]
 ) -> Construct:
-    """Bind the service accounts of one namespace to their roles; return `scope` as a dependency for its users."""
+    """Bind a namespace's service accounts to their roles; return `scope` as a dependency."""
     for account, role_arn in role_arns.items():
         eks.CfnPodIdentityAssociation(
-            scope, account, cluster_name=cluster_name, namespace=namespace, service_account=account, role_arn=role_arn
+            scope,
+            account,
+            cluster_name=cluster_name,
+            namespace=namespace,
+            service_account=account,
+            role_arn=role_arn,
         )
     return scope
 
 
-def _list_statements(environment: Environment, account: str, metrics_namespaces: Sequence[str]) -> list[Statement]:
+def _list_statements(
+    environment: Environment, account: str, metrics_namespaces: Sequence[str]
+) -> list[Statement]:
     """Return the rights of a service account.
 
-    Unfinished uploads, which a writer searches after a kill, can be listed only for a whole bucket: the action has no
-    condition on a prefix (Service Authorization Reference, Amazon S3, ListBucketMultipartUploads). So a writer may see
-    the names of others' uploads and touch none. Metrics take no resource, but a condition on the namespace (the same,
-    Amazon CloudWatch). Secrets Manager ends the ARN of the one secret with six random characters (its user guide,
+    Unfinished uploads, which a writer searches after a kill, can be listed only for a whole bucket:
+    the action has no condition on a prefix (Service Authorization Reference, Amazon S3,
+    ListBucketMultipartUploads). So a writer may see the names of others' uploads and touch none.
+    Metrics take no resource, but a condition on the namespace (the same, Amazon CloudWatch).
+    Secrets Manager ends the ARN of the one secret with six random characters (its user guide,
     "Permissions policy examples"). A key of the operator must itself admit the role.
     """
     token_secret = environment.hub.token_secret

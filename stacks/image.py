@@ -1,8 +1,9 @@
-"""The stacks of our images: each builds one image in the account, from a source whose digest is its tag.
+"""Our images' stacks: each builds one image in the account from a source whose digest is its tag.
 
-Invariant: a deploy ends when the image is in its repository, or fails with the failed phase and the place of the
-build's log; repository and log are the Registry stack's, and outlive the rollback. The template has the commands of a
-project one by one, and its role has the rights that these commands need.
+Invariant: a deploy ends when the image is in its repository, or fails with the failed phase and the
+place of the build's log; repository and log are the Registry stack's, and outlive the rollback. The
+template has the commands of a project one by one, and its role has the rights that these commands
+need.
 """
 
 from __future__ import annotations
@@ -20,7 +21,13 @@ from constructs import Construct
 from stacks.finding import accept_finding
 from stacks.network import ANYWHERE, NetworkIds
 from stacks.policy import PULL_ACTIONS, PrivateRepository, Statement, allow, allow_login
-from stacks.registry import LOG_ACTIONS, RegistryStack, build_function_arn, project_arn, repository_arn
+from stacks.registry import (
+    LOG_ACTIONS,
+    RegistryStack,
+    build_function_arn,
+    project_arn,
+    repository_arn,
+)
 from stacks.role import add_role
 from stacks.stack import EnvironmentStack, copy_files
 from tandem.ops.guard_config import build_arn, build_bucket_arn
@@ -30,34 +37,50 @@ from tandem.spec.images import pull_name
 from tandem.spec.project_image import BUILD_MINUTES, ProjectImage, registry_host
 
 RESOURCE_TYPE = "Custom::TandemImage"
-# CloudFormation's own maximum for a custom resource; the function of lambdas/build_image answers before
+# CloudFormation's own maximum for a custom resource; the function of lambdas/build_image answers
+# before
 SERVICE_TIMEOUT_S = 3600
 QUEUE_MINUTES = 10
-# AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images provided by CodeBuild")
+# AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images
+# provided by CodeBuild")
 BUILD_IMAGE = "aws/codebuild/amazonlinux-x86_64-standard:6.0"
 COMPUTE_TYPE = "BUILD_GENERAL1_SMALL"
 _PUSH_ACTIONS = (
-    "ecr:BatchCheckLayerAvailability", "ecr:BatchGetImage", "ecr:CompleteLayerUpload", "ecr:InitiateLayerUpload",
-    "ecr:PutImage", "ecr:UploadLayerPart",
-)  # fmt: skip
-# rights of CodeBuild in a VPC (CodeBuild user guide, "Allow CodeBuild access to AWS services required to create a VPC
-# network interface")
+    "ecr:BatchCheckLayerAvailability",
+    "ecr:BatchGetImage",
+    "ecr:CompleteLayerUpload",
+    "ecr:InitiateLayerUpload",
+    "ecr:PutImage",
+    "ecr:UploadLayerPart",
+)
+# rights of CodeBuild in a VPC (CodeBuild user guide, "Allow CodeBuild access to AWS services
+# required to create a VPC network interface")
 _INTERFACE_ACTIONS = (
-    "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeDhcpOptions",
-    "ec2:DescribeNetworkInterfaces", "ec2:DescribeSecurityGroups", "ec2:DescribeSubnets", "ec2:DescribeVpcs",
-)  # fmt: skip
+    "ec2:CreateNetworkInterface",
+    "ec2:DeleteNetworkInterface",
+    "ec2:DescribeDhcpOptions",
+    "ec2:DescribeNetworkInterfaces",
+    "ec2:DescribeSecurityGroups",
+    "ec2:DescribeSubnets",
+    "ec2:DescribeVpcs",
+)
 _BUILD_REASONS = {
-    "[*]": "a login to private registries, and the interfaces of a build in a VPC, take no narrower resource",
-    "arn:*:network-interface/[*]": "interfaces of a build are not known beforehand; the condition on their subnets "
-    "binds them",
+    "[*]": (
+        "a login to private registries, and the interfaces of a build in a VPC, take no narrower"
+        " resource"
+    ),
+    "arn:*:network-interface/[*]": (
+        "interfaces of a build are not known beforehand; the condition on their subnets binds them"
+    ),
 }
 
 
 class ImageStack(EnvironmentStack):
     """The project that builds one image, and the custom resource that waits for it.
 
-    It has no termination protection: a stack whose creation failed has nothing to lose, and under protection the CDK
-    could not delete it to create it anew. So the next deploy always begins the build again.
+    It has no termination protection: a stack whose creation failed has nothing to lose, and under
+    protection the CDK could not delete it to create it anew. So the next deploy always begins the
+    build again.
 
     Args:
         image: to build.
@@ -66,9 +89,15 @@ class ImageStack(EnvironmentStack):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, environment: Environment, image: ProjectImage, network: NetworkIds,
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        environment: Environment,
+        image: ProjectImage,
+        network: NetworkIds,
         registry: RegistryStack,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__(
             scope,
             id_,
@@ -93,24 +122,40 @@ class ImageStack(EnvironmentStack):
         )
 
 
-def _add_vpc_config(scope: Construct, network: NetworkIds) -> codebuild.CfnProject.VpcConfigProperty:
-    """Return the VPC of builds that may reach only the VPC and its exits, with a security group that admits nobody."""
+def _add_vpc_config(
+    scope: Construct, network: NetworkIds
+) -> codebuild.CfnProject.VpcConfigProperty:
+    """Return the VPC of builds, which reach only it and its exits; its group admits nobody."""
     egress = ec2.CfnSecurityGroup.EgressProperty(
-        ip_protocol="tcp", from_port=443, to_port=443, cidr_ip=ANYWHERE, description="registries, indexes, AWS"
+        ip_protocol="tcp",
+        from_port=443,
+        to_port=443,
+        cidr_ip=ANYWHERE,
+        description="registries, indexes, AWS",
     )
     group = ec2.CfnSecurityGroup(
-        scope, "BuildGroup", vpc_id=network.vpc_id, group_description="builds of images: HTTPS out, nothing in",
+        scope,
+        "BuildGroup",
+        vpc_id=network.vpc_id,
+        group_description="builds of images: HTTPS out, nothing in",
         security_group_egress=[egress],
-    )  # fmt: skip
+    )
     return codebuild.CfnProject.VpcConfigProperty(
-        vpc_id=network.vpc_id, subnets=network.base_subnet_ids(), security_group_ids=[group.attr_group_id]
+        vpc_id=network.vpc_id,
+        subnets=network.base_subnet_ids(),
+        security_group_ids=[group.attr_group_id],
     )
 
 
 def _list_vpc_statements(environment: Environment, subnet_ids: Sequence[str]) -> list[Statement]:
     """Return the rights of a build in the private subnets."""
-    subnets = [cdk.Fn.join("", [build_arn(environment, "ec2", "subnet/"), subnet_id]) for subnet_id in subnet_ids]
-    conditions = {"StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": subnets}}
+    subnets = [
+        cdk.Fn.join("", [build_arn(environment, "ec2", "subnet/"), subnet_id])
+        for subnet_id in subnet_ids
+    ]
+    conditions = {
+        "StringEquals": {"ec2:AuthorizedService": "codebuild.amazonaws.com", "ec2:Subnet": subnets}
+    }
     interfaces = [build_arn(environment, "ec2", "network-interface/*")]
     return [
         allow(_INTERFACE_ACTIONS, ["*"]),
@@ -119,9 +164,12 @@ def _list_vpc_statements(environment: Environment, subnet_ids: Sequence[str]) ->
 
 
 def _add_project(
-    scope: Construct, image: ProjectImage, environment: Environment, registry: RegistryStack,
+    scope: Construct,
+    image: ProjectImage,
+    environment: Environment,
+    registry: RegistryStack,
     vpc_config: codebuild.CfnProject.VpcConfigProperty | None,
-) -> codebuild.CfnProject:  # fmt: skip
+) -> codebuild.CfnProject:
     """Add source, role and project of a build.
 
     Args:
@@ -147,7 +195,9 @@ def _add_project(
         "codebuild.amazonaws.com",
         policy_name="build",
         statements=statements,
-        conditions={"StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": arn}},
+        conditions={
+            "StringEquals": {"aws:SourceAccount": environment.account, "aws:SourceArn": arn}
+        },
         reasons=_BUILD_REASONS,
     )
 
@@ -165,7 +215,10 @@ def _add_project(
             build_spec=render_build_spec(image, environment, base_name, mirror),
         ),
         environment=project.EnvironmentProperty(  # privileged: Docker runs inside
-            type="LINUX_CONTAINER", image=BUILD_IMAGE, compute_type=COMPUTE_TYPE, privileged_mode=True
+            type="LINUX_CONTAINER",
+            image=BUILD_IMAGE,
+            compute_type=COMPUTE_TYPE,
+            privileged_mode=True,
         ),
         logs_config=project.LogsConfigProperty(
             cloud_watch_logs=project.CloudWatchLogsConfigProperty(
@@ -176,15 +229,20 @@ def _add_project(
         queued_timeout_in_minutes=QUEUE_MINUTES,
         vpc_config=vpc_config,
     )
-    accept_finding(resource, "CB4", "a key would encrypt the artifacts of a build, and there are none")
+    accept_finding(
+        resource, "CB4", "a key would encrypt the artifacts of a build, and there are none"
+    )
     return resource
 
 
 def _list_build_statements(
-    image: ProjectImage, environment: Environment, registry: RegistryStack, source: assets.Asset,
+    image: ProjectImage,
+    environment: Environment,
+    registry: RegistryStack,
+    source: assets.Asset,
     mirror: PrivateRepository | None,
-) -> list[Statement]:  # fmt: skip
-    """Return the rights of a build: its log, its source, its own repository, and the base behind a private mirror."""
+) -> list[Statement]:
+    """Return a build's rights: log, source, own repository, base behind a private mirror."""
     bucket = build_bucket_arn(environment, bucket=source.s3_bucket_name)
     statements = [
         allow(LOG_ACTIONS, [registry.log_group_arn]),
@@ -199,7 +257,10 @@ def _list_build_statements(
 
 
 def render_build_spec(
-    image: ProjectImage, environment: Environment, base_reference: str, mirror: PrivateRepository | None
+    image: ProjectImage,
+    environment: Environment,
+    base_reference: str,
+    mirror: PrivateRepository | None,
 ) -> str:
     """Return the commands of a build, as the console shows them.
 
@@ -208,13 +269,20 @@ def render_build_spec(
         base_reference: the base image as this environment pulls it.
         mirror: the private repository of the base image, or None if that is public.
     """
-    reference, index = image.reference(environment), environment.package_index
+    reference = image.reference(environment)
+    index = environment.package_index
     build = ["docker", "build", "--file", image.dockerfile, "--tag", reference]
-    for argument in (f"BASE_IMAGE={base_reference}", *([f"PIP_INDEX_URL={index}"] if index else [])):
+    for argument in (
+        f"BASE_IMAGE={base_reference}",
+        *([f"PIP_INDEX_URL={index}"] if index else []),
+    ):
         build += ["--build-arg", argument]
-    hosts = {registry_host(environment): environment.region} | ({mirror.host: mirror.region} if mirror else {})
+    hosts = {registry_host(environment): environment.region} | (
+        {mirror.host: mirror.region} if mirror else {}
+    )
     logins = [
-        f"aws ecr get-login-password --region {region} | docker login --username AWS --password-stdin {host}"
+        f"aws ecr get-login-password --region {region} | docker login --username AWS"
+        f" --password-stdin {host}"
         for host, region in hosts.items()
     ]
     spec = {
@@ -224,7 +292,9 @@ def render_build_spec(
         "phases": {
             "pre_build": {"commands": logins},
             # the push belongs to the build: a post_build phase runs after a failed build too
-            "build": {"commands": [shlex.join([*build, "."]), shlex.join(["docker", "push", reference])]},
+            "build": {
+                "commands": [shlex.join([*build, "."]), shlex.join(["docker", "push", reference])]
+            },
         },
     }
     return yaml.safe_dump(spec, sort_keys=False, width=10_000)

@@ -1,7 +1,8 @@
 """CloudFormation's access to the cluster: a Lambda with kubectl and helm.
 
-Invariant: the rights of its two roles are written here, statement by statement; the CDK's wide policies are removed.
-Both functions run in the private subnets, because the cluster's endpoint may be reachable from nowhere else.
+Invariant: the rights of its two roles are written here, statement by statement; the CDK's wide
+policies are removed. Both functions run in the private subnets, because the cluster's endpoint may
+be reachable from nowhere else.
 """
 
 from __future__ import annotations
@@ -18,15 +19,23 @@ from constructs import Construct, DependencyGroup, IConstruct
 
 from stacks.cluster import admin_policy
 from stacks.finding import accept_finding
-from stacks.policy import PrivateRepository, Statement, account_condition, allow, cluster_arn, policy_document
+from stacks.policy import (
+    PrivateRepository,
+    Statement,
+    account_condition,
+    allow,
+    cluster_arn,
+    policy_document,
+)
 from stacks.role import LAMBDA
 from stacks.stack import ROOT
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-SETTINGS = ROOT / "stacks" / "kubectl_settings" / "kuberc"  # a layer of the handler, which Lambda puts into /opt
-# rights of Lambda in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in an Amazon VPC",
-# required IAM permissions)
+# a layer of the handler, which Lambda puts into /opt
+SETTINGS = ROOT / "stacks" / "kubectl_settings" / "kuberc"
+# rights of Lambda in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in
+# an Amazon VPC", required IAM permissions)
 _VPC_ACTIONS = (
     "ec2:CreateNetworkInterface",
     "ec2:DescribeNetworkInterfaces",
@@ -43,7 +52,8 @@ class KubectlAccess(Construct):
 
     Attributes:
         cluster: the handle for charts and manifests.
-        ready: dependency of both, which must outlive them: the rights to enter the cluster, and to write logs.
+        ready: dependency of both, which must outlive them: the rights to enter the cluster, and to
+            write logs.
     """
 
     def __init__(
@@ -77,7 +87,8 @@ class KubectlAccess(Construct):
             role=role.without_policy_updates(),
             environment={"KUBERC": f"/opt/{SETTINGS.name}"},
         )
-        self.node.try_remove_child("HasEcrPublic")  # a condition for a policy that the role does not have
+        # a condition for a policy that the role does not have
+        self.node.try_remove_child("HasEcrPublic")
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider
         )
@@ -94,7 +105,8 @@ class KubectlAccess(Construct):
             code=lambda_.Code.from_asset(str(SETTINGS.parent)),
             description="Tandem: what kubectl may prune",
         )
-        handler.add_property_override("Layers.2", settings.layer_version_arn)  # after the AWS CLI's and kubectl's
+        # after the AWS CLI's and kubectl's
+        handler.add_property_override("Layers.2", settings.layer_version_arn)
         accept_finding(handler, "L1", "the CDK pins the Python its handler is tested with")
 
         framework_role = _narrow_framework_role(children, handler.attr_arn, environment)
@@ -103,7 +115,9 @@ class KubectlAccess(Construct):
             group.retention_in_days = environment.log_retention_days
             group.apply_removal_policy(RemovalPolicy.DESTROY)
 
-        writes = allow(["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups])
+        writes = allow(
+            ["logs:CreateLogStream", "logs:PutLogEvents"], [group.attr_arn for group in groups]
+        )
         policy = iam.CfnPolicy(
             self,
             "WriteLogs",
@@ -114,22 +128,30 @@ class KubectlAccess(Construct):
         self.ready = DependencyGroup(entry, policy)
 
 
-def _narrow_framework_role(children: Sequence[IConstruct], handler_arn: str, environment: Environment) -> iam.CfnRole:
-    """Limit the framework's role: call the handler, run in the VPC; not every version, not any log group."""
+def _narrow_framework_role(
+    children: Sequence[IConstruct], handler_arn: str, environment: Environment
+) -> iam.CfnRole:
+    """Limit the framework role: call the handler, run in VPC; not every version, no log group."""
     (policy,) = [child for child in children if isinstance(child, iam.CfnPolicy)]
-    policy.policy_document = policy_document(allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler_arn]))
+    policy.policy_document = policy_document(
+        allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler_arn])
+    )
 
     (role,) = [child for child in children if isinstance(child, iam.CfnRole)]
     role.managed_policy_arns = []
     trust = allow(["sts:AssumeRole"], service=LAMBDA, conditions=account_condition(environment))
     role.assume_role_policy_document = policy_document(trust)
     vpc_document = policy_document(allow(_VPC_ACTIONS, ["*"]))
-    role.policies = [iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=vpc_document)]
+    role.policies = [
+        iam.CfnRole.PolicyProperty(policy_name="run-in-vpc", policy_document=vpc_document)
+    ]
     accept_finding(role, "IAM5[Resource::*]", _WILDCARD_REASON)
     return role
 
 
-def _add_handler_role(scope: Construct, environment: Environment, chart_repository: str) -> iam.Role:
+def _add_handler_role(
+    scope: Construct, environment: Environment, chart_repository: str
+) -> iam.Role:
     """Return the handler's role: find the cluster, run in the VPC, pull one chart."""
     statements = [
         allow(_VPC_ACTIONS, ["*"]),

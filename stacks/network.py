@@ -1,10 +1,11 @@
-"""The Network stack: this environment's own VPC, its endpoints and flow logs. An existing VPC needs no stack.
+"""The Network stack: this environment's VPC, endpoints and flow logs; an existing VPC needs none.
 
-Invariant: zones are named by id (`use2-az1`), which is the same place in every account. Zone names (`us-east-2a`) are
-not, and reservations are bought by place. The number in a zone id picks its slot of addresses, so adding, removing or
-reordering zones moves the addresses of no other subnet. The control plane has subnets of its own, because EKS never
-lets it move to other zones: a zone that is added adds to this template and touches neither cluster nor system nodes.
-The S3 endpoint allows writes only to this environment's bucket.
+Invariant: zones are named by id (`use2-az1`), which is the same place in every account. Zone names
+(`us-east-2a`) are not, and reservations are bought by place. The number in a zone id picks its slot
+of addresses, so adding, removing or reordering zones moves the addresses of no other subnet. The
+control plane has subnets of its own, because EKS never lets it move to other zones: a zone that is
+added adds to this template and touches neither cluster nor system nodes. The S3 endpoint allows
+writes only to this environment's bucket.
 """
 
 from __future__ import annotations
@@ -27,12 +28,24 @@ from tandem.spec.interface_endpoints import list_endpoint_services
 
 ANYWHERE = "0.0.0.0/0"
 _SLOT_BITS = 4  # 16 slots; zone ids end in one digit
-# no zone id has these numbers: all public subnets share one slot, those of the control plane the other
+# no zone id has these numbers: all public subnets share one slot, those of the control plane the
+# other
 _PUBLIC_SLOT = 15
 _CONTROL_PLANE_SLOT = 14
 # Actions of pods and people inside the VPC on this environment's bucket.
-_BUCKET_ACTIONS = ("s3:ListBucket", "s3:ListBucketMultipartUploads", "s3:ListBucketVersions", "s3:GetBucketVersioning")
-_OBJECT_ACTIONS = ("s3:GetObject", "s3:GetObjectVersion", "s3:PutObject", "s3:AbortMultipartUpload", "s3:DeleteObject")
+_BUCKET_ACTIONS = (
+    "s3:ListBucket",
+    "s3:ListBucketMultipartUploads",
+    "s3:ListBucketVersions",
+    "s3:GetBucketVersioning",
+)
+_OBJECT_ACTIONS = (
+    "s3:GetObject",
+    "s3:GetObjectVersion",
+    "s3:PutObject",
+    "s3:AbortMultipartUpload",
+    "s3:DeleteObject",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,14 +65,18 @@ class NetworkIds:
     control_plane_subnet_ids: list[str]
 
     def base_subnet_ids(self) -> list[str]:
-        """Return the private subnets of system nodes, functions and builds, which another zone does not change."""
-        return [subnet_id for zone in sorted(self.base_zones) for subnet_id in self.subnet_ids[zone]]
+        """Return private subnets of system nodes, functions, builds: another zone changes none."""
+        return [
+            subnet_id for zone in sorted(self.base_zones) for subnet_id in self.subnet_ids[zone]
+        ]
 
 
 def import_network(network: ExistingNetwork) -> NetworkIds:
-    """Return a VPC by its owner's ids; routes, flow logs and endpoints, S3's too, stay the owner's."""
+    """Return a VPC by its owner's ids; routes, flow logs, endpoints (S3's too) stay theirs."""
     zones = sorted({subnet.zone for subnet in network.subnets})
-    by_zone = {zone: [subnet.id for subnet in network.subnets if subnet.zone == zone] for zone in zones}
+    by_zone = {
+        zone: [subnet.id for subnet in network.subnets if subnet.zone == zone] for zone in zones
+    }
     return NetworkIds(
         vpc_id=network.vpc_id,
         subnet_ids=by_zone,
@@ -75,7 +92,9 @@ class NetworkStack(EnvironmentStack):
         network: the network as other stacks import it.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NewNetwork) -> None:
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, network: NewNetwork
+    ) -> None:
         description = "Tandem: VPC, private subnets, endpoints, flow logs"
         super().__init__(scope, id_, environment=environment, description=description)
         vpc = RoutedVpc(self, "Vpc", environment=environment, network=network)
@@ -86,7 +105,8 @@ class NetworkStack(EnvironmentStack):
         self.network = NetworkIds(
             vpc_id=export_value(self, "VpcId", vpc.id),
             subnet_ids={
-                zone: [export_value(self, f"Subnet-{zone}", subnet.id)] for zone, subnet in vpc.subnets.items()
+                zone: [export_value(self, f"Subnet-{zone}", subnet.id)]
+                for zone, subnet in vpc.subnets.items()
             },
             base_zones=network.base_zones,
             control_plane_subnet_ids=[
@@ -102,9 +122,10 @@ SubnetUse = Literal["private", "public", "control-plane"]
 def subnet_range(cidr: str, zone: str, use: SubnetUse = "private") -> str:
     """Return the range of a zone's subnet.
 
-    A private one is a sixteenth of the VPC, 4091 usable addresses of a /16. The others are a sixteenth of that: a
-    public one holds only a NAT gateway, and EKS wants 6 addresses or more for a control plane (EKS user guide,
-    "Networking requirements for VPC and subnets"): a /28, that of the smallest VPC, has 11.
+    A private one is a sixteenth of the VPC, 4091 usable addresses of a /16. The others are a
+    sixteenth of that: a public one holds only a NAT gateway, and EKS wants 6 addresses or more for
+    a control plane (EKS user guide, "Networking requirements for VPC and subnets"): a /28, that of
+    the smallest VPC, has 11.
     """
     slots = list(IPv4Network(cidr).subnets(prefixlen_diff=_SLOT_BITS))
     if use != "private":
@@ -114,7 +135,7 @@ def subnet_range(cidr: str, zone: str, use: SubnetUse = "private") -> str:
 
 
 class RoutedVpc(Construct):
-    """A VPC with one private subnet per zone, two for the control plane, and public ones only for NAT gateways.
+    """A VPC with a private subnet per zone, two for the control plane, public only for NAT.
 
     `ec2.Vpc` picks zones by name, so it cannot say which place a subnet is in.
 
@@ -124,7 +145,9 @@ class RoutedVpc(Construct):
         control_plane_subnet_ids: zone id to the control plane's subnet.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, environment: Environment, network: NewNetwork) -> None:
+    def __init__(
+        self, scope: Construct, id_: str, *, environment: Environment, network: NewNetwork
+    ) -> None:
         super().__init__(scope, id_)
         name = names.cluster_name(environment)
         zones = sorted(network.zones)
@@ -150,7 +173,9 @@ class RoutedVpc(Construct):
         }
 
         self.control_plane_subnet_ids = {
-            zone: self._add_control_plane_subnet(zone, subnet_range(network.cidr, zone, "control-plane"), name)
+            zone: self._add_control_plane_subnet(
+                zone, subnet_range(network.cidr, zone, "control-plane"), name
+            )
             for zone in sorted(network.base_zones)
         }
 
@@ -165,13 +190,17 @@ class RoutedVpc(Construct):
     def _add_control_plane_subnet(self, zone: str, cidr: str, name: str) -> str:
         """Add the control plane's subnet of a zone, and return its id.
 
-        It has the route table of the zone's private subnet: people who reach the Kubernetes API through a peering or a
-        VPN get their answers by the routes that lead back from there.
+        It has the route table of the zone's private subnet: people who reach the Kubernetes API
+        through a peering or a VPN get their answers by the routes that lead back from there.
         """
         scope = Construct(self, f"ControlPlane-{zone}")
-        subnet = _add_subnet(scope, vpc_id=self.id, zone=zone, cidr=cidr, name=f"{name}-control-plane-{zone}")
+        subnet = _add_subnet(
+            scope, vpc_id=self.id, zone=zone, cidr=cidr, name=f"{name}-control-plane-{zone}"
+        )
         table_id = self.subnets[zone].table_id
-        ec2.CfnSubnetRouteTableAssociation(scope, "Association", subnet_id=subnet.ref, route_table_id=table_id)
+        ec2.CfnSubnetRouteTableAssociation(
+            scope, "Association", subnet_id=subnet.ref, route_table_id=table_id
+        )
         return subnet.ref
 
 
@@ -185,13 +214,17 @@ class RoutedSubnet(Construct):
         id, table_id: expressions.
     """
 
-    def __init__(self, scope: Construct, id_: str, *, vpc_id: str, zone: str, cidr: str, name: str) -> None:
+    def __init__(
+        self, scope: Construct, id_: str, *, vpc_id: str, zone: str, cidr: str, name: str
+    ) -> None:
         super().__init__(scope, id_)
         subnet = _add_subnet(self, vpc_id=vpc_id, zone=zone, cidr=cidr, name=name)
         table = ec2.CfnRouteTable(self, "RouteTable", vpc_id=vpc_id, tags=[name_tag(name)])
         self.id = subnet.ref
         self.table_id = table.ref
-        ec2.CfnSubnetRouteTableAssociation(self, "Association", subnet_id=self.id, route_table_id=self.table_id)
+        ec2.CfnSubnetRouteTableAssociation(
+            self, "Association", subnet_id=self.id, route_table_id=self.table_id
+        )
 
     def add_default_route(
         self, id_: str, *, gateway_id: str | None = None, nat_gateway_id: str | None = None
@@ -220,11 +253,15 @@ def _add_subnet(scope: Construct, *, vpc_id: str, zone: str, cidr: str, name: st
     )
 
 
-def _add_egress(scope: Construct, vpc_id: str, zones: list[str], cidr: str, name: str) -> dict[str, str]:
-    """Add an internet gateway and a NAT gateway in each of `zones`; return zone id to NAT gateway."""
+def _add_egress(
+    scope: Construct, vpc_id: str, zones: list[str], cidr: str, name: str
+) -> dict[str, str]:
+    """Add an internet gateway and a NAT gateway per zone; return zone id to NAT gateway."""
     internet_gateway = ec2.CfnInternetGateway(scope, "InternetGateway", tags=[name_tag(name)])
     gateway_id = internet_gateway.ref
-    attachment = ec2.CfnVPCGatewayAttachment(scope, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway_id)
+    attachment = ec2.CfnVPCGatewayAttachment(
+        scope, "Attachment", vpc_id=vpc_id, internet_gateway_id=gateway_id
+    )
 
     nat_gateway_ids: dict[str, str] = {}
     for zone in zones:
@@ -251,7 +288,9 @@ def _add_egress(scope: Construct, vpc_id: str, zones: list[str], cidr: str, name
     return nat_gateway_ids
 
 
-def _add_endpoints(scope: Construct, environment: Environment, network: NewNetwork, vpc: RoutedVpc) -> None:
+def _add_endpoints(
+    scope: Construct, environment: Environment, network: NewNetwork, vpc: RoutedVpc
+) -> None:
     """Add a free S3 gateway endpoint, and the interface endpoints that the environment declares."""
     name = names.cluster_name(environment)
     service_prefix = f"com.amazonaws.{environment.region}"
@@ -285,7 +324,9 @@ def _add_endpoints(scope: Construct, environment: Environment, network: NewNetwo
         )
 
 
-def _add_endpoint_group(scope: Construct, vpc_id: str, cidr: str, name: str) -> ec2.CfnSecurityGroup:
+def _add_endpoint_group(
+    scope: Construct, vpc_id: str, cidr: str, name: str
+) -> ec2.CfnSecurityGroup:
     """Add the security group of the interface endpoints: HTTPS from the VPC, nothing out."""
     https = ec2.CfnSecurityGroup.IngressProperty(
         ip_protocol="tcp",
@@ -295,7 +336,9 @@ def _add_endpoint_group(scope: Construct, vpc_id: str, cidr: str, name: str) -> 
         description="HTTPS from the VPC",
     )
     # it allows nothing; without any rule EC2 adds one that allows everything
-    nowhere = ec2.CfnSecurityGroup.EgressProperty(ip_protocol="-1", cidr_ip="127.0.0.1/32", description="nowhere")
+    nowhere = ec2.CfnSecurityGroup.EgressProperty(
+        ip_protocol="-1", cidr_ip="127.0.0.1/32", description="nowhere"
+    )
     return ec2.CfnSecurityGroup(
         scope,
         "SecurityGroup",
@@ -308,11 +351,12 @@ def _add_endpoint_group(scope: Construct, vpc_id: str, cidr: str, name: str) -> 
 
 
 def _list_s3_statements(environment: Environment) -> list[Statement]:
-    """Return the statements of the S3 endpoint: reads of any bucket, writes only to this environment's.
+    """Return the S3 endpoint's statements: reads of any bucket, writes only to this environment's.
 
-    Reads stay open, because images' layers, packages of the nodes' system and charts are in buckets of others (ECR user
-    guide, VPC endpoints: prod-REGION-starport-layer-bucket). With delivery cdk the kubectl function answers
-    CloudFormation through a bucket of AWS (CloudFormation user guide, VPC endpoints).
+    Reads stay open, because images' layers, packages of the nodes' system and charts are in buckets
+    of others (ECR user guide, VPC endpoints: prod-REGION-starport-layer-bucket). With delivery cdk
+    the kubectl function answers CloudFormation through a bucket of AWS (CloudFormation user guide,
+    VPC endpoints).
     """
     statements = [
         allow(["s3:GetObject"], ["*"]),
@@ -320,8 +364,12 @@ def _list_s3_statements(environment: Environment) -> list[Statement]:
         allow(_OBJECT_ACTIONS, [build_bucket_arn(environment, "/*")]),
     ]
     if environment.delivery.kind == "cdk":
-        response_bucket = f"cloudformation-custom-resource-response-{environment.region.replace('-', '')}"
-        statements.append(allow(["s3:PutObject"], [build_bucket_arn(environment, "/*", response_bucket)]))
+        response_bucket = (
+            f"cloudformation-custom-resource-response-{environment.region.replace('-', '')}"
+        )
+        statements.append(
+            allow(["s3:PutObject"], [build_bucket_arn(environment, "/*", response_bucket)])
+        )
     return [statement | {"Principal": "*"} for statement in statements]
 
 
@@ -329,11 +377,17 @@ def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> N
     """Log the VPC's connections to a log group with the declared retention in days."""
     key = import_log_key(scope, environment)
     group = add_log_group(scope, "LogGroup", environment.log_retention_days, key=key)
-    writes = allow(["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"], [group.log_group_arn])
+    writes = allow(
+        ["logs:CreateLogStream", "logs:PutLogEvents", "logs:DescribeLogStreams"],
+        [group.log_group_arn],
+    )
     role = add_role(
-        scope, "vpc-flow-logs.amazonaws.com", policy_name="write", statements=[writes],
+        scope,
+        "vpc-flow-logs.amazonaws.com",
+        policy_name="write",
+        statements=[writes],
         conditions=account_condition(environment),
-    )  # fmt: skip
+    )
     ec2.CfnFlowLog(
         scope,
         "FlowLog",
@@ -347,5 +401,5 @@ def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> N
 
 
 def name_tag(name: str) -> cdk.CfnTag:
-    """Return the tag for a resource's name in the console; an aspect would walk the whole tree for it."""
+    """Return a resource's console name tag; an aspect would walk the whole tree for it."""
     return cdk.CfnTag(key="Name", value=name)

@@ -1,8 +1,8 @@
 """The Observability stack: dashboards, alarms, and the agent that watches the machine.
 
-Invariant: tandem.monitoring computes all dashboards and alarms from the environment and its experiments; this stack
-writes them down. It and Workloads are the only templates that an experiment changes. The log groups exist before the
-agent does, with a retention and a key.
+Invariant: tandem.monitoring computes all dashboards and alarms from the environment and its
+experiments; this stack writes them down. It and Workloads are the only templates that an experiment
+changes. The log groups exist before the agent does, with a retention and a key.
 """
 
 from __future__ import annotations
@@ -28,8 +28,14 @@ from tandem.ops.guard_config import build_arn, topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-# CreateLogGroup too: Fluent Bit tries to make its groups (auto_create_group) and accepts existing ones
-_LOG_ACTIONS = ("logs:CreateLogGroup", "logs:CreateLogStream", "logs:DescribeLogStreams", "logs:PutLogEvents")
+# CreateLogGroup too: Fluent Bit tries to make its groups (auto_create_group) and accepts existing
+# ones
+_LOG_ACTIONS = (
+    "logs:CreateLogGroup",
+    "logs:CreateLogStream",
+    "logs:DescribeLogStreams",
+    "logs:PutLogEvents",
+)
 # the agent's reads of its own node; neither takes a narrower resource
 _INSTANCE_ACTIONS = ("ec2:DescribeTags", "ec2:DescribeVolumes")
 
@@ -46,24 +52,35 @@ class ObservabilityStack(EnvironmentStack):
     """
 
     def __init__(
-        self, scope: Construct, id_: str, *, monitoring_scope: MonitoringScope, agent_version: str | None
+        self,
+        scope: Construct,
+        id_: str,
+        *,
+        monitoring_scope: MonitoringScope,
+        agent_version: str | None,
     ) -> None:
         environment = monitoring_scope.environment
         description = "Tandem: dashboards, alarms, Container Insights"
         super().__init__(scope, id_, environment=environment, description=description)
-        add_alarms(Construct(self, "Alarms"), build_alarms(monitoring_scope), topic_arn(environment))
+        add_alarms(
+            Construct(self, "Alarms"), build_alarms(monitoring_scope), topic_arn(environment)
+        )
         dashboards_scope = Construct(self, "Dashboards")
         for dashboard in build_dashboards(monitoring_scope):
             add_dashboard(dashboards_scope, dashboard, environment.region)
         if environment.observability.container_insights:
             key = _add_log_key(Construct(self, "Key"), environment)
-            _add_container_insights(Construct(self, "ContainerInsights"), environment, key, agent_version)
+            _add_container_insights(
+                Construct(self, "ContainerInsights"), environment, key, agent_version
+            )
 
 
 def _add_log_key(scope: Construct, environment: Environment) -> kms.Key:
-    """Add the key of the containers' logs; CloudWatch Logs may use it for this cluster's log groups alone."""
+    """Add the key of container logs; CloudWatch Logs uses it for this cluster's groups alone."""
     name = names.cluster_name(environment)
-    groups = build_arn(environment, "logs", f"log-group:{names.container_log_group_name(environment, '*')}")
+    groups = build_arn(
+        environment, "logs", f"log-group:{names.container_log_group_name(environment, '*')}"
+    )
     return add_customer_key(
         scope,
         environment,
@@ -73,14 +90,20 @@ def _add_log_key(scope: Construct, environment: Environment) -> kms.Key:
     )
 
 
-def _add_container_insights(scope: Construct, environment: Environment, key: kms.IKey, version: str | None) -> None:
+def _add_container_insights(
+    scope: Construct, environment: Environment, key: kms.IKey, version: str | None
+) -> None:
     """Add log groups, their metric filter, the agent's role, and the add-on."""
     groups = {}
     for kind in names.CONTAINER_LOG_KINDS:
         name = names.container_log_group_name(environment, kind)
-        groups[name] = add_log_group(scope, kind, environment.log_retention_days, name=name, key=key)
+        groups[name] = add_log_group(
+            scope, kind, environment.log_retention_days, name=name, key=key
+        )
     performance_group = names.container_log_group_name(environment, "performance")
-    _add_node_filter(scope, environment, performance_group).node.add_dependency(groups[performance_group])
+    _add_node_filter(scope, environment, performance_group).node.add_dependency(
+        groups[performance_group]
+    )
     addon = add_addon(
         scope,
         agent.ADDON,
@@ -93,8 +116,10 @@ def _add_container_insights(scope: Construct, environment: Environment, key: kms
     addon.node.add_dependency(*groups.values())
 
 
-def _add_node_filter(scope: Construct, environment: Environment, log_group: str) -> logs.CfnMetricFilter:
-    """Count accelerator nodes; a minute with only other events is 0, and one without any event has no value."""
+def _add_node_filter(
+    scope: Construct, environment: Environment, log_group: str
+) -> logs.CfnMetricFilter:
+    """Count accelerator nodes: 0 in a minute of other events only, no value without events."""
     name = agent.ACCELERATOR_NODES
     transformation = logs.CfnMetricFilter.MetricTransformationProperty(
         metric_name=name,
@@ -116,13 +141,18 @@ def _add_node_filter(scope: Construct, environment: Environment, log_group: str)
 def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
     """Add the role of the agents, which write only to their own log groups.
 
-    They put no metric: CloudWatch extracts the metrics from the agents' logs (embedded metric format), so they need no
-    PutMetricData. CloudWatchAgentServerPolicy, AWS's policy for them, would let them write any metric and any log of
-    the account. Their calls are those of that policy and of the add-on's chart for logs and for EC2. Unproven on EKS,
-    where an AccessDenied in an agent's log would name a missing right.
+    They put no metric: CloudWatch extracts the metrics from the agents' logs (embedded metric
+    format), so they need no PutMetricData. CloudWatchAgentServerPolicy, AWS's policy for them,
+    would let them write any metric and any log of the account. Their calls are those of that policy
+    and of the add-on's chart for logs and for EC2. Unproven on EKS, where an AccessDenied in an
+    agent's log would name a missing right.
     """
     groups = [
-        build_arn(environment, "logs", f"log-group:{names.container_log_group_name(environment, kind)}{stream_suffix}")
+        build_arn(
+            environment,
+            "logs",
+            f"log-group:{names.container_log_group_name(environment, kind)}{stream_suffix}",
+        )
         for kind in names.CONTAINER_LOG_KINDS
         for stream_suffix in ("", ":log-stream:*")
     ]
@@ -134,7 +164,9 @@ def _add_agent_role(scope: Construct, environment: Environment) -> iam.CfnRole:
         policy_name="watch",
         statements=[allow(_LOG_ACTIONS, groups), allow(_INSTANCE_ACTIONS, ["*"])],
         reasons={
-            "arn:*:log-group:*": "a stream of the literal log group is named after its node, not known beforehand",
+            "arn:*:log-group:*": (
+                "a stream of the literal log group is named after its node, not known beforehand"
+            ),
             "[*]": "reading tags and volumes of instances takes no narrower resource",
         },
     )

@@ -1,6 +1,7 @@
 """Statements of policies as the JSON that the console shows, and the literal ARNs in them.
 
-Invariant: no statement has a wildcard action; no ARN here is a CDK token, because account and region are declared.
+Invariant: no statement has a wildcard action; no ARN here is a CDK token, because account and
+region are declared.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from tandem.spec.images import PRIVATE_ECR
 Conditions = Mapping[str, Mapping[str, str | Sequence[str]]]
 Statement = dict[str, Any]
 
-# A pull-through cache fetches on the first pull, with the rights of the puller, and makes the repository (ECR user
-# guide, "Sync an upstream registry with an Amazon ECR private registry", required IAM permissions).
+# A pull-through cache fetches on the first pull, with the rights of the puller, and makes the
+# repository (ECR user guide, "Sync an upstream registry with an Amazon ECR private registry",
+# required IAM permissions).
 _FIRST_PULL_ACTIONS = ("ecr:BatchImportUpstreamImage", "ecr:CreateRepository")
 PULL_ACTIONS = (
     "ecr:BatchCheckLayerAvailability",
@@ -71,10 +73,10 @@ def aws_policy_arn(environment: Environment, name: str) -> str:
 
 
 def allow_bucket_key(environment: Environment, *, writes: bool) -> list[Statement]:
-    """Return the right to the bucket's customer key, only for S3 of this region; none if S3's keys encrypt.
+    """Return the right to the bucket's customer key, only for this region's S3; none for S3 keys.
 
-    The key's own policy stays its owner's. An upload in parts decrypts its earlier parts (S3 user guide, "Protecting
-    data using SSE-KMS", uploads in parts).
+    The key's own policy stays its owner's. An upload in parts decrypts its earlier parts (S3 user
+    guide, "Protecting data using SSE-KMS", uploads in parts).
     """
     key = environment.artifacts.kms_key_arn
     actions = ["kms:Decrypt", "kms:GenerateDataKey"] if writes else ["kms:Decrypt"]
@@ -93,7 +95,7 @@ class PrivateRepository:
 
     @classmethod
     def parse_reference(cls, reference: str) -> Self | None:
-        """Return the repository of `[oci://]host/name[:tag][@digest]`, or None where it is not in private ECR."""
+        """Return the repository of `[oci://]host/name[:tag][@digest]`, None if not private ECR."""
         match = PRIVATE_ECR.match(reference.removeprefix("oci://"))
         return cls(**match.groupdict()) if match and match["name"] else None
 
@@ -107,10 +109,10 @@ class PrivateRepository:
 
 
 def allow_first_pulls(environment: Environment) -> list[Statement]:
-    """Return the right to let pull-through caches fetch an image for the first time, below each mirror's prefix.
+    """Return the right to let pull-through caches first fetch an image, below each mirror's prefix.
 
-    A mirror without a path, the registry's root, has no prefix to limit the right, and gets none: its repositories must
-    exist.
+    A mirror without a path, the registry's root, has no prefix to limit the right, and gets none:
+    its repositories must exist.
     """
     mirrors = sorted(environment.registry_mirrors.values())
     repositories = [PrivateRepository.parse_reference(mirror) for mirror in mirrors]
@@ -119,5 +121,5 @@ def allow_first_pulls(environment: Environment) -> list[Statement]:
 
 
 def allow_login() -> Statement:
-    """Return the right to log in to private registries; the rights on each repository decide about its access."""
+    """Return the right to log in to private registries; repository rights decide on access."""
     return allow(["ecr:GetAuthorizationToken"], ["*"])

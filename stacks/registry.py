@@ -1,7 +1,7 @@
 """The Registry stack: the repositories of our images, and the function and the log of their builds.
 
-Invariant: it has a repository for each image, built or not, so that no experiment changes this template. No build is
-part of it, so no failed build takes a repository away.
+Invariant: it has a repository for each image, built or not, so that no experiment changes this
+template. No build is part of it, so no failed build takes a repository away.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ class RegistryStack(EnvironmentStack):
         description = "Tandem: repositories of the images of ours, and what has them built"
         super().__init__(scope, id_, environment=environment, description=description)
         for image in PROJECT_IMAGES:
-            _add_repository(Construct(self, image.name), names.repository_name(environment, image.name))
+            _add_repository(
+                Construct(self, image.name), names.repository_name(environment, image.name)
+            )
 
-        # of the builds and of the function; a deploy that was rolled back must leave the log of the reason
+        # of the builds and of the function; a deploy that was rolled back must leave the log of the
+        # reason
         group = add_log_group(
             self,
             "Logs",
@@ -65,32 +68,46 @@ def repository_arn(environment: Environment, image: str) -> str:
 
 def project_arn(environment: Environment, image: str) -> str:
     """Return the ARN of the CodeBuild project that fills this repository."""
-    return build_arn(environment, "codebuild", f"project/{names.repository_name(environment, image)}")
+    return build_arn(
+        environment, "codebuild", f"project/{names.repository_name(environment, image)}"
+    )
 
 
 def _add_repository(scope: Construct, name: str) -> None:
-    """Add a repository whose tags are immutable, which scans pushed images, and which is deleted with its stack."""
+    """Add a repository: immutable tags, scans of pushed images, deletion with its stack."""
     rule = {
         "rulePriority": 1,
         "description": f"keep the newest {MAX_IMAGES}",
         "action": {"type": "expire"},
-        "selection": {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": MAX_IMAGES},
+        "selection": {
+            "tagStatus": "any",
+            "countType": "imageCountMoreThan",
+            "countNumber": MAX_IMAGES,
+        },
     }
     repository = ecr.CfnRepository(
         scope,
         "Repository",
         repository_name=name,
         image_tag_mutability="IMMUTABLE",
-        image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(scan_on_push=True),
-        encryption_configuration=ecr.CfnRepository.EncryptionConfigurationProperty(encryption_type="AES256"),
-        lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(lifecycle_policy_text=json.dumps({"rules": [rule]})),
+        image_scanning_configuration=ecr.CfnRepository.ImageScanningConfigurationProperty(
+            scan_on_push=True
+        ),
+        encryption_configuration=ecr.CfnRepository.EncryptionConfigurationProperty(
+            encryption_type="AES256"
+        ),
+        lifecycle_policy=ecr.CfnRepository.LifecyclePolicyProperty(
+            lifecycle_policy_text=json.dumps({"rules": [rule]})
+        ),
         empty_on_delete=True,  # the images can be rebuilt from their sources
     )
     repository.apply_removal_policy(RemovalPolicy.DESTROY)
 
 
-def _add_build_function(scope: Construct, environment: Environment, log_group: logs.ILogGroup) -> None:
-    """Add the one function that looks for a tag, has a missing image built, and answers CloudFormation."""
+def _add_build_function(
+    scope: Construct, environment: Environment, log_group: logs.ILogGroup
+) -> None:
+    """Add the one function that finds a tag or has the image built, and answers CloudFormation."""
     images = [image.name for image in PROJECT_IMAGES]
     statements = [
         allow(["ecr:DescribeImages"], [repository_arn(environment, image) for image in images]),
@@ -98,11 +115,14 @@ def _add_build_function(scope: Construct, environment: Environment, log_group: l
             ["codebuild:StartBuild", "codebuild:BatchGetBuilds"],
             [project_arn(environment, image) for image in images],
         ),
-        allow(["lambda:InvokeFunction"], [build_function_arn(environment)]),  # a build outlasts one call
+        # a build outlasts one call
+        allow(["lambda:InvokeFunction"], [build_function_arn(environment)]),
         allow(LOG_ACTIONS, [log_group.log_group_arn]),
     ]
     conditions = account_condition(environment)
-    role = add_role(scope, LAMBDA, conditions=conditions, policy_name="build", statements=statements)
+    role = add_role(
+        scope, LAMBDA, conditions=conditions, policy_name="build", statements=statements
+    )
     code = lambda_.Code.from_asset(str(ROOT / "lambdas" / "build_image"), exclude=["*", "!*.py"])
     add_python_function(
         scope,

@@ -1,4 +1,4 @@
-"""Roles, functions, log groups and customer keys, which are alike in every part of an environment."""
+"""Roles, functions, log groups and customer keys, alike in every part of an environment."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ KEY_ADMINISTRATION = (
     "kms:UpdateAlias",
     "kms:UpdateKeyDescription",
 )
-# CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS KMS", with its wildcards written out
+# CloudWatch Logs user guide, "Encrypt log data in CloudWatch Logs using AWS KMS", with its
+# wildcards written out
 LOG_KEY_ACTIONS = (
     "kms:Decrypt",
     "kms:DescribeKey",
@@ -101,13 +102,17 @@ def add_role(
         conditions: under which the service may assume the role. actions: of the trust.
         reasons: why the role has a policy of AWS, or a resource with a `*`; cdk-nag finds both.
     """
-    inline_policy = iam.CfnRole.PolicyProperty(policy_name=policy_name, policy_document=policy_document(*statements))
+    inline_policy = iam.CfnRole.PolicyProperty(
+        policy_name=policy_name, policy_document=policy_document(*statements)
+    )
     role = iam.CfnRole(
         scope,
         "Role",
         role_name=name,
         managed_policy_arns=list(managed_policy_arns) or None,
-        assume_role_policy_document=policy_document(allow(actions, service=service, conditions=conditions)),
+        assume_role_policy_document=policy_document(
+            allow(actions, service=service, conditions=conditions)
+        ),
         policies=[inline_policy] if statements else None,
     )
     accept_rights(role, reasons, statements=statements, managed_policies=managed_policy_arns)
@@ -164,7 +169,12 @@ def add_log_group(
 
 
 def add_customer_key(
-    scope: Construct, environment: Environment, *, alias: str, description: str, users: Sequence[Statement] = ()
+    scope: Construct,
+    environment: Environment,
+    *,
+    alias: str,
+    description: str,
+    users: Sequence[Statement] = (),
 ) -> kms.Key:
     """Add the key of `scope`, rotated yearly and administered by its account.
 
@@ -190,7 +200,7 @@ def add_customer_key(
 
 
 def import_log_key(scope: Construct, environment: Environment) -> kms.IKey | None:
-    """Return the operator's key of logs, whose policy stays its owner's; None where none is declared."""
+    """Return the operator's log key, whose policy stays its owner's; None if undeclared."""
     arn = environment.log_kms_key_arn
     return kms.Key.from_key_arn(scope, "LogKey", arn) if arn else None
 

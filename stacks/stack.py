@@ -18,14 +18,14 @@ ROOT = Path(__file__).parent.parent
 
 
 class TemplateLimitError(InputError):
-    """The declaration does not fit into a template, or into a resource that CloudFormation makes of it."""
+    """The declaration does not fit a template, or a resource that CloudFormation makes."""
 
 
 class EnvironmentStack(cdk.Stack):
     """A stack named `<environment>-<kind>`, deployed by the environment's own bootstrap.
 
-    Account, region, tags and permissions boundary come from the stage. The protection is set on every stack, because a
-    stage does not pass it on.
+    Account, region, tags and permissions boundary come from the stage. The protection is set on
+    every stack, because a stage does not pass it on.
 
     Args:
         has_termination_protection: as the environment says; False for a stack that never has any.
@@ -49,19 +49,23 @@ class EnvironmentStack(cdk.Stack):
             kind,
             stack_name=self.name,
             description=description,
-            tags=names.resource_tags(environment),  # for the stack itself; the stage tags its resources
-            termination_protection=environment.termination_protection and has_termination_protection,
-            suppress_template_indentation=True,  # a quarter of the bytes of a template with many resources
+            # for the stack itself; the stage tags its resources
+            tags=names.resource_tags(environment),
+            termination_protection=environment.termination_protection
+            and has_termination_protection,
+            # a quarter of the bytes of a template with many resources
+            suppress_template_indentation=True,
             analytics_reporting=False,
         )
 
 
 def export_value(stack: EnvironmentStack, id_: str, value: str) -> str:
-    """Export `value` as `<stack>-<id_>` and return the expression by which another stack imports it.
+    """Export `value` as `<stack>-<id_>` and return the expression for another stack's import.
 
-    A producer exports the same values for any importers, so that leaving Fleet or Workloads out, or moving capacity to
-    another zone, changes no template of the stacks below. CDK's own references would come and go with their users, and
-    CloudFormation refuses to drop an export that is still imported.
+    A producer exports the same values for any importers, so that leaving Fleet or Workloads out, or
+    moving capacity to another zone, changes no template of the stacks below. CDK's own references
+    would come and go with their users, and CloudFormation refuses to drop an export that is still
+    imported.
     """
     name = f"{stack.name}-{id_}"
     cdk.CfnOutput(stack, id_, value=value, export_name=name)
@@ -70,7 +74,7 @@ def export_value(stack: EnvironmentStack, id_: str, value: str) -> str:
 
 @cache
 def copy_files(*paths: tuple[str, str]) -> tempfile.TemporaryDirectory[str]:
-    """Copy files of the repository to a new folder for packing, each to its path there; the process's end deletes it.
+    """Copy repository files to a new packing folder, each to its path; deleted at process end.
 
     One folder serves every environment, so that the CDK hashes it once.
     """

@@ -1,9 +1,10 @@
-"""The Workloads stack: everything that an experiment needs in the cluster, except what GitOps syncs.
+"""The Workloads stack: all that an experiment needs in the cluster, except what GitOps syncs.
 
-Invariant: this is the only stack with a kubectl provider; with gitops it has none. Then it holds only the Pod Identity
-associations of experiments and runner, and that of Flux if Flux pulls the chart from private ECR. They precede the pods
-that need them, because a pod that started before its association never gets credentials. The stack depends on Cluster,
-so it is deleted first, while the nodes, the add-ons and its own access to the cluster still exist.
+Invariant: this is the only stack with a kubectl provider; with gitops it has none. Then it holds
+only the Pod Identity associations of experiments and runner, and that of Flux if Flux pulls the
+chart from private ECR. They precede the pods that need them, because a pod that started before its
+association never gets credentials. The stack depends on Cluster, so it is deleted first, while the
+nodes, the add-ons and its own access to the cluster still exist.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class ClusterContent:
 
 
 class WorkloadsStack(EnvironmentStack):
-    """Pod Identity of experiments and runner; then, with delivery by the CDK, the Neuron DRA driver and the charts.
+    """Pod Identity of experiments and runner; if the CDK delivers, Neuron DRA driver and charts.
 
     Args:
         experiments: of the environment.
@@ -84,7 +85,10 @@ class WorkloadsStack(EnvironmentStack):
             scope,
             id_,
             environment=environment,
-            description="Tandem: Pod Identity of experiments and runner, and where the CDK delivers, the manifests",
+            description=(
+                "Tandem: Pod Identity of experiments and runner, and where the CDK delivers, the"
+                " manifests"
+            ),
         )
         identities_scope = Construct(self, "PodIdentities")
         identities = {
@@ -102,7 +106,12 @@ class WorkloadsStack(EnvironmentStack):
         driver = build_driver_release(environment, catalogue)
         chart = PrivateRepository.parse_reference(driver.repository)
         if isinstance(delivery, GitopsDelivery) and delivery.tool == "flux" and chart:
-            add_chart_reader(Construct(self, "ChartReader"), environment, namespace=delivery.namespace, chart=chart)
+            add_chart_reader(
+                Construct(self, "ChartReader"),
+                environment,
+                namespace=delivery.namespace,
+                chart=chart,
+            )
 
         if cluster_content is None:
             return
@@ -134,7 +143,8 @@ class WorkloadsStack(EnvironmentStack):
             for name, charts in cluster_content.experiments.items()
         ]
         _add_charts(Construct(self, "People"), kubectl, cluster_content.people, [])
-        # after the experiments, so that a teardown ends the runner before it deletes what the runner works on
+        # after the experiments, so that a teardown ends the runner before it deletes what the
+        # runner works on
         earlier = [*experiment_scopes, runner_identity]
         _add_charts(Construct(self, "Runner"), kubectl, cluster_content.runner, earlier)
 
@@ -147,10 +157,11 @@ def _add_charts(
 ) -> Construct:
     """Add charts, each after the one before, deleted in reverse; return `scope`.
 
-    `add_cdk8s_chart` would send a chart whole, and fail where an object is there already. Objects whose number grows
-    with the variants are sent name by name, because CloudFormation sends the properties of a custom resource, old and
-    new, in one invocation of 256 KiB. Not by number: an object that moved to another resource would be deleted by its
-    former resource before the new one makes it.
+    `add_cdk8s_chart` would send a chart whole, and fail where an object is there already. Objects
+    whose number grows with the variants are sent name by name, because CloudFormation sends the
+    properties of a custom resource, old and new, in one invocation of 256 KiB. Not by number: an
+    object that moved to another resource would be deleted by its former resource before the new one
+    makes it.
     """
     previous_manifests: list[eks.KubernetesManifest] = []
     for chart_id, chart in charts.items():
@@ -161,7 +172,9 @@ def _add_charts(
                 cluster=kubectl.cluster,
                 manifest=piece_objects,
                 overwrite=True,  # `kubectl create` would fail if the cluster already has the object
-                prune=True,  # deletes objects that are no longer rendered, of the kinds in stacks/kubectl_settings
+                # deletes objects that are no longer rendered, of the kinds in
+                # stacks/kubectl_settings
+                prune=True,
             )
             for piece_id, piece_objects in split_chart(chart_id, chart.to_json()).items()
         ]

@@ -1,9 +1,10 @@
 """Look up the known vulnerabilities of everything that this project installs: `make audit`.
 
-Exit 0: no vulnerability is known. 1: some are known, each named with the versions that fix it. 3: a database gave no
-answer, with one sentence, and none is known of the rest. pip-audit queries the JSON API of the Python package index, or
-OSV; `npm audit` queries the npm registry. pip-audit ends with 0 if the index has no such API. A package without an
-answer may have vulnerabilities, so here the exit code is 3.
+Exit 0: no vulnerability is known. 1: some are known, each named with the versions that fix it. 3: a
+database gave no answer, with one sentence, and none is known of the rest. pip-audit queries the
+JSON API of the Python package index, or OSV; `npm audit` queries the npm registry. pip-audit ends
+with 0 if the index has no such API. A package without an answer may have vulnerabilities, so here
+the exit code is 3.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from pathlib import Path
 
 from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, read_lock
 
-CLEAN, VULNERABLE, UNREACHABLE = 0, 1, 3
+CLEAN = 0
+VULNERABLE = 1
+UNREACHABLE = 3
 PIP_AUDIT = Path(sys.executable).parent / "pip-audit"
 PACKAGE_JSON = ROOT / "package.json"
 
@@ -31,15 +34,25 @@ class AuditError(Exception):
 def main(argv: Sequence[str] | None = None) -> int:
     """Audit the locks and package.json and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m supply.audit", description=__doc__)
-    parser.add_argument("locks", nargs="*", type=Path, help="locks; default: all of this repository, and package.json")
-    parser.add_argument("--osv-url", help="ask this OSV API, e.g. a mirror, and not the package index")
+    parser.add_argument(
+        "locks",
+        nargs="*",
+        type=Path,
+        help="locks; default: all of this repository, and package.json",
+    )
+    parser.add_argument(
+        "--osv-url", help="ask this OSV API, e.g. a mirror, and not the package index"
+    )
     arguments = parser.parse_args(argv)
     locks = arguments.locks or [lock_path(source) for source in find_inputs()]
     pins = {format_pin(package) for lock in locks for package in read_lock(lock)}
-    audits: dict[str, Callable[[], set[str]]] = {"Python": lambda: audit_python(pins, arguments.osv_url)}
+    audits: dict[str, Callable[[], set[str]]] = {
+        "Python": lambda: audit_python(pins, arguments.osv_url)
+    }
     if not arguments.locks:
         audits["npm"] = audit_npm
-    vulnerabilities, problems = set(), []
+    vulnerabilities = set()
+    problems = []
     for kind, audit in audits.items():
         try:
             vulnerabilities |= audit()
@@ -47,7 +60,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             problems.append(f"of {kind} packages ({error})")
     print(*sorted(vulnerabilities), sep="\n", end="\n" if vulnerabilities else "")
     if problems:
-        print(f"Not audited, the vulnerability database cannot be reached: {' and '.join(problems)}.", file=sys.stderr)
+        print(
+            f"Not audited, the vulnerability database cannot be reached: {' and '.join(problems)}.",
+            file=sys.stderr,
+        )
     else:
         print(f"{len(pins)} packages, {len(vulnerabilities)} known vulnerabilities")
     return VULNERABLE if vulnerabilities else UNREACHABLE if problems else CLEAN
@@ -68,7 +84,7 @@ def audit_python(pins: Iterable[str], osv_url: str | None = None) -> set[str]:
 
 
 def split_versions(pins: Iterable[str]) -> Iterator[list[str]]:
-    """Split pins into lists that have each package once, because pip-audit takes no second version."""
+    """Split pins into lists with each package once: pip-audit takes no second version."""
     rest = set(pins)
     while rest:
         batch = {pin.partition("==")[0]: pin for pin in sorted(rest)}
@@ -86,8 +102,22 @@ def run_pip_audit(pins: Sequence[str], osv_url: str | None) -> Iterator[str]:
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(pins) + "\n")
         file.flush()
-        options = ["--requirement", file.name, "--no-deps", "--disable-pip", "--progress-spinner", "off"]
-        command = [str(PIP_AUDIT), *options, "--format", "json", "--vulnerability-service", *service]
+        options = [
+            "--requirement",
+            file.name,
+            "--no-deps",
+            "--disable-pip",
+            "--progress-spinner",
+            "off",
+        ]
+        command = [
+            str(PIP_AUDIT),
+            *options,
+            "--format",
+            "json",
+            "--vulnerability-service",
+            *service,
+        ]
         result = subprocess.run(command, capture_output=True, text=True, check=False)
     try:
         answers = json.loads(result.stdout)["dependencies"]
@@ -103,7 +133,7 @@ def run_pip_audit(pins: Sequence[str], osv_url: str | None) -> Iterator[str]:
 
 
 def audit_npm() -> set[str]:
-    """Return a line for each known vulnerability of the packages that `npm install` installs today for package.json.
+    """Return a line per known vulnerability of what `npm install` installs today for package.json.
 
     Raises:
         AuditError: npm got no answer.
@@ -113,16 +143,25 @@ def audit_npm() -> set[str]:
         raise AuditError("there is no npm; run `make setup`")
     with tempfile.TemporaryDirectory() as folder:
         shutil.copyfile(PACKAGE_JSON, Path(folder) / PACKAGE_JSON.name)
-        for options in (("install", "--package-lock-only", "--no-audit", "--no-fund", "--silent"), ("audit", "--json")):
-            result = subprocess.run([npm, *options], cwd=folder, capture_output=True, text=True, check=False)
+        for options in (
+            ("install", "--package-lock-only", "--no-audit", "--no-fund", "--silent"),
+            ("audit", "--json"),
+        ):
+            result = subprocess.run(
+                [npm, *options], cwd=folder, capture_output=True, text=True, check=False
+            )
     try:
         vulnerabilities = json.loads(result.stdout)["vulnerabilities"]
     except (ValueError, KeyError):
         raise AuditError(quote_last_line(result.stderr or result.stdout)) from None
     lines = set()
     for name, entry in vulnerabilities.items():
-        url = next((via["url"] for via in entry["via"] if isinstance(via, dict)), f"by {entry['via'][0]}")
-        lines.add(f"{name}@{entry['range']}: {url}, fix available: {json.dumps(entry['fixAvailable'])}")
+        url = next(
+            (via["url"] for via in entry["via"] if isinstance(via, dict)), f"by {entry['via'][0]}"
+        )
+        lines.add(
+            f"{name}@{entry['range']}: {url}, fix available: {json.dumps(entry['fixAvailable'])}"
+        )
     return lines
 
 

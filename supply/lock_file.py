@@ -1,6 +1,7 @@
 """Read and write a lock: every package of an installation, with its version and its files' hashes.
 
-Invariant: a lock is a requirements file that pip reads with `--require-hashes`. A lock names no registry.
+Invariant: a lock is a requirements file that pip reads with `--require-hashes`. A lock names no
+registry.
 """
 
 from __future__ import annotations
@@ -51,7 +52,11 @@ def find_inputs(root: Path = ROOT) -> list[Path]:
 
 def lock_path(source: Path) -> Path:
     """Return the path of an input's lock."""
-    return source.with_name("requirements.txt") if source.name == DISTRIBUTION else source.with_suffix(".txt")
+    return (
+        source.with_name("requirements.txt")
+        if source.name == DISTRIBUTION
+        else source.with_suffix(".txt")
+    )
 
 
 def normalize_name(name: str) -> str:
@@ -66,16 +71,23 @@ def read_lock(path: Path) -> list[LockedPackage]:
         ValueError: a line is neither a comment nor a package with an exact version and hashes.
     """
     text = path.read_text().replace("\\\n", " ")
-    return [_read_line(path, line) for line in text.splitlines() if line and not line.startswith("#")]
+    return [
+        _read_line(path, line) for line in text.splitlines() if line and not line.startswith("#")
+    ]
 
 
 def _read_line(path: Path, line: str) -> LockedPackage:
     requirement, *hashes = (part.strip() for part in line.split(_HASH))
     match = _PACKAGE.match(requirement)
     if match is None or not hashes:
-        raise ValueError(f"{path}: {requirement!r} has no exact version or no hash; run `make lock`")
+        raise ValueError(
+            f"{path}: {requirement!r} has no exact version or no hash; run `make lock`"
+        )
     return LockedPackage(
-        name=match["name"], version=match["version"], marker=match["marker"] or "", hashes=tuple(hashes)
+        name=match["name"],
+        version=match["version"],
+        marker=match["marker"] or "",
+        hashes=tuple(hashes),
     )
 
 

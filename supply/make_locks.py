@@ -1,9 +1,10 @@
-"""Make every lock from its input: `make lock`; `make lock UPGRADE=1` also takes newer packages that an input allows.
+"""Make every lock from its input: `make lock`; `make lock UPGRADE=1` takes newer allowed packages.
 
-requirements.txt comes first, from pyproject.toml with all extras; the lock of the tests takes it in whole. uv resolves
-for all systems at once and keeps the versions of a lock. Then packages that none of our Linux targets installs are left
-out. For each of MACHINES and PYTHONS a lock has the wheel that pip takes there, or the source if there is no wheel. A
-hash in an input itself is kept, because PyTorch's own index serves files that PyPI does not.
+requirements.txt comes first, from pyproject.toml with all extras; the lock of the tests takes it in
+whole. uv resolves for all systems at once and keeps the versions of a lock. Then packages that none
+of our Linux targets installs are left out. For each of MACHINES and PYTHONS a lock has the wheel
+that pip takes there, or the source if there is no wheel. A hash in an input itself is kept, because
+PyTorch's own index serves files that PyPI does not.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from packaging.markers import Marker
 from packaging.tags import Tag, compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
-from supply.lock_file import DISTRIBUTION, ROOT, LockedPackage, find_inputs, lock_path, normalize_name, write_lock
+from supply.lock_file import (
+    DISTRIBUTION,
+    ROOT,
+    LockedPackage,
+    find_inputs,
+    lock_path,
+    normalize_name,
+    write_lock,
+)
 
 PYTHONS = ((3, 11), (3, 12), (3, 13))
 MACHINES = ("x86_64", "aarch64")
@@ -39,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Make every lock and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m supply.make_locks", description=__doc__)
     parser.add_argument("inputs", nargs="*", type=Path, help="inputs; default: all")
-    parser.add_argument("--upgrade", action="store_true", help="take the newest packages that the inputs allow")
+    parser.add_argument(
+        "--upgrade", action="store_true", help="take the newest packages that the inputs allow"
+    )
     arguments = parser.parse_args(argv)
     for source in [path.resolve() for path in arguments.inputs] or find_inputs():
         packages = resolve_lock(source, upgrade=arguments.upgrade)
@@ -53,26 +64,47 @@ def resolve_lock(source: Path, *, upgrade: bool) -> list[LockedPackage]:
     """Return all packages of an input on the targets.
 
     Raises:
-        subprocess.CalledProcessError: uv found no set of versions that fit; its message is on stderr.
+        subprocess.CalledProcessError: uv found no set of versions that fit; its message is on
+            stderr.
     """
     with tempfile.TemporaryDirectory() as folder:
-        pins, files = Path(folder) / "pins.txt", Path(folder) / "pylock.toml"
+        pins = Path(folder) / "pins.txt"
+        files = Path(folder) / "pylock.toml"
         if lock_path(source).exists():
-            pins.write_bytes(lock_path(source).read_bytes())  # uv keeps the versions of its output file
+            # uv keeps the versions of its output file
+            pins.write_bytes(lock_path(source).read_bytes())
         excludes = source.parent / "excludes.txt"
-        options = [*(["--excludes", str(excludes)] if excludes.exists() else []), *(["--upgrade"] if upgrade else [])]
+        options = [
+            *(["--excludes", str(excludes)] if excludes.exists() else []),
+            *(["--upgrade"] if upgrade else []),
+        ]
         if source.name == DISTRIBUTION:
             options += ["--extra", "all"]
         _run_uv_compile(source, "--output-file", str(pins), "--no-annotate", *options)
         _run_uv_compile(pins, "--output-file", str(files), "--format", "pylock.toml", "--no-deps")
         resolution = tomllib.loads(files.read_text())["packages"]
     own_hashes = read_own_hashes(source)
-    return [package for entry in resolution if (package := build_locked_package(entry, own_hashes)) is not None]
+    return [
+        package
+        for entry in resolution
+        if (package := build_locked_package(entry, own_hashes)) is not None
+    ]
 
 
 def _run_uv_compile(source: Path, *options: str) -> None:
-    command = [str(UV), "pip", "compile", str(source), "--universal", "--python-version", "3.11", "--quiet"]
-    subprocess.run([*command, "--no-header", *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+    command = [
+        str(UV),
+        "pip",
+        "compile",
+        str(source),
+        "--universal",
+        "--python-version",
+        "3.11",
+        "--quiet",
+    ]
+    subprocess.run(
+        [*command, "--no-header", *options], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
+    )
 
 
 def read_own_hashes(source: Path) -> dict[str, tuple[str, ...]]:
@@ -85,7 +117,9 @@ def read_own_hashes(source: Path) -> dict[str, tuple[str, ...]]:
     }
 
 
-def build_locked_package(entry: dict[str, Any], own_hashes: dict[str, tuple[str, ...]]) -> LockedPackage | None:
+def build_locked_package(
+    entry: dict[str, Any], own_hashes: dict[str, tuple[str, ...]]
+) -> LockedPackage | None:
     """Return the line of one package of a pylock.toml (PEP 751); None if no target installs it.
 
     Args:
@@ -95,7 +129,9 @@ def build_locked_package(entry: dict[str, Any], own_hashes: dict[str, tuple[str,
     Raises:
         ValueError: a target has neither a wheel nor a source.
     """
-    name, version, marker = entry["name"], entry["version"], entry.get("marker", "")
+    name = entry["name"]
+    version = entry["version"]
+    marker = entry.get("marker", "")
     targets = [target for target in TARGETS if is_marker_true(marker, target)]
     if not targets:
         return None
@@ -103,33 +139,48 @@ def build_locked_package(entry: dict[str, Any], own_hashes: dict[str, tuple[str,
         dict.fromkeys(digest for target in targets for digest in pick_files(entry, target))
     )
     is_everywhere = len(targets) == len(TARGETS)
-    return LockedPackage(name=name, version=version, marker="" if is_everywhere else marker, hashes=hashes)
+    return LockedPackage(
+        name=name, version=version, marker="" if is_everywhere else marker, hashes=hashes
+    )
 
 
 def is_marker_true(marker: str, target: tuple[tuple[int, int], str]) -> bool:
-    """Return whether a marker is true on a target, at the first or at a late patch version of its Python."""
+    """Return whether a marker holds on a target, at its Python's first or a late patch version."""
     (major, minor), machine = target
     environment = {
-        "implementation_name": "cpython", "platform_python_implementation": "CPython", "os_name": "posix",
-        "sys_platform": "linux", "platform_system": "Linux", "platform_machine": machine, "platform_release": "",
-        "platform_version": "", "python_version": f"{major}.{minor}", "extra": "",
-    }  # fmt: skip
+        "implementation_name": "cpython",
+        "platform_python_implementation": "CPython",
+        "os_name": "posix",
+        "sys_platform": "linux",
+        "platform_system": "Linux",
+        "platform_machine": machine,
+        "platform_release": "",
+        "platform_version": "",
+        "python_version": f"{major}.{minor}",
+        "extra": "",
+    }
     versions = [f"{major}.{minor}.{patch}" for patch in (0, 99)]
     return not marker or any(
-        Marker(marker).evaluate({**environment, "python_full_version": version, "implementation_version": version})
+        Marker(marker).evaluate(
+            {**environment, "python_full_version": version, "implementation_version": version}
+        )
         for version in versions
     )
 
 
 def pick_files(entry: dict[str, Any], target: tuple[tuple[int, int], str]) -> list[str]:
-    """Return the hash of the wheel that pip takes on a target; of the source if there is no wheel."""
+    """Return the hash of the wheel that pip takes on a target; the source's if no wheel."""
     rank = {tag: place for place, tag in enumerate(list_tags(target))}
-    file, best = entry.get("sdist"), len(rank)
+    file = entry.get("sdist")
+    best = len(rank)
     for wheel in entry.get("wheels", []):
         name = wheel.get("name") or unquote(wheel["url"].rpartition("/")[2])
-        place = min((rank[tag] for tag in parse_wheel_filename(name)[3] if tag in rank), default=len(rank))
+        place = min(
+            (rank[tag] for tag in parse_wheel_filename(name)[3] if tag in rank), default=len(rank)
+        )
         if place < best:
-            file, best = wheel, place
+            file = wheel
+            best = place
     if file is None:
         raise ValueError(f"{entry['name']}=={entry['version']} has no file for {target}")
     return [f"sha256:{file['hashes']['sha256']}"]

@@ -1,8 +1,8 @@
-"""Make a release: `make release VERSION=0.2.0`, from a clean checkout whose manifests and pages are current.
+"""Make a release: `make release VERSION=0.2.0`, from a clean checkout, manifests, pages current.
 
-The program writes the version into pyproject.toml and CHANGELOG.md. It writes the changes and the checksums of every
-manifest into build/release/VERSION, for people who sync the manifests. It prints the commands for commit and tag, but
-does not run them.
+The program writes the version into pyproject.toml and CHANGELOG.md. It writes the changes and the
+checksums of every manifest into build/release/VERSION, for people who sync the manifests. It prints
+the commands for commit and tag, but does not run them.
 """
 
 from __future__ import annotations
@@ -41,8 +41,14 @@ def main(argv: Sequence[str] | None = None, root: Path = ROOT) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "CHANGES.md").write_text(changes)
     (folder / "manifests.sha256").write_text(list_checksums(root))
-    print(f"{folder.relative_to(root)}: CHANGES.md, manifests.sha256 (sha256sum --check, from the repository's root)")
-    print(f"next  git commit --all --message 'Release {version}' && git tag --annotate v{version} --message {version}")
+    print(
+        f"{folder.relative_to(root)}: CHANGES.md, manifests.sha256 (sha256sum --check, from the"
+        " repository's root)"
+    )
+    print(
+        f"next  git commit --all --message 'Release {version}' && git tag --annotate v{version}"
+        f" --message {version}"
+    )
     return 0
 
 
@@ -58,7 +64,10 @@ def check_release(root: Path, version: str) -> None:
     """
     old_version = read_version(root)
     if not VERSION.fullmatch(version) or split_version(version) < split_version(old_version):
-        raise ValueError(f"VERSION: got {version!r}, allowed three numbers, {old_version} or later; write e.g. 0.2.0")
+        raise ValueError(
+            f"VERSION: got {version!r}, allowed three numbers, {old_version} or later; write e.g."
+            " 0.2.0"
+        )
     if re.search(rf"^## {re.escape(version)} ", (root / "CHANGELOG.md").read_text(), re.MULTILINE):
         raise ValueError(f"CHANGELOG.md has {version} already: choose a later version")
     status_command = ["git", "status", "--porcelain"]  # whichever git the caller has
@@ -66,7 +75,9 @@ def check_release(root: Path, version: str) -> None:
     if status.stdout:
         raise ValueError(f"the checkout has changes; commit them first:\n{status.stdout.rstrip()}")
     for words, problem, command in CHECKS:
-        if subprocess.run([sys.executable, *words], cwd=root, capture_output=True, check=False).returncode:
+        if subprocess.run(
+            [sys.executable, *words], cwd=root, capture_output=True, check=False
+        ).returncode:
             raise ValueError(f"{problem}: run `{command}`, and commit what it wrote")
 
 
@@ -88,14 +99,19 @@ def write_version(root: Path, version: str, day: date) -> str:
     Raises:
         ValueError: CHANGELOG.md lists nothing as unreleased.
     """
-    project, changelog = root / "pyproject.toml", root / "CHANGELOG.md"
+    project = root / "pyproject.toml"
+    changelog = root / "CHANGELOG.md"
     before, _, rest = changelog.read_text().partition(f"{UNRELEASED}\n")
     changes, separator, older = rest.partition("\n## ")
     if not changes.strip():
         raise ValueError(f"CHANGELOG.md tells nothing below `{UNRELEASED}`: write what changed")
     heading = f"## {version} - {day.isoformat()}"
     changelog.write_text(f"{before}{UNRELEASED}\n\n{heading}\n{changes}{separator}{older}")
-    project.write_text(project.read_text().replace(f'version = "{read_version(root)}"', f'version = "{version}"', 1))
+    project.write_text(
+        project.read_text().replace(
+            f'version = "{read_version(root)}"', f'version = "{version}"', 1
+        )
+    )
     return f"{heading}\n{changes}"
 
 
@@ -103,7 +119,8 @@ def list_checksums(root: Path) -> str:
     """Return a line of sha256sum for every file below manifests/, by path."""
     paths = sorted(path for path in (root / "manifests").rglob("*") if path.is_file())
     return "".join(
-        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}\n" for path in paths
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(root).as_posix()}\n"
+        for path in paths
     )
 
 

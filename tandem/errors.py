@@ -1,7 +1,8 @@
-"""One root for every fault that a user meets: what happened, where, what to change, and the exit code of the process.
+"""One root for every fault that a user meets: what, where, what to change, the exit code.
 
-Invariant: a TandemError is a sentence that an operator can act on at three in the morning; its exit code is the same
-in every command. Whatever another library raises becomes one at the border where it is met. Standard library only.
+Invariant: a TandemError is a sentence that an operator can act on at three in the morning; its exit
+code is the same in every command. Whatever another library raises becomes one at the border where
+it is met. Standard library only.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ class TandemError(Exception):
 
     Args:
         problem: what happened, in one sentence without its full stop.
-        where: the file with `:line`, the object's `s3://` address, the resource or the server; empty for none.
+        where: the file with `:line`, the object's `s3://` address, the resource or the server;
+            empty for none.
         change: what to do about it, in one sentence without its full stop.
     """
 
@@ -38,7 +40,9 @@ class TandemError(Exception):
 
     def __init__(self, problem: str, *, where: str = "", change: str) -> None:
         super().__init__(f"{where}: {problem}; {change}" if where else f"{problem}; {change}")
-        self.problem, self.where, self.change = problem, where, change
+        self.problem = problem
+        self.where = where
+        self.change = change
 
     def as_dict(self) -> dict[str, str]:
         """Return what `--json` prints below the key `error`."""
@@ -58,7 +62,7 @@ class InputError(TandemError):
 
 
 class SchemaError(InputError):
-    """A stored object has another schema than this version of Tandem reads, an older or a newer one.
+    """A stored object has another schema than this version of Tandem reads.
 
     Args:
         label: the user's name for the object, such as "the record".
@@ -67,7 +71,9 @@ class SchemaError(InputError):
         where, change: as for any fault.
     """
 
-    def __init__(self, label: str, found: object, known: int, *, where: str, change: str = "") -> None:
+    def __init__(
+        self, label: str, found: object, known: int, *, where: str, change: str = ""
+    ) -> None:
         schema = "no schema" if found is None else f"schema {found}"
         problem = f"{label} has {schema}; this version of Tandem reads schema {known}"
         super().__init__(problem, where=where, change=change or "use the version that wrote it")
@@ -84,7 +90,9 @@ class SilentServerError(ExternalError):
 
 
 @contextmanager
-def convert_os_errors(problem: str, path: Path, change: str, kind: type[TandemError] = InputError) -> Iterator[None]:
+def convert_os_errors(
+    problem: str, path: Path, change: str, kind: type[TandemError] = InputError
+) -> Iterator[None]:
     """Raise what the operating system refuses as a fault.
 
     Args:
@@ -96,4 +104,6 @@ def convert_os_errors(problem: str, path: Path, change: str, kind: type[TandemEr
     try:
         yield
     except OSError as error:
-        raise kind(f"{problem}: {error.strerror or error}", where=str(path), change=change) from error
+        raise kind(
+            f"{problem}: {error.strerror or error}", where=str(path), change=change
+        ) from error

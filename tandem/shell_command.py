@@ -1,8 +1,8 @@
-"""Commands that are printed for people to paste into a shell, and text of others that is printed next to them.
+"""Commands printed for people to paste into a shell, and others' text printed next to them.
 
-Names come from AWS, from manifests and from files, and anybody may have written them.
-Invariant: standard library only; `shlex.split` of a quoted command gives back its words, and nothing that is printed
-moves the cursor, changes a colour or begins a line.
+Names come from AWS, from manifests and from files, and anybody may have written them. Invariant:
+standard library only; `shlex.split` of a quoted command gives back its words, and nothing that is
+printed moves the cursor, changes a colour or begins a line.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 def quote_command(*words: str) -> str:
     """Return a command as a shell takes it, each word quoted where it needs to be.
 
-    A word with a control character names nothing that can be typed; the character is replaced, so that the command
-    fails and does no harm.
+    A word with a control character names nothing that can be typed; the character is replaced, so
+    that the command fails and does no harm.
 
     Args:
         words: the program and its arguments, unquoted.
@@ -30,7 +30,11 @@ def clean_text(text: str) -> str:
     Args:
         text: of a service, a file or a server.
     """
-    return text if text.isprintable() else "".join(one if one.isprintable() else REPLACEMENT for one in text)
+    return (
+        text
+        if text.isprintable()
+        else "".join(one if one.isprintable() else REPLACEMENT for one in text)
+    )
 
 
 def build_cdk_command(verb: str, environment: str, stack: str = "*", *flags: str) -> str:
@@ -42,7 +46,9 @@ def build_cdk_command(verb: str, environment: str, stack: str = "*", *flags: str
         stack: Fleet and so on; `*` for all.
         flags: of the CDK, one word each.
     """
-    return quote_command("npx", "cdk", verb, f"{environment}/{stack}", "-c", f"env={environment}", *flags)
+    return quote_command(
+        "npx", "cdk", verb, f"{environment}/{stack}", "-c", f"env={environment}", *flags
+    )
 
 
 def build_tandem_command(verb: str, environment: str, *flags: str) -> str:

@@ -1,6 +1,8 @@
-"""Shared by all tests: Node from the virtual environment, copies of the committed specs, who runs beside whom.
+"""Shared by all tests: Node from the virtual environment, copies of the committed specs, who runs
+beside whom.
 
-What is dear to make is made in one of the processes that pytest starts: the tests that take it are one group.
+What is dear to make is made in one of the processes that pytest starts: the tests that take it are
+one group.
 """
 
 from __future__ import annotations
@@ -20,7 +22,13 @@ import pytest
 from botocore.client import ClientCreator
 
 ROOT = Path(__file__).parent.parent
-MODULES = sorted({str(path.parent) for path in Path(__file__).parent.rglob("*.py") if "doubles" not in path.parts})
+MODULES = sorted(
+    {
+        str(path.parent)
+        for path in Path(__file__).parent.rglob("*.py")
+        if "doubles" not in path.parts
+    }
+)
 sys.path[:0] = [
     str(ROOT),
     *MODULES,
@@ -32,13 +40,17 @@ from shipped import copy_shipped  # noqa: E402
 
 import _node  # noqa: E402, F401  # before anything imports jsii
 
-gc.set_threshold(100_000, 20, 20)  # with Python's 700 objects, garbage is a fifth of the time of collecting tests
+# with Python's 700 objects, garbage is a fifth of the time of collecting tests
+gc.set_threshold(100_000, 20, 20)
 
-# fixtures of a whole session that are dear -> the group of the tests that take them; a module's need no name here
-DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk"}  # seconds of Node each, and one Node for all
+# fixtures of a whole session that are dear -> the group of the tests that take them; a module's
+# need no name here seconds of Node each, and one Node for all
+DEAR = {"assembly": "cdk", "synth": "cdk", "image_of": "cdk"}
 LONGEST_NAMED = 200  # characters of a text that stands in the name of its test
-SESSION_FOLDER = "TANDEM_TEST_FOLDER"  # of what every process may read: the charts of the declared environments
-LONG = {"bench-jobs", "endpoint", "run-life"}  # groups of a minute and more, which no process may begin at the end
+# of what every process may read: the charts of the declared environments
+SESSION_FOLDER = "TANDEM_TEST_FOLDER"
+# groups of a minute and more, which no process may begin at the end
+LONG = {"bench-jobs", "endpoint", "run-life"}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,19 +63,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def remove_session_folder(before: str | None) -> None:
-    """Remove the folder of this session, and name again that of a session which started this one."""
+    """Remove the folder of this session, and name again that of a session which started this
+    one."""
     shutil.rmtree(os.environ.pop(SESSION_FOLDER))
     if before is not None:
         os.environ[SESSION_FOLDER] = before
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add `--shuffle SEED`: modules in another order, and their tests, which shows what depends on what ran before."""
-    parser.addoption("--shuffle", type=int, metavar="SEED", help="run modules, and tests in them, in another order")
+    """Add `--shuffle SEED`: modules in another order, and their tests, which shows what depends on
+    what ran before."""
+    parser.addoption(
+        "--shuffle",
+        type=int,
+        metavar="SEED",
+        help="run modules, and tests in them, in another order",
+    )
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Name a long text by its length: a test's name goes from process to process, and into their environment."""
+    """Name a long text by its length: a test's name goes from process to process, and into their
+    environment."""
     if isinstance(val, str | bytes) and len(val) > LONGEST_NAMED:
         return f"{argname}-{len(val)}"
     return None
@@ -71,9 +91,11 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep together what shares a dear fixture or a module, and let begin first what would be waited for at the end.
+    """Keep together what shares a dear fixture or a module, and let begin first what would be
+    waited for at the end.
 
-    One group per test would do, but for pytest-xdist, which looks at each group of a process whenever a test ends.
+    One group per test would do, but for pytest-xdist, which looks at each group of a process
+    whenever a test ends.
     """
     for item in items:
         if isinstance(item, pytest.Function) and not any(item.iter_markers("xdist_group")):
@@ -104,7 +126,8 @@ def group_of(item: pytest.Function) -> str:
 
 
 def last(item: pytest.Item) -> int:
-    """Return how late a test begins: Node and long groups, then what shares or writes, last what only computes."""
+    """Return how late a test begins: Node and long groups, then what shares or writes, last what
+    only computes."""
     if not isinstance(item, pytest.Function) or not DEAR.keys().isdisjoint(item.fixturenames):
         return 0
     if any(mark.args[0] in LONG for mark in item.iter_markers("xdist_group")):
@@ -114,15 +137,19 @@ def last(item: pytest.Item) -> int:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what collecting made out of every garbage collection: it lives as long as the tests do."""
+    """Keep what collecting made out of every garbage collection: it lives as long as the tests
+    do."""
     gc.collect()
     gc.freeze()
 
 
 def pytest_sessionstart() -> None:
-    """Read and make what botocore has of an AWS service once a process, where it does so once a session or a client."""
-    botocore.session.create_loader = functools.cache(botocore.session.create_loader)  # EC2's model takes half a second
-    create_class, classes = ClientCreator._create_client_class, dict[str, type]()
+    """Read and make what botocore has of an AWS service once a process, where it does so once a
+    session or a client."""
+    # EC2's model takes half a second
+    botocore.session.create_loader = functools.cache(botocore.session.create_loader)
+    create_class = ClientCreator._create_client_class
+    classes = dict[str, type]()
 
     def create_class_once(creator: ClientCreator, service: str, model: object) -> type:
         if service not in classes:

@@ -1,4 +1,5 @@
-"""The environments of tests/environments, and private-charts a second time, with Argo CD as its tool."""
+"""The environments of tests/environments, and private-charts a second time, with Argo CD as its
+tool."""
 
 from __future__ import annotations
 
@@ -21,4 +22,7 @@ def read_environments() -> dict[str, Environment]:
     flux = environments["private-charts"]
     assert isinstance(flux.delivery, GitopsDelivery)
     delivery = flux.delivery.model_copy(update=ARGOCD_DELIVERY)
-    return {**environments, ARGOCD_NAME: flux.model_copy(update={"name": ARGOCD_NAME, "delivery": delivery})}
+    return {
+        **environments,
+        ARGOCD_NAME: flux.model_copy(update={"name": ARGOCD_NAME, "delivery": delivery}),
+    }

@@ -12,10 +12,13 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
-    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "pages"),  # templates
+    # templates
+    *sorted(path for path in (ROOT / "docs").rglob("*.md") if path.parent.name != "pages"),
 ]
 # History keeps the words of its day; its links and paths must lead somewhere all the same.
-CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md" and path.parent.name != "decisions"]
+CURRENT = [
+    path for path in DOCUMENTS if path.name != "CHANGELOG.md" and path.parent.name != "decisions"
+]
 PROGRAMS = ("tandem", "make", "aws", "kubectl", "npx", "python", "pytest")
 BLOCK = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```", flags=re.DOTALL | re.MULTILINE)
 
@@ -27,7 +30,11 @@ def name_page(path: Path) -> str:
 
 def list_blocks(path: Path, *languages: str) -> list[str]:
     """Return the blocks of code in these languages; "" stands for a block of a shell."""
-    return [block["text"] for block in BLOCK.finditer(path.read_text()) if block["language"] in languages]
+    return [
+        block["text"]
+        for block in BLOCK.finditer(path.read_text())
+        if block["language"] in languages
+    ]
 
 
 def list_spans(path: Path) -> list[str]:
@@ -37,14 +44,18 @@ def list_spans(path: Path) -> list[str]:
 
 
 def list_block_commands(path: Path) -> list[tuple[str, ...]]:
-    """Return the words of each command in the blocks of a page: each is whole, unless `...` says otherwise."""
-    lines = [line for text in list_blocks(path, "") for line in text.replace(" \\\n", " ").splitlines()]
+    """Return the words of each command in the blocks of a page: each is whole, unless `...` says
+    otherwise."""
+    lines = [
+        line for text in list_blocks(path, "") for line in text.replace(" \\\n", " ").splitlines()
+    ]
     drawn = [line for line in lines if "-->" not in line]
     return [words for line in drawn for words in split_line(line) if is_command(words)]
 
 
 def list_span_commands(path: Path) -> list[tuple[str, ...]]:
-    """Return the words of each command that the text of a page names, with some of its flags or none."""
+    """Return the words of each command that the text of a page names, with some of its flags or
+    none."""
     return [words for span in list_spans(path) for words in split_line(span) if is_command(words)]
 
 
@@ -54,7 +65,8 @@ def is_command(words: tuple[str, ...]) -> bool:
 
 
 def split_line(line: str) -> list[tuple[str, ...]]:
-    """Return the commands of one line of a shell, without redirections; what no shell could read is no command."""
+    """Return the commands of one line of a shell, without redirections; what no shell could read is
+    no command."""
     line = re.split(r"(?:^|\s)#\s", line.removeprefix("$ "))[0]
     inner = re.findall(r"\$\(([^()]*)\)", line)
     outer = re.sub(r"\$\([^()]*\)", "VALUE", line)
@@ -71,7 +83,8 @@ def split_line(line: str) -> list[tuple[str, ...]]:
 
 
 def split_words(words: list[str]) -> list[tuple[str, ...]]:
-    """Return the commands between `|`, `&&` and `;`, without variables before and files after them."""
+    """Return the commands between `|`, `&&` and `;`, without variables before and files after
+    them."""
     commands: list[list[str]] = [[]]
     for word in words:
         if set(word) <= set("|&;"):
@@ -82,7 +95,8 @@ def split_words(words: list[str]) -> list[tuple[str, ...]]:
 
 
 def is_no_redirection(word: str) -> bool:
-    """Return whether a word of a shell is none of `>`, `2>file` and the like; `<name>` stands for a value."""
+    """Return whether a word of a shell is none of `>`, `2>file` and the like; `<name>` stands for a
+    value."""
     return not re.match(r"\d?[<>]", word) or re.fullmatch(r"<[\w ]+>", word) is not None
 
 

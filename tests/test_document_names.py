@@ -1,4 +1,5 @@
-"""Every name that a page puts in code type is one of the tree, of an API that is installed, or declared as foreign."""
+"""Every name that a page puts in code type is one of the tree, of an API that is installed, or
+declared as foreign."""
 
 from __future__ import annotations
 
@@ -28,10 +29,40 @@ from document_text import (
 from write_pages import REFERENCES, walk_schema_keys
 
 SOURCES = (
-    *("app.py", "benchmarks/", "charts/", "images/", "lambdas/", "rehearsal/", "stacks/", "supply/", "tandem/"),
-    *("tests/doubles/", "environments/", "experiments/", "Makefile", "pyproject.toml", "cdk.json", "package.json"),
+    *(
+        "app.py",
+        "benchmarks/",
+        "charts/",
+        "images/",
+        "lambdas/",
+        "rehearsal/",
+        "stacks/",
+        "supply/",
+        "tandem/",
+    ),
+    *(
+        "tests/doubles/",
+        "environments/",
+        "experiments/",
+        "Makefile",
+        "pyproject.toml",
+        "cdk.json",
+        "package.json",
+    ),
 )
-TEXTS = (".py", ".yaml", ".toml", ".json", ".jsonl", ".j2", ".sh", ".js", ".in", "Makefile", "Dockerfile")
+TEXTS = (
+    ".py",
+    ".yaml",
+    ".toml",
+    ".json",
+    ".jsonl",
+    ".j2",
+    ".sh",
+    ".js",
+    ".in",
+    "Makefile",
+    "Dockerfile",
+)
 EXECUTED = {"library.md"}  # whose blocks of Python tests/test_library.py runs
 SERVICES = {"codebuild", "s3", "sns"}  # whose names pages use without a command of theirs
 # Names that neither this tree nor an installed API has -> whose they are.
@@ -68,12 +99,15 @@ def read_sources() -> dict[Path, str]:
     """Return the text of every program and data file, without what is prose."""
     names = [name for name in list_committed() if name.startswith(SOURCES) and name.endswith(TEXTS)]
     texts = {ROOT / name: (ROOT / name).read_text() for name in names if (ROOT / name).is_file()}
-    return {path: strip_prose(text) if path.suffix == ".py" else text for path, text in texts.items()}
+    return {
+        path: strip_prose(text) if path.suffix == ".py" else text for path, text in texts.items()
+    }
 
 
 @cache
 def list_known_words() -> frozenset[str]:
-    """Return every word of the sources, of the AWS services that pages name, and of Kubernetes' objects."""
+    """Return every word of the sources, of the AWS services that pages name, and of Kubernetes'
+    objects."""
     words = {word for text in read_sources().values() for word in re.findall(r"[A-Za-z_]\w*", text)}
     return frozenset(words | set(list_aws_words()) | set(list_kubernetes_words()) | FOREIGN.keys())
 
@@ -81,7 +115,11 @@ def list_known_words() -> frozenset[str]:
 def list_aws_words() -> Iterator[str]:
     """Yield operations, shapes, members, values and error codes of the services."""
     session = botocore.session.get_session()
-    commands = [words for path in CURRENT for words in (*list_block_commands(path), *list_span_commands(path))]
+    commands = [
+        words
+        for path in CURRENT
+        for words in (*list_block_commands(path), *list_span_commands(path))
+    ]
     for service in SERVICES | {words[1] for words in commands if words[0] == "aws"}:
         model = session.get_service_model(service)
         yield from model.operation_names
@@ -111,7 +149,8 @@ def list_code(path: Path) -> list[str]:
 
 
 def is_known(name: str) -> bool:
-    """Return whether a name is a known word, or put together of one, or the name of a committed module."""
+    """Return whether a name is a known word, or put together of one, or the name of a committed
+    module."""
     rests = {re.sub(pattern, "", name) for pattern in COMPOSED}
     return bool(rests & list_known_words()) or f"{name}.py" in list_file_names()
 
@@ -124,7 +163,8 @@ def list_file_names() -> frozenset[str]:
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
 def test_a_name_in_code_type_exists(path: Path) -> None:
-    texts = [re.sub(r"-k '.*?'", "", FILE.sub("", code)) for code in list_code(path)]  # -k: a part of a name
+    # -k: a part of a name
+    texts = [re.sub(r"-k '.*?'", "", FILE.sub("", code)) for code in list_code(path)]
     names = {name for text in texts for name in NAME.findall(text)}
     assert {name for name in names if not is_known(name)} == set()
 
@@ -134,49 +174,72 @@ def test_a_dotted_name_is_a_module_or_stands_in_one(path: Path) -> None:
     packages = "tandem|rehearsal|benchmarks|charts|stacks|supply|doubles"
     texts = [FILE.sub("", code) for code in list_code(path)]
     names = {
-        name for text in texts for name in re.findall(rf"(?<![\w./-])(?:{packages})(?:\.[A-Za-z_]\w*)+(?!\w*/)", text)
+        name
+        for text in texts
+        for name in re.findall(rf"(?<![\w./-])(?:{packages})(?:\.[A-Za-z_]\w*)+(?!\w*/)", text)
     }
     assert {name for name in names if not is_of_module(name)} == set()
 
 
 def is_of_module(name: str) -> bool:
-    """Return whether a dotted name is a module, a name of one, or a word of a program, such as a label's."""
+    """Return whether a dotted name is a module, a name of one, or a word of a program, such as a
+    label's."""
     place, _, last = name.replace(".", "/").rpartition("/")
     modules = {f"{place}/{last}", f"{place}/{last}.py"} & list_committed()
     files = (ROOT / f"{place}.py", ROOT / place / "__init__.py")
     text = "".join(read_sources().get(file, "") for file in files)
     sources = "\n".join(read_sources().values())
-    is_word = f'"{name}' in sources or f'"{name.replace(".", "/")}"' in sources  # the tables of an upgrade join by dots
+    # the tables of an upgrade join by dots
+    is_word = f'"{name}' in sources or f'"{name.replace(".", "/")}"' in sources
     return bool(modules) or re.search(rf"\b{last}\b", text) is not None or is_word
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
 def test_a_file_in_code_type_is_committed_or_written_by_a_program(path: Path) -> None:
-    """A file of the reader's own stands in a block of the page, or its name in capitals or digits."""
-    named = {name for span in list_spans(path) for name in FILE.findall(span) if re.search(r"^[a-z]", name)}
+    """A file of the reader's own stands in a block of the page, or its name in capitals or
+    digits."""
+    named = {
+        name
+        for span in list_spans(path)
+        for name in FILE.findall(span)
+        if re.search(r"^[a-z]", name)
+    }
     own = {name for block in list_blocks(path, "") for name in FILE.findall(block)}
     sources = "\n".join(read_sources().values())
-    patterns = {name: re.sub(r"\\-\d+", r"-\\S+", re.escape(name)) for name in named - own - FOREIGN.keys()}
+    patterns = {
+        name: re.sub(r"\\-\d+", r"-\\S+", re.escape(name)) for name in named - own - FOREIGN.keys()
+    }
     unknown = {name for name in patterns if name not in list_file_names()}
     assert {name for name in unknown if not re.search(patterns[name], sources)} == set()
 
 
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
 def test_a_path_of_http_or_an_image_stands_in_a_program(path: Path) -> None:
-    named = [re.fullmatch(r"(?:(?:GET|PUT|POST|DELETE) )?(/[a-z_][\w./-]*)", span) for span in list_spans(path)]
+    named = [
+        re.fullmatch(r"(?:(?:GET|PUT|POST|DELETE) )?(/[a-z_][\w./-]*)", span)
+        for span in list_spans(path)
+    ]
     sources = "\n".join(read_sources().values())
-    paths = {match[1] for match in named if match and not re.search("[A-Z]|^/aws/", match[1])}  # /aws/: a log group
+    # /aws/: a log group
+    paths = {match[1] for match in named if match and not re.search("[A-Z]|^/aws/", match[1])}
     assert {place for place in paths if place not in sources} == set()
 
 
 @cache
 def list_key_paths() -> frozenset[str]:
-    """Return the path of each key and section of an environment, an experiment and the catalogue's files."""
-    keys = {key.path.replace("[]", "") for record in REFERENCES.values() for key in walk_schema_keys(record)}
+    """Return the path of each key and section of an environment, an experiment and the catalogue's
+    files."""
+    keys = {
+        key.path.replace("[]", "")
+        for record in REFERENCES.values()
+        for key in walk_schema_keys(record)
+    }
     for path, text in read_sources().items():
         if "tandem/spec/data" in str(path):
             keys |= set(walk_mapping(yaml.safe_load(text)))
-    return frozenset(".".join(key.split(".")[:depth]) for key in keys for depth in range(1, key.count(".") + 2))
+    return frozenset(
+        ".".join(key.split(".")[:depth]) for key in keys for depth in range(1, key.count(".") + 2)
+    )
 
 
 def walk_mapping(value: object, path: str = "") -> Iterator[str]:
@@ -191,8 +254,14 @@ def walk_mapping(value: object, path: str = "") -> Iterator[str]:
 @pytest.mark.parametrize("path", CURRENT, ids=name_page)
 def test_a_path_of_a_key_is_one_of_a_schema(path: Path) -> None:
     sections = "|".join(name for record in REFERENCES.values() for name in record.model_fields)
-    spans = [FILE.sub("", span).replace("[]", "") for span in list_spans(path) if not CALL.match(span)]
-    paths = {key for span in spans for key in re.findall(rf"(?<![\w./-])(?:{sections})\.[\w.]*\w(?![\w.]*/)", span)}
+    spans = [
+        FILE.sub("", span).replace("[]", "") for span in list_spans(path) if not CALL.match(span)
+    ]
+    paths = {
+        key
+        for span in spans
+        for key in re.findall(rf"(?<![\w./-])(?:{sections})\.[\w.]*\w(?![\w.]*/)", span)
+    }
     assert {key for key in paths if key not in list_key_paths()} == set()
 
 
@@ -203,7 +272,11 @@ def test_a_path_of_a_key_is_one_of_a_schema(path: Path) -> None:
 def find_definitions(name: str) -> list[ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef]:
     """Return the classes and functions of this name."""
     pattern = re.compile(rf"^ *(?:class|def|async def) {name}\b", flags=re.MULTILINE)
-    files = [path for path, text in read_sources().items() if path.suffix == ".py" and pattern.search(text)]
+    files = [
+        path
+        for path, text in read_sources().items()
+        if path.suffix == ".py" and pattern.search(text)
+    ]
     nodes = [node for path in files for node in ast.walk(ast.parse(path.read_text()))]
     kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [node for node in nodes if isinstance(node, kinds) and node.name == name]
@@ -212,7 +285,11 @@ def find_definitions(name: str) -> list[ast.ClassDef | ast.FunctionDef | ast.Asy
 def list_members(definition: ast.ClassDef) -> set[str]:
     """Return fields, properties and methods of a class and its bases."""
     fields = [node.target for node in definition.body if isinstance(node, ast.AnnAssign)]
-    methods = {node.name for node in definition.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    methods = {
+        node.name
+        for node in definition.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
     members = methods | {field.id for field in fields if isinstance(field, ast.Name)}
     for base in definition.bases:
         for inherited in find_definitions(base.id) if isinstance(base, ast.Name) else []:
@@ -221,12 +298,22 @@ def list_members(definition: ast.ClassDef) -> set[str]:
 
 
 def list_parameters(definition: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
-    """Return what a call may name: a function's parameters, a class's fields or those of its `__init__`."""
+    """Return what a call may name: a function's parameters, a class's fields or those of its
+    `__init__`."""
     if isinstance(definition, ast.ClassDef):
-        starts = [node for node in definition.body if isinstance(node, ast.FunctionDef) and node.name == "__init__"]
-        return list_members(definition) | {name for start in starts for name in list_parameters(start)}
+        starts = [
+            node
+            for node in definition.body
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__"
+        ]
+        return list_members(definition) | {
+            name for start in starts for name in list_parameters(start)
+        }
     arguments = definition.args
-    return {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    return {
+        argument.arg
+        for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+    }
 
 
 def parse_code(code: str) -> ast.AST | None:
@@ -242,7 +329,8 @@ def list_faults(tree: ast.AST, *, names_parameters: bool) -> Iterator[str]:
 
     Args:
         tree: of the code.
-        names_parameters: whether a bare word as argument is the parameter's name, as in a table of a page.
+        names_parameters: whether a bare word as argument is the parameter's name, as in a table of
+            a page.
     """
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and ATTRIBUTE.match(ast.unparse(node)):

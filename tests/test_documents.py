@@ -12,9 +12,11 @@ import yaml
 from document_text import BLOCK, DOCUMENTS, ROOT, list_committed, list_spans, name_page
 
 FOREIGN = {  # pages of other projects, named with theirs
-    "docs/CONFIGURATION.md", "docs/getting-started/quickstart-online-serving.md", "docs/spec/v1/ocirepositories.md",
+    "docs/CONFIGURATION.md",
+    "docs/getting-started/quickstart-online-serving.md",
+    "docs/spec/v1/ocirepositories.md",
     "docs/tagging.md",
-}  # fmt: skip
+}
 OF_A_RUN = {"charts/*.png"}  # in a run's folder, which has a name of this repository's
 FOLDERS = "tandem|rehearsal|tests|docs|benchmarks|stacks|charts|lambdas|images|supply"
 
@@ -28,7 +30,9 @@ def without_patches(path: Path) -> str:
 def anchors(path: Path) -> frozenset[str]:
     """The headings of a page, as GitHub turns them into anchors."""
     headings = re.findall(r"^#+ (.+)$", BLOCK.sub("", path.read_text()), flags=re.MULTILINE)
-    return frozenset(re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings)
+    return frozenset(
+        re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-") for heading in headings
+    )
 
 
 def leads(path: Path, link: str) -> bool:
@@ -45,7 +49,9 @@ def test_every_link_of_a_document_leads_to_a_page_and_a_heading(path: Path) -> N
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_page)
 def test_every_file_that_a_document_names_is_committed(path: Path) -> None:
-    files = set(re.findall(rf"(?<![\w./-])((?:{FOLDERS})/[\w/]+(?:\.\w+|(?=/)))", without_patches(path)))
+    files = set(
+        re.findall(rf"(?<![\w./-])((?:{FOLDERS})/[\w/]+(?:\.\w+|(?=/)))", without_patches(path))
+    )
     assert {file for file in files if file not in list_committed()} == set()
 
 
@@ -55,13 +61,22 @@ def test_a_path_in_code_type_fits_something_committed(path: Path) -> None:
     folders = "|".join(sorted({name.partition("/")[0] for name in list_committed() if "/" in name}))
     words = {word.strip(",;:'()") for span in list_spans(path) for word in span.split()}
     places = {word for word in words - OF_A_RUN if re.match(rf"(?:{folders})/", word)}
-    patterns = {place: re.sub(r"<\w+>|\$?[A-Z]{2,}|\.\.\.|\bprod\b", "*", place.rstrip("/")) for place in places}
-    assert {place for place in places if not any(fnmatch(name, patterns[place]) for name in list_committed())} == set()
+    patterns = {
+        place: re.sub(r"<\w+>|\$?[A-Z]{2,}|\.\.\.|\bprod\b", "*", place.rstrip("/"))
+        for place in places
+    }
+    assert {
+        place
+        for place in places
+        if not any(fnmatch(name, patterns[place]) for name in list_committed())
+    } == set()
 
 
 def test_every_page_that_a_program_names_is_there() -> None:
     listed = [
-        name for name in list_committed() if re.match(r"(tandem|stacks|charts|lambdas|images)/.*\.(py|j2|yaml)$", name)
+        name
+        for name in list_committed()
+        if re.match(r"(tandem|stacks|charts|lambdas|images)/.*\.(py|j2|yaml)$", name)
     ]
     named_pages = {
         (name, page)
@@ -69,11 +84,17 @@ def test_every_page_that_a_program_names_is_there() -> None:
         for page in re.findall(r"(?<![\w./-])docs/[\w/-]+\.md", (ROOT / name).read_text())
         if (ROOT / name).is_file()
     }
-    assert {place for place in named_pages if not (ROOT / place[1]).is_file() and place[1] not in FOREIGN} == set()
+    assert {
+        place
+        for place in named_pages
+        if not (ROOT / place[1]).is_file() and place[1] not in FOREIGN
+    } == set()
 
 
 def test_the_glossary_has_each_term_once_in_order() -> None:
-    terms = re.findall(r"^\| (.+?) \| .+\|$", (ROOT / "docs/glossary.md").read_text(), flags=re.MULTILINE)[1:]
+    terms = re.findall(
+        r"^\| (.+?) \| .+\|$", (ROOT / "docs/glossary.md").read_text(), flags=re.MULTILINE
+    )[1:]
     assert terms == sorted({term.casefold(): term for term in terms}.values(), key=str.casefold)
 
 
@@ -87,19 +108,26 @@ def test_a_page_has_one_job_and_at_most_300_lines(path: Path) -> None:
 
 def test_the_index_leads_to_every_page_and_reference() -> None:
     index = (ROOT / "docs/README.md").read_text()
-    names = [name_page(path).removeprefix("docs/") for path in (*PAGES, *(ROOT / "docs/reference").glob("*.md"))]
+    names = [
+        name_page(path).removeprefix("docs/")
+        for path in (*PAGES, *(ROOT / "docs/reference").glob("*.md"))
+    ]
     assert [name for name in names if name != "README.md" and f"]({name}" not in index] == []
 
 
 def test_the_site_leads_to_every_page_and_reference() -> None:
-    places = re.findall(r": (\S+\.md)$", (ROOT / "supply/site/mkdocs.yml").read_text(), flags=re.MULTILINE)
+    places = re.findall(
+        r": (\S+\.md)$", (ROOT / "supply/site/mkdocs.yml").read_text(), flags=re.MULTILINE
+    )
     pages = [*PAGES, *(ROOT / "docs/reference").glob("*.md"), ROOT / "docs/decisions/README.md"]
     assert sorted(places) == sorted(name_page(path).removeprefix("docs/") for path in pages)
 
 
 def test_the_site_begins_with_the_sentence_that_says_what_tandem_is() -> None:
     sentences = [
-        re.sub(r"\s+", " ", (ROOT / page).read_text()).partition(" Tandem runs ")[2].partition(".")[0]
+        re.sub(r"\s+", " ", (ROOT / page).read_text())
+        .partition(" Tandem runs ")[2]
+        .partition(".")[0]
         for page in ("README.md", "docs/README.md")
     ]
     index = (ROOT / "docs/README.md").read_text().split("\n\n")
@@ -113,8 +141,12 @@ def test_the_site_has_the_script_of_its_search_and_asks_no_other_server_for_one(
     scripts = settings["extra"]["polyfills"]
 
     assert "offline" in settings["plugins"]
-    assert [script for script in scripts if not (ROOT / "supply/site/theme" / script).is_file()] == []
-    assert any("iframe-worker" in script for script in scripts), "the plugin would add one of unpkg.com"
+    assert [
+        script for script in scripts if not (ROOT / "supply/site/theme" / script).is_file()
+    ] == []
+    assert any("iframe-worker" in script for script in scripts), (
+        "the plugin would add one of unpkg.com"
+    )
 
 
 @pytest.mark.parametrize("page", ["docs/README.md", "README.md", "docs/architecture.md"])

@@ -25,7 +25,10 @@ def test_every_key_but_the_name_is_a_row_and_says_what_it_means(name: str) -> No
 
 
 def test_a_row_says_type_limits_default_and_meaning() -> None:
-    row = "| `capacity.nodes` | a whole number, from 1 to 64 | 1 | most nodes the fleet may ever have |"
+    row = (
+        "| `capacity.nodes` | a whole number, from 1 to 64 | 1 | most nodes the fleet may ever"
+        " have |"
+    )
     assert row in PAGES["reference/environment.md"]
 
 
@@ -41,5 +44,7 @@ def test_a_stale_page_is_named_or_written(tmp_path: Path) -> None:
 
 
 def test_the_pages_are_checked_from_the_command_line() -> None:
-    done = subprocess.run([sys.executable, DOCS / "write_pages.py", "--check"], capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, DOCS / "write_pages.py", "--check"], capture_output=True, check=False
+    )
     assert (done.returncode, done.stderr) == (0, b"")

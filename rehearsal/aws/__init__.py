@@ -1,1 +1,1 @@
-"""The local AWS endpoint: MiniStack in its own environment, with additions for our resource types."""
+"""The local AWS endpoint: MiniStack in its own environment, with additions for our types."""

@@ -43,18 +43,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m rehearsal.aws", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    rehearse_parser = commands.add_parser("rehearse", help="deploy, renew, destroy and adopt an environment locally")
+    rehearse_parser = commands.add_parser(
+        "rehearse", help="deploy, renew, destroy and adopt an environment locally"
+    )
     rehearse_parser.add_argument("--env", required=True, metavar="NAME", help="the environment")
-    rehearse_parser.add_argument("--environments", type=Path, default=REPOSITORY / "environments", metavar="DIR")
-    rehearse_parser.add_argument("--experiments", type=Path, default=REPOSITORY / "experiments", metavar="DIR")
-    rehearse_parser.add_argument("--quick", action="store_true", help="bootstrap, deploy and hold only")
-    rehearse_parser.add_argument("--json", action="store_true", help="print one JSON document, progress on stderr")
+    rehearse_parser.add_argument(
+        "--environments", type=Path, default=REPOSITORY / "environments", metavar="DIR"
+    )
+    rehearse_parser.add_argument(
+        "--experiments", type=Path, default=REPOSITORY / "experiments", metavar="DIR"
+    )
+    rehearse_parser.add_argument(
+        "--quick", action="store_true", help="bootstrap, deploy and hold only"
+    )
+    rehearse_parser.add_argument(
+        "--json", action="store_true", help="print one JSON document, progress on stderr"
+    )
     start_parser = commands.add_parser("start", help="run the endpoint until interrupted")
     start_parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    start_parser.add_argument("--env", metavar="NAME", help="take account and region of this environment")
-    start_parser.add_argument("--environments", type=Path, default=REPOSITORY / "environments", metavar="DIR")
-    start_parser.add_argument("--experiments", type=Path, default=REPOSITORY / "experiments", metavar="DIR")
-    start_parser.add_argument("--account", help="the account of every key that is none itself (default 000000000000)")
+    start_parser.add_argument(
+        "--env", metavar="NAME", help="take account and region of this environment"
+    )
+    start_parser.add_argument(
+        "--environments", type=Path, default=REPOSITORY / "environments", metavar="DIR"
+    )
+    start_parser.add_argument(
+        "--experiments", type=Path, default=REPOSITORY / "experiments", metavar="DIR"
+    )
+    start_parser.add_argument(
+        "--account", help="the account of every key that is none itself (default 000000000000)"
+    )
     start_parser.add_argument("--region", help="(default us-east-2)")
     start_parser.add_argument("--state-dir", metavar="DIR", help="keep state across restarts")
     return parser
@@ -66,27 +84,39 @@ def _select_location(options: argparse.Namespace) -> tuple[str, str]:
     Raises:
         SpecError: the environment is not there or refused.
     """
-    account, region = "000000000000", "us-east-2"
+    account = "000000000000"
+    region = "us-east-2"
     if options.env:
         workspace = load_workspace(options.environments, options.experiments, (options.env,))
         if workspace.faults:
             raise SpecError(workspace.faults)
         environment = workspace.environments[options.env].record
-        account, region = environment.account, environment.region
+        account = environment.account
+        region = environment.region
     return options.account or account, options.region or region
 
 
 def _run_rehearsal(options: argparse.Namespace) -> int:
     progress = sys.stderr if options.json else sys.stdout
     request = RehearsalRequest(
-        name=options.env, environments=options.environments, experiments=options.experiments, is_quick=options.quick
+        name=options.env,
+        environments=options.environments,
+        experiments=options.experiments,
+        is_quick=options.quick,
     )
     result = run_rehearsal(request, lambda line: print(line, file=progress, flush=True))
     if not options.json:
-        start_command = quote_command(sys.executable, "-m", "rehearsal.aws", "start", "--env", options.env)
-        print(f"by hand: {start_command} starts such an endpoint, and prints what to export", flush=True)
+        start_command = quote_command(
+            sys.executable, "-m", "rehearsal.aws", "start", "--env", options.env
+        )
+        print(
+            f"by hand: {start_command} starts such an endpoint, and prints what to export",
+            flush=True,
+        )
     print(
-        json.dumps(build_document(result), indent=2, default=str) if options.json else "\n".join(format_summary(result))
+        json.dumps(build_document(result), indent=2, default=str)
+        if options.json
+        else "\n".join(format_summary(result))
     )
     return 0 if result.is_success else EXTERNAL_ERROR
 

@@ -1,6 +1,7 @@
 """Capacity Blocks of the local endpoint: what a person buys and EC2 then describes.
 
-Nothing at the endpoint sells a block: a test says what was bought, and what became of its extensions.
+Nothing at the endpoint sells a block: a test says what was bought, and what became of its
+extensions.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class BlockExtension:
 class CapacityBlock:
     """A Capacity Block; `AwsEndpoint.set_blocks` makes EC2 know it.
 
-    EC2 launches from it while it is active, and ends its instances 30 minutes before its end. EKS makes its own
-    scheduled action when it first sees the block in a node group, 40 minutes before the end of that moment, and never
-    moves it: nobody has seen whether it does.
+    EC2 launches from it while it is active, and ends its instances 30 minutes before its end. EKS
+    makes its own scheduled action when it first sees the block in a node group, 40 minutes before
+    the end of that moment, and never moves it: nobody has seen whether it does.
 
     Args:
         starts, ends: as bought; an earlier `ends` in a later call is a block that ends early.

@@ -65,9 +65,15 @@ class CdkCli:
             start = log.tell()
             try:
                 code: int | str = subprocess.run(
-                    command, cwd=folder, env=self._environment_variables(), stdin=subprocess.DEVNULL, stdout=log,
-                    stderr=subprocess.STDOUT, timeout=TIMEOUT_S, check=False,
-                ).returncode  # fmt: skip
+                    command,
+                    cwd=folder,
+                    env=self._environment_variables(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    timeout=TIMEOUT_S,
+                    check=False,
+                ).returncode
             except subprocess.TimeoutExpired:
                 code = f"none within {TIMEOUT_S:.0f} s"
             log.seek(start)
@@ -77,10 +83,20 @@ class CdkCli:
         return output
 
     def _environment_variables(self) -> dict[str, str]:
-        """Return the caller's variables without AWS and CDK settings; this process's Python comes first in the path."""
-        caller_variables = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_"))}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{caller_variables.get('PATH', os.defpath)}"
-        return {**caller_variables, **self.endpoint.client_environment(self.work_folder / "home"), "PATH": path}
+        """Return the caller's variables but AWS and CDK settings; this Python is first in path."""
+        caller_variables = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("AWS_", "CDK_"))
+        }
+        path = (
+            f"{Path(sys.executable).parent}{os.pathsep}{caller_variables.get('PATH', os.defpath)}"
+        )
+        return {
+            **caller_variables,
+            **self.endpoint.client_environment(self.work_folder / "home"),
+            "PATH": path,
+        }
 
     def _app_arguments(self) -> tuple[str, ...]:
         context = {
@@ -88,22 +104,39 @@ class CdkCli:
             "experiments": self.sandbox.experiments,
             "env": self.sandbox.name,
         }
-        pairs = (part for name, value in context.items() for part in ("--context", f"{name}={value}"))
+        pairs = (
+            part for name, value in context.items() for part in ("--context", f"{name}={value}")
+        )
         return ("--app", self.app_command, "--output", str(self.work_folder / "cdk.out"), *pairs)
 
     def bootstrap(self, qualifier: str) -> None:
         """Bootstrap account and region with the environment's qualifier, as docs/deploy.md says.
 
-        The CLI runs in a folder without an app. For the app of cdk.json it would first synthesize every environment,
-        and two CLIs at once would wait for each other's lock on the repository's cdk.out and fail.
+        The CLI runs in a folder without an app. For the app of cdk.json it would first synthesize
+        every environment, and two CLIs at once would wait for each other's lock on the repository's
+        cdk.out and fail.
         """
         target = f"aws://{self.endpoint.account}/{self.endpoint.region}"
-        self.run("bootstrap", target, "--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}",
-                 folder=self.work_folder)  # fmt: skip
+        self.run(
+            "bootstrap",
+            target,
+            "--qualifier",
+            qualifier,
+            "--toolkit-stack-name",
+            f"CDKToolkit-{qualifier}",
+            folder=self.work_folder,
+        )
 
     def deploy(self, *flags: str) -> str:
         """Synthesize and deploy all stacks in their order."""
-        return self.run("deploy", self.stack_pattern, "--require-approval", "never", *flags, *self._app_arguments())
+        return self.run(
+            "deploy",
+            self.stack_pattern,
+            "--require-approval",
+            "never",
+            *flags,
+            *self._app_arguments(),
+        )
 
     def diff(self) -> str:
         """Compare the app with the deployed stacks; a difference is a failure."""
@@ -128,7 +161,12 @@ def read_stacks(endpoint: AwsEndpoint, environment: str) -> dict[str, StackState
     """Return the environment's stacks by name, without those that are gone."""
     cloudformation = endpoint.client("cloudformation")
     pages = cloudformation.get_paginator("describe_stacks").paginate()
-    stacks = [stack for page in pages for stack in page["Stacks"] if stack["StackName"].startswith(f"{environment}-")]
+    stacks = [
+        stack
+        for page in pages
+        for stack in page["Stacks"]
+        if stack["StackName"].startswith(f"{environment}-")
+    ]
     return {
         stack["StackName"]: StackState(
             name=stack["StackName"],

@@ -1,7 +1,8 @@
 """Rehearses an environment's whole life with the real CDK CLI against the local endpoint.
 
-bootstrap, deploy, check every resource, diff, deploy again, renew the reservation, destroy with the bucket retained,
-deploy again adopting the bucket. Each step proves its effect by queries to the services, never by the CLI's words.
+bootstrap, deploy, check every resource, diff, deploy again, renew the reservation, destroy with the
+bucket retained, deploy again adopting the bucket. Each step proves its effect by queries to the
+services, never by the CLI's words.
 """
 
 from __future__ import annotations
@@ -20,10 +21,16 @@ from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fidelity import UnknownTypeError
 from rehearsal.aws.installation import EndpointError
 from rehearsal.aws.intrinsic_functions import UnknownExpressionError
-from rehearsal.aws.rehearsal_steps import MissingEffectError, RehearsalResult, RehearsalSteps, StepResult
+from rehearsal.aws.rehearsal_steps import (
+    MissingEffectError,
+    RehearsalResult,
+    RehearsalSteps,
+    StepResult,
+)
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_sandbox
 
-# Expected failures of a step: a refusal, a missing effect, an endpoint that went away. All others are our own fault.
+# Expected failures of a step: a refusal, a missing effect, an endpoint that went away. All others
+# are our own fault.
 _STEP_ERRORS = (
     BotoCoreError,
     CdkError,
@@ -58,14 +65,23 @@ def run_rehearsal(request: RehearsalRequest, report: Callable[[str], None]) -> R
         SpecError: the environment is not there or refused.
     """
     with ExitStack() as stack:
-        work_folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="tandem-rehearsal-")))
-        sandbox = create_sandbox(request.name, request.environments, request.experiments, work_folder)
+        work_folder = Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="tandem-rehearsal-"))
+        )
+        sandbox = create_sandbox(
+            request.name, request.environments, request.experiments, work_folder
+        )
         region = sandbox.environment.region
-        result = RehearsalResult(environment=request.name, account=FICTITIOUS_ACCOUNT, region=region)
+        result = RehearsalResult(
+            environment=request.name, account=FICTITIOUS_ACCOUNT, region=region
+        )
         reservation = sandbox.environment.capacity.reservation_id
-        fictitious_ids = f"account {FICTITIOUS_ACCOUNT}" + (f" and reservation {reservation}" if reservation else "")
+        fictitious_ids = f"account {FICTITIOUS_ACCOUNT}" + (
+            f" and reservation {reservation}" if reservation else ""
+        )
         report(
-            f"rehearsing a copy of {request.name} in {region} on a local endpoint, with the made-up {fictitious_ids}"
+            f"rehearsing a copy of {request.name} in {region} on a local endpoint, with the made-up"
+            f" {fictitious_ids}"
         )
         endpoint = AwsEndpoint(account=FICTITIOUS_ACCOUNT, region=region, report=report)
         stack.callback(endpoint.stop)
@@ -92,7 +108,11 @@ def run_rehearsal(request: RehearsalRequest, report: Callable[[str], None]) -> R
 def _run_step(name: str, action: Callable[[], str]) -> StepResult:
     start_s = time.monotonic()
     try:
-        outcome, is_failure = action(), False
+        outcome = action()
+        is_failure = False
     except _STEP_ERRORS as error:
-        outcome, is_failure = str(error), True
-    return StepResult(name=name, seconds=time.monotonic() - start_s, outcome=outcome, is_failure=is_failure)
+        outcome = str(error)
+        is_failure = True
+    return StepResult(
+        name=name, seconds=time.monotonic() - start_s, outcome=outcome, is_failure=is_failure
+    )

@@ -22,8 +22,9 @@ class PropertyDifference:
 def find_differences(template: Any, actual: Any, path: str) -> Iterator[PropertyDifference]:
     """Yield every place below `path` in which `actual` lacks or contradicts a value of `template`.
 
-    A described value beyond the template is AWS's default and no difference. Lists are compared without order, because
-    AWS returns subnets, rules and tags in any order. A list of another length differs.
+    A described value beyond the template is AWS's default and no difference. Lists are compared
+    without order, because AWS returns subnets, rules and tags in any order. A list of another
+    length differs.
     """
     if isinstance(template, dict):
         yield from _object_differences(template, actual, path)
@@ -33,13 +34,17 @@ def find_differences(template: Any, actual: Any, path: str) -> Iterator[Property
         yield PropertyDifference(property_path=path, template_value=template, actual_value=actual)
 
 
-def _object_differences(template: dict[str, Any], actual: Any, path: str) -> Iterator[PropertyDifference]:
+def _object_differences(
+    template: dict[str, Any], actual: Any, path: str
+) -> Iterator[PropertyDifference]:
     actual = _parse_json(actual)
     if not isinstance(actual, dict):
         yield PropertyDifference(property_path=path, template_value=template, actual_value=actual)
         return
     for name, value in template.items():
-        yield from find_differences(value, actual.get(name, _ABSENT), f"{path}.{name}" if path else name)
+        yield from find_differences(
+            value, actual.get(name, _ABSENT), f"{path}.{name}" if path else name
+        )
 
 
 def _list_differences(template: list[Any], actual: Any, path: str) -> Iterator[PropertyDifference]:
@@ -53,7 +58,12 @@ def _list_differences(template: list[Any], actual: Any, path: str) -> Iterator[P
     unmatched_items = list(actual)
     for item in template:
         equal_item = next(
-            (candidate for candidate in unmatched_items if not any(find_differences(item, candidate, path))), _ABSENT
+            (
+                candidate
+                for candidate in unmatched_items
+                if not any(find_differences(item, candidate, path))
+            ),
+            _ABSENT,
         )
         if equal_item is _ABSENT:
             yield from _nearest_differences(item, unmatched_items, path)
@@ -61,14 +71,20 @@ def _list_differences(template: list[Any], actual: Any, path: str) -> Iterator[P
         unmatched_items.remove(equal_item)
 
 
-def _nearest_differences(item: Any, candidates: list[Any], path: str) -> Iterator[PropertyDifference]:
-    """Yield the differences from the most similar described item: an operator wants to read these."""
-    yield from min((list(find_differences(item, candidate, f"{path}[]")) for candidate in candidates), key=len)
+def _nearest_differences(
+    item: Any, candidates: list[Any], path: str
+) -> Iterator[PropertyDifference]:
+    """Yield differences from the most similar described item: an operator wants to read these."""
+    yield from min(
+        (list(find_differences(item, candidate, f"{path}[]")) for candidate in candidates), key=len
+    )
 
 
 def _tag_map(value: Any) -> dict[str, Any] | None:
     """Return a list of Key and Value as a map; None if the value is no such list."""
-    if not isinstance(value, list) or not all(isinstance(item, dict) and {"Key"} <= item.keys() for item in value):
+    if not isinstance(value, list) or not all(
+        isinstance(item, dict) and {"Key"} <= item.keys() for item in value
+    ):
         return None
     if not all(item.keys() <= {"Key", "Value", "PropagateAtLaunch"} for item in value):
         return None
@@ -86,4 +102,8 @@ def _parse_json(value: Any) -> Any:
 
 
 def _plain_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) or str(value) in ("True", "False") else str(value)
+    return (
+        str(value).lower()
+        if isinstance(value, bool) or str(value) in ("True", "False")
+        else str(value)
+    )

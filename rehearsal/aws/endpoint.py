@@ -1,4 +1,4 @@
-"""Starts and stops the local AWS endpoint, which listens on 127.0.0.1 only, and gives the settings of its clients."""
+"""Starts and stops the local AWS endpoint, on 127.0.0.1 only, and gives its clients' settings."""
 
 from __future__ import annotations
 
@@ -27,11 +27,14 @@ from rehearsal.loopback import HOST, find_free_port, is_listening
 from tandem.shell_command import quote_command
 
 # A company's proxy cannot reach this machine's loopback address.
-PROXY_VARIABLES = tuple(spelt for name in ("http_proxy", "https_proxy", "all_proxy") for spelt in (name, name.upper()))
+PROXY_VARIABLES = tuple(
+    spelt for name in ("http_proxy", "https_proxy", "all_proxy") for spelt in (name, name.upper())
+)
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 READY_S = 60.0  # 0.6 s on an idle machine; 15 s were seen on two busy cores
 STOP_S = 10.0
-INHERITED_VARIABLES = ("PATH", "LANG", "HOME", "PYTHONDONTWRITEBYTECODE")  # of the starter's variables
+# of the starter's variables
+INHERITED_VARIABLES = ("PATH", "LANG", "HOME", "PYTHONDONTWRITEBYTECODE")
 
 
 @dataclass(kw_only=True)
@@ -39,11 +42,13 @@ class AwsEndpoint:
     """One running endpoint.
 
     Args:
-        account: the twelve digits that clients use as access key id; MiniStack takes them as the account.
+        account: the twelve digits that clients use as access key id; MiniStack takes them as the
+            account.
         port: 0 takes a free one.
-        state_dir: where state and objects survive a restart; without it all is in memory and gone at the stop.
-        enforces_policies: whether policies bind. The account itself (`client`, `client_environment`) may do all;
-            `doubles.aws_principal` makes other principals.
+        state_dir: where state and objects survive a restart; without it all is in memory and gone
+            at the stop.
+        enforces_policies: whether policies bind. The account itself (`client`,
+            `client_environment`) may do all; `doubles.aws_principal` makes other principals.
     """
 
     account: str = "000000000000"
@@ -79,7 +84,8 @@ class AwsEndpoint:
         """Start the endpoint and wait until it answers.
 
         Raises:
-            EndpointError: the endpoint ended or did not answer in time; the end of its log is in the message.
+            EndpointError: the endpoint ended or did not answer in time; the end of its log is in
+                the message.
         """
         interpreter = ensure_python(self.venv_dir, self.report)
         self.port = self.port or find_free_port()
@@ -91,7 +97,8 @@ class AwsEndpoint:
                 [str(interpreter), str(PACKAGE_FOLDER / "launcher.py")],
                 cwd=self._work_dir,
                 env=self._environment_variables(),
-                stdin=subprocess.PIPE,  # the launcher ends when this closes, so it never outlives its starter
+                # the launcher ends when this closes, so it never outlives its starter
+                stdin=subprocess.PIPE,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for the starter, which stops it in its own time
@@ -102,9 +109,11 @@ class AwsEndpoint:
         return self
 
     def _environment_variables(self) -> dict[str, str]:
-        """Return the variables of the endpoint and its Lambdas, without the caller's AWS settings."""
+        """Return variables of the endpoint and its Lambdas, not the caller's AWS settings."""
         assert self._work_dir is not None
-        inherited_variables = {name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ}
+        inherited_variables = {
+            name: os.environ[name] for name in INHERITED_VARIABLES if name in os.environ
+        }
         return {
             **inherited_variables,
             **self._state_variables(),
@@ -113,7 +122,8 @@ class AwsEndpoint:
             "BIND_HOST": HOST,
             "MINISTACK_HOST": HOST,
             "MINISTACK_REGION": self.region,
-            "MINISTACK_ACCOUNT_ID": self.account,  # of a client whose access key is no account, such as test
+            # of a client whose access key is no account, such as test
+            "MINISTACK_ACCOUNT_ID": self.account,
             "LAMBDA_EXECUTOR": "local",
             "TMPDIR": str(self._work_dir),
             WORK_VARIABLE: str(self._work_dir),
@@ -138,7 +148,11 @@ class AwsEndpoint:
         exit_code = self._process.poll()
         log = self.log.read_text(errors="replace")[-2000:]
         self.stop()
-        problem = f"did not answer within {READY_S:.0f} s" if exit_code is None else f"ended with code {exit_code}"
+        problem = (
+            f"did not answer within {READY_S:.0f} s"
+            if exit_code is None
+            else f"ended with code {exit_code}"
+        )
         raise EndpointError(f"the local AWS endpoint {problem}; log: {log.strip()}")
 
     def _answers(self) -> bool:
@@ -149,7 +163,7 @@ class AwsEndpoint:
         return True
 
     def list_custom_resources(self) -> list[dict[str, Any]]:
-        """Return the custom resources of every stack with their properties; they are recorded here, never run."""
+        """Return every stack's custom resources with properties; recorded here, never run."""
         with _OPENER.open(f"{self.url}/_tandem/recorded", timeout=5) as response:
             resources: list[dict[str, Any]] = json.load(response)
         return resources
@@ -160,7 +174,7 @@ class AwsEndpoint:
         _OPENER.open(request, timeout=30).close()
 
     def set_fleet(self, behavior: FleetBehavior | None = None) -> None:
-        """Set the knobs; None resets all. Actions that become due by their clock are done when this returns."""
+        """Set the knobs; None resets all. Actions due by their clock are done on return."""
         self.put_fleet(json.dumps(asdict(behavior or FleetBehavior())).encode())
 
     def put_fleet(self, body: bytes) -> None:
@@ -176,7 +190,7 @@ class AwsEndpoint:
         _OPENER.open(request, timeout=30).close()
 
     def set_blocks(self, blocks: Mapping[str, CapacityBlock]) -> None:
-        """Replace all Capacity Blocks, by reservation id; they outlive a restart. What is due is done on return."""
+        """Replace all Capacity Blocks by reservation id, kept over restarts; do what is due."""
         self._blocks = dict(blocks)
         documents = {name: asdict(block) for name, block in blocks.items()}
         self._put("blocks", json.dumps(documents, default=datetime.isoformat).encode())
@@ -226,7 +240,8 @@ class AwsEndpoint:
         """Return variables with which the CDK CLI and boto3 use only this endpoint, and no proxy.
 
         Args:
-            home: the CLI's own directory. The CLI caches access key -> account there, so one per endpoint.
+            home: the CLI's own directory. The CLI caches access key -> account there, so one per
+                endpoint.
         """
         return {
             "AWS_ENDPOINT_URL": self.url,
@@ -244,14 +259,15 @@ class AwsEndpoint:
         }
 
     def client(self, service: str, url: str = "") -> Any:
-        """Return the boto3 client of the endpoint's account and region; callers share one, as making it takes 0.1 s.
+        """Return the endpoint's boto3 client by account and region, shared: making it takes 0.1 s.
 
         Args:
             service: as boto3 names it.
             url: of a proxy in front of the endpoint; the client then uses the proxy.
         """
         endpoint_url = url or self.url
-        key = (service, endpoint_url, self.account, self.region)  # the account may change between two calls
+        # the account may change between two calls
+        key = (service, endpoint_url, self.account, self.region)
         if key not in self._clients:
             self._clients[key] = self._new_client(service, endpoint_url)
         return self._clients[key]
@@ -263,15 +279,22 @@ class AwsEndpoint:
             region_name=self.region,
             aws_access_key_id=self.account,
             aws_secret_access_key="local",  # noqa: S106  # any will do
-            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, proxies={}),
+            config=Config(
+                s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, proxies={}
+            ),
         )
 
 
 def list_exports(endpoint: AwsEndpoint) -> list[str]:
-    """Return the shell lines after which commands use only the endpoint, as somebody of its account."""
-    variables = endpoint.client_environment(pathlib.Path(tempfile.gettempdir()) / f"tandem-cdk-{endpoint.port}")
+    """Return the shell lines after which commands use only the endpoint, as its account's user."""
+    variables = endpoint.client_environment(
+        pathlib.Path(tempfile.gettempdir()) / f"tandem-cdk-{endpoint.port}"
+    )
     unset_command = quote_command("unset", "AWS_PROFILE", "AWS_SESSION_TOKEN", *PROXY_VARIABLES)
-    return [unset_command, *(quote_command("export", f"{name}={value}") for name, value in variables.items() if value)]
+    return [
+        unset_command,
+        *(quote_command("export", f"{name}={value}") for name, value in variables.items() if value),
+    ]
 
 
 def run_endpoint(port: int, account: str, region: str, state_dir: pathlib.Path | None) -> int:

@@ -21,8 +21,10 @@ class EndpointError(RuntimeError):
     """The endpoint cannot be set up or started."""
 
 
-def ensure_python(directory: pathlib.Path = ENVIRONMENT, report: Callable[[str], None] = print) -> pathlib.Path:
-    """Return the Python of the endpoint's virtual environment; make or renew it if it does not fit requirements.txt.
+def ensure_python(
+    directory: pathlib.Path = ENVIRONMENT, report: Callable[[str], None] = print
+) -> pathlib.Path:
+    """Return the Python of the endpoint's venv, made or renewed to fit requirements.txt.
 
     Raises:
         EndpointError: pip failed; its output is shown as it comes.
@@ -42,7 +44,8 @@ def _ensure_environment(
     if interpreter.exists() and stamp.exists() and stamp.read_text() == wanted_digest:
         return interpreter
     report(f"making {directory.name} for the local AWS endpoint (90 MB)")
-    venv.create(directory, with_pip=True, clear=directory.exists(), symlinks=True)  # as `python -m venv` does it
+    # as `python -m venv` does it
+    venv.create(directory, with_pip=True, clear=directory.exists(), symlinks=True)
     command = [
         str(interpreter),
         "-m",

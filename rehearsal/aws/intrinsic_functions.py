@@ -1,7 +1,7 @@
 """Resolves the intrinsic functions in a deployed stack's template.
 
-The endpoint resolves the same template when it deploys. This is a second, independent reading: the check of a described
-resource then finds a value that the endpoint resolved wrongly.
+The endpoint resolves the same template when it deploys. This is a second, independent reading: the
+check of a described resource then finds a value that the endpoint resolved wrongly.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # ruff: noqa: PLC0415, SLF001 - nothing of MiniStack may be imported before its version is checked
-"""Starts MiniStack with our additions. Runs inside MiniStack's own environment, so it imports nothing of `tandem`.
+"""Starts MiniStack with our additions, in MiniStack's environment; imports nothing of `tandem`.
 
-Invariant: the launcher starts only the version that the additions were tested with, with every private name that they
-use.
+Invariant: the launcher starts only the version that the additions were tested with, with every
+private name that they use.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def read_pinned_version() -> str:
 
 
 def find_refusals(
-    installed_version: str, wanted_version: str, needs: list[tuple[types.ModuleType, tuple[str, ...]]]
+    installed_version: str,
+    wanted_version: str,
+    needs: list[tuple[types.ModuleType, tuple[str, ...]]],
 ) -> list[str]:
     """Return why the additions do not fit this MiniStack; empty if they do.
 
@@ -36,7 +38,10 @@ def find_refusals(
         needs: pairs of a module and its private names that an addition uses.
     """
     if installed_version != wanted_version:
-        return [f"ministack {installed_version} is installed, the additions are tested with {wanted_version}"]
+        return [
+            f"ministack {installed_version} is installed, the additions are tested with"
+            f" {wanted_version}"
+        ]
     absent_names = [
         f"{module.__name__} has no {name} in ministack {installed_version}"
         for module, names in needs
@@ -72,13 +77,13 @@ def main() -> int:
 
 
 def _remove_work_folder(work_folder: str) -> None:
-    """Remove the directory that the starter made for us, because the starter is gone; never remove another one."""
+    """Remove the directory that the starter, now gone, made for us; never remove another one."""
     if pathlib.Path(work_folder).name.startswith(WORK_PREFIX):
         shutil.rmtree(work_folder, ignore_errors=True)
 
 
 def _stop_with_starter(starter_gone: threading.Event) -> None:
-    """End by SIGTERM when stdin closes: the starter holds its other end, also if a kill ends the starter."""
+    """End by SIGTERM when stdin closes: the starter holds its other end, even if killed."""
     sys.stdin.buffer.read()
     starter_gone.set()
     os.kill(os.getpid(), signal.SIGTERM)
@@ -91,7 +96,9 @@ def _install_additions(installed_version: str) -> list[str]:
 
     modules = (handlers, *additions.MODULES)
     reasons = find_refusals(
-        installed_version, installed_version, [pair for module in modules for pair in module.NEEDS.items()]
+        installed_version,
+        installed_version,
+        [pair for module in modules for pair in module.NEEDS.items()],
     )
     if not reasons:
         for module in additions.MODULES:

@@ -1,4 +1,4 @@
-"""The steps of a rehearsal. Each proves its effect by queries to the services, never by the CLI's words."""
+"""The steps of a rehearsal. Each proves its effect by service queries, never by CLI output."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ class RehearsalResult:
     @property
     def is_success(self) -> bool:
         """Whether every step passed and every resource is as its template says."""
-        return not any(step.is_failure for step in self.steps) and not any(item.differences for item in self.resources)
+        return not any(step.is_failure for step in self.steps) and not any(
+            item.differences for item in self.resources
+        )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -85,7 +87,9 @@ class RehearsalSteps:
         """Bootstrap, and read the version parameter that every stack requires."""
         qualifier = self.sandbox.environment.bootstrap.qualifier
         self.cdk.bootstrap(qualifier)
-        parameter = self.endpoint.client("ssm").get_parameter(Name=f"/cdk-bootstrap/{qualifier}/version")
+        parameter = self.endpoint.client("ssm").get_parameter(
+            Name=f"/cdk-bootstrap/{qualifier}/version"
+        )
         return f"version {parameter['Parameter']['Value']}, qualifier {qualifier}"
 
     def deploy(self) -> str:
@@ -98,13 +102,19 @@ class RehearsalSteps:
         """Check every resource against its template."""
         custom_resources = self.endpoint.list_custom_resources()
         self.result.resources = [
-            item for name in self.stacks_before for item in check_stack(self.endpoint.client, name, custom_resources)
+            item
+            for name in self.stacks_before
+            for item in check_stack(self.endpoint.client, name, custom_resources)
         ]
         checks_with_differences = [item for item in self.result.resources if item.differences]
         if checks_with_differences:
-            raise MissingEffectError("\n".join(_format_differences(item) for item in checks_with_differences))
+            raise MissingEffectError(
+                "\n".join(_format_differences(item) for item in checks_with_differences)
+            )
         properties = sum(len(item.matching_properties) for item in self.result.resources)
-        return f"{len(self.result.resources)} resources, {properties} properties as the templates say"
+        return (
+            f"{len(self.result.resources)} resources, {properties} properties as the templates say"
+        )
 
     def diff(self) -> str:
         """Let the CLI look for a difference."""
@@ -114,11 +124,13 @@ class RehearsalSteps:
     def deploy_again(self) -> str:
         """Deploy the same files once more; no stack may change."""
         self.cdk.deploy()
-        _require_effect(self._list_changes() == [], f"an unchanged deploy changed {self._list_changes()}")
+        _require_effect(
+            self._list_changes() == [], f"an unchanged deploy changed {self._list_changes()}"
+        )
         return "no stack was touched"
 
     def renew(self) -> str:
-        """Name another reservation; only Fleet may change, and the dashboard that shows the reservation."""
+        """Name another reservation; only Fleet and the dashboard that shows it may change."""
         reservation = self.sandbox.renew_reservation()
         self.cdk.deploy()
         fleet_stack = names.stack_name(self.sandbox.environment, "Fleet")
@@ -130,13 +142,14 @@ class RehearsalSteps:
         )
         self.stacks_before = self._read_complete_stacks()
         _require_effect(
-            reservation in self.stacks_before[fleet_stack].template, f"{fleet_stack} does not name {reservation}"
+            reservation in self.stacks_before[fleet_stack].template,
+            f"{fleet_stack} does not name {reservation}",
         )
         self.check_resources()
         return f"{fleet_stack} alone changed, and names {reservation}"
 
     def refuse_destroy(self) -> str:
-        """Try to destroy with both protections on; then try to delete the cluster alone, without CloudFormation."""
+        """Try to destroy with both protections on, then to delete the cluster directly."""
         environment = self.sandbox.environment
         if not (environment.termination_protection and environment.cluster.deletion_protection):
             self.sandbox.set_protection(is_on=True)
@@ -144,15 +157,19 @@ class RehearsalSteps:
         _require_effect(_is_rejection(self.cdk.destroy), "protected stacks were destroyed")
         stacks_after = self._read_complete_stacks()
         _require_effect(
-            stacks_after.keys() == self.stacks_before.keys(), f"left after a refused destroy: {list(stacks_after)}"
+            stacks_after.keys() == self.stacks_before.keys(),
+            f"left after a refused destroy: {list(stacks_after)}",
         )
         cluster = names.cluster_name(self.sandbox.environment)
         delete_cluster = partial(self.endpoint.client("eks").delete_cluster, name=cluster)
-        _require_effect(_is_rejection(delete_cluster), f"{cluster} was deleted in spite of its deletion protection")
+        _require_effect(
+            _is_rejection(delete_cluster),
+            f"{cluster} was deleted in spite of its deletion protection",
+        )
         return "termination protection held every stack, deletion protection the cluster"
 
     def destroy(self) -> str:
-        """Lift the protections as an operator does, destroy, and check what is left and what is gone."""
+        """Lift the protections as an operator does, destroy, check what is left and gone."""
         self.sandbox.set_protection(is_on=False)
         self.cdk.deploy()
         self._put_witness()
@@ -177,15 +194,22 @@ class RehearsalSteps:
     def _read_complete_stacks(self) -> dict[str, StackState]:
         stacks = read_stacks(self.endpoint, self.sandbox.name)
         incomplete_stacks = {
-            name: stack.status for name, stack in stacks.items() if not stack.status.endswith("_COMPLETE")
+            name: stack.status
+            for name, stack in stacks.items()
+            if not stack.status.endswith("_COMPLETE")
         }
         _require_effect(
-            not incomplete_stacks and bool(stacks), f"not complete: {incomplete_stacks or 'there is no stack'}"
+            not incomplete_stacks and bool(stacks),
+            f"not complete: {incomplete_stacks or 'there is no stack'}",
         )
         return stacks
 
     def _list_changes(self) -> list[str]:
-        return [name for name, stack in self._read_complete_stacks().items() if self.stacks_before.get(name) != stack]
+        return [
+            name
+            for name, stack in self._read_complete_stacks().items()
+            if self.stacks_before.get(name) != stack
+        ]
 
     def _put_witness(self) -> None:
         bucket = names.bucket_name(self.sandbox.environment)
@@ -212,7 +236,8 @@ def _is_rejection(action: Callable[[], object]) -> bool:
 
 def _format_differences(check: ResourceCheck) -> str:
     parts = (
-        f"{difference.property_path}: template {difference.template_value!r}, described {difference.actual_value!r}"
+        f"{difference.property_path}: template {difference.template_value!r}, described"
+        f" {difference.actual_value!r}"
         for difference in check.differences
     )
     return f"{check.stack} {check.logical_id} ({check.type}): {'; '.join(parts)}"

@@ -13,11 +13,17 @@ from rehearsal.aws.rehearsal_steps import RehearsalResult
 def format_summary(result: RehearsalResult) -> Iterator[str]:
     """Yield the lines of the summary: steps, stacks, and what was not rehearsed."""
     yield ""
-    yield f"{result.environment}: {'rehearsed' if result.is_success else 'FAILED'}, {_total_seconds(result):.0f} s"
+    yield (
+        f"{result.environment}: {'rehearsed' if result.is_success else 'FAILED'},"
+        f" {_total_seconds(result):.0f} s"
+    )
     width = max(len(step.name) for step in result.steps)
     for step in result.steps:
         first = step.outcome.partition("\n")[0]
-        yield f"  {'FAILED' if step.is_failure else 'ok':<6} {step.name:<{width}} {step.seconds:6.1f} s  {first}"
+        yield (
+            f"  {'FAILED' if step.is_failure else 'ok':<6} {step.name:<{width}} {step.seconds:6.1f}"
+            f" s  {first}"
+        )
     if result.resources:
         yield ""
         yield from _format_stacks(result)
@@ -36,13 +42,20 @@ def _format_stacks(result: RehearsalResult) -> Iterator[str]:
     for stack in stacks:
         items = [item for item in result.resources if item.stack == stack]
         levels = Counter(item.fidelity.level for item in items)
-        matching_count, difference_count = (
-            sum(len(item.matching_properties) for item in items),
-            sum(len(item.differences) for item in items),
+        matching_count = sum(len(item.matching_properties) for item in items)
+        difference_count = sum(len(item.differences) for item in items)
+        counts = "".join(
+            f"{levels[level]:>{width_}}"
+            for level, width_ in zip(FidelityLevel, (8, 8, 10), strict=True)
         )
-        counts = "".join(f"{levels[level]:>{width_}}" for level, width_ in zip(FidelityLevel, (8, 8, 10), strict=True))
-        yield f"  {stack:<{width}}  {len(items):>9}  {matching_count:>15}  {difference_count:>6}{counts}"
-    yield "  real: does what AWS's API would; stored: kept and described, nothing behind it; recorded: listed only"
+        yield (
+            f"  {stack:<{width}}  {len(items):>9}  {matching_count:>15} "
+            f" {difference_count:>6}{counts}"
+        )
+    yield (
+        "  real: does what AWS's API would; stored: kept and described, nothing behind it;"
+        " recorded: listed only"
+    )
 
 
 def _format_limits(result: RehearsalResult) -> Iterator[str]:
@@ -54,14 +67,16 @@ def _format_limits(result: RehearsalResult) -> Iterator[str]:
 
 
 def _limit_rows(result: RehearsalResult) -> list[tuple[list[str], str]]:
-    """Return the types of this rehearsal by their sentence, and properties that nobody can see by their reason."""
+    """Return this rehearsal's types by sentence, and properties nobody can see by reason."""
     types: dict[str, list[str]] = {}
     hidden_reasons: dict[tuple[str, str], str] = {}
     for item in sorted(result.resources, key=lambda item: item.type):
         if item.type not in types.setdefault(item.fidelity.sentence, []):
             types[item.fidelity.sentence].append(item.type)
         hidden_reasons |= {
-            (item.type, name): reason for name, reason in item.unverifiable_properties.items() if name != "*"
+            (item.type, name): reason
+            for name, reason in item.unverifiable_properties.items()
+            if name != "*"
         }
     properties = [([f"{type_} {name}"], reason) for (type_, name), reason in hidden_reasons.items()]
     return [(names, sentence) for sentence, names in types.items()] + properties
@@ -75,7 +90,12 @@ def build_document(result: RehearsalResult) -> dict[str, Any]:
         "region": result.region,
         "passed": result.is_success,
         "steps": [
-            {"name": step.name, "seconds": round(step.seconds, 1), "failed": step.is_failure, "found": step.outcome}
+            {
+                "name": step.name,
+                "seconds": round(step.seconds, 1),
+                "failed": step.is_failure,
+                "found": step.outcome,
+            }
             for step in result.steps
         ],
         "resources": [
@@ -87,7 +107,11 @@ def build_document(result: RehearsalResult) -> dict[str, Any]:
                 "level": item.fidelity.level,
                 "held": list(item.matching_properties),
                 "differs": [
-                    {"property": part.property_path, "template": part.template_value, "described": part.actual_value}
+                    {
+                        "property": part.property_path,
+                        "template": part.template_value,
+                        "described": part.actual_value,
+                    }
                     for part in item.differences
                 ],
                 "not_rehearsed": dict(item.unverifiable_properties),

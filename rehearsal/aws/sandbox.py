@@ -1,4 +1,4 @@
-"""A copy of the declared files in which one environment lives in a made-up account and may be edited.
+"""A copy of the declared files with one environment in a made-up account, which may be edited.
 
 The repository's own files are never written. app.py knows nothing of the copy but its place.
 """
@@ -21,7 +21,8 @@ from tandem.spec.faults import SpecError
 from tandem.spec.project_image import list_hosted_images
 from tandem.spec.workspace import load_workspace
 
-FICTITIOUS_ACCOUNT = "222233334444"  # has the form of an account; no documentation uses it and no query leaves for it
+# has the form of an account; no documentation uses it and no query leaves for it
+FICTITIOUS_ACCOUNT = "222233334444"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +59,9 @@ class EnvironmentSandbox:
             SpecError: a file is refused.
         """
         environment, experiments = self._load()
-        return names.stack_kinds(environment, [image.name for image in list_hosted_images(experiments)])
+        return names.stack_kinds(
+            environment, [image.name for image in list_hosted_images(experiments)]
+        )
 
     def _load(self) -> tuple[Environment, list[Experiment]]:
         workspace = load_workspace(self.environments, self.experiments, (self.name,))
@@ -69,14 +72,14 @@ class EnvironmentSandbox:
         return environment, [workspace.experiments[name].record for name in environment.experiments]
 
     def edit(self, change: Callable[[dict[str, Any]], None]) -> None:
-        """Change the environment's file as an operator would, and read it back through the loader."""
+        """Change the environment's file as an operator would; read it back by the loader."""
         document = yaml.safe_load(self.file.read_text())
         change(document)
         self.file.write_text(yaml.safe_dump(document, sort_keys=False))
         assert self.environment.name == self.name
 
     def renew_reservation(self) -> str:
-        """Write another made-up reservation id of the right form, as at the end of a Capacity Block."""
+        """Write another made-up reservation id of valid form, as when a Capacity Block ends."""
         reservation = f"cr-{secrets.token_hex(9)[:17]}"
         self.edit(lambda document: document["capacity"].update(reservation_id=reservation))
         return reservation
@@ -91,14 +94,20 @@ class EnvironmentSandbox:
         self.edit(set_flags)
 
 
-def create_sandbox(name: str, environments: Path, experiments: Path, folder: Path) -> EnvironmentSandbox:
+def create_sandbox(
+    name: str, environments: Path, experiments: Path, folder: Path
+) -> EnvironmentSandbox:
     """Copy the declared files into `folder` and move the environment to the made-up account.
 
     Raises:
         SpecError: there is no such environment, or its file is refused.
     """
-    original = EnvironmentSandbox(name=name, environments=environments, experiments=experiments).environment
-    sandbox = EnvironmentSandbox(name=name, environments=folder / "environments", experiments=folder / "experiments")
+    original = EnvironmentSandbox(
+        name=name, environments=environments, experiments=experiments
+    ).environment
+    sandbox = EnvironmentSandbox(
+        name=name, environments=folder / "environments", experiments=folder / "experiments"
+    )
     shutil.copytree(environments, sandbox.environments)
     shutil.copytree(experiments, sandbox.experiments)
     sandbox.file.write_text(sandbox.file.read_text().replace(original.account, FICTITIOUS_ACCOUNT))
@@ -108,7 +117,7 @@ def create_sandbox(name: str, environments: Path, experiments: Path, folder: Pat
 
 
 def create_prerequisites(sandbox: EnvironmentSandbox, client: Callable[[str], Any]) -> list[str]:
-    """Make the resources that the environment takes as given, and write their made-up ids into the file.
+    """Make the resources that the environment takes as given; write their made-up ids to its file.
 
     Returns:
         one line for each resource.
@@ -132,7 +141,10 @@ def create_prerequisites(sandbox: EnvironmentSandbox, client: Callable[[str], An
         sandbox.edit(lambda document: document.update(log_kms_key_arn=log_key))
         descriptions.append(f"key of the logs {log_key}")
     if environment.bootstrap.permissions_boundary:
-        statement = '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource": "*"}]}'
+        statement = (
+            '{"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "*", "Resource":'
+            ' "*"}]}'
+        )
         boundary = environment.bootstrap.permissions_boundary
         client("iam").create_policy(PolicyName=boundary, PolicyDocument=statement)
         descriptions.append(f"permissions boundary {boundary}")
@@ -147,7 +159,9 @@ def _create_network(sandbox: EnvironmentSandbox, network: ExistingNetwork, ec2: 
     declared = {subnet.id: subnet.zone for subnet in (*network.subnets, *network.cluster_subnets)}
     subnet_ids = {
         subnet_id: ec2.create_subnet(
-            VpcId=vpc, CidrBlock=f"{octets[0]}.{octets[1]}.{16 * index}.0/20", AvailabilityZoneId=zone
+            VpcId=vpc,
+            CidrBlock=f"{octets[0]}.{octets[1]}.{16 * index}.0/20",
+            AvailabilityZoneId=zone,
         )["Subnet"]["SubnetId"]
         for index, (subnet_id, zone) in enumerate(declared.items())
     }

@@ -1,4 +1,4 @@
-"""The controller of resource claims: makes a pod's claims some time after the pod, and deletes them after its end.
+"""The controller of resource claims: makes a pod's some time after it, deletes them after its end.
 
 Source: pkg/controller/resourceclaim/controller.go (syncPod, handleClaim, syncClaim, isPodDone).
 Left out: claims named by resourceClaimName, finalizers of claims, and claims of pod groups.
@@ -37,7 +37,9 @@ def find_claims(store: ObjectStore, pod: Object) -> list[Object] | None:
         if entry["name"] not in names:
             return None
         try:
-            claim = store.get_object("resourceclaims", pod["metadata"]["namespace"], names[entry["name"]])
+            claim = store.get_object(
+                "resourceclaims", pod["metadata"]["namespace"], names[entry["name"]]
+            )
         except ApiError:
             return None
         claims.append(claim)
@@ -49,7 +51,9 @@ def _release_claims(store: ObjectStore, pods: list[Object]) -> None:
     users = {pod["metadata"]["uid"] for pod in pods if _may_need_claims(pod)}
     for claim in store.view_objects("resourceclaims"):
         metadata = claim["metadata"]
-        owners = {owner["uid"] for owner in metadata.get("ownerReferences", []) if owner["kind"] == "Pod"}
+        owners = {
+            owner["uid"] for owner in metadata.get("ownerReferences", []) if owner["kind"] == "Pod"
+        }
         if owners and not owners & users:
             store.remove_object("resourceclaims", metadata["namespace"], metadata["name"])
 
@@ -70,7 +74,9 @@ def _make_claims(store: ObjectStore, pod: Object) -> None:
             templates[entry["name"]] = store.get_object("resourceclaimtemplates", namespace, name)
         except ApiError as error:
             message = f'PodResourceClaim {entry["name"]}: resource claim template "{name}": {error}'
-            record_event(store, pod, "FailedResourceClaimCreation", message, component="resource_claim")
+            record_event(
+                store, pod, "FailedResourceClaimCreation", message, component="resource_claim"
+            )
             return
 
     rows = []
@@ -83,7 +89,13 @@ def _make_claims(store: ObjectStore, pod: Object) -> None:
 def _make_claim(store: ObjectStore, pod: Object, name: str, template: Object) -> Object:
     metadata = pod["metadata"]
     own = template["spec"].get("metadata", {})
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"], "controller": True}
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+    }
     claim = {
         "metadata": {
             "generateName": f"{metadata['name']}-{name}-",

@@ -1,4 +1,4 @@
-"""A whole cluster in virtual time: its clock, its objects, and the runtime of its pods; the server adds HTTP."""
+"""A whole cluster in virtual time: clock, objects, and pod runtime; the server adds HTTP."""
 
 from __future__ import annotations
 
@@ -121,10 +121,12 @@ class RehearsalCluster:
             self._run_controllers()
             if self.store.version == version:
                 return
-        raise RuntimeError(f"objects still change after {PASSES} passes at {self.clock.now():%H:%M:%S}")
+        raise RuntimeError(
+            f"objects still change after {PASSES} passes at {self.clock.now():%H:%M:%S}"
+        )
 
     def look_at_pods(self) -> None:
-        """Write the state of the processes into the pods' status; the controllers have not seen it yet."""
+        """Write the processes' state into pod statuses, which controllers have not seen yet."""
         self._kubelets.sync()
 
     def advance(self, seconds: float, step_s: float = 1.0) -> None:
@@ -138,7 +140,8 @@ class RehearsalCluster:
     def _run_controllers(self) -> None:
         """Make one pass; a change by one controller may need further passes to have its effect.
 
-        Garbage, Deployments and Services depend on objects alone, not on the time: they wait for a change.
+        Garbage, Deployments and Services depend on objects alone, not on the time: they wait for a
+        change.
         """
         has_changed = self.store.version != self._seen_version
         self._seen_version = self.store.version

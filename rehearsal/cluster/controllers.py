@@ -1,7 +1,8 @@
 """The controllers of workloads: garbage collection, Deployments, Jobs and EndpointSlices.
 
-Left out: ReplicaSets (a Deployment owns its pods), minReadySeconds, progress deadlines and pausing of Deployments;
-parallelism and completions above 1, indexed Jobs, and onPodConditions of Jobs; CronJobs; deletion in the foreground.
+Left out: ReplicaSets (a Deployment owns its pods), minReadySeconds, progress deadlines and pausing
+of Deployments; parallelism and completions above 1, indexed Jobs, and onPodConditions of Jobs;
+CronJobs; deletion in the foreground.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from rehearsal.cluster.statuses import (
 )
 from rehearsal.cluster.store import Object, ObjectStore, copy_object, format_time
 
-TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"  # a Job's pod carries it until the Job has counted the pod
+# a Job's pod carries it until the Job has counted the pod
+TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 FIRST_RETRY_S = 10.0
 LONGEST_RETRY_S = 360.0
 DEFAULT_BACKOFF_LIMIT = 6
@@ -50,8 +52,10 @@ def sync_deployments(store: ObjectStore) -> None:
         write_status(store, "deployments", deployment, status)
 
 
-def sync_jobs(store: ObjectStore, job_end_s: float = 0.0, ends: dict[str, datetime] | None = None) -> None:
-    """Count each Job's pods, start and retry them, end the Job, and delete the Job when its time is over.
+def sync_jobs(
+    store: ObjectStore, job_end_s: float = 0.0, ends: dict[str, datetime] | None = None
+) -> None:
+    """Count each Job's pods, start and retry them, end the Job, and delete it after its time.
 
     Args:
         store: the cluster.
@@ -64,24 +68,30 @@ def sync_jobs(store: ObjectStore, job_end_s: float = 0.0, ends: dict[str, dateti
             _sync_job(store, copy_object(job), job_end_s, ends)
             continue
         ends.pop(job["metadata"]["uid"], None)
-        spec, conditions = job["spec"], job["status"]["conditions"]
+        spec = job["spec"]
+        conditions = job["status"]["conditions"]
         end = datetime.fromisoformat(conditions[-1]["lastTransitionTime"])
         if "ttlSecondsAfterFinished" in spec and store.now() >= end + timedelta(
             seconds=spec["ttlSecondsAfterFinished"]
         ):
             store.delete_object("jobs", job["metadata"]["namespace"], job["metadata"]["name"])
-    job_uids = {job["metadata"]["uid"] for job in store.view_objects("jobs") if not is_finished(job)}
+    job_uids = {
+        job["metadata"]["uid"] for job in store.view_objects("jobs") if not is_finished(job)
+    }
     for pod in store.view_objects("pods"):
-        if is_tracked(pod) and not job_uids & {owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])}:
+        if is_tracked(pod) and not job_uids & {
+            owner["uid"] for owner in pod["metadata"].get("ownerReferences", [])
+        }:
             _release_pod(store, pod)
 
 
 def sync_endpoint_slices(store: ObjectStore) -> None:
-    """Keep one EndpointSlice for each Service with a selector: the addresses of its pods, ready or not."""
+    """Keep one EndpointSlice per Service with a selector: its pods' addresses, ready or not."""
     for service in store.view_objects("services"):
         if not service["spec"].get("selector"):
             continue
-        namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
+        namespace = service["metadata"]["namespace"]
+        name = service["metadata"]["name"]
         selector = ",".join(f"{key}={value}" for key, value in service["spec"]["selector"].items())
         pods = store.view_objects("pods", namespace, label_selector=selector)
         pods = [pod for pod in pods if pod.get("status", {}).get("podIP") and is_unfinished(pod)]
@@ -99,13 +109,19 @@ def sync_endpoint_slices(store: ObjectStore) -> None:
             "kubernetes.io/service-name": name,
             "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
         }
-        metadata = {"generateName": f"{name}-", "labels": labels, "ownerReferences": [build_owner(service)]}
+        metadata = {
+            "generateName": f"{name}-",
+            "labels": labels,
+            "ownerReferences": [build_owner(service)],
+        }
         store.create_object("endpointslices", namespace, {"metadata": metadata} | content)
 
 
 def list_children(store: ObjectStore, owner: Object, plural: str = "pods") -> list[Object]:
-    """Return the objects that an object owns, as they are stored; the caller changes nothing in them."""
-    return store.view_objects(plural, owner["metadata"]["namespace"], owner_uid=owner["metadata"]["uid"])
+    """Return the objects that an object owns, as stored; the caller changes nothing in them."""
+    return store.view_objects(
+        plural, owner["metadata"]["namespace"], owner_uid=owner["metadata"]["uid"]
+    )
 
 
 def build_owner(body: Object) -> Object:
@@ -143,28 +159,46 @@ def is_tracked(pod: Object) -> bool:
 
 
 def match_failure_rule(job: Object, pod: Object) -> tuple[int, Object] | None:
-    """Return the first rule of a Job's podFailurePolicy that a failed pod's exit codes match, with its index."""
-    rows = [row for row in pod.get("status", {}).get("containerStatuses", []) if "terminated" in row["state"]]
+    """Return the first podFailurePolicy rule that a failed pod's exit codes match, with index."""
+    rows = [
+        row
+        for row in pod.get("status", {}).get("containerStatuses", [])
+        if "terminated" in row["state"]
+    ]
     for index, rule in enumerate(job["spec"].get("podFailurePolicy", {}).get("rules", [])):
         wish = rule.get("onExitCodes", {})
         container = wish.get("containerName")
-        codes = [row["state"]["terminated"]["exitCode"] for row in rows if container in {None, row["name"]}]
-        if wish and any(code and (code in wish["values"]) == (wish["operator"] == "In") for code in codes):
+        codes = [
+            row["state"]["terminated"]["exitCode"]
+            for row in rows
+            if container in {None, row["name"]}
+        ]
+        if wish and any(
+            code and (code in wish["values"]) == (wish["operator"] == "In") for code in codes
+        ):
             return index, rule
     return None
 
 
 def _replace_pods(store: ObjectStore, deployment: Object, template_hash: str) -> None:
     """Create and delete pods as far as the Deployment's strategy allows at this moment."""
-    spec, children = deployment["spec"], list_children(store, deployment)
-    desired, strategy = spec.get("replicas", 1), spec.get("strategy", {})
+    spec = deployment["spec"]
+    children = list_children(store, deployment)
+    desired = spec.get("replicas", 1)
+    strategy = spec.get("strategy", {})
     active = [pod for pod in children if is_active(pod)]
-    new = [pod for pod in active if pod["metadata"]["labels"].get("pod-template-hash") == template_hash]
+    new = [
+        pod for pod in active if pod["metadata"]["labels"].get("pod-template-hash") == template_hash
+    ]
     old = [pod for pod in active if pod not in new]
     if strategy.get("type", "RollingUpdate") == "Recreate":
-        surge, spare, least = 0, len(old), 0
+        surge = 0
+        spare = len(old)
+        least = 0
         leaving = [pod for pod in children if pod not in active and is_unfinished(pod)]
-        if old or any(pod["metadata"]["labels"].get("pod-template-hash") != template_hash for pod in leaving):
+        if old or any(
+            pod["metadata"]["labels"].get("pod-template-hash") != template_hash for pod in leaving
+        ):
             desired = min(desired, len(new))
     else:
         limits = strategy.get("rollingUpdate", {})
@@ -185,13 +219,21 @@ def _replace_pods(store: ObjectStore, deployment: Object, template_hash: str) ->
 
 def _count_share(value: int | str, desired: int, round_number: Any) -> int:
     """Return a number of pods from a number or from a share such as `25%`."""
-    return int(round_number(int(value.rstrip("%")) * desired / 100)) if isinstance(value, str) else value
+    return (
+        int(round_number(int(value.rstrip("%")) * desired / 100))
+        if isinstance(value, str)
+        else value
+    )
 
 
-def _describe_deployment(store: ObjectStore, deployment: Object, pods: list[Object], template_hash: str) -> Object:
+def _describe_deployment(
+    store: ObjectStore, deployment: Object, pods: list[Object], template_hash: str
+) -> Object:
     desired = deployment["spec"].get("replicas", 1)
     ready = sum(is_ready(pod) for pod in pods)
-    updated = sum(pod["metadata"]["labels"].get("pod-template-hash") == template_hash for pod in pods)
+    updated = sum(
+        pod["metadata"]["labels"].get("pod-template-hash") == template_hash for pod in pods
+    )
     counts = {
         "replicas": len(pods),
         "updatedReplicas": updated,
@@ -209,9 +251,12 @@ def _describe_deployment(store: ObjectStore, deployment: Object, pods: list[Obje
     return status
 
 
-def _create_pod(store: ObjectStore, owner: Object, suffix: str, labels: dict[str, str], *finalizers: str) -> None:
+def _create_pod(
+    store: ObjectStore, owner: Object, suffix: str, labels: dict[str, str], *finalizers: str
+) -> None:
     """Create a pod from its owner's template."""
-    template, metadata = owner["spec"]["template"], owner["metadata"]
+    template = owner["spec"]["template"]
+    metadata = owner["metadata"]
     own = template.get("metadata", {})
     body = {
         "metadata": {
@@ -249,17 +294,29 @@ def _sync_job(store: ObjectStore, job: Object, job_end_s: float, ends: dict[str,
         for pod in active:
             _release_pod(store, pod)  # so that the Job does not count it as failed
             store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
-    elif not active and not _waits_for_pods(job, pods) and store.now() >= _find_retry_time(status, pods):
-        name, uid = job["metadata"]["name"], job["metadata"]["uid"]
+    elif (
+        not active
+        and not _waits_for_pods(job, pods)
+        and store.now() >= _find_retry_time(status, pods)
+    ):
+        name = job["metadata"]["name"]
+        uid = job["metadata"]["uid"]
         labels = {"job-name": name, "controller-uid": uid}
         labels |= {f"batch.kubernetes.io/{key}": value for key, value in labels.items()}
         _create_pod(store, job, "", labels, TRACKING_FINALIZER)
     pods = [pod for pod in list_children(store, job) if is_unfinished(pod)]
     active = [pod for pod in pods if is_active(pod)]
-    counts = {"active": len(active), "succeeded": status.get("succeeded"), "failed": status.get("failed")}
+    counts = {
+        "active": len(active),
+        "succeeded": status.get("succeeded"),
+        "failed": status.get("failed"),
+    }
     status = {key: value for key, value in status.items() if key not in counts}
     status |= {key: count for key, count in counts.items() if count}
-    status |= {"ready": sum(is_ready(pod) for pod in active), "terminating": len(pods) - len(active)}
+    status |= {
+        "ready": sum(is_ready(pod) for pod in active),
+        "terminating": len(pods) - len(active),
+    }
     if not status["conditions"]:
         del status["conditions"]
     write_status(store, "jobs", job, status)
@@ -273,16 +330,19 @@ def _resume_job(store: ObjectStore, job: Object, status: Object) -> None:
         set_condition(store, status, "Suspended", reason="JobSuspended", message="Job suspended")
         return
     if was_suspended:
-        set_condition(store, status, "Suspended", value=False, reason="JobResumed", message="Job resumed")
+        set_condition(
+            store, status, "Suspended", value=False, reason="JobResumed", message="Job resumed"
+        )
     status.setdefault("startTime", format_time(store.now()))
 
 
 def _count_pods(store: ObjectStore, job: Object, status: Object, pods: list[Object]) -> str:
-    """Count the pods that ended since the last pass, each once; return the message of a FailJob rule that matched."""
+    """Count the pods that ended since last pass, once; return a matched FailJob rule's message."""
     message = ""
     for pod in pods:
         phase = pod.get("status", {}).get("phase")
-        # a deleted pod counts at once, because it may never be Failed, unless only Failed pods are replaced
+        # a deleted pod counts at once, because it may never be Failed, unless only Failed pods are
+        # replaced
         is_leaving = "deletionTimestamp" in pod["metadata"] and not _replaces_failed_only(job)
         if not is_tracked(pod) or not (is_leaving or phase in {"Succeeded", "Failed"}):
             continue
@@ -300,7 +360,9 @@ def _count_pods(store: ObjectStore, job: Object, status: Object, pods: list[Obje
 
 def _describe_match(pod: Object, index: int) -> str:
     metadata = pod["metadata"]
-    row = next(row for row in pod["status"]["containerStatuses"] if row["state"]["terminated"]["exitCode"])
+    row = next(
+        row for row in pod["status"]["containerStatuses"] if row["state"]["terminated"]["exitCode"]
+    )
     code = row["state"]["terminated"]["exitCode"]
     subject = f"Container {row['name']} for pod {metadata['namespace']}/{metadata['name']}"
     return f"{subject} failed with exit code {code} matching FailJob rule at index {index}"
@@ -315,7 +377,8 @@ def _find_failure(
         return target["reason"], target["message"]
     if rule_message:
         return "PodFailurePolicy", rule_message
-    limit, restarts = job["spec"].get("backoffLimit", DEFAULT_BACKOFF_LIMIT), 0
+    limit = job["spec"].get("backoffLimit", DEFAULT_BACKOFF_LIMIT)
+    restarts = 0
     if job["spec"]["template"]["spec"].get("restartPolicy") == "OnFailure":
         rows = [row for pod in active for row in pod.get("status", {}).get("containerStatuses", [])]
         restarts = sum(row["restartCount"] for row in rows)
@@ -329,7 +392,7 @@ def _find_failure(
 
 
 def _replaces_failed_only(job: Object) -> bool:
-    """Tell whether a Job replaces a pod only once it is Failed; with a podFailurePolicy that is the default."""
+    """Tell whether a Job replaces only Failed pods, the default with a podFailurePolicy."""
     default = "Failed" if "podFailurePolicy" in job["spec"] else "TerminatingOrFailed"
     return str(job["spec"].get("podReplacementPolicy", default)) == "Failed"
 
@@ -339,14 +402,21 @@ def _waits_for_pods(job: Object, pods: Iterable[Object]) -> bool:
     return _replaces_failed_only(job) and any(is_unfinished(pod) for pod in pods)
 
 
-def _is_end_due(store: ObjectStore, job: Object, job_end_s: float, ends: dict[str, datetime]) -> bool:
+def _is_end_due(
+    store: ObjectStore, job: Object, job_end_s: float, ends: dict[str, datetime]
+) -> bool:
     """Tell whether the end of a Job has had its name for long enough."""
     begin = ends.setdefault(job["metadata"]["uid"], store.now())
     return (store.now() - begin).total_seconds() >= job_end_s
 
 
 def _end_job(
-    store: ObjectStore, job: Object, status: Object, end: tuple[str, str, str, str], *, may_finish: bool
+    store: ObjectStore,
+    job: Object,
+    status: Object,
+    end: tuple[str, str, str, str],
+    *,
+    may_finish: bool,
 ) -> None:
     """Say how a Job will end, delete its running pods, and end the Job once none is left.
 
@@ -381,7 +451,9 @@ def _find_retry_time(status: Object, pods: Iterable[Object]) -> datetime:
 
 def _release_pod(store: ObjectStore, pod: Object) -> None:
     """Take the Job's mark from a pod, so that the pod may be removed."""
-    finalizers = [name for name in pod["metadata"].get("finalizers", []) if name != TRACKING_FINALIZER]
+    finalizers = [
+        name for name in pod["metadata"].get("finalizers", []) if name != TRACKING_FINALIZER
+    ]
     change = {"metadata": {"finalizers": finalizers or None}}
     store.patch_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], change)
 
@@ -398,18 +470,31 @@ def _describe_endpoint(service: Object, pod: Object) -> Object:
         "addresses": [pod["status"]["podIP"]],
         "conditions": conditions,
         "nodeName": pod["spec"]["nodeName"],
-        "targetRef": {"kind": "Pod"} | {key: pod["metadata"][key] for key in ("namespace", "name", "uid")},
+        "targetRef": (
+            {"kind": "Pod"} | {key: pod["metadata"][key] for key in ("namespace", "name", "uid")}
+        ),
     }
 
 
 def _list_ports(service: Object, pods: list[Object]) -> list[Object]:
     """Return a Service's ports as its pods have them; look up a name in the first pod."""
     containers = pods[0]["spec"]["containers"] if pods else []
-    numbers = {row["name"]: row["containerPort"] for box in containers for row in box.get("ports", []) if "name" in row}
+    numbers = {
+        row["name"]: row["containerPort"]
+        for box in containers
+        for row in box.get("ports", [])
+        if "name" in row
+    }
     ports = []
     for row in service["spec"].get("ports", []):
         target = row.get("targetPort", row["port"])
         number = numbers.get(target) if isinstance(target, str) else target
         if number is not None:
-            ports.append({"name": row.get("name", ""), "port": number, "protocol": row.get("protocol", "TCP")})
+            ports.append(
+                {
+                    "name": row.get("name", ""),
+                    "port": number,
+                    "protocol": row.get("protocol", "TCP"),
+                }
+            )
     return ports

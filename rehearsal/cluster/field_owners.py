@@ -1,6 +1,7 @@
 """Server-side apply: which manager applied which field, and which fields conflict.
 
-Left out: lists merged by key. A list is one field here, and a manager that applies another list takes the whole list.
+Left out: lists merged by key. A list is one field here, and a manager that applies another list
+takes the whole list.
 """
 
 from __future__ import annotations
@@ -15,17 +16,19 @@ _IDENTITY = ("apiVersion", "kind", "metadata.name", "metadata.namespace")
 def apply_fields(
     old: dict[str, Any], applied: dict[str, Any], owners: dict[str, str], manager: str
 ) -> tuple[dict[str, Any], dict[str, str], dict[str, str]]:
-    """Return the object with the applied fields, the owners after it, and the fields in conflict: path -> owner.
+    """Return the object with applied fields, the later owners, and the conflicts: path -> owner.
 
     Args:
         old: the object before; empty for a new one.
         owners: path of a field -> who applied it last.
     """
-    new, applied_fields = copy.deepcopy(old), dict(_list_fields(applied))
+    new = copy.deepcopy(old)
+    applied_fields = dict(_list_fields(applied))
     conflicts = {
         ".".join(path): owners[".".join(path)]
         for path, value in applied_fields.items()
-        if owners.get(".".join(path), manager) != manager and not _holds(_get_field(old, path), value)
+        if owners.get(".".join(path), manager) != manager
+        and not _holds(_get_field(old, path), value)
     }
     dropped_paths = {path for path, owner in owners.items() if owner == manager} - {
         ".".join(path) for path in applied_fields
@@ -41,7 +44,9 @@ def apply_fields(
     return new, kept_owners | own, conflicts
 
 
-def _list_fields(value: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _list_fields(
+    value: dict[str, Any], path: tuple[str, ...] = ()
+) -> Iterator[tuple[tuple[str, ...], Any]]:
     for key, part in value.items():
         if isinstance(part, dict) and part:
             yield from _list_fields(part, (*path, key))
@@ -50,7 +55,7 @@ def _list_fields(value: dict[str, Any], path: tuple[str, ...] = ()) -> Iterator[
 
 
 def _holds(old: Any, value: Any) -> bool:
-    """Tell whether nothing has to be set; an empty mapping only needs a mapping, whatever is in it."""
+    """Tell whether nothing has to be set; an empty mapping only needs any mapping there."""
     return bool(old == value and old is not None) or (value == {} and isinstance(old, dict))
 
 

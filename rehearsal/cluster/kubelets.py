@@ -10,7 +10,8 @@ from rehearsal.cluster.statuses import is_unfinished, set_condition, write_statu
 from rehearsal.cluster.store import Object, ObjectStore, copy_object, format_time
 
 TERMINATED_EXIT_CODE = 143  # SIGTERM
-MESSAGE_CHARACTERS = 2048  # kubernetes.io docs/tasks/debug/debug-application/determine-reason-pod-failure
+# kubernetes.io docs/tasks/debug/debug-application/determine-reason-pod-failure
+MESSAGE_CHARACTERS = 2048
 
 
 class KubeletGroup:
@@ -23,8 +24,12 @@ class KubeletGroup:
             API has them.
     """
 
-    def __init__(self, store: ObjectStore, runtime: PodRuntime, has_kubelet: Callable[[str], bool]) -> None:
-        self._store, self._runtime, self._has_kubelet = store, runtime, has_kubelet
+    def __init__(
+        self, store: ObjectStore, runtime: PodRuntime, has_kubelet: Callable[[str], bool]
+    ) -> None:
+        self._store = store
+        self._runtime = runtime
+        self._has_kubelet = has_kubelet
         self._started: dict[str, Object] = {}
 
     def sync(self) -> None:
@@ -63,20 +68,29 @@ class KubeletGroup:
         if metadata.get("finalizers") and is_unfinished(pod):
             state = self._runtime.look_at_pod(pod)
             if state.phase not in {"Succeeded", "Failed"}:
-                state = PodState(phase="Failed", exit_code=TERMINATED_EXIT_CODE, restarts=state.restarts)
+                state = PodState(
+                    phase="Failed", exit_code=TERMINATED_EXIT_CODE, restarts=state.restarts
+                )
             write_status(self._store, "pods", pod, _describe_pod(self._store, pod, state))
         self._store.delete_object("pods", metadata["namespace"], metadata["name"], grace_s=0)
 
 
 def _describe_pod(store: ObjectStore, pod: Object, state: PodState) -> Object:
-    """Return a pod's status from the state that the runtime gives; the times of the status before stay."""
+    """Return a pod's status from the runtime's state; times of the status before stay."""
     status: Object = pod.get("status", {}) | {"phase": state.phase}
     status.setdefault("startTime", format_time(store.now()))
-    first_boxes = [box for box in pod["spec"].get("initContainers", []) if box["name"] in state.containers]
-    for key, boxes in (("initContainerStatuses", first_boxes), ("containerStatuses", pod["spec"]["containers"])):
+    first_boxes = [
+        box for box in pod["spec"].get("initContainers", []) if box["name"] in state.containers
+    ]
+    for key, boxes in (
+        ("initContainerStatuses", first_boxes),
+        ("containerStatuses", pod["spec"]["containers"]),
+    ):
         rows = {row["name"]: row for row in status.get(key, [])}
         status[key] = [
-            _describe_container(store, box, rows.get(box["name"], {}), state.containers.get(box["name"], state))
+            _describe_container(
+                store, box, rows.get(box["name"], {}), state.containers.get(box["name"], state)
+            )
             for box in boxes
         ]
     if not first_boxes:
@@ -84,7 +98,9 @@ def _describe_pod(store: ObjectStore, pod: Object, state: PodState) -> Object:
     details = {} if state.is_ready else {"reason": "ContainersNotReady"}
     if state.phase in {"Succeeded", "Failed"}:
         details = {"reason": "PodCompleted" if state.phase == "Succeeded" else "PodFailed"}
-    is_initialized = all("terminated" in row["state"] for row in status.get("initContainerStatuses", []))
+    is_initialized = all(
+        "terminated" in row["state"] for row in status.get("initContainerStatuses", [])
+    )
     set_condition(store, status, "Initialized", value=is_initialized)
     set_condition(store, status, "ContainersReady", value=state.is_ready, **details)
     set_condition(store, status, "Ready", value=state.is_ready, **details)
@@ -94,10 +110,18 @@ def _describe_pod(store: ObjectStore, pod: Object, state: PodState) -> Object:
     return status
 
 
-def _describe_container(store: ObjectStore, container: Object, old: Object, state: PodState) -> Object:
+def _describe_container(
+    store: ObjectStore, container: Object, old: Object, state: PodState
+) -> Object:
     now = store.now()
-    was_running = old.get("state", {}).get("running", {}) if old.get("restartCount") == state.restarts else {}
-    started_at = format_time(state.started_at) if state.started_at else was_running.get("startedAt", format_time(now))
+    was_running = (
+        old.get("state", {}).get("running", {}) if old.get("restartCount") == state.restarts else {}
+    )
+    started_at = (
+        format_time(state.started_at)
+        if state.started_at
+        else was_running.get("startedAt", format_time(now))
+    )
     image = container.get("image", "")
     row: Object = {"name": container["name"], "image": image, "imageID": pin_image(image)}
     row |= {"ready": state.is_ready, "restartCount": state.restarts, "lastState": {}}

@@ -1,4 +1,4 @@
-"""A cluster at work in its own thread: its API on a port, its controllers whenever something changed.
+"""A cluster at work in its own thread: its API on a port, its controllers at each change.
 
 The controllers see a change by time alone, such as a deadline, within a second.
 """
@@ -17,7 +17,8 @@ from rehearsal.cluster.store import Object
 from rehearsal.loopback import HOST
 
 T = TypeVar("T")
-TICK_S, LONGEST_PAUSE_S = 0.1, 1.0
+TICK_S = 0.1
+LONGEST_PAUSE_S = 1.0
 CALL_TIMEOUT_S = 60.0
 
 
@@ -31,9 +32,14 @@ class LiveCluster:
     """
 
     def __init__(
-        self, cluster: RehearsalCluster, server: ClusterServer, actions: Sequence[Callable[[], None]] = ()
+        self,
+        cluster: RehearsalCluster,
+        server: ClusterServer,
+        actions: Sequence[Callable[[], None]] = (),
     ) -> None:
-        self.cluster, self.server, self._actions = cluster, server, actions
+        self.cluster = cluster
+        self.server = server
+        self._actions = actions
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True, name="cluster")
         self._work: asyncio.Task[None] | None = None
@@ -59,7 +65,7 @@ class LiveCluster:
         self._thread.join()
 
     def call(self, action: Callable[[], T]) -> T:
-        """Return the result of an action in the cluster's thread; only that thread may touch the store.
+        """Return an action's result from the cluster's thread, the only one to touch the store.
 
         Raises:
             Exception: the action's.
@@ -75,16 +81,20 @@ class LiveCluster:
         name = "rehearsal"
         context = {"cluster": name, "user": name, "namespace": namespace}
         return {
-            "apiVersion": "v1", "kind": "Config", "current-context": name,
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": name,
             "clusters": [{"name": name, "cluster": {"server": self.url}}],
-            "users": [{"name": name, "user": {"token": token}}], "contexts": [{"name": name, "context": context}],
-        }  # fmt: skip
+            "users": [{"name": name, "user": {"token": token}}],
+            "contexts": [{"name": name, "context": context}],
+        }
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_TIMEOUT_S)
 
     async def _tick(self) -> None:
-        version, due_s = 0, 0.0
+        version = 0
+        due_s = 0.0
         while True:
             try:
                 for action in self._actions:
@@ -92,7 +102,8 @@ class LiveCluster:
                 self.cluster.look_at_pods()
                 if self.cluster.store.version != version or self._loop.time() >= due_s:
                     self.cluster.settle()
-                    version, due_s = self.cluster.store.version, self._loop.time() + LONGEST_PAUSE_S
+                    version = self.cluster.store.version
+                    due_s = self._loop.time() + LONGEST_PAUSE_S
             except Exception:  # noqa: BLE001 - said, and tried again: a cluster that stands still says nothing
                 traceback.print_exc()
             await asyncio.sleep(TICK_S)

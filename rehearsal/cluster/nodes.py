@@ -1,10 +1,10 @@
 """The controllers of nodes: a node that is lost, its taints, the eviction of its pods, and drains.
 
 The order of a loss: the processes are gone at once, and the API says Running and Ready until the
-grace is over. Then the node's conditions are Unknown, its pods' Ready is False, and the node has the
-taints `unreachable`. If the cloud no longer has the instance, the Node object goes, its
-ResourceSlices go with it as children, and later the pods are marked Failed and removed.
-If the instance is still there, its pods are deleted when their toleration ends, and stay.
+grace is over. Then the node's conditions are Unknown, its pods' Ready is False, and the node has
+the taints `unreachable`. If the cloud no longer has the instance, the Node object goes, its
+ResourceSlices go with it as children, and later the pods are marked Failed and removed. If the
+instance is still there, its pods are deleted when their toleration ends, and stay.
 
 Source: pkg/controller/nodelifecycle/node_lifecycle_controller.go, pkg/controller/tainteviction,
 pkg/controller/podgc, cloud-provider/controllers/nodelifecycle, kubectl/pkg/drain.
@@ -54,7 +54,8 @@ class NodeController:
     """
 
     def __init__(self, store: ObjectStore, runtime: PodRuntime) -> None:
-        self._store, self._runtime = store, runtime
+        self._store = store
+        self._runtime = runtime
         self._losses: dict[str, NodeLoss] = {}
         self._taint_starts: dict[str, datetime] = {}  # by uid of a pod on a node with NoExecute
         self._absences: dict[str, datetime] = {}  # by name of a node that pods are bound to
@@ -83,7 +84,9 @@ class NodeController:
 
     def sync(self, timing: ClusterTiming) -> None:
         """Make one pass; where nothing has changed and no time runs, there is nothing to do."""
-        if self._store.version == self._seen_version and not (self._losses or self._taint_starts or self._absences):
+        if self._store.version == self._seen_version and not (
+            self._losses or self._taint_starts or self._absences
+        ):
             return
         self._seen_version = self._store.version
 
@@ -146,33 +149,51 @@ class NodeController:
         kept = [
             taint
             for taint in old
-            if taint["key"] not in {CORDON_TAINT, UNREACHABLE_TAINT} or (taint["key"], taint["effect"]) in wanted
+            if taint["key"] not in {CORDON_TAINT, UNREACHABLE_TAINT}
+            or (taint["key"], taint["effect"]) in wanted
         ]
         added = [
-            {"key": key, "effect": effect, "timeAdded": now} for key, effect in wanted if (key, effect) not in known
+            {"key": key, "effect": effect, "timeAdded": now}
+            for key, effect in wanted
+            if (key, effect) not in known
         ]
         if added or kept != old:
-            self._store.patch_object("nodes", "", node["metadata"]["name"], {"spec": {"taints": kept + added}})
+            self._store.patch_object(
+                "nodes", "", node["metadata"]["name"], {"spec": {"taints": kept + added}}
+            )
 
     def _evict_pods(self, nodes: Iterable[Object]) -> None:
         """Delete the pods that do not, or no longer, tolerate a NoExecute taint of their node."""
         seen = set()
         for node in nodes:
-            taints = [taint for taint in node.get("spec", {}).get("taints", []) if taint["effect"] == "NoExecute"]
+            taints = [
+                taint
+                for taint in node.get("spec", {}).get("taints", [])
+                if taint["effect"] == "NoExecute"
+            ]
             for pod in self._list_pods(node["metadata"]["name"]) if taints else ():
                 uid = pod["metadata"]["uid"]
                 seen.add(uid)
                 start = self._taint_starts.setdefault(uid, self._store.now())
                 limit_s = find_toleration_s(taints, pod["spec"].get("tolerations", []))
-                is_due = limit_s is not None and (self._store.now() - start).total_seconds() >= limit_s
+                is_due = (
+                    limit_s is not None and (self._store.now() - start).total_seconds() >= limit_s
+                )
                 if is_due and "deletionTimestamp" not in pod["metadata"] and is_unfinished(pod):
-                    reason = ("DeletionByTaintManager", "Taint manager: deleting due to NoExecute taint")
+                    reason = (
+                        "DeletionByTaintManager",
+                        "Taint manager: deleting due to NoExecute taint",
+                    )
                     self._disrupt_pod(pod, *reason)
-                    self._store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
-        self._taint_starts = {uid: start for uid, start in self._taint_starts.items() if uid in seen}
+                    self._store.delete_object(
+                        "pods", pod["metadata"]["namespace"], pod["metadata"]["name"]
+                    )
+        self._taint_starts = {
+            uid: start for uid, start in self._taint_starts.items() if uid in seen
+        }
 
     def _collect_orphans(self, names: set[str], timing: ClusterTiming) -> None:
-        """Remove the pods of nodes that do not exist any more, and deleted pods that never had a node."""
+        """Remove pods of nodes that are gone, and deleted pods that never had a node."""
         seen = set()
         for pod in self._store.view_objects("pods"):
             name = pod["spec"].get("nodeName")
@@ -197,7 +218,9 @@ class NodeController:
         """Mark a pod Failed and remove it by force; its Job counts it first, if it has one."""
         if is_unfinished(pod):
             write_status(self._store, "pods", pod, pod.get("status", {}) | {"phase": "Failed"})
-        self._store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"], grace_s=0)
+        self._store.delete_object(
+            "pods", pod["metadata"]["namespace"], pod["metadata"]["name"], grace_s=0
+        )
 
 
 def drain_node(store: ObjectStore, name: str) -> None:
@@ -213,7 +236,9 @@ def drain_node(store: ObjectStore, name: str) -> None:
             store.evict_pod(pod["metadata"]["namespace"], pod["metadata"]["name"])
 
 
-def find_toleration_s(taints: Iterable[Mapping[str, str]], tolerations: Iterable[Mapping[str, str]]) -> float | None:
+def find_toleration_s(
+    taints: Iterable[Mapping[str, str]], tolerations: Iterable[Mapping[str, str]]
+) -> float | None:
     """Return for how many seconds a pod tolerates NoExecute taints: 0 not at all, None for ever."""
     limits = []
     for taint in taints:

@@ -1,7 +1,8 @@
-"""The commands of a pod's containers on this machine: folders for volumes, words and variables of each process.
+"""Commands of a pod's containers here: volume folders, words and variables of each process.
 
-Invariant: a container gets its rendered words and variables, with only these differences. The paths of its mounts are
-folders of the pod. Its ports and the addresses of Services are ports of 127.0.0.1. The host adds its own differences.
+Invariant: a container gets its rendered words and variables, with only these differences. The paths
+of its mounts are folders of the pod. Its ports and the addresses of Services are ports of
+127.0.0.1. The host adds its own differences.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from rehearsal.cluster.store import Object, ObjectStore
 from rehearsal.loopback import HOST, find_free_port
 
 _REFERENCE = re.compile(r"\$\(([A-Za-z_][\w.-]*)\)")
-_SERVICE_URL = re.compile(r"http://([a-z0-9-]+)(?:\.([a-z0-9-]+)(?:\.svc(?:\.cluster\.local)?)?)?:(\d+)")
+_SERVICE_URL = re.compile(
+    r"http://([a-z0-9-]+)(?:\.([a-z0-9-]+)(?:\.svc(?:\.cluster\.local)?)?)?:(\d+)"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,15 +41,17 @@ class ContainerCommand:
 class PodHost(Protocol):
     """This machine's replacement for images, credentials and volumes of other kinds."""
 
-    def choose_program(self, pod: Object, container: Object, command: ContainerCommand) -> ContainerCommand:
+    def choose_program(
+        self, pod: Object, container: Object, command: ContainerCommand
+    ) -> ContainerCommand:
         """Return the process for a container, from its rendered words and variables."""
 
     def list_fillers(self, pod: Object, volume: Object, folder: Path) -> list[Callable[[], None]]:
-        """Return functions that fill a volume that is neither emptyDir nor configMap; the caller retries failures."""
+        """Return functions that fill volumes other than emptyDir and configMap; callers retry."""
 
 
 class ServicePorts:
-    """The ports of 127.0.0.1 in the place of Services; a Service keeps its port as long as this object lives."""
+    """The ports of 127.0.0.1 for Services; a Service keeps its port while this object lives."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -58,19 +63,25 @@ class ServicePorts:
         return self._ports.setdefault((namespace, service, port), find_free_port())
 
     def take_port(self, pod: Object, port_row: Object) -> int:
-        """Return the port in the place of a container's: its Service's, or a free one if another pod has that.
+        """Return the port for a container's: its Service's, or a free one if another pod has that.
 
-        A pod that has ended or is being deleted gives its port to the next pod, which waits until nobody listens
-        there.
+        A pod that has ended or is being deleted gives its port to the next pod, which waits until
+        nobody listens there.
         """
-        metadata, targets = pod["metadata"], {port_row["containerPort"], port_row.get("name")}
+        metadata = pod["metadata"]
+        targets = {port_row["containerPort"], port_row.get("name")}
         pods = self._store.list_objects("pods", metadata["namespace"])
         others = {row["metadata"]["uid"] for row in pods if is_active(row)} - {metadata["uid"]}
         for service in self._store.list_objects("services", metadata["namespace"]):
             selector = service["spec"].get("selector") or {"": ""}
             for row in service["spec"]["ports"]:
-                if selector.items() <= metadata.get("labels", {}).items() and row.get("targetPort") in targets:
-                    port = self.find_port(metadata["namespace"], service["metadata"]["name"], row["port"])
+                if (
+                    selector.items() <= metadata.get("labels", {}).items()
+                    and row.get("targetPort") in targets
+                ):
+                    port = self.find_port(
+                        metadata["namespace"], service["metadata"]["name"], row["port"]
+                    )
                     if self._holders.get(port) not in others:
                         self._holders[port] = metadata["uid"]
                         return port
@@ -78,10 +89,12 @@ class ServicePorts:
 
     def release(self, pod: Object) -> None:
         """Give the ports of a pod whose processes are gone to the next pod."""
-        self._holders = {port: uid for port, uid in self._holders.items() if uid != pod["metadata"]["uid"]}
+        self._holders = {
+            port: uid for port, uid in self._holders.items() if uid != pod["metadata"]["uid"]
+        }
 
     def localize_urls(self, text: str, namespace: str) -> str:
-        """Replace the addresses of Services in a text by addresses of this machine; other addresses stay."""
+        """Replace Services' addresses in a text by this machine's; other addresses stay."""
 
         def localize(match: re.Match[str]) -> str:
             place = match[2] or namespace
@@ -106,8 +119,13 @@ class PodLayout:
         ApiError, KeyError: a ConfigMap or a key of it is not there.
     """
 
-    def __init__(self, store: ObjectStore, pod: Object, folder: Path, host: PodHost, ports: ServicePorts) -> None:
-        self._store, self._pod, self._host, self._service_ports = store, pod, host, ports
+    def __init__(
+        self, store: ObjectStore, pod: Object, folder: Path, host: PodHost, ports: ServicePorts
+    ) -> None:
+        self._store = store
+        self._pod = pod
+        self._host = host
+        self._service_ports = ports
         self.folder, self.fillers = folder, list[Callable[[], None]]()
         boxes = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
         rows = [row for box in boxes for row in box.get("ports", [])]
@@ -121,7 +139,9 @@ class PodLayout:
         folders = self._find_folders(container)
         if folders:
             paths = "|".join(re.escape(path) for path in sorted(folders, key=len, reverse=True))
-            text = re.sub(rf"(?<![\w./-])({paths})(?=[/\"'\s]|$)", lambda match: str(folders[match[1]]), text)
+            text = re.sub(
+                rf"(?<![\w./-])({paths})(?=[/\"'\s]|$)", lambda match: str(folders[match[1]]), text
+            )
         for number, port in self.ports.items():
             text = re.sub(rf"(127\.0\.0\.1|localhost):{number}\b", rf"\1:{port}", text)
         return self._service_ports.localize_urls(text, self._pod["metadata"]["namespace"])
@@ -129,19 +149,27 @@ class PodLayout:
     def _build_command(self, box: Object) -> ContainerCommand:
         variables: dict[str, str] = {}
         for row in box.get("env", []):
-            text = self._read_source(row["valueFrom"]) if "valueFrom" in row else row.get("value", "")
+            text = (
+                self._read_source(row["valueFrom"]) if "valueFrom" in row else row.get("value", "")
+            )
             variables[row["name"]] = _expand(self.localize(box, text), variables)
-        words = [self.localize(box, word) for word in [*box.get("command", []), *box.get("args", [])]]
+        words = [
+            self.localize(box, word) for word in [*box.get("command", []), *box.get("args", [])]
+        ]
         for index, word in enumerate(words[:-1]):
             if word == "--port" and words[index + 1].isdecimal():
                 words[index + 1] = str(self.ports.get(int(words[index + 1]), words[index + 1]))
         words = [_expand(word, variables) for word in words]
-        command = ContainerCommand(words=tuple(words), variables=variables, folders=self._find_folders(box))
+        command = ContainerCommand(
+            words=tuple(words), variables=variables, folders=self._find_folders(box)
+        )
         return self._host.choose_program(self._pod, box, command)
 
     def _find_folders(self, box: Object) -> dict[str, Path]:
         return {
-            mount["mountPath"].rstrip("/"): self.folder / "volumes" / mount["name"] / mount.get("subPath", "")
+            mount["mountPath"].rstrip("/"): (
+                self.folder / "volumes" / mount["name"] / mount.get("subPath", "")
+            )
             for mount in box.get("volumeMounts", [])
         }
 
@@ -159,7 +187,9 @@ class PodLayout:
         return str(value)
 
     def _read_map(self, name: str) -> Mapping[str, str]:
-        data: Mapping[str, str] = self._store.get_object("configmaps", self._pod["metadata"]["namespace"], name)["data"]
+        data: Mapping[str, str] = self._store.get_object(
+            "configmaps", self._pod["metadata"]["namespace"], name
+        )["data"]
         return data
 
     def _make_volume(self, volume: Object, folder: Path) -> None:

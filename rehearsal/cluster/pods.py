@@ -1,7 +1,8 @@
 """The runtime of a rehearsed cluster's pods: the protocol, and pods by script in virtual time.
 
-Left out of pods by script: init containers (the scheduler counts their requests, nothing runs them), a separate state
-for each of several containers, probes, and the deadline of a pod. `process_pods` runs init containers and probes.
+Left out of pods by script: init containers (the scheduler counts their requests, nothing runs
+them), a separate state for each of several containers, probes, and the deadline of a pod.
+`process_pods` runs init containers and probes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class PodState:
         waiting_reason: why no container runs, such as CrashLoopBackOff; empty while one runs.
         started_at, finished_at: of the last run; None for the moment of the look at the pod.
         pod_ip: empty for one that the cluster gives.
-        containers: the state of each container by name, init containers too; one that is not there shares the pod's.
+        containers: the state of each container by name, init containers too; one that is not there
+            shares the pod's.
     """
 
     phase: PodPhase
@@ -60,7 +62,7 @@ class PodRuntime(Protocol):
         """Stop a pod and tell whether it is gone; called in each pass until the pod is removed."""
 
     def kill_pod(self, pod: Object) -> None:
-        """End a pod's processes at once, without a signal before, as a machine without power does."""
+        """End a pod's processes at once, with no signal before, like a machine's power cut."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,14 +102,17 @@ class VirtualPods:
 
     Args:
         now: the cluster's clock.
-        scripts: by the pod's label `app` or `job-name`, or a function of the pod. A pod without a script becomes
-            ready at once and runs for ever.
+        scripts: by the pod's label `app` or `job-name`, or a function of the pod. A pod without a
+            script becomes ready at once and runs for ever.
     """
 
     def __init__(
-        self, now: Callable[[], datetime], scripts: Mapping[str, PodScript] | Callable[[Object], PodScript]
+        self,
+        now: Callable[[], datetime],
+        scripts: Mapping[str, PodScript] | Callable[[Object], PodScript],
     ) -> None:
-        self._now, self._scripts = now, scripts
+        self._now = now
+        self._scripts = scripts
         self._starts: dict[str, datetime] = {}
         self._stops: dict[str, datetime] = {}
 
@@ -132,7 +137,11 @@ class VirtualPods:
         asked = self._stops.setdefault(uid, self._now())
         grace_s = float(pod["metadata"].get("deletionGracePeriodSeconds", 30))
         is_over = uid in self._starts and self.look_at_pod(pod).phase in {"Succeeded", "Failed"}
-        wait_s = 0.0 if is_over or uid not in self._starts else min(self._find_script(pod).stop_s, grace_s)
+        wait_s = (
+            0.0
+            if is_over or uid not in self._starts
+            else min(self._find_script(pod).stop_s, grace_s)
+        )
         return (self._now() - asked).total_seconds() >= wait_s
 
     def kill_pod(self, pod: Object) -> None:
@@ -150,14 +159,17 @@ class VirtualPods:
 def list_runs(script: PodScript, policy: str, until_s: float) -> Iterator[ContainerRun]:
     """Yield the runs of a container in order, the last the first one that starts after `until_s`.
 
-    As with a kubelet the first restart follows at once; the ones after it wait 10, 20, 40 ... 300 s.
+    As with a kubelet the first restart follows at once; the ones after it wait 10, 20, 40 ... 300
+    s.
 
     Args:
         script: what the pod does.
         policy: restartPolicy of the pod: Always, OnFailure or Never.
         until_s: seconds since the start of the pod.
     """
-    start_s, delay_s, crashes = script.start_s, 0.0, script.crashes
+    start_s = script.start_s
+    delay_s = 0.0
+    crashes = script.crashes
     while True:
         length_s = script.ready_after_s if crashes > 0 else script.run_s
         exit_code = CRASH_EXIT_CODE if crashes > 0 else script.exit_code
@@ -168,7 +180,8 @@ def list_runs(script: PodScript, policy: str, until_s: float) -> Iterator[Contai
             return
         if length_s >= CALM_RUN_S:
             delay_s = 0.0
-        start_s, crashes = end_s + delay_s, crashes - 1
+        start_s = end_s + delay_s
+        crashes = crashes - 1
         delay_s = min(delay_s * 2 or FIRST_BACKOFF_S, LONGEST_BACKOFF_S)
 
 

@@ -1,7 +1,8 @@
-"""Pods whose containers are processes of this machine: init containers in their order, probes, restarts, logs, stops.
+"""Pods whose containers are processes here: init ones in order, probes, restarts, logs, stops.
 
-Left out: images, users, limits of CPU and memory, networks and their policies, liveness probes, lifecycle hooks, the
-deadline of a pod, and read-only mounts. Probes run every half second, whatever their period is.
+Left out: images, users, limits of CPU and memory, networks and their policies, liveness probes,
+lifecycle hooks, the deadline of a pod, and read-only mounts. Probes run every half second, whatever
+their period is.
 """
 
 from __future__ import annotations
@@ -25,12 +26,16 @@ from rehearsal.cluster.pods import FIRST_BACKOFF_S, LONGEST_BACKOFF_S, PodPhase,
 from rehearsal.cluster.store import ApiError, Object, ObjectStore
 from rehearsal.loopback import HOST, is_listening
 
-LOOK_S, PROBE_S, FILL_RETRY_S = 0.05, 0.5, 2.0
-_SIGNAL_EXIT = 128  # a process that a signal ended has this and the signal's number as its exit code
+LOOK_S = 0.05
+PROBE_S = 0.5
+FILL_RETRY_S = 2.0
+# a process that a signal ended has this and the signal's number as its exit code
+_SIGNAL_EXIT = 128
 # on Linux a container's first process ends when this process ends, even by a kill
 _SETPRIV = shutil.which("setpriv")
 _PARENT_WORDS = (_SETPRIV, "--pdeathsig", "KILL") if _SETPRIV else ()
-_NO_PROGRAM = ("/bin/sh", "-c", "echo no such program; exit 127")  # ends as a shell does; a kubelet cannot start it
+# ends as a shell does; a kubelet cannot start it
+_NO_PROGRAM = ("/bin/sh", "-c", "echo no such program; exit 127")
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -55,10 +60,14 @@ class ContainerRun:
         """Return the state that the pod's status shows."""
         ended: PodPhase = "Failed" if self.exit_code else "Succeeded"
         return PodState(
-            phase=ended if self.is_over else "Running", is_ready=self.is_ready, exit_code=self.exit_code,
-            restarts=self.restarts, waiting_reason=self.waiting_reason, started_at=self.started_at,
+            phase=ended if self.is_over else "Running",
+            is_ready=self.is_ready,
+            exit_code=self.exit_code,
+            restarts=self.restarts,
+            waiting_reason=self.waiting_reason,
+            started_at=self.started_at,
             finished_at=self.finished_at,
-        )  # fmt: skip
+        )
 
 
 class ProcessPods:
@@ -71,9 +80,14 @@ class ProcessPods:
         backoff_scale: factor on the seconds between restarts.
     """
 
-    def __init__(self, store: ObjectStore, folder: Path, host: PodHost, backoff_scale: float = 1.0) -> None:
+    def __init__(
+        self, store: ObjectStore, folder: Path, host: PodHost, backoff_scale: float = 1.0
+    ) -> None:
         self.ports = ServicePorts(store)
-        self._store, self._folder, self._host, self._backoff_scale = store, folder, host, backoff_scale
+        self._store = store
+        self._folder = folder
+        self._host = host
+        self._backoff_scale = backoff_scale
         self._pods: dict[str, ProcessPod] = {}
 
     def start_pod(self, pod: Object) -> None:
@@ -98,7 +112,9 @@ class ProcessPods:
     def stop_pod(self, pod: Object) -> bool:
         """Stop a pod, kill it after its grace period, and tell whether it is gone."""
         process_pod = self._pods.get(pod["metadata"]["uid"])
-        return process_pod is None or process_pod.stop(float(pod["metadata"].get("deletionGracePeriodSeconds", 30)))
+        return process_pod is None or process_pod.stop(
+            float(pod["metadata"].get("deletionGracePeriodSeconds", 30))
+        )
 
     def kill_pod(self, pod: Object) -> None:
         """End a pod's processes at once; its Service's port is free for the next pod."""
@@ -113,7 +129,7 @@ class ProcessPods:
         return process_pod.read_log(container) if process_pod else ""
 
     def kill_container(self, pod: Object, container: str = "") -> bool:
-        """Send SIGKILL to the running processes of a pod or one of its containers; return whether one ran."""
+        """Send SIGKILL to a pod's or a container's running processes; return whether one ran."""
         process_pod = self._pods.get(pod["metadata"]["uid"])
         return process_pod is not None and process_pod.kill(container)
 
@@ -141,7 +157,9 @@ class ProcessPod:
         """Start the thread."""
         self.runs = {name: ContainerRun() for name in self.layout.commands}
         (self.layout.folder / "logs").mkdir(parents=True, exist_ok=True)
-        self._thread = threading.Thread(target=self._live, daemon=True, name=self.pod["metadata"]["name"])
+        self._thread = threading.Thread(
+            target=self._live, daemon=True, name=self.pod["metadata"]["name"]
+        )
         self._thread.start()
 
     def describe(self) -> PodState:
@@ -161,7 +179,7 @@ class ProcessPod:
         return PodState(phase=phase, is_ready=is_ready, containers=states)
 
     def stop(self, grace_s: float) -> bool:
-        """Send SIGTERM, then SIGKILL once the grace period is over, and tell whether all processes are gone."""
+        """Send SIGTERM, SIGKILL after the grace period; tell whether all processes are gone."""
         if self._kill_s is None:
             self._kill_s = time.monotonic() + grace_s
             self._stop.set()
@@ -191,7 +209,7 @@ class ProcessPod:
         return self.layout.folder / "logs" / f"{container}.{self.runs[container].restarts}.log"
 
     def _live(self) -> None:
-        """Fill the volumes, run the init containers one after another, then the containers side by side."""
+        """Fill the volumes, run init containers one by one, then containers side by side."""
         for fill in self.layout.fillers:
             while not self._stop.is_set() and not _try_fill(fill, self.layout.folder):
                 self._stop.wait(FILL_RETRY_S)
@@ -202,7 +220,10 @@ class ProcessPod:
                 return
         self.is_initialized = not self._stop.is_set()
         boxes = self.pod["spec"]["containers"]
-        threads = [threading.Thread(target=self._run_container, args=(box, policy), daemon=True) for box in boxes]
+        threads = [
+            threading.Thread(target=self._run_container, args=(box, policy), daemon=True)
+            for box in boxes
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -210,7 +231,8 @@ class ProcessPod:
 
     def _run_container(self, box: Object, policy: str) -> None:
         """Run a container until it is over by the restart policy or the pod is stopped."""
-        run, delay_s = self.runs[box["name"]], 0.0
+        run = self.runs[box["name"]]
+        delay_s = 0.0
         while not self._stop.is_set():
             self._run_once(box, run)
             is_last = policy == "Never" or (policy == "OnFailure" and run.exit_code == 0)
@@ -223,24 +245,38 @@ class ProcessPod:
             run.restarts += 1
 
     def _run_once(self, box: Object, run: ContainerRun) -> None:
-        command, ports = self.layout.commands[box["name"]], self.layout.ports
+        command = self.layout.commands[box["name"]]
+        ports = self.layout.ports
         has_started, is_ready = (
             _build_check(self.layout.localize, box, box.get(key, {}), command, ports)
             for key in ("startupProbe", "readinessProbe")
         )
         numbers = [ports[row["containerPort"]] for row in box.get("ports", [])]
-        while any(map(is_listening, numbers)) and not self._stop.is_set():  # the pod before it still ends
+        # the pod before it still ends
+        while any(map(is_listening, numbers)) and not self._stop.is_set():
             time.sleep(LOOK_S)
-        words = command.words if shutil.which(command.words[0], path=command.variables["PATH"]) else _NO_PROGRAM
+        words = (
+            command.words
+            if shutil.which(command.words[0], path=command.variables["PATH"])
+            else _NO_PROGRAM
+        )
         with self._log_path(box["name"]).open("wb") as log:
             run.process = subprocess.Popen(
-                [*_PARENT_WORDS, *words], env=command.variables, cwd=self.layout.folder, stdin=subprocess.DEVNULL,
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
-        run.started_at, run.finished_at, run.waiting_reason = datetime.now(UTC), None, ""
+                [*_PARENT_WORDS, *words],
+                env=command.variables,
+                cwd=self.layout.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        run.started_at = datetime.now(UTC)
+        run.finished_at = None
+        run.waiting_reason = ""
         if self._stop.is_set():  # the stop came while the process began
             _send_signal(run.process, signal.SIGKILL if self._kill_s == 0 else signal.SIGTERM)
-        is_started, probe_s = False, 0.0
+        is_started = False
+        probe_s = 0.0
         while not _has_ended(run.process):
             if time.monotonic() >= probe_s:
                 is_started = is_started or has_started()
@@ -254,10 +290,13 @@ class ProcessPod:
 
 
 def _build_check(
-    localize: Callable[[Object, str], str], box: Object, probe: Object, command: ContainerCommand,
+    localize: Callable[[Object, str], str],
+    box: Object,
+    probe: Object,
+    command: ContainerCommand,
     ports: Mapping[int, int],
-) -> Callable[[], bool]:  # fmt: skip
-    """Return a function that tries a probe once; a probe that is neither httpGet nor exec succeeds."""
+) -> Callable[[], bool]:
+    """Return a function that tries a probe once; kinds besides httpGet and exec succeed."""
     timeout_s = float(probe.get("timeoutSeconds", 1))
     if "exec" in probe:
         words = [localize(box, word) for word in probe["exec"]["command"]]
@@ -280,7 +319,9 @@ def _answers(url: str, timeout_s: float) -> bool:
 
 def _succeeds(words: list[str], variables: Mapping[str, str], timeout_s: float) -> bool:
     try:
-        result = subprocess.run(words, env=dict(variables), timeout=timeout_s, capture_output=True, check=False)
+        result = subprocess.run(
+            words, env=dict(variables), timeout=timeout_s, capture_output=True, check=False
+        )
     except (subprocess.TimeoutExpired, OSError):
         return False
     return result.returncode == 0
@@ -297,7 +338,7 @@ def _try_fill(fill: Callable[[], None], folder: Path) -> bool:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Tell whether a process has ended, without reading its end, so that nobody else gets its number yet."""
+    """Tell whether a process ended, its end unread, so that nobody else gets its number yet."""
     if not hasattr(os, "waitid"):  # macOS; there processes that an ended process left behind go on
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
@@ -306,7 +347,8 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
 def _send_signal(process: subprocess.Popen[bytes] | None, number: signal.Signals) -> bool:
     """Send a signal to a process, SIGKILL to its whole session; return whether there was one.
 
-    A process whose end was read never gets a signal: the system may have given its number to another process.
+    A process whose end was read never gets a signal: the system may have given its number to
+    another process.
     """
     if process is None or process.returncode is not None:
         return False

@@ -13,7 +13,18 @@ from fractions import Fraction
 from functools import cache, lru_cache
 from typing import Any
 
-_DECIMAL_SUFFIXES = {-9: "n", -6: "u", -3: "m", 0: "", 3: "k", 6: "M", 9: "G", 12: "T", 15: "P", 18: "E"}
+_DECIMAL_SUFFIXES = {
+    -9: "n",
+    -6: "u",
+    -3: "m",
+    0: "",
+    3: "k",
+    6: "M",
+    9: "G",
+    12: "T",
+    15: "P",
+    18: "E",
+}
 _BINARY_SUFFIXES = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _UNITS = {suffix: Fraction(10) ** power for power, suffix in _DECIMAL_SUFFIXES.items()} | {
     suffix: Fraction(1024) ** power for power, suffix in enumerate(_BINARY_SUFFIXES)
@@ -33,7 +44,12 @@ def parse_quantity(text: str | float) -> Fraction:
     """
     match = _QUANTITY.fullmatch(str(text))
     suffix = match[3] or "" if match else ""
-    if not match or suffix not in _UNITS or match[1].count(".") > 1 or not re.search("[0-9]", match[1]):
+    if (
+        not match
+        or suffix not in _UNITS
+        or match[1].count(".") > 1
+        or not re.search("[0-9]", match[1])
+    ):
         message = f"not a quantity: {text}"
         raise ValueError(message)
     return Fraction(match[1]) * Fraction(10) ** int(match[2] or 0) * _UNITS[suffix]

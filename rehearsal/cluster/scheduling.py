@@ -1,10 +1,11 @@
-"""The scheduler: chooses a pod's node and the devices of its resource claims (DRA, resource.k8s.io/v1).
+"""The scheduler: chooses a pod's node and its claims' devices (DRA, resource.k8s.io/v1).
 
-Left out: preemption and priorities, sidecars, preferred and pod affinity, topology spread, volumes, matchFields, the
-operators Gt and Lt. Of resource claims: claims named by resourceClaimName, DeviceClass objects (a device is of the
-class that has its driver's name), allocationMode All, firstAvailable, adminAccess, device taints, shared counters,
-slices without nodeName, and older pool generations. Of CEL only equalities of attributes, joined by &&, work: other
-expressions match no device.
+Left out: preemption and priorities, sidecars, preferred and pod affinity, topology spread, volumes,
+matchFields, the operators Gt and Lt. Of resource claims: claims named by resourceClaimName,
+DeviceClass objects (a device is of the class that has its driver's name), allocationMode All,
+firstAvailable, adminAccess, device taints, shared counters, slices without nodeName, and older pool
+generations. Of CEL only equalities of attributes, joined by &&, work: other expressions match no
+device.
 """
 
 from __future__ import annotations
@@ -29,12 +30,14 @@ from rehearsal.cluster.statuses import (
 )
 from rehearsal.cluster.store import Object, ObjectStore, copy_object
 
-_EQUALITY = re.compile(r"""device\.attributes\[["']([^"']+)["']\]\.(\w+)\s*==\s*("[^"]*"|'[^']*'|\w+)""")
+_EQUALITY = re.compile(
+    r"""device\.attributes\[["']([^"']+)["']\]\.(\w+)\s*==\s*("[^"]*"|'[^']*'|\w+)"""
+)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeDevice:
-    """One device of a node: its driver, pool and name, and its attributes by qualified name (`domain/name`)."""
+    """A node's device: driver, pool, name, and attributes by qualified name (`domain/name`)."""
 
     driver: str
     pool: str
@@ -65,14 +68,19 @@ class NodeRoom:
         """Return the first resource of which too little is left, or an empty text."""
         allocatable = self.node.get("status", {}).get("allocatable", {})
         for resource, amount in requests.items():
-            if amount and self.used.get(resource, 0) + amount > parse_quantity(allocatable.get(resource, "0")):
+            if amount and self.used.get(resource, 0) + amount > parse_quantity(
+                allocatable.get(resource, "0")
+            ):
                 return resource
         return ""
 
     def compute_fullness(self, requests: Mapping[str, Fraction]) -> Fraction:
         """Return the mean share of cpu and memory in use once the pod is there."""
         allocatable = self.node.get("status", {}).get("allocatable", {})
-        sizes = {resource: parse_quantity(allocatable.get(resource, "0")) for resource in ("cpu", "memory")}
+        sizes = {
+            resource: parse_quantity(allocatable.get(resource, "0"))
+            for resource in ("cpu", "memory")
+        }
         taken = [
             (self.used.get(name, Fraction(0)) + requests.get(name, Fraction(0))) / size
             for name, size in sizes.items()
@@ -90,7 +98,9 @@ def schedule_pods(store: ObjectStore, allocation_s: float = 0.0) -> None:
             whose claims do not exist yet is left alone, as by PreEnqueue of a real scheduler.
     """
     pods = store.view_objects("pods")
-    waiting = [copy_object(pod) for pod in pods if is_active(pod) and not pod["spec"].get("nodeName")]
+    waiting = [
+        copy_object(pod) for pod in pods if is_active(pod) and not pod["spec"].get("nodeName")
+    ]
     if not waiting:
         return
     rooms = measure_nodes(store)
@@ -110,20 +120,24 @@ def measure_nodes(store: ObjectStore) -> list[NodeRoom]:
     held = {
         (result["driver"], result["pool"], result["device"])
         for claim in store.view_objects("resourceclaims")
-        for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+        for result in (
+            claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+        )
     }
     for row in store.view_objects("resourceslices"):
         spec = row["spec"]
         devices = (_read_device(spec, device) for device in spec.get("devices", []))
         if spec.get("nodeName") in rooms:
             rooms[spec["nodeName"]].devices += [
-                device for device in devices if (device.driver, device.pool, device.name) not in held
+                device
+                for device in devices
+                if (device.driver, device.pool, device.name) not in held
             ]
     return list(rooms.values())
 
 
 def find_obstacle(pod: Object, room: NodeRoom, requests: Mapping[str, Fraction]) -> str:
-    """Return why a node does not take a pod, apart from devices, in the scheduler's words; empty if it does."""
+    """Return why a node refuses a pod, devices aside, in the scheduler's words; else empty."""
     spec = room.node.get("spec", {})
     conditions = room.node.get("status", {}).get("conditions", [])
     if not has_condition(conditions, "Ready"):
@@ -132,7 +146,9 @@ def find_obstacle(pod: Object, room: NodeRoom, requests: Mapping[str, Fraction])
         return "node(s) were unschedulable"
     for taint in spec.get("taints", []):
         tolerations = pod["spec"].get("tolerations", [])
-        if taint["effect"] != "PreferNoSchedule" and not any(is_tolerated(taint, row) for row in tolerations):
+        if taint["effect"] != "PreferNoSchedule" and not any(
+            is_tolerated(taint, row) for row in tolerations
+        ):
             return "node(s) had untolerated taint(s)"  # Kubernetes 1.36 names none
     if not is_node_selected(pod, room.node["metadata"].get("labels", {})):
         return "node(s) didn't match Pod's node affinity/selector"
@@ -154,23 +170,33 @@ def is_node_selected(pod: Object, labels: Mapping[str, str]) -> bool:
     """Tell whether a node's labels match the pod's nodeSelector and its required node affinity."""
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
-    terms = [term.get("matchExpressions", []) for term in required["nodeSelectorTerms"]] if required else []
-    is_near = not required or any(term and all(_match_expression(row, labels) for row in term) for term in terms)
+    terms = (
+        [term.get("matchExpressions", []) for term in required["nodeSelectorTerms"]]
+        if required
+        else []
+    )
+    is_near = not required or any(
+        term and all(_match_expression(row, labels) for row in term) for term in terms
+    )
     return is_near and pod["spec"].get("nodeSelector", {}).items() <= labels.items()
 
 
 def sum_requests(pod: Object) -> dict[str, Fraction]:
-    """Return a pod's use of each resource: all its containers, or its largest init container if that is more."""
-    total, largest = dict[str, Fraction](), dict[str, Fraction]()
+    """Return a pod's use of each resource: all containers, or the largest init one if more."""
+    total = dict[str, Fraction]()
+    largest = dict[str, Fraction]()
     for container in pod["spec"].get("initContainers", []):
-        largest |= {name: max(amount, largest.get(name, amount)) for name, amount in _read_requests(container).items()}
+        largest |= {
+            name: max(amount, largest.get(name, amount))
+            for name, amount in _read_requests(container).items()
+        }
     for container in pod["spec"]["containers"]:
         _add_amounts(total, _read_requests(container))
     return total | {name: max(amount, total.get(name, amount)) for name, amount in largest.items()}
 
 
 def choose_devices(claim: Object, devices: list[NodeDevice]) -> list[tuple[str, NodeDevice]] | None:
-    """Return the devices for a claim, each with the name of its request; None if there are too few."""
+    """Return a claim's devices, each with its request's name; None if there are too few."""
     spec = claim["spec"].get("devices", {})
     slots = [
         (request["name"], request["exactly"])
@@ -181,8 +207,11 @@ def choose_devices(claim: Object, devices: list[NodeDevice]) -> list[tuple[str, 
     return next(_fill_slots(slots, devices, constraints, []), None)
 
 
-def _place_pod(store: ObjectStore, pod: Object, claims: list[Object], rooms: list[NodeRoom]) -> None:
-    requests, obstacles = sum_requests(pod), Counter[str]()
+def _place_pod(
+    store: ObjectStore, pod: Object, claims: list[Object], rooms: list[NodeRoom]
+) -> None:
+    requests = sum_requests(pod)
+    obstacles = Counter[str]()
     for room in sorted(rooms, key=lambda room: (-room.compute_fullness(requests), room.name)):
         obstacle = find_obstacle(pod, room, requests)
         choices = None if obstacle else _choose_all(claims, room)
@@ -200,7 +229,8 @@ def _place_pod(store: ObjectStore, pod: Object, claims: list[Object], rooms: lis
 
 def _choose_all(claims: list[Object], room: NodeRoom) -> list[list[tuple[str, NodeDevice]]] | None:
     """Return the devices of each claim; None if one claim cannot have its devices."""
-    left, choices = list(room.devices), list[list[tuple[str, NodeDevice]]]()
+    left = list(room.devices)
+    choices = list[list[tuple[str, NodeDevice]]]()
     for claim in claims:
         results = choose_devices(claim, left)
         if results is None:
@@ -211,7 +241,11 @@ def _choose_all(claims: list[Object], room: NodeRoom) -> list[list[tuple[str, No
 
 
 def _reserve_claim(
-    store: ObjectStore, claim: Object, pod: Object, room: NodeRoom, choices: list[tuple[str, NodeDevice]]
+    store: ObjectStore,
+    claim: Object,
+    pod: Object,
+    room: NodeRoom,
+    choices: list[tuple[str, NodeDevice]],
 ) -> None:
     metadata = pod["metadata"]
     results = [
@@ -219,16 +253,24 @@ def _reserve_claim(
         for request, device in choices
     ]
     node = {"key": "metadata.name", "operator": "In", "values": [room.name]}
-    allocation = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [node]}]}}
+    allocation = {
+        "devices": {"results": results},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [node]}]},
+    }
     user = {"resource": "pods", "name": metadata["name"], "uid": metadata["uid"]}
     status = {"allocation": allocation, "reservedFor": [user]}
     write_status(store, "resourceclaims", claim, status)
-    room.devices = [device for device in room.devices if device not in [choice for _, choice in choices]]
+    room.devices = [
+        device for device in room.devices if device not in [choice for _, choice in choices]
+    ]
 
 
 def _bind_pod(store: ObjectStore, pod: Object, node_name: str) -> None:
-    metadata, status = pod["metadata"], pod.get("status", {})
-    store.patch_object("pods", metadata["namespace"], metadata["name"], {"spec": {"nodeName": node_name}})
+    metadata = pod["metadata"]
+    status = pod.get("status", {})
+    store.patch_object(
+        "pods", metadata["namespace"], metadata["name"], {"spec": {"nodeName": node_name}}
+    )
     set_condition(store, status, "PodScheduled")
     write_status(store, "pods", pod, {"phase": "Pending"} | status)
 
@@ -236,7 +278,9 @@ def _bind_pod(store: ObjectStore, pod: Object, node_name: str) -> None:
 def _refuse_pod(store: ObjectStore, pod: Object, message: str) -> None:
     """Write why no node takes the pod into its status and an event."""
     status = pod.get("status", {})
-    set_condition(store, status, "PodScheduled", value=False, reason="Unschedulable", message=message)
+    set_condition(
+        store, status, "PodScheduled", value=False, reason="Unschedulable", message=message
+    )
     write_status(store, "pods", pod, {"phase": "Pending"} | status)
     record_event(store, pod, "FailedScheduling", message, component="default-scheduler")
 
@@ -247,7 +291,7 @@ def _fill_slots(
     constraints: list[Object],
     chosen: list[tuple[str, NodeDevice]],
 ) -> Iterator[list[tuple[str, NodeDevice]]]:
-    """Yield each way to fill the slots; within a request devices keep their order, as other orders are the same."""
+    """Yield each way to fill the slots; a request's devices keep their order: others are equal."""
     if len(chosen) == len(slots):
         yield chosen
         return
@@ -262,24 +306,30 @@ def _fill_slots(
 
 def _is_wanted(wish: Object, device: NodeDevice) -> bool:
     expressions = [row["cel"]["expression"] for row in wish.get("selectors", [])]
-    return wish["deviceClassName"] == device.driver and all(_match_equalities(row, device) for row in expressions)
+    return wish["deviceClassName"] == device.driver and all(
+        _match_equalities(row, device) for row in expressions
+    )
 
 
 def _match_equalities(expression: str, device: NodeDevice) -> bool:
-    """Tell whether a device has each attribute that an expression names; another form of expression matches nothing."""
+    """Tell whether a device has all attributes an expression names; other forms never match."""
     matches = [_EQUALITY.fullmatch(part.strip()) for part in expression.split("&&")]
     return all(
-        match and json.dumps(device.attributes.get(f"{match[1]}/{match[2]}")) == match[3].replace("'", '"')
+        match
+        and json.dumps(device.attributes.get(f"{match[1]}/{match[2]}"))
+        == match[3].replace("'", '"')
         for match in matches
     )
 
 
 def _is_consistent(chosen: list[tuple[str, NodeDevice]], constraints: list[Object]) -> bool:
-    """Tell whether the devices share the required attributes; a device without an attribute does not share it."""
+    """Tell whether devices share the required attributes; a device without one shares none."""
     for constraint in constraints:
         names = constraint.get("requests") or [request for request, _ in chosen]
         devices = [device for request, device in chosen if request in names]
-        values = {json.dumps(device.attributes.get(constraint["matchAttribute"])) for device in devices}
+        values = {
+            json.dumps(device.attributes.get(constraint["matchAttribute"])) for device in devices
+        }
         if len(values) > 1 or "null" in values:
             return False
     return True
@@ -306,7 +356,8 @@ def _add_amounts(total: dict[str, Fraction], amounts: Mapping[str, Fraction]) ->
 
 
 def _match_expression(row: Object, labels: Mapping[str, str]) -> bool:
-    key, values = row["key"], row.get("values", [])
+    key = row["key"]
+    values = row.get("values", [])
     return {
         "In": labels.get(key) in values,
         "NotIn": labels.get(key) not in values,

@@ -1,4 +1,4 @@
-"""Selectors of a list or a watch: labels by `=`, `!=`, `in`, `notin`, presence and absence; fields by `=` and `!=`."""
+"""Selectors: labels by `=`, `!=`, `in`, `notin`, presence and absence; fields by `=` and `!=`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ def match_labels(selector: str, labels: Mapping[str, str]) -> bool:
 
 
 def match_fields(selector: str, body: Mapping[str, Any]) -> bool:
-    """Tell whether an object's fields, named by path such as status.phase, match a selector; an absent one is empty.
+    """Tell whether fields, by path like status.phase, match a selector; absent ones are empty.
 
     Raises:
         ValueError: the selector is not of the form.
     """
     terms = _parse_terms(selector)
     values = {path: find_field(body, path) for term in terms for path in [term["key"]] if path}
-    return all(_match_term(term, {path: str(value or "") for path, value in values.items()}) for term in terms)
+    return all(
+        _match_term(term, {path: str(value or "") for path, value in values.items()})
+        for term in terms
+    )
 
 
 def find_field(body: Mapping[str, Any], path: str) -> Any:
@@ -44,7 +47,8 @@ def find_field(body: Mapping[str, Any], path: str) -> Any:
 
 @lru_cache(maxsize=1024)  # the controllers ask with the same few
 def _parse_terms(selector: str) -> tuple[re.Match[str], ...]:
-    terms, end = list[re.Match[str]](), 0
+    terms = list[re.Match[str]]()
+    end = 0
     while end < len(selector):
         term = _TERM.match(selector, end)
         if term is None:

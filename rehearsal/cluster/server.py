@@ -1,7 +1,7 @@
-"""The cluster's API over HTTP: paths, verbs, selectors, watches, apply, scale, permissions, and faults on request.
+"""The cluster's API over HTTP: paths, verbs, selectors, watches, apply, scale, rights and faults.
 
-Left out: discovery, JSON patches, strategic patches of lists, dry runs, and TLS. A list is served whole, whatever its
-`limit`.
+Left out: discovery, JSON patches, strategic patches of lists, dry runs, and TLS. A list is served
+whole, whatever its `limit`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _PATH = re.compile(
 )
 WATCH_LOOK_S = 0.02
 BOOKMARK_S = 1.0
-_APPLY, _MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
+_APPLY = "application/apply-patch+yaml"
+_MERGE = "application/merge-patch+json"
 _STRATEGIC = "application/strategic-merge-patch+json"
 
 
@@ -45,7 +46,9 @@ class ClusterUser:
     def may(self, call: ApiCall) -> bool:
         """Tell whether a rule admits a call."""
         rules = (*self.cluster_rules, *self.rules.get(call.namespace, ()))
-        resource = f"{call.kind.plural}/{call.subresource}" if call.subresource else call.kind.plural
+        resource = (
+            f"{call.kind.plural}/{call.subresource}" if call.subresource else call.kind.plural
+        )
         return any(
             _admits(rule.get("apiGroups", ()), call.kind.group)
             and _admits(rule.get("resources", ()), resource)
@@ -71,7 +74,8 @@ class ClusterFault:
     """An answer in place of the real one, for the next calls that fit.
 
     Args:
-        status: of HTTP, such as 503; 429 carries Retry-After and plain text, as the API's own limits do.
+        status: of HTTP, such as 503; 429 carries Retry-After and plain text, as the API's own
+            limits do.
         calls: how many calls the fault answers.
         verb, plural: of the calls; empty for any.
     """
@@ -83,7 +87,11 @@ class ClusterFault:
 
     def takes(self, call: ApiCall) -> bool:
         """Tell whether the fault answers a call, and count the call if so."""
-        fits = self.calls > 0 and self.verb in ("", call.verb) and self.plural in ("", call.kind.plural)
+        fits = (
+            self.calls > 0
+            and self.verb in ("", call.verb)
+            and self.plural in ("", call.kind.plural)
+        )
         self.calls -= fits
         return fits
 
@@ -93,22 +101,29 @@ class ClusterServer:
 
     Args:
         store: the served objects. users: token -> user; empty admits everyone to everything.
-        read_log: returns the output of a pod's container; without it the log is that of the pod's status.
+        read_log: returns the output of a pod's container; without it the log is that of the pod's
+            status.
         has_kubelet: tells whether the kubelet of a node answers.
-        find_account: returns the key of `users` for a token, or raises 401; without it the token is the key.
+        find_account: returns the key of `users` for a token, or raises 401; without it the token is
+            the key.
 
     Attributes:
         faults: those still to come. calls: every answered call, with its user and status.
     """
 
     def __init__(
-        self, store: ObjectStore, users: Mapping[str, ClusterUser] | None = None,
-        read_log: Callable[[Object, str], str] | None = None, has_kubelet: Callable[[str], bool] = lambda _: True,
+        self,
+        store: ObjectStore,
+        users: Mapping[str, ClusterUser] | None = None,
+        read_log: Callable[[Object, str], str] | None = None,
+        has_kubelet: Callable[[str], bool] = lambda _: True,
         find_account: Callable[[str], str] = str,
-    ) -> None:  # fmt: skip
-        self.store, self.users = store, users or {}
+    ) -> None:
+        self.store = store
+        self.users = users or {}
         self._read_log = read_log or (lambda pod, _: str(pod.get("status", {}).get("log", "")))
-        self._has_kubelet, self._find_account = has_kubelet, find_account
+        self._has_kubelet = has_kubelet
+        self._find_account = find_account
         self.faults: list[ClusterFault] = []
         self.calls: list[tuple[str, ApiCall, int]] = []
         self.port = 0
@@ -130,7 +145,8 @@ class ClusterServer:
             await self._runner.cleanup()
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        user, call = ClusterUser("system:anonymous"), None
+        user = ClusterUser("system:anonymous")
+        call = None
         try:
             call = _parse_known_call(request)  # a refused one is recorded too
             user = self._find_user(request)
@@ -139,7 +155,9 @@ class ClusterServer:
             if fault is not None:
                 response: web.StreamResponse = _build_fault(fault.status)
             elif self.users and not user.may(call):
-                response = _build_status(ApiError(HTTPStatus.FORBIDDEN, "Forbidden", _describe_refusal(user, call)))
+                response = _build_status(
+                    ApiError(HTTPStatus.FORBIDDEN, "Forbidden", _describe_refusal(user, call))
+                )
             else:
                 response = await self._perform(request, call)
         except ApiError as error:
@@ -157,14 +175,17 @@ class ClusterServer:
         account = self._find_account(token)
         if account not in self.users and account == token:
             raise ApiError(HTTPStatus.UNAUTHORIZED, "Unauthorized", "Unauthorized")
-        return self.users.get(account, ClusterUser(account))  # an account without a binding may do nothing
+        # an account without a binding may do nothing
+        return self.users.get(account, ClusterUser(account))
 
     async def _perform(self, request: web.Request, call: ApiCall) -> web.StreamResponse:
         if call.verb == "watch":
             return await self._watch(request, call)
         body = json.loads(await request.read() or b"{}") if request.can_read_body else {}
         if call.subresource == "log":
-            return self._answer_log(request, self.store.get_object("pods", call.namespace, call.name))
+            return self._answer_log(
+                request, self.store.get_object("pods", call.namespace, call.name)
+            )
         status = HTTPStatus.CREATED if call.verb == "create" else HTTPStatus.OK
         return _build_answer(self._change_or_read(request, call, body), status)
 
@@ -185,7 +206,9 @@ class ClusterServer:
         if not self._has_kubelet(node_name):
             metadata = pod["metadata"]
             path = f"containerLogs/{metadata['namespace']}/{metadata['name']}/{name}"
-            fault = f'Get "https://{node_name}:10250/{path}": dial tcp {node_name}:10250: i/o timeout'
+            fault = (
+                f'Get "https://{node_name}:10250/{path}": dial tcp {node_name}:10250: i/o timeout'
+            )
             raise ApiError(HTTPStatus.INTERNAL_SERVER_ERROR, "", fault)
 
         obstacle = find_log_obstacle(pod, name)
@@ -206,7 +229,9 @@ class ClusterServer:
             "list": lambda: self._list(request, call),
             "get": lambda: self.store.get_object(*place, call.name),
             "create": lambda: self.store.create_object(*place, body),
-            "update": lambda: self.store.replace_object(*place, call.name, body, subresource=call.subresource),
+            "update": lambda: self.store.replace_object(
+                *place, call.name, body, subresource=call.subresource
+            ),
             "patch": lambda: self._patch(request, call, body),
             "delete": lambda: self._delete(request, call, body),
         }
@@ -219,12 +244,16 @@ class ClusterServer:
         )
         metadata = {"resourceVersion": str(self.store.version)}
         return {
-            "apiVersion": call.kind.api_version, "kind": f"{call.kind.kind}List", "metadata": metadata, "items": items,
-        }  # fmt: skip
+            "apiVersion": call.kind.api_version,
+            "kind": f"{call.kind.kind}List",
+            "metadata": metadata,
+            "items": items,
+        }
 
     def _patch(self, request: web.Request, call: ApiCall, body: Object) -> Object:
         place = call.kind.plural, call.namespace
-        is_plain = request.content_type == _STRATEGIC and not _has_lists(body)  # then both patches are the same
+        # then both patches are the same
+        is_plain = request.content_type == _STRATEGIC and not _has_lists(body)
         if request.content_type == _MERGE or is_plain:
             return self.store.patch_object(*place, call.name, body, subresource=call.subresource)
         if request.content_type != _APPLY:
@@ -233,59 +262,89 @@ class ClusterServer:
             raise ApiError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "UnsupportedMediaType", message)
         manager = request.query.get("fieldManager", "")
         if not manager:
-            raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", "PatchOptions: fieldManager: required for apply patch")
+            raise ApiError(
+                HTTPStatus.BAD_REQUEST,
+                "BadRequest",
+                "PatchOptions: fieldManager: required for apply patch",
+            )
         body.setdefault("metadata", {})["name"] = call.name
-        return self.store.apply_object(*place, body, manager=manager, force=request.query.get("force") == "true")
+        return self.store.apply_object(
+            *place, body, manager=manager, force=request.query.get("force") == "true"
+        )
 
     def _delete(self, request: web.Request, call: ApiCall, options: Object) -> Object:
-        """Delete an object; a Job without a propagation policy leaves its pods, as batch/v1 does for old clients."""
+        """Delete an object; a Job without propagation policy leaves its pods, as batch/v1."""
         default = "Orphan" if call.kind.plural == "jobs" else "Background"
-        propagation = options.get("propagationPolicy") or request.query.get("propagationPolicy") or default
+        propagation = (
+            options.get("propagationPolicy") or request.query.get("propagationPolicy") or default
+        )
         uid = options.get("preconditions", {}).get("uid")
         found = self.store.get_object(call.kind.plural, call.namespace, call.name)
         if uid not in (None, found["metadata"]["uid"]):
             message = f"the UID in the precondition ({uid}) does not match the UID in record"
             raise ApiError(HTTPStatus.CONFLICT, "Conflict", message)
         return self.store.delete_object(
-            call.kind.plural, call.namespace, call.name, propagation=propagation,
+            call.kind.plural,
+            call.namespace,
+            call.name,
+            propagation=propagation,
             grace_s=options.get("gracePeriodSeconds"),
-        )  # fmt: skip
+        )
 
     def _evict(self, call: ApiCall, body: Object) -> Object:
-        """Evict a pod; there are no PodDisruptionBudgets here, so no eviction is refused with 429."""
+        """Evict a pod; with no PodDisruptionBudgets here, no eviction is refused with 429."""
         if call.kind.plural != "pods" or call.verb != "create":
-            raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", "the server could not find the requested resource")
+            raise ApiError(
+                HTTPStatus.NOT_FOUND, "NotFound", "the server could not find the requested resource"
+            )
         if body.get("metadata", {}).get("name") != call.name:
             message = "name in URL does not match name in Eviction object"
             raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
         grace_s = (body.get("deleteOptions") or {}).get("gracePeriodSeconds")
         self.store.evict_pod(call.namespace, call.name, grace_s=grace_s)
-        return {"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success", "code": HTTPStatus.CREATED}
+        return {
+            "apiVersion": "v1",
+            "kind": "Status",
+            "metadata": {},
+            "status": "Success",
+            "code": HTTPStatus.CREATED,
+        }
 
     def _scale(self, call: ApiCall, body: Object) -> Object:
-        """Answer the subresource; a scale of 0 has no `replicas`, because the API leaves zeros out."""
+        """Answer the subresource; a scale of 0 has no `replicas`: the API leaves zeros out."""
         place = call.kind.plural, call.namespace, call.name
         if call.verb != "get":
             replicas = body.get("spec", {}).get("replicas", 0)
             version = body.get("metadata", {}).get("resourceVersion")
-            patch = {"spec": {"replicas": replicas}, "metadata": {"resourceVersion": version} if version else {}}
+            patch = {
+                "spec": {"replicas": replicas},
+                "metadata": {"resourceVersion": version} if version else {},
+            }
             self.store.patch_object(*place, patch)
         found = self.store.get_object(*place)
-        metadata = {key: found["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion")}
-        wanted, current = found["spec"].get("replicas", 1), found.get("status", {}).get("replicas", 0)
+        metadata = {
+            key: found["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion")
+        }
+        wanted = found["spec"].get("replicas", 1)
+        current = found.get("status", {}).get("replicas", 0)
         return {
-            "apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": metadata,
-            "spec": {"replicas": wanted} if wanted else {}, "status": {"replicas": current},
-        }  # fmt: skip
+            "apiVersion": "autoscaling/v1",
+            "kind": "Scale",
+            "metadata": metadata,
+            "spec": {"replicas": wanted} if wanted else {},
+            "status": {"replicas": current},
+        }
 
     async def _watch(self, request: web.Request, call: ApiCall) -> web.StreamResponse:
-        """Stream changes, a line each; for forgotten changes send an ERROR event with 410, after status 200."""
+        """Stream changes, a line each; for forgotten ones an ERROR event 410 after status 200."""
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
         loop = asyncio.get_running_loop()
         end = loop.time() + float(request.query.get("timeoutSeconds") or 3600)
-        bookmark, version = loop.time() + BOOKMARK_S, int(request.query.get("resourceVersion") or 0)
-        names, labels_fields = (call.namespace, call.name), _read_selectors(request)
+        bookmark = loop.time() + BOOKMARK_S
+        version = int(request.query.get("resourceVersion") or 0)
+        names = (call.namespace, call.name)
+        labels_fields = _read_selectors(request)
         if version == 0:
             for body in self.store.list_objects(call.kind.plural, call.namespace or None):
                 if _is_watched(body, names, labels_fields):
@@ -304,7 +363,9 @@ class ClusterServer:
             if request.query.get("allowWatchBookmarks") == "true" and loop.time() >= bookmark:
                 bookmark = loop.time() + BOOKMARK_S
                 mark = {"apiVersion": call.kind.api_version, "kind": call.kind.kind}
-                await _send_event(response, "BOOKMARK", mark | {"metadata": {"resourceVersion": str(version)}})
+                await _send_event(
+                    response, "BOOKMARK", mark | {"metadata": {"resourceVersion": str(version)}}
+                )
             await asyncio.sleep(WATCH_LOOK_S)
         await response.write_eof()
         return response
@@ -319,12 +380,24 @@ def parse_call(request: web.Request) -> ApiCall:
     match = _PATH.fullmatch(request.path)
     kind = KINDS.get(match["plural"]) if match else None
     if match is None or kind is None or kind.group != (match["group"] or ""):
-        raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", "the server could not find the requested resource")
-    namespace, name, subresource = (match[part] or "" for part in ("namespace", "name", "subresource"))
+        raise ApiError(
+            HTTPStatus.NOT_FOUND, "NotFound", "the server could not find the requested resource"
+        )
+    namespace, name, subresource = (
+        match[part] or "" for part in ("namespace", "name", "subresource")
+    )
     watches = request.query.get("watch") in ("1", "true")
-    verbs = {"GET": "get" if name else "list", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+    verbs = {
+        "GET": "get" if name else "list",
+        "POST": "create",
+        "PUT": "update",
+        "PATCH": "patch",
+        "DELETE": "delete",
+    }
     if request.method not in verbs:
-        message = f"{request.method}: the server does not allow this method on the requested resource"
+        message = (
+            f"{request.method}: the server does not allow this method on the requested resource"
+        )
         raise ApiError(HTTPStatus.METHOD_NOT_ALLOWED, "MethodNotAllowed", message)
     verb = "watch" if watches and request.method == "GET" else verbs[request.method]
     return ApiCall(verb, kind, namespace, name, subresource)
@@ -369,14 +442,16 @@ def find_log_obstacle(pod: Object, name: str) -> str:
     row = next((row for row in rows if row["name"] == name), None)
     if row is None:
         return f"{subject} is not available"
-    has_run = {"running", "terminated"} & row["state"].keys() or "terminated" in row.get("lastState", {})
+    has_run = {"running", "terminated"} & row["state"].keys() or "terminated" in row.get(
+        "lastState", {}
+    )
     if has_run:
         return ""
     return f"{subject} is waiting to start: {row['state'].get('waiting', {}).get('reason', '')}"
 
 
 def _has_lists(patch: Any) -> bool:
-    """Tell whether a strategic patch has a list or a directive, which a merge patch takes otherwise."""
+    """Tell whether a strategic patch has a list or directive, which merge patches treat apart."""
     if isinstance(patch, dict):
         return any(key.startswith("$") or _has_lists(part) for key, part in patch.items())
     return isinstance(patch, list)
@@ -392,7 +467,8 @@ def _read_selectors(request: web.Request) -> tuple[str, str]:
     Raises:
         ValueError: one is not of the form.
     """
-    labels, fields = request.query.get("labelSelector", ""), request.query.get("fieldSelector", "")
+    labels = request.query.get("labelSelector", "")
+    fields = request.query.get("fieldSelector", "")
     is_selected({"metadata": {}}, labels, fields)
     return labels, fields
 
@@ -411,8 +487,12 @@ async def _send_event(response: web.StreamResponse, type_: str, body: Object) ->
 def _build_fault(status: int) -> web.Response:
     if status == HTTPStatus.TOO_MANY_REQUESTS:
         headers = {"Retry-After": "1"}
-        return web.Response(status=status, text="Too many requests, please try again later.\n", headers=headers)
-    error = ApiError(HTTPStatus(status), HTTPStatus(status).phrase.replace(" ", ""), "a fault of the rehearsal")
+        return web.Response(
+            status=status, text="Too many requests, please try again later.\n", headers=headers
+        )
+    error = ApiError(
+        HTTPStatus(status), HTTPStatus(status).phrase.replace(" ", ""), "a fault of the rehearsal"
+    )
     return _build_status(error)
 
 
@@ -421,15 +501,22 @@ def _build_status(error: ApiError) -> web.Response:
 
 
 def _build_answer(body: Object, status: int) -> web.Response:
-    """Return JSON as the API server does: the content type has no charset, because lightkube compares it as a whole."""
-    return web.Response(body=json.dumps(body).encode(), status=status, content_type="application/json")
+    """Return JSON as the API server: no charset, as lightkube compares the whole content type."""
+    return web.Response(
+        body=json.dumps(body).encode(), status=status, content_type="application/json"
+    )
 
 
 def _describe_status(error: ApiError) -> Object:
     return {
-        "apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Failure", "message": str(error),
-        "reason": error.reason, "code": error.status,
-    }  # fmt: skip
+        "apiVersion": "v1",
+        "kind": "Status",
+        "metadata": {},
+        "status": "Failure",
+        "message": str(error),
+        "reason": error.reason,
+        "code": error.status,
+    }
 
 
 def _describe_refusal(user: ClusterUser, call: ApiCall) -> str:
@@ -437,6 +524,6 @@ def _describe_refusal(user: ClusterUser, call: ApiCall) -> str:
     where = f' in the namespace "{call.namespace}"' if call.namespace else " at the cluster scope"
     name = f' "{call.name}"' if call.name else ""
     return (
-        f'{resource}{name} is forbidden: User "{user.name}" cannot {call.verb} resource "{resource}" '
-        f'in API group "{call.kind.group}"{where}'
+        f'{resource}{name} is forbidden: User "{user.name}" cannot {call.verb} resource'
+        f' "{resource}" in API group "{call.kind.group}"{where}'
     )

@@ -22,7 +22,9 @@ def has_condition(conditions: Iterable[Object], type_: str) -> bool:
     return any(row["type"] == type_ and row["status"] == "True" for row in conditions)
 
 
-def set_condition(store: ObjectStore, status: Object, type_: str, *, value: bool = True, **details: str) -> None:
+def set_condition(
+    store: ObjectStore, status: Object, type_: str, *, value: bool = True, **details: str
+) -> None:
     """Set a condition of a status; its transition time moves only with its value."""
     rows = status.get("conditions", [])
     old: Object = next((row for row in rows if row["type"] == type_), {})
@@ -36,12 +38,15 @@ def set_condition(store: ObjectStore, status: Object, type_: str, *, value: bool
 def write_status(store: ObjectStore, plural: str, body: Object, status: Object) -> None:
     """Replace the status of an object; the same one costs no copy, and most passes change none."""
     metadata = body["metadata"]
-    namespace, name = metadata.get("namespace", ""), metadata["name"]
+    namespace = metadata.get("namespace", "")
+    name = metadata["name"]
     if store.view_object(plural, namespace, name).get("status") != status:
         store.replace_object(plural, namespace, name, {"status": status}, subresource="status")
 
 
-def record_event(store: ObjectStore, pod: Object, reason: str, message: str, *, component: str) -> None:
+def record_event(
+    store: ObjectStore, pod: Object, reason: str, message: str, *, component: str
+) -> None:
     """Write an event of a pod; the same reason again counts, at most once a second."""
     metadata = pod["metadata"]
     namespace = metadata["namespace"]

@@ -1,7 +1,8 @@
-"""The objects of a rehearsed cluster: versions, conflicts, changes for watchers, and the fields that an apply owns.
+"""Objects of a rehearsed cluster: versions, conflicts, watchers' changes, fields an apply owns.
 
-Invariant: a reader gets copies. Each change has a resourceVersion higher than all before it. Left out: validation of
-specs except where a docstring names it, defaults, finalizers, generated ReplicaSets, lists merged by key.
+Invariant: a reader gets copies. Each change has a resourceVersion higher than all before it. Left
+out: validation of specs except where a docstring names it, defaults, finalizers, generated
+ReplicaSets, lists merged by key.
 """
 
 from __future__ import annotations
@@ -27,9 +28,15 @@ KEPT_CHANGES = 10_000  # a watch from before them gets 410
 ENDED_PHASES = {"Succeeded", "Failed"}
 _LOSS_TAINTS = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _SERVER_METADATA = (
-    "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "generation", "name", "namespace",
-    "resourceVersion", "uid",
-)  # fmt: skip
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "name",
+    "namespace",
+    "resourceVersion",
+    "uid",
+)
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
@@ -44,7 +51,8 @@ class ApiError(Exception):
 
     def __init__(self, status: HTTPStatus, reason: str, message: str) -> None:
         super().__init__(message)
-        self.status, self.reason = int(status), reason
+        self.status = int(status)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,9 @@ KINDS = {
         ResourceKind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice"),
         ResourceKind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
         ResourceKind("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
-        ResourceKind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", is_namespaced=False),
+        ResourceKind(
+            "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", is_namespaced=False
+        ),
     )
 }
 
@@ -115,35 +125,55 @@ class ObjectStore:
     """
 
     def __init__(self, now: Callable[[], datetime], seed: int = 0) -> None:
-        self.now, self.version = now, 1
+        self.now = now
+        self.version = 1
         self.toleration_s = 300.0
         self._births: dict[str, datetime] = {}
         self._objects: dict[tuple[str, str, str], Object] = {}
-        self._images: dict[tuple[str, str, str], bytes] = {}  # of the same objects: a copy is read from its image
+        # of the same objects: a copy is read from its image
+        self._images: dict[tuple[str, str, str], bytes] = {}
         self._owners: dict[tuple[str, str, str], dict[str, str]] = {}
         self._random = Random(seed)  # noqa: S311 - repeatable, not secret
-        self._changes, self._forgotten_version = deque[ObjectChange](), 0
+        self._changes = deque[ObjectChange]()
+        self._forgotten_version = 0
 
     def list_objects(
-        self, plural: str, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
+        self,
+        plural: str,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
         owner_uid: str = "",
-    ) -> list[Object]:  # fmt: skip
-        """Return copies, sorted by namespace and name; None means every namespace, an owner only its own objects."""
+    ) -> list[Object]:
+        """Return copies, sorted by namespace and name; None: every namespace; an owner: its own."""
         keys = self._select_keys(plural, namespace, label_selector, field_selector, owner_uid)
         return [self._copy(key) for key in keys]
 
     def view_objects(
-        self, plural: str, namespace: str | None = None, *, label_selector: str = "", field_selector: str = "",
+        self,
+        plural: str,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
         owner_uid: str = "",
-    ) -> list[Object]:  # fmt: skip
-        """Return the stored objects themselves, else as list_objects; the caller changes nothing in them."""
+    ) -> list[Object]:
+        """Return the stored objects themselves, else as list_objects; the caller changes none."""
         keys = self._select_keys(plural, namespace, label_selector, field_selector, owner_uid)
         return [self._objects[key] for key in keys]
 
     def _select_keys(
-        self, plural: str, namespace: str | None, label_selector: str, field_selector: str, owner_uid: str
+        self,
+        plural: str,
+        namespace: str | None,
+        label_selector: str,
+        field_selector: str,
+        owner_uid: str,
     ) -> list[tuple[str, str, str]]:
-        keys = sorted(key for key in self._objects if key[0] == plural and namespace in (None, key[1]))
+        keys = sorted(
+            key for key in self._objects if key[0] == plural and namespace in (None, key[1])
+        )
         return [
             key
             for key in keys
@@ -155,7 +185,9 @@ class ObjectStore:
         """Return kind, namespace and name of each object whose owners are all gone."""
         uids = {body["metadata"]["uid"] for body in self._objects.values()}
         owners = ((key, _list_owners(body["metadata"])) for key, body in self._objects.items())
-        return [key for key, owner_uids in owners if owner_uids and not uids.intersection(owner_uids)]
+        return [
+            key for key, owner_uids in owners if owner_uids and not uids.intersection(owner_uids)
+        ]
 
     def get_object(self, plural: str, namespace: str, name: str) -> Object:
         """Return a copy.
@@ -175,23 +207,27 @@ class ObjectStore:
         return self._find(plural, namespace, name)
 
     def measure_age(self, body: Object) -> float:
-        """Return the seconds since an object was created; its creationTimestamp has whole seconds only."""
+        """Return an object's age in seconds; its creationTimestamp has whole seconds only."""
         return (self.now() - self._births[body["metadata"]["uid"]]).total_seconds()
 
     def create_object(self, plural: str, namespace: str, body: Object) -> Object:
         """Store a new object and return it with the server's additions.
 
         Raises:
-            ApiError: 409 if the name exists already; 400 and 422 for an object of another kind or an illegal name.
+            ApiError: 409 if the name exists already; 400 and 422 for an object of another kind or
+                an illegal name.
         """
         body = normalize_object(copy_object(body))
         metadata = body.setdefault("metadata", {})
         if "name" not in metadata and metadata.get("generateName"):
             metadata["name"] = metadata["generateName"] + f"{self._random.getrandbits(20):05x}"
-        kind, name = KINDS[plural], metadata.get("name", "")
+        kind = KINDS[plural]
+        name = metadata.get("name", "")
         _check_identity(kind, namespace, body)
         if (plural, namespace, name) in self._objects:
-            raise ApiError(HTTPStatus.CONFLICT, "AlreadyExists", f'{plural} "{name}" already exists')
+            raise ApiError(
+                HTTPStatus.CONFLICT, "AlreadyExists", f'{plural} "{name}" already exists'
+            )
         body |= {"apiVersion": kind.api_version, "kind": kind.kind}
         metadata |= {
             "uid": str(uuid.UUID(int=self._random.getrandbits(128), version=4)),
@@ -207,22 +243,27 @@ class ObjectStore:
 
     def replace_object(
         self, plural: str, namespace: str, name: str, body: Object, *, subresource: str = ""
-    ) -> Object:  # fmt: skip
+    ) -> Object:
         """Replace an object except its status, or with the subresource `status` only its status.
 
         The same content changes nothing, not even the version.
 
         Raises:
-            ApiError: 404; 409 if `body` has another resourceVersion; 422 if `body` changes an immutable field.
+            ApiError: 404; 409 if `body` has another resourceVersion; 422 if `body` changes an
+                immutable field.
         """
         old = self._find(plural, namespace, name)
         version = body.get("metadata", {}).get("resourceVersion")
         if version not in (None, "", old["metadata"]["resourceVersion"]):
-            message = f'Operation cannot be fulfilled on {plural} "{name}": the object has been modified; '
+            message = (
+                f'Operation cannot be fulfilled on {plural} "{name}": the object has been'
+                " modified; "
+            )
             raise ApiError(
-                HTTPStatus.CONFLICT, "Conflict",
+                HTTPStatus.CONFLICT,
+                "Conflict",
                 message + "please apply your changes to the latest version and try again",
-            )  # fmt: skip
+            )
         key = plural, namespace, name
         if subresource == "status" and "status" in old and body.get("status") == old["status"]:
             return self._copy(key)
@@ -240,7 +281,9 @@ class ObjectStore:
             new["metadata"] = new.get("metadata", {}) | {
                 key: value for key, value in old["metadata"].items() if key in _SERVER_METADATA
             }
-            if plural == "jobs" and new.get("spec", {}).get("template") != old.get("spec", {}).get("template"):
+            if plural == "jobs" and new.get("spec", {}).get("template") != old.get("spec", {}).get(
+                "template"
+            ):
                 message = f'Job.batch "{name}" is invalid: spec.template: field is immutable'
                 raise ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", message)
             if new.get("spec") != old.get("spec"):
@@ -254,44 +297,63 @@ class ObjectStore:
 
     def patch_object(
         self, plural: str, namespace: str, name: str, patch: Object, *, subresource: str = ""
-    ) -> Object:  # fmt: skip
+    ) -> Object:
         """Merge a JSON merge patch (RFC 7386) into an object; null takes a field away.
 
         Raises:
             ApiError: as replace_object.
         """
         return self.replace_object(
-            plural, namespace, name, merge_patch(self._find(plural, namespace, name), patch),
+            plural,
+            namespace,
+            name,
+            merge_patch(self._find(plural, namespace, name), patch),
             subresource=subresource,
-        )  # fmt: skip
+        )
 
-    def apply_object(self, plural: str, namespace: str, body: Object, *, manager: str, force: bool) -> Object:
-        """Apply a manifest: set its fields, remove fields that the manager applied before and no longer names.
+    def apply_object(
+        self, plural: str, namespace: str, body: Object, *, manager: str, force: bool
+    ) -> Object:
+        """Apply a manifest: set its fields, remove those that the manager set and no longer names.
 
         Raises:
-            ApiError: 409 for fields that another manager applied with another value, unless `force`.
+            ApiError: 409 for fields that another manager applied with another value, unless
+                `force`.
         """
         name = body["metadata"]["name"]
         key = plural, namespace, name
         old = self._objects.get(key)
         applied = normalize_object(copy_object(body))
         applied.get("metadata", {}).pop("resourceVersion", None)
-        new, owners, conflicts = apply_fields(old or {}, applied, self._owners.get(key, {}), manager)
+        new, owners, conflicts = apply_fields(
+            old or {}, applied, self._owners.get(key, {}), manager
+        )
         if conflicts and not force:
             others = ", ".join(f"{path} ({owner})" for path, owner in conflicts.items())
             message = f"Apply failed with {len(conflicts)} conflicts: {others}"
             raise ApiError(HTTPStatus.CONFLICT, "Conflict", message)
-        kept = self.replace_object(plural, namespace, name, new) if old else self.create_object(plural, namespace, new)
+        kept = (
+            self.replace_object(plural, namespace, name, new)
+            if old
+            else self.create_object(plural, namespace, new)
+        )
         self._owners[key] = owners
         return kept
 
     def delete_object(
-        self, plural: str, namespace: str, name: str, *, propagation: str = "Background", grace_s: int | None = None
+        self,
+        plural: str,
+        namespace: str,
+        name: str,
+        *,
+        propagation: str = "Background",
+        grace_s: int | None = None,
     ) -> Object:
         """Delete an object; a pod stays until its runtime has stopped it.
 
         Args:
-            propagation: Orphan removes this owner from its children; otherwise the garbage collection deletes them.
+            propagation: Orphan removes this owner from its children; otherwise the garbage
+                collection deletes them.
             grace_s: of a pod; None takes its own terminationGracePeriodSeconds.
 
         Raises:
@@ -303,7 +365,11 @@ class ObjectStore:
         if plural != "pods":
             self.remove_object(plural, namespace, name)
             return body
-        period_s = body.get("spec", {}).get("terminationGracePeriodSeconds", 30) if grace_s is None else grace_s
+        period_s = (
+            body.get("spec", {}).get("terminationGracePeriodSeconds", 30)
+            if grace_s is None
+            else grace_s
+        )
         if not body["spec"].get("nodeName") or body.get("status", {}).get("phase") in ENDED_PHASES:
             period_s = 0
         metadata = body["metadata"]
@@ -329,7 +395,11 @@ class ObjectStore:
         """
         status = self.get_object("pods", namespace, name).get("status", {})
         rows = [row for row in status.get("conditions", []) if row["type"] != "DisruptionTarget"]
-        row = {"type": "DisruptionTarget", "status": "True", "lastTransitionTime": format_time(self.now())}
+        row = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastTransitionTime": format_time(self.now()),
+        }
         row |= {"reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}
         change = {"status": status | {"conditions": [*rows, row]}}
         self.replace_object("pods", namespace, name, change, subresource="status")
@@ -357,7 +427,11 @@ class ObjectStore:
         if version < self._forgotten_version:
             message = f"too old resource version: {version} ({self._forgotten_version})"
             raise ApiError(HTTPStatus.GONE, "Expired", message)
-        return (change for change in list(self._changes) if change.version > version and change.plural == plural)
+        return (
+            change
+            for change in list(self._changes)
+            if change.version > version and change.plural == plural
+        )
 
     def forget_changes(self) -> None:
         """Forget all changes, as a compaction does, so that every older watch gets 410."""
@@ -368,11 +442,14 @@ class ObjectStore:
         try:
             return self._objects[plural, namespace, name]
         except KeyError:
-            raise ApiError(HTTPStatus.NOT_FOUND, "NotFound", f'{plural} "{name}" not found') from None
+            raise ApiError(
+                HTTPStatus.NOT_FOUND, "NotFound", f'{plural} "{name}" not found'
+            ) from None
 
     def _keep(self, type_: ChangeType, plural: str, body: Object) -> Object:
         metadata = body["metadata"]
-        self._record(type_, plural, body)  # the body never changes again: a later change stores another one
+        # the body never changes again: a later change stores another one
+        self._record(type_, plural, body)
         key = plural, metadata.get("namespace", ""), metadata["name"]
         self._objects[key] = body
         self._images[key] = marshal.dumps(body)
@@ -400,14 +477,16 @@ class ObjectStore:
 
 
 def copy_object(body: Object) -> Object:
-    """Return a deep copy of an object; ten times as fast as copy.deepcopy, but only for JSON values."""
+    """Return a deep copy, ten times as fast as copy.deepcopy, but only for JSON values."""
     copied: Object = marshal.loads(marshal.dumps(body))  # noqa: S302 - written a moment ago, by this process
     return copied
 
 
 def is_selected(body: Mapping[str, Any], label_selector: str, field_selector: str) -> bool:
     """Tell whether an object matches both selectors; an empty one matches all."""
-    has_labels = not label_selector or match_labels(label_selector, body["metadata"].get("labels", {}))
+    has_labels = not label_selector or match_labels(
+        label_selector, body["metadata"].get("labels", {})
+    )
     return has_labels and (not field_selector or match_fields(field_selector, body))
 
 
@@ -422,13 +501,21 @@ def _is_removable(body: Object) -> bool:
 
 
 def _add_tolerations(pod: Object, seconds: int) -> None:
-    """Let a pod stay for a while on a node that is lost, as the admission DefaultTolerationSeconds does."""
+    """Let a pod stay a while on a lost node, as the admission DefaultTolerationSeconds does."""
     spec = pod.setdefault("spec", {})
     rows = spec.get("tolerations", [])
     for key in _LOSS_TAINTS:
-        is_known = any(row.get("key", key) == key and row.get("effect", "NoExecute") == "NoExecute" for row in rows)
+        is_known = any(
+            row.get("key", key) == key and row.get("effect", "NoExecute") == "NoExecute"
+            for row in rows
+        )
         if not is_known:
-            toleration = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+            toleration = {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": seconds,
+            }
             rows = [*rows, toleration]
     spec["tolerations"] = rows
 
@@ -451,19 +538,32 @@ def format_time(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%SZ}"
 
 
-def _check_identity(kind: ResourceKind, namespace: str, body: Object, name: str | None = None) -> None:
+def _check_identity(
+    kind: ResourceKind, namespace: str, body: Object, name: str | None = None
+) -> None:
     """Refuse an object that does not fit its path, and one whose name the API does not take."""
     given = body.get("apiVersion", kind.api_version), body.get("kind", kind.kind)
     if given != (kind.api_version, kind.kind):
-        message = f"{given[1]} of {given[0]} in the body; the path is of {kind.kind} of {kind.api_version}"
+        message = (
+            f"{given[1]} of {given[0]} in the body; the path is of {kind.kind} of"
+            f" {kind.api_version}"
+        )
         raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
     metadata = body.get("metadata", {})
     if metadata.get("namespace", namespace) != namespace:
-        message = "the namespace of the provided object does not match the namespace sent on the request"
+        message = (
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
         raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
     if name is not None and metadata.get("name", name) != name:
-        message = f"the name of the object ({metadata['name']}) does not match the name on the URL ({name})"
+        message = (
+            f"the name of the object ({metadata['name']}) does not match the name on the URL"
+            f" ({name})"
+        )
         raise ApiError(HTTPStatus.BAD_REQUEST, "BadRequest", message)
     if not _NAME.fullmatch(metadata.get("name", name or "")):
-        message = f'{kind.kind} "{metadata.get("name", "")}" is invalid: metadata.name: a lowercase RFC 1123 name'
+        message = (
+            f'{kind.kind} "{metadata.get("name", "")}" is invalid: metadata.name: a lowercase RFC'
+            " 1123 name"
+        )
         raise ApiError(HTTPStatus.UNPROCESSABLE_ENTITY, "Invalid", message)

@@ -36,5 +36,11 @@ class ClusterTiming:
 
 
 INSTANT = ClusterTiming(
-    claim_s=0, allocation_s=0, node_grace_s=0, cloud_look_s=0, toleration_s=0, orphan_s=0, job_end_s=0
+    claim_s=0,
+    allocation_s=0,
+    node_grace_s=0,
+    cloud_look_s=0,
+    toleration_s=0,
+    orphan_s=0,
+    job_end_s=0,
 )

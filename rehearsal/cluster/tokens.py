@@ -1,8 +1,8 @@
-"""Bound tokens: each is of one pod and one service account, ends after some time, and is written anew before.
+"""Bound tokens: each for one pod and service account, with an end, and written anew before it.
 
-Source: pkg/kubelet/token/token_manager.go (requiresRefresh), pkg/serviceaccount/claims.go (Validate).
-Left out: audiences, signatures, the refresh's jitter, and the extended life that an API server may
-give to tokens that every pod gets.
+Source: pkg/kubelet/token/token_manager.go (requiresRefresh), pkg/serviceaccount/claims.go
+(Validate). Left out: audiences, signatures, the refresh's jitter, and the extended life that an API
+server may give to tokens that every pod gets.
 """
 
 from __future__ import annotations
@@ -64,7 +64,9 @@ class BoundTokens:
         has_kubelet: Callable[[str], bool] = lambda _: True,
         standing_tokens: Collection[str] = (),
     ) -> None:
-        self._store, self._life_s, self._has_kubelet = store, life_s, has_kubelet
+        self._store = store
+        self._life_s = life_s
+        self._has_kubelet = has_kubelet
         self._standing_tokens = frozenset(standing_tokens)
         self._tokens: dict[str, BoundToken] = {}
         self._mounts: dict[Path, TokenMount] = {}
@@ -76,9 +78,13 @@ class BoundTokens:
         self._write_token(self._mounts[path])
 
     def refresh(self) -> None:
-        """Write a new token into each file whose token has lived four fifths of its life; forget ended ones."""
+        """Write a new token to each file at four fifths of its token's life; forget ended ones."""
         now = self._store.now()
-        uids = {pod["metadata"]["uid"] for pod in self._store.view_objects("pods")} if self._mounts else set()
+        uids = (
+            {pod["metadata"]["uid"] for pod in self._store.view_objects("pods")}
+            if self._mounts
+            else set()
+        )
         for path, mount in list(self._mounts.items()):
             if mount.pod["metadata"]["uid"] not in uids:
                 del self._mounts[path]

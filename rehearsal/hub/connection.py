@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - the table of routes stands behind the class
-"""The hub's HTTP: answers the official client's requests with the headers and error codes that the client reads."""
+"""The hub's HTTP: answers the official client with the headers and error codes that it reads."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from rehearsal.hub.repositories import MAIN_BRANCH, HubBlob, HubRepositories, Hu
 
 _ID_PATTERN = r"(?P<id>[\w.-]+/[\w.-]+)"
 _LARGE_PATH = "cdn"  # the path that the redirect of a large file leads to
-# Another name of this machine, as the hub's CDN is another host. The client follows no redirect within the hub's own
-# host when it requests a file's head, and it sends its token to that host only.
+# Another name of this machine, as the hub's CDN is another host. The client follows no redirect
+# within the hub's own host when it requests a file's head, and it sends its token to that host
+# only.
 LARGE_HOST = "localhost"
 PIECE_BYTES = 256 * 1024  # of a file in memory at a time while it is sent
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
@@ -30,7 +31,8 @@ class HubAccess:
     Args:
         tokens: those that open everything.
         unauthorized_tokens: those that the hub knows and that open no gated or private repository.
-        gated_repositories: repositories whose files need an accepted licence, so a token of `tokens`.
+        gated_repositories: repositories whose files need an accepted licence, so a token of
+            `tokens`.
         gates_metadata: whether their lists of files need it too.
         private_repositories: repositories that are not there without a token of `tokens`.
     """
@@ -47,7 +49,9 @@ class HubError(Exception):
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
-        self.status, self.code, self.message = status, code, message
+        self.status = status
+        self.code = code
+        self.message = message
 
 
 class HubConnection(BaseHTTPRequestHandler):
@@ -57,7 +61,8 @@ class HubConnection(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def __init__(self, repositories: HubRepositories, access: HubAccess, *arguments: Any) -> None:
-        self.repositories, self.access = repositories, access
+        self.repositories = repositories
+        self.access = access
         super().__init__(*arguments)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class names it so
@@ -77,11 +82,18 @@ class HubConnection(BaseHTTPRequestHandler):
     do_GET = do_HEAD = _route_request  # noqa: N815
 
     def _refuse(self, error: HubError) -> None:
-        headers = {"X-Error-Message": error.message, **({"X-Error-Code": error.code} if error.code else {})}
+        headers = {
+            "X-Error-Message": error.message,
+            **({"X-Error-Code": error.code} if error.code else {}),
+        }
         self._send_answer(error.status, json.dumps({"error": error.message}).encode(), headers)
 
     def _send_answer(self, status: int, content: bytes, headers: dict[str, str]) -> None:
-        head = {"Content-Type": "application/json; charset=utf-8", "Content-Length": str(len(content)), **headers}
+        head = {
+            "Content-Type": "application/json; charset=utf-8",
+            "Content-Length": str(len(content)),
+            **headers,
+        }
         self._send_head(status, head)
         if self.command != "HEAD":
             self.wfile.write(content)
@@ -114,8 +126,14 @@ class HubConnection(BaseHTTPRequestHandler):
         ):
             restriction = f"Access to model {repository} is restricted"
             if not token:
-                raise HubError(401, "GatedRepo", f"{restriction}. You must have access to it and be authenticated.")
-            raise HubError(403, "GatedRepo", f"{restriction} and you are not in the authorized list.")
+                raise HubError(
+                    401,
+                    "GatedRepo",
+                    f"{restriction}. You must have access to it and be authenticated.",
+                )
+            raise HubError(
+                403, "GatedRepo", f"{restriction} and you are not in the authorized list."
+            )
 
     def _find_revision(self, repository: str, revision_name: str) -> HubRevision:
         commit = self.repositories.revision(repository, revision_name)
@@ -127,11 +145,20 @@ class HubConnection(BaseHTTPRequestHandler):
         self._check_access(id, reads_files=False)
         commit = self._find_revision(id, revision or MAIN_BRANCH)
         has_details = "blobs=" in urlsplit(self.path).query
-        self._send_json({
-            "id": id, "modelId": id, "sha": commit.commit, "private": id in self.access.private_repositories,
-            "gated": "manual" if id in self.access.gated_repositories else False, "disabled": False, "tags": [],
-            "siblings": [_sibling_fields(blob, has_details=has_details) for blob in commit.files.values()],
-        })  # fmt: skip
+        self._send_json(
+            {
+                "id": id,
+                "modelId": id,
+                "sha": commit.commit,
+                "private": id in self.access.private_repositories,
+                "gated": "manual" if id in self.access.gated_repositories else False,
+                "disabled": False,
+                "tags": [],
+                "siblings": [
+                    _sibling_fields(blob, has_details=has_details) for blob in commit.files.values()
+                ],
+            }
+        )
 
     def _resolve_file(self, id: str, revision: str, file: str) -> None:  # noqa: A002
         self._check_access(id, reads_files=True)
@@ -145,7 +172,11 @@ class HubConnection(BaseHTTPRequestHandler):
             return
         host = f"{LARGE_HOST}:{self.headers['Host'].rpartition(':')[2]}"
         location = f"http://{host}/{_LARGE_PATH}/{id}/{commit.commit}/{quote(file)}?signature={blob.sha256}"
-        link_headers = {"X-Linked-Size": str(blob.size), "X-Linked-Etag": f'"{blob.sha256}"', "Location": location}
+        link_headers = {
+            "X-Linked-Size": str(blob.size),
+            "X-Linked-Etag": f'"{blob.sha256}"',
+            "Location": location,
+        }
         self._send_answer(HTTPStatus.FOUND, b"", {**headers, **link_headers})
 
     def _send_large_file(self, id: str, revision: str, file: str) -> None:  # noqa: A002
@@ -157,17 +188,28 @@ class HubConnection(BaseHTTPRequestHandler):
 
     def _send_content(self, blob: HubBlob, headers: dict[str, str]) -> None:
         range_match = _RANGE.fullmatch(self.headers.get("Range", ""))
-        start, end, status = 0, blob.size, HTTPStatus.OK
+        start = 0
+        end = blob.size
+        status = HTTPStatus.OK
         if range_match:
-            start, end = int(range_match[1]), min(int(range_match[2] or blob.size) + 1, blob.size)
+            start = int(range_match[1])
+            end = min(int(range_match[2] or blob.size) + 1, blob.size)
             if start >= blob.size:
-                self._send_answer(HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, b"",
-                             {**headers, "Content-Range": f"bytes */{blob.size}"})  # fmt: skip
+                self._send_answer(
+                    HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE,
+                    b"",
+                    {**headers, "Content-Range": f"bytes */{blob.size}"},
+                )
                 return
             status = HTTPStatus.PARTIAL_CONTENT
             headers = {**headers, "Content-Range": f"bytes {start}-{end - 1}/{blob.size}"}
         self._send_head(
-            status, {**headers, "Content-Length": str(end - start), "Content-Type": "application/octet-stream"}
+            status,
+            {
+                **headers,
+                "Content-Length": str(end - start),
+                "Content-Type": "application/octet-stream",
+            },
         )
         if self.command != "HEAD":
             self._send_range(blob, start, end)
@@ -178,7 +220,8 @@ class HubConnection(BaseHTTPRequestHandler):
             while start < end:
                 piece = file.read(min(PIECE_BYTES, end - start))
                 if not piece:
-                    self.close_connection = True  # somebody cut the file meanwhile: the client must see it
+                    # somebody cut the file meanwhile: the client must see it
+                    self.close_connection = True
                     return
                 start += len(piece)
                 self.wfile.write(piece)
@@ -190,12 +233,18 @@ def _sibling_fields(blob: HubBlob, *, has_details: bool) -> dict[str, Any]:
     fields = {"rfilename": blob.name, "size": blob.size, "blobId": blob.oid}
     if blob.sha256 is None:
         return fields
-    return {**fields, "lfs": {"sha256": blob.sha256, "size": blob.size, "pointerSize": blob.pointer_size}}
+    return {
+        **fields,
+        "lfs": {"sha256": blob.sha256, "size": blob.size, "pointerSize": blob.pointer_size},
+    }
 
 
 _ROUTES: tuple[tuple[str, Callable[..., None]], ...] = (
     (rf"/api/models/{_ID_PATTERN}", HubConnection._describe_model),
     (rf"/api/models/{_ID_PATTERN}/revision/(?P<revision>.+)", HubConnection._describe_model),
     (rf"/{_ID_PATTERN}/resolve/(?P<revision>[^/]+)/(?P<file>.+)", HubConnection._resolve_file),
-    (rf"/{_LARGE_PATH}/{_ID_PATTERN}/(?P<revision>[^/]+)/(?P<file>.+)", HubConnection._send_large_file),
+    (
+        rf"/{_LARGE_PATH}/{_ID_PATTERN}/(?P<revision>[^/]+)/(?P<file>.+)",
+        HubConnection._send_large_file,
+    ),
 )

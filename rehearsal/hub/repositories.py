@@ -1,9 +1,10 @@
-"""A folder of repositories as the hub sees them: commits, git blobs and large files with their checksums.
+"""A folder of repositories as the hub sees it: commits, git blobs, large files with checksums.
 
-The layout is `<organisation>/<name>/<revision>/<files>`. A revision named by 40 hexadecimal digits is a commit; any
-other name is a branch, whose commit is the digest of its content.
+The layout is `<organisation>/<name>/<revision>/<files>`. A revision named by 40 hexadecimal digits
+is a commit; any other name is a branch, whose commit is the digest of its content.
 
-Invariant: a checksum is of the bytes that are there now; a changed file has another one at the next request.
+Invariant: a checksum is of the bytes that are there now; a changed file has another one at the next
+request.
 """
 
 from __future__ import annotations
@@ -16,9 +17,19 @@ from pathlib import Path
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 MAIN_BRANCH = "main"
-# What the hub's default .gitattributes stores as a large file, and its limit for all others. The hub lists more
-# suffixes; these are the ones that a checkpoint of a language model has.
-LARGE_SUFFIXES = {".safetensors", ".bin", ".pt", ".pth", ".h5", ".onnx", ".msgpack", ".model", ".gguf"}
+# What the hub's default .gitattributes stores as a large file, and its limit for all others. The
+# hub lists more suffixes; these are the ones that a checkpoint of a language model has.
+LARGE_SUFFIXES = {
+    ".safetensors",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".h5",
+    ".onnx",
+    ".msgpack",
+    ".model",
+    ".gguf",
+}
 LARGE_BYTES = 10 * 1024 * 1024
 _CHUNK_BYTES = 1 << 20
 
@@ -70,16 +81,24 @@ class HubRepositories:
 
     def names(self) -> list[str]:
         """Return every repository's id, sorted."""
-        return sorted(f"{path.parent.name}/{path.name}" for path in self.folder.glob("*/*") if path.is_dir())
+        return sorted(
+            f"{path.parent.name}/{path.name}" for path in self.folder.glob("*/*") if path.is_dir()
+        )
 
     def branches(self, repository: str) -> dict[str, str]:
-        """Return the branches with their commits; `main` is the only commit unless a folder has that name."""
+        """Return branches with commits; `main` is the only commit unless a folder is so named."""
         folders = [path for path in self._repository_folder(repository).iterdir() if path.is_dir()]
         commits_by_branch = {
-            path.name: self._revision(path).commit for path in folders if not _COMMIT.fullmatch(path.name)
+            path.name: self._revision(path).commit
+            for path in folders
+            if not _COMMIT.fullmatch(path.name)
         }
         commits = [path.name for path in folders if _COMMIT.fullmatch(path.name)]
-        return {MAIN_BRANCH: commits[0], **commits_by_branch} if len(commits) == 1 else commits_by_branch
+        return (
+            {MAIN_BRANCH: commits[0], **commits_by_branch}
+            if len(commits) == 1
+            else commits_by_branch
+        )
 
     def revision(self, repository: str, revision_name: str) -> HubRevision | None:
         """Return the commit of a branch's or a commit's name; None if there is none."""
@@ -90,7 +109,11 @@ class HubRepositories:
         if revision_name in branches and branches[revision_name] != revision_name:
             return self.revision(repository, branches[revision_name])
         branch_names = [branch for branch, commit in branches.items() if commit == revision_name]
-        return self._revision(self._repository_folder(repository) / branch_names[0]) if branch_names else None
+        return (
+            self._revision(self._repository_folder(repository) / branch_names[0])
+            if branch_names
+            else None
+        )
 
     def _repository_folder(self, repository: str) -> Path:
         return self.folder / repository
@@ -98,7 +121,11 @@ class HubRepositories:
     def _revision(self, folder: Path) -> HubRevision:
         files = {blob.name: blob for blob in self._blobs(folder)}
         listing = "".join(f"{blob.oid} {name}\n" for name, blob in files.items())
-        commit = folder.name if _COMMIT.fullmatch(folder.name) else hashlib.sha1(listing.encode()).hexdigest()  # noqa: S324 - git's own
+        commit = (
+            folder.name
+            if _COMMIT.fullmatch(folder.name)
+            else hashlib.sha1(listing.encode()).hexdigest()
+        )  # noqa: S324 - git's own
         return HubRevision(commit=commit, files=files)
 
     def _blobs(self, folder: Path) -> Iterator[HubBlob]:
@@ -106,21 +133,38 @@ class HubRepositories:
             stat = path.stat()
             key = (path, stat.st_size, stat.st_mtime_ns)
             if key not in self._digests:
-                self._digests[key] = _read_blob(path, path.relative_to(folder).as_posix(), stat.st_size)
+                self._digests[key] = _read_blob(
+                    path, path.relative_to(folder).as_posix(), stat.st_size
+                )
             yield self._digests[key]
 
 
 def _read_blob(path: Path, name: str, size: int) -> HubBlob:
     if path.suffix not in LARGE_SUFFIXES and size < LARGE_BYTES:
-        return HubBlob(name=name, path=path, size=size, oid=_git_oid(path.read_bytes()), sha256=None, pointer_size=0)
+        return HubBlob(
+            name=name,
+            path=path,
+            size=size,
+            oid=_git_oid(path.read_bytes()),
+            sha256=None,
+            pointer_size=0,
+        )
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while piece := file.read(_CHUNK_BYTES):
             digest.update(piece)
     # The pointer as https://github.com/git-lfs/git-lfs/blob/main/docs/spec.md gives it.
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest.hexdigest()}\nsize {size}\n".encode()
+    pointer = (
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest.hexdigest()}\nsize"
+        f" {size}\n".encode()
+    )
     return HubBlob(
-        name=name, path=path, size=size, oid=_git_oid(pointer), sha256=digest.hexdigest(), pointer_size=len(pointer)
+        name=name,
+        path=path,
+        size=size,
+        oid=_git_oid(pointer),
+        sha256=digest.hexdigest(),
+        pointer_size=len(pointer),
     )
 
 

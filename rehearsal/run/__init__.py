@@ -1,1 +1,1 @@
-"""A whole run on a laptop: a local account, a rehearsed cluster, real programs as pods, and the real CLI."""
+"""A whole run on a laptop: local account, rehearsed cluster, real programs as pods, real CLI."""

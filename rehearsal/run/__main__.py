@@ -1,4 +1,4 @@
-"""`python -m rehearsal.run`: a whole run on this machine by the real command line, or its world for use by hand."""
+"""`python -m rehearsal.run`: a whole run here by the real CLI, or its world for use by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LOG_LINES = 20  # of a run that failed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return the exit code of `tandem run`; 2 bad input, 3 the rehearsal failed or left something behind."""
+    """Return `tandem run`'s exit code; 2 bad input, 3 rehearsal failed or left something behind."""
     options = build_parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -52,15 +52,34 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m rehearsal.run", description=__doc__)
     parser.add_argument("--env", required=True, metavar="NAME", help="the environment")
     parser.add_argument("--experiment", required=True, metavar="NAME", help="one that it hosts")
-    parser.add_argument("--hours", default="6", metavar="H", help="of the lease (default 6: a compile may take four)")
     parser.add_argument(
-        "--time-scale", type=float, default=5.0, metavar="X", help="of the simulated servers (default 5)"
+        "--hours",
+        default="6",
+        metavar="H",
+        help="of the lease (default 6: a compile may take four)",
     )
-    parser.add_argument("--out", type=Path, metavar="DIR", help="a folder for the run's records, verdict and report")
-    parser.add_argument("--hold", action="store_true", help="run nothing: print what to export, and wait for Ctrl-C")
-    parser.add_argument("--environments", type=Path, default=REPOSITORY / "environments", metavar="DIR")
-    parser.add_argument("--experiments", type=Path, default=REPOSITORY / "experiments", metavar="DIR")
-    parser.add_argument("words", nargs="*", metavar="-- OPTION", help="further options of `tandem run`")
+    parser.add_argument(
+        "--time-scale",
+        type=float,
+        default=5.0,
+        metavar="X",
+        help="of the simulated servers (default 5)",
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="a folder for the run's records, verdict and report"
+    )
+    parser.add_argument(
+        "--hold", action="store_true", help="run nothing: print what to export, and wait for Ctrl-C"
+    )
+    parser.add_argument(
+        "--environments", type=Path, default=REPOSITORY / "environments", metavar="DIR"
+    )
+    parser.add_argument(
+        "--experiments", type=Path, default=REPOSITORY / "experiments", metavar="DIR"
+    )
+    parser.add_argument(
+        "words", nargs="*", metavar="-- OPTION", help="further options of `tandem run`"
+    )
     return parser
 
 
@@ -69,8 +88,12 @@ def _start_world(options: argparse.Namespace) -> Iterator[RunWorld]:
     """Deploy, write the cluster's other inputs, and start the cluster."""
     with ExitStack() as stack:
         prefix = "tandem-run-"
-        folder = Path(stack.enter_context(TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True)))
-        account = RehearsalAccount.create(options.env, options.environments, options.experiments, folder)
+        folder = Path(
+            stack.enter_context(TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True))
+        )
+        account = RehearsalAccount.create(
+            options.env, options.environments, options.experiments, folder
+        )
         stack.callback(account.endpoint.stop)
         settings = RehearsalSettings(
             environment=options.env, experiment=options.experiment, time_scale=options.time_scale
@@ -78,16 +101,23 @@ def _start_world(options: argparse.Namespace) -> Iterator[RunWorld]:
         world = RunWorld(account, settings, folder)
         with ThreadPoolExecutor() as pool:
             inputs = pool.submit(world.write_inputs)
-            print(f"a copy of {options.env} at {account.endpoint.url}: {account.deploy(folder)}", flush=True)
+            print(
+                f"a copy of {options.env} at {account.endpoint.url}: {account.deploy(folder)}",
+                flush=True,
+            )
             inputs.result()
         stack.enter_context(world)
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(world.skipped.items()))
-        print(f"SIMULATED servers behind a small Kubernetes API at {world.live.url}; not there: {kinds}", flush=True)
+        print(
+            f"SIMULATED servers behind a small Kubernetes API at {world.live.url}; not there:"
+            f" {kinds}",
+            flush=True,
+        )
         yield world
 
 
 def list_run_words(options: argparse.Namespace) -> list[str]:
-    """Return the command of a run, whose hours hold the longest step of a world in which nothing is compiled."""
+    """Return a run's command; its hours hold the longest step of a world without compilation."""
     return ["run", options.experiment, "--env", options.env, "--hours", options.hours]
 
 
@@ -98,7 +128,8 @@ def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
     words = [*list_run_words(options), "--run", RUN_NAME, "--yes", *options.words]
     print(f"$ {quote_command('tandem', *words)}", flush=True)
     code = world.account.run_tandem(*words).returncode
-    fleet, has_fence = world.list_fleet(), world.has_object(FENCE_KEY)
+    fleet = world.list_fleet()
+    has_fence = world.has_object(FENCE_KEY)
     states = ", ".join(f"{row.id} {row.state}" for row in fleet) or "none"
     print(f"EC2 lists of the fleet: {states}; fence: {'stands' if has_fence else 'none'}; ", end="")
     print(f"the local endpoint itself counts {world.count_node_minutes():.1f} node-minutes")
@@ -108,9 +139,18 @@ def _rehearse_run(world: RunWorld, options: argparse.Namespace) -> int:
     elif options.out:
         words = ["results", RUN_NAME, *place, "--out", str(options.out)]
         result = world.account.run_tandem(*words, stdout=subprocess.DEVNULL)
-        print("this account of one machine is gone now, and `tandem results` with it; the report stays:")
-        pages = [options.out / name for name in ("report.html", "decision.html") if (options.out / name).is_file()]
-        print(*pages if result.returncode in EXPECTED_CODES else ["no results could be had"], sep="\n")
+        print(
+            "this account of one machine is gone now, and `tandem results` with it; the report"
+            " stays:"
+        )
+        pages = [
+            options.out / name
+            for name in ("report.html", "decision.html")
+            if (options.out / name).is_file()
+        ]
+        print(
+            *pages if result.returncode in EXPECTED_CODES else ["no results could be had"], sep="\n"
+        )
     return code if not fleet and not has_fence else ExitCode.EXTERNAL_FAILURE
 
 
@@ -118,12 +158,22 @@ def _hold_world(world: RunWorld, options: argparse.Namespace) -> int:
     kubeconfig = world.folder / "kubeconfig.yaml"
     kubeconfig.write_text(yaml.safe_dump(world.build_kubeconfig()))
     print(
-        "for a shell of yours (source .venv/bin/activate), so that aws and tandem speak to it; stop it with Ctrl-C. "
-        "kubectl does not work here: it needs TLS and discovery. Give every command the --environments and "
-        "--experiments of the last line."
+        "for a shell of yours (source .venv/bin/activate), so that aws and tandem speak to it; stop"
+        " it with Ctrl-C. kubectl does not work here: it needs TLS and discovery. Give every"
+        " command the --environments and --experiments of the last line."
     )
-    print("\n".join([*list_exports(world.account.endpoint), quote_command("export", f"KUBECONFIG={kubeconfig}")]))
-    print(quote_command("tandem", *list_run_words(options), *world.account.list_file_options()), flush=True)
+    print(
+        "\n".join(
+            [
+                *list_exports(world.account.endpoint),
+                quote_command("export", f"KUBECONFIG={kubeconfig}"),
+            ]
+        )
+    )
+    print(
+        quote_command("tandem", *list_run_words(options), *world.account.list_file_options()),
+        flush=True,
+    )
     return world.account.endpoint.wait()
 
 

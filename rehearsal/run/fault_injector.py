@@ -43,7 +43,10 @@ class FaultInjector:
 
     def expect(self, faults: RunFaults) -> None:
         """Wait for the moment of other faults."""
-        self.faults, self._begin_s, self.is_done, self.killed_pods = faults, None, False, 0
+        self.faults = faults
+        self._begin_s = None
+        self.is_done = False
+        self.killed_pods = 0
 
     def act_if_due(self) -> None:
         """Inject the faults that are due; called at each tick of the cluster."""
@@ -59,7 +62,11 @@ class FaultInjector:
 
     def _list_running(self, component: str) -> list[Object]:
         labels = (COMPONENT_LABEL, NAME_LABEL)
-        pods = [pod for key in labels for pod in self.store.list_objects("pods", label_selector=f"{key}={component}")]
+        pods = [
+            pod
+            for key in labels
+            for pod in self.store.list_objects("pods", label_selector=f"{key}={component}")
+        ]
         return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
 
     def _act(self, faults: RunFaults) -> None:
@@ -68,7 +75,9 @@ class FaultInjector:
         if faults.edited_server:
             for deployment in self._list_servers(faults.edited_server):
                 deployment["spec"]["template"]["spec"]["containers"][0]["args"][-1] += " "
-                self._patch_server(faults.edited_server, {"template": deployment["spec"]["template"]})
+                self._patch_server(
+                    faults.edited_server, {"template": deployment["spec"]["template"]}
+                )
         if faults.killed_component:
             for pod in self._list_running(faults.killed_component):
                 self.pods.kill_container(pod)
@@ -84,7 +93,9 @@ class FaultInjector:
 
     def _drain_nodes(self, uncordon_s: float) -> None:
         """Drain each node that has devices, and remember when it takes pods again."""
-        self._cordoned_nodes = [row["spec"]["nodeName"] for row in self.store.list_objects("resourceslices")]
+        self._cordoned_nodes = [
+            row["spec"]["nodeName"] for row in self.store.list_objects("resourceslices")
+        ]
         for name in self._cordoned_nodes:
             self.drain_node(name)
         self._uncordon_at_s = time.monotonic() + uncordon_s if uncordon_s else None
@@ -96,10 +107,12 @@ class FaultInjector:
             self.store.patch_object("nodes", "", name, {"spec": {"unschedulable": None}})
 
     def _list_servers(self, name: str) -> list[Object]:
-        """Return the Deployment that the run has scaled; another experiment may have one of the same name."""
+        """Return the Deployment that the run has scaled; other experiments may have its name."""
         deployments = self.store.list_objects("deployments", field_selector=f"metadata.name={name}")
         return [deployment for deployment in deployments if deployment["spec"].get("replicas")]
 
     def _patch_server(self, name: str, spec: Object) -> None:
         for deployment in self._list_servers(name):
-            self.store.patch_object("deployments", deployment["metadata"]["namespace"], name, {"spec": spec})
+            self.store.patch_object(
+                "deployments", deployment["metadata"]["namespace"], name, {"spec": spec}
+            )

@@ -1,4 +1,4 @@
-"""Puts rendered manifests into a rehearsed cluster: objects into the store, roles and their bindings into its users.
+"""Puts rendered manifests into a rehearsed cluster: objects in the store, roles in its users.
 
 Left out: objects whose kind the store does not have. Quotas and network policies do not bind here.
 """
@@ -16,7 +16,8 @@ from rehearsal.cluster.server import ClusterUser
 from rehearsal.cluster.store import KINDS, Object, ObjectStore
 
 _PLURALS = {(kind.api_version, kind.kind): kind.plural for kind in KINDS.values()}
-_ROLES, _BINDINGS = {"Role", "ClusterRole"}, {"RoleBinding", "ClusterRoleBinding"}
+_ROLES = {"Role", "ClusterRole"}
+_BINDINGS = {"RoleBinding", "ClusterRoleBinding"}
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -28,7 +29,7 @@ def read_manifests(folder: Path) -> list[Object]:
 
 
 def apply_manifests(store: ObjectStore, bodies: Iterable[Object]) -> Counter[str]:
-    """Put objects into a store; return how many of each kind it has no place for, roles and bindings left aside."""
+    """Put objects into a store; count those it cannot hold by kind, except roles and bindings."""
     skipped = Counter[str]()
     for body in bodies:
         plural = _PLURALS.get((body["apiVersion"], body["kind"]))
@@ -44,15 +45,20 @@ def build_users(bodies: Iterable[Object]) -> dict[str, ClusterUser]:
     """Return the user of each service account that has a binding, by its token."""
     rows = list(bodies)
     rules = {
-        (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]): body["rules"]
+        (body["kind"], body["metadata"].get("namespace", ""), body["metadata"]["name"]): body[
+            "rules"
+        ]
         for body in rows
         if body["kind"] in _ROLES
     }
     cluster_rules: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     own_rules: dict[tuple[str, str], dict[str, list[Mapping[str, Any]]]] = {}
     for body in (row for row in rows if row["kind"] in _BINDINGS):
-        role, namespace = body["roleRef"], body["metadata"].get("namespace", "")
-        admitted = rules.get((role["kind"], namespace if role["kind"] == "Role" else "", role["name"]), [])
+        role = body["roleRef"]
+        namespace = body["metadata"].get("namespace", "")
+        admitted = rules.get(
+            (role["kind"], namespace if role["kind"] == "Role" else "", role["name"]), []
+        )
         for subject in body.get("subjects", []):
             account = subject.get("namespace", namespace), subject["name"]
             if subject["kind"] == "ServiceAccount" and body["kind"] == "ClusterRoleBinding":
@@ -61,12 +67,14 @@ def build_users(bodies: Iterable[Object]) -> dict[str, ClusterUser]:
                 own_rules.setdefault(account, {}).setdefault(namespace, []).extend(admitted)
     return {
         account_token(*account): ClusterUser(
-            f"system:serviceaccount:{':'.join(account)}", cluster_rules.get(account, []), own_rules.get(account, {})
+            f"system:serviceaccount:{':'.join(account)}",
+            cluster_rules.get(account, []),
+            own_rules.get(account, {}),
         )
         for account in {*cluster_rules, *own_rules}
     }
 
 
 def account_token(namespace: str, account: str) -> str:
-    """Return the token of a service account where tokens are not bound; where they are, its key among the users."""
+    """Return a service account's token if tokens are not bound, else its key among the users."""
     return f"rehearsed:{namespace}:{account}"

@@ -23,7 +23,9 @@ def write_checkpoints(experiment: Experiment, catalogue: Catalogue, folder: Path
     for seed, name in enumerate(dict.fromkeys([experiment.target, *drafts])):
         model = catalogue.models[name]
         family: ModelFamily = "llama" if model.family.value == "llama" else "qwen3"
-        checkpoint = RandomCheckpoint(family=family, layers=2, seed=seed, embeddings="tied" if seed else "untied")
+        checkpoint = RandomCheckpoint(
+            family=family, layers=2, seed=seed, embeddings="tied" if seed else "untied"
+        )
         checkpoint.write(folder / model.id / model.revision_or_main())
 
 
@@ -40,9 +42,11 @@ def serve_hub(folder: Path) -> Iterator[dict[str, str]]:
     threading.Thread(target=server.serve_forever, daemon=True, name="hub").start()
     try:
         yield {
-            "HF_ENDPOINT": f"http://{HOST}:{server.server_address[1]}", "HF_HUB_DISABLE_TELEMETRY": "1",
-            "HF_HUB_DISABLE_PROGRESS_BARS": "1", "NO_PROXY": f"{HOST},{LARGE_HOST}",
-        }  # fmt: skip
+            "HF_ENDPOINT": f"http://{HOST}:{server.server_address[1]}",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+            "NO_PROXY": f"{HOST},{LARGE_HOST}",
+        }
     finally:
         server.shutdown()
         server.server_close()

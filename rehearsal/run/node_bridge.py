@@ -1,13 +1,15 @@
-"""Nodes of a rehearsed cluster as EKS would have them: of the instances that the local endpoint's EC2 lists.
+"""Nodes of a rehearsed cluster as in EKS: of the instances that the local endpoint's EC2 lists.
 
-Invariant: a node joins when its instance runs, with the taints of its own user data, and has the labels that its node
-group has now. After the join and at each update of the group, labels and taints of the group are set again. The node of
-an instance that is shutting down is drained, as a managed node group does before it ends one. When the instance is
-gone, the node is lost, and goes by the rules of `rehearsal.cluster.nodes`.
+Invariant: a node joins when its instance runs, with the taints of its own user data, and has the
+labels that its node group has now. After the join and at each update of the group, labels and
+taints of the group are set again. The node of an instance that is shutting down is drained, as a
+managed node group does before it ends one. When the instance is gone, the node is lost, and goes by
+the rules of `rehearsal.cluster.nodes`.
 
-Sources: the taints of a group come after the join (aws/containers-roadmap#1962, aws-ebs-csi-driver#2447). That an
-update of labels alone sets the taints again is a guess, the worse of two cases. The startup taint goes as
-awslabs/mountpoint-s3-csi-driver v2.7.0 pkg/driver/node/taint.go removes it.
+Sources: the taints of a group come after the join (aws/containers-roadmap#1962,
+aws-ebs-csi-driver#2447). That an update of labels alone sets the taints again is a guess, the worse
+of two cases. The startup taint goes as awslabs/mountpoint-s3-csi-driver v2.7.0
+pkg/driver/node/taint.go removes it.
 """
 
 from __future__ import annotations
@@ -34,7 +36,11 @@ ALIVE_STATES = ("pending", "running")
 DRIVER = "neuron.aws.com"
 DRIVER_WATCH_S = 600  # the Mountpoint driver looks for its taint so long after its own start
 NODE_CONFIG_TYPE = "application/node.eks.aws"
-_EFFECTS = {"NO_SCHEDULE": "NoSchedule", "NO_EXECUTE": "NoExecute", "PREFER_NO_SCHEDULE": "PreferNoSchedule"}
+_EFFECTS = {
+    "NO_SCHEDULE": "NoSchedule",
+    "NO_EXECUTE": "NoExecute",
+    "PREFER_NO_SCHEDULE": "PreferNoSchedule",
+}
 ROOT_VOLUME_GB = 80  # of a system node
 
 
@@ -60,8 +66,9 @@ class NodeInstance:
 
 
 def read_instances(client: Callable[[str], Any], cluster: str) -> list[NodeInstance]:
-    """Return the instances of a cluster's node groups from EC2 and EKS, ended ones too while EC2 lists them."""
-    eks, filters = client("eks"), [{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}]
+    """Return a cluster's node-group instances from EC2 and EKS, also ended ones that EC2 lists."""
+    eks = client("eks")
+    filters = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [cluster]}]
     groups = {
         name: eks.describe_nodegroup(clusterName=cluster, nodegroupName=name)["nodegroup"]
         for name in eks.list_nodegroups(clusterName=cluster)["nodegroups"]
@@ -71,25 +78,37 @@ def read_instances(client: Callable[[str], Any], cluster: str) -> list[NodeInsta
         for row in reservation["Instances"]:
             group = next(tag["Value"] for tag in row["Tags"] if tag["Key"] == NODE_GROUP_TAG)
             template = groups.get(group, {}).get("launchTemplate", {})
-            user_data = _read_user_data(client, template["id"], template["version"]) if template else ""
-            instances.append(NodeInstance(
-                id=row["InstanceId"], name=row["PrivateDnsName"], type=row["InstanceType"], group=group,
-                zone=row["Placement"]["AvailabilityZone"], state=row["State"]["Name"], launched_at=row["LaunchTime"],
-                labels=groups.get(group, {}).get("labels", {}), taints=tuple(groups.get(group, {}).get("taints", [])),
-                registered_taints=read_registered_taints(user_data),
-            ))  # fmt: skip
+            user_data = (
+                _read_user_data(client, template["id"], template["version"]) if template else ""
+            )
+            instances.append(
+                NodeInstance(
+                    id=row["InstanceId"],
+                    name=row["PrivateDnsName"],
+                    type=row["InstanceType"],
+                    group=group,
+                    zone=row["Placement"]["AvailabilityZone"],
+                    state=row["State"]["Name"],
+                    launched_at=row["LaunchTime"],
+                    labels=groups.get(group, {}).get("labels", {}),
+                    taints=tuple(groups.get(group, {}).get("taints", [])),
+                    registered_taints=read_registered_taints(user_data),
+                )
+            )
     return instances
 
 
 @functools.cache
 def _read_user_data(client: Callable[[str], Any], template: str, version: str) -> str:
     """Return the user data of a version of a launch template, which never changes, in base64."""
-    versions = client("ec2").describe_launch_template_versions(LaunchTemplateId=template, Versions=[version])
+    versions = client("ec2").describe_launch_template_versions(
+        LaunchTemplateId=template, Versions=[version]
+    )
     return str(versions["LaunchTemplateVersions"][0]["LaunchTemplateData"].get("UserData", ""))
 
 
 def read_registered_taints(user_data: str) -> tuple[Object, ...]:
-    """Return the taints with which kubelet registers its node: those of the last NodeConfig that has a list of them.
+    """Return the taints kubelet registers its node with: of the last NodeConfig with a list.
 
     Args:
         user_data: of an instance, in base64.
@@ -105,7 +124,7 @@ def read_registered_taints(user_data: str) -> tuple[Object, ...]:
 
 @dataclass(kw_only=True, slots=True)
 class NodeBridge:
-    """Writes instances into a cluster as nodes and ResourceSlices, and counts how long accelerators were paid.
+    """Writes instances to a cluster as nodes and ResourceSlices; counts paid accelerator time.
 
     Args:
         cluster: the cluster.
@@ -117,12 +136,14 @@ class NodeBridge:
     instance_types: Mapping[str, InstanceType]
     read_faults: Callable[[], RunFaults]
     _spans: dict[str, tuple[datetime, datetime]] = field(default_factory=dict, init=False)
-    _groups: dict[str, NodeInstance] = field(default_factory=dict, init=False)  # with what its node was given last
+    # with what its node was given last
+    _groups: dict[str, NodeInstance] = field(default_factory=dict, init=False)
 
     def write_nodes(self, instances: Iterable[NodeInstance]) -> None:
         """Let the running instances be nodes, and drain and lose the nodes of those that end."""
         store = self.cluster.store
-        faults, now = self.read_faults(), store.now()
+        faults = self.read_faults()
+        now = store.now()
         listed = {row.name: row for row in instances}
         rows = {name: row for name, row in listed.items() if row.state in ALIVE_STATES}
         for row in rows.values():
@@ -139,33 +160,41 @@ class NodeBridge:
                 self._follow_driver(row, faults)
             elif not (devices and waits):
                 self._groups[row.name] = replace(row, taints=())
-                node = store.create_object("nodes", "", build_node(row, self.instance_types[row.type]))
+                node = store.create_object(
+                    "nodes", "", build_node(row, self.instance_types[row.type])
+                )
                 if devices:
-                    body = build_slice(row, self.instance_types[row.type], devices - faults.missing_devices)
+                    body = build_slice(
+                        row, self.instance_types[row.type], devices - faults.missing_devices
+                    )
                     body["metadata"]["ownerReferences"] = [build_owner(node)]
                     store.create_object("resourceslices", "", body)
 
     def count_node_s(self) -> float:
-        """Return the seconds for which accelerator instances were there, by the endpoint's launch times."""
+        """Return the seconds accelerator instances existed, by the endpoint's launch times."""
         return sum((end - begin).total_seconds() for begin, end in self._spans.values())
 
     def _follow_group(self, row: NodeInstance, faults: RunFaults) -> None:
-        """Set labels and taints of the group if one of them changed; remove those that the group no longer has."""
+        """Set the group's labels and taints if one changed; remove those it no longer has."""
         former = self._groups.get(row.name) or replace(row, labels={}, taints=())
         if faults.are_labels_frozen or (former.labels, former.taints) == (row.labels, row.taints):
             return
         labels = dict.fromkeys(former.labels.keys() - row.labels.keys()) | dict(row.labels)
         taints = convert_effects(row.taints)
-        group_taints = [(taint["key"], taint["effect"]) for taint in (*convert_effects(former.taints), *taints)]
+        group_taints = [
+            (taint["key"], taint["effect"]) for taint in (*convert_effects(former.taints), *taints)
+        ]
         own_taints = [
-            taint for taint in self._list_taints(row.name) if (taint["key"], taint["effect"]) not in group_taints
+            taint
+            for taint in self._list_taints(row.name)
+            if (taint["key"], taint["effect"]) not in group_taints
         ]
         patch = {"metadata": {"labels": labels}, "spec": {"taints": own_taints + taints}}
         self.cluster.store.patch_object("nodes", "", row.name, patch)
         self._groups[row.name] = row
 
     def _follow_driver(self, row: NodeInstance, faults: RunFaults) -> None:
-        """Remove the startup taint as the node's Mountpoint driver does: for some minutes after its start only."""
+        """Remove the startup taint as the Mountpoint driver does: only some minutes from start."""
         node = self.cluster.store.view_object("nodes", "", row.name)
         driver_age_s = self.cluster.store.measure_age(node) - faults.driver_s
         taints = self._list_taints(row.name)
@@ -174,7 +203,9 @@ class NodeBridge:
             self.cluster.store.patch_object("nodes", "", row.name, {"spec": {"taints": kept}})
 
     def _list_taints(self, name: str) -> list[Object]:
-        taints: list[Object] = self.cluster.store.view_object("nodes", "", name)["spec"].get("taints", [])
+        taints: list[Object] = self.cluster.store.view_object("nodes", "", name)["spec"].get(
+            "taints", []
+        )
         return taints
 
     def _end_node(self, node: Object, row: NodeInstance | None) -> None:
@@ -196,14 +227,17 @@ def convert_effects(taints: Iterable[Object]) -> list[Object]:
 def build_node(row: NodeInstance, instance_type: InstanceType) -> Object:
     """Return the node of an instance, as its kubelet registers it."""
     labels = {
-        "eks.amazonaws.com/nodegroup": row.group, "kubernetes.io/hostname": row.name,
-        "node.kubernetes.io/instance-type": row.type, "topology.kubernetes.io/zone": row.zone,
-    }  # fmt: skip
+        "eks.amazonaws.com/nodegroup": row.group,
+        "kubernetes.io/hostname": row.name,
+        "node.kubernetes.io/instance-type": row.type,
+        "topology.kubernetes.io/zone": row.zone,
+    }
     allocatable = {
-        "cpu": f"{instance_type.allocatable_cpu_m.value}m", "pods": str(instance_type.pods.value),
+        "cpu": f"{instance_type.allocatable_cpu_m.value}m",
+        "pods": str(instance_type.pods.value),
         "memory": f"{instance_type.allocatable_memory_mib.value}Mi",
         "ephemeral-storage": f"{instance_type.nvme_gb.value or ROOT_VOLUME_GB}G",
-    }  # fmt: skip
+    }
     metadata = {"name": row.name, "labels": labels | dict(row.labels)}
     spec = {"providerID": f"aws:///{row.zone}/{row.id}", "taints": list(row.registered_taints)}
     status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
@@ -211,18 +245,21 @@ def build_node(row: NodeInstance, instance_type: InstanceType) -> Object:
 
 
 def build_slice(row: NodeInstance, instance_type: InstanceType, count: int) -> Object:
-    """Return the ResourceSlice of a node's first devices, with the attributes that the Neuron DRA driver gives.
+    """Return a node's first devices as a ResourceSlice, with the Neuron DRA driver's attributes.
 
-    Source: aws-neuron-sdk deploy/eks/dra.rst; connected-device-maps-over-efa-for-neuron lookup/lookup.go.
+    Source: aws-neuron-sdk deploy/eks/dra.rst; connected-device-maps-over-efa-for-neuron
+    lookup/lookup.go.
     """
     group_ids = instance_type.resource_slice.value or {} if instance_type.resource_slice else {}
     total = instance_type.devices.value or count
     devices = []
     for number in range(count):
         attributes: dict[str, Object] = {
-            "deviceId": {"int": number}, "instanceType": {"string": row.type},
-            "resourceType": {"string": "neuron_device"}, "draDriverVersion": {"version": "1.2.0"},
-        }  # fmt: skip
+            "deviceId": {"int": number},
+            "instanceType": {"string": row.type},
+            "resourceType": {"string": "neuron_device"},
+            "draDriverVersion": {"version": "1.2.0"},
+        }
         for name, ids in group_ids.items():
             attributes[name] = {"string": ids[number * len(ids) // total]}
         devices.append({"name": f"neuron-device-{number}", "attributes": attributes})

@@ -29,13 +29,17 @@ from rehearsal.run.settings import HANG, RunFaults
 from tandem.run.__main__ import WORK_FOLDER
 from tandem.run.runner import POLL_VARIABLE
 
-SKIP_ANNOTATION = "eks.amazonaws.com/skip-containers"  # the Pod Identity webhook skips these containers
-COMPONENT_LABEL, NAME_LABEL = "app.kubernetes.io/component", "app.kubernetes.io/name"
+# the Pod Identity webhook skips these containers
+SKIP_ANNOTATION = "eks.amazonaws.com/skip-containers"
+COMPONENT_LABEL = "app.kubernetes.io/component"
+NAME_LABEL = "app.kubernetes.io/name"
 # by the end of the repository's name
 _MODULES = {"tools": "tandem.artifacts", "run": "tandem.run", "lm-eval": "tandem.bench.lm_eval"}
 _LOCAL_VARIABLES = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8"}
 _PREFIX_OPTION = "prefix "
-PROGRAMS, KNOBS, TRUTH = "programs", "knobs", "truth"
+PROGRAMS = "programs"
+KNOBS = "knobs"
+TRUTH = "truth"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,8 +53,8 @@ class PodPrograms:
         hub_variables: variables that lead to the hub.
         tokens: of the cluster's service accounts.
         build_kubeconfig: of a token and a namespace.
-        folder: with the runtime's stand-ins in PROGRAMS, a file of knobs for each arm in KNOBS; the simulated servers'
-            logs go to TRUTH.
+        folder: with the runtime's stand-ins in PROGRAMS, a file of knobs for each arm in KNOBS; the
+            simulated servers' logs go to TRUTH.
         poll_s: seconds between the runner's looks.
         s3: a client of the endpoint, for volumes.
         read_faults: returns the faults that are in force.
@@ -67,17 +71,31 @@ class PodPrograms:
     s3: Any
     read_faults: Callable[[], RunFaults]
 
-    def choose_program(self, pod: Object, container: Object, command: ContainerCommand) -> ContainerCommand:
+    def choose_program(
+        self, pod: Object, container: Object, command: ContainerCommand
+    ) -> ContainerCommand:
         """Return the process for a container, from its rendered words and variables."""
         repository = container["image"].partition("@")[0].rpartition("/")[2].partition(":")[0]
-        module = next((module for end, module in _MODULES.items() if repository.endswith(f"-{end}")), None)
-        faults, words = self.read_faults(), command.words
-        component, name = (pod["metadata"].get("labels", {}).get(key, "") for key in (COMPONENT_LABEL, NAME_LABEL))
-        variables = _LOCAL_VARIABLES | dict(command.variables) | self._find_credentials(pod, container, faults)
+        module = next(
+            (module for end, module in _MODULES.items() if repository.endswith(f"-{end}")), None
+        )
+        faults = self.read_faults()
+        words = command.words
+        component, name = (
+            pod["metadata"].get("labels", {}).get(key, "") for key in (COMPONENT_LABEL, NAME_LABEL)
+        )
+        variables = (
+            _LOCAL_VARIABLES
+            | dict(command.variables)
+            | self._find_credentials(pod, container, faults)
+        )
         if module:
-            folder = command.folders.get(str(WORK_FOLDER.parent))  # a Job's own folder, which its program knows by path
+            # a Job's own folder, which its program knows by path
+            folder = command.folders.get(str(WORK_FOLDER.parent))
             options = (
-                ("--folder", str(folder / WORK_FOLDER.name)) if folder and words[0] in {"measure", "judge"} else ()
+                ("--folder", str(folder / WORK_FOLDER.name))
+                if folder and words[0] in {"measure", "judge"}
+                else ()
             )
             words = (sys.executable, "-m", module, *words, *options)
             variables[POLL_VARIABLE] = str(self.poll_s)
@@ -86,7 +104,9 @@ class PodPrograms:
         elif "vllm" in repository:
             variables["PATH"] = f"{self.folder / PROGRAMS}{os.pathsep}{variables['PATH']}"
             variables |= (
-                {"TANDEM_STANDIN_CRASH": faults.compile_crash} if faults.compile_crash not in {"", HANG} else {}
+                {"TANDEM_STANDIN_CRASH": faults.compile_crash}
+                if faults.compile_crash not in {"", HANG}
+                else {}
             )
             words = ("sleep", "infinity") if faults.compile_crash == HANG else words
         else:
@@ -94,28 +114,42 @@ class PodPrograms:
         return replace(command, words=words, variables=variables)
 
     def list_fillers(self, pod: Object, volume: Object, folder: Path) -> list[Callable[[], None]]:
-        """Return functions that copy the objects of a claim's prefix into a folder, as Mountpoint would show them.
+        """Return functions that copy a claim's prefix to a folder, as Mountpoint would show it.
 
-        A volume of another kind is the token that a real API server projects: the kubeconfig names its file.
+        A volume of another kind is the token that a real API server projects: the kubeconfig names
+        its file.
         """
         if "persistentVolumeClaim" not in volume:
             return []
         claim = self.store.get_object(
-            "persistentvolumeclaims", pod["metadata"]["namespace"], volume["persistentVolumeClaim"]["claimName"]
+            "persistentvolumeclaims",
+            pod["metadata"]["namespace"],
+            volume["persistentVolumeClaim"]["claimName"],
         )
         spec = self.store.get_object("persistentvolumes", "", claim["spec"]["volumeName"])["spec"]
-        prefixes = [row.removeprefix(_PREFIX_OPTION) for row in spec["mountOptions"] if row.startswith(_PREFIX_OPTION)]
+        prefixes = [
+            row.removeprefix(_PREFIX_OPTION)
+            for row in spec["mountOptions"]
+            if row.startswith(_PREFIX_OPTION)
+        ]
         bucket = spec["csi"]["volumeAttributes"]["bucketName"]
         return [partial(copy_prefix, self.s3, bucket, prefix, folder) for prefix in prefixes]
 
-    def _find_credentials(self, pod: Object, container: Object, faults: RunFaults) -> dict[str, str]:
-        """Return the variables that the Pod Identity webhook and the kubelet add to a container's rendered ones."""
-        metadata, account = pod["metadata"], pod["spec"].get("serviceAccountName", "default")
-        is_skipped = container["name"] in metadata.get("annotations", {}).get(SKIP_ANNOTATION, "").split(",")
+    def _find_credentials(
+        self, pod: Object, container: Object, faults: RunFaults
+    ) -> dict[str, str]:
+        """Return what the Pod Identity webhook and kubelet add to a container's variables."""
+        metadata = pod["metadata"]
+        account = pod["spec"].get("serviceAccountName", "default")
+        is_skipped = container["name"] in metadata.get("annotations", {}).get(
+            SKIP_ANNOTATION, ""
+        ).split(",")
         variables = {"HOME": str(self.folder)}
         if (metadata["namespace"], account) in self.identities and not is_skipped:
             place = (
-                {"AWS_ENDPOINT_URL": faults.aws_url, "AWS_ENDPOINT_URL_S3": faults.aws_url} if faults.aws_url else {}
+                {"AWS_ENDPOINT_URL": faults.aws_url, "AWS_ENDPOINT_URL_S3": faults.aws_url}
+                if faults.aws_url
+                else {}
             )
             variables |= {**self.aws_variables, **self.hub_variables, **place}
         if pod["spec"].get("automountServiceAccountToken", True):
@@ -124,7 +158,7 @@ class PodPrograms:
         return variables
 
     def _mount_token(self, pod: Object, account: str) -> Path:
-        """Write a pod's token and the kubeconfig that names its file; return the path of the kubeconfig."""
+        """Write a pod's token and the kubeconfig that names its file; return the latter's path."""
         metadata = pod["metadata"]
         folder: Path = self.folder / "tokens" / str(metadata["uid"])
         self.tokens.mount(pod, account_token(metadata["namespace"], account), folder / "token")
@@ -135,13 +169,23 @@ class PodPrograms:
         path.write_text(yaml.safe_dump(config))
         return path
 
-    def _build_server(self, words: tuple[str, ...], name: str, *, is_crashing: bool) -> tuple[str, ...]:
+    def _build_server(
+        self, words: tuple[str, ...], name: str, *, is_crashing: bool
+    ) -> tuple[str, ...]:
         if is_crashing:
             return _build_exit("the server crashes, as the rehearsal was told")
-        port, knobs = words[words.index("--port") + 1], self.folder / KNOBS / f"{name}.yaml"
+        port = words[words.index("--port") + 1]
+        knobs = self.folder / KNOBS / f"{name}.yaml"
         if not knobs.exists():
             return _build_exit(f"{name} is no arm of the experiment that is rehearsed")
-        options = ["--knobs", str(knobs), "--port", port, "--log", str(self.folder / TRUTH / f"{name}.jsonl")]
+        options = [
+            "--knobs",
+            str(knobs),
+            "--port",
+            port,
+            "--log",
+            str(self.folder / TRUTH / f"{name}.jsonl"),
+        ]
         return (sys.executable, "-m", "tandem.simulator", *options)
 
 

@@ -11,7 +11,8 @@ from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.cluster.timing import ClusterTiming
 
 HANG = "hang"
-# what every pod and Job waits for is shorter, as the runner's pauses are; a lost node takes its real time
+# what every pod and Job waits for is shorter, as the runner's pauses are; a lost node takes its
+# real time
 LIVE_TIMING = ClusterTiming(claim_s=0.5, allocation_s=0.5, job_end_s=0.2)
 TOKEN_S = 60.0  # a tenth of the shortest life that a real API server gives
 
@@ -25,25 +26,30 @@ class RunFaults:
         join_s: seconds from an instance's launch until its node joins.
         is_node_absent: no accelerator node ever joins.
         are_labels_frozen: nodes keep the labels that they joined with.
-        driver_s: seconds from a node's join until its Mountpoint driver works and removes the startup taint.
+        driver_s: seconds from a node's join until its Mountpoint driver works and removes the
+            startup taint.
         missing_devices: so many devices of each node are not in its ResourceSlice.
         compile_crash: how the compiler ends, as the runtime stand-ins know it, or `hang`.
         late_claim_s: seconds more until a claim is allocated.
         crashing_server: an arm whose server ends with exit code 1 as soon as it starts.
-        aws_url: the URL that pods take for AWS, such as a fault proxy; empty for the endpoint itself.
-        moment: the component or the name (app.kubernetes.io/component, /name) whose first running pod is the moment of
-            all that follows.
+        aws_url: the URL that pods take for AWS, such as a fault proxy; empty for the endpoint
+            itself.
+        moment: the component or the name (app.kubernetes.io/component, /name) whose first running
+            pod is the moment of all that follows.
         moment_s: seconds after that.
         second_replica: an arm that is scaled to 2.
         edited_server: an arm whose server's last argument is changed.
         killed_component: the component or the name whose containers get SIGKILL.
-        is_node_lost: the accelerator instances are terminated without notice to anybody: their processes are gone at
-            once, and the API says Ready until the grace is over.
-        is_node_drained: the accelerator nodes are cordoned and their pods evicted, as `kubectl drain` does.
+        is_node_lost: the accelerator instances are terminated without notice to anybody: their
+            processes are gone at once, and the API says Ready until the grace is over.
+        is_node_drained: the accelerator nodes are cordoned and their pods evicted, as `kubectl
+            drain` does.
         uncordon_s: seconds after the drain until the nodes take pods again; 0 for never.
-        endpoint_down_s: seconds for which the local AWS endpoint is gone. The endpoint ends by SIGTERM and its state
-            survives, as AWS keeps acknowledged changes: a client sees a broken connection, then refused ones.
-        api_status: the status that the Kubernetes API answers instead, as often as `api_calls` says.
+        endpoint_down_s: seconds for which the local AWS endpoint is gone. The endpoint ends by
+            SIGTERM and its state survives, as AWS keeps acknowledged changes: a client sees a
+            broken connection, then refused ones.
+        api_status: the status that the Kubernetes API answers instead, as often as `api_calls`
+            says.
     """
 
     fleet: FleetBehavior = field(default_factory=FleetBehavior)
@@ -94,4 +100,6 @@ class RehearsalSettings:
 
     def choose_timing(self) -> ClusterTiming:
         """Return the control plane's times with the faults in force."""
-        return replace(self.timing, allocation_s=self.timing.allocation_s + self.faults.late_claim_s)
+        return replace(
+            self.timing, allocation_s=self.timing.allocation_s + self.faults.late_claim_s
+        )

@@ -1,6 +1,7 @@
-"""A laptop's whole world for one experiment: an account, a cluster with the rendered manifests, a hub, and pods.
+"""A laptop's world for one experiment: account, cluster with rendered manifests, hub, and pods.
 
-Invariant: no part of the world outlives `stop`, and the world shows AWS only as the local endpoint lists it.
+Invariant: no part of the world outlives `stop`, and the world shows AWS only as the local endpoint
+lists it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rehearsal.aws.capacity_block import CapacityBlock
 from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
-from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_prerequisites, create_sandbox
+from rehearsal.aws.sandbox import (
+    FICTITIOUS_ACCOUNT,
+    EnvironmentSandbox,
+    create_prerequisites,
+    create_sandbox,
+)
 from rehearsal.cluster.cluster import RehearsalCluster, WallClock
 from rehearsal.cluster.live_cluster import LiveCluster
 from rehearsal.cluster.process_pods import ProcessPods
@@ -43,11 +49,14 @@ from tandem.spec.catalogue import load_catalogue
 from tandem.spec.workspace import load_workspace
 
 BRIDGE_S = 0.3
-DEPLOY_FLAGS = ("--concurrency", "4")  # the CLI looks at a stack every five seconds: several at once save a third
+# the CLI looks at a stack every five seconds: several at once save a third
+DEPLOY_FLAGS = ("--concurrency", "4")
 BLOCK_LENGTH = timedelta(days=1)
 RUNNER_WAIT_S = 90.0  # two seconds on an idle machine
 LOG_CHARACTERS = 4000
-MANIFESTS, HUB = "manifests", "hub"  # folders of a world, next to those of its pods
+# folders of a world, next to those of its pods
+MANIFESTS = "manifests"
+HUB = "hub"
 ADMIN_TOKEN = "rehearsed:admin"  # noqa: S105 - of a cluster of this machine
 _ALL_RULE: Mapping[str, Any] = {"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}
 
@@ -61,7 +70,7 @@ class RehearsalAccount:
 
     @classmethod
     def create(cls, name: str, environments: Path, experiments: Path, folder: Path) -> Self:
-        """Start an endpoint for a copy of an environment; nothing is deployed, and the caller stops the endpoint.
+        """Start an endpoint for an environment's copy; deploy nothing; the caller stops it.
 
         Raises:
             SpecError: the environment is not there or refused.
@@ -70,7 +79,9 @@ class RehearsalAccount:
         sandbox = create_sandbox(name, environments, experiments, folder)
         sandbox.edit(_date_block)
         endpoint = AwsEndpoint(
-            account=FICTITIOUS_ACCOUNT, region=sandbox.environment.region, state_dir=folder / "endpoint"
+            account=FICTITIOUS_ACCOUNT,
+            region=sandbox.environment.region,
+            state_dir=folder / "endpoint",
         ).start()
         create_prerequisites(sandbox, endpoint.client)
         account = cls(endpoint=endpoint, sandbox=sandbox)
@@ -78,14 +89,20 @@ class RehearsalAccount:
         return account
 
     def buy_block(self, **changes: Any) -> None:
-        """Let EC2 know the environment's Capacity Block as the file declares it, or with other fields.
+        """Let EC2 know the environment's Capacity Block as declared, or with other fields.
 
         Args:
             changes: fields of `CapacityBlock`, as after a purchase, an extension or an early end.
         """
         capacity = self.sandbox.environment.capacity
-        if capacity.kind == "capacity-block" and capacity.block is not None and capacity.reservation_id is not None:
-            block = CapacityBlock(starts=capacity.block.starts, ends=capacity.block.ends, nodes=capacity.nodes)
+        if (
+            capacity.kind == "capacity-block"
+            and capacity.block is not None
+            and capacity.reservation_id is not None
+        ):
+            block = CapacityBlock(
+                starts=capacity.block.starts, ends=capacity.block.ends, nodes=capacity.nodes
+            )
             self.endpoint.set_blocks({capacity.reservation_id: replace(block, **changes)})
 
     def deploy(self, folder: Path) -> str:
@@ -106,16 +123,27 @@ class RehearsalAccount:
             words: of the command. options: of subprocess.run.
         """
         command = [sys.executable, "-m", "tandem", *words, *self.list_file_options()]
-        return subprocess.run(command, env=self.build_variables(), text=True, check=False, **options)
+        return subprocess.run(
+            command, env=self.build_variables(), text=True, check=False, **options
+        )
 
     def list_file_options(self) -> list[str]:
         """Return the options that make a command read the copied files."""
-        return ["--environments", str(self.sandbox.environments), "--experiments", str(self.sandbox.experiments)]
+        return [
+            "--environments",
+            str(self.sandbox.environments),
+            "--experiments",
+            str(self.sandbox.experiments),
+        ]
 
     def build_variables(self) -> dict[str, str]:
         """Return the variables for work in this account, without the caller's own AWS settings."""
-        own_variables = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
-        return own_variables | self.endpoint.client_environment(self.sandbox.environments.parent / "home")
+        own_variables = {
+            name: value for name, value in os.environ.items() if not name.startswith("AWS_")
+        }
+        return own_variables | self.endpoint.client_environment(
+            self.sandbox.environments.parent / "home"
+        )
 
 
 def _date_block(document: dict[str, Any]) -> None:
@@ -123,11 +151,13 @@ def _date_block(document: dict[str, Any]) -> None:
     if document["capacity"]["kind"] == "capacity-block":
         begin = datetime.now(UTC).replace(microsecond=0) - timedelta(hours=1)
         moments = {"starts": begin, "ends": begin + BLOCK_LENGTH}
-        document["capacity"]["block"] = {name: format_time(moment) for name, moment in moments.items()}
+        document["capacity"]["block"] = {
+            name: format_time(moment) for name, moment in moments.items()
+        }
 
 
 class RunWorld:
-    """All that a run needs, at work until `stop`. Call `write_inputs` first; it may run in parallel with a deploy.
+    """All that a run needs, until `stop`. First call `write_inputs`, also during a deploy.
 
     Args:
         account: where the environment is deployed.
@@ -141,14 +171,25 @@ class RunWorld:
     """
 
     def __init__(
-        self, account: RehearsalAccount, settings: RehearsalSettings, folder: Path, store: ObjectStore | None = None
+        self,
+        account: RehearsalAccount,
+        settings: RehearsalSettings,
+        folder: Path,
+        store: ObjectStore | None = None,
     ) -> None:
-        self.account, self.settings, self.folder = account, settings, folder
+        self.account = account
+        self.settings = settings
+        self.folder = folder
         self.store = store or ObjectStore(WallClock().now)
         self._api_faults = list[ClusterFault]()
-        workspace = load_workspace(account.sandbox.environments, account.sandbox.experiments, (settings.environment,))
+        workspace = load_workspace(
+            account.sandbox.environments, account.sandbox.experiments, (settings.environment,)
+        )
         self._experiment = workspace.experiments[settings.experiment].record
-        self._guard, self._catalogue = build_guard_config(account.sandbox.environment), load_catalogue()
+        self._guard, self._catalogue = (
+            build_guard_config(account.sandbox.environment),
+            load_catalogue(),
+        )
         self._stop_event, self._stack = threading.Event(), ExitStack()
         self._restart_thread: threading.Thread | None = None
 
@@ -179,7 +220,7 @@ class RunWorld:
         self.live.call(self._expect_faults)
 
     def has_fault_come(self) -> bool:
-        """Tell whether the moment of the current faults came; if it took the endpoint away, wait for the endpoint."""
+        """Tell whether the faults' moment came; if it took the endpoint away, wait for it."""
         is_done = self.live.call(lambda: self._injector.is_done)
         if is_done and self._restart_thread is not None:
             self._restart_thread.join()
@@ -192,11 +233,14 @@ class RunWorld:
     def list_fleet(self) -> list[NodeInstance]:
         """Return the accelerator instances that EC2 lists, without ended ones."""
         rows = read_instances(self.account.endpoint.client, self._guard.cluster)
-        return [row for row in rows if row.group == self._guard.node_group and row.state != "terminated"]
+        return [
+            row for row in rows if row.group == self._guard.node_group and row.state != "terminated"
+        ]
 
     def has_object(self, key: str) -> bool:
         """Tell whether the environment's bucket has an object, such as the fence's."""
-        s3, prefix = self.account.endpoint.client("s3"), f"{self._guard.prefix}{key}"
+        s3 = self.account.endpoint.client("s3")
+        prefix = f"{self._guard.prefix}{key}"
         return bool(s3.list_objects_v2(Bucket=self._guard.bucket, Prefix=prefix)["KeyCount"])
 
     def wait_for_runner(self) -> None:
@@ -209,14 +253,22 @@ class RunWorld:
         while not self.has_object(RUNNER_KEY):
             if time.monotonic() > deadline_s:
                 raise RuntimeError(
-                    f"the runner has not written {RUNNER_KEY} after {RUNNER_WAIT_S:g} s:\n{self.read_logs()}"
+                    f"the runner has not written {RUNNER_KEY} after {RUNNER_WAIT_S:g}"
+                    f" s:\n{self.read_logs()}"
                 )
             time.sleep(BRIDGE_S)
 
     def read_logs(self, component: str = "runner") -> str:
-        """Return the ends of the logs of a component's containers, with the reason why a pod does not run."""
-        pods = self.live.call(lambda: self.store.list_objects("pods", label_selector=f"{COMPONENT_LABEL}={component}"))
-        rows = [row for pod in pods for row in pod.get("status", {}).get("conditions", []) if "message" in row]
+        """Return the log ends of a component's containers, with why a pod does not run."""
+        pods = self.live.call(
+            lambda: self.store.list_objects("pods", label_selector=f"{COMPONENT_LABEL}={component}")
+        )
+        rows = [
+            row
+            for pod in pods
+            for row in pod.get("status", {}).get("conditions", [])
+            if "message" in row
+        ]
         names = [(pod, box["name"]) for pod in pods for box in pod["spec"]["containers"]]
         logs = [self.pods.read_log(pod, name)[-LOG_CHARACTERS:] for pod, name in names]
         return "\n".join([*(row["message"] for row in rows), *logs])
@@ -244,8 +296,12 @@ class RunWorld:
             actions: called at each look of the cluster.
         """
         users = build_users(bodies) | {ADMIN_TOKEN: ClusterUser("admin", cluster_rules=[_ALL_RULE])}
-        cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store, self.settings.choose_timing())
-        server = ClusterServer(self.store, users, self.pods.read_log, cluster.has_kubelet, tokens.find_account)
+        cluster = RehearsalCluster(
+            WallClock(), lambda _: self.pods, self.store, self.settings.choose_timing()
+        )
+        server = ClusterServer(
+            self.store, users, self.pods.read_log, cluster.has_kubelet, tokens.find_account
+        )
         server.faults = self._api_faults
         return cluster, LiveCluster(cluster, server, actions)
 
@@ -254,32 +310,51 @@ class RunWorld:
         return self.live.call(lambda: apply_manifests(self.store, bodies))
 
     def write_inputs(self) -> None:
-        """Write manifests, simulators' knobs, runtime stand-ins and checkpoints, without a deployed account.
+        """Write manifests, simulator knobs, stand-ins and checkpoints, without a deployed account.
 
         Raises:
             RuntimeError: a command of Tandem failed.
         """
-        settings, experiment = self.settings, self._experiment
+        settings = self.settings
+        experiment = self._experiment
         self._run_quietly("render", settings.environment, "--out", str(self.folder / MANIFESTS))
         scale = ("--time-scale", str(settings.time_scale))
-        self._run_quietly("simulate", "--experiment", settings.experiment, "--write", str(self.folder / KNOBS), *scale)
-        install_programs(self.folder / PROGRAMS, "nxdi-v0" if experiment.runtime == "nxdi-v0" else "native")
+        self._run_quietly(
+            "simulate",
+            "--experiment",
+            settings.experiment,
+            "--write",
+            str(self.folder / KNOBS),
+            *scale,
+        )
+        install_programs(
+            self.folder / PROGRAMS, "nxdi-v0" if experiment.runtime == "nxdi-v0" else "native"
+        )
         (self.folder / TRUTH).mkdir()
         write_checkpoints(experiment, self._catalogue, self.folder / HUB)
 
     def _start(self) -> None:
-        settings, endpoint = self.settings, self.account.endpoint
+        settings = self.settings
+        endpoint = self.account.endpoint
         hub_variables = self._stack.enter_context(serve_hub(self.folder / HUB))
         bodies = read_manifests(self.folder / MANIFESTS)
         eks = endpoint.client("eks")
-        associations = eks.list_pod_identity_associations(clusterName=self._guard.cluster)["associations"]
+        associations = eks.list_pod_identity_associations(clusterName=self._guard.cluster)[
+            "associations"
+        ]
         tokens = self.build_tokens()
         programs = PodPrograms(
-            store=self.store, identities=frozenset((row["namespace"], row["serviceAccount"]) for row in associations),
-            aws_variables=endpoint.client_environment(self.folder), hub_variables=hub_variables, folder=self.folder,
-            build_kubeconfig=self.build_kubeconfig, s3=endpoint.client("s3"), read_faults=self._read_faults,
-            poll_s=settings.poll_s, tokens=tokens,
-        )  # fmt: skip
+            store=self.store,
+            identities=frozenset((row["namespace"], row["serviceAccount"]) for row in associations),
+            aws_variables=endpoint.client_environment(self.folder),
+            hub_variables=hub_variables,
+            folder=self.folder,
+            build_kubeconfig=self.build_kubeconfig,
+            s3=endpoint.client("s3"),
+            read_faults=self._read_faults,
+            poll_s=settings.poll_s,
+            tokens=tokens,
+        )
         self.pods = ProcessPods(self.store, self.folder / "pods", programs, settings.backoff_scale)
         self._stack.callback(self.pods.close)
         self._injector = FaultInjector(
@@ -295,7 +370,9 @@ class RunWorld:
         self._cluster, live = self.open_cluster(bodies, tokens, actions)
         self.live = self._stack.enter_context(live)
         types = self._catalogue.instances.instances
-        self._bridge = NodeBridge(cluster=self._cluster, instance_types=types, read_faults=self._read_faults)
+        self._bridge = NodeBridge(
+            cluster=self._cluster, instance_types=types, read_faults=self._read_faults
+        )
         endpoint.set_fleet(settings.faults.fleet)
         self._look_at_instances()  # the system nodes are there before anything needs one
         self.skipped = self.apply_manifests(bodies)
@@ -316,7 +393,9 @@ class RunWorld:
     def _run_quietly(self, *words: str) -> None:
         result = self.account.run_tandem(*words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if result.returncode:
-            raise RuntimeError(f"tandem {words[0]} ended with code {result.returncode}:\n{result.stdout.strip()}")
+            raise RuntimeError(
+                f"tandem {words[0]} ended with code {result.returncode}:\n{result.stdout.strip()}"
+            )
 
     def _look_at_instances(self) -> None:
         instances = read_instances(self.account.endpoint.client, self._guard.cluster)

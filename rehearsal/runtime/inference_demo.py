@@ -53,21 +53,31 @@ def _parse_options(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _run_compilation(options: argparse.Namespace, stand_in_settings: StandInSettings, attempt: int) -> None:
+def _run_compilation(
+    options: argparse.Namespace, stand_in_settings: StandInSettings, attempt: int
+) -> None:
     sys.stdout.write("Loading configs...\n")
     if options.task_type != "causal-lm":
-        raise NeuronSettingsError(f"AssertionError: Unsupported task: {options.model_type}/{options.task_type}")
+        raise NeuronSettingsError(
+            f"AssertionError: Unsupported task: {options.model_type}/{options.task_type}"
+        )
     if not options.compile_only:
-        raise NeuronSettingsError("RuntimeError: the stand-in loads nothing to a device; give --compile-only")
+        raise NeuronSettingsError(
+            "RuntimeError: the stand-in loads nothing to a device; give --compile-only"
+        )
     target = read_model(options.model_path)
     draft = read_model(options.draft_model_path) if options.draft_model_path else None
-    nxdi_application = build_application(compile_settings(options), target, draft, options.model_type)
+    nxdi_application = build_application(
+        compile_settings(options), target, draft, options.model_type
+    )
     sys.stdout.write("\nCompiling and saving model...\n")
-    compile_application(nxdi_application, Path(options.compiled_model_path), stand_in_settings, attempt)
+    compile_application(
+        nxdi_application, Path(options.compiled_model_path), stand_in_settings, attempt
+    )
 
 
 def compile_settings(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the keyword arguments that the real program makes of its flags (create_neuron_config)."""
+    """Return the keyword arguments the real program makes of flags (create_neuron_config)."""
     values = {name: value for name, value in vars(options).items() if value is not None}
     if options.on_device_sampling:
         values["on_device_sampling_config"] = dict(values)

@@ -39,5 +39,9 @@ def install_programs(folder: Path, runtime: Literal["nxdi-v0", "native"]) -> Pat
 
 
 def _write_program(path: Path, module: str, arguments: str) -> None:
-    path.write_text(_PROGRAM_TEMPLATE.format(python=sys.executable, root=str(ROOT), module=module, arguments=arguments))
+    path.write_text(
+        _PROGRAM_TEMPLATE.format(
+            python=sys.executable, root=str(ROOT), module=module, arguments=arguments
+        )
+    )
     path.chmod(0o755)

@@ -1,4 +1,4 @@
-"""The model folder that a stand-in is given, read as the real programs read it: configuration, index, every shard.
+"""A stand-in's model folder, read as the real programs do: configuration, index, every shard.
 
 Invariant: a folder that is accepted has every tensor that its index names, in files that are whole.
 """
@@ -14,10 +14,20 @@ from typing import Any
 from tandem.artifacts.tensor_file import read_tensor_file
 from tandem.errors import TandemError
 
-# aws-neuron/neuronx-distributed-inference v0.6.10598 models/qwen3/modeling_qwen3.py and models/llama/modeling_llama.py,
-# get_required_attributes, without those that transformers itself fills in
-REQUIRED_FIELDS = ("hidden_size", "num_attention_heads", "num_hidden_layers", "num_key_value_heads", "vocab_size",
-            "max_position_embeddings", "rope_theta", "rms_norm_eps", "hidden_act")  # fmt: skip
+# aws-neuron/neuronx-distributed-inference v0.6.10598 models/qwen3/modeling_qwen3.py and
+# models/llama/modeling_llama.py, get_required_attributes, without those that transformers itself
+# fills in
+REQUIRED_FIELDS = (
+    "hidden_size",
+    "num_attention_heads",
+    "num_hidden_layers",
+    "num_key_value_heads",
+    "vocab_size",
+    "max_position_embeddings",
+    "rope_theta",
+    "rms_norm_eps",
+    "hidden_act",
+)
 
 
 class ModelFolderError(Exception):
@@ -49,19 +59,29 @@ def read_model(path: str) -> ModelFolder:
         config_text = (folder / "config.json").read_text()
         config = json.loads(config_text)
     except (OSError, ValueError) as error:
-        raise ModelFolderError(f"OSError: {path} does not appear to have a file named config.json: {error}") from None
+        raise ModelFolderError(
+            f"OSError: {path} does not appear to have a file named config.json: {error}"
+        ) from None
     absent_fields = [name for name in REQUIRED_FIELDS if name not in config]
     if absent_fields:
         raise ModelFolderError(f"AssertionError: Config must define {absent_fields}")
     index = folder / "model.safetensors.index.json"
-    weights = json.loads(index.read_text())["weight_map"] if index.exists() else {"": "model.safetensors"}
+    weights = (
+        json.loads(index.read_text())["weight_map"] if index.exists() else {"": "model.safetensors"}
+    )
     for name in sorted(set(weights.values())):
         try:
             tensor_names = read_tensor_file(folder / name)
         except (TandemError, OSError) as error:
-            raise ModelFolderError(f"safetensors_rust.SafetensorError: {folder / name}: {error}") from None
-        absent_tensors = {tensor for tensor, file in weights.items() if tensor and file == name} - tensor_names
+            raise ModelFolderError(
+                f"safetensors_rust.SafetensorError: {folder / name}: {error}"
+            ) from None
+        absent_tensors = {
+            tensor for tensor, file in weights.items() if tensor and file == name
+        } - tensor_names
         if absent_tensors:
             raise ModelFolderError(f"KeyError: {min(absent_tensors)} is not in {folder / name}")
-    identity = hashlib.sha256((config_text + json.dumps(weights, sort_keys=True)).encode()).hexdigest()
+    identity = hashlib.sha256(
+        (config_text + json.dumps(weights, sort_keys=True)).encode()
+    ).hexdigest()
     return ModelFolder(path=path, config=config, identity=identity)

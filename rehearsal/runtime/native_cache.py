@@ -1,8 +1,9 @@
-"""The native plugin's compile cache: the files that a server leaves in its cache root, and those for a warm start.
+"""The native plugin's compile cache: files that a server leaves in its root, and for a warm start.
 
-Source: aws-neuron/aws-neuron-sdk vllm-neuron/docs/design/compilation/compilation_cache.md (place, key, locks, the
-fatal miss) and issue 1368 (.compilation_complete, graph_<key>.neff). The second cache of the native route, that of
-traces, is not written: no source that was read gives its place under the root.
+Source: aws-neuron/aws-neuron-sdk vllm-neuron/docs/design/compilation/compilation_cache.md (place,
+key, locks, the fatal miss) and issue 1368 (.compilation_complete, graph_<key>.neff). The second
+cache of the native route, that of traces, is not written: no source that was read gives its place
+under the root.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ class NativeCompileCache:
     """The compile cache of one server.
 
     Args:
-        settings: all that shapes a graph. graphs: one for prefill, one for each batch bucket of decoding, and the
+        settings: all that shapes a graph. graphs: one for prefill, one for each batch bucket of
+            decoding, and the
         head's with speculation.
     """
 
@@ -44,13 +46,18 @@ class NativeCompileCache:
     @property
     def folder(self) -> Path:
         """Return the folder of the entries."""
-        return Path(os.environ.get("VLLM_CACHE_ROOT", DEFAULT_ROOT)).expanduser() / "neuron" / "compile_cache"
+        return (
+            Path(os.environ.get("VLLM_CACHE_ROOT", DEFAULT_ROOT)).expanduser()
+            / "neuron"
+            / "compile_cache"
+        )
 
     def warm_up(self, settings: StandInSettings, attempt: int) -> int:
         """Compile the missing graphs; return their number.
 
         Raises:
-            CacheMissError: a graph is missing, and VLLM_NEURON_DISABLE_WARMUP_COMPILE says that this is fatal.
+            CacheMissError: a graph is missing, and VLLM_NEURON_DISABLE_WARMUP_COMPILE says that
+                this is fatal.
             OSError: the cache root cannot be written; even a warm server keeps locks there.
         """
         _require_writable(self.folder)
@@ -63,14 +70,15 @@ class NativeCompileCache:
                     continue
                 if os.environ.get("VLLM_NEURON_DISABLE_WARMUP_COMPILE") == "1":
                     raise CacheMissError(
-                        f"RuntimeError: compile cache miss for graph {key} with VLLM_NEURON_DISABLE_WARMUP_COMPILE=1"
+                        f"RuntimeError: compile cache miss for graph {key} with"
+                        " VLLM_NEURON_DISABLE_WARMUP_COMPILE=1"
                     )
                 self._compile_graph(graph, key, settings, attempt)
                 graph_count += 1
         return graph_count
 
     def _graph_key(self, graph: str) -> str:
-        """Return the MD5 over graph, inputs, versions and compiler arguments, without environment variables."""
+        """Return the MD5 of graph, inputs, versions, compiler arguments, not environment."""
         plain = json.dumps([graph, self.settings, VERSIONS], sort_keys=True)
         return hashlib.md5(plain.encode(), usedforsecurity=False).hexdigest()
 
@@ -85,7 +93,9 @@ class NativeCompileCache:
         entry.mkdir(exist_ok=True)
         neff = b"NEFF" + key.encode()
         (entry / "graph.hlo").write_text(graph)
-        (entry / "command.txt").write_text(f"neuronx-cc compile graph.hlo --output graph_{key}.neff")
+        (entry / "command.txt").write_text(
+            f"neuronx-cc compile graph.hlo --output graph_{key}.neff"
+        )
         if graph != self.graphs[0]:
             settings.crash_if_due(attempt)
         (entry / f"graph_{key}.neff").write_bytes(neff)
@@ -95,7 +105,7 @@ class NativeCompileCache:
 
 
 def _require_writable(folder: Path) -> None:
-    """Refuse a folder without any write bit, which stands for a mount that is read only, also for root."""
+    """Refuse a folder without any write bit, which means a read-only mount, also for root."""
     while not folder.exists():
         folder = folder.parent
     if not stat.S_IMODE(folder.stat().st_mode) & 0o222:

@@ -1,11 +1,11 @@
 """The files that NxD Inference leaves when it compiles, and those that it needs when it loads.
 
-Source: aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/application_base.py (compile, shard_weights,
-load, load_weights) and inference_demo.py (run_inference); the compiler's cache as tandem/artifacts/driver/folders.py
-cites it.
+Source: aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/application_base.py (compile,
+shard_weights, load, load_weights) and inference_demo.py (run_inference); the compiler's cache as
+tandem/artifacts/driver/folders.py cites it.
 
-For the model's own configuration the real file has further defaults of transformers; here it has only those of
-config.json.
+For the model's own configuration the real file has further defaults of transformers; here it has
+only those of config.json.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from rehearsal.runtime.settings import StandInSettings
 from tandem.artifacts.tensor_file import read_tensor_file
 from tandem.errors import TandemError
 
-COMPILER_FOLDER = "neuronxcc-2.21.33363.0+82129205"  # aws-neuron-sdk 2.26.1, as compile logs of it name the folder
+# aws-neuron-sdk 2.26.1, as compile logs of it name the folder
+COMPILER_FOLDER = "neuronxcc-2.21.33363.0+82129205"
 DEFAULT_CACHE = "/var/tmp/neuron-compile-cache"  # noqa: S108 - the real program's own default
 WORKER_CLASSES = {"qwen3": "NeuronQwen3Model", "llama": "NeuronLlamaModel"}
 TENSOR_BYTES = 64
@@ -53,15 +54,20 @@ class NxdiApplication:
 
     @property
     def graphs(self) -> tuple[str, ...]:
-        """Return the graphs that are traced (models/model_base.py NeuronBaseForCausalLM.__init__)."""
+        """Return the traced graphs (models/model_base.py NeuronBaseForCausalLM.__init__)."""
         is_fusion = self.config["neuron_config"]["enable_fused_speculation"]
-        return ("context_encoding_model", "fused_speculation_model" if is_fusion else "token_generation_model")
+        return (
+            "context_encoding_model",
+            "fused_speculation_model" if is_fusion else "token_generation_model",
+        )
 
     @property
     def identity(self) -> str:
         """Return a digest of all inputs of the compilation."""
         models = [self.target.identity, self.draft.identity if self.draft else ""]
-        return hashlib.sha256(json.dumps([self.config, models], sort_keys=True).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([self.config, models], sort_keys=True).encode()
+        ).hexdigest()
 
 
 def build_application(
@@ -74,9 +80,15 @@ def build_application(
     """
     neuron_settings = build_neuron_config(settings, family)
     config = {**_model_config(target), "neuron_config": neuron_settings, "fused_spec_config": None}
-    if draft and neuron_settings["speculation_length"] > 0 and neuron_settings["enable_fused_speculation"]:
+    if (
+        draft
+        and neuron_settings["speculation_length"] > 0
+        and neuron_settings["enable_fused_speculation"]
+    ):
         if neuron_settings["on_device_sampling_config"] is None:
-            raise NeuronSettingsError("AttributeError: 'NoneType' object has no attribute 'do_sample'")
+            raise NeuronSettingsError(
+                "AttributeError: 'NoneType' object has no attribute 'do_sample'"
+            )
         config["fused_spec_config"] = {
             "worker_cls": {
                 "__module__": f"neuronx_distributed_inference.models.{family}.modeling_{family}",
@@ -92,7 +104,9 @@ def build_application(
     return NxdiApplication(target=target, draft=draft, config=config)
 
 
-def _build_draft_settings(neuron_settings: dict[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+def _build_draft_settings(
+    neuron_settings: dict[str, Any], settings: Mapping[str, Any]
+) -> dict[str, Any]:
     eagle = neuron_settings["enable_eagle_speculation"]
     overrides = {
         "speculation_length": neuron_settings["speculation_length"] if eagle else 0,
@@ -108,8 +122,10 @@ def _model_config(model: ModelFolder) -> dict[str, Any]:
     return {**fields, "_name_or_path": model.path, "metadata": None, "num_cores_per_group": 1}
 
 
-def compile_application(app: NxdiApplication, folder: Path, stand_in_settings: StandInSettings, attempt: int) -> None:
-    """Write the files of the real `compile`: the configuration first, then the graphs, then the weights.
+def compile_application(
+    app: NxdiApplication, folder: Path, stand_in_settings: StandInSettings, attempt: int
+) -> None:
+    """Write the files of the real `compile`: configuration first, then graphs, then weights.
 
     Raises:
         NeuronCompileError: a graph of the compiler's cache is marked as failed.
@@ -125,7 +141,10 @@ def compile_application(app: NxdiApplication, folder: Path, stand_in_settings: S
     _write_graph(folder / "model.pt", app)
     settings = app.config["neuron_config"]
     if not settings["save_sharded_checkpoint"] or settings["skip_sharding"]:
-        _print_line("SKIPPING pre-sharding the checkpoints. The checkpoints will be sharded during load time.")
+        _print_line(
+            "SKIPPING pre-sharding the checkpoints. The checkpoints will be sharded during load"
+            " time."
+        )
         return
     (folder / "weights").mkdir(exist_ok=True)
     for rank in range(settings["tp_degree"]):
@@ -137,7 +156,7 @@ def compile_application(app: NxdiApplication, folder: Path, stand_in_settings: S
 
 
 def find_load_problem(folder: Path) -> str:
-    """Return why the server's loader could not load this; empty if it could. The loader compares no flags."""
+    """Return why the server's loader could not load this, else empty; it compares no flags."""
     try:
         settings = json.loads((folder / "neuron_config.json").read_text())["neuron_config"]
         with zipfile.ZipFile(folder / "model.pt") as graph:
@@ -151,7 +170,7 @@ def find_load_problem(folder: Path) -> str:
 
 
 def _create_writable_folder(folder: Path) -> None:
-    """Make the folder; refuse one without any write bit, which stands for a read-only mount, also for root."""
+    """Make the folder; refuse one with no write bit, which means read-only, also for root."""
     nearest = folder
     while not nearest.exists():
         nearest = nearest.parent
@@ -160,9 +179,13 @@ def _create_writable_folder(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
 
-def _compile_graph(tag: str, app: NxdiApplication, stand_in_settings: StandInSettings, attempt: int) -> None:
-    """Compile one graph through the compiler's cache, with the verdicts and locks that are there."""
-    work_folder = Path(os.environ.get("BASE_COMPILE_WORK_DIR", "/tmp/nxd_model/")) / tag / "_tp0_bk0"  # noqa: S108
+def _compile_graph(
+    tag: str, app: NxdiApplication, stand_in_settings: StandInSettings, attempt: int
+) -> None:
+    """Compile one graph through the compiler's cache, with its verdicts and locks."""
+    work_folder = (
+        Path(os.environ.get("BASE_COMPILE_WORK_DIR", "/tmp/nxd_model/")) / tag / "_tp0_bk0"
+    )  # noqa: S108
     work_folder.mkdir(parents=True, exist_ok=True)
     (work_folder / "log-neuron-cc.txt").write_text("Compiler status PASS\n")
     cache_folder = Path(os.environ.get("NEURON_COMPILE_CACHE_URL", DEFAULT_CACHE)) / COMPILER_FOLDER
@@ -172,12 +195,16 @@ def _compile_graph(tag: str, app: NxdiApplication, stand_in_settings: StandInSet
         _print_line(f"INFO ||NEURON_CC_WRAPPER||: Using a cached neff at {entry}/model.neff")
         return
     while (entry / "model.hlo_module.pb.lock").exists():
-        _print_line("INFO ||NEURON_CACHE||: Another process must be compiling the same graph, waiting")
+        _print_line(
+            "INFO ||NEURON_CACHE||: Another process must be compiling the same graph, waiting"
+        )
         time.sleep(1)
-    if (entry / "model.log").exists() and "--retry_failed_compilation" not in os.environ.get("NEURON_CC_FLAGS", ""):
+    if (entry / "model.log").exists() and "--retry_failed_compilation" not in os.environ.get(
+        "NEURON_CC_FLAGS", ""
+    ):
         raise NeuronCompileError(
-            f"ERROR ||NEURON_CC_WRAPPER||: Got a cached failed neff at {entry}/model.neff. Will skip compilation, "
-            "please set --retry_failed_compilation for recompilation"
+            f"ERROR ||NEURON_CC_WRAPPER||: Got a cached failed neff at {entry}/model.neff. Will"
+            " skip compilation, please set --retry_failed_compilation for recompilation"
         )
     entry.mkdir(parents=True, exist_ok=True)
     lock = entry / "model.hlo_module.pb.lock"
@@ -187,7 +214,9 @@ def _compile_graph(tag: str, app: NxdiApplication, stand_in_settings: StandInSet
     if stand_in_settings.is_crash(attempt) and tag != app.graphs[0]:
         return  # the compilation ends in this graph: its lock stays
     if stand_in_settings.marks_graph_failure and tag == app.graphs[0]:
-        (entry / "model.log").write_text("Failed compilation with ['neuronx-cc', 'compile']: not written by a compiler")
+        (entry / "model.log").write_text(
+            "Failed compilation with ['neuronx-cc', 'compile']: not written by a compiler"
+        )
     else:
         (entry / "model.neff").write_bytes(b"NEFF" + digest.encode())
         (entry / "model.done").touch()
@@ -197,7 +226,12 @@ def _compile_graph(tag: str, app: NxdiApplication, stand_in_settings: StandInSet
 
 def _write_graph(path: Path, app: NxdiApplication) -> None:
     """Write a zip as torch.jit does: stored, the directory at its end."""
-    members = {"data.pkl": app.identity, "code/__torch__.py": "", "constants.pkl": "", "version": "3\n"}
+    members = {
+        "data.pkl": app.identity,
+        "code/__torch__.py": "",
+        "constants.pkl": "",
+        "version": "3\n",
+    }
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED) as archive:
         for name, content in members.items():
             archive.writestr(zipfile.ZipInfo(f"model/{name}", _ZIP_DATE), content)
@@ -211,11 +245,15 @@ def _write_tensors(path: Path, rank: int, identity: str) -> None:
         "rank_util.rank": ("int32", [1], rank.to_bytes(4, "little")),
     }
     tensor_buffers = {
-        name: ctypes.create_string_buffer(content, len(content)) for name, (_, _, content) in buffers.items()
+        name: ctypes.create_string_buffer(content, len(content))
+        for name, (_, _, content) in buffers.items()
     }
     tensors = {
         name: safetensors.TensorSpec(
-            dtype=dtype, shape=shape, data_ptr=ctypes.addressof(tensor_buffers[name]), data_len=len(content)
+            dtype=dtype,
+            shape=shape,
+            data_ptr=ctypes.addressof(tensor_buffers[name]),
+            data_len=len(content),
         )
         for name, (dtype, shape, content) in buffers.items()
     }

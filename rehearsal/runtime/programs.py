@@ -1,7 +1,8 @@
-"""The dated list of each program's flags and variables, as parsers and as a check of the environment.
+"""The dated list of each program's flags and variables, as parsers and an environment check.
 
-Invariant: a flag that is not in the list is refused, as the real program would refuse it. A variable that is not in the
-list is refused too. A real program ignores unknown variables, but a misspelt one would silently change nothing.
+Invariant: a flag that is not in the list is refused, as the real program would refuse it. A
+variable that is not in the list is refused too. A real program ignores unknown variables, but a
+misspelt one would silently change nothing.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def announce_stand_in(program: str) -> None:
     """Print the first line, which says that this is a stand-in."""
     fields = read_programs()[program]
     sys.stdout.write(
-        f"STAND-IN: this is no {fields['title']} but what rehearses its place; nothing it writes can run\n"
+        f"STAND-IN: this is no {fields['title']} but what rehearses its place; nothing it writes"
+        " can run\n"
     )
     sys.stdout.flush()
 
@@ -60,21 +62,29 @@ def check_environment(environment: Mapping[str, str]) -> None:
         variable = program_list["variables"].get(name)
         if variable is None:
             raise UnknownVariableError(
-                f"{name} is not in the list of variables that a program reads ({PROGRAMS_FILE.name})"
+                f"{name} is not in the list of variables that a program reads"
+                f" ({PROGRAMS_FILE.name})"
             )
         if not re.fullmatch(variable["values"], value):
-            raise UnknownVariableError(f"{name}={value!r} means nothing to it ({variable['source']})")
+            raise UnknownVariableError(
+                f"{name}={value!r} means nothing to it ({variable['source']})"
+            )
 
 
 def add_flags(parser: argparse.ArgumentParser, flags: Mapping[str, Mapping[str, Any]]) -> None:
     """Add flags of the list to a parser, with the types that the real program has."""
     for flag, flag_fields in flags.items():
         name = flag_fields.get("name", flag.replace("-", "_"))
-        common_options: dict[str, Any] = {"dest": name, "required": flag_fields.get("required", False)}
+        common_options: dict[str, Any] = {
+            "dest": name,
+            "required": flag_fields.get("required", False),
+        }
         if flag_fields["type"] == "switch":
             parser.add_argument(f"--{flag}", action="store_true", dest=name)
         elif flag_fields["type"] == "either":
-            parser.add_argument(f"--{flag}", action=argparse.BooleanOptionalAction, default=None, dest=name)
+            parser.add_argument(
+                f"--{flag}", action=argparse.BooleanOptionalAction, default=None, dest=name
+            )
         elif flag_fields["type"] == "ints":
             parser.add_argument(f"--{flag}", nargs="+", type=int, **common_options)
         elif flag_fields["type"] == "texts":

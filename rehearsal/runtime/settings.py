@@ -1,4 +1,4 @@
-"""Knobs of a stand-in, for tests, in addition to its flags: how to fail, at which attempt, and which output to cut.
+"""Knobs of a stand-in for tests, besides its flags: how to fail, at which attempt, output to cut.
 
 Invariant: without a knob a stand-in acts as the real program when all goes well.
 """
@@ -16,15 +16,22 @@ from rehearsal.runtime.programs import SETTING_PREFIX
 _LOST_PEER_LOG = """RuntimeError: neuronx-cc compilation failed with 70. Check compiler logs.
   File "vllm_neuron/parallel/neuron_parallel_state.py", line 1318, in tp_barrier
 RuntimeError: [gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.7]:22947"""
-# lines of a real log (tandem/artifacts/driver/failure.py has the sources), and the exit status after them
+# lines of a real log (tandem/artifacts/driver/failure.py has the sources), and the exit status
+# after them
 CRASH_KINDS = {
     "transient": (_LOST_PEER_LOG, 1),
-    "oom": ("[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient system memory.", 70),
+    "oom": (
+        (
+            "[F137] neuronx-cc was forcibly killed - This most commonly occurs due to insufficient"
+            " system memory."
+        ),
+        70,
+    ),
     "killed": ("", -signal.SIGKILL),
     "compiler-error": ("[ERROR] [NCC_IXCG856] Internal compiler error in the code generator", 70),
     "disk-full": ("OSError: [Errno 28] No space left on device: 'model.pt'", 1),
     "unknown": ("RuntimeError: something that nobody has seen before", 1),
-}  # fmt: skip
+}
 INCOMPLETE_OUTPUTS = ("truncated-shard",)
 
 
@@ -33,7 +40,8 @@ class StandInSettings:
     """The knobs, each from the variable TANDEM_STANDIN_<NAME>.
 
     Args:
-        crash_kind: one of CRASH_KINDS; empty for none. crash_at: attempts (from 1) that crash; empty for all.
+        crash_kind: one of CRASH_KINDS; empty for none. crash_at: attempts (from 1) that crash;
+            empty for all.
         incomplete_output: one of INCOMPLETE_OUTPUTS.
         failed_graph: mark a graph as failed in the compiler's cache, and continue.
         state_folder: folder that outlives an attempt, in which attempts are counted.
@@ -52,14 +60,21 @@ class StandInSettings:
         Raises:
             ValueError: a knob does not take the value.
         """
-        crash_kind, incomplete_output = _read_variable("CRASH"), _read_variable("HALF")
-        if crash_kind not in {"", *CRASH_KINDS} or incomplete_output not in {"", *INCOMPLETE_OUTPUTS}:
+        crash_kind = _read_variable("CRASH")
+        incomplete_output = _read_variable("HALF")
+        if crash_kind not in {"", *CRASH_KINDS} or incomplete_output not in {
+            "",
+            *INCOMPLETE_OUTPUTS,
+        }:
             raise ValueError(
-                f"no such position: {SETTING_PREFIX}CRASH={crash_kind!r}, {SETTING_PREFIX}HALF={incomplete_output!r}"
+                f"no such position: {SETTING_PREFIX}CRASH={crash_kind!r},"
+                f" {SETTING_PREFIX}HALF={incomplete_output!r}"
             )
         return cls(
             crash_kind=crash_kind,
-            crash_attempts=tuple(int(attempt) for attempt in _read_variable("CRASH_AT").split(",") if attempt),
+            crash_attempts=tuple(
+                int(attempt) for attempt in _read_variable("CRASH_AT").split(",") if attempt
+            ),
             incomplete_output=incomplete_output,
             marks_graph_failure=_read_variable("FAILED_GRAPH") == "1",
             state_folder=_read_variable("STATE"),

@@ -1,4 +1,4 @@
-"""The stand-in for `vllm serve`: of vLLM 0.9.1 with NxD Inference, and of 0.29.0 with the native plugin."""
+"""The stand-in for `vllm serve`: 0.9.1 with NxD Inference, 0.29.0 with the native plugin."""
 
 from __future__ import annotations
 
@@ -15,7 +15,12 @@ from rehearsal.runtime.http_server import serve_requests
 from rehearsal.runtime.model_folder import ModelFolder, ModelFolderError, read_model
 from rehearsal.runtime.native_cache import CacheMissError, NativeCompileCache
 from rehearsal.runtime.neuron_config import NeuronSettingsError
-from rehearsal.runtime.nxdi import NeuronCompileError, build_application, compile_application, find_load_problem
+from rehearsal.runtime.nxdi import (
+    NeuronCompileError,
+    build_application,
+    compile_application,
+    find_load_problem,
+)
 from rehearsal.runtime.programs import (
     USAGE_ERROR,
     UnknownVariableError,
@@ -34,7 +39,8 @@ SPECULATION_FIELDS = {
     "vllm-native": {"model", "num_speculative_tokens", "method"},
 }
 NATIVE_METHODS = {"eagle3"}
-EFA_DEVICES = Path("/sys/class/infiniband")  # where the EFA driver lists its devices, as every RDMA driver
+# where the EFA driver lists its devices, as every RDMA driver
+EFA_DEVICES = Path("/sys/class/infiniband")
 
 
 class VllmArgumentError(Exception):
@@ -80,7 +86,9 @@ def main(program: str, argv: Sequence[str] | None = None) -> int:
 
 def _parse_options(program: str, argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="vllm", allow_abbrev=False)
-    serve_parser = parser.add_subparsers(required=True, dest="command").add_parser("serve", allow_abbrev=False)
+    serve_parser = parser.add_subparsers(required=True, dest="command").add_parser(
+        "serve", allow_abbrev=False
+    )
     serve_parser.add_argument("model")
     add_flags(serve_parser, read_programs()[program]["flags"])
     return parser.parse_args(argv)
@@ -91,10 +99,15 @@ def _check_speculation(program: str, options: argparse.Namespace) -> dict[str, A
     speculation: dict[str, Any] = options.speculative_config or {}
     unknown = sorted(set(speculation) - SPECULATION_FIELDS[program])
     if unknown:
-        raise VllmArgumentError(f"TypeError: SpeculativeConfig got an unexpected keyword argument {unknown[0]!r}")
+        raise VllmArgumentError(
+            f"TypeError: SpeculativeConfig got an unexpected keyword argument {unknown[0]!r}"
+        )
     if not speculation:
         return speculation
-    if not isinstance(speculation.get("num_speculative_tokens"), int) or speculation["num_speculative_tokens"] < 1:
+    if (
+        not isinstance(speculation.get("num_speculative_tokens"), int)
+        or speculation["num_speculative_tokens"] < 1
+    ):
         raise VllmArgumentError("ValueError: num_speculative_tokens must be greater than zero")
     draft_model_len = speculation.get("max_model_len")
     if draft_model_len is not None and draft_model_len > options.max_model_len:
@@ -105,36 +118,50 @@ def _check_speculation(program: str, options: argparse.Namespace) -> dict[str, A
     if program == "vllm-native":
         if speculation.get("method") not in NATIVE_METHODS:
             raise VllmArgumentError(
-                f"NotImplementedError: method {speculation.get('method')!r} is not supported on Neuron"
+                f"NotImplementedError: method {speculation.get('method')!r} is not supported on"
+                " Neuron"
             )
         if os.environ.get("VLLM_NEURON_CPU_COMPILE") == "1":
-            raise VllmArgumentError("ValueError: Speculative decoding is not supported with VLLM_NEURON_CPU_COMPILE")
+            raise VllmArgumentError(
+                "ValueError: Speculative decoding is not supported with VLLM_NEURON_CPU_COMPILE"
+            )
     return speculation
 
 
 def _load_nxdi(
-    options: argparse.Namespace, speculation: dict[str, Any], models: tuple[ModelFolder, ModelFolder | None],
+    options: argparse.Namespace,
+    speculation: dict[str, Any],
+    models: tuple[ModelFolder, ModelFolder | None],
     settings_and_attempt: tuple[StandInSettings, int],
-) -> str:  # fmt: skip
-    """Load the artifacts of NEURON_COMPILED_ARTIFACTS, or compile into it; return the fault of every later request."""
+) -> str:
+    """Load NEURON_COMPILED_ARTIFACTS or compile into it; return every later request's fault."""
     override = options.override_neuron_config or {}
     settings = {**_loader_defaults(options, speculation), **override}
     target, draft = models
     family = MODEL_FAMILIES.get((target.config.get("architectures") or [""])[0])
     if family is None:
         raise VllmArgumentError(
-            f"ValueError: Model architectures {target.config.get('architectures')} are not supported"
+            f"ValueError: Model architectures {target.config.get('architectures')} are not"
+            " supported"
         )
-    folder = Path(os.environ.get("NEURON_COMPILED_ARTIFACTS", f"{target.path}/neuron-compiled-artifacts/none"))
+    folder = Path(
+        os.environ.get("NEURON_COMPILED_ARTIFACTS", f"{target.path}/neuron-compiled-artifacts/none")
+    )
     load_problem = find_load_problem(folder)
     if load_problem:
         sys.stdout.write(
-            f"WARNING Exception: {load_problem}\nWARNING Failed to load the model from {folder}, Recompiling...\n"
+            f"WARNING Exception: {load_problem}\nWARNING Failed to load the model from {folder},"
+            " Recompiling...\n"
         )
-        compile_application(build_application(settings, target, draft, family), folder, *settings_and_attempt)
+        compile_application(
+            build_application(settings, target, draft, family), folder, *settings_and_attempt
+        )
         return ""
-    sys.stdout.write(f"loaded the model from {folder}: nothing was compiled, nothing was compared\n")
-    # the loader replaces the artifact's own object by the override, and each request reads from that
+    sys.stdout.write(
+        f"loaded the model from {folder}: nothing was compiled, nothing was compared\n"
+    )
+    # the loader replaces the artifact's own object by the override, and each request reads from
+    # that
     sampling = override.get("on_device_sampling_config", {"global_topk": 0})
     return "" if "global_topk" in sampling else "KeyError: 'global_topk'"
 
@@ -154,9 +181,11 @@ def _loader_defaults(options: argparse.Namespace, speculation: dict[str, Any]) -
     }
     if speculation:
         return {
-            **shared, "speculation_length": speculation["num_speculative_tokens"], "enable_fused_speculation": True,
+            **shared,
+            "speculation_length": speculation["num_speculative_tokens"],
+            "enable_fused_speculation": True,
             "on_device_sampling_config": {"top_k": 1, "do_sample": False},
-        }  # fmt: skip
+        }
     return {
         **shared,
         "padding_side": "right",
@@ -166,36 +195,50 @@ def _loader_defaults(options: argparse.Namespace, speculation: dict[str, Any]) -
 
 
 def _load_native(
-    options: argparse.Namespace, speculation: dict[str, Any], models: tuple[ModelFolder, ModelFolder | None],
+    options: argparse.Namespace,
+    speculation: dict[str, Any],
+    models: tuple[ModelFolder, ModelFolder | None],
     settings_and_attempt: tuple[StandInSettings, int],
-) -> str:  # fmt: skip
+) -> str:
     """Warm up from the cache root; compile missing graphs unless that is forbidden."""
     _require_efa()
     target, draft = models
     neuron_config = (options.additional_config or {}).get("neuron_config", {})
     settings = {
-        "target": target.identity, "draft": draft.identity if draft else None, "speculative": sorted(
+        "target": target.identity,
+        "draft": draft.identity if draft else None,
+        "speculative": sorted(
             (name, value) for name, value in speculation.items() if name != "model"
-        ), "tp": options.tensor_parallel_size, "seqs": options.max_num_seqs, "length": options.max_model_len,
-        "dtype": options.dtype, "neuron": neuron_config, "level": options.optimization_level,
+        ),
+        "tp": options.tensor_parallel_size,
+        "seqs": options.max_num_seqs,
+        "length": options.max_model_len,
+        "dtype": options.dtype,
+        "neuron": neuron_config,
+        "level": options.optimization_level,
         "lnc": os.environ.get("NEURON_LOGICAL_NC_CONFIG", "2"),
         "target_platform": os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "trn2"),
-    }  # fmt: skip
+    }
     buckets = neuron_config.get("num_seqs_buckets") or [options.max_num_seqs]
     graphs = ("prefill", *(f"decode-{size}" for size in buckets), *(["draft"] if draft else []))
-    graph_count = NativeCompileCache(settings=settings, graphs=graphs).warm_up(*settings_and_attempt)
+    graph_count = NativeCompileCache(settings=settings, graphs=graphs).warm_up(
+        *settings_and_attempt
+    )
     sys.stdout.write(f"{graph_count} graphs compiled, {len(graphs) - graph_count} from the cache\n")
     return ""
 
 
 def _require_efa() -> None:
-    """Refuse to start without an EFA device, unless a variable disables the check; the words are not the plugin's own.
+    """Refuse to start without an EFA device unless a variable allows it; words not the plugin's.
 
-    Source: aws-neuron/aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 3, 2026-08-21.
+    Source: aws-neuron/aws-neuron-sdk deploy/environments/quickstart-deploy-dlc.rst, step 3,
+    2026-08-21.
 
     Raises:
         VllmArgumentError: no device, and NEURON_SKIP_EFA_AFFINITY does not excuse it.
     """
     skips_check = os.environ.get("NEURON_SKIP_EFA_AFFINITY") == "1"
     if not skips_check and not (EFA_DEVICES.is_dir() and any(EFA_DEVICES.iterdir())):
-        raise VllmArgumentError("RuntimeError: no EFA device is there; NEURON_SKIP_EFA_AFFINITY=1 starts without one")
+        raise VllmArgumentError(
+            "RuntimeError: no EFA device is there; NEURON_SKIP_EFA_AFFINITY=1 starts without one"
+        )

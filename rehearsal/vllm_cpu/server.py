@@ -1,7 +1,7 @@
 """Starts and stops real vLLM servers on 127.0.0.1, alike in everything but their arguments.
 
-Invariant: a server that `start` returned answers on its port. After `stop`, or the death of this process by any means,
-none of the server's processes is left (launcher.py).
+Invariant: a server that `start` returned answers on its port. After `stop`, or the death of this
+process by any means, none of the server's processes is left (launcher.py).
 """
 
 from __future__ import annotations
@@ -29,44 +29,75 @@ MAX_MODEL_LEN = 2048  # prompt and answer together, in tokens
 MAX_NUM_SEQS = 4  # requests in one batch at most
 KV_CACHE_GIB = 1
 THREADS = 2
-_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a company's proxy cannot reach loopback
+# a company's proxy cannot reach loopback
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
-NGRAM_SPECULATION = {"method": "ngram", "num_speculative_tokens": 7, "prompt_lookup_max": 4, "prompt_lookup_min": 2}
+NGRAM_SPECULATION = {
+    "method": "ngram",
+    "num_speculative_tokens": 7,
+    "prompt_lookup_max": 4,
+    "prompt_lookup_min": 2,
+}
 SELF_DRAFT_TOKENS = 4
 
 
 def build_self_draft(weights: Path) -> dict[str, Any]:
-    """Return a speculation whose draft is the target: it accepts every draft, and none is cheaper than the target.
+    """Return a speculation with the target as draft: all accepted, none cheaper than the target.
 
     Args:
         weights: the folder of the target.
     """
-    return {"method": "draft_model", "model": weights.name, "num_speculative_tokens": SELF_DRAFT_TOKENS}
+    return {
+        "method": "draft_model",
+        "model": weights.name,
+        "num_speculative_tokens": SELF_DRAFT_TOKENS,
+    }
 
 
 def server_arguments(weights: Path, port: int, speculation: dict[str, Any] | None) -> list[str]:
     """Return vLLM's arguments. Two servers differ only in port and `--speculative-config`.
 
-    The path of the weights is relative to the server's folder, so that no answer contains a path of this machine.
-    Prefix caching is off: a repeated prompt would skip its prefill, so the second arm would look faster.
-    Asynchronous scheduling is off: vLLM 0.32 turns it off for n-gram drafts, and the other arm would keep it.
+    The path of the weights is relative to the server's folder, so that no answer contains a path of
+    this machine. Prefix caching is off: a repeated prompt would skip its prefill, so the second arm
+    would look faster. Asynchronous scheduling is off: vLLM 0.32 turns it off for n-gram drafts, and
+    the other arm would keep it.
     """
     argument_list = [
-        "--model", weights.name, "--served-model-name", MODEL, "--host", HOST, "--port", str(port),
-        "--dtype", "float32", "--max-model-len", str(MAX_MODEL_LEN), "--max-num-seqs", str(MAX_NUM_SEQS),
-        "--enforce-eager", "--no-enable-prefix-caching", "--no-async-scheduling",
-    ]  # fmt: skip
-    return argument_list if speculation is None else [*argument_list, "--speculative-config", json.dumps(speculation)]
+        "--model",
+        weights.name,
+        "--served-model-name",
+        MODEL,
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        "--dtype",
+        "float32",
+        "--max-model-len",
+        str(MAX_MODEL_LEN),
+        "--max-num-seqs",
+        str(MAX_NUM_SEQS),
+        "--enforce-eager",
+        "--no-enable-prefix-caching",
+        "--no-async-scheduling",
+    ]
+    return (
+        argument_list
+        if speculation is None
+        else [*argument_list, "--speculative-config", json.dumps(speculation)]
+    )
 
 
 def server_variables(threads: int = THREADS) -> dict[str, str]:
-    """Return a server's environment; of the caller's it has only the places of programs and temporary files.
+    """Return a server's environment; the caller's only for places of programs and temporary files.
 
     Args:
-        threads: that compute one step together. They wait for each other after every operation, so one thread is many
-            times faster than two if other programs use the machine's cores.
+        threads: that compute one step together. They wait for each other after every operation, so
+            one thread is many times faster than two if other programs use the machine's cores.
     """
-    inherited_variables = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "TMPDIR") if name in os.environ}
+    inherited_variables = {
+        name: os.environ[name] for name in ("PATH", "LANG", "HOME", "TMPDIR") if name in os.environ
+    }
     return {
         **inherited_variables,
         "VLLM_CPU_KVCACHE_SPACE": str(KV_CACHE_GIB),
@@ -121,7 +152,7 @@ class CpuVllmServer:
         return self._process.pid
 
     def variables(self) -> dict[str, str]:
-        """Return the variables of every server, and Intel's OpenMP; without it vLLM warns of slow speculation."""
+        """Return all servers' variables, and Intel's OpenMP lest vLLM warn of slow speculation."""
         library = self.interpreter.parent.parent / "lib" / "libiomp5.so"  # brought by intel-openmp
         preload = {"LD_PRELOAD": str(library)} if library.exists() else {}
         return {**server_variables(self.threads), **preload}
@@ -144,17 +175,21 @@ class CpuVllmServer:
                     stdin=subprocess.PIPE,  # the launcher ends all when this closes
                     stdout=log,
                     stderr=subprocess.STDOUT,
-                    start_new_session=True,  # Ctrl-C is for the starter, which stops it in its own time
+                    # Ctrl-C is for the starter, which stops it in its own time
+                    start_new_session=True,
                 )
         except OSError as error:
-            raise VllmSetupError(f"vLLM {self.name} cannot be started by {self.interpreter}: {error}") from error
+            raise VllmSetupError(
+                f"vLLM {self.name} cannot be started by {self.interpreter}: {error}"
+            ) from error
         return self
 
     def wait(self) -> Self:
         """Wait until the server answers /health.
 
         Raises:
-            VllmSetupError: the server ended, or did not answer in time; the end of its log is in the message.
+            VllmSetupError: the server ended, or did not answer in time; the end of its log is in
+                the message.
         """
         assert self._process is not None, "the server was never launched"
         deadline = time.monotonic() + self.ready_s
@@ -164,7 +199,11 @@ class CpuVllmServer:
             time.sleep(0.5)
         has_exit = self._process.poll() is not None
         self.stop()
-        problem = "ended before it was ready" if has_exit else f"did not answer /health within {self.ready_s:.0f} s"
+        problem = (
+            "ended before it was ready"
+            if has_exit
+            else f"did not answer /health within {self.ready_s:.0f} s"
+        )
         tail = self.log.read_text(errors="replace")[-LOG_TAIL_CHARS:].strip()
         raise VllmSetupError(f"vLLM {self.name} {problem}; the end of its log {self.log}:\n{tail}")
 

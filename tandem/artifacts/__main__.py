@@ -1,7 +1,7 @@
 """`python -m tandem.artifacts COMMAND`: parse, call, log.
 
-Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do; a process that
-gets SIGTERM releases its lease.
+Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do;
+a process that gets SIGTERM releases its lease.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ from typing import NoReturn
 from tandem.artifacts.driver.log import log_event
 from tandem.errors import INTERRUPT_EXIT_CODE, TandemError
 
-# command -> help text; the module of the same name has `add_arguments(parser)` and `run(options) -> int`
+# command -> help text; the module of the same name has `add_arguments(parser)` and `run(options) ->
+# int`
 COMMANDS = {
     "stage": "bring one model snapshot from a hub or a folder into the bucket",
-    "fetch": "before a compile: bring the staged models to local disk, or say that the artifact is there",
+    "fetch": (
+        "before a compile: bring the staged models to local disk, or say that the artifact is there"
+    ),
     "compile": "run the runtime's own compiler under a deadline, with retries by class of failure",
     "verify": "hold an artifact, local or stored, against its key and its manifest",
     "upload": "after a compile: verify the artifact, store it, write its manifest last",
@@ -39,7 +42,9 @@ MODULES = {
     "adopt": "artifact_import",
 }
 ABOUT = "stage models, compile variants, and hold what is stored against its key and its bytes"
-EPILOG = "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 an external service failed"
+EPILOG = (
+    "exit codes: 0 done, or present already; 1 stale; 2 bad input; 3 an external service failed"
+)
 SIGNAL_EXIT_BASE = 128  # plus the signal's number, as in shells
 RETRY_ADVICE = "run the same command again: what was finished is kept"
 
@@ -51,10 +56,14 @@ class TerminationSignal(BaseException):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    parser = argparse.ArgumentParser(prog="python -m tandem.artifacts", description=ABOUT, epilog=EPILOG)
+    parser = argparse.ArgumentParser(
+        prog="python -m tandem.artifacts", description=ABOUT, epilog=EPILOG
+    )
     subparsers = parser.add_subparsers(required=True, metavar="COMMAND")
     for name, summary in COMMANDS.items():
-        command_parser = subparsers.add_parser(name, help=summary, description=summary, epilog=EPILOG)
+        command_parser = subparsers.add_parser(
+            name, help=summary, description=summary, epilog=EPILOG
+        )
         if name in arguments[:1]:  # import only this command's module
             module = import_module(f"tandem.artifacts.{MODULES.get(name, name)}")
             module.add_arguments(command_parser)
@@ -66,12 +75,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except TandemError as error:
         exit_code = error.exit_code
-        log_event(error.problem, level="error", where=error.where, change=error.change, exit_code=exit_code)
+        log_event(
+            error.problem,
+            level="error",
+            where=error.where,
+            change=error.change,
+            exit_code=exit_code,
+        )
     except KeyboardInterrupt:
         return INTERRUPT_EXIT_CODE
     except TerminationSignal:
         exit_code = SIGNAL_EXIT_BASE + signal.SIGTERM
-        log_event("told to stop (SIGTERM)", level="warning", change=RETRY_ADVICE, exit_code=exit_code)
+        log_event(
+            "told to stop (SIGTERM)", level="warning", change=RETRY_ADVICE, exit_code=exit_code
+        )
     except BrokenPipeError:  # the reader of the lines is gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return SIGNAL_EXIT_BASE + signal.SIGPIPE
@@ -79,7 +96,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _raise_termination(signal_number: int, _frame: object) -> NoReturn:
-    signal.signal(signal_number, signal.SIG_IGN)  # one signal is enough: the cleanup now releases the lease
+    # one signal is enough: the cleanup now releases the lease
+    signal.signal(signal_number, signal.SIG_IGN)
     raise TerminationSignal
 
 

@@ -1,7 +1,8 @@
-"""`admit`: before a server starts, compare the stored artifact with the rendered Deployment; then make it local.
+"""`admit`: compare the stored artifact with the rendered Deployment, then make it local.
 
-Invariant: a server finds its artifact under `current` only if every field of the key agrees and every file has its
-size and, if copied, its SHA-256; a cut-off copy is never found there. No network, no AWS: `admit` only reads mounts.
+Invariant: a server finds its artifact under `current` only if every field of the key agrees and
+every file has its size and, if copied, its SHA-256; a cut-off copy is never found there. No
+network, no AWS: `admit` only reads mounts.
 """
 
 from __future__ import annotations
@@ -28,16 +29,23 @@ CURRENT_NAME = "current"  # every runtime gets this path (tandem.spec.names.ARTI
 INCOMING_NAME = ".incoming"  # an unfinished copy, plus the digest of its manifest
 ADMISSION_MARK = ".admitted"  # next to `current`: digest of the copy's manifest
 COPY_THREADS = 4
-READ_BYTES = 4 << 20  # bytes; so a copy takes COPY_THREADS times this in memory, for files of any size
+# bytes; so a copy takes COPY_THREADS times this in memory, for files of any size
+READ_BYTES = 4 << 20
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `admit`."""
     parser.add_argument("--stored", type=Path, required=True, help="mount of the stored artifact")
     parser.add_argument("--models", type=Path, required=True, help="mount of the staged models")
-    parser.add_argument("--model", action="append", required=True, help="organisation/name@revision; repeatable")
-    parser.add_argument("--artifact", type=Path, required=True, help="local folder: `current` in it is the artifact")
-    parser.add_argument("--copy", action="store_true", help="copy to local disk; left out: a link to the mount")
+    parser.add_argument(
+        "--model", action="append", required=True, help="organisation/name@revision; repeatable"
+    )
+    parser.add_argument(
+        "--artifact", type=Path, required=True, help="local folder: `current` in it is the artifact"
+    )
+    parser.add_argument(
+        "--copy", action="store_true", help="copy to local disk; left out: a link to the mount"
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,7 +56,9 @@ def run(options: argparse.Namespace) -> int:
         StaleError: artifact or model is missing, differs from the Deployment, or is not whole.
         ExternalError: a mount cannot be read, or the local disk is full.
     """
-    key, models, command = read_artifact_key(), parse_model_references(options.model), read_compile_command()
+    key = read_artifact_key()
+    models = parse_model_references(options.model)
+    command = read_compile_command()
     change = f"end the lease of these nodes with `tandem stop --end`, then compile it: {command}"
     manifest = _read_manifest(options.stored, f"the artifact {key.name} is missing", change)
     source = options.stored / manifest.folder
@@ -65,11 +75,24 @@ def run(options: argparse.Namespace) -> int:
     for sentence in manifest.made.get("unproven") or ():
         log_event("unproven", level="warning", artifact=key.name, sentence=sentence)
     if os.access(options.stored, os.W_OK):
-        change = "mount it with readOnly: a server that misses a file would compile into the store of all others"
-        log_event("the stored artifact is mounted writable", level="warning", where=str(options.stored), change=change)
+        change = (
+            "mount it with readOnly: a server that misses a file would compile into the store of"
+            " all others"
+        )
+        log_event(
+            "the stored artifact is mounted writable",
+            level="warning",
+            where=str(options.stored),
+            change=change,
+        )
     make_local = _copy_artifact if options.copy else _link_artifact
     make_local(source, options.artifact, manifest)
-    about = {"files": len(manifest.files), "bytes": manifest.size, "copied": options.copy, "made": manifest.made}
+    about = {
+        "files": len(manifest.files),
+        "bytes": manifest.size,
+        "copied": options.copy,
+        "made": manifest.made,
+    }
     log_event("admitted", artifact=key.name, **about)
     return 0
 
@@ -80,12 +103,14 @@ def _read_manifest(folder: Path, problem: str, change: str) -> sets.Manifest:
         try:
             body = path.read_bytes()
         except FileNotFoundError:
-            raise StaleError(f"{problem}: it has no manifest", where=str(path), change=change) from None
+            raise StaleError(
+                f"{problem}: it has no manifest", where=str(path), change=change
+            ) from None
     return sets.parse_manifest(body, str(path))
 
 
 def _require_config(source: Path, key: ArtifactKey, manifest: sets.Manifest) -> None:
-    """Compare the runtime's record of its settings with the key: the manifest's fields only show the request.
+    """Compare the runtime's record of its settings with the key: the manifest has only requests.
 
     A fault that a person accepted at import (tandem/artifacts/artifact_import.py) is a warning.
     """
@@ -129,7 +154,8 @@ def _require_files(folder: Path, manifest: sets.Manifest, command: str) -> None:
 
 def _link_artifact(source: Path, artifact: Path, _manifest: sets.Manifest) -> None:
     """Point `current` at the mount, in one step."""
-    current, new_link = artifact / CURRENT_NAME, artifact / f".{CURRENT_NAME}.new"
+    current = artifact / CURRENT_NAME
+    new_link = artifact / f".{CURRENT_NAME}.new"
     with local_files.translate_disk_errors(new_link):
         new_link.unlink(missing_ok=True)
         new_link.symlink_to(source)
@@ -138,9 +164,12 @@ def _link_artifact(source: Path, artifact: Path, _manifest: sets.Manifest) -> No
 
 def _copy_artifact(source: Path, artifact: Path, manifest: sets.Manifest) -> None:
     """Copy to local disk and name the copy `current` when the last file is whole."""
-    current, mark_path, files = artifact / CURRENT_NAME, artifact / ADMISSION_MARK, manifest.files
+    current = artifact / CURRENT_NAME
+    mark_path = artifact / ADMISSION_MARK
+    files = manifest.files
     digest = hashlib.sha256(manifest.to_bytes()).hexdigest()
-    incoming = artifact / f"{INCOMING_NAME}-{digest}"  # whole files of a cut-off copy of this manifest stay
+    # whole files of a cut-off copy of this manifest stay
+    incoming = artifact / f"{INCOMING_NAME}-{digest}"
     is_same_manifest = mark_path.exists() and mark_path.read_text() == digest
     if is_same_manifest and all(read_file_size(current / file.path) == file.size for file in files):
         log_event("copied already", folder=str(current))
@@ -151,9 +180,13 @@ def _copy_artifact(source: Path, artifact: Path, manifest: sets.Manifest) -> Non
             shutil.rmtree(current)
         local_files.create_open_folder(incoming)
     missing = [file for file in files if not local_files.has_content(incoming / file.path, file)]
-    local_files.require_disk_space(artifact, sum(file.size for file in missing), "the copy of the artifact")
+    local_files.require_disk_space(
+        artifact, sum(file.size for file in missing), "the copy of the artifact"
+    )
     missing.sort(key=lambda file: -file.size)  # largest first, so that none runs alone at the end
-    local_files.run_in_threads(COPY_THREADS, lambda file: _copy_file(source, incoming, file), missing)
+    local_files.run_in_threads(
+        COPY_THREADS, lambda file: _copy_file(source, incoming, file), missing
+    )
     with local_files.translate_disk_errors(current):
         incoming.rename(current)
         mark_path.write_text(digest)
@@ -161,7 +194,8 @@ def _copy_artifact(source: Path, artifact: Path, manifest: sets.Manifest) -> Non
 
 def _copy_file(source_folder: Path, target_folder: Path, file: sets.ManifestFile) -> None:
     """Copy one file and give the copy its name if its content matches the manifest."""
-    source, target = source_folder / file.path, target_folder / file.path
+    source = source_folder / file.path
+    target = target_folder / file.path
     partial_path = target.with_name(f".{target.name}.copying")
     digest = hashlib.sha256()
     with local_files.translate_disk_errors(target):
@@ -172,8 +206,13 @@ def _copy_file(source_folder: Path, target_folder: Path, file: sets.ManifestFile
                 writer.write(piece)
         if digest.hexdigest() != file.sha256:
             partial_path.unlink()
-            problem = f"its content has SHA-256 {digest.hexdigest()}, the manifest says {file.sha256}"
-            change = f"remove the artifact's {sets.MANIFEST_NAME}, then compile it: {read_compile_command()}"
+            problem = (
+                f"its content has SHA-256 {digest.hexdigest()}, the manifest says {file.sha256}"
+            )
+            change = (
+                f"remove the artifact's {sets.MANIFEST_NAME}, then compile it:"
+                f" {read_compile_command()}"
+            )
             raise StaleError(problem, where=str(source), change=change)
         partial_path.chmod(local_files.OPEN_FILE_MODE)
         partial_path.replace(target)
@@ -189,7 +228,9 @@ def _read_pieces(path: Path) -> Iterator[bytes]:
 
 def _translate_mount_errors(path: Path) -> AbstractContextManager[None]:
     """Turn a mount's error into a fault."""
-    change = "see this volume's Mountpoint pod (kubectl -n mount-s3 get pods) and the bucket's policy"
+    change = (
+        "see this volume's Mountpoint pod (kubectl -n mount-s3 get pods) and the bucket's policy"
+    )
     return convert_os_errors(
         "the mount cannot be read", path, f"{change}; the pod tries again by itself", ExternalError
     )

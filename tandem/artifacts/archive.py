@@ -12,9 +12,12 @@ _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time of a zip file
 def build_archive(contents: Mapping[str, bytes]) -> bytes:
     """Return a zip archive of contents by path."""
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:  # stored: an image's Python may lack zlib
+    # stored: an image's Python may lack zlib
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         for name, content in sorted(contents.items()):
             member = zipfile.ZipInfo(name, _ZIP_EPOCH)
-            member.create_system, member.external_attr = 3, 0o644 << 16  # as on Unix, wherever it is made
+            # as on Unix, wherever it is made
+            member.create_system = 3
+            member.external_attr = 0o644 << 16
             archive.writestr(member, content)
     return buffer.getvalue()

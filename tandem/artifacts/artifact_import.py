@@ -1,7 +1,8 @@
 """`adopt`: import an artifact compiled elsewhere, compared with its key as if compiled here.
 
-Invariant: an artifact that is already stored stays unchanged; an imported one is in a separate folder, named after its
-content, so the next run continues a killed one, and the manifest says that the artifact was adopted.
+Invariant: an artifact that is already stored stays unchanged; an imported one is in a separate
+folder, named after its content, so the next run continues a killed one, and the manifest says that
+the artifact was adopted.
 """
 
 from __future__ import annotations
@@ -25,25 +26,31 @@ from tandem.errors import InputError
 from tandem.spec.artifact_key import ArtifactKey
 
 RUN_PREFIX = "adopted-"
-UNPROVEN_NOTE = "it was compiled elsewhere: what its own files do not tell of how, nobody has checked"
+UNPROVEN_NOTE = (
+    "it was compiled elsewhere: what its own files do not tell of how, nobody has checked"
+)
 
 
 def import_artifact(
     store: ObjectStore, source: Path | str, key: ArtifactKey, *, wait_s: float = 0
 ) -> tuple[sets.Manifest, bool]:
-    """Import an artifact of a key; return the manifest that is stored now, and whether this call wrote it.
+    """Import an artifact of a key; return its stored manifest, and whether this call wrote it.
 
-    An artifact that an upload refused is already stored; by importing it, a person says that it is right.
+    An artifact that an upload refused is already stored; by importing it, a person says that it is
+    right.
 
     Args:
         store: the bucket.
-        source: the artifact's folder as the runtime wrote it, or the name of the run that an upload refused.
+        source: the artifact's folder as the runtime wrote it, or the name of the run that an upload
+            refused.
         key: of the artifact.
         wait_s: seconds to wait for another writer of the same key.
 
     Raises:
-        InputError: there is no such folder, a file in it cannot be stored, or no upload refused this run.
-        StaleError: the artifact is not whole or not the key's, or the stored set of the key's name has another key.
+        InputError: there is no such folder, a file in it cannot be stored, or no upload refused
+            this run.
+        StaleError: the artifact is not whole or not the key's, or the stored set of the key's name
+            has another key.
         ExternalError: S3 failed, or another writer has this key.
     """
     if stored_manifest := sets.find_stored_set(store, key):
@@ -59,7 +66,8 @@ def import_artifact(
             upload_files(store, files, f"{key.prefix}/{manifest.folder}", check=lease.check)
         lease.confirm()
         is_ours = sets.write_stored_manifest(store, key.prefix, manifest)
-    other_manifest = None if is_ours else sets.find_stored_set(store, key)  # another writer was first and wins
+    # another writer was first and wins
+    other_manifest = None if is_ours else sets.find_stored_set(store, key)
     return other_manifest or manifest, not other_manifest
 
 
@@ -67,7 +75,8 @@ def _inspect_folder(folder: Path, key: ArtifactKey) -> tuple[sets.Manifest, Loca
     if not folder.is_dir():
         change = "name the folder that the runtime wrote (of nxdi the one with neuron_config.json)"
         raise InputError("there is no such folder", where=str(folder), change=change)
-    unproven, local_files = require_valid_artifact(folder, key), LocalFiles(folder)
+    unproven = require_valid_artifact(folder, key)
+    local_files = LocalFiles(folder)
     files = local_files.hash_all()
     # a name for the content: the same files always give the same run
     listing = json.dumps([[file.path, file.size, file.sha256] for file in files])
@@ -79,7 +88,9 @@ def _inspect_folder(folder: Path, key: ArtifactKey) -> tuple[sets.Manifest, Loca
 def _read_rejection(store: ObjectStore, run_name: str, key: ArtifactKey) -> sets.Manifest:
     """Return the manifest of a refused upload, with its faults as accepted."""
     rejection_key = f"{key.prefix}/{run_name}/{sets.REJECTION_NAME}"
-    rejection = store.read(rejection_key) if re.fullmatch(r"\w[\w.-]*", run_name, re.ASCII) else None
+    rejection = (
+        store.read(rejection_key) if re.fullmatch(r"\w[\w.-]*", run_name, re.ASCII) else None
+    )
     if rejection is None:
         change = "name the run as the log of the upload does: --refused RUN"
         raise InputError("nothing was refused here", where=store.url(rejection_key), change=change)
@@ -95,12 +106,21 @@ def _read_rejection(store: ObjectStore, run_name: str, key: ArtifactKey) -> sets
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument("folder", type=Path, nargs="?", metavar="DIR", help="the artifact, as the runtime wrote it")
-    group.add_argument("--refused", metavar="RUN", help="what an upload kept and refused, as its log names it")
+    group.add_argument(
+        "folder", type=Path, nargs="?", metavar="DIR", help="the artifact, as the runtime wrote it"
+    )
+    group.add_argument(
+        "--refused", metavar="RUN", help="what an upload kept and refused, as its log names it"
+    )
     add_bucket_argument(parser)
     key_help = "JSON of the key's fields; left out: TANDEM_ARTIFACT_KEY"
     parser.add_argument("--key", type=Path, metavar="FILE", help=key_help)
-    parser.add_argument("--wait-s", type=float, default=0.0, help="seconds to wait for another writer of the same key")
+    parser.add_argument(
+        "--wait-s",
+        type=float,
+        default=0.0,
+        help="seconds to wait for another writer of the same key",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -110,12 +130,20 @@ def run(options: argparse.Namespace) -> int:
         TandemError: as `import_artifact` does.
     """
     try:
-        key = ArtifactKey.from_fields(read_key_side(options.key).fields) if options.key else read_artifact_key()
+        key = (
+            ArtifactKey.from_fields(read_key_side(options.key).fields)
+            if options.key
+            else read_artifact_key()
+        )
     except ValueError as error:
         change = "name a file with a key's fields"
         raise InputError(f"this is {error}", where=str(options.key), change=change) from None
     source = options.refused if options.folder is None else options.folder
-    manifest, is_new = import_artifact(open_store(options.bucket), source, key, wait_s=options.wait_s)
+    manifest, is_new = import_artifact(
+        open_store(options.bucket), source, key, wait_s=options.wait_s
+    )
     event = "adopted" if is_new else "present: left alone"
-    log_event(event, artifact=key.name, files=len(manifest.files), size=manifest.size, made=manifest.made)
+    log_event(
+        event, artifact=key.name, files=len(manifest.files), size=manifest.size, made=manifest.made
+    )
     return 0

@@ -1,7 +1,7 @@
-"""Differences between two artifacts: the fields in which their keys differ, with the fields' own names.
+"""Differences between two artifacts: the fields in which their keys differ, by name.
 
-Invariant: a word means one key or none; if it could mean several, or nothing, the error has the nearest names
-and nothing is guessed.
+Invariant: a word means one key or none; if it could mean several, or nothing, the error has the
+nearest names and nothing is guessed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ def format_value(value: object) -> str:
 
 def describe_differences(differences: Differences) -> list[str]:
     """Return each difference as an edit: `num_speculative_tokens 7 -> 5`."""
-    return [f"{field} {format_value(old)} -> {format_value(new)}" for field, (old, new) in differences.items()]
+    return [
+        f"{field} {format_value(old)} -> {format_value(new)}"
+        for field, (old, new) in differences.items()
+    ]
 
 
 def compute_key_name(fields: Mapping[str, Any]) -> str | None:
@@ -61,14 +64,18 @@ def compute_key_name(fields: Mapping[str, Any]) -> str | None:
 
 
 def resolve_key(
-    word: str, known_sides: Iterable[KeySide], read_stored_sides: Callable[[], Iterable[KeySide]] = lambda: ()
+    word: str,
+    known_sides: Iterable[KeySide],
+    read_stored_sides: Callable[[], Iterable[KeySide]] = lambda: (),
 ) -> KeySide:
     """Return the key that a word means.
 
     Args:
-        word: a file or folder on disk, experiment/variant, a key's name, or the start of its name or digest.
+        word: a file or folder on disk, experiment/variant, a key's name, or the start of its name
+            or digest.
         known_sides: keys at hand.
-        read_stored_sides: returns the bucket's keys; called only if the word is none of the known ones.
+        read_stored_sides: returns the bucket's keys; called only if the word is none of the known
+            ones.
 
     Raises:
         InputError: the word means nothing or several keys; the message has the nearest names.
@@ -90,7 +97,9 @@ def resolve_key(
 def build_name_error(problem: str, name: str, names: Sequence[str]) -> InputError:
     """Return the error for an unknown name, with the nearest existing names."""
     suggestions = difflib.get_close_matches(name, names, n=3, cutoff=0.3) or names[:3]
-    return InputError(problem, change=f"name one of: {', '.join(suggestions) or 'there is none yet'}")
+    return InputError(
+        problem, change=f"name one of: {', '.join(suggestions) or 'there is none yet'}"
+    )
 
 
 def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
@@ -103,10 +112,12 @@ def _match_word(word: str, sides: Iterable[KeySide]) -> KeySide | None:
     for side in sides:
         if word in (side.name, *side.aliases):
             return side
-        if side.name.startswith(word) or side.name.rpartition("-")[2].startswith(word):  # or its digest
+        # or its digest
+        if side.name.startswith(word) or side.name.rpartition("-")[2].startswith(word):
             starts.setdefault(side.name, side)
     if len(starts) > 1:
-        problem, change = f"{word!r} means {len(starts)} keys", f"write more of one: {', '.join(sorted(starts))}"
+        problem = f"{word!r} means {len(starts)} keys"
+        change = f"write more of one: {', '.join(sorted(starts))}"
         raise InputError(problem, change=change)
     return next(iter(starts.values()), None)
 
@@ -123,7 +134,11 @@ def read_key_side(path: Path) -> KeySide:
         body = file.read_bytes()
     with contextlib.suppress(ValueError):
         fields = json.loads(body)
-        if isinstance(fields, dict) and "schema_version" not in fields and (name := compute_key_name(fields)):
+        if (
+            isinstance(fields, dict)
+            and "schema_version" not in fields
+            and (name := compute_key_name(fields))
+        ):
             return KeySide(name=name, fields=fields, where=str(file))
     manifest = parse_manifest(body, str(file))
     return KeySide(name=manifest.name, fields=manifest.fields, where=str(file))

@@ -1,7 +1,8 @@
 """Local files: listed, hashed, and written on a disk that may be full.
 
-Invariant: only plain files are stored, with names that every program of the chain can carry; a link, a device or an
-unreadable file is refused by name and never skipped; a full disk is a fault that names the file or folder.
+Invariant: only plain files are stored, with names that every program of the chain can carry; a
+link, a device or an unreadable file is refused by name and never skipped; a full disk is a fault
+that names the file or folder.
 """
 
 from __future__ import annotations
@@ -25,10 +26,13 @@ from tandem.errors import ExternalError, InputError, convert_os_errors
 Item = TypeVar("Item")
 
 HASH_THREADS = 4  # hashlib releases the interpreter's lock, so files are hashed in parallel
-MAX_PATH_BYTES = 800  # bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
+# bytes; S3 takes keys of 1,024 and the prefix of a model or an artifact needs some
+MAX_PATH_BYTES = 800
 SPARE_BYTES = 64 * 1024**2  # bytes left for logs and other users of the disk
-# the runtime's container and this one run as different users (docs/artifacts.md), and a cache keeps locks
-OPEN_FOLDER_MODE, OPEN_FILE_MODE = 0o777, 0o666
+# the runtime's container and this one run as different users (docs/artifacts.md), and a cache keeps
+# locks
+OPEN_FOLDER_MODE = 0o777
+OPEN_FILE_MODE = 0o666
 
 
 class LocalFiles:
@@ -38,15 +42,19 @@ class LocalFiles:
         folder: of the files.
 
     Raises:
-        InputError: there is no file, or a file cannot be stored: a link, a device, a name that S3 or a mount
-            cannot carry, a name that Tandem writes.
+        InputError: there is no file, or a file cannot be stored: a link, a device, a name that S3
+            or a mount cannot carry, a name that Tandem writes.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         paths = {_check_name(folder, path): path for path in _walk_files(folder)}
         if not paths:
-            raise InputError("there is no file in the folder", where=str(folder), change="name the folder of the files")
+            raise InputError(
+                "there is no file in the folder",
+                where=str(folder),
+                change="name the folder of the files",
+            )
         self.sizes = {name: paths[name].stat().st_size for name in sorted(paths)}  # bytes, by path
         self._hashed_files: dict[str, ManifestFile] = {}
 
@@ -86,7 +94,9 @@ def compute_sha256(path: Path) -> str:
 
 def translate_read_errors(path: Path) -> AbstractContextManager[None]:
     """Turn an error of the file system while `path` is read into an InputError."""
-    return convert_os_errors("the file cannot be read", path, "make it readable, or take it out of the folder")
+    return convert_os_errors(
+        "the file cannot be read", path, "make it readable, or take it out of the folder"
+    )
 
 
 def _walk_files(folder: Path) -> Iterator[Path]:
@@ -101,13 +111,19 @@ def _walk_files(folder: Path) -> Iterator[Path]:
         else:
             kind = "a symbolic link" if stat.S_ISLNK(mode) else "neither a file nor a folder"
             change = "put the content in its place (cp -rL copies without links) or remove it"
-            raise InputError(f"it is {kind}, which a bucket cannot hold", where=entry.path, change=change)
+            raise InputError(
+                f"it is {kind}, which a bucket cannot hold", where=entry.path, change=change
+            )
 
 
 def _check_name(folder: Path, path: Path) -> str:
     name = path.relative_to(folder).as_posix()
     if reason := describe_bad_name(name):
-        raise InputError(reason, where=ascii(str(path)).strip("'"), change="rename it or take it out of the folder")
+        raise InputError(
+            reason,
+            where=ascii(str(path)).strip("'"),
+            change="rename it or take it out of the folder",
+        )
     return name
 
 
@@ -139,9 +155,14 @@ def require_disk_space(folder: Path, byte_count: int, purpose: str) -> None:
     """
     free_bytes = shutil.disk_usage(folder).free
     if free_bytes < byte_count + SPARE_BYTES:
-        needs = f"{purpose} needs {format_bytes(byte_count)} on this disk and {format_bytes(SPARE_BYTES)} spare"
+        needs = (
+            f"{purpose} needs {format_bytes(byte_count)} on this disk and"
+            f" {format_bytes(SPARE_BYTES)} spare"
+        )
         change = "give the pod more ephemeral storage, or name a folder on a larger disk"
-        raise ExternalError(f"{needs}; {format_bytes(free_bytes)} are free", where=str(folder), change=change)
+        raise ExternalError(
+            f"{needs}; {format_bytes(free_bytes)} are free", where=str(folder), change=change
+        )
 
 
 @contextmanager
@@ -156,9 +177,11 @@ def translate_disk_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno is None:  # no system call: a library raised it
             raise
-        problem, change = "the file cannot be written", "check the volume's mount, its owner and mode (fsGroup)"
+        problem = "the file cannot be written"
+        change = "check the volume's mount, its owner and mode (fsGroup)"
         if error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
-            problem, change = "the disk is full", "give the pod more ephemeral storage; whole files are kept"
+            problem = "the disk is full"
+            change = "give the pod more ephemeral storage; whole files are kept"
         where = str(error.filename or path)
         raise ExternalError(f"{problem} ({error.strerror})", where=where, change=change) from None
 
@@ -173,15 +196,18 @@ def create_open_folder(folder: Path) -> None:
 
 
 def has_content(path: Path, file: ManifestFile) -> bool:
-    """Return whether a plain file is whole; size alone is no proof if a server may have written to the file."""
+    """Return whether a plain file is whole; its size proves nothing while a server may write it."""
     is_plain = path.is_file() and not path.is_symlink()
     return is_plain and read_file_size(path) == file.size and compute_sha256(path) == file.sha256
 
 
 def run_in_threads(
-    thread_count: int, action: Callable[[Item], None], items: Sequence[Item], halt_event: Event | None = None
+    thread_count: int,
+    action: Callable[[Item], None],
+    items: Sequence[Item],
+    halt_event: Event | None = None,
 ) -> None:
-    """Call `action` for every item in threads; at the first error begin no further item, and raise that error.
+    """Call `action` for every item in threads; after the first error start no more, and raise it.
 
     Args:
         thread_count: number of threads.

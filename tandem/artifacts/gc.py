@@ -1,8 +1,9 @@
 """`collect`: delete old sets that no experiment uses; without `--delete` only list them.
 
-Invariant: `collect` never deletes a set that is used, young, being written or not Tandem's, and nothing outside
-models/ and artifacts/. A manifest is deleted before its files, so a reader never finds a manifest without whole
-files; the lease is deleted last, so the next run finishes an interrupted one.
+Invariant: `collect` never deletes a set that is used, young, being written or not Tandem's, and
+nothing outside models/ and artifacts/. A manifest is deleted before its files, so a reader never
+finds a manifest without whole files; the lease is deleted last, so the next run finishes an
+interrupted one.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from platform import node
 
 from tandem.artifacts import store as s3
 from tandem.artifacts.driver.log import log_event
-from tandem.artifacts.inventory import StoredSet, find_read_fault, read_inventory, read_stored_set, set_prefix
+from tandem.artifacts.inventory import (
+    StoredSet,
+    find_read_fault,
+    read_inventory,
+    read_stored_set,
+    set_prefix,
+)
 from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
 from tandem.errors import ExternalError, InputError, SchemaError
@@ -57,13 +64,15 @@ class SetRemoval:
 
 @dataclass(frozen=True, slots=True)
 class GcPlan:
-    """Removals and retentions of unused sets and of left-over parts; each retention has its reason."""
+    """Removals and retentions of unused sets and left-over parts; each retention has a reason."""
 
     removals: tuple[SetRemoval, ...]
     retentions: tuple[tuple[StoredSet, str], ...]
 
 
-def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str], cutoff: datetime) -> GcPlan:
+def plan_removals(
+    stored_sets: Iterable[StoredSet], used_names: Collection[str], cutoff: datetime
+) -> GcPlan:
     """Return the sets and parts that may be deleted, and the unused sets that stay.
 
     Args:
@@ -74,15 +83,23 @@ def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str],
     removals: list[SetRemoval] = []
     retentions: list[tuple[StoredSet, str]] = []
     for stored_set in stored_sets:
-        explanation, is_used = _explain_retention(stored_set), stored_set.name in used_names
+        explanation = _explain_retention(stored_set)
+        is_used = stored_set.name in used_names
         # only the lease of an interrupted collect is left of the set
         is_remnant = stored_set.keys == {stored_set.lease_key} and not stored_set.open_uploads
-        is_remnant = is_remnant and bool(stored_set.lease and stored_set.lease.holder.startswith(HOLDER_PREFIX))
+        is_remnant = is_remnant and bool(
+            stored_set.lease and stored_set.lease.holder.startswith(HOLDER_PREFIX)
+        )
         if not explanation and is_used:
             removals += _plan_leftovers(stored_set, cutoff)
         elif not explanation and (is_remnant or stored_set.last_write_at < cutoff):
-            about, uploads = f"{stored_set.condition} {stored_set.kind}", stored_set.open_uploads
-            removals.append(SetRemoval(stored_set, about, is_full=True, uploads=uploads, objects=stored_set.objects))
+            about = f"{stored_set.condition} {stored_set.kind}"
+            uploads = stored_set.open_uploads
+            removals.append(
+                SetRemoval(
+                    stored_set, about, is_full=True, uploads=uploads, objects=stored_set.objects
+                )
+            )
         elif not is_used:
             written = f"written {stored_set.last_write_at:%Y-%m-%d}, which is not long enough ago"
             retentions.append((stored_set, explanation or written))
@@ -90,8 +107,9 @@ def plan_removals(stored_sets: Iterable[StoredSet], used_names: Collection[str],
 
 
 def _explain_retention(stored_set: StoredSet) -> str:
-    """Return why nothing of a set may be deleted at any age, used or not; empty if something may."""
-    lease, fault = stored_set.lease, stored_set.fault
+    """Return why nothing of a set may ever be deleted, used or not; empty if something may."""
+    lease = stored_set.lease
+    fault = stored_set.fault
     if not stored_set.is_ours:
         return FOREIGN_REASON
     if stored_set.lease_fault is not None:
@@ -100,30 +118,51 @@ def _explain_retention(stored_set: StoredSet) -> str:
         return f"being written: {lease.holder} holds it until {lease.ends_at:%Y-%m-%d %H:%M:%S} UTC"
     if isinstance(fault, SchemaError):
         return f"{fault.problem}: collect with the Tandem that wrote it"
-    return f"its manifest cannot be read: {fault.problem}" if isinstance(fault, ExternalError) else ""
+    return (
+        f"its manifest cannot be read: {fault.problem}" if isinstance(fault, ExternalError) else ""
+    )
 
 
 def _plan_leftovers(stored_set: StoredSet, cutoff: datetime) -> Iterator[SetRemoval]:
-    """Yield the left-over parts of a used set: runs other than the manifest's, and broken uploads."""
+    """Yield left-over parts of a used set: runs other than the manifest's, and broken uploads."""
     if stored_set.damage:
-        return  # an operator repairs it first; until then nobody knows which files are worth keeping
-    writes = [(stored_set.run_folder(summary.key), summary.modified_at) for summary in stored_set.files]
-    writes += [(stored_set.run_folder(upload.key), upload.initiated_at) for upload in stored_set.open_uploads]
+        # an operator repairs it first; until then nobody knows which files are worth keeping
+        return
+    writes = [
+        (stored_set.run_folder(summary.key), summary.modified_at) for summary in stored_set.files
+    ]
+    writes += [
+        (stored_set.run_folder(upload.key), upload.initiated_at)
+        for upload in stored_set.open_uploads
+    ]
     live_runs = {"", stored_set.manifest.folder if stored_set.manifest else ""}
     live_runs |= {folder for folder, write_at in writes if write_at >= cutoff}
-    dead_runs = {folder for folder, _ in writes} - live_runs if stored_set.kind == "artifact" else set()
-    files = tuple(summary for summary in stored_set.files if stored_set.run_folder(summary.key) in dead_runs)
+    dead_runs = (
+        {folder for folder, _ in writes} - live_runs if stored_set.kind == "artifact" else set()
+    )
+    files = tuple(
+        summary for summary in stored_set.files if stored_set.run_folder(summary.key) in dead_runs
+    )
     uploads = tuple(upload for upload in stored_set.open_uploads if upload.initiated_at < cutoff)
     if files or uploads:
         phrases = [f"left by {', '.join(sorted(dead_runs))}"] if files else []
-        phrases += [f"{len(uploads)} broken upload{'s' if len(uploads) > 1 else ''}"] if uploads else []
-        yield SetRemoval(stored_set, "; ".join(phrases), is_full=False, uploads=uploads, objects=files)
+        phrases += (
+            [f"{len(uploads)} broken upload{'s' if len(uploads) > 1 else ''}"] if uploads else []
+        )
+        yield SetRemoval(
+            stored_set, "; ".join(phrases), is_full=False, uploads=uploads, objects=files
+        )
 
 
 def execute_plan(
-    store: s3.ObjectStore, plan: GcPlan, used_names: Collection[str], cutoff: datetime, *, delete: bool = True
+    store: s3.ObjectStore,
+    plan: GcPlan,
+    used_names: Collection[str],
+    cutoff: datetime,
+    *,
+    delete: bool = True,
 ) -> Iterator[tuple[SetRemoval, str]]:
-    """Execute the removals of a plan, set by set; yield each with its result: one of REMOVAL_RESULTS, or why it stays.
+    """Remove what a plan says, set by set; yield each with one of REMOVAL_RESULTS, or why it stays.
 
     Raises:
         TandemError: S3 failed; finished deletions stay, and the next run continues from there.
@@ -137,7 +176,11 @@ def execute_plan(
         except LeaseConflictError as error:
             yield removal, f"kept: {error.problem}"
         else:
-            yield (final_removal, REMOVAL_RESULTS[0]) if final_removal else (removal, "kept: it was written to since")
+            yield (
+                (final_removal, REMOVAL_RESULTS[0])
+                if final_removal
+                else (removal, "kept: it was written to since")
+            )
 
 
 def _remove_set(
@@ -152,12 +195,19 @@ def _remove_set(
         LeaseConflictError: somebody writes the set now.
         TandemError: S3 failed, or the lease was lost in the middle; the next run finds the rest.
     """
-    prefix, lease_key = removal.stored_set.prefix, removal.stored_set.lease_key
+    prefix = removal.stored_set.prefix
+    lease_key = removal.stored_set.lease_key
     holder = f"{HOLDER_PREFIX}{node()}-{uuid.uuid4().hex[:8]}"
-    wait_s = WAIT_S if removal.stored_set.lease is not None and removal.stored_set.lease.is_active else 0.0
+    wait_s = (
+        WAIT_S
+        if removal.stored_set.lease is not None and removal.stored_set.lease.is_active
+        else 0.0
+    )
     with hold_lease(store, lease_key, holder, LEASE_S, wait_s) as lease:
         current_plan = plan_removals([read_stored_set(store, prefix)], used_names, cutoff)
-        current = next((entry for entry in current_plan.removals if entry.is_full == removal.is_full), None)
+        current = next(
+            (entry for entry in current_plan.removals if entry.is_full == removal.is_full), None
+        )
         if current is None:
             return None
         keys = [row.key for row in current.objects if row.key != lease_key]
@@ -174,18 +224,24 @@ def _remove_set(
     return current
 
 
-def _delete_objects(store: s3.ObjectStore, lease: WriteLease, prefix: str, keys: Sequence[str]) -> None:
+def _delete_objects(
+    store: s3.ObjectStore, lease: WriteLease, prefix: str, keys: Sequence[str]
+) -> None:
     """Delete objects only while nobody else can be writing the set.
 
     Raises:
-        ExternalError: the lease was lost, e.g. because the machine slept: newer objects must not be deleted.
+        ExternalError: the lease was lost, e.g. because the machine slept: newer objects must not be
+            deleted.
     """
     try:
         lease.check()
     except LeaseConflictError as error:
         problem = f"{error.problem} while the set was deleted"
-        raise ExternalError(problem, where=error.where, change="run it again: it looks anew at what is left") from None
-    assert all(prefix and set_prefix(key) == prefix for key in keys)  # the last check before an irreversible step
+        raise ExternalError(
+            problem, where=error.where, change="run it again: it looks anew at what is left"
+        ) from None
+    # the last check before an irreversible step
+    assert all(prefix and set_prefix(key) == prefix for key in keys)
     store.delete(keys)
 
 
@@ -207,7 +263,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--used", action="append", default=[], metavar="NAME", help=used_help)
     days_help = f"what was written since stays (default {MIN_AGE_DAYS})"
     parser.add_argument("--days", type=parse_days, default=MIN_AGE_DAYS, help=days_help)
-    parser.add_argument("--delete", action="store_true", help="delete; without it only say what would go")
+    parser.add_argument(
+        "--delete", action="store_true", help="delete; without it only say what would go"
+    )
 
 
 def parse_days(text: str) -> int:
@@ -228,23 +286,34 @@ def run(options: argparse.Namespace) -> int:
         InputError: no set is named as in use.
         TandemError: S3 failed.
     """
-    used_names = {*options.used, *([read_artifact_key().name] if KEY_VARIABLE in os.environ else [])}
+    used_names = {
+        *options.used,
+        *([read_artifact_key().name] if KEY_VARIABLE in os.environ else []),
+    }
     if not used_names:
-        change = "name each id@revision and artifact key in use by --used; `tandem artifacts gc` reads the experiments"
+        change = (
+            "name each id@revision and artifact key in use by --used; `tandem artifacts gc` reads"
+            " the experiments"
+        )
         raise InputError("nothing is said to be in use, so everything would go", change=change)
     store = s3.open_store(options.bucket)
     cutoff = store.now() - timedelta(days=options.days)
     stored_sets = read_inventory(store, with_uploads=True)
     stored_names = {stored_set.name for stored_set in stored_sets}
-    for name in sorted(set(options.used) - stored_names):  # not stored yet, or misspelt: then the meant set goes
+    # not stored yet, or misspelt: then the meant set goes
+    for name in sorted(set(options.used) - stored_names):
         log_event("used, and stored nowhere here", level="warning", name=name)
     plan = plan_removals(stored_sets, used_names, cutoff)
     for stored_set, reason in plan.retentions:
         log_event("kept", prefix=stored_set.prefix, why=reason, size=stored_set.size)
     for removal, result in execute_plan(store, plan, used_names, cutoff, delete=options.delete):
-        log_event(result, prefix=removal.stored_set.prefix, what=removal.description, size=removal.size)
+        log_event(
+            result, prefix=removal.stored_set.prefix, what=removal.description, size=removal.size
+        )
     size = sum(removal.size for removal in plan.removals)
-    log_event("collected" if options.delete else "dry run", size=size, versions_kept=has_versioning(store))
+    log_event(
+        "collected" if options.delete else "dry run", size=size, versions_kept=has_versioning(store)
+    )
     if fault := find_read_fault(stored_set for stored_set, _ in plan.retentions):
         raise fault
     return 0

@@ -1,16 +1,18 @@
-"""A snapshot on a Hugging Face hub: resolved once to a commit, received by file, compared with the hub's checksums.
+"""A snapshot on a Hugging Face hub: resolved once to a commit, received and checked by file.
 
-Invariants: a file that `receive` returns has the size and the checksum that the hub lists for that commit; requests go
-only to the hub's host and to hosts of its redirects, and a redirect to another host never carries the token. The token
-is read from Secrets Manager and stays in memory: no manifest, argument, environment variable, file, log line or message
-has it. A transient error (no connection, 408, 429, 500, 502, 503, 504) is retried a bounded number of times with
-growing waits; any other error is a fault at once. No message quotes a whole address of the hub's answer: those of large
-files are signed.
+Invariants: a file that `receive` returns has the size and the checksum that the hub lists for that
+commit; requests go only to the hub's host and to hosts of its redirects, and a redirect to another
+host never carries the token. The token is read from Secrets Manager and stays in memory: no
+manifest, argument, environment variable, file, log line or message has it. A transient error (no
+connection, 408, 429, 500, 502, 503, 504) is retried a bounded number of times with growing waits;
+any other error is a fault at once. No message quotes a whole address of the hub's answer: those of
+large files are signed.
 
-This module uses the listing, the session, the headers and the errors of huggingface_hub 1.33 (read in its source). It
-does not use `hf_hub_download`: that writes each download to a new temporary name and deletes it on failure, so a second
-process never resumes a download, and its Xet client contacts further hosts. The library requests a listing once, gives
-up a download on a 5xx, and sleeps for any Retry-After; our one retry loop bounds all of that.
+This module uses the listing, the session, the headers and the errors of huggingface_hub 1.33 (read
+in its source). It does not use `hf_hub_download`: that writes each download to a new temporary name
+and deletes it on failure, so a second process never resumes a download, and its Xet client contacts
+further hosts. The library requests a listing once, gives up a download on a 5xx, and sleeps for any
+Retry-After; our one retry loop bounds all of that.
 """
 
 from __future__ import annotations
@@ -32,7 +34,12 @@ from botocore.config import Config
 
 from tandem.artifacts.driver.folders import read_file_size
 from tandem.artifacts.driver.log import log_event
-from tandem.artifacts.files import compute_sha256, describe_bad_name, require_disk_space, translate_disk_errors
+from tandem.artifacts.files import (
+    compute_sha256,
+    describe_bad_name,
+    require_disk_space,
+    translate_disk_errors,
+)
 from tandem.artifacts.retry import retry_call
 from tandem.artifacts.snapshot import SnapshotEntry
 from tandem.aws.faults import BOTO_ERRORS, error_code, explain_fault
@@ -50,7 +57,11 @@ Result = TypeVar("Result")
 PUBLIC_HUB = "https://huggingface.co"
 MAX_FETCHES = 3  # of one file with a wrong checksum
 TIMEOUT_S = 30.0  # for a connection, and for the next bytes of an answer
-PARTIAL_CONTENT, UNAUTHORIZED, FORBIDDEN, NOT_FOUND = 206, 401, 403, 404  # of HTTP
+# of HTTP
+PARTIAL_CONTENT = 206
+UNAUTHORIZED = 401
+FORBIDDEN = 403
+NOT_FOUND = 404
 MAX_TRIES = 5  # in a row without a new byte
 FIRST_WAIT_S = 1.0  # doubled after each try
 MAX_WAIT_S = 600.0  # of a Retry-After: a hub that wants more is down for the length of a Job
@@ -58,10 +69,14 @@ MAX_WAIT_S = 600.0  # of a Retry-After: a hub that wants more is down for the le
 SECRET_NAME_VARIABLE = "TANDEM_HUB_TOKEN_SECRET"  # noqa: S105
 _TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
 _QUOTE_CHARACTERS = 200  # characters of the hub's own message that are quoted
-_RETRY_ADVICE = "run the job again, what is stored stays; if it stays down, name another hub or stage a copy by --from"
+_RETRY_ADVICE = (
+    "run the job again, what is stored stays; if it stays down, name another hub or stage a copy by"
+    " --from"
+)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_TOKEN = re.compile(r"[\x21-\x7e]{8,}")  # characters of a header: an error would show a line break in the token
+# characters of a header: an error would show a line break in the token
+_TOKEN = re.compile(r"[\x21-\x7e]{8,}")
 
 
 class HubAccessError(InputError):
@@ -70,10 +85,11 @@ class HubAccessError(InputError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubSnapshot:
-    """One revision of one model of a hub, with the token; same methods as `snapshot.FolderSnapshot`.
+    """One revision of a model of a hub, with the token; same methods as `FolderSnapshot`.
 
     Args:
-        model: organisation/name. commit: 40 hexadecimal digits; a branch or tag until the hub has resolved it.
+        model: organisation/name. commit: 40 hexadecimal digits; a branch or tag until the hub has
+            resolved it.
         hub: address of the hub, without a slash at the end.
         token: never shown; empty for requests without a token.
         secret: name of the token's secret, for messages.
@@ -108,30 +124,58 @@ class HubSnapshot:
     def foreign_answer_fault(self, error: Exception) -> TandemError:
         """Return the fault for an answer that is not from a hub."""
         change = "check HF_ENDPOINT, and whether a proxy or a login page stands before it"
-        return ExternalError(f"what answers is no hub ({type(error).__name__})", where=self.where, change=change)
+        return ExternalError(
+            f"what answers is no hub ({type(error).__name__})", where=self.where, change=change
+        )
 
     def response_fault(self, error: hub_errors.HfHubHTTPError) -> TandemError:
         """Return the fault for an error answer of the hub."""
-        status, headers, token = error.response.status_code, error.response.headers, self.token
-        code, message = headers.get("X-Error-Code", ""), headers.get("X-Error-Message", "")
+        status = error.response.status_code
+        headers = error.response.headers
+        token = self.token
+        code = headers.get("X-Error-Code", "")
+        message = headers.get("X-Error-Message", "")
         quote = f' (the hub: "{message[:_QUOTE_CHARACTERS]}")' if message else ""
         if code == "GatedRepo":
-            reason = f"the token in the secret {self.secret} does not open it{quote}" if token else "no token was sent"
+            reason = (
+                f"the token in the secret {self.secret} does not open it{quote}"
+                if token
+                else "no token was sent"
+            )
             problem = f"the model is gated and {reason}"
-            change = f"accept the licence at {self.page} with the token's own account, wait for its approval, store "
-            change += f"a token that may read gated models in the environment's secret ({SECRET_NAME_VARIABLE})"
+            change = (
+                f"accept the licence at {self.page} with the token's own account, wait for its"
+                " approval, store "
+            )
+            change += (
+                "a token that may read gated models in the environment's secret"
+                f" ({SECRET_NAME_VARIABLE})"
+            )
             return HubAccessError(problem, where=self.where, change=change)
         if code == "RevisionNotFound":
             change = f"take a commit from {self.page}/commits/main"
-            return InputError(f"the model has no revision {self.commit}", where=self.page, change=change)
+            return InputError(
+                f"the model has no revision {self.commit}", where=self.page, change=change
+            )
         if code == "RepoNotFound" or status in {UNAUTHORIZED, FORBIDDEN, NOT_FOUND}:
-            reason = f"does not accept the token in the secret {self.secret} for it" if token else "it is private"
-            change = f"check the name, and the token in the environment's secret ({SECRET_NAME_VARIABLE})"
+            reason = (
+                f"does not accept the token in the secret {self.secret} for it"
+                if token
+                else "it is private"
+            )
+            change = (
+                "check the name, and the token in the environment's secret"
+                f" ({SECRET_NAME_VARIABLE})"
+            )
             problem = f"the hub has no model {self.model}, or {reason}{quote}"
             return HubAccessError(problem, where=self.page, change=change)
-        return ExternalError(f"the hub answers {status}{quote}", where=self.where, change=_RETRY_ADVICE)
+        return ExternalError(
+            f"the hub answers {status}{quote}", where=self.where, change=_RETRY_ADVICE
+        )
 
-    def retry(self, subject: str, action: Callable[[], Result], count_bytes: Callable[[], int] = lambda: 0) -> Result:
+    def retry(
+        self, subject: str, action: Callable[[], Result], count_bytes: Callable[[], int] = lambda: 0
+    ) -> Result:
         """Repeat a request until the hub answers.
 
         Args:
@@ -142,7 +186,8 @@ class HubSnapshot:
         Raises:
             TandemError: the hub refuses, or the last try failed.
         """
-        bytes_before, tries = count_bytes(), 0
+        bytes_before = count_bytes()
+        tries = 0
 
         def plan_wait(error: Exception, _number: int) -> float:
             nonlocal bytes_before, tries
@@ -154,7 +199,12 @@ class HubSnapshot:
                 wait_note = f" and asks to wait {wait_s:.0f} seconds" if wait_s > MAX_WAIT_S else ""
                 problem = f"{reason}{wait_note}, asked {tries} times for {subject}"
                 raise ExternalError(problem, where=self.where, change=_RETRY_ADVICE) from None
-            about = {"why": reason, "what": subject, "wait_s": wait_s, "tries_left": MAX_TRIES - tries}
+            about = {
+                "why": reason,
+                "what": subject,
+                "wait_s": wait_s,
+                "tries_left": MAX_TRIES - tries,
+            }
             log_event("trying again", level="warning", **about)
             return wait_s
 
@@ -162,19 +212,23 @@ class HubSnapshot:
         return retry_call(action, failures, plan_wait)
 
     def _read_failure(self, error: Exception) -> tuple[str, float | None]:
-        """Return a transient error in words, and the wait in seconds that the hub wants; raise any other error."""
+        """Return a transient error and the hub's wait in seconds; raise any other error."""
         if isinstance(error, hub_errors.HfHubHTTPError):
             if error.response.status_code not in _TRANSIENT_STATUSES:
                 raise self.response_fault(error) from None
-            return f"the hub answers {error.response.status_code}", _read_wait_s(error.response.headers)
+            return f"the hub answers {error.response.status_code}", _read_wait_s(
+                error.response.headers
+            )
         if isinstance(error, hub_errors.OfflineModeIsEnabled):
-            raise InputError("HF_HUB_OFFLINE is set", change="unset it, or stage a folder by --from") from None
+            raise InputError(
+                "HF_HUB_OFFLINE is set", change="unset it, or stage a folder by --from"
+            ) from None
         if not isinstance(error, (httpx.TransportError, EOFError)):
             raise self.foreign_answer_fault(error) from None
         return f"the hub does not answer ({type(error).__name__}: {error})", None
 
     def check_entries(self, entries: Sequence[SnapshotEntry]) -> None:
-        """Refuse files that the disk cannot hold: the disk has one file at a time, so the largest must fit.
+        """Refuse files that the disk cannot hold; it has one at a time, so the largest must fit.
 
         Raises:
             ExternalError: the largest file does not fit.
@@ -182,9 +236,13 @@ class HubSnapshot:
         if entries:
             largest = max(entries, key=lambda entry: entry.size)
             missing_bytes = largest.size - read_file_size(self.folder / largest.path)
-            require_disk_space(self.folder, missing_bytes, f"{largest.path}, the largest file of {self.where},")
+            require_disk_space(
+                self.folder, missing_bytes, f"{largest.path}, the largest file of {self.where},"
+            )
 
-    def receive(self, entry: SnapshotEntry, check: Callable[[], None] = lambda: None) -> tuple[Path, str]:
+    def receive(
+        self, entry: SnapshotEntry, check: Callable[[], None] = lambda: None
+    ) -> tuple[Path, str]:
         """Download one file to local disk; continue the file of an earlier run.
 
         Args:
@@ -196,7 +254,8 @@ class HubSnapshot:
 
         Raises:
             InputError: the model is gated and this token, or no token, gives no access.
-            ExternalError: the hub cannot be reached, its bytes never match its checksum, or the disk is full.
+            ExternalError: the hub cannot be reached, its bytes never match its checksum, or the
+                disk is full.
         """
         path = self.folder / entry.path
         for _ in range(MAX_FETCHES):
@@ -210,17 +269,29 @@ class HubSnapshot:
                 fetch = partial(self._stream, entry, path, check)
                 self.retry(entry.path, fetch, lambda: read_file_size(path))
             sha256 = compute_sha256(path)
-            if sha256 == entry.sha256 or (entry.git_sha1 and _compute_git_sha1(path) == entry.git_sha1):
+            if sha256 == entry.sha256 or (
+                entry.git_sha1 and _compute_git_sha1(path) == entry.git_sha1
+            ):
                 return path, sha256
-            log_event("content is not what the hub lists, thrown away", level="warning", file=entry.path)
+            log_event(
+                "content is not what the hub lists, thrown away", level="warning", file=entry.path
+            )
             path.unlink()
-        problem = f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the hub lists"
-        raise ExternalError(problem, where=self.where, change="look for a proxy that changes downloads, or use --from")
+        problem = (
+            f"{MAX_FETCHES} times the bytes of {entry.path} were not those of the checksum that the"
+            " hub lists"
+        )
+        raise ExternalError(
+            problem,
+            where=self.where,
+            change="look for a proxy that changes downloads, or use --from",
+        )
 
     def _stream(self, entry: SnapshotEntry, path: Path, check: Callable[[], None]) -> None:
         """Request the missing bytes once; raise EOFError if the answer ended early."""
         present = read_file_size(path)
-        headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}  # offsets are of the file itself
+        # offsets are of the file itself
+        headers = {"User-Agent": "tandem", "Accept-Encoding": "identity"}
         if self.token:
             headers["Authorization"] = f"Bearer {self.token}"
         if present:
@@ -233,7 +304,8 @@ class HubSnapshot:
             with translate_disk_errors(path):
                 file = path.open("ab" if is_partial else "wb", buffering=0)
             with file:
-                for piece in answer.iter_bytes():  # as they arrive: a larger piece would be lost if the answer is cut
+                # as they arrive: a larger piece would be lost if the answer is cut
+                for piece in answer.iter_bytes():
                     rest = memoryview(piece)
                     with translate_disk_errors(path):
                         while rest:  # an unbuffered file may write less at once
@@ -264,17 +336,27 @@ def resolve_snapshot(model: str, revision: str, work: Path) -> HubSnapshot:
         work: local disk for the files of this revision; no other run uses it at the same time.
 
     Raises:
-        InputError: there is no such model or revision, the model is gated and no token gives access, or the hub's
-            address cannot be used.
-        ExternalError: the hub cannot be reached, or answers with another commit than the requested one.
+        InputError: there is no such model or revision, the model is gated and no token gives
+            access, or the hub's address cannot be used.
+        ExternalError: the hub cannot be reached, or answers with another commit than the requested
+            one.
     """
-    logging.getLogger(library.__name__).setLevel(logging.ERROR)  # its warnings quote addresses, some are signed
-    snapshot, info = _list_model_files(HubSnapshot(model=model, commit=revision, hub=read_hub_address(), folder=work))
+    # its warnings quote addresses, some are signed
+    logging.getLogger(library.__name__).setLevel(logging.ERROR)
+    snapshot, info = _list_model_files(
+        HubSnapshot(model=model, commit=revision, hub=read_hub_address(), folder=work)
+    )
     commit = str(info.sha or "")
     if not _COMMIT.fullmatch(commit) or (_COMMIT.fullmatch(revision) and commit != revision):
         change = "check that HF_ENDPOINT is a hub that serves pinned commits"
-        raise ExternalError(f"the hub answers with the commit {commit or 'none'}", where=snapshot.where, change=change)
-    return replace(snapshot, commit=commit, entries=_parse_entries(info, snapshot.where), folder=work / commit)
+        raise ExternalError(
+            f"the hub answers with the commit {commit or 'none'}",
+            where=snapshot.where,
+            change=change,
+        )
+    return replace(
+        snapshot, commit=commit, entries=_parse_entries(info, snapshot.where), folder=work / commit
+    )
 
 
 def read_hub_address() -> str:
@@ -285,16 +367,27 @@ def read_hub_address() -> str:
     """
     address = (os.environ.get("HF_ENDPOINT") or PUBLIC_HUB).rstrip("/")
     parts = urlsplit(address)
-    if parts.username or parts.password or parts.scheme not in {"http", "https"} or not parts.hostname:
-        change = f"give the hub's alone, as https://hub.internal; a token comes by {SECRET_NAME_VARIABLE}"
-        raise InputError("HF_ENDPOINT is no http address, or has a user or password in it", change=change)
+    if (
+        parts.username
+        or parts.password
+        or parts.scheme not in {"http", "https"}
+        or not parts.hostname
+    ):
+        change = (
+            "give the hub's alone, as https://hub.internal; a token comes by"
+            f" {SECRET_NAME_VARIABLE}"
+        )
+        raise InputError(
+            "HF_ENDPOINT is no http address, or has a user or password in it", change=change
+        )
     return address
 
 
 def _list_model_files(snapshot: HubSnapshot) -> tuple[HubSnapshot, library.ModelInfo]:
     """Return the listing; send the token only if the model is not open.
 
-    If no secret is named, a gated model is tried without a token: a mirror may serve it to everybody.
+    If no secret is named, a gated model is tried without a token: a mirror may serve it to
+    everybody.
     """
     secret_name = os.environ.get(SECRET_NAME_VARIABLE)
     try:
@@ -307,7 +400,11 @@ def _list_model_files(snapshot: HubSnapshot) -> tuple[HubSnapshot, library.Model
             return snapshot, info
     parts = urlsplit(snapshot.hub)
     if parts.scheme != "https" and parts.hostname not in _LOOPBACK:
-        raise InputError("a token is not sent over plain http", where=snapshot.hub, change="reach the hub by https")
+        raise InputError(
+            "a token is not sent over plain http",
+            where=snapshot.hub,
+            change="reach the hub by https",
+        )
     token_snapshot = replace(snapshot, token=read_token(secret_name), secret=secret_name)
     return token_snapshot, _request_model_info(token_snapshot)
 
@@ -315,11 +412,19 @@ def _list_model_files(snapshot: HubSnapshot) -> tuple[HubSnapshot, library.Model
 def _request_model_info(snapshot: HubSnapshot) -> library.ModelInfo:
     token = snapshot.token or False
     api = library.HfApi(endpoint=snapshot.hub, token=token, library_name="tandem")
-    options: dict[str, Any] = {"revision": snapshot.commit, "files_metadata": True, "timeout": TIMEOUT_S}
+    options: dict[str, Any] = {
+        "revision": snapshot.commit,
+        "files_metadata": True,
+        "timeout": TIMEOUT_S,
+    }
     try:
-        return snapshot.retry("its list of files", partial(api.model_info, snapshot.model, **options))
+        return snapshot.retry(
+            "its list of files", partial(api.model_info, snapshot.model, **options)
+        )
     except hub_errors.HFValidationError as error:
-        raise InputError(f"it is no name of a model ({error})", where=snapshot.model, change="correct it") from None
+        raise InputError(
+            f"it is no name of a model ({error})", where=snapshot.model, change="correct it"
+        ) from None
     except (KeyError, TypeError, ValueError) as error:  # no JSON, or not of this form
         raise snapshot.foreign_answer_fault(error) from None
 
@@ -329,13 +434,17 @@ def _parse_entries(info: library.ModelInfo, where: str) -> dict[str, SnapshotEnt
     for sibling in info.siblings or ():
         path = str(sibling.rfilename)
         if problem := describe_bad_name(path):
-            raise InputError(f"the hub lists {path!a}: {problem}", where=where, change="take another revision")
+            raise InputError(
+                f"the hub lists {path!a}: {problem}", where=where, change="take another revision"
+            )
         sha256 = sibling.lfs.sha256 if sibling.lfs else None
         size = sibling.lfs.size if sibling.lfs else sibling.size
         git_sha1 = None if sibling.lfs else sibling.blob_id
         if not isinstance(size, int) or not (_is_digest(sha256, 64) or _is_digest(git_sha1, 40)):
             change = "check that HF_ENDPOINT is a hub that lists files with sizes and checksums"
-            raise ExternalError(f"the hub lists {path} without size or checksum", where=where, change=change)
+            raise ExternalError(
+                f"the hub lists {path} without size or checksum", where=where, change=change
+            )
         entries[path] = SnapshotEntry(path=path, size=size, sha256=sha256, git_sha1=git_sha1)
     return entries
 
@@ -348,7 +457,9 @@ def _compute_git_sha1(path: Path) -> str:
     """Return git's name of a file's content."""
     header = b"blob %d\0" % read_file_size(path)
     with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.sha1(header, usedforsecurity=False)).hexdigest()
+        return hashlib.file_digest(
+            file, lambda: hashlib.sha1(header, usedforsecurity=False)
+        ).hexdigest()
 
 
 def read_token(name: str) -> str:
@@ -366,19 +477,33 @@ def read_token(name: str) -> str:
     where = f"secret {name}"
     config = Config(retries={"mode": "standard"}, connect_timeout=10, read_timeout=20)
     try:
-        text = boto3.client("secretsmanager", config=config).get_secret_value(SecretId=name).get("SecretString")
+        text = (
+            boto3.client("secretsmanager", config=config)
+            .get_secret_value(SecretId=name)
+            .get("SecretString")
+        )
     except BOTO_ERRORS as error:
         is_input = error_code(error) in {"ResourceNotFoundException", "InvalidRequestException"}
         problem = f"the secret cannot be read: {explain_fault(error, 'GetSecretValue').problem}"
-        change = "create or restore it with the hub's token, or declare its right name; allow this pod's role "
+        change = (
+            "create or restore it with the hub's token, or declare its right name; allow this pod's"
+            " role "
+        )
         change += "secretsmanager:GetSecretValue on it, and kms:Decrypt where the key is your own"
-        raise (InputError if is_input else ExternalError)(problem, where=where, change=change) from None
+        raise (InputError if is_input else ExternalError)(
+            problem, where=where, change=change
+        ) from None
     if isinstance(text, str) and text.lstrip().startswith("{"):
         try:
             text = json.loads(text).get("token")
         except ValueError:  # its message would quote the text
             text = None
     if not isinstance(text, str) or not _TOKEN.fullmatch(text.strip()):
-        problem = "the secret holds no token: a text of at least 8 characters without blanks or line breaks"
-        raise InputError(problem, where=where, change='store the token alone as plain text, or {"token": "..."}')
+        problem = (
+            "the secret holds no token: a text of at least 8 characters without blanks or line"
+            " breaks"
+        )
+        raise InputError(
+            problem, where=where, change='store the token alone as plain text, or {"token": "..."}'
+        )
     return text.strip()

@@ -1,12 +1,14 @@
 """Comparison of a local artifact with its key, before the artifact is stored, imported or served.
 
-Invariant: an NxD Inference artifact that passes has a configuration with every setting of the key, a whole graph file,
-and one whole weight file per rank; a compiler's cache that passes has a finished graph and no unfinished one. Every
-difference is named by its field; unproven facts are listed in sentences, never left out.
+Invariant: an NxD Inference artifact that passes has a configuration with every setting of the key,
+a whole graph file, and one whole weight file per rank; a compiler's cache that passes has a
+finished graph and no unfinished one. Every difference is named by its field; unproven facts are
+listed in sentences, never left out.
 
-The configuration is the runtime's neuron_config.json: the target's settings below `neuron_config`, the draft's
-below `fused_spec_config.draft_config.neuron_config`, the model's configuration next to them
-(aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/config.py, InferenceConfig.to_json_string).
+The configuration is the runtime's neuron_config.json: the target's settings below `neuron_config`,
+the draft's below `fused_spec_config.draft_config.neuron_config`, the model's configuration next to
+them (aws-neuron/neuronx-distributed-inference tag v0.6.10598 models/config.py,
+InferenceConfig.to_json_string).
 """
 
 from __future__ import annotations
@@ -29,17 +31,37 @@ from tandem.spec.names import MODELS_MOUNT
 
 MAX_FAULTS = 12  # faults that a message names; the rest is counted
 ENTRY_PATTERN = re.compile(r"MODULE_.*|[0-9a-f]{32,}")
-NATIVE_NOTE = "that a second server starts from this cache root without compiling is shown only by one that has"
+NATIVE_NOTE = (
+    "that a second server starts from this cache root without compiling is shown only by one"
+    " that has"
+)
 CONFIG = "neuron_config.json"
 GRAPH = "model.pt"
 WEIGHTS = "weights"
 SIZE_TOLERANCE = 0.25  # of the median: ranks of one model have the same tensors except for padding
-TEMPORARY_PATTERNS = ("*.tmp", "*.part", "*.partial", "*.new", "tmp*", ".tmp*", "*.incomplete", "core.*")
+TEMPORARY_PATTERNS = (
+    "*.tmp",
+    "*.part",
+    "*.partial",
+    "*.new",
+    "tmp*",
+    ".tmp*",
+    "*.incomplete",
+    "core.*",
+)
 DRAFT = "fused_spec_config.draft_config.neuron_config"
 FUSED_MODES = frozenset({"fused", "eagle"})
 ABSENT = "(absent)"
 # errors of zipfile and its decompressors for bytes that are no archive
-ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError, RuntimeError, ValueError)
+ZIP_ERRORS = (
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+)
 # values of `tuning` settings that the experiment leaves to the runtime (NeuronConfig.__init__)
 TUNING_DEFAULTS: dict[str, object] = {
     "fused_qkv": False,
@@ -53,7 +75,9 @@ TUNING_DEFAULTS: dict[str, object] = {
 }
 
 
-def require_valid_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None = None) -> tuple[str, ...]:
+def require_valid_artifact(
+    folder: Path, key: ArtifactKey, *, cache: Path | None = None
+) -> tuple[str, ...]:
     """Refuse an artifact that is not whole, or not the key's.
 
     Args:
@@ -77,23 +101,32 @@ def require_valid_artifact(folder: Path, key: ArtifactKey, *, cache: Path | None
 def inspect_artifact(
     folder: Path, key: ArtifactKey, *, cache: Path | None = None
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return an artifact's faults and its unproven facts, in sentences; arguments as `require_valid_artifact`."""
+    """Return an artifact's faults and unproven facts; arguments as `require_valid_artifact`."""
     if key.nxdi is None:
         return tuple(_find_cache_faults(folder)), (NATIVE_NOTE,)
     config = read_config(folder)
     faults = [config] if isinstance(config, str) else list(config_differences(config, key))
-    faults += [*_find_graph_faults(folder / GRAPH), *_find_weight_faults(folder / WEIGHTS, key.tensor_parallel_size)]
+    faults += [
+        *_find_graph_faults(folder / GRAPH),
+        *_find_weight_faults(folder / WEIGHTS, key.tensor_parallel_size),
+    ]
     for path in sorted(folder.rglob("*")):
         if any(path.match(pattern) for pattern in TEMPORARY_PATTERNS):
-            faults.append(f"{path}: a temporary file, as of a program that was ended while it wrote")
+            faults.append(
+                f"{path}: a temporary file, as of a program that was ended while it wrote"
+            )
         elif path.is_file() and not path.stat().st_size and path.name not in (CONFIG, GRAPH):
             faults.append(f"{path}: it is empty")
-    # a half graph is no fault of the artifact: the compiler may have built the graph again under another name
+    # a half graph is no fault of the artifact: the compiler may have built the graph again under
+    # another name
     graphs = find_graphs(cache) if cache is not None else ()
     faults += [f"{graph.folder}: {graph.reason}" for graph in graphs if graph.state == "failed"]
     notes = [
-        f"that the {field} is {model} is said by whoever brought it; the artifact names {path or 'none'}"
-        for field, path, model in _find_model_folders({} if isinstance(config, str) else config, key).values()
+        f"that the {field} is {model} is said by whoever brought it; the artifact names"
+        f" {path or 'none'}"
+        for field, path, model in _find_model_folders(
+            {} if isinstance(config, str) else config, key
+        ).values()
         if not path.startswith(f"{MODELS_MOUNT}/")  # a path without a revision
     ]
     return tuple(faults), tuple(notes)
@@ -119,12 +152,13 @@ def _find_cache_faults(folder: Path) -> Iterator[str]:
 
 
 def build_expected_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
-    """Return path in the configuration -> (field of the key, value) for all settings that must agree.
+    """Return path in the configuration -> (field of the key, value) of settings that must agree.
 
     Args:
         key: of an NxD Inference artifact. Settings that follow from the mode have the field `mode`.
     """
-    common, is_eagle = _build_common_settings(key), key.mode == "eagle"
+    common = _build_common_settings(key)
+    is_eagle = key.mode == "eagle"
     target = {
         **common,
         "speculation_length": ("num_speculative_tokens", key.num_speculative_tokens),
@@ -141,11 +175,13 @@ def build_expected_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
         "tp_degree": ("draft_tensor_parallel_size", key.draft_tensor_parallel_size),
     }
     settings = {f"neuron_config.{name}": pair for name, pair in target.items()}
-    return settings | {f"{DRAFT}.{name}": pair for name, pair in draft.items() if key.draft is not None}
+    return settings | {
+        f"{DRAFT}.{name}": pair for name, pair in draft.items() if key.draft is not None
+    }
 
 
 def _build_common_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
-    """Return the settings that target and draft share, with those that the server's loader always sets."""
+    """Return the settings of target and draft, with those that the server's loader always sets."""
     tuning = {**dict.fromkeys(TUNING_DEFAULTS), **key.as_fields()["tuning"]}
     settings: dict[str, tuple[str, object]] = {
         name: (f"tuning.{name}", TUNING_DEFAULTS.get(name) if value in (None, []) else value)
@@ -179,18 +215,31 @@ def _build_common_settings(key: ArtifactKey) -> dict[str, tuple[str, object]]:
 
 def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[str]:
     """Yield one sentence per field in which a configuration differs from the key."""
-    mode, has_draft = _read_speculation_mode(config), isinstance(config.get("fused_spec_config"), Mapping)
+    mode = _read_speculation_mode(config)
+    has_draft = isinstance(config.get("fused_spec_config"), Mapping)
     if mode != key.mode:
         yield f"mode: artifact {mode}, deployment {key.mode} ({CONFIG})"
     if has_draft != bool(key.draft):
-        yield f"draft: artifact {'one' if has_draft else 'none'}, deployment {key.draft or 'none'} ({CONFIG})"
+        yield (
+            f"draft: artifact {'one' if has_draft else 'none'}, deployment {key.draft or 'none'}"
+            f" ({CONFIG})"
+        )
     mismatches: dict[str, list[str]] = {}
     for path, (field, expected) in build_expected_settings(key).items():
         actual = _read_config_value(config, path)
-        follows_mode = (field == "mode" and mode != key.mode) or (path.startswith(DRAFT) and not has_draft)
-        if not follows_mode and (actual != expected or isinstance(expected, bool) != isinstance(actual, bool)):
-            texts = [value if isinstance(value, str) else json.dumps(value) for value in (actual, expected)]
-            mismatches.setdefault(f"{field}: artifact {texts[0]}, deployment {texts[1]}", []).append(path)
+        follows_mode = (field == "mode" and mode != key.mode) or (
+            path.startswith(DRAFT) and not has_draft
+        )
+        if not follows_mode and (
+            actual != expected or isinstance(expected, bool) != isinstance(actual, bool)
+        ):
+            texts = [
+                value if isinstance(value, str) else json.dumps(value)
+                for value in (actual, expected)
+            ]
+            mismatches.setdefault(
+                f"{field}: artifact {texts[0]}, deployment {texts[1]}", []
+            ).append(path)
     for sentence, paths in mismatches.items():
         yield f"{sentence} ({CONFIG} {shorten_list(paths, 1)})"
     for path, (field, folder, model) in _find_model_folders(config, key).items():
@@ -201,16 +250,29 @@ def config_differences(config: Mapping[str, Any], key: ArtifactKey) -> Iterator[
 
 def _read_speculation_mode(config: Mapping[str, Any]) -> str:
     """Return a configuration's speculation mode, in the key's words."""
-    flags = {"medusa": "is_medusa", "eagle": "enable_eagle_speculation", "fused": "enable_fused_speculation"}
+    flags = {
+        "medusa": "is_medusa",
+        "eagle": "enable_eagle_speculation",
+        "fused": "enable_fused_speculation",
+    }
     for mode, flag in flags.items():
         if _read_config_value(config, f"neuron_config.{flag}") is True:
             return mode
-    return "vanilla" if _read_config_value(config, "neuron_config.speculation_length") not in (0, ABSENT) else "none"
+    return (
+        "vanilla"
+        if _read_config_value(config, "neuron_config.speculation_length") not in (0, ABSENT)
+        else "none"
+    )
 
 
-def _find_model_folders(config: Mapping[str, Any], key: ArtifactKey) -> dict[str, tuple[str, str, str]]:
-    """Return path in the configuration -> (field of the key, the model's folder there, the key's model)."""
-    models = {"_name_or_path": ("target", key.target), "fused_spec_config.draft_model_path": ("draft", key.draft)}
+def _find_model_folders(
+    config: Mapping[str, Any], key: ArtifactKey
+) -> dict[str, tuple[str, str, str]]:
+    """Return path in the configuration -> (field of the key, the model's folder, its model)."""
+    models = {
+        "_name_or_path": ("target", key.target),
+        "fused_spec_config.draft_model_path": ("draft", key.draft),
+    }
     values = {path: _read_config_value(config, path) for path in models}
     return {
         path: (field, "" if values[path] in (ABSENT, None) else str(values[path]), model)
@@ -223,7 +285,8 @@ def read_config(folder: Path) -> dict[str, Any] | str:
     """Return the configuration, or the reason why it cannot be read."""
     path = folder / CONFIG
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))  # it has Infinity, which Python's JSON reads
+        # it has Infinity, which Python's JSON reads
+        config = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return f"{path}: it is missing"
     except (OSError, ValueError, RecursionError) as error:
@@ -238,7 +301,8 @@ def _find_graph_faults(path: Path) -> Iterator[str]:
         return
     try:
         with zipfile.ZipFile(path) as archive:
-            names, damaged_member = archive.namelist(), archive.testzip()
+            names = archive.namelist()
+            damaged_member = archive.testzip()
     except ZIP_ERRORS as error:
         yield f"{path}: cut off or damaged ({error})"
         return
@@ -253,7 +317,10 @@ def _find_weight_faults(folder: Path, ranks: int) -> Iterator[str]:
     present = {path.name for path in folder.glob("*") if path.is_file()}
     missing = [name for name in names if name not in present]
     if missing:
-        yield f"{folder / missing[0]}: it is missing ({len(missing)} of {ranks} ranks have no weights)"
+        yield (
+            f"{folder / missing[0]}: it is missing ({len(missing)} of {ranks} ranks have no"
+            " weights)"
+        )
     for name in sorted(present - set(names)):
         yield f"{folder / name}: no rank of {ranks} has this name"
     sizes: dict[Path, int] = {}

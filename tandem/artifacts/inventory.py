@@ -1,9 +1,10 @@
 """Inventory of a bucket, set by set: objects, manifest, lease, and open uploads.
 
-Invariant: an unreadable manifest or lease is a fault of its own set, and never hides another; ages are from S3's clock.
+Invariant: an unreadable manifest or lease is a fault of its own set, and never hides another; ages
+are from S3's clock.
 
-A set has Tandem's layout: `models/<org>/<name>/<revision>/` or `artifacts/<key name>/`. This module ignores
-other objects of the bucket.
+A set has Tandem's layout: `models/<org>/<name>/<revision>/` or `artifacts/<key name>/`. This module
+ignores other objects of the bucket.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from tandem.errors import ExternalError, SchemaError, TandemError
 Kind = Literal["model", "artifact"]
 Condition = Literal["whole", "damaged", "partial", "unread", "unknown"]
 
-PREFIX_DEPTHS: dict[str, tuple[Kind, int]] = {"models": ("model", 4), "artifacts": ("artifact", 2)}  # parts of a prefix
+# parts of a prefix
+PREFIX_DEPTHS: dict[str, tuple[Kind, int]] = {"models": ("model", 4), "artifacts": ("artifact", 2)}
 MAX_NAMES = 3  # files that a sentence names; the rest is counted
 
 
@@ -63,14 +65,14 @@ class StoredSet:
 
     @property
     def last_write_at(self) -> datetime:
-        """Return the time of the last write to the set, by S3's clock; a lease counts only if nothing else is there."""
+        """Return when the set was last written, by S3's clock; a lease counts only alone."""
         times = [summary.modified_at for summary in self.objects if summary.key != self.lease_key]
         times += [upload.initiated_at for upload in self.open_uploads]
         return max(times or [summary.modified_at for summary in self.objects])
 
     @property
     def is_ours(self) -> bool:
-        """Whether Tandem wrote the set: every writer takes the lease first, and a whole set has its manifest."""
+        """Whether Tandem wrote the set: it has a manifest if whole, else the writer's lease."""
         return bool({self.manifest_key, self.lease_key} & self.keys)
 
     @property
@@ -91,24 +93,32 @@ class StoredSet:
     @property
     def files(self) -> tuple[ObjectSummary, ...]:
         """Return the objects without manifest and lease."""
-        return tuple(summary for summary in self.objects if summary.key not in {self.manifest_key, self.lease_key})
+        return tuple(
+            summary
+            for summary in self.objects
+            if summary.key not in {self.manifest_key, self.lease_key}
+        )
 
     @property
     def rejection_runs(self) -> tuple[str, ...]:
         """Return the runs that an upload stored and refused."""
-        return tuple(self.run_folder(row.key) for row in self.objects if row.key.endswith(f"/{sets.REJECTION_NAME}"))
+        return tuple(
+            self.run_folder(row.key)
+            for row in self.objects
+            if row.key.endswith(f"/{sets.REJECTION_NAME}")
+        )
 
     def run_folder(self, key: str) -> str:
-        """Return the run's folder of an object of an artifact; empty if the object is in no such folder."""
+        """Return the run's folder of an artifact's object; empty if the object is in none."""
         return key.removeprefix(f"{self.prefix}/").rpartition("/")[0].partition("/")[0]
 
     @property
     def condition(self) -> Condition:
         """Return the condition of the set.
 
-        whole: has a manifest and every file of it; damaged: a file is missing or has another size, or the manifest is
-        malformed or another set's; partial: no manifest yet; unknown: the manifest has another schema;
-        unread: S3 did not return the manifest.
+        whole: has a manifest and every file of it; damaged: a file is missing or has another size,
+        or the manifest is malformed or another set's; partial: no manifest yet; unknown: the
+        manifest has another schema; unread: S3 did not return the manifest.
         """
         if isinstance(self.fault, SchemaError):
             return "unknown"
@@ -131,14 +141,15 @@ class StoredSet:
 
     @property
     def damage(self) -> str:
-        """Return the faults of the set in words; empty for none, and for a set without a manifest."""
+        """Return the set's faults in words; empty for none, and for a set without a manifest."""
         if self.fault is not None:
             return self.fault.problem
         if self.manifest is None:
             return ""
         if (self.manifest.kind, self.manifest.name) != (self.kind, self.name):
             return f"its manifest is of {self.manifest.kind} {self.manifest.name}"
-        sizes, root = {row.key: row.size for row in self.objects}, sets.files_prefix(self.prefix, self.manifest)
+        sizes = {row.key: row.size for row in self.objects}
+        root = sets.files_prefix(self.prefix, self.manifest)
         paths: dict[str, list[str]] = {"missing": [], "of another size": []}
         for file in self.manifest.files:
             size = sizes.get(f"{root}/{file.path}")
@@ -159,14 +170,20 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
         TandemError: the bucket cannot be listed.
     """
     objects = [summary for top in PREFIX_DEPTHS for summary in store.list(f"{top}/")]
-    uploads = [upload for top in PREFIX_DEPTHS if with_uploads for upload in store.list_uploads(f"{top}/")]
-    by_prefix = {prefix: tuple(group) for prefix, group in groupby(objects, key=lambda row: set_prefix(row.key))}
+    uploads = [
+        upload for top in PREFIX_DEPTHS if with_uploads for upload in store.list_uploads(f"{top}/")
+    ]
+    by_prefix = {
+        prefix: tuple(group)
+        for prefix, group in groupby(objects, key=lambda row: set_prefix(row.key))
+    }
     prefixes = sorted({*by_prefix, *(set_prefix(upload.key) for upload in uploads)} - {""})
 
     def read_set(prefix: str) -> StoredSet:
         set_uploads = tuple(upload for upload in uploads if set_prefix(upload.key) == prefix)
         stored_set = _read_set(store, prefix, by_prefix.get(prefix, ()), set_uploads)
-        if stored_set.manifest is not None and stored_set.damage:  # the set may have become whole between two pages
+        # the set may have become whole between two pages
+        if stored_set.manifest is not None and stored_set.damage:
             stored_set = _read_set(store, prefix, tuple(store.list(f"{prefix}/")), set_uploads)
         return stored_set
 
@@ -174,8 +191,10 @@ def read_inventory(store: ObjectStore, *, with_uploads: bool = False) -> tuple[S
 
 
 def find_read_fault(stored_sets: Iterable[StoredSet]) -> ExternalError | None:
-    """Return the first manifest or lease fault for which S3 failed; missing rights of the caller may be the cause."""
-    faults = (fault for stored_set in stored_sets for fault in (stored_set.fault, stored_set.lease_fault))
+    """Return the first manifest or lease that S3 failed to read; rights may be missing."""
+    faults = (
+        fault for stored_set in stored_sets for fault in (stored_set.fault, stored_set.lease_fault)
+    )
     return next((fault for fault in faults if isinstance(fault, ExternalError)), None)
 
 
@@ -185,7 +204,9 @@ def read_stored_set(store: ObjectStore, prefix: str) -> StoredSet:
     Raises:
         TandemError: the bucket cannot be listed.
     """
-    return _read_set(store, prefix, tuple(store.list(f"{prefix}/")), tuple(store.list_uploads(f"{prefix}/")))
+    return _read_set(
+        store, prefix, tuple(store.list(f"{prefix}/")), tuple(store.list_uploads(f"{prefix}/"))
+    )
 
 
 def set_prefix(key: str) -> str:
@@ -196,18 +217,27 @@ def set_prefix(key: str) -> str:
 
 
 def _read_set(
-    store: ObjectStore, prefix: str, objects: tuple[ObjectSummary, ...], uploads: tuple[OpenUpload, ...]
+    store: ObjectStore,
+    prefix: str,
+    objects: tuple[ObjectSummary, ...],
+    uploads: tuple[OpenUpload, ...],
 ) -> StoredSet:
     """Return the set with its manifest and its lease."""
     kind, _ = PREFIX_DEPTHS[prefix.partition("/")[0]]
     stored_set = StoredSet(kind=kind, prefix=prefix, objects=objects, open_uploads=uploads)
     manifest = lease = fault = lease_fault = None
     try:
-        manifest = sets.read_stored_manifest(store, prefix) if stored_set.manifest_key in stored_set.keys else None
+        manifest = (
+            sets.read_stored_manifest(store, prefix)
+            if stored_set.manifest_key in stored_set.keys
+            else None
+        )
     except TandemError as error:
         fault = error
     try:
-        lease_object = store.read(stored_set.lease_key) if stored_set.lease_key in stored_set.keys else None
+        lease_object = (
+            store.read(stored_set.lease_key) if stored_set.lease_key in stored_set.keys else None
+        )
         lease = parse_lease(lease_object, store.url(stored_set.lease_key)) if lease_object else None
     except TandemError as error:
         lease_fault = error

@@ -1,4 +1,4 @@
-"""Inputs from a pod's manifest: the artifact's key, the models, the commands that make missing ones.
+"""Inputs from a pod's manifest: the artifact's key, the models, the commands that make them.
 
 Invariant: malformed input is refused before anything is read or written.
 """
@@ -42,8 +42,13 @@ class ModelReference:
 
     def __post_init__(self) -> None:
         """Refuse an id or revision that cannot be a prefix."""
-        if not re.fullmatch(f"{_REVISION}/{_REVISION}@{_REVISION}", self.name, re.ASCII) or ".." in self.name:
-            change = "give organisation/name as the hub spells it, and the commit, 40 hexadecimal digits"
+        if (
+            not re.fullmatch(f"{_REVISION}/{_REVISION}@{_REVISION}", self.name, re.ASCII)
+            or ".." in self.name
+        ):
+            change = (
+                "give organisation/name as the hub spells it, and the commit, 40 hexadecimal digits"
+            )
             raise InputError(f"{self.name!r} is no model at a revision", change=change)
 
     @property
@@ -58,7 +63,7 @@ class ModelReference:
 
     @property
     def prefix(self) -> str:
-        """Return the snapshot's prefix, without a slash at its end; as `tandem.spec.model.ModelConfig.prefix`."""
+        """Return the snapshot's prefix without a final slash; as `ModelConfig.prefix`."""
         return f"models/{self.path}"
 
     def as_fields(self) -> dict[str, Any]:
@@ -73,8 +78,11 @@ class ModelReference:
 
 def add_bucket_argument(parser: argparse.ArgumentParser, *, required: bool = True) -> None:
     """Declare --bucket; its default is the pod's TANDEM_BUCKET."""
-    bucket, bucket_help = os.environ.get("TANDEM_BUCKET"), "of models, artifacts and results"
-    parser.add_argument("--bucket", default=bucket, required=required and not bucket, help=bucket_help)
+    bucket = os.environ.get("TANDEM_BUCKET")
+    bucket_help = "of models, artifacts and results"
+    parser.add_argument(
+        "--bucket", default=bucket, required=required and not bucket, help=bucket_help
+    )
 
 
 def read_artifact_key() -> ArtifactKey:
@@ -88,11 +96,16 @@ def read_artifact_key() -> ArtifactKey:
     try:
         return ArtifactKey.from_fields(fields)
     except ValueError as error:
-        raise InputError(f"{KEY_VARIABLE} is {error}", change=f"{change}; use its own tools image") from None
+        raise InputError(
+            f"{KEY_VARIABLE} is {error}", change=f"{change}; use its own tools image"
+        ) from None
 
 
 def read_json_variable(
-    name: str, kind: type[dict[str, Any] | list[Any]], default: str = "", change: str = "use the rendered manifest"
+    name: str,
+    kind: type[dict[str, Any] | list[Any]],
+    default: str = "",
+    change: str = "use the rendered manifest",
 ) -> Any:
     """Return the JSON value of a variable.
 
@@ -111,7 +124,9 @@ def read_json_variable(
         if isinstance(value, kind):
             return value
     kind_name = "mapping" if kind is dict else "list"
-    raise InputError(f"{name} is no JSON {kind_name}" if text else f"{name} is not set", change=change)
+    raise InputError(
+        f"{name} is no JSON {kind_name}" if text else f"{name} is not set", change=change
+    )
 
 
 def parse_model_references(names: Sequence[str]) -> tuple[ModelReference, ...]:

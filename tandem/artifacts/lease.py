@@ -1,12 +1,12 @@
 """Write lease of a set: one holder at a time, by conditional writes of one small object.
 
-Invariant: a holder that cannot prove its lease stops; another writer takes over only after the lease has ended by S3's
-clock. "Released" is a state of the object, since writers may not delete.
+Invariant: a holder that cannot prove its lease stops; another writer takes over only after the
+lease has ended by S3's clock. "Released" is a state of the object, since writers may not delete.
 
-A lease keeps two writers from doing the same work; results are safe because manifests are written conditionally and
-last. This module measures durations by a clock that is never set and that runs while the machine sleeps (a laptop that
-collects), and compares times only by S3's clock: the Date of its answer and the LastModified of the object, both to
-the second.
+A lease keeps two writers from doing the same work; results are safe because manifests are written
+conditionally and last. This module measures durations by a clock that is never set and that runs
+while the machine sleeps (a laptop that collects), and compares times only by S3's clock: the Date
+of its answer and the LastModified of the object, both to the second.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ from tandem.shell_command import quote_command
 SCHEMA_VERSION = 1
 LEASE_S = 120.0  # of a writer that renews it
 MAX_LEASE_S = 30 * 86_400.0
-CLOCK_ROUNDING_S = 2  # both times are whole seconds; others wait so much longer than the holder's own count
+# both times are whole seconds; others wait so much longer than the holder's own count
+CLOCK_ROUNDING_S = 2
 RENEWALS_PER_TTL = 3  # during one lease time, so that two may fail
 POLL_S = 5.0
-CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # Linux' monotonic clock stops in sleep
+# Linux' monotonic clock stops in sleep
+CLOCK: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class LeaseConflictError(ExternalError):
@@ -66,15 +68,24 @@ def parse_lease(lease_object: ObjectContent, where: str) -> LeaseState:
         document = json.loads(lease_object.body)
         if document["schema_version"] != SCHEMA_VERSION:
             raise SchemaError("the lease", document["schema_version"], SCHEMA_VERSION, where=where)
-        holder, state = str(document["holder"]), str(document["state"])
-        ends_at = lease_object.modified_at + timedelta(seconds=float(document["ttl_s"])) if state == "held" else None
+        holder = str(document["holder"])
+        state = str(document["state"])
+        ends_at = (
+            lease_object.modified_at + timedelta(seconds=float(document["ttl_s"]))
+            if state == "held"
+            else None
+        )
         is_valid = state in {"held", "released"}
     except (ValueError, KeyError, TypeError, OverflowError):
         is_valid = False
     if not is_valid:
         problem = f"this is no lease that this program knows: {lease_object.body[:80]!r}"
-        raise InputError(problem, where=where, change="see who wrote it; when no job writes this set, remove it")
-    is_over = ends_at is None or lease_object.read_at >= ends_at + timedelta(seconds=CLOCK_ROUNDING_S)
+        raise InputError(
+            problem, where=where, change="see who wrote it; when no job writes this set, remove it"
+        )
+    is_over = ends_at is None or lease_object.read_at >= ends_at + timedelta(
+        seconds=CLOCK_ROUNDING_S
+    )
     return LeaseState(holder=holder, ends_at=ends_at, is_active=not is_over)
 
 
@@ -95,8 +106,11 @@ class WriteLease:
 
     def __init__(self, store: ObjectStore, key: str, holder: str, ttl_s: float) -> None:
         self.holder = holder
-        self._store, self._key, self._ttl_s = store, key, ttl_s
-        self._token, self._write_count = uuid.uuid4().hex, 0
+        self._store = store
+        self._key = key
+        self._ttl_s = ttl_s
+        self._token = uuid.uuid4().hex
+        self._write_count = 0
         self._etag = ""
         self._end_s = 0.0  # by CLOCK, counted from before the write
         self._is_lost = False  # or deleted: nothing more is written
@@ -108,16 +122,20 @@ class WriteLease:
         """Return only if the lease is certainly ours.
 
         Raises:
-            LeaseConflictError: the lease was taken over, or not renewed in time; nothing more may be written.
+            LeaseConflictError: the lease was taken over, or not renewed in time; nothing more may
+                be written.
         """
         self._is_lost = self._is_lost or time.clock_gettime(CLOCK) >= self._end_s
         if self._is_lost:
             change = "nothing more was written; run again, it goes on where this run ended"
-            problem = f"the lease was lost: it could not be renewed within {self._ttl_s:g} s, or another writer has it"
+            problem = (
+                f"the lease was lost: it could not be renewed within {self._ttl_s:g} s, or another"
+                " writer has it"
+            )
             raise LeaseConflictError(problem, where=self._store.url(self._key), change=change)
 
     def confirm(self) -> None:
-        """Renew the lease in S3 to prove that it is ours now; the last check before a manifest is written.
+        """Renew the lease in S3: proof that it is ours now, the last check before a manifest.
 
         Raises:
             LeaseConflictError: the lease was taken over, or not renewed in time.
@@ -135,14 +153,17 @@ class WriteLease:
         self._write_count += 1
         start_s = time.clock_gettime(CLOCK)
         token = f"{self._token}-{self._write_count}"
-        new_etag = self._write(_build_lease_body("held", self.holder, ttl_s=self._ttl_s, token=token), etag)
+        new_etag = self._write(
+            _build_lease_body("held", self.holder, ttl_s=self._ttl_s, token=token), etag
+        )
         if new_etag is None:
             return False
-        self._etag, self._end_s = new_etag, start_s + self._ttl_s
+        self._etag = new_etag
+        self._end_s = start_s + self._ttl_s
         return True
 
     def _write(self, body: bytes, etag: str | None) -> str | None:
-        """Replace the object with this ETag, or our own write that took effect although every try failed."""
+        """Replace the object with this ETag, or our own write that took effect unanswered."""
         new_etag = self._store.write_if(self._key, body, etag)
         if new_etag is None:
             current = self._store.read(self._key)
@@ -151,10 +172,10 @@ class WriteLease:
         return new_etag
 
     def delete(self) -> None:
-        """Delete the lease's object, unless somebody writes it at this moment; then it stays, released.
+        """Delete the lease's object; if somebody writes it at this moment, leave it released.
 
-        S3 checks the ETag in general purpose buckets too (S3 user guide, "How to perform conditional deletes", read on
-        2026-11-21); the call needs s3:DeleteObject and s3:GetObject.
+        S3 checks the ETag in general purpose buckets too (S3 user guide, "How to perform
+        conditional deletes", read on 2026-11-21); the call needs s3:DeleteObject and s3:GetObject.
         """
         with self._write_lock:
             self._is_lost = self._is_lost or self._store.delete_if(self._key, self._etag)
@@ -195,13 +216,16 @@ def hold_lease(  # noqa: PLR0913 - who, what, how long and until when; each call
     Args:
         store: the bucket.
         key: of the lease's object.
-        holder: our name, such as a Job's. A lease that the same holder left held is taken back at once.
+        holder: our name, such as a Job's. A lease that the same holder left held is taken back at
+            once.
         ttl_s: seconds after which others may take over a lease that is not renewed.
         wait_s: seconds to wait while somebody else holds the lease.
-        keep: leave the lease held at the end, for another process of the same holder; an error still releases it.
+        keep: leave the lease held at the end, for another process of the same holder; an error
+            still releases it.
 
     Raises:
-        LeaseConflictError: somebody else holds the lease; the message has the holder and the end time.
+        LeaseConflictError: somebody else holds the lease; the message has the holder and the end
+            time.
         TandemError: S3 failed.
     """
     lease = _acquire_lease(store, key, holder, ttl_s, wait_s)
@@ -213,8 +237,12 @@ def hold_lease(  # noqa: PLR0913 - who, what, how long and until when; each call
     lease.stop(release=not keep)
 
 
-def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait_s: float) -> WriteLease:
-    lease, deadline_s, last_holder = WriteLease(store, key, holder, ttl_s), time.monotonic() + wait_s, ""
+def _acquire_lease(
+    store: ObjectStore, key: str, holder: str, ttl_s: float, wait_s: float
+) -> WriteLease:
+    lease = WriteLease(store, key, holder, ttl_s)
+    deadline_s = time.monotonic() + wait_s
+    last_holder = ""
     url = store.url(key)
     while True:
         lease_object = store.read(key)
@@ -228,17 +256,26 @@ def _acquire_lease(store: ObjectStore, key: str, holder: str, ttl_s: float, wait
         if left_s <= 0:
             problem = f"it is held by {state.holder} until {state.ends_at:%Y-%m-%dT%H:%M:%SZ}"
             command = quote_command("aws", "s3", "rm", url)
-            change = "that job does the same work: wait for it; one that fails frees its lease. If its pod was killed "
+            change = (
+                "that job does the same work: wait for it; one that fails frees its lease. If its"
+                " pod was killed "
+            )
             change += f"for good, run again after that time, or remove the lease ({command})"
             raise LeaseConflictError(problem, where=url, change=change)
         if state.holder != last_holder:
-            log_event("waiting for a lease", object=url, holder=state.holder, until=state.ends_at, wait_s=round(left_s))
+            log_event(
+                "waiting for a lease",
+                object=url,
+                holder=state.holder,
+                until=state.ends_at,
+                wait_s=round(left_s),
+            )
             last_holder = state.holder
         time.sleep(min(POLL_S, left_s, ttl_s))
 
 
 def release_lease(store: ObjectStore, key: str, holder: str) -> None:
-    """Release a lease that a dead process of the same holder left held; leave any other lease alone.
+    """Release a lease that a dead process of the same holder left; leave any other alone.
 
     Raises:
         TandemError: S3 failed, or the object is no lease.

@@ -1,12 +1,13 @@
-"""The manifest of a stored set of files: its purpose, every file with its size and SHA-256; read and written.
+"""The manifest of a stored set of files: its purpose, and every file's size and SHA-256.
 
-Invariant: a manifest is written only if every file in it is in the bucket with its size and SHA-256, and never over
-another one; so a reader of a manifest finds whole files. A parsed manifest is typed, of a schema this program knows,
-and names no file outside its own folder.
+Invariant: a manifest is written only if every file in it is in the bucket with its size and
+SHA-256, and never over another one; so a reader of a manifest finds whole files. A parsed manifest
+is typed, of a schema this program knows, and names no file outside its own folder.
 
-A compiled artifact that the inspection refuses gets no set manifest: no reader takes it for an artifact, and hours of
-work are not lost. Next to the files of its run is a manifest under another name (REJECTION_NAME), with the faults; a
-person may import the artifact, and the set's manifest then lists these faults.
+A compiled artifact that the inspection refuses gets no set manifest: no reader takes it for an
+artifact, and hours of work are not lost. Next to the files of its run is a manifest under another
+name (REJECTION_NAME), with the faults; a person may import the artifact, and the set's manifest
+then lists these faults.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from tandem.artifacts.store import ObjectHead, ObjectStore
 
 SCHEMA_VERSION: Final = 1
-MANIFEST_NAME = "tandem-manifest.json"  # next to the files: neither the hub nor a runtime uses this name
+# next to the files: neither the hub nor a runtime uses this name
+MANIFEST_NAME = "tandem-manifest.json"
 LEASE_NAME = "tandem-lease.json"
 MAX_NAMES = 5  # files that a message names; the rest is counted
 REJECTION_NAME = "tandem-refused.json"
@@ -44,7 +46,12 @@ def validate_path(path: str) -> str:
         ValueError: `path` is absolute, empty, not in plain form, or leaves the folder.
     """
     plain_path = PurePosixPath(path)
-    leaves = not plain_path.parts or plain_path.is_absolute() or ".." in plain_path.parts or {"\\", "\0"} & set(path)
+    leaves = (
+        not plain_path.parts
+        or plain_path.is_absolute()
+        or ".." in plain_path.parts
+        or {"\\", "\0"} & set(path)
+    )
     if leaves or str(plain_path) != path:
         raise ValueError(f"the path {path!r} leaves its folder or is not in plain form")
     return path
@@ -58,7 +65,9 @@ class ManifestFile(SpecRecord):
 
     path: SetPath = Field(description="path below the set's folder, with forward slashes")
     size: int = Field(ge=0, description="bytes")
-    sha256: str = Field(pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content, hexadecimal")
+    sha256: str = Field(
+        pattern=r"^[0-9a-f]{64}$", description="SHA-256 of the content, hexadecimal"
+    )
 
 
 class Manifest(SpecRecord):
@@ -68,12 +77,20 @@ class Manifest(SpecRecord):
     """
 
     schema_version: Literal[1] = Field(description="version of this form")
-    kind: Literal["model", "artifact"] = Field(description="a staged snapshot, or a compiled artifact")
+    kind: Literal["model", "artifact"] = Field(
+        description="a staged snapshot, or a compiled artifact"
+    )
     name: str = Field(description="model id@revision, or the artifact key's name")
-    folder: SetPath | Literal[""] = Field(description="of the files, below the manifest's own; empty for the same")
-    fields: dict[str, Any] = Field(description="every field of the artifact key; of a model its id and revision")
+    folder: SetPath | Literal[""] = Field(
+        description="of the files, below the manifest's own; empty for the same"
+    )
+    fields: dict[str, Any] = Field(
+        description="every field of the artifact key; of a model its id and revision"
+    )
     files: tuple[ManifestFile, ...] = Field(min_length=1, description="every file, by path")
-    made: dict[str, Any] = Field(description="how it came to be: run, where compiled, what of it is unproven")
+    made: dict[str, Any] = Field(
+        description="how it came to be: run, where compiled, what of it is unproven"
+    )
 
     @property
     def size(self) -> int:
@@ -95,24 +112,28 @@ def parse_manifest(body: bytes, where: str) -> Manifest:
         where: file or `s3://` address, for the message.
 
     Raises:
-        SchemaError: the manifest has another schema: it may be whole, but this program cannot judge it.
+        SchemaError: the manifest has another schema: it may be whole, but this program cannot judge
+            it.
         InputError: the manifest is cut off, no JSON, or has an invalid field.
     """
     try:
         return Manifest.model_validate_json(body)
     except ValidationError as error:
         first_error = error.errors(include_url=False)[0]
-    place, version = ".".join(map(str, first_error["loc"])), first_error["input"]
+    place = ".".join(map(str, first_error["loc"]))
+    version = first_error["input"]
     if place == "schema_version" and isinstance(version, int):
         raise SchemaError("the manifest", version, SCHEMA_VERSION, where=where)
     problem = f"the manifest is cut off or malformed{place and ' at '}{place}: {first_error['msg']}"
-    raise InputError(problem, where=where, change="remove this object, then run the job that made it again")
+    raise InputError(
+        problem, where=where, change="remove this object, then run the job that made it again"
+    )
 
 
 def compare_manifest_fields(
     manifest: Manifest, kind: str, fields: Mapping[str, Any]
 ) -> dict[str, tuple[object, object]]:
-    """Return the fields in which a manifest differs from this kind and these fields: (manifest's value, expected)."""
+    """Return the fields in which a manifest differs from these: (manifest's value, expected)."""
     stored_fields = manifest.fields
     if kind == "model":  # a model's manifest has more, e.g. the commit of a branch
         stored_fields = {name: stored_fields.get(name) for name in fields}
@@ -123,7 +144,10 @@ def describe_mismatch(manifest: Manifest, target: ArtifactKey | ModelReference) 
     """Return the fields in which a manifest differs from this artifact or model, one a line."""
     kind = "model" if isinstance(target, ModelReference) else "artifact"
     differences = compare_manifest_fields(manifest, kind, target.as_fields())
-    return [f"{field}: artifact {stored}, deployment {asked}" for field, (stored, asked) in differences.items()]
+    return [
+        f"{field}: artifact {stored}, deployment {asked}"
+        for field, (stored, asked) in differences.items()
+    ]
 
 
 def require_target(manifest: Manifest, target: ArtifactKey | ModelReference, where: str) -> None:
@@ -134,7 +158,9 @@ def require_target(manifest: Manifest, target: ArtifactKey | ModelReference, whe
     """
     if lines := describe_mismatch(manifest, target):
         problem = f"under the name {target.name} lies something else: {'; '.join(lines)}"
-        raise StaleError(problem, where=where, change="see who wrote it, remove the manifest, make it again")
+        raise StaleError(
+            problem, where=where, change="see who wrote it, remove the manifest, make it again"
+        )
 
 
 def build_manifest(
@@ -186,26 +212,34 @@ def read_stored_manifest(store: ObjectStore, prefix: str) -> Manifest | None:
         TandemError: S3 failed.
     """
     manifest_object = store.read(manifest_key(prefix))
-    return parse_manifest(manifest_object.body, store.url(manifest_key(prefix))) if manifest_object else None
+    return (
+        parse_manifest(manifest_object.body, store.url(manifest_key(prefix)))
+        if manifest_object
+        else None
+    )
 
 
 def find_stored_set(store: ObjectStore, target: ArtifactKey | ModelReference) -> Manifest | None:
-    """Return the manifest of an artifact or a model and log that it is there; None if there is none.
+    """Return the manifest of an artifact or a model and log that it is there; else None.
 
     Raises:
         InputError: the manifest cannot be read.
         StaleError: the manifest is of another artifact or model.
     """
-    manifest, where = read_stored_manifest(store, target.prefix), store.url(manifest_key(target.prefix))
+    manifest = read_stored_manifest(store, target.prefix)
+    where = store.url(manifest_key(target.prefix))
     if manifest is not None:
         require_target(manifest, target, where)
-        about: dict[str, Any] = {"made_by": manifest.made.get("run"), "commit": manifest.fields.get("commit")}
+        about: dict[str, Any] = {
+            "made_by": manifest.made.get("run"),
+            "commit": manifest.fields.get("commit"),
+        }
         log_event("present", object=where, **about, files=len(manifest.files), size=manifest.size)
     return manifest
 
 
 def write_stored_manifest(store: ObjectStore, prefix: str, manifest: Manifest) -> bool:
-    """Write a set's manifest after its last file; return False if another manifest is there already.
+    """Write a set's manifest after its last file; return False if another one is there.
 
     Args:
         store: the bucket.
@@ -213,13 +247,19 @@ def write_stored_manifest(store: ObjectStore, prefix: str, manifest: Manifest) -
         manifest: to write. A stored manifest with the same bytes counts as ours.
 
     Raises:
-        StaleError: a file of the manifest is missing in the bucket or differs there; nothing is written.
+        StaleError: a file of the manifest is missing in the bucket or differs there; nothing is
+            written.
         TandemError: S3 failed.
     """
     files_root = files_prefix(prefix, manifest)
     heads = store.pool.map(lambda file: store.head(f"{files_root}/{file.path}"), manifest.files)
-    differences = {file.path: describe_difference(head, file) for head, file in zip(heads, manifest.files, strict=True)}
-    details = shorten_list([f"{path}: {problem}" for path, problem in differences.items() if problem], MAX_NAMES)
+    differences = {
+        file.path: describe_difference(head, file)
+        for head, file in zip(heads, manifest.files, strict=True)
+    }
+    details = shorten_list(
+        [f"{path}: {problem}" for path, problem in differences.items() if problem], MAX_NAMES
+    )
     if details:
         problem = f"the set is not whole, so its manifest is not written: {details}"
         raise StaleError(problem, where=store.url(prefix), change="run the job that sends it again")
@@ -239,7 +279,10 @@ def describe_difference(head: ObjectHead | None, file: ManifestFile) -> str:
 
 def build_damage_error(store: ObjectStore, key: str, problem: str) -> StaleError:
     """Return the fault of an object that differs from the manifest of its set."""
-    removal = f"remove its {MANIFEST_NAME} and this object ({quote_command('aws', 's3', 'rm', store.url(key))})"
+    removal = (
+        f"remove its {MANIFEST_NAME} and this object"
+        f" ({quote_command('aws', 's3', 'rm', store.url(key))})"
+    )
     change = f"serve nothing from this set: {removal}, then run the job that makes it again"
     change += "; a former version may lie in the bucket (aws s3api list-object-versions)"
     return StaleError(problem, where=store.url(key), change=change)

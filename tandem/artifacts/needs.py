@@ -1,7 +1,7 @@
 """Needs of an environment's experiments in its bucket: model snapshots and compiled artifacts.
 
-Invariant: the same snapshot or key is one need, for any number of variants; each need names all its variants and the
-command that makes the set.
+Invariant: the same snapshot or key is one need, for any number of variants; each need names all its
+variants and the command that makes the set.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ class BucketNeed:
         name: id@revision, or the artifact key's name.
         prefix: of the set in the bucket, without a slash at its end.
         fields: required in its manifest: the key's fields, or id and revision.
-        used_by: experiment/variant, after the environment's name and a colon for another environment.
+        used_by: experiment/variant, after the environment's name and a colon for another
+            environment.
         command: has the runner make the set.
     """
 
@@ -38,7 +39,11 @@ class BucketNeed:
 
 
 def list_needs(
-    environment: str, experiments: Iterable[Experiment], catalogue: Catalogue, *, is_foreign: bool = False
+    environment: str,
+    experiments: Iterable[Experiment],
+    catalogue: Catalogue,
+    *,
+    is_foreign: bool = False,
 ) -> Iterator[BucketNeed]:
     """Yield the needs of each variant of the experiments.
 
@@ -49,7 +54,9 @@ def list_needs(
         is_foreign: whether the environment's name stands in front of each user.
     """
     prefix = f"{environment}:" if is_foreign else ""
-    for experiment, variant in ((owner, variant) for owner in experiments for variant in owner.all_variants()):
+    for experiment, variant in (
+        (owner, variant) for owner in experiments for variant in owner.all_variants()
+    ):
         user = (f"{prefix}{experiment.name}/{variant.name}",)
         for model_id in filter(None, (experiment.target, variant.draft)):
             model = catalogue.models[model_id]
@@ -77,5 +84,7 @@ def merge_needs(needs: Iterable[BucketNeed]) -> tuple[BucketNeed, ...]:
     by_prefix: dict[str, BucketNeed] = {}
     for need in needs:
         first_need = by_prefix.setdefault(need.prefix, need)
-        by_prefix[need.prefix] = replace(first_need, used_by=tuple(dict.fromkeys((*first_need.used_by, *need.used_by))))
+        by_prefix[need.prefix] = replace(
+            first_need, used_by=tuple(dict.fromkeys((*first_need.used_by, *need.used_by)))
+        )
     return tuple(sorted(by_prefix.values(), key=lambda need: (need.kind != "model", need.name)))

@@ -1,7 +1,7 @@
-"""The retry loop: for a busy hub, for an upload of the only copy, for a write that meets other writes.
+"""The retry loop: for a busy hub, an upload of the only copy, a write that meets others.
 
-botocore retries each request by itself; a failure of S3 comes here only after the last of these tries
-(docs/decisions/0037-one-retry-loop.md).
+botocore retries each request by itself; a failure of S3 comes here only after the last of these
+tries (docs/decisions/0037-one-retry-loop.md).
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ def retry_call(
     Args:
         action: may be called again after a failure.
         failures: exceptions to retry; any other is raised at once.
-        plan: returns the seconds to wait for a failure and its number, from 1; raises to end the tries.
+        plan: returns the seconds to wait for a failure and its number, from 1; raises to end the
+            tries.
     """
     number = 0
     while True:
@@ -42,7 +43,7 @@ def retry_call(
 
 
 def retry_upload(action: Callable[[], Result], retry_s: float) -> Result:
-    """Retry an upload while S3 fails: repeated container failures end the pod, and its disk is the only copy.
+    """Retry an upload while S3 fails: a pod that ends here loses the only copy with its disk.
 
     Args:
         action: may be called again after a failure.
@@ -57,7 +58,13 @@ def retry_upload(action: Callable[[], Result], retry_s: float) -> Result:
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise error
-        log_event("trying again", level="warning", reason=error.problem, where=error.where, left_s=round(left_s))
+        log_event(
+            "trying again",
+            level="warning",
+            reason=error.problem,
+            where=error.where,
+            left_s=round(left_s),
+        )
         return min(RETRY_PAUSE_S, left_s)
 
     return retry_call(action, ExternalError, plan_pause)

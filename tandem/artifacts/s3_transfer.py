@@ -1,9 +1,9 @@
-"""Copies of files to objects and back: the transfer library moves them, this module hashes them on the way.
+"""Copies of files to objects and back: the transfer library moves, this module hashes.
 
-Invariants: an object is completed only from bytes with the announced SHA-256, so the object's metadata is true; a file
-has its name only if its content has the expected SHA-256, until then it has a name that nobody reads. A whole file is
-not moved again; after a kill the next run moves unfinished files again from the start
-(docs/decisions/0033-files-not-parts.md).
+Invariants: an object is completed only from bytes with the announced SHA-256, so the object's
+metadata is true; a file has its name only if its content has the expected SHA-256, until then it
+has a name that nobody reads. A whole file is not moved again; after a kill the next run moves
+unfinished files again from the start (docs/decisions/0033-files-not-parts.md).
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def upload_files(
         store: the bucket.
         files: the folder's; a file that was hashed before is not hashed again.
         prefix: of the objects, without a slash at its end.
-        check: called before a file is hashed and before it is sent; raises to stop the work, e.g. after a lost
-            lease.
+        check: called before a file is hashed and before it is sent; raises to stop the work, e.g.
+            after a lost lease.
 
     Returns:
         all files by path, as sent.
@@ -87,19 +87,26 @@ def _upload_content(store: ObjectStore, path: Path, key: str, sha256: str) -> No
             return
         reader = _HashReader(file, path, sha256, store.require_not_halted)
         arguments = {"ChecksumAlgorithm": "SHA256", "Metadata": {"sha256": sha256}}
-        store.finish_transfer("PutObject", key, store.uploads.upload(reader, store.bucket, key, arguments))
+        store.finish_transfer(
+            "PutObject", key, store.uploads.upload(reader, store.bucket, key, arguments)
+        )
     log_event("sent", object=store.url(key), size=size)
 
 
 class _HashReader:
-    """A file that is read once, in order; its end is returned only if its content has the announced SHA-256.
+    """A file read once, in order; its end comes only if its content has the announced SHA-256.
 
-    The transfer library completes an object only after the end; each part has its own SHA-256, which S3 compares with
-    the bytes that arrived.
+    The transfer library completes an object only after the end; each part has its own SHA-256,
+    which S3 compares with the bytes that arrived.
     """
 
-    def __init__(self, file: BinaryIO, path: Path, sha256: str, check_halt: Callable[[], None]) -> None:
-        self._file, self._path, self._sha256, self._check_halt = file, path, sha256, check_halt
+    def __init__(
+        self, file: BinaryIO, path: Path, sha256: str, check_halt: Callable[[], None]
+    ) -> None:
+        self._file = file
+        self._path = path
+        self._sha256 = sha256
+        self._check_halt = check_halt
         self._hash = hashlib.sha256()
 
     def read(self, size: int = -1) -> bytes:
@@ -113,14 +120,19 @@ class _HashReader:
         piece = self._file.read(size)
         self._hash.update(piece)
         if (size < 0 or not piece) and self._hash.hexdigest() != self._sha256:
-            problem = f"its content is not what was announced (SHA-256 {self._sha256}), so nothing was stored"
-            change = "make sure that nothing writes to it and that the disk is sound, then run again"
+            problem = (
+                f"its content is not what was announced (SHA-256 {self._sha256}), so nothing was"
+                " stored"
+            )
+            change = (
+                "make sure that nothing writes to it and that the disk is sound, then run again"
+            )
             raise InputError(problem, where=str(self._path), change=change)
         return piece
 
 
 def _abort_leftovers(store: ObjectStore, keys: set[str], prefix: str) -> None:
-    """Abort open uploads of objects that are whole now: of killed runs, or begun twice after a lost answer."""
+    """Abort open uploads of objects that are whole: of killed runs, or begun twice."""
     for upload in store.list_uploads(prefix):
         if upload.key in keys:
             store.abort_upload(upload)
@@ -140,7 +152,8 @@ def download_object(store: ObjectStore, key: str, path: Path, file: ManifestFile
         StaleError: the object is missing, or its size or content differs from the manifest.
         ExternalError: S3 failed, or the disk is full.
     """
-    partial_path = path.with_name(f".{path.name}.receiving")  # overwrites the remainder of a killed run
+    # overwrites the remainder of a killed run
+    partial_path = path.with_name(f".{path.name}.receiving")
     with local_files.translate_disk_errors(path):
         local_files.create_open_folder(path.parent)
         if local_files.has_content(path, file):
@@ -159,7 +172,9 @@ def download_object(store: ObjectStore, key: str, path: Path, file: ManifestFile
                         break
                 log_event("received content differs", level="warning", object=store.url(key))
             else:
-                raise build_damage_error(store, key, "its content has another SHA-256 than the manifest says, twice")
+                raise build_damage_error(
+                    store, key, "its content has another SHA-256 than the manifest says, twice"
+                )
             partial_path.chmod(local_files.OPEN_FILE_MODE)
             partial_path.rename(path)
         finally:
@@ -167,7 +182,9 @@ def download_object(store: ObjectStore, key: str, path: Path, file: ManifestFile
     log_event("received", object=store.url(key), file=str(path), size=file.size)
 
 
-def download_files(store: ObjectStore, prefix: str, folder: Path, files: Sequence[ManifestFile]) -> None:
+def download_files(
+    store: ObjectStore, prefix: str, folder: Path, files: Sequence[ManifestFile]
+) -> None:
     """Download the objects below `prefix` to files below `folder`.
 
     Args:
@@ -212,7 +229,8 @@ class _HashWriter:
     """A writer that hashes the bytes and passes them to a file if one is given."""
 
     def __init__(self, file: BinaryIO | None, check_halt: Callable[[], None]) -> None:
-        self._file, self._check_halt = file, check_halt
+        self._file = file
+        self._check_halt = check_halt
         self.hash = hashlib.sha256()
 
     def write(self, piece: bytes) -> None:

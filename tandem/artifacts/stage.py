@@ -1,11 +1,11 @@
-"""`stage`: copy one snapshot from a hub or a folder into the bucket, one file at a time through local disk.
+"""`stage`: copy a snapshot from a hub or folder into the bucket, a file at a time.
 
-Invariant: the manifest is written last, and only of whole files; `stage` refuses a prefix that has a file of another
-snapshot, so files of two commits never mix; the written bytes depend only on the snapshot, so any writer, after any
-number of kills, ends with the same bytes.
+Invariant: the manifest is written last, and only of whole files; `stage` refuses a prefix that has
+a file of another snapshot, so files of two commits never mix; the written bytes depend only on the
+snapshot, so any writer, after any number of kills, ends with the same bytes.
 
-The prefix of a pinned model has its commit. The prefix of an unpinned model has the branch or tag, e.g. `main`: its
-manifest has the commit at that time, until an operator removes the prefix.
+The prefix of a pinned model has its commit. The prefix of an unpinned model has the branch or tag,
+e.g. `main`: its manifest has the commit at that time, until an operator removes the prefix.
 """
 
 from __future__ import annotations
@@ -38,11 +38,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add_bucket_argument(parser)
     parser.add_argument("--model", required=True, metavar="ORG/NAME", help="as the hub spells it")
-    parser.add_argument("--revision", required=True, help="commit of 40 hexadecimal digits, or a name that moves")
-    parser.add_argument("--work", type=Path, default=Path(WORK_MOUNT), help="local disk for the largest file")
-    parser.add_argument("--from", dest="folder", type=Path, metavar="DIR", help="a copy of the snapshot, no hub")
-    parser.add_argument("--wait-s", type=float, default=WAIT_S, help="seconds to wait for another run of the same")
-    parser.add_argument("--lease-s", type=parse_ttl_s, default=LEASE_S, help="seconds until a dead run's lease is free")
+    parser.add_argument(
+        "--revision", required=True, help="commit of 40 hexadecimal digits, or a name that moves"
+    )
+    parser.add_argument(
+        "--work", type=Path, default=Path(WORK_MOUNT), help="local disk for the largest file"
+    )
+    parser.add_argument(
+        "--from", dest="folder", type=Path, metavar="DIR", help="a copy of the snapshot, no hub"
+    )
+    parser.add_argument(
+        "--wait-s", type=float, default=WAIT_S, help="seconds to wait for another run of the same"
+    )
+    parser.add_argument(
+        "--lease-s",
+        type=parse_ttl_s,
+        default=LEASE_S,
+        help="seconds until a dead run's lease is free",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
@@ -58,12 +71,15 @@ def run(options: argparse.Namespace) -> int:
     """
     model = ModelReference(id=options.model, revision=options.revision)
     store = open_store(options.bucket)
-    holder = os.environ.get(HOLDER_VARIABLE) or f"hand-{node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    holder = (
+        os.environ.get(HOLDER_VARIABLE) or f"hand-{node()}-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+    )
     lease_key = f"{model.prefix}/{sets.LEASE_NAME}"
     if sets.find_stored_set(store, model):
         release_lease(store, lease_key, holder)
         return 0
-    work = options.work / "stage" / options.bucket / model.id / model.revision  # as the lease: one run at a time
+    # as the lease: one run at a time
+    work = options.work / "stage" / options.bucket / model.id / model.revision
     source: SnapshotSource
     if options.folder is not None:
         source = open_folder(options.folder, model.revision if model.is_pinned else None)
@@ -79,7 +95,9 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSource, lease: WriteLease) -> None:
+def _stage_model(
+    store: ObjectStore, model: ModelReference, source: SnapshotSource, lease: WriteLease
+) -> None:
     files, left_out = choose_files(source)
     if left_out:
         log_event("left out", model=model.name, files=left_out)
@@ -97,20 +115,33 @@ def _stage_model(store: ObjectStore, model: ModelReference, source: SnapshotSour
             path.unlink()
     manifest = sets.build_manifest(
         model,
-        tuple(sets.ManifestFile(path=file.path, size=file.size, sha256=digests[file.path]) for file in files),
+        tuple(
+            sets.ManifestFile(path=file.path, size=file.size, sha256=digests[file.path])
+            for file in files
+        ),
         {**source.provenance, "left_out": left_out},
         commit=source.commit,
     )
     lease.confirm()
     if sets.write_stored_manifest(store, model.prefix, manifest):
         where = store.url(sets.manifest_key(model.prefix))
-        log_event("staged", object=where, **about, size=manifest.size, seconds=round(time.monotonic() - start_s, 1))
+        log_event(
+            "staged",
+            object=where,
+            **about,
+            size=manifest.size,
+            seconds=round(time.monotonic() - start_s, 1),
+        )
     else:
-        sets.find_stored_set(store, model)  # another writer was first: log its manifest, or refuse it
+        # another writer was first: log its manifest, or refuse it
+        sets.find_stored_set(store, model)
 
 
 def _find_whole_objects(
-    store: ObjectStore, model: ModelReference, files: Sequence[SnapshotEntry], source: SnapshotSource
+    store: ObjectStore,
+    model: ModelReference,
+    files: Sequence[SnapshotEntry],
+    source: SnapshotSource,
 ) -> dict[str, str]:
     """Return the SHA-256 of the files whose objects are whole.
 
@@ -123,7 +154,8 @@ def _find_whole_objects(
     digests: dict[str, str] = {}
     for summary in store.list(f"{model.prefix}/"):
         name = summary.key.removeprefix(f"{model.prefix}/")
-        if name in {"", sets.MANIFEST_NAME, sets.LEASE_NAME}:  # a console writes "" for an empty folder
+        # a console writes "" for an empty folder
+        if name in {"", sets.MANIFEST_NAME, sets.LEASE_NAME}:
             continue
         digest = ""
         if name in entries:  # git's name of a small file is no SHA-256: such a file is read again
@@ -133,7 +165,10 @@ def _find_whole_objects(
             digests[name] = digest
         elif name not in entries or not may_replace:
             command = quote_command("aws", "s3", "rm", "--recursive", f"{store.url(model.prefix)}/")
-            problem = f"the object is not of {model.name} as {source.where} has it; files of two snapshots must not mix"
+            problem = (
+                f"the object is not of {model.name} as {source.where} has it; files of two"
+                " snapshots must not mix"
+            )
             change = f"see that nobody serves from it, remove it ({command}) and run this job again"
             raise StaleError(problem, where=store.url(summary.key), change=change)
     return digests

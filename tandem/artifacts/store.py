@@ -1,7 +1,8 @@
 """The bucket: every call of this package to S3, over boto3's low-level client.
 
-Invariant: an object is whole or absent (S3 shows no half-written one), the object is read before a refusal of a
-conditional write counts, and every error of botocore becomes a TandemError that names the object.
+Invariant: an object is whole or absent (S3 shows no half-written one), the object is read before a
+refusal of a conditional write counts, and every error of botocore becomes a TandemError that names
+the object.
 """
 
 from __future__ import annotations
@@ -32,13 +33,16 @@ from tandem.aws.faults import error_code
 from tandem.errors import ExternalError, InputError
 
 CONCURRENCY = 8  # requests at once; each holds a few hundred kilobytes, for files of any size
-PART_BYTES = 8 << 20  # of a part; the transfer library holds up to 15 of them, for files of any size
+# of a part; the transfer library holds up to 15 of them, for files of any size
+PART_BYTES = 8 << 20
 MAX_ATTEMPTS = 6  # botocore waits up to 0.5 + 1 + 2 + 4 + 8 s between them
 CONNECT_TIMEOUT_S = 10
-READ_TIMEOUT_S = 120  # S3 may take minutes to join thousands of parts, but sends spaces meanwhile; a silent one is dead
+# S3 may take minutes to join thousands of parts, but sends spaces meanwhile; a silent one is dead
+READ_TIMEOUT_S = 120
 PAGE_ROWS = 1000  # rows of a listing at once, the most that S3 gives
 DELETE_BATCH = 1000  # S3 API reference, DeleteObjects
-MAX_CONFLICTS = 8  # tries after 409 ConditionalRequestConflict: another write of the same key was under way
+# tries after 409 ConditionalRequestConflict: another write of the same key was under way
+MAX_CONFLICTS = 8
 PRECONDITION_CODES = {"PreconditionFailed", "412"}
 CONFLICT_CODES = {"ConditionalRequestConflict", "OperationAborted", "409"}
 MISSING_CODES = {"NoSuchKey", "404", "NotFound"}
@@ -51,7 +55,8 @@ class ObjectHead:
 
     Args:
         size: bytes.
-        sha256: of the whole content, from the object's metadata; None if another program wrote the object.
+        sha256: of the whole content, from the object's metadata; None if another program wrote the
+            object.
     """
 
     size: int
@@ -108,7 +113,8 @@ class ObjectStore:
     """
 
     def __init__(self, bucket: str, client: Any) -> None:
-        self.bucket, self.client = bucket, client
+        self.bucket = bucket
+        self.client = client
         self.halt_event = threading.Event()  # one of several files failed: the others stop
         # the threads of small requests; a task that waits for others must not run here
         self.pool = ThreadPoolExecutor(CONCURRENCY, thread_name_prefix="s3")
@@ -122,14 +128,16 @@ class ObjectStore:
     def downloads(self) -> Any:
         """The transfer library for downloads, with its threads.
 
-        Every object is requested by ranges: if s3transfer 0.19.3 requests a whole one and the answer is cut short,
-        the library writes the received bytes twice.
+        Every object is requested by ranges: if s3transfer 0.19.3 requests a whole one and the
+        answer is cut short, the library writes the received bytes twice.
         """
         return self._create_transfers(1)
 
     def _create_transfers(self, threshold: int) -> Any:
         config = TransferConfig(
-            multipart_threshold=threshold, multipart_chunksize=PART_BYTES, max_request_concurrency=CONCURRENCY
+            multipart_threshold=threshold,
+            multipart_chunksize=PART_BYTES,
+            max_request_concurrency=CONCURRENCY,
         )
         return TransferManager(self.client, config)
 
@@ -194,12 +202,19 @@ class ObjectStore:
             body = stream.read()
         modified_at = answer["LastModified"].astimezone(UTC)
         read_at = read_response_time(answer)
-        return ObjectContent(body=body, etag=answer["ETag"], modified_at=modified_at, read_at=read_at)
+        return ObjectContent(
+            body=body, etag=answer["ETag"], modified_at=modified_at, read_at=read_at
+        )
 
     def _call(
-        self, operation: str, method: Callable[..., Any], key: str, accepts: Callable[[str, str], bool], **options: str
+        self,
+        operation: str,
+        method: Callable[..., Any],
+        key: str,
+        accepts: Callable[[str, str], bool],
+        **options: str,
     ) -> Any:
-        """Return S3's answer about an object; None if S3 refuses with a code that `accepts` allows for this key."""
+        """Return S3's answer about an object; None if it refuses with a code in `accepts`."""
         with self.translate_errors(operation, key):
             try:
                 return method(Bucket=self.bucket, Key=key, **options)
@@ -211,13 +226,15 @@ class ObjectStore:
     def _is_absent(self, key: str, code: str) -> bool:
         """Return whether an error code means a missing object, not a denied one.
 
-        S3 answers 403 for both if the identity may list only under a prefix, because S3 then checks the right to list
-        without a prefix.
+        S3 answers 403 for both if the identity may list only under a prefix, because S3 then checks
+        the right to list without a prefix.
         """
-        return code in MISSING_CODES or (code in DENIAL_CODES and all(row.key != key for row in self.list(key)))
+        return code in MISSING_CODES or (
+            code in DENIAL_CODES and all(row.key != key for row in self.list(key))
+        )
 
     def create(self, key: str, body: bytes) -> bool:
-        """Write a small object unless there is one; return whether ours is there, even if the answer was lost.
+        """Write a small object unless there is one; return whether ours is there, answered or not.
 
         Raises:
             TandemError: denied, unreachable and the like.
@@ -225,16 +242,20 @@ class ObjectStore:
         return self.write_if(key, body, None) is not None
 
     def write_if(self, key: str, body: bytes, etag: str | None) -> str | None:
-        """Write a small object if the object with `etag` (None: no object) is there; return our ETag, or None.
+        """Write a small object over the one with `etag` (None: over none); return our ETag.
 
-        The SDK repeats a write whose answer was lost, and S3 then refuses the repetition: so after a refusal the
-        stored bytes are compared with ours.
+        The SDK repeats a write whose answer was lost, and S3 then refuses the repetition: so after
+        a refusal the stored bytes are compared with ours.
         """
 
         def plan_wait(_error: WriteConflictError, number: int) -> float:
             if number == MAX_CONFLICTS:
-                problem = f"other writes of the object were under way at each of {MAX_CONFLICTS} tries"
-                raise ExternalError(problem, where=self.url(key), change="see who writes it; run again") from None
+                problem = (
+                    f"other writes of the object were under way at each of {MAX_CONFLICTS} tries"
+                )
+                raise ExternalError(
+                    problem, where=self.url(key), change="see who writes it; run again"
+                ) from None
             return random.uniform(0, 0.05 * 2**number)  # noqa: S311 - a wait is no secret
 
         return retry_call(lambda: self._write_once(key, body, etag), WriteConflictError, plan_wait)
@@ -256,7 +277,9 @@ class ObjectStore:
                 return str(answer["ETag"])
             except ClientError as error:
                 code = error_code(error)
-                if code not in PRECONDITION_CODES | CONFLICT_CODES | (MISSING_CODES if etag else set()):
+                if code not in PRECONDITION_CODES | CONFLICT_CODES | (
+                    MISSING_CODES if etag else set()
+                ):
                     raise
         current = self.read(key)
         if current is not None and current.body == body:
@@ -266,7 +289,8 @@ class ObjectStore:
         return None
 
     def _list_pages(self, operation: str, prefix: str, rows: str) -> Iterator[Any]:
-        sizes, paginator = {"PageSize": PAGE_ROWS}, self.client.get_paginator(operation)
+        sizes = {"PageSize": PAGE_ROWS}
+        paginator = self.client.get_paginator(operation)
         for page in paginator.paginate(Bucket=self.bucket, Prefix=prefix, PaginationConfig=sizes):
             yield from page.get(rows, ())
 
@@ -278,7 +302,11 @@ class ObjectStore:
         """
         with self.translate_errors("ListObjectsV2", prefix):
             for row in self._list_pages("list_objects_v2", prefix, "Contents"):
-                yield ObjectSummary(key=row["Key"], size=row["Size"], modified_at=row["LastModified"].astimezone(UTC))
+                yield ObjectSummary(
+                    key=row["Key"],
+                    size=row["Size"],
+                    modified_at=row["LastModified"].astimezone(UTC),
+                )
 
     def list_uploads(self, prefix: str) -> Iterator[OpenUpload]:
         """Yield the unfinished uploads below a prefix.
@@ -288,7 +316,11 @@ class ObjectStore:
         """
         with self.translate_errors("ListMultipartUploads", prefix):
             for row in self._list_pages("list_multipart_uploads", prefix, "Uploads"):
-                yield OpenUpload(key=row["Key"], id=row["UploadId"], initiated_at=row["Initiated"].astimezone(UTC))
+                yield OpenUpload(
+                    key=row["Key"],
+                    id=row["UploadId"],
+                    initiated_at=row["Initiated"].astimezone(UTC),
+                )
 
     def delete(self, keys: Sequence[str]) -> None:
         """Delete objects in any order, DELETE_BATCH at most; absent ones are no error.
@@ -311,7 +343,10 @@ class ObjectStore:
         """
         codes = PRECONDITION_CODES | CONFLICT_CODES | MISSING_CODES
         method = self.client.delete_object
-        return self._call("DeleteObject", method, key, lambda _, code: code in codes, IfMatch=etag) is not None
+        return (
+            self._call("DeleteObject", method, key, lambda _, code: code in codes, IfMatch=etag)
+            is not None
+        )
 
     def abort_upload(self, upload: OpenUpload) -> None:
         """Abort an upload; an absent one is no error.
@@ -321,11 +356,15 @@ class ObjectStore:
         """
         method = self.client.abort_multipart_upload
         self._call(
-            "AbortMultipartUpload", method, upload.key, lambda _, code: code == "NoSuchUpload", UploadId=upload.id
+            "AbortMultipartUpload",
+            method,
+            upload.key,
+            lambda _, code: code == "NoSuchUpload",
+            UploadId=upload.id,
         )
 
     def now(self) -> datetime:
-        """Return S3's time, to the second; this machine's clock never decides on ages and expiries."""
+        """Return S3's time, to the second; this machine's clock never decides on ages."""
         with self.translate_errors("ListObjectsV2", "artifacts/"):
             answer = self.client.list_objects_v2(Bucket=self.bucket, Prefix="artifacts/", MaxKeys=1)
         return read_response_time(answer)
@@ -348,11 +387,16 @@ def open_store(bucket: str) -> ObjectStore:
             read_timeout=READ_TIMEOUT_S,
             tcp_keepalive=True,
             max_pool_connections=CONCURRENCY + 8,  # data, and its control requests
-            retries={"mode": "standard", "total_max_attempts": int(os.environ.get("AWS_MAX_ATTEMPTS", MAX_ATTEMPTS))},
-            # every body goes with its SHA-256 in a signed header, which S3 compares with the received bytes
+            retries={
+                "mode": "standard",
+                "total_max_attempts": int(os.environ.get("AWS_MAX_ATTEMPTS", MAX_ATTEMPTS)),
+            },
+            # every body goes with its SHA-256 in a signed header, which S3 compares with the
+            # received bytes
             s3={"payload_signing_enabled": False},
             request_checksum_calculation="when_required",
-            # s3transfer 0.19.3 never ends a download of more than ten parts, in order, under `when_required`
+            # s3transfer 0.19.3 never ends a download of more than ten parts, in order, under
+            # `when_required`
             response_checksum_validation="when_supported",
             user_agent_extra="tandem-artifacts",
         )
@@ -361,4 +405,6 @@ def open_store(bucket: str) -> ObjectStore:
         raise convert_error(error, "Connect", bucket, "") from None
     except ValueError as error:
         change = "correct AWS_ENDPOINT_URL and AWS_MAX_ATTEMPTS if they are set"
-        raise InputError(f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/", change=change) from None
+        raise InputError(
+            f"the AWS settings cannot be used ({error})", where=f"s3://{bucket}/", change=change
+        ) from None

@@ -1,6 +1,7 @@
 """Comparison of the sets in a bucket with the needs of experiments: a row for each.
 
-Invariant: every need, stored or not, has exactly one row, and so has every stored set that nobody needs.
+Invariant: every need, stored or not, has exactly one row, and so has every stored set that nobody
+needs.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from tandem.artifacts.manifest import MANIFEST_NAME, Manifest, compare_manifest_
 from tandem.artifacts.needs import BucketNeed
 from tandem.shell_command import quote_command
 
-State = Literal["present", "missing", "partial", "damaged", "unread", "unknown", "stale", "not ours"]
+State = Literal[
+    "present", "missing", "partial", "damaged", "unread", "unknown", "stale", "not ours"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +28,15 @@ class SurveyRow:
 
     Args:
         kind, name, prefix: as of the need or of the stored set.
-        state: `stale` is whole and needed by nobody; `partial` has no manifest yet; `unknown` has a manifest of
-            another schema, `unread` a manifest that S3 did not return.
+        state: `stale` is whole and needed by nobody; `partial` has no manifest yet; `unknown` has a
+            manifest of another schema, `unread` a manifest that S3 did not return.
         used_by: variants that need the set; empty for none.
         size: bytes stored, 0 for nothing.
         written: time of the last write, None for nothing stored.
-        why: in phrases: the damage, the holder and its end time, or the differences from the nearest need.
-        commands: make the set, in order; empty unless the set is needed, not whole and no job makes it.
+        why: in phrases: the damage, the holder and its end time, or the differences from the
+            nearest need.
+        commands: make the set, in order; empty unless the set is needed, not whole and no job makes
+            it.
     """
 
     kind: Literal["model", "artifact"]
@@ -50,11 +55,15 @@ class SurveyRow:
         return self.state in {"damaged", "unknown", "unread"}
 
 
-def survey_bucket(bucket: str, needs: Sequence[BucketNeed], stored_sets: Iterable[StoredSet]) -> tuple[SurveyRow, ...]:
-    """Return a row for each need, in the given order, then for each unneeded set, models before artifacts."""
+def survey_bucket(
+    bucket: str, needs: Sequence[BucketNeed], stored_sets: Iterable[StoredSet]
+) -> tuple[SurveyRow, ...]:
+    """Return a row for each need, in order, then one for each unneeded set, models first."""
     by_prefix = {stored_set.prefix: stored_set for stored_set in stored_sets}
     rows = [_survey_need(bucket, need, by_prefix.pop(need.prefix, None)) for need in needs]
-    extra_sets = sorted(by_prefix.values(), key=lambda stored_set: (stored_set.kind != "model", stored_set.name))
+    extra_sets = sorted(
+        by_prefix.values(), key=lambda stored_set: (stored_set.kind != "model", stored_set.name)
+    )
     return (*rows, *(_survey_extra(stored_set, needs) for stored_set in extra_sets))
 
 
@@ -62,17 +71,36 @@ def _survey_need(bucket: str, need: BucketNeed, stored_set: StoredSet | None) ->
     state, why = _describe_state(stored_set)
     manifest = stored_set.manifest if stored_set is not None and state == "present" else None
     if manifest and (differences := compare_manifest_fields(manifest, need.kind, need.fields)):
-        state, why = "damaged", ("its manifest says other fields than its name", *describe_differences(differences))
-    is_in_progress = stored_set is not None and stored_set.lease is not None and stored_set.lease.is_active
-    commands: tuple[str, ...] = () if is_in_progress or state in {"present", "unknown", "unread"} else (need.command,)
+        state = "damaged"
+        why = ("its manifest says other fields than its name", *describe_differences(differences))
+    is_in_progress = (
+        stored_set is not None and stored_set.lease is not None and stored_set.lease.is_active
+    )
+    commands: tuple[str, ...] = (
+        () if is_in_progress or state in {"present", "unknown", "unread"} else (need.command,)
+    )
     if commands and state == "damaged":
-        commands = (quote_command("aws", "s3", "rm", f"s3://{bucket}/{need.prefix}/{MANIFEST_NAME}"), *commands)
-    return _build_row(need, stored_set, state=state, why=why, used_by=need.used_by, commands=commands)
+        commands = (
+            quote_command("aws", "s3", "rm", f"s3://{bucket}/{need.prefix}/{MANIFEST_NAME}"),
+            *commands,
+        )
+    return _build_row(
+        need, stored_set, state=state, why=why, used_by=need.used_by, commands=commands
+    )
 
 
-def _build_row(target: BucketNeed | StoredSet, stored_set: StoredSet | None, **details: Any) -> SurveyRow:
+def _build_row(
+    target: BucketNeed | StoredSet, stored_set: StoredSet | None, **details: Any
+) -> SurveyRow:
     size, written = (stored_set.size, stored_set.last_write_at) if stored_set else (0, None)
-    return SurveyRow(kind=target.kind, name=target.name, prefix=target.prefix, size=size, written=written, **details)
+    return SurveyRow(
+        kind=target.kind,
+        name=target.name,
+        prefix=target.prefix,
+        size=size,
+        written=written,
+        **details,
+    )
 
 
 def _describe_state(stored_set: StoredSet | None) -> tuple[State, tuple[str, ...]]:
@@ -82,7 +110,8 @@ def _describe_state(stored_set: StoredSet | None) -> tuple[State, tuple[str, ...
     if stored_set.condition in {"unknown", "unread"} and stored_set.fault is not None:
         return stored_set.condition, (stored_set.fault.problem, stored_set.fault.change)
     notes = [
-        f"an upload refused and kept it: {quote_command('tandem', 'artifacts', 'import', '--refused', run)}"
+        "an upload refused and kept it:"
+        f" {quote_command('tandem', 'artifacts', 'import', '--refused', run)}"
         for run in stored_set.rejection_runs
     ]
     return stored_set.condition, (stored_set.damage or stored_set.writer, *notes)
@@ -91,9 +120,11 @@ def _describe_state(stored_set: StoredSet | None) -> tuple[State, tuple[str, ...
 def _survey_extra(stored_set: StoredSet, needs: Sequence[BucketNeed]) -> SurveyRow:
     state, why = _describe_state(stored_set)
     if not stored_set.is_ours:
-        state, why = "not ours", ("neither manifest nor lease: left alone",)
+        state = "not ours"
+        why = ("neither manifest nor lease: left alone",)
     elif state == "present" and stored_set.manifest is not None:
-        state, why = "stale", _compare_with_needs(stored_set.manifest, needs)
+        state = "stale"
+        why = _compare_with_needs(stored_set.manifest, needs)
     return _build_row(stored_set, stored_set, state=state, why=why)
 
 

@@ -1,7 +1,8 @@
 """Task sets in the bucket: the files of a task in one archive, which its digest names.
 
-Invariant: the same files give the same archive, a stored set never changes, and no set is used whose bytes have
-another digest than the experiment declares. `fetch-tasks` brings the sets of an experiment to local disk.
+Invariant: the same files give the same archive, a stored set never changes, and no set is used
+whose bytes have another digest than the experiment declares. `fetch-tasks` brings the sets of an
+experiment to local disk.
 """
 
 from __future__ import annotations
@@ -25,14 +26,15 @@ MAX_SET_BYTES = 64 * 1024**2  # it passes through the memory of a small pod
 
 
 def store_task_set(store: ObjectStore, folder: Path) -> tuple[str, str]:
-    """Store the files of a folder as the task of the folder's name; return the SHA-256 and the key of the archive.
+    """Store a folder as the task of the folder's name; return the archive's SHA-256 and key.
 
     Args:
         store: the bucket.
         folder: with `items.jsonl`, or with the YAML and the data files of a task of lm-eval.
 
     Raises:
-        InputError: the folder's name is no task's, it has no file, one cannot be stored, or all are too large together.
+        InputError: the folder's name is no task's, it has no file, one cannot be stored, or all are
+            too large together.
         ExternalError: S3 failed.
     """
     if not re.match(TASK_NAME_PATTERN, folder.name):
@@ -41,11 +43,14 @@ def store_task_set(store: ObjectStore, folder: Path) -> tuple[str, str]:
     files = LocalFiles(folder)
     if (size := sum(files.sizes.values())) > MAX_SET_BYTES:
         change = "keep only the items that servers are to answer: 200 to some thousands"
-        raise InputError(f"{size} bytes, and a set has at most {MAX_SET_BYTES}", where=str(folder), change=change)
+        raise InputError(
+            f"{size} bytes, and a set has at most {MAX_SET_BYTES}", where=str(folder), change=change
+        )
     archive = build_archive({name: (folder / name).read_bytes() for name in files.sizes})
     sha256 = hashlib.sha256(archive).hexdigest()
     key = task_set_key(folder.name, sha256)
-    if not store.create(key, archive) and (damaged := store.read(key)):  # other bytes under our digest
+    # other bytes under our digest
+    if not store.create(key, archive) and (damaged := store.read(key)):
         store.write_if(key, archive, damaged.etag)
     return sha256, key
 
@@ -54,20 +59,28 @@ def read_task_set(store: ObjectStore, name: str, sha256: str) -> zipfile.ZipFile
     """Return the archive of a stored set.
 
     Raises:
-        InputError: the bucket has no such set, its bytes have another digest, or they are no archive.
+        InputError: the bucket has no such set, its bytes have another digest, or they are no
+            archive.
         ExternalError: S3 failed.
     """
     key = task_set_key(name, sha256)
-    where, change = store.url(key), f"store the set again: tandem artifacts stage-task {name}"
+    where = store.url(key)
+    change = f"store the set again: tandem artifacts stage-task {name}"
     if (content := store.read(key)) is None:
-        raise InputError(f"the bucket has no task set {name} of this digest", where=where, change=change)
+        raise InputError(
+            f"the bucket has no task set {name} of this digest", where=where, change=change
+        )
     stored_sha256 = hashlib.sha256(content.body).hexdigest()
     if stored_sha256 != sha256:
-        raise InputError(f"the task set {name} has the SHA-256 {stored_sha256}", where=where, change=change)
+        raise InputError(
+            f"the task set {name} has the SHA-256 {stored_sha256}", where=where, change=change
+        )
     try:
         return zipfile.ZipFile(io.BytesIO(content.body))
     except zipfile.BadZipFile as error:
-        raise InputError(f"the task set {name} is no zip archive", where=where, change=change) from error
+        raise InputError(
+            f"the task set {name} is no zip archive", where=where, change=change
+        ) from error
 
 
 def fetch_task_set(store: ObjectStore, name: str, sha256: str, folder: Path) -> None:
@@ -86,8 +99,12 @@ def fetch_task_set(store: ObjectStore, name: str, sha256: str, folder: Path) -> 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of `fetch-tasks`."""
     add_bucket_argument(parser)
-    parser.add_argument("--task-set", action="append", default=[], metavar="NAME=SHA256", help="repeatable")
-    parser.add_argument("--folder", type=Path, required=True, help="folder for a folder of each set")
+    parser.add_argument(
+        "--task-set", action="append", default=[], metavar="NAME=SHA256", help="repeatable"
+    )
+    parser.add_argument(
+        "--folder", type=Path, required=True, help="folder for a folder of each set"
+    )
 
 
 def run(options: argparse.Namespace) -> int:

@@ -2,8 +2,8 @@
 
 Invariant: the header alone shows that a file was cut off or got further bytes.
 
-Source of the form: huggingface/safetensors README, "Format": 8 bytes of little-endian length, that many bytes of
-JSON, then the tensors' bytes without holes.
+Source of the form: huggingface/safetensors README, "Format": 8 bytes of little-endian length, that
+many bytes of JSON, then the tensors' bytes without holes.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def read_tensor_file(path: Path) -> frozenset[str]:
         right_size = _LENGTH_BYTES + length + end
         problem = f"cut off or damaged: its header asks for {right_size} bytes, it has {size}"
     except (KeyError, TypeError, ValueError, AttributeError):
-        right_size, problem = -1, f"no safetensors header, or cut off within it ({size} bytes)"
+        right_size = -1
+        problem = f"no safetensors header, or cut off within it ({size} bytes)"
     if right_size != size:
         raise InputError(problem, where=str(path), change="copy it again from its source")
     return tensors

@@ -1,12 +1,14 @@
-"""`upload`: after a compile, verify the artifact, store it, write its manifest last; or return the compile's failure.
+"""`upload`: verify the compiled artifact and store it, its manifest last; or report the failure.
 
-Invariant: an artifact with a manifest has passed the local inspection against its key, and a refused one is stored
-without a set manifest; the first whole artifact of a key wins, and a second writer logs that and ends well; a killed
-run continues and ends with the same bytes; after any end except a kill, the lease of `fetch` is free.
+Invariant: an artifact with a manifest has passed the local inspection against its key, and a
+refused one is stored without a set manifest; the first whole artifact of a key wins, and a second
+writer logs that and ends well; a killed run continues and ends with the same bytes; after any end
+except a kill, the lease of `fetch` is free.
 
-An artifact's folder is named after its Job, its pod and the driver's outcome: two writers never write the same object,
-not even two pods of one Job, of which one seemed dead, and a restarted container continues its own folder. The
-name does not depend on the content, so uploads need not wait for all hashes.
+An artifact's folder is named after its Job, its pod and the driver's outcome: two writers never
+write the same object, not even two pods of one Job, of which one seemed dead, and a restarted
+container continues its own folder. The name does not depend on the content, so uploads need not
+wait for all hashes.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.driver.outcome import RESULT_SUCCESS, CompileOutcome, read_outcome
 from tandem.artifacts.files import LocalFiles, compute_sha256
 from tandem.artifacts.inspection import format_faults, inspect_artifact
-from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key, read_holder, read_json_variable
+from tandem.artifacts.job_env import (
+    add_bucket_argument,
+    read_artifact_key,
+    read_holder,
+    read_json_variable,
+)
 from tandem.artifacts.lease import LEASE_S, hold_lease, parse_ttl_s, release_lease
 from tandem.artifacts.retry import add_retry_argument, retry_upload
 from tandem.artifacts.s3_transfer import upload_files
@@ -43,9 +50,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add_bucket_argument(parser)
     parser.add_argument("--artifact", type=Path, required=True, help="folder of what was compiled")
-    parser.add_argument("--work", type=Path, required=True, help="folder of the driver's outcome and its caches")
-    parser.add_argument("--wait-s", type=float, default=WAIT_S, help="seconds to wait for another job of the same key")
-    parser.add_argument("--lease-s", type=parse_ttl_s, default=LEASE_S, help="seconds until a dead run's lease is free")
+    parser.add_argument(
+        "--work", type=Path, required=True, help="folder of the driver's outcome and its caches"
+    )
+    parser.add_argument(
+        "--wait-s",
+        type=float,
+        default=WAIT_S,
+        help="seconds to wait for another job of the same key",
+    )
+    parser.add_argument(
+        "--lease-s",
+        type=parse_ttl_s,
+        default=LEASE_S,
+        help="seconds until a dead run's lease is free",
+    )
     add_retry_argument(parser)
 
 
@@ -54,10 +73,12 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         InputError: a variable is malformed, or nothing was compiled.
-        StaleError: the artifact is not its key's or not whole, or the stored set of the key's name has another key.
+        StaleError: the artifact is not its key's or not whole, or the stored set of the key's name
+            has another key.
         ExternalError: S3 failed for longer than the patience, or somebody else holds the lease.
     """
-    key, holder = read_artifact_key(), read_holder()
+    key = read_artifact_key()
+    holder = read_holder()
     upload = ArtifactUpload(open_store(options.bucket), key, holder, options)
     try:
         return retry_upload(upload.finish, options.patience_s)
@@ -69,8 +90,13 @@ def run(options: argparse.Namespace) -> int:
 class ArtifactUpload:
     """One upload; the artifact is inspected and hashed once, for any number of S3's failures."""
 
-    def __init__(self, store: ObjectStore, key: ArtifactKey, holder: str, options: argparse.Namespace) -> None:
-        self.store, self.key, self.holder, self.options = store, key, holder, options
+    def __init__(
+        self, store: ObjectStore, key: ArtifactKey, holder: str, options: argparse.Namespace
+    ) -> None:
+        self.store = store
+        self.key = key
+        self.holder = holder
+        self.options = options
         self.lease_key = f"{key.prefix}/{sets.LEASE_NAME}"  # of the lease that `fetch` took
 
     @cached_property
@@ -83,16 +109,19 @@ class ArtifactUpload:
         """Return the artifact's faults, and its unproven facts.
 
         Raises:
-            InputError: the folder is a link: the compiler may have made a link to files that are not its own.
+            InputError: the folder is a link: the compiler may have made a link to files that are
+                not its own.
         """
         folder = self.options.artifact
         if folder.is_symlink():
-            change = "see what the compile container ran: a link may lead to what is not the compiler's"
+            change = (
+                "see what the compile container ran: a link may lead to what is not the compiler's"
+            )
             raise InputError("it is a symbolic link, no folder", where=str(folder), change=change)
         return inspect_artifact(folder, self.key, cache=self.options.work / CACHE_NAME)
 
     def finish(self) -> int:
-        """Store the artifact, unless it is stored or the compile was given up; return the exit code."""
+        """Store the artifact, unless it is stored or was given up; return the exit code."""
         if sets.find_stored_set(self.store, self.key):
             self.release()
             return 0
@@ -113,13 +142,20 @@ class ArtifactUpload:
             log_event("lease not released", level="warning", object=where, reason=error.problem)
 
     def _store(self, outcome: CompileOutcome) -> None:
-        store, key, options = self.store, self.key, self.options
-        faults, run_name = self.inspection[0], choose_run_name(options.work, self.holder)
+        store = self.store
+        key = self.key
+        options = self.options
+        faults = self.inspection[0]
+        run_name = choose_run_name(options.work, self.holder)
         folder = f"{key.prefix}/{run_name}"
-        with hold_lease(store, self.lease_key, self.holder, options.lease_s, options.wait_s) as lease:
+        with hold_lease(
+            store, self.lease_key, self.holder, options.lease_s, options.wait_s
+        ) as lease:
             if sets.find_stored_set(store, key):  # written by the holder before us
                 return
-            made = self._describe_provenance(outcome) | ({sets.FAULTS_FIELD: list(faults)} if faults else {})
+            made = self._describe_provenance(outcome) | (
+                {sets.FAULTS_FIELD: list(faults)} if faults else {}
+            )
             files = upload_files(store, self.files, folder, check=lease.check)
             manifest = sets.build_manifest(key, files, made, run_name)
             lease.confirm()
@@ -129,9 +165,19 @@ class ArtifactUpload:
                 sets.find_stored_set(store, key)
                 return
         if faults:
-            words = ("--refused", run_name, "--env", "ENVIRONMENT", "--variant", "EXPERIMENT/VARIANT")
+            words = (
+                "--refused",
+                run_name,
+                "--env",
+                "ENVIRONMENT",
+                "--variant",
+                "EXPERIMENT/VARIANT",
+            )
             command = quote_command("tandem", "artifacts", "import", *words)
-            change = f"no server finds what is kept there; if it is no fault, take it in: {command}; else compile again"
+            change = (
+                f"no server finds what is kept there; if it is no fault, take it in: {command};"
+                " else compile again"
+            )
             raise StaleError(format_faults(faults), where=f"{store.url(folder)}/", change=change)
         where = store.url(sets.manifest_key(key.prefix))
         log_event("stored", object=where, files=len(manifest.files), size=manifest.size)
@@ -142,21 +188,26 @@ class ArtifactUpload:
         models: dict[str, str | None] = {}  # name -> SHA-256 of its manifest, None if that is gone
         for name in filter(None, (self.key.target, self.key.draft)):
             manifest_object = self.store.read(sets.manifest_key(f"models/{name.replace('@', '/')}"))
-            models[name] = hashlib.sha256(manifest_object.body).hexdigest() if manifest_object else None
+            models[name] = (
+                hashlib.sha256(manifest_object.body).hexdigest() if manifest_object else None
+            )
         return {
             "run": self.holder,
             "where": outcome.where,
-            "attempts": [{"class": attempt.kind, "seconds": attempt.seconds} for attempt in outcome.attempts],
+            "attempts": [
+                {"class": attempt.kind, "seconds": attempt.seconds} for attempt in outcome.attempts
+            ],
             "unproven": list(dict.fromkeys([*outcome.unproven, *notes, *self.inspection[1]])),
             "models": models,
         }
 
 
 def choose_run_name(work: Path, holder: str) -> str:
-    """Return the name of the folder below the artifact: one for each compile of a pod, the same at every start.
+    """Return the folder's name below the artifact: one for each compile of a pod.
 
-    The outcome has the begin of the compile to the microsecond; two pods of one Job have two host names. Both are
-    hashed: no content that the compile container left there can make a name outside its own Job's folders.
+    The outcome has the begin of the compile to the microsecond; two pods of one Job have two host
+    names. Both are hashed: no content that the compile container left there can make a name outside
+    its own Job's folders.
     """
     digest = hashlib.sha256(f"{node()} {compute_sha256(work / OUTCOME_NAME)}".encode())
     return f"{holder}-{digest.hexdigest()[:DIGEST_CHARACTERS]}"
@@ -170,7 +221,14 @@ def _require_outcome(work: Path) -> CompileOutcome:
     """
     outcome = read_outcome(work / OUTCOME_NAME)
     if outcome is None or not (outcome.result == RESULT_SUCCESS or outcome.failure):
-        problem = f"the compile's result is {outcome.result!r}" if outcome else "nothing says that a compile ended well"
-        change = "see the log of the compile container; `tandem artifacts import` takes in an artifact from elsewhere"
+        problem = (
+            f"the compile's result is {outcome.result!r}"
+            if outcome
+            else "nothing says that a compile ended well"
+        )
+        change = (
+            "see the log of the compile container; `tandem artifacts import` takes in an artifact"
+            " from elsewhere"
+        )
         raise InputError(problem, where=str(work / OUTCOME_NAME), change=change)
     return outcome

@@ -1,9 +1,11 @@
 """`keep`: store a folder of results below a run's prefix, and return the exit code of that run.
 
-Invariant: every file of the folder is in the bucket, whole, before this ends well; no run writes another's objects.
+Invariant: every file of the folder is in the bucket, whole, before this ends well; no run writes
+another's objects.
 
-The container before this one has no credentials and always ends with 0 (`--defer`), so that the results of a failed
-run are stored too; outcome.json has the run's real exit code, which this command returns.
+The container before this one has no credentials and always ends with 0 (`--defer`), so that the
+results of a failed run are stored too; outcome.json has the run's real exit code, which this
+command returns.
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
     add_bucket_argument(parser)
     parser.add_argument("--folder", type=Path, required=True, help="what to keep")
-    parser.add_argument("--below", required=True, help=f"prefix below {RESULTS}/, such as EXPERIMENT/llmperf")
+    parser.add_argument(
+        "--below", required=True, help=f"prefix below {RESULTS}/, such as EXPERIMENT/llmperf"
+    )
     add_retry_argument(parser)
 
 
@@ -37,7 +41,8 @@ def run(options: argparse.Namespace) -> int:
     """Store the folder; return the exit code of its run, 0 if the run left none.
 
     Raises:
-        InputError: the folder is empty or has a file that cannot be stored, or a variable or the outcome is malformed.
+        InputError: the folder is empty or has a file that cannot be stored, or a variable or the
+            outcome is malformed.
         ExternalError: S3 failed for longer than the patience.
     """
     try:
@@ -46,14 +51,19 @@ def run(options: argparse.Namespace) -> int:
         raise InputError(f"--below: {error}", change=f"name a prefix below {RESULTS}/") from None
     files = LocalFiles(options.folder)
     files.hash_all()  # before any call to S3: refuse unreadable files
-    exit_code, problem, outcome_path = 0, "", options.folder / OUTCOME
+    exit_code = 0
+    problem = ""
+    outcome_path = options.folder / OUTCOME
     if outcome_path.exists():
         try:
             outcome = json.loads(outcome_path.read_text())
-            exit_code, problem = int(outcome["exit_code"]), outcome.get("problem", "")
+            exit_code = int(outcome["exit_code"])
+            problem = outcome.get("problem", "")
         except (OSError, ValueError, KeyError, TypeError) as error:
             change = "see what the container before this one said"
-            raise InputError(f"it names no exit code: {error}", where=str(outcome_path), change=change) from None
+            raise InputError(
+                f"it names no exit code: {error}", where=str(outcome_path), change=change
+            ) from None
     store = open_store(options.bucket)
     retry_upload(lambda: upload_files(store, files, prefix), options.patience_s)
     log_event("kept", object=store.url(f"{prefix}/"), files=len(files.sizes), exit_code=exit_code)

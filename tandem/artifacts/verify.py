@@ -1,7 +1,7 @@
 """`verify`: compare a stored set with its manifest byte by byte, or a local artifact with its key.
 
-Invariant: a stored set is called right only if every byte of the manifest's files was read and hashed, and the
-manifest itself is unchanged since it was written.
+Invariant: a stored set is called right only if every byte of the manifest's files was read and
+hashed, and the manifest itself is unchanged since it was written.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_mutually_exclusive_group(required=True)
     group.add_argument("--model", metavar="ORG/NAME", help="a stored model; with --revision")
     group.add_argument("--artifact", metavar="NAME", help="a stored artifact: its key's name")
-    group.add_argument("--folder", type=Path, help="a local artifact, held against TANDEM_ARTIFACT_KEY")
+    group.add_argument(
+        "--folder", type=Path, help="a local artifact, held against TANDEM_ARTIFACT_KEY"
+    )
     parser.add_argument("--revision", help="of the model")
     parser.add_argument("--work", type=Path, help="with --folder: where the compiler's cache is")
 
@@ -38,28 +40,46 @@ def run(options: argparse.Namespace) -> int:
 
     Raises:
         InputError: an option is missing or malformed, or there is no set of that name.
-        StaleError: the manifest is of another set or was changed, or the local artifact is not its key's.
+        StaleError: the manifest is of another set or was changed, or the local artifact is not its
+            key's.
         ExternalError: S3 failed.
     """
     if options.folder is not None:
-        key, cache = read_artifact_key(), options.work / CACHE_NAME if options.work else None
+        key = read_artifact_key()
+        cache = options.work / CACHE_NAME if options.work else None
         notes = require_valid_artifact(options.folder, key, cache=cache)
-        log_event("right", kind="artifact", name=key.name, folder=str(options.folder), unproven=list(notes))
+        log_event(
+            "right",
+            kind="artifact",
+            name=key.name,
+            folder=str(options.folder),
+            unproven=list(notes),
+        )
         return 0
     if not options.bucket:
         raise InputError("no bucket is named", change="give --bucket, or set TANDEM_BUCKET")
     if options.model is not None:
         model = ModelReference(id=options.model, revision=options.revision or "")
-        kind, name, prefix = "model", model.name, model.prefix
+        kind = "model"
+        name = model.name
+        prefix = model.prefix
     else:
-        kind, name, prefix = "artifact", options.artifact, f"artifacts/{options.artifact}"
+        kind = "artifact"
+        name = options.artifact
+        prefix = f"artifacts/{options.artifact}"
     store = open_store(options.bucket)
     manifest = _read_target_manifest(store, kind, name, prefix)
     faults = verify_files(store, prefix, manifest)
     for path, fault in faults.items():
         log_event(fault.problem, level="error", file=path, where=fault.where, change=fault.change)
     counts = {"files": len(manifest.files), "wrong": len(faults), "size": manifest.size}
-    log_event("differs" if faults else "right", level="error" if faults else "info", kind=kind, name=name, **counts)
+    log_event(
+        "differs" if faults else "right",
+        level="error" if faults else "info",
+        kind=kind,
+        name=name,
+        **counts,
+    )
     return StaleError.exit_code if faults else 0
 
 
@@ -71,21 +91,31 @@ def _read_target_manifest(store: ObjectStore, kind: str, name: str, prefix: str)
         StaleError: the manifest is of another set, or was changed since it was written.
     """
     key = sets.manifest_key(prefix)
-    where, manifest_object = store.url(key), store.read(key)
+    where = store.url(key)
+    manifest_object = store.read(key)
     if manifest_object is None:
         problem = f"there is no manifest, so no whole {kind} {name}"
-        raise InputError(problem, where=where, change="`tandem artifacts list` shows what there is and who writes it")
+        raise InputError(
+            problem,
+            where=where,
+            change="`tandem artifacts list` shows what there is and who writes it",
+        )
     manifest = sets.parse_manifest(manifest_object.body, where)
     head = store.head(key)
     is_intact = head is not None and head.sha256 == hashlib.sha256(manifest_object.body).hexdigest()
-    key_name = compute_key_name(manifest.fields) if kind == "artifact" else None  # None: of another release
+    # None: of another release
+    key_name = compute_key_name(manifest.fields) if kind == "artifact" else None
     if not is_intact or (manifest.kind, manifest.name, key_name or name) != (kind, name, name):
         problem = f"the manifest is not as Tandem wrote it for the {kind} {name}"
-        raise StaleError(problem, where=where, change=f"see who wrote it; remove it and make the {kind} again")
+        raise StaleError(
+            problem, where=where, change=f"see who wrote it; remove it and make the {kind} again"
+        )
     return manifest
 
 
-def verify_files(store: ObjectStore, prefix: str, manifest: sets.Manifest) -> dict[str, TandemError]:
+def verify_files(
+    store: ObjectStore, prefix: str, manifest: sets.Manifest
+) -> dict[str, TandemError]:
     """Read every object of a set; return the faults, by the path of the file.
 
     Args:
@@ -96,7 +126,8 @@ def verify_files(store: ObjectStore, prefix: str, manifest: sets.Manifest) -> di
     Raises:
         ExternalError: S3 failed, so there is no result.
     """
-    files_root, faults = sets.files_prefix(prefix, manifest), dict[str, TandemError]()
+    files_root = sets.files_prefix(prefix, manifest)
+    faults = dict[str, TandemError]()
 
     def check_file(file: sets.ManifestFile) -> None:
         key = f"{files_root}/{file.path}"

@@ -1,6 +1,7 @@
 """The benchmark: one record per request; everything else is derived from records.
 
-Invariant: the package knows neither AWS nor Kubernetes; every stored figure can be computed again from the records.
+Invariant: the package knows neither AWS nor Kubernetes; every stored figure can be computed again
+from the records.
 
 `__all__` is the public surface, which docs/library.md describes; every other module of this package
 is internal. A name is loaded when it is first used, so that a command which

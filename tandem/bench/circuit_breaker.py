@@ -1,7 +1,7 @@
 """The pause of an arm after repeated failures: the run ends if the arm does not recover.
 
-Invariant: a failure is recorded before it is counted here; no request is sent to a paused arm, and no request is sent
-again because of a pause.
+Invariant: a failure is recorded before it is counted here; no request is sent to a paused arm, and
+no request is sent again because of a pause.
 """
 
 from __future__ import annotations
@@ -62,14 +62,20 @@ class CircuitBreaker:
             await asyncio.shield(self._check_task)
 
     async def _wait_for_recovery(self, reason: str) -> None:
-        arm, url = self.client.arm.name, self.client.arm.root
-        start_s, next_message_s = time.monotonic(), 0.0
+        arm = self.client.arm.name
+        url = self.client.arm.root
+        start_s = time.monotonic()
+        next_message_s = 0.0
         while not self.stop.is_requested and not await is_alive(self.client):
             elapsed_s = time.monotonic() - start_s
             if elapsed_s > self.wait_s:
                 problem = f"{arm} went down and did not come back in {format_duration(elapsed_s)}"
-                change = "bring the server back, then run again with --resume; what was recorded is kept"
-                self.stop.request("failed", SilentServerError(problem, where=url, change=change), grace_s=0)
+                change = (
+                    "bring the server back, then run again with --resume; what was recorded is kept"
+                )
+                self.stop.request(
+                    "failed", SilentServerError(problem, where=url, change=change), grace_s=0
+                )
             elif elapsed_s >= next_message_s:
                 next_message_s += MESSAGE_INTERVAL_S
                 wait = f"waiting for it up to {format_duration(self.wait_s - elapsed_s)}"
@@ -77,4 +83,5 @@ class CircuitBreaker:
             await self.stop.sleep(POLL_S)
         if next_message_s and not self.stop.is_requested:
             self.notify(f"{arm} is back after {format_duration(time.monotonic() - start_s)}")
-        self._failures, self._check_task = 0, None
+        self._failures = 0
+        self._check_task = None

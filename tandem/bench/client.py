@@ -1,19 +1,22 @@
 """The client: one measured request on the wire.
 
-Invariant: a request is sent once, except in the one case below, and its read loop keeps (time, bytes), counts the bytes
-and does nothing else; a server's fault never raises, it is a word in the reply. The client follows no redirect and
-reads no answer beyond its limit, which holds for the bytes after decompression; docs/bench.md lists the limits.
+Invariant: a request is sent once, except in the one case below, and its read loop keeps (time,
+bytes), counts the bytes and does nothing else; a server's fault never raises, it is a word in the
+reply. The client follows no redirect and reads no answer beyond its limit, which holds for the
+bytes after decompression; docs/bench.md lists the limits.
 
-Times: `start_ns` is the moment at which the transport gets the body (headers and body leave in one write), so the wait
-for a connection is not included; each read has the moment at which the event loop delivers its bytes.
-docs/measurement.md gives the delay after a server's write, by load. Run on uvloop; parse after the request.
+Times: `start_ns` is the moment at which the transport gets the body (headers and body leave in one
+write), so the wait for a connection is not included; each read has the moment at which the event
+loop delivers its bytes. docs/measurement.md gives the delay after a server's write, by load. Run on
+uvloop; parse after the request.
 
-The one case: a connection that had carried a complete request dies before the head of the next answer (RFC 9112 9.3.1).
-llama.cpp's server closes after each stream although it announces keep-alive, and the next request may be on its way by
-then. The client sends that request once more, on a new connection, and the reply says so. aiohttp repeats only
-idempotent methods (`IDEMPOTENT_METHODS` in aiohttp/client.py) and every measured request is a POST, so only aiohttp
-repeats a page and only this module repeats a measured request. The client closes idle connections after KEEP_ALIVE_S,
-before a vLLM closes them, so stale connections are rare.
+The one case: a connection that had carried a complete request dies before the head of the next
+answer (RFC 9112 9.3.1). llama.cpp's server closes after each stream although it announces
+keep-alive, and the next request may be on its way by then. The client sends that request once more,
+on a new connection, and the reply says so. aiohttp repeats only idempotent methods
+(`IDEMPOTENT_METHODS` in aiohttp/client.py) and every measured request is a POST, so only aiohttp
+repeats a page and only this module repeats a measured request. The client closes idle connections
+after KEEP_ALIVE_S, before a vLLM closes them, so stale connections are rare.
 """
 
 from __future__ import annotations
@@ -38,12 +41,15 @@ from tandem.bench.manifest import ManifestArm, Timeouts
 from tandem.bench.reply import ServerReply
 from tandem.bench.request_deadline import RequestDeadline
 
-KEEP_ALIVE_S = 4.0  # vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)
+# vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)
+KEEP_ALIVE_S = 4.0
 READ_BYTES = 1 << 18  # unread bytes at which the socket is paused
 PAGE_BYTES = 1 << 20  # limit of a page such as /v1/models, /version or /health
 ERROR_BODY_BYTES = 64 << 10  # limit of the body of an answer whose status is not 200
-STREAM_BYTES = 1 << 20  # limit of a stream, plus the next two for each token and each byte of its request
-STREAM_BYTES_PER_TOKEN = 4096  # an event with running usage, ids and a few log-probabilities has under 2,000
+# limit of a stream, plus the next two for each token and each byte of its request
+STREAM_BYTES = 1 << 20
+# an event with running usage, ids and a few log-probabilities has under 2,000
+STREAM_BYTES_PER_TOKEN = 4096
 STREAM_BYTES_PER_REQUEST_BYTE = 8  # prompt_token_ids: at most one id a byte, seven characters each
 OK = 200
 INTERRUPT_MESSAGE = "the run was interrupted"
@@ -55,8 +61,8 @@ REQUEST_HEADERS = {
 }
 _SendMethod = Callable[[RequestDeadline], Awaitable[None]]
 CERTIFICATE_CHANGE = (
-    "renew it, use a name that it holds, or trust it: export SSL_CERT_FILE=FILE, the certificate of its authority "
-    "or, where it is self-signed, its own"
+    "renew it, use a name that it holds, or trust it: export SSL_CERT_FILE=FILE, the certificate of"
+    " its authority or, where it is self-signed, its own"
 )
 
 
@@ -70,8 +76,13 @@ class CompletionClient:
         api_key: sent as a bearer token; never logged or recorded.
     """
 
-    def __init__(self, arm: ManifestArm, *, limit: int, api: ApiName = "chat", api_key: str | None = None) -> None:
-        self.arm, self.api, self._limit, self._api_key = arm, api, limit, api_key
+    def __init__(
+        self, arm: ManifestArm, *, limit: int, api: ApiName = "chat", api_key: str | None = None
+    ) -> None:
+        self.arm = arm
+        self.api = api
+        self._limit = limit
+        self._api_key = api_key
         self._deadlines: set[RequestDeadline] = set()
         self._is_interrupted = False
 
@@ -82,7 +93,9 @@ class CompletionClient:
         return self
 
     def _open_session(self, **options: Any) -> aiohttp.ClientSession:
-        async def mark(_: aiohttp.ClientSession, context: SimpleNamespace, _params: object, *, was_open: bool) -> None:
+        async def mark(
+            _: aiohttp.ClientSession, context: SimpleNamespace, _params: object, *, was_open: bool
+        ) -> None:
             context.trace_request_ctx.had_open_connection = was_open
 
         trace = aiohttp.TraceConfig()
@@ -92,7 +105,8 @@ class CompletionClient:
         return aiohttp.ClientSession(
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers=REQUEST_HEADERS | ({"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}),
+            headers=REQUEST_HEADERS
+            | ({"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}),
             trace_configs=[trace],  # a reply says whether its connection was open before
             read_bufsize=READ_BYTES,
         )
@@ -103,10 +117,10 @@ class CompletionClient:
         await self._fresh_session.close()
 
     async def open_connections(self, count: int) -> int:
-        """Open connections until `count` are open and idle; return their number. Never raises for a server's fault.
+        """Open connections until `count` are idle; return how many. Never raises for servers.
 
-        `count` simultaneous requests open the connections: no request can use the connection of another. Idle
-        connections are used first. All close after KEEP_ALIVE_S without a request.
+        `count` simultaneous requests open the connections: no request can use the connection of
+        another. Idle connections are used first. All close after KEEP_ALIVE_S without a request.
 
         Args:
             count: at most the client's limit.
@@ -115,9 +129,14 @@ class CompletionClient:
         return sum(reply.error is None or reply.error.startswith("status_") for reply in replies)
 
     async def get(
-        self, path: str, timeouts: Timeouts = PAGE_TIMEOUTS, *, limit_bytes: int = PAGE_BYTES, apart: bool = False
+        self,
+        path: str,
+        timeouts: Timeouts = PAGE_TIMEOUTS,
+        *,
+        limit_bytes: int = PAGE_BYTES,
+        apart: bool = False,
     ) -> ServerReply:
-        """Get `path` of the server, such as models, version or metrics; never raises for a server's fault.
+        """Get `path` of the server (models, version, metrics); never raises for a server's fault.
 
         Args:
             path: after the server's root.
@@ -137,13 +156,16 @@ class CompletionClient:
     async def send_request(self, request: CompletionRequest, timeouts: Timeouts) -> ServerReply:
         """Send one request and return its reply; never raises for a server's fault.
 
-        If a reused connection dies before the answer's head, the client sends the request twice; then
-        `ServerReply.reconnects` is 1 and every time of the reply belongs to the second sending.
+        If a reused connection dies before the answer's head, the client sends the request twice;
+        then `ServerReply.reconnects` is 1 and every time of the reply belongs to the second
+        sending.
         """
         content = completion_request.encode_body(request, self.arm.model, self.api)
         limit_bytes = STREAM_BYTES + STREAM_BYTES_PER_TOKEN * request.max_tokens
         limit_bytes += STREAM_BYTES_PER_REQUEST_BYTE * len(content)
-        reply = ServerReply(time.monotonic_ns(), url=self.arm.root + API_PATHS[self.api], limit_bytes=limit_bytes)
+        reply = ServerReply(
+            time.monotonic_ns(), url=self.arm.root + API_PATHS[self.api], limit_bytes=limit_bytes
+        )
 
         async def send(deadline: RequestDeadline) -> None:
             headers = {"X-Request-Id": request.request_id}
@@ -154,14 +176,18 @@ class CompletionClient:
                     await _send(session, "POST", reply, timeouts, headers=headers, data=body)
                     break
                 except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError):
-                    if reply.reconnects or not reply.had_open_connection or reply.headers_ns is not None:
+                    if (
+                        reply.reconnects
+                        or not reply.had_open_connection
+                        or reply.headers_ns is not None
+                    ):
                         raise
                     reply.reconnects = 1
 
         return await self._exchange(reply, timeouts, request.max_tokens, send)
 
     def interrupt(self) -> None:
-        """Cut every request in flight: each returns at once with the error `interrupted` and its bytes so far.
+        """Cut every request in flight: each returns `interrupted` and its bytes so far.
 
         Every later request returns the same error and sends nothing.
         """
@@ -173,7 +199,9 @@ class CompletionClient:
         self, reply: ServerReply, timeouts: Timeouts, max_tokens: float, send: _SendMethod
     ) -> ServerReply:
         if self._is_interrupted:
-            reply.error, reply.error_detail, reply.end_ns = "interrupted", INTERRUPT_MESSAGE, reply.start_ns
+            reply.error = "interrupted"
+            reply.error_detail = INTERRUPT_MESSAGE
+            reply.end_ns = reply.start_ns
             return reply
         try:
             async with asyncio.timeout(None) as timeout:
@@ -194,9 +222,12 @@ class _StampedBody(aiohttp.BytesPayload):
 
     def __init__(self, content: bytes, reply: ServerReply, deadline: RequestDeadline) -> None:
         super().__init__(content, content_type="application/json")
-        self._reply, self._deadline = reply, deadline
+        self._reply = reply
+        self._deadline = deadline
 
-    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+    async def write_with_length(
+        self, writer: AbstractStreamWriter, content_length: int | None
+    ) -> None:
         """Store the time, then write."""
         self._deadline.is_sent = True
         self._reply.start_ns = time.monotonic_ns()
@@ -204,14 +235,20 @@ class _StampedBody(aiohttp.BytesPayload):
 
 
 async def _send(
-    session: aiohttp.ClientSession, method: str, reply: ServerReply, timeouts: Timeouts, **options: Any
+    session: aiohttp.ClientSession,
+    method: str,
+    reply: ServerReply,
+    timeouts: Timeouts,
+    **options: Any,
 ) -> None:
     """Keep each read of the body; stop at the body's limit and keep no byte beyond it."""
     timeout = aiohttp.ClientTimeout(total=None, connect=timeouts.connect_s)
     options |= {"allow_redirects": False, "timeout": timeout, "trace_request_ctx": reply}
     async with session.request(method, reply.url, **options) as response:
         _read_headers(reply, response)
-        read, append_read, now = response.content.readany, reply.reads.append, time.monotonic_ns
+        read = response.content.readany
+        append_read = reply.reads.append
+        now = time.monotonic_ns
         size = 0
         while piece := await read():
             append_read((now(), piece))
@@ -220,16 +257,20 @@ async def _send(
                 reply.reads[-1] = (reply.reads[-1][0], piece[: reply.limit_bytes - size])
                 if reply.error is None:
                     detail = f"the answer of {reply.url} has more than {reply.limit_bytes:,} bytes"
-                    reply.error, reply.error_detail = "endless", detail
+                    reply.error = "endless"
+                    reply.error_detail = detail
                 response.close()
                 break
         reply.end_ns = now()
 
 
 def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
-    reply.headers_ns, reply.status, reply.headers = time.monotonic_ns(), response.status, response.headers
+    reply.headers_ns = time.monotonic_ns()
+    reply.status = response.status
+    reply.headers = response.headers
     if response.status != OK:
-        reply.error, reply.limit_bytes = f"status_{response.status}", ERROR_BODY_BYTES
+        reply.error = f"status_{response.status}"
+        reply.limit_bytes = ERROR_BODY_BYTES
         if "Location" in response.headers:
             location = response.headers["Location"][:DETAIL_CHARACTERS]
             reply.error_detail = f"it points to {location}, which is not followed"
@@ -238,7 +279,7 @@ def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
 def _describe_failure(
     error: Exception, reply: ServerReply, deadline: RequestDeadline, timeouts: Timeouts
 ) -> tuple[str, str | None]:
-    """Return the error's word and a detail for a person; if a status other than 200 came, it is the word."""
+    """Return the error's word and a detail; a status other than 200 is the word."""
     if reply.status not in {None, OK}:
         return f"status_{reply.status}", reply.error_detail
     if deadline.word is not None:
@@ -247,32 +288,50 @@ def _describe_failure(
         return describe_tls_error(error)
     match error:
         case TimeoutError():
-            word, detail = "connect_timeout", f"no connection within {timeouts.connect_s:g} s"
+            word = "connect_timeout"
+            detail = f"no connection within {timeouts.connect_s:g} s"
         case aiohttp.ClientConnectorError():
-            number = error.os_error.errno or 0  # a failed name lookup has a negative number, from another list
+            # a failed name lookup has a negative number, from another list
+            number = error.os_error.errno or 0
             cause = os.strerror(number) if number > 0 else error.strerror
-            word, detail = "connect", f"{error.host}:{error.port}: {cause}"
+            word = "connect"
+            detail = f"{error.host}:{error.port}: {cause}"
         case aiohttp.ClientHttpProxyError() | aiohttp.InvalidURL():
-            word, detail = "connect", str(error)
+            word = "connect"
+            detail = str(error)
         case aiohttp.ClientError() if "content-encoding" in str(error):
-            word, detail = "decode", f"the body is coded, though identity was asked for: {' '.join(str(error).split())}"
+            word = "decode"
+            detail = (
+                f"the body is coded, though identity was asked for: {' '.join(str(error).split())}"
+            )
         case aiohttp.ClientResponseError():
-            word, detail = "not_sse", f"what answers speaks no HTTP: {' '.join(error.message.split())}"
+            word = "not_sse"
+            detail = f"what answers speaks no HTTP: {' '.join(error.message.split())}"
         case _:
-            place = "before an answer" if reply.headers_ns is None else "in the middle of the answer"
+            place = (
+                "before an answer" if reply.headers_ns is None else "in the middle of the answer"
+            )
             cause = f" ({error.strerror})" if isinstance(error, OSError) and error.strerror else ""
-            word, detail = "closed", f"the connection was closed {place}{cause}"
+            word = "closed"
+            detail = f"the connection was closed {place}{cause}"
     return word, detail
 
 
 def describe_tls_error(error: aiohttp.ClientSSLError) -> tuple[str, str]:
     """Return the error's word, `certificate` or `connect`, and its cause and remedy for a person.
 
-    The text omits the system's error number: OpenSSL's numbers are no errno, and 1 reads as "Operation not permitted".
+    The text omits the system's error number: OpenSSL's numbers are no errno, and 1 reads as
+    "Operation not permitted".
     """
-    address, cause = f"{error.host}:{error.port}", error.os_error
+    address = f"{error.host}:{error.port}"
+    cause = error.os_error
     if isinstance(cause, ssl.SSLCertVerificationError):
-        problem = f"the certificate of {address} is not accepted: {cause.verify_message.rstrip('.')}"
+        problem = (
+            f"the certificate of {address} is not accepted: {cause.verify_message.rstrip('.')}"
+        )
         return "certificate", f"{problem}; {CERTIFICATE_CHANGE}"
     reason = (getattr(cause, "reason", None) or str(cause)).replace("_", " ").lower()
-    return "connect", f"{address}: no TLS connection: {reason}; where the server has no TLS, use http://"
+    return (
+        "connect",
+        f"{address}: no TLS connection: {reason}; where the server has no TLS, use http://",
+    )

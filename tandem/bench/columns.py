@@ -17,7 +17,8 @@ from tandem.bench.record import ChunkKind, RequestRecord
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
-KIND_CODES: dict[str, int] = {kind: code for code, kind in enumerate(get_args(ChunkKind))}  # in a column
+# in a column
+KIND_CODES: dict[str, int] = {kind: code for code, kind in enumerate(get_args(ChunkKind))}
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ class ChunkTable:
     tokens: Values
 
     def find_ends(self, mask: BoolArray) -> tuple[IntArray, IntArray]:
-        """Return the indexes of each record's first and last chunk in `mask`; -1 for a record without one."""
-        first, last = np.full(self.record_count, -1), np.full(self.record_count, -1)
+        """Return the index of each record's first and last chunk in `mask`; -1 without one."""
+        first = np.full(self.record_count, -1)
+        last = np.full(self.record_count, -1)
         places = np.flatnonzero(mask)
         owners = self.owner[places]
         first[owners[::-1]] = places[::-1]  # of several values for one owner, numpy keeps the last
@@ -48,15 +50,17 @@ class ChunkTable:
         return first, last
 
     def find_end_times_s(self, mask: BoolArray) -> tuple[Values, Values]:
-        """Return the times of each record's first and last chunk in `mask`; NaN for a record without one."""
+        """Return the time of each record's first and last chunk in `mask`; NaN without one."""
         times_s = np.append(self.at_s, np.nan)
         first, last = self.find_ends(mask)
         return times_s[first], times_s[last]
 
     def sum_by_record(self, mask: BoolArray, weights: Values | None = None) -> Values:
-        """Return, for each record, the number of its chunks in `mask`, or the sum of their weights."""
+        """Return each record's number of chunks in `mask`, or the sum of their weights."""
         weights = None if weights is None else weights[mask]
-        sums: Values = np.bincount(self.owner[mask], weights, minlength=self.record_count).astype(float)
+        sums: Values = np.bincount(self.owner[mask], weights, minlength=self.record_count).astype(
+            float
+        )
         return sums
 
 

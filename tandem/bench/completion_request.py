@@ -1,10 +1,11 @@
 """One request to a server, as sent over the wire.
 
-Invariant: a request uses only extras that the server accepted in the probe; the same request makes the same bytes, so
-the bodies for two arms differ only in the model's name.
+Invariant: a request uses only extras that the server accepted in the probe; the same request makes
+the same bytes, so the bodies for two arms differ only in the model's name.
 
-Fields of the body are OpenAI's, and three of vLLM: `stream_options.continuous_usage_stats`, `return_token_ids`,
-`chat_template_kwargs` (vllm/entrypoints/openai/{chat_completion,completion,engine}/protocol.py).
+Fields of the body are OpenAI's, and three of vLLM: `stream_options.continuous_usage_stats`,
+`return_token_ids`, `chat_template_kwargs`
+(vllm/entrypoints/openai/{chat_completion,completion,engine}/protocol.py).
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class CompletionRequest:
 
 def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
     """Return the JSON of the request."""
-    is_chat, offers, thinking = api == "chat", request.offers, request.thinking
+    is_chat = api == "chat"
+    offers = request.offers
+    thinking = request.thinking
     fields: dict[str, Any] = {"model": model}
     if is_chat:
         fields["messages"] = request.messages or [{"role": "user", "content": request.prompt}]
@@ -62,7 +65,9 @@ def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
         "temperature": request.temperature,
         "stream": True,
         "seed": request.seed,
-        "chat_template_kwargs": {"enable_thinking": thinking} if is_chat and thinking is not None else None,
+        "chat_template_kwargs": (
+            {"enable_thinking": thinking} if is_chat and thinking is not None else None
+        ),
         "stream_options": {"include_usage": True} | running if offers.include_usage else None,
         "return_token_ids": offers.token_ids or None,
         "logprobs": (is_chat or TOP_LOGPROBS) if offers.logprobs else None,

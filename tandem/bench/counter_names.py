@@ -1,11 +1,12 @@
 """Names of vLLM's counters by version, and what each engine counts.
 
-Invariant: a figure needs a form of this table whose counters are all on the page. Where the page fits
-two forms that disagree, there is no figure.
+Invariant: a figure needs a form of this table whose counters are all on the page. Where the page
+fits two forms that disagree, there is no figure.
 
 Read in the source distributions of vLLM 0.6.6.post1, 0.8.2, 0.8.5, 0.9.1, 0.10.2, 0.11.0 and 0.12.0
-(2026-11-28), and in 0.32.0: `vllm/engine/metrics.py` is the engine V0, `vllm/v1/metrics/loggers.py` and
-`vllm/v1/spec_decode/metrics.py` are V1. prometheus_client adds `_total` to the name of a counter.
+(2026-11-28), and in 0.32.0: `vllm/engine/metrics.py` is the engine V0, `vllm/v1/metrics/loggers.py`
+and `vllm/v1/spec_decode/metrics.py` are V1. prometheus_client adds `_total` to the name of a
+counter.
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ class CounterForm(NamedTuple):
     Args:
         engine: of the versions.
         versions: that have it.
-        steps: key of the counter of decode steps, one a step of a request; None if the form has none.
+        steps: key of the counter of decode steps, one a step of a request; None if the form has
+            none.
         tokens: key of the counter of output tokens.
         first_tokens: key of the counter of answers that have begun, or that have ended.
-        counts_steps_as_tokens: whether `generation_tokens` counts one a step of a request, whatever the
-            step commits.
+        counts_steps_as_tokens: whether `generation_tokens` counts one a step of a request, whatever
+            the step commits.
         source: where that stands.
     """
 
@@ -76,7 +78,10 @@ FORMS = (
         tokens="generation_tokens",
         first_tokens="first_tokens",
         counts_steps_as_tokens=False,
-        source="0.10.2, 0.11.0, 0.12.0, 0.32.0 v1/metrics/loggers.py: inter_token_latencies_iter; vllm PR 24110",
+        source=(
+            "0.10.2, 0.11.0, 0.12.0, 0.32.0 v1/metrics/loggers.py: inter_token_latencies_iter; vllm"
+            " PR 24110"
+        ),
     ),
     CounterForm(
         engine="V1",

@@ -1,20 +1,25 @@
-"""The server's own counters: its /metrics page before and after a turn, and the figures of the difference.
+"""The server's counters: its /metrics page before and after a turn, and what they differ by.
 
-Invariant: a difference is never negative: counters that fell or restarted mean that the server restarted, and the pair
-is named and dropped. A figure is given only if the page has its counters; else a reason is given.
+Invariant: a difference is never negative: counters that fell or restarted mean that the server
+restarted, and the pair is named and dropped. A figure is given only if the page has its counters;
+else a reason is given.
 
-What the counters of a version mean: `tandem.bench.counter_names`. The forms differ in what counts a step:
+What the counters of a version mean: `tandem.bench.counter_names`. The forms differ in what counts a
+step:
 
-- V1, live: spec_decode_num_drafts and the related counters count. Acceptance length = 1 + accepted / drafts.
-- V1, flat (NxD Inference below the plug-in drafts inside its compiled graph, so the scheduler sees no drafts):
-  inter_token_latency_seconds, to 0.10.1 time_per_output_token_seconds, is observed once an engine step of a request, so
-  decode steps = its count, and tokens a step = (generation_tokens - time_to_first_token_seconds_count) / that count.
-- V0, flat: generation_tokens counts one a step of a request, including prefill's last step; the server adds the tokens
-  to request_generation_tokens_sum when a request ends. Tokens / steps without each answer's first token, which no
-  draft brought, is the acceptance length. Both scrapes must see an idle server.
+- V1, live: spec_decode_num_drafts and the related counters count. Acceptance length = 1 + accepted
+  / drafts.
+- V1, flat (NxD Inference below the plug-in drafts inside its compiled graph, so the scheduler sees
+  no drafts): inter_token_latency_seconds, to 0.10.1 time_per_output_token_seconds, is observed once
+  an engine step of a request, so decode steps = its count, and tokens a step = (generation_tokens -
+  time_to_first_token_seconds_count) / that count.
+- V0, flat: generation_tokens counts one a step of a request, including prefill's last step; the
+  server adds the tokens to request_generation_tokens_sum when a request ends. Tokens / steps
+  without each answer's first token, which no draft brought, is the acceptance length. Both scrapes
+  must see an idle server.
 
-The arm's runtime decides the engine, else a label or a name that one engine alone has. On a page without either, each
-form is held against its own counters, and the forms that are left must agree.
+The arm's runtime decides the engine, else a label or a name that one engine alone has. On a page
+without either, each form is held against its own counters, and the forms that are left must agree.
 """
 
 from __future__ import annotations
@@ -53,9 +58,11 @@ _STATES = {  # not counters: their difference means nothing
     "waiting": "vllm:num_requests_waiting",
     "began_s": "process_start_time_seconds",
 }
-_ENGINE_STATES: dict[EngineName, str] = {"V0": "engine_v0", "V1": "engine_v1"}  # 1.0 where the page shows the engine
+# 1.0 where the page shows the engine
+_ENGINE_STATES: dict[EngineName, str] = {"V0": "engine_v0", "V1": "engine_v1"}
 _STATE_KEYS = {*_STATES, *_ENGINE_STATES.values()}
-_TOLERANCE = 1.01  # two counts of one thing, or two forms of one figure, differ by at most this factor
+# two counts of one thing, or two forms of one figure, differ by at most this factor
+_TOLERANCE = 1.01
 _PREFIX = "vllm:"
 _CREATED = "vllm:generation_tokens_created"  # start of the process, if the page does not report it
 _POSITION_KEY = "accepted_at_"  # then the position, from 1
@@ -83,8 +90,9 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
         counters: result of `parse_page`; None if the page could not be read.
         error: the reason, for a person.
         utc_s: time in seconds of Unix time, by the clock of the measuring machine.
-        asked_requests, asked_tokens: requests of this run that the server got since its last scrape, and the most
-            tokens that they allowed; None of the first scrape of a process, because a warm-up and others came before.
+        asked_requests, asked_tokens: requests of this run that the server got since its last
+            scrape, and the most tokens that they allowed; None of the first scrape of a process,
+            because a warm-up and others came before.
     """
 
     at_s: float
@@ -104,7 +112,9 @@ class MetricsScrape(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def turn(self) -> TurnKey:
         """The turn of the scrape."""
-        return TurnKey(self.arm, self.class_, self.concurrency, self.rate_per_s, self.round, self.slot)
+        return TurnKey(
+            self.arm, self.class_, self.concurrency, self.rate_per_s, self.round, self.slot
+        )
 
     @property
     def began_s(self) -> float | None:
@@ -146,7 +156,7 @@ class AcceptanceRates:
 
 
 def parse_page(page: str) -> dict[str, float]:
-    """Return the needed counters of a Prometheus text page, summed over their labels (engines, models).
+    """Return the needed counters of a Prometheus page, summed over labels (engines, models).
 
     Args:
         page: the body of /metrics.
@@ -165,32 +175,47 @@ def parse_page(page: str) -> dict[str, float]:
             for sample in (sample for sample in family.samples if math.isfinite(sample.value)):
                 is_position = sample.name == ACCEPTED_BY_POSITION
                 if sample.name.startswith(_PREFIX):
-                    engines |= {engine for label, engine in ENGINE_LABELS.items() if label in sample.labels}
-                name = f"{_POSITION_KEY}{int(sample.labels['position']) + 1}" if is_position else sample.name
+                    engines |= {
+                        engine for label, engine in ENGINE_LABELS.items() if label in sample.labels
+                    }
+                name = (
+                    f"{_POSITION_KEY}{int(sample.labels['position']) + 1}"
+                    if is_position
+                    else sample.name
+                )
                 add = max if name.endswith("_created") else operator.add
                 samples[name] = add(samples.get(name, 0.0), sample.value)
     except (ValueError, IndexError, KeyError) as error:
-        problem, change = f"the page is no Prometheus text: {error}", "see that no proxy answers for the server"
+        problem = f"the page is no Prometheus text: {error}"
+        change = "see that no proxy answers for the server"
         raise InputError(problem, where="/metrics", change=change) from error
     counters = {key: samples[name] for key, name in (SAMPLES | _STATES).items() if name in samples}
     if _CREATED in samples:
         counters.setdefault("began_s", samples[_CREATED])
     if len(engines) == 1:
         counters[_ENGINE_STATES[engines.pop()]] = 1.0
-    return counters | {name: value for name, value in samples.items() if name.startswith(_POSITION_KEY)}
+    return counters | {
+        name: value for name, value in samples.items() if name.startswith(_POSITION_KEY)
+    }
 
 
 def is_same_begin(began_s: float, other_began_s: float) -> bool:
     """Return whether two start times, in seconds of Unix time, are of one process.
 
-    A page may compute its start time anew from the boot time, which Linux gives in whole seconds and moves as
-    the clock is set (client_golang issue 289, procfs proc_stat.go). Two processes seldom begin whole seconds apart.
+    A page may compute its start time anew from the boot time, which Linux gives in whole seconds
+    and moves as the clock is set (client_golang issue 289, procfs proc_stat.go). Two processes
+    seldom begin whole seconds apart.
     """
     distance_s = abs(began_s - other_began_s)
-    return distance_s <= _MOST_CLOCK_STEPS_S and abs(distance_s - round(distance_s)) <= _CLOCK_STEP_ROUNDING_S
+    return (
+        distance_s <= _MOST_CLOCK_STEPS_S
+        and abs(distance_s - round(distance_s)) <= _CLOCK_STEP_ROUNDING_S
+    )
 
 
-def compute_difference(before: Mapping[str, float], after: Mapping[str, float]) -> CounterChange | str:
+def compute_difference(
+    before: Mapping[str, float], after: Mapping[str, float]
+) -> CounterChange | str:
     """Return the growth of the counters, or the reason why the pair gives none.
 
     Args:
@@ -199,27 +224,41 @@ def compute_difference(before: Mapping[str, float], after: Mapping[str, float]) 
     has_begins = "began_s" in before and "began_s" in after
     if has_begins and not is_same_begin(before["began_s"], after["began_s"]):
         return "the server restarted between the two scrapes"
-    counts = {key: value - before.get(key, 0.0) for key, value in after.items() if key not in _STATE_KEYS}
+    counts = {
+        key: value - before.get(key, 0.0) for key, value in after.items() if key not in _STATE_KEYS
+    }
     decreasing_keys = sorted(key for key, value in counts.items() if value < 0)
     missing_keys = sorted(key for key in before if key not in after and key not in _STATE_KEYS)
     if decreasing_keys or missing_keys:
-        return f"the server restarted between the two scrapes ({', '.join(decreasing_keys or missing_keys)} fell)"
-    engine = next((engine for engine, key in _ENGINE_STATES.items() if key in before and key in after), None)
-    return CounterChange(counts, is_idle=not before.get("running") and not after.get("running"), engine=engine)
+        return (
+            "the server restarted between the two scrapes"
+            f" ({', '.join(decreasing_keys or missing_keys)} fell)"
+        )
+    engine = next(
+        (engine for engine, key in _ENGINE_STATES.items() if key in before and key in after), None
+    )
+    return CounterChange(
+        counts, is_idle=not before.get("running") and not after.get("running"), engine=engine
+    )
 
 
-def compute_rates(change: CounterChange, arm: ManifestArm | None = None, *, failure_count: int = 0) -> AcceptanceRates:
+def compute_rates(
+    change: CounterChange, arm: ManifestArm | None = None, *, failure_count: int = 0
+) -> AcceptanceRates:
     """Return acceptance and steps of one change.
 
     Args:
         change: the difference over one turn, or a sum of several.
-        arm: its runtime decides the engine (nxdi-v0: V0; None: the page shows it), and its window limits the tokens of
-            one step. No arm: the page alone decides.
+        arm: its runtime decides the engine (nxdi-v0: V0; None: the page shows it), and its window
+            limits the tokens of one step. No arm: the page alone decides.
         failure_count: failed requests of the turn: V0 counts their steps and not their tokens.
     """
-    counts, speculation = change.counts, arm.speculation if arm else None
+    counts = change.counts
+    speculation = arm.speculation if arm else None
     window = speculation.num_speculative_tokens if speculation else None
-    form, reason = _choose_form(change, arm.runtime if arm else None, is_whole=change.is_idle and not failure_count)
+    form, reason = _choose_form(
+        change, arm.runtime if arm else None, is_whole=change.is_idle and not failure_count
+    )
     if form is not None and form.counts_steps_as_tokens and (failure_count or not change.is_idle):
         reason = "an answer's tokens are counted when it ends, and some did not end in the turn"
         return AcceptanceRates(absence_reasons=(reason,))
@@ -239,7 +278,9 @@ def compute_rates(change: CounterChange, arm: ManifestArm | None = None, *, fail
         reason = f"{tokens_per_step:.2f} tokens a step is more than a window of {window} can commit"
         return AcceptanceRates(absence_reasons=(reason,))
     if not speculation and tokens_per_step < _PLAIN_TOKENS_PER_STEP:
-        reason = "no draft was counted and each step gave one token: nothing says that it speculates"
+        reason = (
+            "no draft was counted and each step gave one token: nothing says that it speculates"
+        )
         return AcceptanceRates(values, (reason,))
     return AcceptanceRates(values | {"acceptance_length": tokens_per_step}, is_indirect=True)
 
@@ -252,7 +293,7 @@ def _doubt_steps(steps: float, tokens: float) -> list[str]:
 
 
 def _read_form(counts: Mapping[str, float], form: CounterForm) -> tuple[float, float, float]:
-    """Return steps, tokens and first tokens; the first token comes from prefill's last step, which is in the steps."""
+    """Return steps, tokens and first tokens; prefill's last step gives the first token."""
     steps, tokens, first_tokens = (counts[key] for key in form.keys)
     return steps + (0.0 if form.counts_steps_as_tokens else first_tokens), tokens, first_tokens
 
@@ -265,18 +306,26 @@ def _choose_form(
     Args:
         change: of one turn, or a sum of several.
         runtime: of the arm; None if it is not known.
-        is_whole: whether every answer of the change began and ended in it, so that its counters can be compared.
+        is_whole: whether every answer of the change began and ended in it, so that its counters can
+            be compared.
     """
     counts = change.counts
     engine = change.engine
     if runtime is not None:
         engine = "V0" if runtime == "nxdi-v0" else "V1"
-    forms = [form for form in FORMS if engine in {None, form.engine} and all(key in counts for key in form.keys)]
+    forms = [
+        form
+        for form in FORMS
+        if engine in {None, form.engine} and all(key in counts for key in form.keys)
+    ]
     if engine is None and is_whole:
         forms = [form for form in forms if not _contradicts_itself(counts, form)]
     if not forms:
         return None, _NO_STEPS
-    shares = [steps / tokens if tokens else 0.0 for steps, tokens, _ in (_read_form(counts, form) for form in forms)]
+    shares = [
+        steps / tokens if tokens else 0.0
+        for steps, tokens, _ in (_read_form(counts, form) for form in forms)
+    ]
     if max(shares) > _TOLERANCE * min(shares):
         names = " and ".join(f"{form.engine} {form.versions}" for form in forms)
         return None, f"its counters fit the forms of vLLM {names}, which disagree"
@@ -286,10 +335,11 @@ def _choose_form(
 def _contradicts_itself(counts: Mapping[str, float], form: CounterForm) -> bool:
     """Return whether other counters of the page show that it has not this form.
 
-    V1 counts each token when it comes, so its finished requests have no more. V0 counts a step as a token, so both
-    counters of its steps are equal.
+    V1 counts each token when it comes, so its finished requests have no more. V0 counts a step as a
+    token, so both counters of its steps are equal.
     """
-    generated, finished = counts["generation_tokens"], counts.get("request_tokens_sum", 0.0)
+    generated = counts["generation_tokens"]
+    finished = counts.get("request_tokens_sum", 0.0)
     if not form.counts_steps_as_tokens:
         return finished > _TOLERANCE * generated
     step_times = counts.get("step_times", counts.get("decode_steps"))
@@ -310,7 +360,10 @@ def _compute_live_rates(
     if draft_tokens:
         values["draft_acceptance_rate"] = accepted_tokens / draft_tokens
     positions = sorted(int(match[1]) for key in counts if (match := _POSITION.fullmatch(key)))
-    values |= {acceptance_position(position): counts[f"{_POSITION_KEY}{position}"] / drafts for position in positions}
+    values |= {
+        acceptance_position(position): counts[f"{_POSITION_KEY}{position}"] / drafts
+        for position in positions
+    }
     return AcceptanceRates(values, tuple(reasons))
 
 
@@ -335,7 +388,8 @@ def pair_scrapes(
         dropped_arms: arms whose counters are dropped, each with the reason.
 
     Returns:
-        the change of each turn that has one, and a sentence for each arm and reason of dropped turns.
+        the change of each turn that has one, and a sentence for each arm and reason of dropped
+            turns.
     """
     scrapes_before: dict[TurnKey, MetricsScrape] = {}
     turn_changes: list[tuple[TurnKey, CounterChange]] = []
@@ -351,7 +405,9 @@ def pair_scrapes(
         elif before is None:
             change = "there is no scrape before it"
         elif before.counters is None or scrape.counters is None:
-            change = f"/metrics could not be had ({before.error or scrape.error or 'no reason given'})"
+            change = (
+                f"/metrics could not be had ({before.error or scrape.error or 'no reason given'})"
+            )
         else:
             change = compute_difference(before.counters, scrape.counters)
         if isinstance(change, str):
@@ -360,5 +416,6 @@ def pair_scrapes(
             turn_changes.append((scrape.turn, change))
     drops.update((turn.arm, "there is no scrape after it") for turn in scrapes_before)
     return turn_changes, [
-        f"{arm}: counters are dropped (turns: {number}): {reason}" for (arm, reason), number in drops.items()
+        f"{arm}: counters are dropped (turns: {number}): {reason}"
+        for (arm, reason), number in drops.items()
     ]

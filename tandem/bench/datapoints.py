@@ -1,10 +1,12 @@
 """The published values of a run: the values behind every cell, by round and by minute.
 
-Invariant: the values of a cell over all rounds are exactly the values behind summary.json's cell, because both come
-from the same table; nothing is rounded here, nothing is NaN, and this module omits the same values as a summary.
+Invariant: the values of a cell over all rounds are exactly the values behind summary.json's cell,
+because both come from the same table; nothing is rounded here, nothing is NaN, and this module
+omits the same values as a summary.
 
-A request's value belongs to the calendar minute in which the request began; a turn's value to the minute in which the
-turn began; a round's count to the minute in which the first request of its cell began.
+A request's value belongs to the calendar minute in which the request began; a turn's value to the
+minute in which the turn began; a round's count to the minute in which the first request of its cell
+began.
 """
 
 from __future__ import annotations
@@ -26,13 +28,22 @@ from tandem.bench.request_table import Key, RequestTable, RowGroups, read_reques
 from tandem.bench.schedule import ArmLoad, TurnKey
 from tandem.bench.summary import check_limits
 from tandem.bench.throughput import compute_turn_metrics
-from tandem.metrics import ALL_VALUES, BENCH_DIMENSIONS, MINUTE_S, RoundFigures, SeriesMinute, list_published_metrics
+from tandem.metrics import (
+    ALL_VALUES,
+    BENCH_DIMENSIONS,
+    MINUTE_S,
+    RoundFigures,
+    SeriesMinute,
+    list_published_metrics,
+)
 
 _PUBLISHED_METRICS = {metric.name for metric in list_published_metrics()}
 
 
-def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = ()) -> Iterator[RoundFigures]:
-    """Yield the published values of each round, in order; a folder of a live run gives its rounds so far.
+def read_rounds(
+    folder: Path, experiment: str, skip_numbers: Collection[int] = ()
+) -> Iterator[RoundFigures]:
+    """Yield the published values of each round, in order; of a live run, those so far.
 
     Args:
         folder: of a run.
@@ -53,8 +64,10 @@ def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = (
     turn_minutes = _find_first_turn_minutes(table, minutes, scrapes)
     controls = manifest.control_round_numbers(run)
     for number in sorted({*np.unique(table.round).tolist(), *changes}.difference(skip_numbers)):
-        mask, values = table.round == number, defaultdict[SeriesMinute, list[Values]](list)
-        rows, round_table = np.flatnonzero(mask), table.select(mask)
+        mask = table.round == number
+        values = defaultdict[SeriesMinute, list[Values]](list)
+        rows = np.flatnonzero(mask)
+        round_table = table.select(mask)
         parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)  # consecutive lines
         points = chain(
             _list_request_points(round_table, minutes[mask]),
@@ -69,7 +82,9 @@ def read_rounds(folder: Path, experiment: str, skip_numbers: Collection[int] = (
             is_complete=_is_round_complete(table, number, is_control=number in controls),
             values={minute: np.concatenate(arrays) for minute, arrays in values.items()},
             ranges=tuple(
-                (int(table.line_offsets[part[0]]), int(table.line_ends[part[-1]])) for part in parts if len(part)
+                (int(table.line_offsets[part[0]]), int(table.line_ends[part[-1]]))
+                for part in parts
+                if len(part)
             ),
         )
 
@@ -78,19 +93,25 @@ def _name_load(load: ArmLoad | None) -> tuple[str, str]:
     """Return the dimensions of class and load; None means every class at every load."""
     if load is None:
         return ALL_VALUES, ALL_VALUES
-    level = f"rate-{load.rate_per_s:g}" if load.rate_per_s is not None else str(load.concurrency or ALL_VALUES)
+    level = (
+        f"rate-{load.rate_per_s:g}"
+        if load.rate_per_s is not None
+        else str(load.concurrency or ALL_VALUES)
+    )
     return load.class_ or ALL_VALUES, level
 
 
 def _find_minutes(run: RunManifest, start_s: Values, end_s: Values) -> IntArray:
-    minutes: IntArray = (np.floor(compute_utc_s(run, start_s, end_s) / MINUTE_S) * MINUTE_S).astype(np.intp)
+    minutes: IntArray = (np.floor(compute_utc_s(run, start_s, end_s) / MINUTE_S) * MINUTE_S).astype(
+        np.intp
+    )
     return minutes
 
 
 def _find_first_turn_minutes(
     table: RequestTable, minutes: IntArray, scrapes: Sequence[MetricsScrape]
 ) -> dict[TurnKey, int]:
-    """Return the minute of each turn's first request, or first scrape if it has no request; also for all classes."""
+    """Return the minute of each turn's first request, else first scrape; also for all classes."""
     scrape_minutes = _find_minutes(table.run, *[np.array([scrape.at_s for scrape in scrapes])] * 2)
     turn_minutes: dict[TurnKey, int] = {}
     for scrape, minute in zip(scrapes, scrape_minutes.tolist(), strict=True):
@@ -109,30 +130,39 @@ def _find_first_minutes(groups: RowGroups[Key], minutes: IntArray) -> dict[Key, 
 
 
 def _is_round_complete(table: RequestTable, number: int, *, is_control: bool) -> bool:
-    run, rows = table.run, table.round == number
-    has_later_round, ending = bool((table.round > number).any()), run.ended.reason if run.ended else None
+    run = table.run
+    rows = table.round == number
+    has_later_round = bool((table.round > number).any())
+    ending = run.ended.reason if run.ended else None
     planned_requests = run.plan.requests_per_round
     if is_control and planned_requests is not None:
         planned_requests = 2 * planned_requests // len(run.arms)
     if planned_requests is None and run.generator == "tandem" and run.rounds:
         planned_requests = (run.plan.requests or 0) // run.rounds or None
     if planned_requests is None:
-        is_whole = ending in {"done", "duration"} or (run.generator == "llmperf" and ending is not None)
+        is_whole = ending in {"done", "duration"} or (
+            run.generator == "llmperf" and ending is not None
+        )
         return has_later_round or is_whole
-    is_interrupted = np.isin(table.error, [code for code, word in enumerate(table.errors) if word == "interrupted"])
+    is_interrupted = np.isin(
+        table.error, [code for code, word in enumerate(table.errors) if word == "interrupted"]
+    )
     request_count = len(np.unique(table.request_digest[rows])) - int((rows & is_interrupted).sum())
     return request_count >= planned_requests or (ending == "duration" and not has_later_round)
 
 
 _Point = tuple[int, str, ArmLoad | None, str, Values]
-"""Minute, arm, load and metric of some values, and the values; load None means every load of the arm."""
+"""Minute, arm, load and metric of some values, and the values; load None means every load of the
+arm."""
 
 
 def _list_request_points(table: RequestTable, minutes: IntArray) -> Iterator[_Point]:
     """Yield the values of the requests that began in each minute, and of their gaps."""
     turns = table.turn_groups
     loads = [turns.keys[code].load for code in turns.codes.tolist()]
-    groups = RowGroups(range(len(loads)), np.arange(len(loads))).rename(zip(minutes.tolist(), loads, strict=True))
+    groups = RowGroups(range(len(loads)), np.arange(len(loads))).rename(
+        zip(minutes.tolist(), loads, strict=True)
+    )
     parts = {name: groups.split(values) for name, values in table.figures.items()}
     parts["chunk_gap_ms"] = groups.split(table.gaps_ms, table.gap_owners)
     for name in _PUBLISHED_METRICS.intersection(parts):
@@ -143,24 +173,30 @@ def _list_request_points(table: RequestTable, minutes: IntArray) -> Iterator[_Po
 
 
 def _count_requests(table: RequestTable, minutes: IntArray) -> Iterator[_Point]:
-    """Yield the numbers of requests and failures of each load, of its classes together, and of each arm."""
+    """Yield the requests and failures of each load, of its classes together, of each arm."""
     turns = table.turn_groups
     loads = [turn.load for turn in turns.keys]
-    cells: Sequence[Sequence[ArmLoad | None]] = [loads, [load.pool_classes() for load in loads], [None] * len(loads)]
+    cells: Sequence[Sequence[ArmLoad | None]] = [
+        loads,
+        [load.pool_classes() for load in loads],
+        [None] * len(loads),
+    ]
     for cell_loads in cells:
-        groups = turns.rename((load.arm, cell) for load, cell in zip(loads, cell_loads, strict=True))
-        first_minutes, counts, failures = (
-            _find_first_minutes(groups, minutes),
-            groups.sum(minutes >= 0),
-            groups.sum(table.failed),
+        groups = turns.rename(
+            (load.arm, cell) for load, cell in zip(loads, cell_loads, strict=True)
         )
+        first_minutes = _find_first_minutes(groups, minutes)
+        counts = groups.sum(minutes >= 0)
+        failures = groups.sum(table.failed)
         for place, ((arm, cell), minute) in enumerate(first_minutes.items()):
             yield minute, arm, cell, "requests", counts[place : place + 1]
             yield minute, arm, cell, "failed_requests", failures[place : place + 1]
 
 
 def _list_turn_points(
-    table: RequestTable, changes: Sequence[tuple[TurnKey, CounterChange]], turn_minutes: Mapping[TurnKey, int]
+    table: RequestTable,
+    changes: Sequence[tuple[TurnKey, CounterChange]],
+    turn_minutes: Mapping[TurnKey, int],
 ) -> Iterator[_Point]:
     for (load, name), turn_values in compute_turn_metrics(table, changes).values.items():
         is_pooled = name == "acceptance_length" and load.class_ is None

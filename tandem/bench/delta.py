@@ -1,15 +1,16 @@
 """The output in one choice of an event: text, reasoning, and arguments of tools.
 
-Invariant: whatever a model wrote is found, in whichever part a server puts it, or its part is named. An
-output that is lost would have no time: its first token would seem to come later, or never.
+Invariant: whatever a model wrote is found, in whichever part a server puts it, or its part is
+named. An output that is lost would have no time: its first token would seem to come later, or
+never.
 
-Sources of the parts, read in November 2026: openai-python, types/chat/chat_completion_chunk.py (content,
-refusal, tool_calls, function_call); vllm, entrypoints/openai protocol (reasoning, formerly
-reasoning_content); sglang, srt/entrypoints/openai/protocol.py (parts of type thinking or reasoning);
-ollama, openai/openai.go (reasoning); Mistral's parts of type thinking; litellm's thinking_blocks;
-OpenRouter's reasoning_details; ai-gateway PR 1222 (reasoning_content as an object with text); Bedrock's
-reasoningText; OpenAI's audio (transcript). Silent: Gemini's extra_content (thought_signature); vllm's
-routed_experts; the channel of gpt-oss.
+Sources of the parts, read in November 2026: openai-python, types/chat/chat_completion_chunk.py
+(content, refusal, tool_calls, function_call); vllm, entrypoints/openai protocol (reasoning,
+formerly reasoning_content); sglang, srt/entrypoints/openai/protocol.py (parts of type thinking or
+reasoning); ollama, openai/openai.go (reasoning); Mistral's parts of type thinking; litellm's
+thinking_blocks; OpenRouter's reasoning_details; ai-gateway PR 1222 (reasoning_content as an object
+with text); Bedrock's reasoningText; OpenAI's audio (transcript). Silent: Gemini's extra_content
+(thought_signature); vllm's routed_experts; the channel of gpt-oss.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ _REASONING_FIELDS = (
     "thinking_blocks",
     "reasoning_details",
 )
-"""Fields of reasoning, the one that counts first: some gateways send the same text in two of them."""
+"""Fields of reasoning, the one that counts first: some gateways send the same text in two of
+them."""
 
 _TEXT_FIELDS = ("content", "text", "refusal", "output_text", "audio")
 _CALL_FIELDS = ("tool_calls", "function_call")
@@ -52,15 +54,52 @@ _TEXT_KEYS = (
 
 _CALL_KEYS = ("name", "arguments", "input", "parameters")
 _CALL_PARTS = ("function", "custom")
-_SILENT_KEYS = frozenset({
-    "role", "id", "index", "type", "object", "name", "signature", "data", "url", "format", "mime_type",
-    "status", "created", "finish_reason", "native_finish_reason", "stop_reason", "matched_stop", "logprobs",
-    "token_ids", "prompt_token_ids", "prompt_logprobs", "content_filter_results", "content_filter_offsets",
-    "finish_details", "provider_specific_fields", "annotations", "expires_at", "encrypted_content",
-    "redactedContent", "reasoning_signature", "thinking_signature", "reasoning_opaque", "error",
-    "function", "custom", "model", "system_fingerprint", "service_tier", "provider", "extra_content",
-    "routed_experts", "channel",
-})  # fmt: skip
+_SILENT_KEYS = frozenset(
+    {
+        "role",
+        "id",
+        "index",
+        "type",
+        "object",
+        "name",
+        "signature",
+        "data",
+        "url",
+        "format",
+        "mime_type",
+        "status",
+        "created",
+        "finish_reason",
+        "native_finish_reason",
+        "stop_reason",
+        "matched_stop",
+        "logprobs",
+        "token_ids",
+        "prompt_token_ids",
+        "prompt_logprobs",
+        "content_filter_results",
+        "content_filter_offsets",
+        "finish_details",
+        "provider_specific_fields",
+        "annotations",
+        "expires_at",
+        "encrypted_content",
+        "redactedContent",
+        "reasoning_signature",
+        "thinking_signature",
+        "reasoning_opaque",
+        "error",
+        "function",
+        "custom",
+        "model",
+        "system_fingerprint",
+        "service_tier",
+        "provider",
+        "extra_content",
+        "routed_experts",
+        "channel",
+    }
+)
 """Keys that hold no output of the model, or whose output is read elsewhere."""
 
 _KNOWN_CHOICE_KEYS = _SILENT_KEYS | {"delta", "message", "text"}
@@ -93,8 +132,9 @@ def read_output(choice: dict[str, Any], *, repeats_message: bool = False) -> Cho
 
     Args:
         choice: of an event.
-        repeats_message: whether a `message` in place of a delta repeats what came in deltas. MiniMax ends
-            its streams so (OpenBitFun PR 792). Beside a delta it always does (Perplexity).
+        repeats_message: whether a `message` in place of a delta repeats what came in deltas.
+            MiniMax ends its streams so (OpenBitFun PR 792). Beside a delta it always does
+            (Perplexity).
     """
     output = ChoiceOutput()
     delta = choice.get("delta")
@@ -105,7 +145,9 @@ def read_output(choice: dict[str, Any], *, repeats_message: bool = False) -> Cho
     if not output.text:
         _read_content(choice.get("text"), output)
     output.unknown_parts += [
-        name for name, value in choice.items() if value and name not in _KNOWN_CHOICE_KEYS and _has_text(value)
+        name
+        for name, value in choice.items()
+        if value and name not in _KNOWN_CHOICE_KEYS and _has_text(value)
     ]
     return output
 
@@ -195,5 +237,7 @@ def _has_text(value: Any, depth: int = 0) -> bool:
     if isinstance(value, list):
         return any(_has_text(item, depth + 1) for item in value)
     if isinstance(value, dict):
-        return any(name not in _SILENT_KEYS and _has_text(item, depth + 1) for name, item in value.items())
+        return any(
+            name not in _SILENT_KEYS and _has_text(item, depth + 1) for name, item in value.items()
+        )
     return False

@@ -10,7 +10,8 @@ import math
 from tandem.bench.plan import PlanTurn, RunPlan
 
 FIRST_TOKEN_S = 0.5
-TOKEN_S = 0.045  # the post's time per token without a gain (docs/measurement.md); an answer may end earlier
+# the post's time per token without a gain (docs/measurement.md); an answer may end earlier
+TOKEN_S = 0.045
 
 
 def estimate_turn_s(turn: PlanTurn) -> float:
@@ -22,8 +23,9 @@ def estimate_turn_s(turn: PlanTurn) -> float:
 
 
 def estimate_run_s(plan: RunPlan) -> float:
-    """Return the duration of all rounds, in seconds, with control rounds; of one round if time limits the run."""
-    round_s = sum(map(estimate_turn_s, plan.round(plan.first_round)))  # other rounds of this kind have as many requests
+    """Return the duration in seconds of all rounds; of one round if time limits the run."""
+    # other rounds of this kind have as many requests
+    round_s = sum(map(estimate_turn_s, plan.round(plan.first_round)))
     if plan.rounds is None or not plan.manifest.control_rounds:
         return (plan.rounds or 1) * round_s
     control_s = sum(map(estimate_turn_s, plan.round(plan.control_round_numbers[0])))

@@ -1,9 +1,11 @@
 """One event of a stream: its JSON and its fields.
 
-Invariant: a server's bytes raise only EventError, whose word is one of `tandem.bench.record.ERROR_WORDS`.
+Invariant: a server's bytes raise only EventError, whose word is one of
+`tandem.bench.record.ERROR_WORDS`.
 
-The forms are OpenAI's, with vLLM's additions: `token_ids`, `reasoning` (the former `reasoning_content`), an error
-object in the middle of a stream (protocol.py of chat_completion and completion in vllm/entrypoints/openai).
+The forms are OpenAI's, with vLLM's additions: `token_ids`, `reasoning` (the former
+`reasoning_content`), an error object in the middle of a stream (protocol.py of chat_completion and
+completion in vllm/entrypoints/openai).
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ class EventError(Exception):
 
     def __init__(self, word: str, detail: str) -> None:
         super().__init__(word)
-        self.word, self.detail = word, detail[:DETAIL_CHARACTERS]
+        self.word = word
+        self.detail = detail[:DETAIL_CHARACTERS]
 
 
 class StreamMessage(NamedTuple):
@@ -42,8 +45,8 @@ class StreamMessage(NamedTuple):
     Args:
         fields: of the object.
         choices: its choices; empty of a usage event.
-        is_part: whether the event is part of an answer: it has a list of choices, or usage. Others, such
-            as pings, belong to no answer.
+        is_part: whether the event is part of an answer: it has a list of choices, or usage. Others,
+            such as pings, belong to no answer.
     """
 
     fields: dict[str, Any]
@@ -62,7 +65,9 @@ def decode_event(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except UnicodeDecodeError as error:
-        raise EventError("decode", f"an event is no UTF-8: {error.reason} in {format_bytes(data)}") from error
+        raise EventError(
+            "decode", f"an event is no UTF-8: {error.reason} in {format_bytes(data)}"
+        ) from error
     except (msgspec.DecodeError, RecursionError) as error:
         fault = EventError("not_json", f"an event is no JSON: {format_bytes(data)}")
         if b"NaN" not in data and b"Infinity" not in data:
@@ -79,8 +84,8 @@ def read_event(data: bytes) -> StreamMessage:
     """Return the message of an event.
 
     Raises:
-        EventError: those of `decode_event`; `api_error` if the event reports an error; `no_choices` if the event is
-            no object.
+        EventError: those of `decode_event`; `api_error` if the event reports an error; `no_choices`
+            if the event is no object.
     """
     message = decode_event(data)
     error = find_error(message)
@@ -90,16 +95,18 @@ def read_event(data: bytes) -> StreamMessage:
         raise EventError("no_choices", f"an event is JSON, but no object: {format_json(message)}")
     choices = message.get("choices")
     if isinstance(choices, list):
-        return StreamMessage(message, tuple(choice for choice in choices if isinstance(choice, dict)), is_part=True)
+        return StreamMessage(
+            message, tuple(choice for choice in choices if isinstance(choice, dict)), is_part=True
+        )
     return StreamMessage(message, (), is_part=isinstance(message.get("usage"), dict))
 
 
 def find_error(message: Any) -> Any | None:
     """Return the error in an event's JSON; None if the event reports none.
 
-    The forms are OpenAI's and vLLM's (`error`), those of gateways that list `errors` or put the object
-    into an array, Groq's `x_groq.error` (groq-python, chat_completion_chunk.py), and objects that call
-    themselves an error by `object` or `type`, or by an HTTP status in `code` or `status`.
+    The forms are OpenAI's and vLLM's (`error`), those of gateways that list `errors` or put the
+    object into an array, Groq's `x_groq.error` (groq-python, chat_completion_chunk.py), and objects
+    that call themselves an error by `object` or `type`, or by an HTTP status in `code` or `status`.
     """
     if isinstance(message, list) and len(message) == 1:
         message = message[0]
@@ -143,10 +150,14 @@ def describe_error(error: Any) -> str:
 
 
 def count_or_none(value: Any) -> int | None:
-    """Return `value` if it is a count, else None; 12.0 is a count, because some servers write it so."""
+    """Return `value` if it is a count, else None; some servers write a count as 12.0."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT else None
+    return (
+        value
+        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < COUNT_LIMIT
+        else None
+    )
 
 
 def encode_raw(value: Any) -> msgspec.Raw:

@@ -4,8 +4,9 @@ Invariant: an answer is complete only by a word of this table. Any other word is
 server that dies, is out of memory or gives up says so in a word of its own, and such an answer is
 shorter, so it would look faster.
 
-A word is compared without its case. `abort` and `error` of vLLM and SGLang, `timeout` and `cancelled` of
-TensorRT-LLM, `insufficient_system_resource` of DeepSeek and the like are left out on purpose.
+A word is compared without its case. `abort` and `error` of vLLM and SGLang, `timeout` and
+`cancelled` of TensorRT-LLM, `insufficient_system_resource` of DeepSeek and the like are left out on
+purpose.
 
 All sources were read on 2026-11-28; the date or the commit is the source's own.
 """
@@ -24,8 +25,12 @@ _MISTRAL = "Mistral API, ChatCompletionChoice.finish_reason, specification 1.0.0
 _TOGETHER = "together-python 0c625ea3, types/common.py FinishReason"
 _ANTHROPIC = "Anthropic Messages API, stop_reason, as gateways pass it on"
 _BEDROCK = "Amazon Bedrock API, Converse stopReason, as gateways pass it on"
-_ZAI = "Z.ai API, finish_reason of chat/completions (its network_error is left out); opencode PR 18814"
-_COHERE = "Cohere API, finish_reason COMPLETE, as gateways pass it on; ferro-labs/ai-gateway issue 142"
+_ZAI = (
+    "Z.ai API, finish_reason of chat/completions (its network_error is left out); opencode PR 18814"
+)
+_COHERE = (
+    "Cohere API, finish_reason COMPLETE, as gateways pass it on; ferro-labs/ai-gateway issue 142"
+)
 _GATEWAYS = "local servers and gateways, pi issue 2107, 2026-03-13"
 
 
@@ -42,9 +47,15 @@ class FinishWord(NamedTuple):
 
 
 GOOD_ENDS: dict[str, FinishWord] = {
-    "stop": FinishWord(is_limit=False, sources=(_OPENAI, _VLLM, _SGLANG, _TGI, _LLAMA, _OLLAMA, _MISTRAL)),
-    "length": FinishWord(is_limit=True, sources=(_OPENAI, _VLLM, _SGLANG, _TGI, _LLAMA, _OLLAMA, _MISTRAL)),
-    "tool_calls": FinishWord(is_limit=False, sources=(_OPENAI, _VLLM, _SGLANG, _LLAMA, _OLLAMA, _MISTRAL)),
+    "stop": FinishWord(
+        is_limit=False, sources=(_OPENAI, _VLLM, _SGLANG, _TGI, _LLAMA, _OLLAMA, _MISTRAL)
+    ),
+    "length": FinishWord(
+        is_limit=True, sources=(_OPENAI, _VLLM, _SGLANG, _TGI, _LLAMA, _OLLAMA, _MISTRAL)
+    ),
+    "tool_calls": FinishWord(
+        is_limit=False, sources=(_OPENAI, _VLLM, _SGLANG, _LLAMA, _OLLAMA, _MISTRAL)
+    ),
     "function_call": FinishWord(is_limit=False, sources=(_OPENAI,)),
     "content_filter": FinishWord(is_limit=False, sources=(_OPENAI,)),
     "repetition": FinishWord(is_limit=False, sources=(_VLLM,)),
@@ -56,7 +67,9 @@ GOOD_ENDS: dict[str, FinishWord] = {
     "max_tokens": FinishWord(is_limit=True, sources=(_ANTHROPIC,)),
     "tool_use": FinishWord(is_limit=False, sources=(_ANTHROPIC,)),
     "refusal": FinishWord(is_limit=False, sources=(_ANTHROPIC,)),
-    "model_context_window_exceeded": FinishWord(is_limit=True, sources=(_ANTHROPIC, _BEDROCK, _ZAI)),
+    "model_context_window_exceeded": FinishWord(
+        is_limit=True, sources=(_ANTHROPIC, _BEDROCK, _ZAI)
+    ),
     "content_filtered": FinishWord(is_limit=False, sources=(_BEDROCK,)),
     "guardrail_intervened": FinishWord(is_limit=False, sources=(_BEDROCK,)),
     "sensitive": FinishWord(is_limit=False, sources=(_ZAI,)),

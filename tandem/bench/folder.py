@@ -1,7 +1,7 @@
 """The output folder of a run, used by one run at a time.
 
-Invariant: a run writes to a folder with files only with --resume; a run that could not begin removes its folder, so the
-user can repeat the same command.
+Invariant: a run writes to a folder with files only with --resume; a run that could not begin
+removes its folder, so the user can repeat the same command.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tandem.bench import manifest
 from tandem.errors import InputError, convert_os_errors
 from tandem.shell_command import quote_command
 
-RECORDS_FILE, WARM_UP_FILE = "records.jsonl", "warmup.jsonl"
+RECORDS_FILE = "records.jsonl"
+WARM_UP_FILE = "warmup.jsonl"
 
 
 @contextlib.contextmanager
@@ -24,9 +25,12 @@ def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
     """Make the folder, or reuse it, and lock it against other runs.
 
     Raises:
-        InputError: the folder cannot be made, it has files and `resume` is false, or another run is writing to it.
+        InputError: the folder cannot be made, it has files and `resume` is false, or another run is
+            writing to it.
     """
-    with convert_os_errors("it cannot be made", folder, "name a new folder, in a place that you may write to"):
+    with convert_os_errors(
+        "it cannot be made", folder, "name a new folder, in a place that you may write to"
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -34,16 +38,26 @@ def claim_folder(folder: Path, *, resume: bool) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             change = "wait for its end, or stop it first"
-            raise InputError("another run is writing to it", where=str(folder), change=change) from error
+            raise InputError(
+                "another run is writing to it", where=str(folder), change=change
+            ) from error
         if not resume and any(folder.iterdir()):
-            change = f"name a new folder with --out, or go on with that run: {quote_command('--resume', str(folder))}"
-            raise InputError("it exists already, and a run never writes over another", where=str(folder), change=change)
+            change = (
+                "name a new folder with --out, or go on with that run:"
+                f" {quote_command('--resume', str(folder))}"
+            )
+            raise InputError(
+                "it exists already, and a run never writes over another",
+                where=str(folder),
+                change=change,
+            )
         try:
             yield
         finally:
             if not (folder / manifest.FILE).exists():  # the run could not even write its manifest
                 (folder / f"{manifest.FILE}.new").unlink(missing_ok=True)
-                with contextlib.suppress(OSError):  # the folder is not empty, so the files are the user's
+                # the folder is not empty, so the files are the user's
+                with contextlib.suppress(OSError):
                     folder.rmdir()
     finally:
         os.close(descriptor)

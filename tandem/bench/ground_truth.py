@@ -1,9 +1,10 @@
-"""Each figure next to the figure from the server's log, and next to llmperf's figure by a count of chunks.
+"""Each figure beside the one from the server's log, and llmperf's by a count of chunks.
 
-Invariant: this module computes the truth from the server's log itself, never with `request_metrics`, so a mistake there
-shows as a difference. A request counts on both sides or on neither: a request that failed, or that its server did not
-log or faulted on purpose, is left out of truth and measurement, and counted. Server and client must share a monotonic
-clock: one machine, two processes.
+Invariant: this module computes the truth from the server's log itself, never with
+`request_metrics`, so a mistake there shows as a difference. A request counts on both sides or on
+neither: a request that failed, or that its server did not log or faulted on purpose, is left out of
+truth and measurement, and counted. Server and client must share a monotonic clock: one machine, two
+processes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         request_id: the client's X-Request-Id.
         accepted_s: time in seconds on the monotonic clock at which the request's body was read.
-        bursts: of every chunk with tokens: the time of its write, on the same clock, and its number of tokens.
+        bursts: of every chunk with tokens: the time of its write, on the same clock, and its number
+            of tokens.
         fault: the injected fault; None for an honest answer.
     """
 
@@ -42,10 +44,11 @@ class ServerLogEntry(msgspec.Struct, frozen=True, kw_only=True):
     fault: str | None = None
 
     def figures(self) -> dict[str, float]:
-        """Return the figures by metric, chunk_gap_ms as the mean; NaN if one burst, token or moment gives none."""
+        """Return the figures by metric, chunk_gap_ms as the mean; NaN where there is none."""
         times_s, sizes = zip(*self.bursts, strict=True)
         tokens = sum(sizes)
-        ttft_ms, e2e_ms = 1000 * (times_s[0] - self.accepted_s), 1000 * (times_s[-1] - self.accepted_s)
+        ttft_ms = 1000 * (times_s[0] - self.accepted_s)
+        e2e_ms = 1000 * (times_s[-1] - self.accepted_s)
         return {
             "tokens": tokens,
             "ttft_ms": ttft_ms,
@@ -67,18 +70,25 @@ def read_log(path: Path) -> dict[str, ServerLogEntry]:
         InputError: the file cannot be read, or a line is no such JSON.
     """
     change = "name the file that the server was started to log to"
-    entries = json_file.read_json_lines(path, ServerLogEntry, label="the server's log", change=change)
+    entries = json_file.read_json_lines(
+        path, ServerLogEntry, label="the server's log", change=change
+    )
     return {entry.request_id: entry for entry in entries if entry.request_id and entry.bursts}
 
 
 LLMPERF_ITL = "llmperf_inter_token_latency_ms"
 # metric that the log has too -> heading of its two columns
-_COLUMNS = {"ttft_ms": "TTFT ms", "tpot_ms": "TPOT ms", "e2e_ms": "E2E ms", "tokens_per_chunk": "tok/chunk"}
+_COLUMNS = {
+    "ttft_ms": "TTFT ms",
+    "tpot_ms": "TPOT ms",
+    "e2e_ms": "E2E ms",
+    "tokens_per_chunk": "tok/chunk",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundTruthRow:
-    """Medians of one class and arm: metric to (truth, measured), and llmperf's figure from the same records."""
+    """Medians of a class and arm: metric to (truth, measured), and llmperf's on the same."""
 
     class_: str
     arm: str
@@ -89,7 +99,7 @@ class GroundTruthRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundTruth:
-    """Compared medians, the number of requests left out, and whether an arm is a simulated server."""
+    """Compared medians, the number of requests left out, and whether an arm is simulated."""
 
     rows: tuple[GroundTruthRow, ...]
     left_out: int
@@ -125,12 +135,23 @@ def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
         arm_rows = part[table.arm[part] == code]
         if not len(arm_rows):
             continue
-        truths = [log_entries[digest].figures() for digest in table.request_digest[arm_rows].tolist()]
-        medians = {name: _finite_median(table.figures[name][arm_rows]) for name in (*_COLUMNS, LLMPERF_ITL)}
-        figures = {
-            name: (_finite_median(np.array([truth[name] for truth in truths])), medians[name]) for name in _COLUMNS
+        truths = [
+            log_entries[digest].figures() for digest in table.request_digest[arm_rows].tolist()
+        ]
+        medians = {
+            name: _finite_median(table.figures[name][arm_rows]) for name in (*_COLUMNS, LLMPERF_ITL)
         }
-        row = GroundTruthRow(class_=class_, arm=arm, n=len(arm_rows), figures=figures, llmperf_ms=medians[LLMPERF_ITL])
+        figures = {
+            name: (_finite_median(np.array([truth[name] for truth in truths])), medians[name])
+            for name in _COLUMNS
+        }
+        row = GroundTruthRow(
+            class_=class_,
+            arm=arm,
+            n=len(arm_rows),
+            figures=figures,
+            llmperf_ms=medians[LLMPERF_ITL],
+        )
         truth_rows.append(row)
     left_out = int(is_main.sum()) - len(rows)
     return GroundTruth(rows=tuple(truth_rows), left_out=left_out, simulated=table.run.simulated)
@@ -148,7 +169,12 @@ def format_lines(comparison: GroundTruth, *, width: int = WIDTH) -> Iterator[str
     rows = comparison.rows
     sides = [f"{heading}\n{side}" for heading in _COLUMNS.values() for side in ("truth", "ours")]
     texts = [
-        [row.class_, row.arm, str(row.n), *map(_format_value, itertools.chain(*row.figures.values(), [row.llmperf_ms]))]
+        [
+            row.class_,
+            row.arm,
+            str(row.n),
+            *map(_format_value, itertools.chain(*row.figures.values(), [row.llmperf_ms])),
+        ]
         for row in rows
     ]
     yield from format_table(["class", "arm", "n", *sides, 'llmperf\n"ITL"'], texts, width)
@@ -158,7 +184,9 @@ def format_lines(comparison: GroundTruth, *, width: int = WIDTH) -> Iterator[str
         truth, ours = map(_format_ratio, baseline.figures["tpot_ms"], variant.figures["tpot_ms"])
         by_chunks = _format_ratio(baseline.llmperf_ms, variant.llmperf_ms)
         ratios = f"truth {truth}, Tandem {ours}, by llmperf's count of chunks {by_chunks}"
-        yield from wrap_text(f"time per token, {baseline.arm} / {variant.arm}: {ratios}", width, indent="  ")
+        yield from wrap_text(
+            f"time per token, {baseline.arm} / {variant.arm}: {ratios}", width, indent="  "
+        )
     if comparison.left_out:
         yield f"left out: {comparison.left_out} requests that failed or that no log has"
 

@@ -2,9 +2,10 @@
 
 Invariant: nothing here blocks; a figure that this system does not give is None.
 
-A sleeping task measures the lag of the event loop: the delay of its wake-up is the possible delay of a chunk's time.
-The times of chunks have this error, so the manifest has the lag of the run, and rounds.jsonl the lag of each round: one
-line when a round ends or is cut; a resumed round has a line for each part. `tandem.judge.controls` reads the figures.
+A sleeping task measures the lag of the event loop: the delay of its wake-up is the possible delay
+of a chunk's time. The times of chunks have this error, so the manifest has the lag of the run, and
+rounds.jsonl the lag of each round: one line when a round ends or is cut; a resumed round has a line
+for each part. `tandem.judge.controls` reads the figures.
 """
 
 from __future__ import annotations
@@ -35,14 +36,20 @@ FIRST_GUEST = 8  # user time already includes guest time
 
 
 def list_warnings(host: HostInfo) -> list[str]:
-    """Return warnings about the measuring machine, as sentences for a reader of the run's figures."""
-    warnings, load_1m, lag_p99_s, client_cpu = [], host.load_1m_start or 0, host.lag_p99_s or 0, host.client_cpu or 0
+    """Return warnings about the measuring machine, in sentences for a reader of the figures."""
+    warnings = []
+    load_1m = host.load_1m_start or 0
+    lag_p99_s = host.lag_p99_s or 0
+    client_cpu = host.client_cpu or 0
     if load_1m > host.cpus:
         load = f"load {load_1m:.1f} on {host.cpus} CPUs"
         warnings.append(f"this machine was busy before the run began ({load}): run on an idle one")
     if lag_p99_s > MAX_LAG_S or client_cpu > MAX_CLIENT_CPU:
         cause = "" if client_cpu > MAX_CLIENT_CPU else "other work took the CPUs; "
-        lag = f"{1000 * lag_p99_s:.1f} ms (p99 of the event loop's lag; at most {1000 * MAX_LAG_S:.0f})"
+        lag = (
+            f"{1000 * lag_p99_s:.1f} ms (p99 of the event loop's lag; at most"
+            f" {1000 * MAX_LAG_S:.0f})"
+        )
         change = "lower the concurrency, or measure from a machine with idle CPUs"
         client = f"this client took {client_cpu:.0%} of a CPU"
         warnings.append(f"times may be late by up to {lag}: {cause}{client}; {change}")
@@ -73,7 +80,7 @@ class RoundLoad(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class HostWatch:
-    """Watch on the rounds of a run, without the time between rounds, in the event loop that sends the requests."""
+    """Watch on a run's rounds, without the time between, in the loop that sends requests."""
 
     def __init__(self) -> None:
         self._total_times, self._total_lags = [0.0] * 4, array("d")
@@ -86,15 +93,21 @@ class HostWatch:
     def end_round(self, number: int) -> RoundLoad:
         """Stop the watch and return the load of round `number`."""
         self._sleeper.cancel()
-        times = [after - before for before, after in zip(self._start_times, _read_times(), strict=True)]
-        self._total_times = [total + part for total, part in zip(self._total_times, times, strict=True)]
+        times = [
+            after - before for before, after in zip(self._start_times, _read_times(), strict=True)
+        ]
+        self._total_times = [
+            total + part for total, part in zip(self._total_times, times, strict=True)
+        ]
         self._total_lags += self._lags
         return _summarize_load(number, times, self._lags)
 
     def complete_host(self, host: HostInfo) -> HostInfo:
         """Return `host` with the figures of all rounds."""
         figures = msgspec.structs.asdict(_summarize_load(0, self._total_times, self._total_lags))
-        figures = {name: value for name, value in figures.items() if name in HostInfo.__struct_fields__}
+        figures = {
+            name: value for name, value in figures.items() if name in HostInfo.__struct_fields__
+        }
         return msgspec.structs.replace(host, load_1m_end=read_load_1m(), **figures)
 
     async def _sleep(self) -> None:
@@ -107,12 +120,20 @@ class HostWatch:
 def _summarize_load(number: int, times: Sequence[float], lags: Sequence[float]) -> RoundLoad:
     (wall_s, cpu_s, busy, jiffies), last = times, len(lags) - 1
     ordered = sorted(lags)
-    p50, p90, p99, most = (ordered[min(int(share * len(lags)), last)] if lags else None for share in LAG_QUANTILES)
+    p50, p90, p99, most = (
+        ordered[min(int(share * len(lags)), last)] if lags else None for share in LAG_QUANTILES
+    )
     return RoundLoad(
-        round=number, wall_s=wall_s, cpu_busy=round(busy / jiffies, 4) if jiffies else None,
-        client_cpu=cpu_s / wall_s if wall_s else None, lag_p50_s=p50, lag_p90_s=p90, lag_p99_s=p99, lag_max_s=most,
+        round=number,
+        wall_s=wall_s,
+        cpu_busy=round(busy / jiffies, 4) if jiffies else None,
+        client_cpu=cpu_s / wall_s if wall_s else None,
+        lag_p50_s=p50,
+        lag_p90_s=p90,
+        lag_p99_s=p99,
+        lag_max_s=most,
         wakes=len(lags),
-    )  # fmt: skip
+    )
 
 
 def read_round_loads(folder: Path) -> Iterator[RoundLoad]:
@@ -136,14 +157,17 @@ def read_load_1m() -> float | None:
 
 
 def read_host() -> HostInfo:
-    """Return the facts of this machine before a run; `cpus` counts the CPUs that this process may use."""
+    """Return the facts of this machine before a run; `cpus`: those this process may use."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return HostInfo(cpus=cpus, python=platform.python_version(), load_1m_start=read_load_1m())
 
 
 def _read_times() -> tuple[float, float, int, int]:
-    """Return the monotonic clock, this process's CPU time, and busy and all jiffies of all CPUs, 0 if unknown."""
+    """Return the monotonic clock, our CPU time, busy and all jiffies of all CPUs (0: unknown)."""
     jiffies = [0]
     with contextlib.suppress(OSError, ValueError):
-        jiffies = [int(value) for value in PROC_STAT.read_text().split("\n", 1)[0].split()[1:][:FIRST_GUEST]]
+        jiffies = [
+            int(value)
+            for value in PROC_STAT.read_text().split("\n", 1)[0].split()[1:][:FIRST_GUEST]
+        ]
     return time.monotonic(), time.process_time(), sum(jiffies) - sum(jiffies[IDLE]), sum(jiffies)

@@ -1,7 +1,8 @@
-"""The stop of a run: one request, visible to every waiting task; the stop never raises an exception in a request.
+"""The stop of a run: one request that every waiting task sees; it never raises.
 
-Invariant: after `StopSignal.request` nothing new is sent; a request in flight ends within the grace period, or is cut
-and recorded as `interrupted`. A second signal ends the process at once: every earlier record is already on disk.
+Invariant: after `StopSignal.request` nothing new is sent; a request in flight ends within the grace
+period, or is cut and recorded as `interrupted`. A second signal ends the process at once: every
+earlier record is already on disk.
 """
 
 from __future__ import annotations
@@ -41,11 +42,14 @@ class StopSignal:
         """Add a function that cuts requests in flight after the grace period."""
         self._callbacks.append(callback)
 
-    def request(self, reason: StopReason, fault: TandemError | None = None, *, grace_s: float = GRACE_S) -> None:
+    def request(
+        self, reason: StopReason, fault: TandemError | None = None, *, grace_s: float = GRACE_S
+    ) -> None:
         """Request the end of the run; the first request gives the reason."""
         if self.is_requested:
             return
-        self.reason, self.fault = reason, fault
+        self.reason = reason
+        self.fault = fault
         self._event.set()
         for callback in self._callbacks:
             asyncio.get_running_loop().call_later(grace_s, callback)
@@ -63,7 +67,7 @@ class StopSignal:
 
 @contextlib.contextmanager
 def catch_signals(stop: StopSignal, notify: Callable[[str], None]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM request `stop`; the second signal ends the process. Only a main thread gets signals.
+    """Let SIGINT and SIGTERM request `stop`; a second one ends the process. For a main thread only.
 
     The earlier signal handlers are restored afterwards.
     """
@@ -79,10 +83,16 @@ def catch_signals(stop: StopSignal, notify: Callable[[str], None]) -> Iterator[N
                 sys.stderr.flush()
             os._exit(INTERRUPT_EXIT_CODE)
         stop.request("interrupted")
-        stop.reason = "interrupted"  # also after an earlier fault: a second signal must end the process
-        notify(f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends at once")
+        # also after an earlier fault: a second signal must end the process
+        stop.reason = "interrupted"
+        notify(
+            f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends"
+            " at once"
+        )
 
-    earlier_handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    earlier_handlers = {
+        number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     for signal_number in earlier_handlers:
         loop.add_signal_handler(signal_number, stop_run)
     try:

@@ -1,7 +1,8 @@
 """The JSON files next to a run's records: one value in a file, or one value a line.
 
-Invariant: a reader of a file with one value sees the complete old or the complete new file, also after a power cut; a
-line is appended completely or not at all, and never to a line that a kill tore.
+Invariant: a reader of a file with one value sees the complete old or the complete new file, also
+after a power cut; a line is appended completely or not at all, and never to a line that a kill
+tore.
 """
 
 from __future__ import annotations
@@ -28,15 +29,18 @@ class _SchemaHeader(msgspec.Struct):
     schema: int | None = None
 
 
-def require_schema(text: bytes | str, known: int, *, label: str, where: str, change: str = "") -> None:
-    """Refuse a JSON object of another schema; a text that is no such object is left to the caller's decoder.
+def require_schema(
+    text: bytes | str, known: int, *, label: str, where: str, change: str = ""
+) -> None:
+    """Refuse a JSON object of another schema; leave any other text to the caller's decoder.
 
     Args:
         text: of the object.
         known: the only schema that is read.
         label: the user's name for the object, such as "the record".
         where: the file and line, or the `s3://` address.
-        change: what to do about another schema; empty: to read the object with the Tandem that wrote it.
+        change: what to do about another schema; empty: to read the object with the Tandem that
+            wrote it.
 
     Raises:
         SchemaError: the object has another schema, or names none.
@@ -73,14 +77,18 @@ def save_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
 def append_json(path: Path, value: msgspec.Struct, *, label: str) -> None:
     """Append `value` as a line during a run; arguments and errors as for `save_json`."""
     change = "make room, then run again with --resume; what was recorded is kept"
-    with convert_os_errors(f"{label} cannot be written", path, change, ExternalError), open_lines(path) as file:
+    with (
+        convert_os_errors(f"{label} cannot be written", path, change, ExternalError),
+        open_lines(path) as file,
+    ):
         append_line(file, msgspec.json.encode(value))
 
 
 def open_lines(path: Path) -> FileIO:
     """Open a file to append lines.
 
-    This moves a torn last line of an earlier run to `<name>.torn`, so the next line begins at the start of a line.
+    This moves a torn last line of an earlier run to `<name>.torn`, so the next line begins at the
+    start of a line.
 
     Raises:
         OSError: the file cannot be opened.
@@ -102,7 +110,8 @@ def append_line(file: FileIO, line: bytes) -> None:
     Raises:
         OSError: the write failed.
     """
-    part, end_offset = memoryview(line + b"\n"), file.seek(0, os.SEEK_END)
+    part = memoryview(line + b"\n")
+    end_offset = file.seek(0, os.SEEK_END)
     try:
         while part:
             part = part[file.write(part) :]  # a nearly full disk takes a part; the next write fails
@@ -113,7 +122,7 @@ def append_line(file: FileIO, line: bytes) -> None:
 
 
 def read_json_lines(path: Path, kind: type[Line], *, label: str, change: str) -> Iterator[Line]:
-    """Yield the lines of a file; skip a torn last line, because a killed program may have left half a line.
+    """Yield the lines of a file; skip a torn last line, which a killed program may leave.
 
     Args:
         path: of the file.

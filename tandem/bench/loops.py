@@ -1,9 +1,10 @@
 """The two loops that send a turn's requests.
 
-Invariant: in the closed loop, each of `concurrency` workers sends a request, waits for its record, and only then sends
-the next. In the open loop, requests start when they are due, whatever the earlier requests do; each record shows its
-delay (start_s - due_s), so a client that is too slow is visible. Nothing here repeats a request; only the client sends
-a request again, after a reused connection dies (`client.py`).
+Invariant: in the closed loop, each of `concurrency` workers sends a request, waits for its record,
+and only then sends the next. In the open loop, requests start when they are due, whatever the
+earlier requests do; each record shows its delay (start_s - due_s), so a client that is too slow is
+visible. Nothing here repeats a request; only the client sends a request again, after a reused
+connection dies (`client.py`).
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from tandem.bench.suites.content import check_content
 from tandem.bench.suites.prompt import Prompt
 from tandem.errors import TandemError
 
-STAGGER_S = 0.02  # between the first requests of two workers, so their connections do not all open at once
+# between the first requests of two workers, so their connections do not all open at once
+STAGGER_S = 0.02
 MAX_RETRY_AFTER_S = 60.0  # limit for Retry-After: a proxy may ask for hours
 
 
@@ -80,7 +82,7 @@ class RequestLoops:
     on_record: Callable[[RequestRecord], None]
 
     async def run(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
-        """Send a turn's missing `items` to one arm; return when all are recorded, or the run must end."""
+        """Send a turn's missing `items` to an arm; return when all are recorded or the run ends."""
         if turn.arrivals_s:
             await self._run_open_loop(arm, turn, items)
             return
@@ -98,10 +100,13 @@ class RequestLoops:
             for worker in range(min(turn.block.load.concurrency or 1, len(items))):
                 group.create_task(run_worker(worker))
 
-    async def _run_open_loop(self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]) -> None:
+    async def _run_open_loop(
+        self, arm: ArmSession, turn: PlanTurn, items: Sequence[PlanItem]
+    ) -> None:
         offsets_s = dict(zip((item.index for item in turn.items), turn.arrivals_s, strict=True))
         first_offset_s = min((offsets_s[item.index] for item in items), default=0.0)
-        start_s = time.monotonic() - first_offset_s  # no second wait for requests that an earlier part of the run sent
+        # no second wait for requests that an earlier part of the run sent
+        start_s = time.monotonic() - first_offset_s
 
         async def send_when_due(worker: int, item: PlanItem, due_s: float) -> None:
             await arm.breaker.wait_until_closed()
@@ -117,32 +122,55 @@ class RequestLoops:
                 group.create_task(send_when_due(worker, item, due_s))
 
     async def _send_item(
-        self, arm: ArmSession, turn: PlanTurn, item: PlanItem, worker: int, due_s: float | None = None
+        self,
+        arm: ArmSession,
+        turn: PlanTurn,
+        item: PlanItem,
+        worker: int,
+        due_s: float | None = None,
     ) -> float:
-        """Send one request and record it; return the server's Retry-After for the worker, in seconds, else 0.
+        """Send one request and record it; return the server's Retry-After in seconds, else 0.
 
         Two arms get the same request, except for the extras that their servers offer.
         """
-        entry, load, manifest = item.entry, turn.block.load, self.settings.manifest
+        entry = item.entry
+        load = turn.block.load
+        manifest = self.settings.manifest
         request_id = turn.request_id(arm.name, item)
         earlier_attempts = self.attempts.get(request_id, 0)
         if earlier_attempts:
             request_id += f"{ATTEMPT_SEPARATOR}{earlier_attempts + 1}"
         request = CompletionRequest(
             request_id=request_id,
-            prompt=entry.prompt.as_text(), messages=entry.prompt.as_messages(),
-            max_tokens=entry.max_tokens, temperature=manifest.temperature, seed=item.seed,
-            thinking=manifest.thinking, offers=arm.offers,
-        )  # fmt: skip
+            prompt=entry.prompt.as_text(),
+            messages=entry.prompt.as_messages(),
+            max_tokens=entry.max_tokens,
+            temperature=manifest.temperature,
+            seed=item.seed,
+            thinking=manifest.thinking,
+            offers=arm.offers,
+        )
         place: dict[str, Any] = {
-            "arm": arm.name, "class_": entry.prompt.class_, "suite": entry.suite, "prompt_id": entry.prompt.id,
-            "round": turn.round, "repeat": item.repeat, "slot": turn.slot, "concurrency": load.concurrency,
-            "rate_per_s": load.rate_per_s, "worker": worker, "due_s": due_s, "attempts": earlier_attempts + 1,
-            "placement": arm.placement, "start": arm.start,
-        }  # fmt: skip
+            "arm": arm.name,
+            "class_": entry.prompt.class_,
+            "suite": entry.suite,
+            "prompt_id": entry.prompt.id,
+            "round": turn.round,
+            "repeat": item.repeat,
+            "slot": turn.slot,
+            "concurrency": load.concurrency,
+            "rate_per_s": load.rate_per_s,
+            "worker": worker,
+            "due_s": due_s,
+            "attempts": earlier_attempts + 1,
+            "placement": arm.placement,
+            "start": arm.start,
+        }
         try:
             reply = await arm.client.send_request(request, manifest.time_outs or Timeouts())
-            complete = functools.partial(complete_record, reply, request, arm.models, entry.prompt, place)
+            complete = functools.partial(
+                complete_record, reply, request, arm.models, entry.prompt, place
+            )
             record = await self.write_record(complete)
         except TandemError as fault:
             self.stop.request("failed", fault, grace_s=0)
@@ -153,10 +181,15 @@ class RequestLoops:
 
 
 def complete_record(
-    reply: ServerReply, request: CompletionRequest, models: Collection[str], prompt: Prompt, place: Mapping[str, Any]
+    reply: ServerReply,
+    request: CompletionRequest,
+    models: Collection[str],
+    prompt: Prompt,
+    place: Mapping[str, Any],
 ) -> RequestRecord:
     """Return the record of one request, with its `place` in the run; pure."""
-    record, content = parse_answer(reply, request, models), None
+    record = parse_answer(reply, request, models)
+    content = None
     if not record.error:
         content = check_content(
             prompt,

@@ -1,7 +1,7 @@
 """The manifest of a run: its settings, servers and measuring machine.
 
-Invariant: the manifest is written completely or not at all; it has every fact that a reader needs and a record lacks.
-SCHEMA rises by the rule of the records' schema.
+Invariant: the manifest is written completely or not at all; it has every fact that a reader needs
+and a record lacks. SCHEMA rises by the rule of the records' schema.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ class ManifestArm(msgspec.Struct, frozen=True, kw_only=True):
         artifact_key: key of the compiled artifact that the server runs.
         image: container image, by digest.
         server_version, owned_by, server_header: from /version, /v1/models and the Server header.
-        simulated: whether the server announced that it is simulated; None before the probe, and for a server of LLMPerf
-            that did not list its models.
-        runtime: nxdi-v0, nxdi-v1 or native, from the environment; decides how the counters are read.
+        simulated: whether the server announced that it is simulated; None before the probe, and for
+            a server of LLMPerf that did not list its models.
+        runtime: nxdi-v0, nxdi-v1 or native, from the environment; decides how the counters are
+            read.
         speculation: None if unknown; never guessed.
         offers: result of the probe.
-        placement: the server's part of a host, from --placement at the last start of the run; each record has its own.
+        placement: the server's part of a host, from --placement at the last start of the run; each
+            record has its own.
     """
 
     name: str
@@ -120,8 +122,9 @@ class ClockReading(msgspec.Struct, frozen=True, kw_only=True):
 class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
     """The measuring machine.
 
-    Loads are one-minute averages; cpu_busy is the busy share of all CPUs, 0 to 1; client_cpu is the number of CPUs
-    used by the measuring process; the lags are delays of its event loop, and the possible error of chunks' times.
+    Loads are one-minute averages; cpu_busy is the busy share of all CPUs, 0 to 1; client_cpu is the
+    number of CPUs used by the measuring process; the lags are delays of its event loop, and the
+    possible error of chunks' times.
     """
 
     cpus: int
@@ -138,7 +141,8 @@ class HostInfo(msgspec.Struct, frozen=True, kw_only=True):
 class PlanTotals(msgspec.Struct, frozen=True, kw_only=True):
     """Planned work of the run; `requests` is None if time limits the run.
 
-    `requests_per_round` counts all arms; None if a round has no fixed number. A control round has two arms.
+    `requests_per_round` counts all arms; None if a round has no fixed number. A control round has
+    two arms.
     """
 
     requests: int | None
@@ -146,7 +150,7 @@ class PlanTotals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WarmUpEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Warm-up requests of an arm before the first record; `stable` is None if their number was fixed."""
+    """Warm-up requests of an arm; `stable` is None if their number was fixed."""
 
     requests: int
     failed: int = 0
@@ -158,7 +162,7 @@ EndReason = Literal["done", "interrupted", "failed", "duration", "paused"]
 
 
 class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
-    """End of the run; absent for a live or killed run. `paused`: the run still has rounds to measure."""
+    """End of the run; absent while live or after a kill. `paused`: rounds are still to measure."""
 
     reason: EndReason
     utc: str
@@ -167,13 +171,14 @@ class RunEnd(msgspec.Struct, frozen=True, kw_only=True):
 class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     """One run.
 
-    `goodput` has the limit of each metric for goodput_per_s, in that metric's unit; `rounds` is 0 if time limits the
-    run; `rounds` excludes `control_rounds`, and `control_round_numbers` returns the numbers of those; `mixed` says
-    that a turn has all classes; `resumed` has one clock for each --resume; `notes` are sentences for a reader of the
-    figures. `simulated` says whether an arm is simulated; None if no arm is and an arm is unknown. `flags` has the
-    options of the first command, each with its values. `environment` and `experiment` are the declared ones of the
-    servers, `instance_type` that of the environment's nodes; None if the user gave addresses of servers. `run` is the
-    given id of the run, e.g. by `tandem run`; None without one.
+    `goodput` has the limit of each metric for goodput_per_s, in that metric's unit; `rounds` is 0
+    if time limits the run; `rounds` excludes `control_rounds`, and `control_round_numbers` returns
+    the numbers of those; `mixed` says that a turn has all classes; `resumed` has one clock for each
+    --resume; `notes` are sentences for a reader of the figures. `simulated` says whether an arm is
+    simulated; None if no arm is and an arm is unknown. `flags` has the options of the first
+    command, each with its values. `environment` and `experiment` are the declared ones of the
+    servers, `instance_type` that of the environment's nodes; None if the user gave addresses of
+    servers. `run` is the given id of the run, e.g. by `tandem run`; None without one.
     """
 
     schema: int
@@ -218,16 +223,21 @@ def read_manifest(folder: Path) -> RunManifest:
     """Read the manifest of `folder`.
 
     Raises:
-        InputError: there is no manifest, the file is no manifest or has another schema, or its start is no valid time.
+        InputError: there is no manifest, the file is no manifest or has another schema, or its
+            start is no valid time.
     """
     path = folder / FILE
-    with convert_os_errors("the manifest cannot be read", path, "name the folder that `tandem bench run --out` wrote"):
+    with convert_os_errors(
+        "the manifest cannot be read", path, "name the folder that `tandem bench run --out` wrote"
+    ):
         text = path.read_bytes()
     json_file.require_schema(text, SCHEMA, label="the manifest", where=str(path))
     try:
         manifest = msgspec.json.decode(text, type=RunManifest)
     except DECODE_ERRORS as error:
-        raise InputError(f"this is no manifest: {error}", where=str(path), change="restore it from a copy") from error
+        raise InputError(
+            f"this is no manifest: {error}", where=str(path), change="restore it from a copy"
+        ) from error
     parse_moment(manifest.created_utc, str(path))
     return manifest
 
@@ -241,9 +251,9 @@ def control_round_numbers(manifest: RunManifest) -> frozenset[int]:
 def run_id(manifest: RunManifest) -> str:
     """Return the name of a run among runs of many machines, e.g. in a bucket.
 
-    The name is the run's given id. Without an id, the name depends only on values that no resume changes, so a resumed
-    run keeps its name; two runs share a name only if they began in the same millisecond, at the same moment of the
-    same clock, against the same servers, with the same seed.
+    The name is the run's given id. Without an id, the name depends only on values that no resume
+    changes, so a resumed run keeps its name; two runs share a name only if they began in the same
+    millisecond, at the same moment of the same clock, against the same servers, with the same seed.
 
     Raises:
         InputError: created_utc is no valid time.
@@ -251,7 +261,12 @@ def run_id(manifest: RunManifest) -> str:
     if manifest.run is not None:
         return manifest.run
     start = parse_moment(manifest.created_utc)
-    parts = (manifest.created_utc, manifest.clock, [(arm.name, arm.url) for arm in manifest.arms], manifest.seed)
+    parts = (
+        manifest.created_utc,
+        manifest.clock,
+        [(arm.name, arm.url) for arm in manifest.arms],
+        manifest.seed,
+    )
     return f"{start:%Y%m%dT%H%M%SZ}-{hashlib.sha256(msgspec.json.encode(parts)).hexdigest()[:8]}"
 
 
@@ -263,7 +278,9 @@ def parse_moment(utc: str, where: str = FILE) -> dt.datetime:
     """
     try:
         parsed_moment = dt.datetime.fromisoformat(utc)
-        return (parsed_moment if parsed_moment.tzinfo else parsed_moment.replace(tzinfo=dt.UTC)).astimezone(dt.UTC)
+        return (
+            parsed_moment if parsed_moment.tzinfo else parsed_moment.replace(tzinfo=dt.UTC)
+        ).astimezone(dt.UTC)
     except (ValueError, OverflowError) as error:
         problem = f"{utc!r} is no moment such as 2026-11-21T08:30:00+00:00"
         raise InputError(problem, where=where, change="restore the manifest from a copy") from error
@@ -272,8 +289,11 @@ def parse_moment(utc: str, where: str = FILE) -> dt.datetime:
 def read_clock() -> ClockReading:
     """Return the records' clock, with the current time on it and on the calendar."""
     info = time.get_clock_info("monotonic")
-    now_s, resolution_s = time.monotonic(), info.resolution
-    return ClockReading(source=info.implementation, resolution_s=resolution_s, monotonic_s=now_s, utc=utc_now())
+    now_s = time.monotonic()
+    resolution_s = info.resolution
+    return ClockReading(
+        source=info.implementation, resolution_s=resolution_s, monotonic_s=now_s, utc=utc_now()
+    )
 
 
 def utc_now() -> str:

@@ -43,8 +43,8 @@ def measure_servers(
         progress: stream for the plan and the progress, such as sys.stderr; None for none.
 
     Raises:
-        InputError: the run cannot begin, because of the options, the folder or a server; or an event loop is running
-            in this thread, where `measure_servers_async` is the form to use.
+        InputError: the run cannot begin, because of the options, the folder or a server; or an
+            event loop is running in this thread, where `measure_servers_async` is the form to use.
         ExternalError: a server does not answer, or the disk takes no more.
         KeyboardInterrupt: the run was interrupted, in a main thread by Ctrl-C or SIGTERM.
     """
@@ -56,15 +56,15 @@ def measure_servers(
 async def measure_servers_async(
     options: RunOptions, folder: Path | str, *, resume: bool = False, progress: TextIO | None = None
 ) -> RequestTable:
-    """Measure servers and return their requests; as `measure_servers`, for a caller in an event loop.
+    """Measure servers and return their requests; `measure_servers` for a caller in an event loop.
 
     >>> import asyncio
     >>> table = asyncio.run(measure_servers_async(options, "second-run"))
     >>> table.failed.sum()
     np.int64(0)
 
-    Other work of the event loop delays the times of chunks, and the run notes how late the loop was. A cancelled
-    measurement is an interrupted run: it can be resumed.
+    Other work of the event loop delays the times of chunks, and the run notes how late the loop
+    was. A cancelled measurement is an interrupted run: it can be resumed.
 
     Args:
         options, folder, resume, progress: as for `measure_servers`.
@@ -96,9 +96,13 @@ def run_until_end(run: MeasurementRun) -> RunOutcome:
     )
 
 
-def _create_run(options: RunOptions, folder: Path | str, *, resume: bool, progress: TextIO | None) -> MeasurementRun:
+def _create_run(
+    options: RunOptions, folder: Path | str, *, resume: bool, progress: TextIO | None
+) -> MeasurementRun:
     out = io.StringIO() if progress is None else progress
-    return MeasurementRun(settings=complete_options(options), folder=Path(folder), resume=resume, out=out)
+    return MeasurementRun(
+        settings=complete_options(options), folder=Path(folder), resume=resume, out=out
+    )
 
 
 def _raise_end(outcome: RunOutcome) -> None:

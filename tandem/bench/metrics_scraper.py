@@ -1,7 +1,8 @@
 """A server's pages outside its API: its health and its counters.
 
-Invariant: nothing here is timed or counted as a request, and no failure of these pages fails a run. The client of the
-requests reads a page over a new connection; a page has a limit, and no redirect is followed.
+Invariant: nothing here is timed or counted as a request, and no failure of these pages fails a run.
+The client of the requests reads a page over a new connection; a page has a limit, and no redirect
+is followed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from tandem.bench.plan import ALL_CLASSES, PlanTurn
 from tandem.bench.reply import read_page
 from tandem.errors import TandemError
 
-PAGE_TIMEOUT_S = 5.0  # vLLM gives either page in milliseconds; a server that needs seconds is unhealthy
+# vLLM gives either page in milliseconds; a server that needs seconds is unhealthy
+PAGE_TIMEOUT_S = 5.0
 PAGE_TIMEOUTS = Timeouts(**dict.fromkeys(Timeouts.__struct_fields__, PAGE_TIMEOUT_S))
 SERVER_ERROR_STATUS = 500
 METRICS_BYTES = 8 << 20  # limit of a page: a vLLM with all its histograms gives less than 1 MiB
@@ -37,7 +39,7 @@ async def scrape_metrics(
     *,
     asked: AskedWork | None = None,
 ) -> MetricsScrape:
-    """Read the server's /metrics for `arm`; return a scrape with the reason if the page cannot be read.
+    """Read /metrics for `arm`; return a scrape, with the reason where the page cannot be read.
 
     Args:
         client: of the arm.
@@ -45,7 +47,9 @@ async def scrape_metrics(
         turn, when: where in the run the scrape stands.
         asked: of the server since its last scrape; None if that is not known.
     """
-    page, error, block = None, None, turn.block
+    page = None
+    error = None
+    block = turn.block
     reply = await client.get("/metrics", PAGE_TIMEOUTS, limit_bytes=METRICS_BYTES, apart=True)
     try:
         page = parse_page(read_page(reply).decode())
@@ -54,8 +58,17 @@ async def scrape_metrics(
     except (TandemError, UnicodeDecodeError) as fault:
         error = str(fault)
     return MetricsScrape(
-        at_s=time.monotonic(), arm=arm, class_=None if block.class_ == ALL_CLASSES else block.class_,
-        concurrency=block.load.concurrency, rate_per_s=block.load.rate_per_s, round=turn.round, slot=turn.slot,
-        when=when, counters=page, error=error, utc_s=time.time(),
-        asked_requests=asked.requests if asked else None, asked_tokens=asked.tokens if asked else None,
-    )  # fmt: skip
+        at_s=time.monotonic(),
+        arm=arm,
+        class_=None if block.class_ == ALL_CLASSES else block.class_,
+        concurrency=block.load.concurrency,
+        rate_per_s=block.load.rate_per_s,
+        round=turn.round,
+        slot=turn.slot,
+        when=when,
+        counters=page,
+        error=error,
+        utc_s=time.time(),
+        asked_requests=asked.requests if asked else None,
+        asked_tokens=asked.tokens if asked else None,
+    )

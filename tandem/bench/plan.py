@@ -1,20 +1,22 @@
 """The plan of a run, its requests, arms and order: a pure function of the settings and their seed.
 
-Invariant: all arms get the same prompts, in the same order, with the same seeds; the same settings give the same
-plan, so a resumed run can find the missing requests.
+Invariant: all arms get the same prompts, in the same order, with the same seeds; the same settings
+give the same plan, so a resumed run can find the missing requests.
 
-Terms. A *block* is one class at one load (a concurrency or an arrival rate), or all classes mixed. A *round* sends
-every block once to every arm; each round draws a new order of the blocks. The requests of a block in a round are one
-list: each prompt `repeats` times (or as many requests as its suite states), with a new order for each repeat. A *turn*
-sends the list, or half of it, to one arm.
+Terms. A *block* is one class at one load (a concurrency or an arrival rate), or all classes mixed.
+A *round* sends every block once to every arm; each round draws a new order of the blocks. The
+requests of a block in a round are one list: each prompt `repeats` times (or as many requests as its
+suite states), with a new order for each repeat. A *turn* sends the list, or half of it, to one arm.
 
-`interleaved`: the list has two halves; the first goes to A, then to B, the second to B, then to A. So the four turns of
-a block are A B B A in one round, B A A B in the next (`tandem.bench.schedule`; n arms have 2n turns), and each arm gets
-each request of the list once. A list is not cut if its halves are too short to fill the concurrency: then the turns are
-A B in one round and B A in the next. `simultaneous`: one turn, all arms at once.
+`interleaved`: the list has two halves; the first goes to A, then to B, the second to B, then to A.
+So the four turns of a block are A B B A in one round, B A A B in the next (`tandem.bench.schedule`;
+n arms have 2n turns), and each arm gets each request of the list once. A list is not cut if its
+halves are too short to fill the concurrency: then the turns are A B in one round and B A in the
+next. `simultaneous`: one turn, all arms at once.
 
-A *control round* measures the baseline against itself: as itself and as the arm `<baseline>#2`, A B B A like any pair,
-one at a time in every schedule, because both are one server. Control rounds do not change the other rounds.
+A *control round* measures the baseline against itself: as itself and as the arm `<baseline>#2`, A B
+B A like any pair, one at a time in every schedule, because both are one server. Control rounds do
+not change the other rounds.
 """
 
 from __future__ import annotations
@@ -27,7 +29,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from tandem.bench.manifest import RunManifest
-from tandem.bench.schedule import CONTROL_SUFFIX, LoadLevel, control_numbers, first_order, pass_order
+from tandem.bench.schedule import (
+    CONTROL_SUFFIX,
+    LoadLevel,
+    control_numbers,
+    first_order,
+    pass_order,
+)
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import Suite
 
@@ -53,7 +61,8 @@ class PlanBlock:
         class_: the class; `all` if classes are mixed.
         load: of the block.
         entries: prompts of the block.
-        requests: number of requests in one repeat; if there are fewer prompts, they are sent again, in turn.
+        requests: number of requests in one repeat; if there are fewer prompts, they are sent again,
+            in turn.
     """
 
     number: int
@@ -90,7 +99,8 @@ class PlanTurn:
         block: of the turn.
         arms: that get the requests; several arms get them at the same time.
         items: requests, in the order of sending.
-        arrivals_s: open loop: due time of each request, in seconds from the turn's start; empty in a closed loop.
+        arrivals_s: open loop: due time of each request, in seconds from the turn's start; empty in
+            a closed loop.
         is_warm_up: whether the turn warms up and is in no summary.
     """
 
@@ -103,8 +113,10 @@ class PlanTurn:
     is_warm_up: bool = False
 
     def request_id(self, arm: str, item: PlanItem) -> str:
-        """Return the id of one request: unique in the run, plain ASCII, the same in every plan of the run."""
-        return f"{arm}.{'w' if self.is_warm_up else 'r'}{self.round}.b{self.block.number}.{item.index}"
+        """Return a request's id: unique in the run, ASCII, the same in every plan of the run."""
+        return (
+            f"{arm}.{'w' if self.is_warm_up else 'r'}{self.round}.b{self.block.number}.{item.index}"
+        )
 
     def request_ids(self) -> Iterator[str]:
         """Yield the id of every request of the turn."""
@@ -156,7 +168,9 @@ class RunPlan:
     @property
     def first_round(self) -> int:
         """Number of the first round that is no control round."""
-        return next(number for number in itertools.count() if number not in self.control_round_numbers)
+        return next(
+            number for number in itertools.count() if number not in self.control_round_numbers
+        )
 
     @cached_property
     def requests_per_round(self) -> int:
@@ -180,44 +194,68 @@ class RunPlan:
 
     def rounds_of_turns(self) -> Iterator[tuple[PlanTurn, ...]]:
         """Yield the turns of each round; endless if time limits the run."""
-        return map(self.round, itertools.count() if self.round_total is None else range(self.round_total))
+        return map(
+            self.round, itertools.count() if self.round_total is None else range(self.round_total)
+        )
 
     def round(self, number: int) -> tuple[PlanTurn, ...]:
         """Return the turns of one round."""
         earlier_controls = bisect_left(self.control_round_numbers, number)
         is_control = number in self.control_round_numbers
-        earlier_rounds = earlier_controls if is_control else number - earlier_controls  # of the same kind
+        # of the same kind
+        earlier_rounds = earlier_controls if is_control else number - earlier_controls
         name = f"control{earlier_rounds}" if is_control else str(earlier_rounds)
-        arms = first_order((self.arms[0], self.control_arm) if is_control else self.arms, self.manifest.seed)
+        arms = first_order(
+            (self.arms[0], self.control_arm) if is_control else self.arms, self.manifest.seed
+        )
         is_simultaneous = self.manifest.schedule == "simultaneous" and not is_control
-        blocks, turns = list(self.blocks), list[PlanTurn]()
+        blocks = list(self.blocks)
+        turns = list[PlanTurn]()
         self._create_generator("blocks", name).shuffle(blocks)
         for block in blocks:
-            items, slots = self._draw_items(name, block), itertools.count()
-            middle, is_short = -(-len(items) // 2), len(items) < max(2 * (block.load.concurrency or 1), 2)
+            items = self._draw_items(name, block)
+            slots = itertools.count()
+            middle = -(-len(items) // 2)
+            is_short = len(items) < max(2 * (block.load.concurrency or 1), 2)
             halves = (items,) if is_simultaneous or is_short else (items[:middle], items[middle:])
             for half, half_items in enumerate(halves):
                 gaps_s = self._draw_gaps_s(name, block, half, len(half_items))
                 order = pass_order(arms, 2 * earlier_rounds + half)
                 for turn_arms in [order] if is_simultaneous else [(arm,) for arm in order]:
-                    turn = PlanTurn(round=number, slot=next(slots), block=block, arms=turn_arms, items=half_items)
+                    turn = PlanTurn(
+                        round=number,
+                        slot=next(slots),
+                        block=block,
+                        arms=turn_arms,
+                        items=half_items,
+                    )
                     turns.append(replace(turn, arrivals_s=tuple(itertools.accumulate(gaps_s))))
         return tuple(turns)
 
     def _draw_gaps_s(self, name: str, block: PlanBlock, half: int, count: int) -> list[float]:
-        rate, generator = block.load.rate_per_s, self._create_generator("arrivals", name, block.number, half)
+        rate = block.load.rate_per_s
+        generator = self._create_generator("arrivals", name, block.number, half)
         return [] if rate is None else [generator.expovariate(rate) for _ in range(count)]
 
     def _draw_items(self, name: str, block: PlanBlock) -> tuple[PlanItem, ...]:
-        count, size = block.requests, len(block.entries)
+        count = block.requests
+        size = len(block.entries)
         cycles = -(-count // size)  # most uses of one prompt in a repeat
         items: list[PlanItem] = []
         for repeat in range(self.manifest.repeats):
             generator = self._create_generator("items", name, block.number, repeat)
             entries = generator.sample(block.entries, size)
             for place in range(count):
-                earlier_asks, seed = repeat * cycles + place // size, generator.randrange(SEED_LIMIT)
-                items.append(PlanItem(index=len(items), entry=entries[place % size], repeat=earlier_asks, seed=seed))
+                earlier_asks = repeat * cycles + place // size
+                seed = generator.randrange(SEED_LIMIT)
+                items.append(
+                    PlanItem(
+                        index=len(items),
+                        entry=entries[place % size],
+                        repeat=earlier_asks,
+                        seed=seed,
+                    )
+                )
         return tuple(items)
 
     def _create_generator(self, *keys: object) -> random.Random:
@@ -230,7 +268,8 @@ def plan_blocks(
     """Return the blocks of a round.
 
     Args:
-        manifest: has the arrival rate, the prompts per class, the token limit and whether classes are mixed.
+        manifest: has the arrival rate, the prompts per class, the token limit and whether classes
+            are mixed.
         suites: of the run.
         concurrency: of the closed loops; None for each suite's own.
     """
@@ -241,12 +280,17 @@ def plan_blocks(
         if manifest.mixed:
             least_requests *= len(groups)
             groups = {ALL_CLASSES: tuple(itertools.chain.from_iterable(groups.values()))}
-        loads = [LoadLevel(concurrency=value) for value in concurrency or suite.defaults.concurrency]
+        loads = [
+            LoadLevel(concurrency=value) for value in concurrency or suite.defaults.concurrency
+        ]
         if manifest.rate_per_s is not None:
             loads = [LoadLevel(rate_per_s=manifest.rate_per_s)]
         for (class_, entries), load in itertools.product(groups.items(), loads):
-            count, place = max(len(entries), least_requests), len(blocks)
-            blocks.append(PlanBlock(number=place, class_=class_, load=load, entries=entries, requests=count))
+            count = max(len(entries), least_requests)
+            place = len(blocks)
+            blocks.append(
+                PlanBlock(number=place, class_=class_, load=load, entries=entries, requests=count)
+            )
     return tuple(blocks)
 
 

@@ -1,11 +1,11 @@
 """The probe: a test before the measurement of the extras that a server offers.
 
-Invariant: an offered extra was in an answer, not in a list of versions; if a server cannot be measured, the probe names
-the server and the remedy before the first measured request.
+Invariant: an offered extra was in an answer, not in a list of versions; if a server cannot be
+measured, the probe names the server and the remedy before the first measured request.
 
-One tiny request uses all extras. If the server refuses the request (400, or FastAPI's 422), the probe sends the same
-request without extras, then with one more each time, and omits each refused extra. A server that accepts a field and
-ignores it offers nothing: only the answer counts.
+One tiny request uses all extras. If the server refuses the request (400, or FastAPI's 422), the
+probe sends the same request without extras, then with one more each time, and omits each refused
+extra. A server that accepts a field and ignores it offers nothing: only the answer counts.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from tandem.bench.reply import ServerReply, read_page
 from tandem.bench.simulation import SIMULATED_HEADER, is_announced
 from tandem.errors import ExternalError, InputError, SilentServerError, TandemError
 
-EXTRA_NAMES = ("include_usage", "continuous_usage", "token_ids", "logprobs")  # running usage needs usage: in this order
+# running usage needs usage: in this order
+EXTRA_NAMES = ("include_usage", "continuous_usage", "token_ids", "logprobs")
 ALL_OFFERS = ServerOffers(**dict.fromkeys(EXTRA_NAMES, True))
 REFUSAL_WORDS = ("status_400", "status_422")
 PAGE_ERROR_WORDS = ("status_404", "status_405", "status_501")
@@ -39,17 +40,62 @@ PROBE_TOKENS = 8
 # error word, fault, problem, change: the first that fits
 _NO_SERVER = "what answers is no OpenAI-compatible streaming server"
 _FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
-    ("not_.*|no_choices|decode", ExternalError, _NO_SERVER, "correct the address; is there a login page?"),
-    ("connect|connect_timeout", SilentServerError, "nothing answers", "start the server or correct its address"),
-    ("certificate", InputError, "its certificate does not hold", "trust it, replace it, or use the name that it holds"),
-    ("endless", ExternalError, "the server sends more than such an answer holds", "see what answers there"),
-    ("status_40[13]", InputError, "the server wants another API key", "export its key and name it by --api-key-env"),
-    ("status_40[45]|status_501", InputError, "the server has no {path} or no {model}", "correct address, API or model"),
-    ("status_4(00|22)", InputError, "the server refuses a plain streaming request", "leave out what it names"),
+    (
+        "not_.*|no_choices|decode",
+        ExternalError,
+        _NO_SERVER,
+        "correct the address; is there a login page?",
+    ),
+    (
+        "connect|connect_timeout",
+        SilentServerError,
+        "nothing answers",
+        "start the server or correct its address",
+    ),
+    (
+        "certificate",
+        InputError,
+        "its certificate does not hold",
+        "trust it, replace it, or use the name that it holds",
+    ),
+    (
+        "endless",
+        ExternalError,
+        "the server sends more than such an answer holds",
+        "see what answers there",
+    ),
+    (
+        "status_40[13]",
+        InputError,
+        "the server wants another API key",
+        "export its key and name it by --api-key-env",
+    ),
+    (
+        "status_40[45]|status_501",
+        InputError,
+        "the server has no {path} or no {model}",
+        "correct address, API or model",
+    ),
+    (
+        "status_4(00|22)",
+        InputError,
+        "the server refuses a plain streaming request",
+        "leave out what it names",
+    ),
     ("wrong_model", InputError, "the server has another model than {model}", "name its model"),
     ("status_3.*", InputError, "the server points elsewhere", "give the address it points to"),
-    ("status_.*", ExternalError, "the server is not ready", "wait until its /health answers 200, then run again"),
-    (".*", ExternalError, "a tiny request failed", "look into the server's log, and run again once it answers"),
+    (
+        "status_.*",
+        ExternalError,
+        "the server is not ready",
+        "wait until its /health answers 200, then run again",
+    ),
+    (
+        ".*",
+        ExternalError,
+        "a tiny request failed",
+        "look into the server's log, and run again once it answers",
+    ),
 )
 
 
@@ -58,7 +104,8 @@ class ProbeResult:
     """Result of the probe.
 
     Args:
-        arm: the arm with its server's facts, and the extras that were requested and present in the answer.
+        arm: the arm with its server's facts, and the extras that were requested and present in the
+            answer.
         models: the names the server may give the requested model, for `answer.parse_answer`.
         notes: sentences on what the run does without.
     """
@@ -85,19 +132,28 @@ async def probe_server(
     cards, page = await _read_model_cards(client)
     model_ids = tuple(cards)
     if model_ids and arm.model not in model_ids:
-        problem, change = f"the server has no model {arm.model}", f"name its model: {', '.join(model_ids)}"
+        problem = f"the server has no model {arm.model}"
+        change = f"name its model: {', '.join(model_ids)}"
         raise InputError(problem, where=f"{arm.name}={arm.root}", change=change)
     card = cards.get(arm.model, {})
-    root, owner = card.get("root"), card.get("owned_by")
+    root = card.get("root")
+    owner = card.get("owned_by")
     owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
     # vLLM lists each served name as a model of the same root
     served_names = {name for name in cards if root is not None and cards[name].get("root") == root}
-    names = frozenset({arm.model, *served_names, *([root] if isinstance(root, str) else [])} if cards else ())
+    names = frozenset(
+        {arm.model, *served_names, *([root] if isinstance(root, str) else [])} if cards else ()
+    )
     plain = CompletionRequest(
-        f"probe-{uuid.uuid4().hex}", prompt=QUESTION, max_tokens=PROBE_TOKENS, thinking=thinking, seed=seed
+        f"probe-{uuid.uuid4().hex}",
+        prompt=QUESTION,
+        max_tokens=PROBE_TOKENS,
+        thinking=thinking,
+        seed=seed,
     )
     offers, stream, server_answer = await _try_offers(client, plain, names, model_ids)
-    reply, version = await client.get("/version"), None
+    reply = await client.get("/version")
+    version = None
     with contextlib.suppress(EventError):
         version = _decode_page(reply).get("version")
     arm = msgspec.structs.replace(
@@ -105,7 +161,9 @@ async def probe_server(
         offers=offers,
         server_version=version if isinstance(version, str) else None,
         owned_by=owned_by,
-        simulated=is_announced((reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by),
+        simulated=is_announced(
+            (reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by
+        ),
         server_header=stream.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
     )
     models = names or frozenset({arm.model, server_answer.model or arm.model})
@@ -123,17 +181,22 @@ def _note_count(name: str, server_answer: RequestRecord) -> Iterator[str]:
     if _is_count_impossible(server_answer):
         count = server_answer.completion_tokens
         yield (
-            f"{name} counted {count} tokens of an answer of at most {PROBE_TOKENS}: its usage is no count, or it "
-            "ignores max_tokens, so the run does not ask for usage"
+            f"{name} counted {count} tokens of an answer of at most {PROBE_TOKENS}: its usage is no"
+            " count, or it ignores max_tokens, so the run does not ask for usage"
         )
 
 
 async def _try_offers(
-    client: CompletionClient, plain: CompletionRequest, names: frozenset[str], model_ids: tuple[str, ...]
+    client: CompletionClient,
+    plain: CompletionRequest,
+    names: frozenset[str],
+    model_ids: tuple[str, ...],
 ) -> tuple[ServerOffers, ServerReply, RequestRecord]:
     """Return the server's offers and its last answer."""
 
-    async def send_trial(offers: ServerOffers) -> tuple[ServerOffers, ServerReply, RequestRecord] | None:
+    async def send_trial(
+        offers: ServerOffers,
+    ) -> tuple[ServerOffers, ServerReply, RequestRecord] | None:
         """Return the result of a request with `offers`; None if the server refuses them."""
         request = replace(plain, offers=offers)
         reply = await client.send_request(request, Timeouts())
@@ -150,11 +213,15 @@ async def _try_offers(
         assert trial is not None, "a refusal of the plain request is a fault"
         for extra in EXTRA_NAMES:
             if extra != "continuous_usage" or trial[0].include_usage:
-                trial = await send_trial(msgspec.structs.replace(trial[0], **{extra: True})) or trial
+                trial = (
+                    await send_trial(msgspec.structs.replace(trial[0], **{extra: True})) or trial
+                )
     offers, reply, server_answer = trial
     has_counts = not _is_count_impossible(server_answer)
     confirmed_offers = ServerOffers(
-        include_usage=has_counts and offers.include_usage and server_answer.prompt_tokens is not None,
+        include_usage=has_counts
+        and offers.include_usage
+        and server_answer.prompt_tokens is not None,
         continuous_usage=has_counts and offers.continuous_usage and answer.has_running_usage(reply),
         token_ids=offers.token_ids and server_answer.token_ids is not None,
         logprobs=offers.logprobs and bytes(server_answer.logprobs) != bytes(JSON_NULL),
@@ -162,8 +229,10 @@ async def _try_offers(
     return confirmed_offers, reply, server_answer
 
 
-async def _read_model_cards(client: CompletionClient) -> tuple[dict[str, dict[str, Any]], ServerReply]:
-    """Return the models of /v1/models by name, none if the server has no such page, and the reply."""
+async def _read_model_cards(
+    client: CompletionClient,
+) -> tuple[dict[str, dict[str, Any]], ServerReply]:
+    """Return the models of /v1/models by name, none without that page, and the reply."""
     reply = await client.get("/v1/models")
     if reply.error in PAGE_ERROR_WORDS:
         return {}, reply
@@ -172,7 +241,11 @@ async def _read_model_cards(client: CompletionClient) -> tuple[dict[str, dict[st
     except EventError as error:
         raise _probe_error(client, error.word, error.detail) from error
     cards = page["data"] if isinstance(page.get("data"), list) else []
-    return {card["id"]: card for card in cards if isinstance(card, dict) and isinstance(card.get("id"), str)}, reply
+    return {
+        card["id"]: card
+        for card in cards
+        if isinstance(card, dict) and isinstance(card.get("id"), str)
+    }, reply
 
 
 def _decode_page(reply: ServerReply) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Progress of a run for the operator, on standard error.
 
-Invariant: no result depends on this output; a terminal gets one line that is rewritten, any other output gets a plain
-line every few seconds, fit for a log.
+Invariant: no result depends on this output; a terminal gets one line that is rewritten, any other
+output gets a plain line every few seconds, fit for a log.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tandem.bench.plan import PlanTurn
 from tandem.bench.record import RequestRecord
 from tandem.bench.terminal_text import PrintableStream, fit_line, wrap_text
 
-TERMINAL_S, LOG_S = 0.5, 5.0
+TERMINAL_S = 0.5
+LOG_S = 5.0
 BAR_COLUMNS = 20
 TURN_COLUMNS = 20  # of a turn's name that the bar leaves, or the bar goes
 PART_SEPARATOR = "; "
@@ -37,7 +38,8 @@ class RunProgress:
 
     def __init__(self, out: TextIO, *, requests: int | None, expected_s: float) -> None:
         self._out = out if isinstance(out, PrintableStream) else PrintableStream(out)
-        self._requests, self.expected_s = requests, expected_s
+        self._requests = requests
+        self.expected_s = expected_s
         self._terminal = out.isatty()
         self._start_s: float | None = None
         self._done_count = self._failure_count = 0
@@ -54,7 +56,9 @@ class RunProgress:
         if self._is_warm_up or self._start_s is None:
             self._begin_count(is_warm_up=False)
         block = turn.block
-        self._turn_name = f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
+        self._turn_name = (
+            f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
+        )
         if self._requests is not None:
             self._requests -= recorded_count
             self.expected_s -= estimate_turn_s(turn) * recorded_count / turn.request_count
@@ -110,15 +114,19 @@ class RunProgress:
         while True:
             await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
             if self._turn_name:
-                self._replace_line(self._draw_line() if self._terminal else f"{self.status_line()}\n")
+                self._replace_line(
+                    self._draw_line() if self._terminal else f"{self.status_line()}\n"
+                )
 
     def _draw_line(self) -> str:
-        """Return a terminal's line: a bar if there is room, then the status line with a shorter turn."""
+        """Return a terminal's line: a bar if there is room, then the status and the turn."""
         columns = shutil.get_terminal_size().columns - 1
         count_text = self._describe_count()
         time_text = self._describe_time()
 
-        share = self._done_count / self._requests if self._requests and not self._is_warm_up else 0.0
+        share = (
+            self._done_count / self._requests if self._requests and not self._is_warm_up else 0.0
+        )
         bar = f"{'━' * round(share * BAR_COLUMNS):<{BAR_COLUMNS}} " if share else ""
         shortest_turn = self._turn_name[:TURN_COLUMNS]
         shortest_line = PART_SEPARATOR.join((f"{bar}{count_text}", shortest_turn, time_text))

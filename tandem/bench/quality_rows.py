@@ -44,18 +44,23 @@ def read_quality(folder: Path) -> tuple[QualityRow, ...]:
     path = folder / QUALITY_FILE
     if not path.is_file():
         return ()
-    return tuple(read_json_lines(path, QualityRow, label="an answered item", change="ask the items again"))
+    return tuple(
+        read_json_lines(path, QualityRow, label="an answered item", change="ask the items again")
+    )
 
 
 def write_quality(folder: Path, rows: Sequence[QualityRow]) -> Path:
-    """Write rows next to those of other tasks, over faults and earlier rows of the same tasks; return the file.
+    """Write rows next to other tasks', over earlier rows of the same tasks; return the file.
 
     Raises:
         InputError: a line of the file is malformed.
         ExternalError: the disk failed.
     """
-    path, tasks = folder / QUALITY_FILE, {row.task for row in rows}
+    path = folder / QUALITY_FILE
+    tasks = {row.task for row in rows}
     others = [row for row in read_quality(folder) if row.task not in tasks and not row.fault]
-    with convert_os_errors("the answers cannot be written", path, "free the disk, ask the items again", ExternalError):
+    with convert_os_errors(
+        "the answers cannot be written", path, "free the disk, ask the items again", ExternalError
+    ):
         path.write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in (*others, *rows)))
     return path

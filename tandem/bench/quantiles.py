@@ -1,8 +1,8 @@
 """Quantiles, with one definition everywhere.
 
-Invariant: linear interpolation between order statistics (numpy's default, Hyndman and Fan's type 7, also used by pandas
-and so by llmperf): p50 of an even number is the mean of the middle two, and a p99 of fewer than 100 values is between
-the two largest.
+Invariant: linear interpolation between order statistics (numpy's default, Hyndman and Fan's type 7,
+also used by pandas and so by llmperf): p50 of an even number is the mean of the middle two, and a
+p99 of fewer than 100 values is between the two largest.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """One record per request: its chunks, their times, and the server's counts.
 
-Invariant: a record is written completely, in one write, before its worker sends the next request; an unknown value is
-null, never a guess; a file of another schema is refused, never read in part. Times are seconds of a monotonic clock.
+Invariant: a record is written completely, in one write, before its worker sends the next request;
+an unknown value is null, never a guess; a file of another schema is refused, never read in part.
+Times are seconds of a monotonic clock.
 
-A file has one JSON object a line; the chunks of a stream are three arrays of one length, so a decoder reads them as
-numbers. A change of a line's form raises SCHEMA; a new key whose absence means "not known" is none. Readers skip keys
-that they do not know.
+A file has one JSON object a line; the chunks of a stream are three arrays of one length, so a
+decoder reads them as numbers. A change of a line's form raises SCHEMA; a new key whose absence
+means "not known" is none. Readers skip keys that they do not know.
 """
 
 from __future__ import annotations
@@ -22,25 +23,44 @@ from tandem.bench.json_file import DECODE_ERRORS, append_line, open_lines, requi
 from tandem.errors import ExternalError, InputError, SchemaError, convert_os_errors
 
 SCHEMA = 2
-BLOCK_BYTES = 1 << 21  # read at once: enough to make numpy fast, and few enough records in memory as objects
+# read at once: enough to make numpy fast, and few enough records in memory as objects
+BLOCK_BYTES = 1 << 21
 JSON_NULL = msgspec.Raw(b"null")
 
-# Kinds of an SSE data event: `role` a delta without content or tokens; `text`; `reasoning`; `tool` the name or the
-# arguments of a tool or function; `empty` a choice with tokens (or an unknown number) but none of these; `end` a
-# finish_reason and no output; `usage` no choice.
+# Kinds of an SSE data event: `role` a delta without content or tokens; `text`; `reasoning`; `tool`
+# the name or the arguments of a tool or function; `empty` a choice with tokens (or an unknown
+# number) but none of these; `end` a finish_reason and no output; `usage` no choice.
 ChunkKind = Literal["role", "text", "reasoning", "empty", "end", "usage", "tool"]
-OUTPUT_KINDS: frozenset[ChunkKind] = frozenset({"text", "reasoning", "tool"})  # what the model wrote
+# what the model wrote
+OUTPUT_KINDS: frozenset[ChunkKind] = frozenset({"text", "reasoning", "tool"})
 
 # every word of `RequestRecord.error` except `status_<code>`
-ERROR_WORDS = frozenset({
-    "connect", "connect_timeout", "first_token_timeout", "gap_timeout", "whole_timeout", "not_sse", "not_json",
-    "no_choices", "closed", "decode", "wrong_model", "api_error", "endless", "interrupted", "certificate",
-})  # fmt: skip
+ERROR_WORDS = frozenset(
+    {
+        "connect",
+        "connect_timeout",
+        "first_token_timeout",
+        "gap_timeout",
+        "whole_timeout",
+        "not_sse",
+        "not_json",
+        "no_choices",
+        "closed",
+        "decode",
+        "wrong_model",
+        "api_error",
+        "endless",
+        "interrupted",
+        "certificate",
+    }
+)
 
-# a number of tokens: exact in a float64; negative numbers are kept, because they show that a server's count fell
+# a number of tokens: exact in a float64; negative numbers are kept, because they show that a
+# server's count fell
 TokenCount = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 
-# a number that counts from 0, such as a round's: 16 million are more than any run has, and few enough for a mask
+# a number that counts from 0, such as a round's: 16 million are more than any run has, and few
+# enough for a mask
 SmallNumber = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 
 # a time: at most three centuries, so every sum of times is finite
@@ -53,7 +73,8 @@ class Chunk(NamedTuple):
     Args:
         at_s: seconds after the record's start_s; the time of the read that completed the event.
         kind: of the event.
-        tokens: tokens of the event, by running usage or token ids; None if the server does not report them.
+        tokens: tokens of the event, by running usage or token ids; None if the server does not
+            report them.
     """
 
     at_s: float
@@ -62,7 +83,7 @@ class Chunk(NamedTuple):
 
     @property
     def bears_tokens(self) -> bool:
-        """Whether the chunk has output: by its count if the server counts, else by its kind; a usage chunk has none."""
+        """Whether the chunk has output: by the server's count if any, else by its kind."""
         if self.kind == "usage":
             return False
         return self.kind in OUTPUT_KINDS if self.tokens is None else self.tokens >= 1
@@ -89,7 +110,8 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         headers_s: seconds from start_s to the response's headers; None if no headers came.
         end_s: seconds from start_s to the end of the stream, or to the failure.
         chunk_s, chunk_kind, chunk_tokens: every SSE data event except [DONE]; see `Chunk`.
-        prompt_tokens, completion_tokens: from the server's usage or, for completion_tokens, from token ids.
+        prompt_tokens, completion_tokens: from the server's usage or, for completion_tokens, from
+            token ids.
         cached_tokens: tokens of the prompt in the server's prefix cache.
         counted_by: source of completion_tokens.
         text, reasoning: the streamed text, joined.
@@ -102,10 +124,11 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         status: HTTP status.
         finish_reason: the server's word.
         error: None, or one word of ERROR_WORDS or `status_<code>`.
-        error_detail: the fault, for a person; without an error, a contradiction in the server's counts.
+        error_detail: the fault, for a person; without an error, a contradiction in the server's
+            counts.
         attempts: number of attempts, 1 for a first attempt.
-        reconnected: 1 if a reused connection died before any byte and the client sent the request again on a new
-            connection; the times are those of the second sending.
+        reconnected: 1 if a reused connection died before any byte and the client sent the request
+            again on a new connection; the times are those of the second sending.
         retry_after_s: seconds in the Retry-After header; null also if they are no finite number.
         placement: the server's part of a host, such as a half of its devices.
         start: current start of the server's process; any text that differs between two starts.
@@ -162,7 +185,7 @@ class RequestRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def output(self) -> str:
-        """All that the model wrote, with a mark between reasoning, text and tools: equal outputs are equal here."""
+        """All that the model wrote, reasoning, text and tools marked apart, for comparison."""
         reasoning = "" if self.reasoning is None else f"{self.reasoning}\0"
         tool_calls = "" if self.tool_calls is None else f"\0{self.tool_calls}"
         return f"{reasoning}{self.text}{tool_calls}"
@@ -184,19 +207,22 @@ def _warn_torn_line(sentence: str) -> None:
 
 
 class RecordBlock(NamedTuple):
-    """Consecutive records of a file: the offset of the first, and the number of bytes of each line."""
+    """Consecutive records of a file: the first one's offset, and each line's bytes."""
 
     records: list[RequestRecord]
     offset: int
     sizes: list[int]
 
 
-def read_blocks(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_line) -> Iterator[RecordBlock]:
+def read_blocks(
+    path: Path, on_torn_line: Callable[[str], None] = _warn_torn_line
+) -> Iterator[RecordBlock]:
     """Yield the records of `path` in the order of the file, some thousands at a time.
 
     Args:
         path: a records file.
-        on_torn_line: gets a sentence about a torn last line, which is no record; the default writes a warning.
+        on_torn_line: gets a sentence about a torn last line, which is no record; the default writes
+            a warning.
 
     Raises:
         InputError: a line is no record or has another schema, or the file cannot be read.
@@ -213,19 +239,31 @@ def read_blocks(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_lin
                     records.append(decoder.decode(line))
                 except DECODE_ERRORS as error:
                     require_schema(line, SCHEMA, label="the record", where=f"{path}:{number}")
-                    change = "restore the line from a copy, or remove it and run again with --resume to measure it anew"
-                    raise InputError(f"this is no record: {error}", where=f"{path}:{number}", change=change) from error
+                    change = (
+                        "restore the line from a copy, or remove it and run again with --resume to"
+                        " measure it anew"
+                    )
+                    raise InputError(
+                        f"this is no record: {error}", where=f"{path}:{number}", change=change
+                    ) from error
                 if records[-1].schema != SCHEMA:
-                    raise SchemaError("the record", records[-1].schema, SCHEMA, where=f"{path}:{number}")
+                    raise SchemaError(
+                        "the record", records[-1].schema, SCHEMA, where=f"{path}:{number}"
+                    )
             yield RecordBlock(records, offset, [len(line) + 1 for line in lines])
             line_count += len(lines)
             offset += len(text)
             if tail:
-                place = f"{path.name}:{line_count + 1}"  # without the folder, so the text is the same for every folder
-                on_torn_line(f"{place}: the last line is torn after {len(tail)} bytes and was skipped")
+                # without the folder, so the text is the same for every folder
+                place = f"{path.name}:{line_count + 1}"
+                on_torn_line(
+                    f"{place}: the last line is torn after {len(tail)} bytes and was skipped"
+                )
 
 
-def read_records(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_line) -> Iterator[RequestRecord]:
+def read_records(
+    path: Path, on_torn_line: Callable[[str], None] = _warn_torn_line
+) -> Iterator[RequestRecord]:
     """Yield the records of `path`; arguments and errors as for `read_blocks`."""
     for block in read_blocks(path, on_torn_line):
         yield from block.records
@@ -234,8 +272,8 @@ def read_records(path: Path, on_torn_line: Callable[[str], None] = _warn_torn_li
 class RecordWriter:
     """Writer that appends records to one file; a context manager, for one process.
 
-    Each record goes to the kernel in one write, so a process that dies loses no earlier record; a machine that loses
-    power may lose records that are not yet on its disk.
+    Each record goes to the kernel in one write, so a process that dies loses no earlier record; a
+    machine that loses power may lose records that are not yet on its disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -268,8 +306,10 @@ class RecordWriter:
         self.record_count += 1
 
     def _write_error(self, error: OSError) -> ExternalError:
-        problem, change = f"the file cannot be written: {error.strerror or error}", "choose a folder you may write to"
+        problem = f"the file cannot be written: {error.strerror or error}"
+        change = "choose a folder you may write to"
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            problem, change = "the disk is full", "make room, then run again with --resume"
+            problem = "the disk is full"
+            change = "make room, then run again with --resume"
         problem += f"; the {self.record_count} records written before are kept"
         return ExternalError(problem, where=str(self.path), change=change)

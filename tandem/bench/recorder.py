@@ -1,8 +1,9 @@
 """The recorder: it turns replies into lines on disk, outside the event loop.
 
-Invariant: one thread parses and writes, so records never mix; a worker waits for its record before the next request.
-Parsing some hundred events takes milliseconds; on the event loop, parsing would add them to the times of every other
-stream; in a thread, it costs the streams at most one switch of the interpreter.
+Invariant: one thread parses and writes, so records never mix; a worker waits for its record before
+the next request. Parsing some hundred events takes milliseconds; on the event loop, parsing would
+add them to the times of every other stream; in a thread, it costs the streams at most one switch of
+the interpreter.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ SWITCH_S = 0.0005  # longest hold of the interpreter by the parsing thread; Pyth
 
 
 WriteRecord = Callable[[Callable[[], RequestRecord]], Awaitable[RequestRecord]]
-"""Function that writes the record its argument makes, and returns the record; both happen in the thread.
+"""Function that writes the record its argument makes, and returns the record; both happen in the
+thread.
 
 The function raises ExternalError if the write fails.
 """
@@ -36,7 +38,10 @@ def open_recorder(path: Path) -> Iterator[WriteRecord]:
     interval_s = sys.getswitchinterval()
     sys.setswitchinterval(SWITCH_S)
     try:
-        with RecordWriter(path) as writer, ThreadPoolExecutor(1, thread_name_prefix="records") as thread:
+        with (
+            RecordWriter(path) as writer,
+            ThreadPoolExecutor(1, thread_name_prefix="records") as thread,
+        ):
 
             def write(complete: Callable[[], RequestRecord]) -> RequestRecord:
                 record = complete()

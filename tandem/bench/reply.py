@@ -1,7 +1,8 @@
 """The raw reply to one request: bytes and their times, and the events and pages in the bytes.
 
-Invariant: a reply has every read of the body, in order, with the time of the read; every event has the time of the read
-that completed it. `tandem.bench.answer` parses the events after the end of the request.
+Invariant: a reply has every read of the body, in order, with the time of the read; every event has
+the time of the read that completed it. `tandem.bench.answer` parses the events after the end of the
+request.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from tandem.bench.event import DETAIL_CHARACTERS, EventError, decode_event, describe_error, format_bytes, read_event
+from tandem.bench.event import (
+    DETAIL_CHARACTERS,
+    EventError,
+    decode_event,
+    describe_error,
+    format_bytes,
+    read_event,
+)
 from tandem.bench.sse import EventSplitter, ServerEvent
 
 NS_PER_S = 1_000_000_000
@@ -22,18 +30,20 @@ class ServerReply:
     """One request's reply. Times are nanoseconds of CLOCK_MONOTONIC.
 
     Args:
-        start_ns: just before the request's bytes went to the socket; if none did, the creation of the request.
+        start_ns: just before the request's bytes went to the socket; if none did, the creation of
+            the request.
         headers_ns: arrival of the response's headers; None if none came.
         reads: time and bytes of each read of the body, after decoding of content codings.
         end_ns: end, failure or cut of the stream.
         status: HTTP status; None if none came.
         headers: of the response; names ignore case; empty if none came.
-        error: fault on the wire, one word of `tandem.bench.record.ERROR_WORDS` or `status_<code>`, or None.
-            `answer.parse_answer` finds faults in the bytes.
+        error: fault on the wire, one word of `tandem.bench.record.ERROR_WORDS` or `status_<code>`,
+            or None. `answer.parse_answer` finds faults in the bytes.
         error_detail: the fault, for a person.
-        had_open_connection: whether the connection was open before the request; None without a connection.
-        reconnects: 1 if the client sent the request again on a new connection, because the reused one died before the
-            answer's head; all times are then those of the second sending.
+        had_open_connection: whether the connection was open before the request; None without a
+            connection.
+        reconnects: 1 if the client sent the request again on a new connection, because the reused
+            one died before the answer's head; all times are then those of the second sending.
         url: of the request, for messages.
         limit_bytes: most bytes of the body, after decompression.
     """
@@ -87,7 +97,9 @@ class ServerReply:
         return (at_ns - self.start_ns) / NS_PER_S
 
 
-def split_events(reply: ServerReply, splitter: EventSplitter) -> Iterator[tuple[float, ServerEvent]]:
+def split_events(
+    reply: ServerReply, splitter: EventSplitter
+) -> Iterator[tuple[float, ServerEvent]]:
     """Yield each event with the seconds from the request's start to the read that completed it."""
     for at_ns, piece in reply.reads:
         for event in splitter.feed(piece):
@@ -110,14 +122,18 @@ def describe_foreign_body(reply: ServerReply) -> EventError:
     body = reply.body.strip()
     if body[:1] not in {b"{", b"["} and "json" not in reply.content_type:
         kind = reply.content_type or "of no type"
-        return EventError("not_sse", f"the answer is {kind}, not text/event-stream: {format_bytes(body)}")
+        return EventError(
+            "not_sse", f"the answer is {kind}, not text/event-stream: {format_bytes(body)}"
+        )
     try:
         message = read_event(body)
     except EventError as error:
         return error
     if not message.is_part:
         return EventError("no_choices", f"an event has no choices: {format_bytes(body)}")
-    return EventError("not_sse", f"the answer came whole instead of as a stream: {format_bytes(body)}")
+    return EventError(
+        "not_sse", f"the answer came whole instead of as a stream: {format_bytes(body)}"
+    )
 
 
 def describe_refusal(reply: ServerReply) -> str | None:

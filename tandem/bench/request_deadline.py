@@ -1,16 +1,19 @@
 """The forced end of a request: time-outs, an endless answer, an interruption.
 
-Invariant: a request exceeds its time-outs by at most CHECK_INTERVAL_S, and its read loop only keeps reads. All checks
-during a request are here: a timer looks at the reads a few times a second. A late check is postponed once: if this
-process was delayed, the check comes after the reads of the meantime, so the server is not blamed.
+Invariant: a request exceeds its time-outs by at most CHECK_INTERVAL_S, and its read loop only keeps
+reads. All checks during a request are here: a timer looks at the reads a few times a second. A late
+check is postponed once: if this process was delayed, the check comes after the reads of the
+meantime, so the server is not blamed.
 
-- First token: only parsing shows whether a read has tokens (a role chunk and comment lines come first). When the time
-  is up, the check parses the reads so far, once; before that, it parses nothing. A silence as long as the gap's
-  time-out is checked the same way: before the first token it is no gap.
-- Gap: the time since the last read with more than comment lines, which proxies send to keep connections open.
-- Endless: more events than the request allows. A text may contain `data:`, at most once a token, and an event has a
-  token or more, so an answer within max_tokens never reaches EVENTS_FACTOR times max_tokens. `client.py` counts bytes
-  in its read loop.
+- First token: only parsing shows whether a read has tokens (a role chunk and comment lines come
+  first). When the time is up, the check parses the reads so far, once; before that, it parses
+  nothing. A silence as long as the gap's time-out is checked the same way: before the first token
+  it is no gap.
+- Gap: the time since the last read with more than comment lines, which proxies send to keep
+  connections open.
+- Endless: more events than the request allows. A text may contain `data:`, at most once a token,
+  and an event has a token or more, so an answer within max_tokens never reaches EVENTS_FACTOR times
+  max_tokens. `client.py` counts bytes in its read loop.
 """
 
 from __future__ import annotations
@@ -25,7 +28,8 @@ from tandem.bench.sse import has_only_comments
 
 CHECK_INTERVAL_S = 0.25
 LATE_TOLERANCE_S = 0.02
-EVENTS_FACTOR, EVENTS_EXTRA = 4, 256
+EVENTS_FACTOR = 4
+EVENTS_EXTRA = 256
 
 
 class RequestDeadline:
@@ -38,12 +42,20 @@ class RequestDeadline:
         max_tokens: of the request; infinite for a page, which may have any text.
     """
 
-    def __init__(self, reply: ServerReply, timeouts: Timeouts, timeout: asyncio.Timeout, max_tokens: float = 0) -> None:
+    def __init__(
+        self,
+        reply: ServerReply,
+        timeouts: Timeouts,
+        timeout: asyncio.Timeout,
+        max_tokens: float = 0,
+    ) -> None:
         self.is_sent = False  # true once reply.start_ns is the time of the request's bytes
         self.word: str | None = None
         self.detail: str | None = None
         self._max_events = EVENTS_EXTRA + EVENTS_FACTOR * max_tokens
-        self._reply, self._timeouts, self._timeout = reply, timeouts, timeout
+        self._reply = reply
+        self._timeouts = timeouts
+        self._timeout = timeout
         self._loop = asyncio.get_running_loop()
         self._read_count = self._event_count = self._last_read_ns = 0
         self._token_check_reads = -1  # number of reads at the last search for the first token
@@ -53,7 +65,8 @@ class RequestDeadline:
     def cut(self, word: str, detail: str) -> None:
         """End the request with `word`, unless an earlier call ended it."""
         if self.word is None:
-            self.word, self.detail = word, detail
+            self.word = word
+            self.detail = detail
             self._timeout.reschedule(self._loop.time())
 
     def stop(self) -> None:
@@ -70,7 +83,9 @@ class RequestDeadline:
             self._is_late = True  # the loop was delayed: it reads the waiting bytes first
             self._schedule_check(LATE_TOLERANCE_S)
             return
-        self._is_late, limits, age_s = False, self._timeouts, 0.0
+        self._is_late = False
+        limits = self._timeouts
+        age_s = 0.0
         if self.is_sent:
             now_ns = time.monotonic_ns()
             age_s = self._reply.since_start_s(now_ns)
@@ -84,13 +99,23 @@ class RequestDeadline:
             if self._event_count > self._max_events:
                 self.cut("endless", f"cut after {self._event_count} events")
             elif age_s >= limits.whole_s:
-                self.cut("whole_timeout", f"not ended after {limits.whole_s:g} s, {self._event_count} events had come")
+                self.cut(
+                    "whole_timeout",
+                    f"not ended after {limits.whole_s:g} s, {self._event_count} events had come",
+                )
             elif age_s >= limits.first_token_s and not self._has_token():
                 self.cut("first_token_timeout", f"no token after {limits.first_token_s:g} s")
             elif silence_s >= limits.gap_s and self._has_token():
-                self.cut("gap_timeout", f"nothing for {limits.gap_s:g} s after {self._event_count} events")
+                self.cut(
+                    "gap_timeout",
+                    f"nothing for {limits.gap_s:g} s after {self._event_count} events",
+                )
         if self.word is None:
-            dues_s = [due for due in (limits.whole_s - age_s, limits.first_token_s - age_s, limits.gap_s) if due > 0]
+            dues_s = [
+                due
+                for due in (limits.whole_s - age_s, limits.first_token_s - age_s, limits.gap_s)
+                if due > 0
+            ]
             self._schedule_check(max(0.001, min([CHECK_INTERVAL_S, *dues_s])))
 
     def _has_token(self) -> bool:

@@ -1,8 +1,8 @@
 """Request metrics: one value of each metric for each record.
 
-Invariant: a failed request has no figure; a figure that a record cannot give is absent (NaN), never 0; a record that
-contradicts itself is named, and the affected figures are absent. `tandem.metrics` has the definitions. The module
-computes many records at once, because a run may have a million.
+Invariant: a failed request has no figure; a figure that a record cannot give is absent (NaN), never
+0; a record that contradicts itself is named, and the affected figures are absent. `tandem.metrics`
+has the definitions. The module computes many records at once, because a run may have a million.
 """
 
 from __future__ import annotations
@@ -12,13 +12,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tandem.bench.columns import KIND_CODES, BoolArray, ChunkTable, IntArray, collect_chunks, collect_column
+from tandem.bench.columns import (
+    KIND_CODES,
+    BoolArray,
+    ChunkTable,
+    IntArray,
+    collect_chunks,
+    collect_column,
+)
 from tandem.bench.quantiles import Values
 from tandem.bench.record import OUTPUT_KINDS, RequestRecord
 
 _ROUNDING_S = 1e-6  # a generator may round its times to a microsecond
 
-# contradictions in a record: the first two void every figure, the last none, the others the figures that count tokens
+# contradictions in a record: the first two void every figure, the last none, the others the figures
+# that count tokens
 SUSPECTS = {
     "time_runs_backwards": "a chunk, the headers or the end came before what they follow",
     "chunk_after_end": "a chunk arrived after the request had ended",
@@ -26,9 +34,15 @@ SUSPECTS = {
     "running_usage_fell": "the server's running count of tokens fell",
     "usage_differs_from_chunks": "the tokens of the chunks do not add up to the server's count",
     "tokens_without_chunks": "the server counted tokens, and no chunk carried any",
-    "usage_contradicts_stream": "the server's usage contradicts its stream, so no count but one by token ids is used",
-    "usage_above_max_tokens": "the server counted more tokens than the request allowed, so its count is none",
-    "end_without_reason": "the stream ended with [DONE] and without a finish_reason, so a cut answer looks the same",
+    "usage_contradicts_stream": (
+        "the server's usage contradicts its stream, so no count but one by token ids is used"
+    ),
+    "usage_above_max_tokens": (
+        "the server counted more tokens than the request allowed, so its count is none"
+    ),
+    "end_without_reason": (
+        "the stream ended with [DONE] and without a finish_reason, so a cut answer looks the same"
+    ),
 }
 COMPLETE_SUSPECTS = frozenset({"end_without_reason"})
 """Suspects whose figures all count."""
@@ -40,8 +54,15 @@ _COUNT_SUSPECTS = (
     "tokens_without_chunks",
     "usage_above_max_tokens",
 )
-_TOKEN_METRICS = ("tpot_ms", "tpot_exact_ms", "tokens_per_chunk", "output_tokens_per_s", "completion_tokens")
-_LLMPERF_METRICS = ("ttft_ms", "e2e_ms", "prompt_tokens", "completion_tokens")  # possible in a record of llmperf
+_TOKEN_METRICS = (
+    "tpot_ms",
+    "tpot_exact_ms",
+    "tokens_per_chunk",
+    "output_tokens_per_s",
+    "completion_tokens",
+)
+# possible in a record of llmperf
+_LLMPERF_METRICS = ("ttft_ms", "e2e_ms", "prompt_tokens", "completion_tokens")
 
 
 @dataclass(frozen=True)
@@ -54,7 +75,8 @@ class RequestMetrics:
         gap_owners: for each gap, the index of its record.
         suspects: by word of SUSPECTS, the mask of the records with this contradiction.
         failure_mask: records with an error.
-        raw_completion_tokens: completion tokens of the record, contradicted or not; NaN if it has none.
+        raw_completion_tokens: completion tokens of the record, contradicted or not; NaN if it has
+            none.
     """
 
     values: dict[str, Values]
@@ -74,7 +96,8 @@ def compute_request_metrics(records: Sequence[RequestRecord]) -> RequestMetrics:
     bears_tokens = np.where(np.isnan(chunks.tokens), is_text, is_counted)
     failure_mask = np.array([record.error is not None for record in records], bool)
     suspects = {
-        word: mask & ~failure_mask for word, mask in _find_suspects(records, chunks, bears_tokens, tokens).items()
+        word: mask & ~failure_mask
+        for word, mask in _find_suspects(records, chunks, bears_tokens, tokens).items()
     }
     invalid_times = failure_mask | suspects["time_runs_backwards"] | suspects["chunk_after_end"]
     by_ids = np.array([record.counted_by == "token_ids" for record in records], bool)
@@ -98,10 +121,17 @@ def _compute_values(
     records: Sequence[RequestRecord], chunks: ChunkTable, bears_tokens: BoolArray, tokens: Values
 ) -> dict[str, Values]:
     is_choice = chunks.kind != KIND_CODES["usage"]
-    first, (first_s, last_s) = chunks.find_ends(bears_tokens)[0], chunks.find_end_times_s(bears_tokens)
-    ttft_ms, e2e_ms = 1e3 * first_s, 1e3 * chunks.find_end_times_s(is_choice)[1]
-    later_tokens = chunks.sum_by_record(bears_tokens, chunks.tokens) - np.append(chunks.tokens, np.nan)[first]
-    # llmperf's sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are chunks, without usage
+    first, (first_s, last_s) = (
+        chunks.find_ends(bears_tokens)[0],
+        chunks.find_end_times_s(bears_tokens),
+    )
+    ttft_ms = 1e3 * first_s
+    e2e_ms = 1e3 * chunks.find_end_times_s(is_choice)[1]
+    later_tokens = (
+        chunks.sum_by_record(bears_tokens, chunks.tokens) - np.append(chunks.tokens, np.nan)[first]
+    )
+    # llmperf's sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are
+    # chunks, without usage
     last_text_s = chunks.find_end_times_s(chunks.kind == KIND_CODES["text"])[1]
     return {
         "ttft_ms": ttft_ms,
@@ -112,7 +142,9 @@ def _compute_values(
         "output_tokens_per_s": _divide_where(e2e_ms > 0, tokens, e2e_ms / 1e3),
         "prompt_tokens": collect_column(records, "prompt_tokens"),
         "completion_tokens": tokens.copy(),
-        "schedule_delay_ms": 1e3 * (collect_column(records, "start_s") - collect_column(records, "due_s")),
+        "schedule_delay_ms": (
+            1e3 * (collect_column(records, "start_s") - collect_column(records, "due_s"))
+        ),
         "llmperf_inter_token_latency_ms": _divide_where(
             ~np.isnan(last_text_s), 1e3 * last_text_s, chunks.sum_by_record(is_choice)
         ),
@@ -129,24 +161,33 @@ def _divide_where(mask: BoolArray, numerator: Values, denominator: Values) -> Va
 def _find_suspects(
     records: Sequence[RequestRecord], chunks: ChunkTable, bears_tokens: BoolArray, tokens: Values
 ) -> dict[str, BoolArray]:
-    end_s, headers_s = collect_column(records, "end_s"), collect_column(records, "headers_s")
+    end_s = collect_column(records, "end_s")
+    headers_s = collect_column(records, "headers_s")
     earliest_s, latest_s = chunks.find_end_times_s(np.full(len(chunks.kind), fill_value=True))
     is_backwards = np.zeros(len(chunks.at_s), bool)
     is_backwards[1:] = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at_s) < 0)
-    chunk_count, chunk_tokens = chunks.sum_by_record(bears_tokens), chunks.sum_by_record(bears_tokens, chunks.tokens)
-    is_early = (end_s < 0) | (earliest_s < 0) | (headers_s < 0) | (headers_s > earliest_s + _ROUNDING_S)
+    chunk_count = chunks.sum_by_record(bears_tokens)
+    chunk_tokens = chunks.sum_by_record(bears_tokens, chunks.tokens)
+    is_early = (
+        (end_s < 0) | (earliest_s < 0) | (headers_s < 0) | (headers_s > earliest_s + _ROUNDING_S)
+    )
     max_tokens = collect_column(records, "max_tokens")
     by_usage = np.array([record.counted_by == "usage" for record in records], bool)
-    lacks_reason = np.array([record.finish_reason is None and record.generator == "tandem" for record in records], bool)
+    lacks_reason = np.array(
+        [record.finish_reason is None and record.generator == "tandem" for record in records], bool
+    )
     return {
         "time_runs_backwards": is_early | (chunks.sum_by_record(is_backwards) > 0),
-        "chunk_after_end": latest_s > end_s + _ROUNDING_S,  # of the last chunk; an earlier chunk counts as backwards
+        # of the last chunk; an earlier chunk counts as backwards
+        "chunk_after_end": latest_s > end_s + _ROUNDING_S,
         "usage_below_chunks": chunk_count > tokens,
         "running_usage_fell": chunks.sum_by_record(chunks.tokens < 0) > 0,
         # one token fewer is a stop token that was counted and never sent
         "usage_differs_from_chunks": (chunk_tokens > tokens) | (chunk_tokens < tokens - 1),
         "tokens_without_chunks": (chunk_count == 0) & (tokens > 1),
-        "usage_contradicts_stream": np.array([record.error_detail is not None for record in records], bool),
+        "usage_contradicts_stream": np.array(
+            [record.error_detail is not None for record in records], bool
+        ),
         "usage_above_max_tokens": by_usage & (tokens > max_tokens),
         "end_without_reason": lacks_reason,
     }

@@ -1,9 +1,10 @@
-"""All requests of a run as columns, one row a request: the source of the summary, the verdict and publishing.
+"""All requests of a run as columns, a row a request: for summary, verdict and publishing.
 
-Invariant: every complete line of records.jsonl is a row, also for a failed request; a figure that a record cannot have
-is NaN; names are codes into tuples of names, so a hundred thousand requests need a few megabytes. Outputs stay in the
-file: digests show equal outputs, and `read_outputs` reads selected ones. The order of the lines decides no code, so
-resampling and sums in the order of codes do not depend on the order in which requests ended.
+Invariant: every complete line of records.jsonl is a row, also for a failed request; a figure that a
+record cannot have is NaN; names are codes into tuples of names, so a hundred thousand requests need
+a few megabytes. Outputs stay in the file: digests show equal outputs, and `read_outputs` reads
+selected ones. The order of the lines decides no code, so resampling and sums in the order of codes
+do not depend on the order in which requests ended.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ Digests = NDArray[np.uint64]
 UNKNOWN = -1  # the code of an unrecorded placement or start
 NO_DIGEST = np.uint64(0)  # of an absent value, such as the ids of a server that sends none
 
-_NAMES: dict[str, tuple[str, Callable[[RequestRecord], Any]]] = {  # column of codes: names, the name in a record
+# column of codes: names, the name in a record
+_NAMES: dict[str, tuple[str, Callable[[RequestRecord], Any]]] = {
     "arm": ("arms", attrgetter("arm")),
     "class_": ("classes", attrgetter("class_")),
     "load": ("loads", attrgetter("concurrency", "rate_per_s")),
@@ -74,7 +76,7 @@ class RowGroups(Generic[Key]):
     codes: IntArray
 
     def rename(self, names: Iterable[NewKey]) -> RowGroups[NewKey]:
-        """Return the groups under other names, one name for each present key; groups with equal names are joined."""
+        """Return the groups under other names, one a present key; join those with equal names."""
         places: dict[NewKey, int] = {}
         codes = [places.setdefault(name, len(places)) for name in names]
         return RowGroups(list(places), np.array(codes, np.intp)[self.codes])
@@ -92,10 +94,13 @@ class RowGroups(Generic[Key]):
             rows: of each value, the row of its request; None if each request has one value.
         """
         codes = self.codes if rows is None else self.codes[rows]
-        small_codes = codes.astype(np.min_scalar_type(len(self.keys)))  # numpy sorts 16 bits and fewer by radix
+        # numpy sorts 16 bits and fewer by radix
+        small_codes = codes.astype(np.min_scalar_type(len(self.keys)))
         ends = np.cumsum(np.bincount(codes, minlength=len(self.keys)))
         parts = np.split(values[np.argsort(small_codes, kind="stable")], ends[:-1])
-        yield from ((key, part[~np.isnan(part)]) for key, part in zip(self.keys, parts, strict=False))
+        yield from (
+            (key, part[~np.isnan(part)]) for key, part in zip(self.keys, parts, strict=False)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,9 +116,10 @@ class RequestTable:
         round, slot, repeat: as in the records.
         start_s, end_s: absolute, on the monotonic clock of the records.
         figures: by metric of the catalogue that one request can have; NaN if a record has none.
-        tokens: completion tokens by the server's count; NaN if unknown, or if the record contradicts itself.
-        errors, contents: words of RequestRecord.error and of the suite's content check. error, content: their codes,
-            UNKNOWN without an error, or without a check.
+        tokens: completion tokens by the server's count; NaN if unknown, or if the record
+            contradicts itself.
+        errors, contents: words of RequestRecord.error and of the suite's content check. error,
+            content: their codes, UNKNOWN without an error, or without a check.
         failed: whether the request has an error.
         hit_token_limit: whether the answer ended because of max_tokens, by its finish reason.
         output, ids: digests of all that the model wrote, and of token ids; NO_DIGEST if absent.
@@ -121,8 +127,10 @@ class RequestTable:
         torn_lines: a sentence about a torn last line, which is no row.
         raw_tokens: completion tokens of the record, contradicted or not.
         suspects: by word of request_metrics.SUSPECTS, whether the record has this contradiction.
-        replicas: of arms whose address several servers answer, by arm, how that shows; their starts are UNKNOWN.
-        unknown_parts: by arm and name of a part of the stream that Tandem does not know, the number of requests.
+        replicas: of arms whose address several servers answer, by arm, how that shows; their starts
+            are UNKNOWN.
+        unknown_parts: by arm and name of a part of the stream that Tandem does not know, the number
+            of requests.
         retried, reconnected: whether the request was sent again by a resumed run, or by the client.
         by_llmperf: whether llmperf measured the request.
         request_digest: of the request's id.
@@ -190,8 +198,10 @@ class RequestTable:
 
     @property
     def dropped_counters(self) -> dict[str, str]:
-        """Arms whose counters are dropped, each with the reason: several servers answer at their address."""
-        return {arm: f"several servers answer at its address: {reason}" for arm, reason in self.replicas}
+        """Arms whose counters are dropped, with the reason: several servers at one address."""
+        return {
+            arm: f"several servers answer at its address: {reason}" for arm, reason in self.replicas
+        }
 
     def control_round_mask(self) -> BoolArray:
         """Return the mask of requests in rounds with the control and no variant."""
@@ -207,8 +217,9 @@ class RequestTable:
         return mask
 
     def limit_masks(self) -> tuple[BoolArray, BoolArray]:
-        """Return two masks: requests within every goodput limit, and successful requests that lack a limited figure."""
-        good_mask, unknown_mask = ~self.failed, np.zeros(len(self), bool)
+        """Return two masks: requests within all goodput limits, and good ones without a figure."""
+        good_mask = ~self.failed
+        unknown_mask = np.zeros(len(self), bool)
         is_short = np.isin(self.raw_tokens if len(self.raw_tokens) else self.tokens, (0, 1))
         for name, limit in (self.run.goodput or {}).items():
             values = self.figures[name]
@@ -224,7 +235,14 @@ class RequestTable:
         columns = np.stack([self.arm, self.class_, self.load, self.round, self.slot], axis=1)
         rows, codes = np.unique(columns, axis=0, return_inverse=True)
         turns = [
-            TurnKey(self.arms[arm], self.classes[class_], load.concurrency, load.rate_per_s, round_, slot)
+            TurnKey(
+                self.arms[arm],
+                self.classes[class_],
+                load.concurrency,
+                load.rate_per_s,
+                round_,
+                slot,
+            )
             for arm, class_, load_code, round_, slot in rows.tolist()
             for load in (self.loads[load_code],)
         ]
@@ -255,15 +273,27 @@ class RequestTable:
             texts = np.array([getattr(prompt, name) for prompt in self.prompts], object)
             arrays[name] = texts[self.prompt]
         for name in ("concurrency", "rate_per_s"):
-            values = np.array([getattr(load, name) for load in self.loads], float)  # None becomes NaN
+            # None becomes NaN
+            values = np.array([getattr(load, name) for load in self.loads], float)
             arrays[name] = values[self.load]
-        for name in ("round", "slot", "repeat", "start_s", "end_s", "tokens", "failed", "hit_token_limit", "retried"):
+        for name in (
+            "round",
+            "slot",
+            "repeat",
+            "start_s",
+            "end_s",
+            "tokens",
+            "failed",
+            "hit_token_limit",
+            "retried",
+        ):
             arrays[name] = getattr(self, name)
         return arrays | dict(self.figures)
 
     def select(self, mask: BoolArray) -> RequestTable:
         """Return the requests in `mask`, with their gaps."""
-        is_kept, columns = mask[self.gap_owners], dict[str, Any]()
+        is_kept = mask[self.gap_owners]
+        columns = dict[str, Any]()
         for name, values in vars(self).items():
             if isinstance(values, np.ndarray):
                 columns[name] = values[is_kept if name.startswith("gap") else mask]
@@ -291,7 +321,8 @@ def read_request_table(folder: Path | str) -> RequestTable:
         InputError: a file is missing or a line is invalid; the error names it.
     """
     folder = Path(folder)
-    run, torn_lines = manifest.read_manifest(folder), list[str]()
+    run = manifest.read_manifest(folder)
+    torn_lines = list[str]()
     codes = {name: _number_names() for name in _NAMES}
     blocks: list[dict[str, dict[str, NDArray[Any]]]] = []
     row_count = 0
@@ -303,7 +334,10 @@ def read_request_table(folder: Path | str) -> RequestTable:
         row_count += len(block.records)
     blocks = blocks or [_read_columns(RecordBlock([], 0, []), codes, 0)]
     groups: dict[str, Any] = {
-        group: {name: np.concatenate([block[group][name] for block in blocks]) for name in blocks[0][group]}
+        group: {
+            name: np.concatenate([block[group][name] for block in blocks])
+            for name in blocks[0][group]
+        }
         for group in blocks[0]
     }
     columns = groups.pop("columns")
@@ -316,10 +350,16 @@ def read_request_table(folder: Path | str) -> RequestTable:
     for name, (plural, _) in _NAMES.items():
         required_names = arm_names if name == "arm" else ()
         leading = first_names.get(name, ())
-        names[plural], columns[name] = _sort_names(codes[name], columns[name], leading, required_names)
-    names["loads"] = tuple(LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["loads"])
+        names[plural], columns[name] = _sort_names(
+            codes[name], columns[name], leading, required_names
+        )
+    names["loads"] = tuple(
+        LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["loads"]
+    )
     names["prompts"] = tuple(PromptKey(*key) for key in names["prompts"])
-    unknown_parts = tuple((arm, part, number) for (arm, part), number in sorted(part_counts.items()))
+    unknown_parts = tuple(
+        (arm, part, number) for (arm, part), number in sorted(part_counts.items())
+    )
     table = RequestTable(
         folder=folder,
         run=run,
@@ -333,15 +373,21 @@ def read_request_table(folder: Path | str) -> RequestTable:
 
 
 def _align_clocks(table: RequestTable) -> RequestTable:
-    """Return the table with all times on the run's first clock, if parts come from several machines or boots.
+    """Return the table with all times on the run's first clock, whatever machine measured a part.
 
-    Pods of several nodes may measure parts of one run: a drift over rounds is visible only on one clock.
+    Pods of several nodes may measure parts of one run: a drift over rounds is visible only on one
+    clock.
     """
     run = table.run
     if not run.resumed:
         return table
     utc_s = compute_utc_s(run, table.start_s, table.end_s)
-    shift_s = utc_s - manifest.parse_moment(run.clock.utc).timestamp() + run.clock.monotonic_s - table.start_s
+    shift_s = (
+        utc_s
+        - manifest.parse_moment(run.clock.utc).timestamp()
+        + run.clock.monotonic_s
+        - table.start_s
+    )
     if np.abs(shift_s).max(initial=0.0) < ADJUSTMENT_S:
         return table
     run = msgspec.structs.replace(run, resumed=())
@@ -352,10 +398,14 @@ def _read_columns(
     block: RecordBlock, codes: Mapping[str, dict[Any, int]], row_count: int
 ) -> dict[str, dict[str, NDArray[Any]]]:
     """Return the columns of one block; memory then holds the texts of only one block."""
-    records, metrics = block.records, compute_request_metrics(block.records)
+    records = block.records
+    metrics = compute_request_metrics(block.records)
     start_s = collect_column(records, "start_s")
     texts = (record.output for record in records)
-    token_ids = (b"" if record.token_ids is None else msgspec.json.encode(record.token_ids) for record in records)
+    token_ids = (
+        b"" if record.token_ids is None else msgspec.json.encode(record.token_ids)
+        for record in records
+    )
     columns: dict[str, NDArray[Any]] = {
         **{
             name: np.array(list(map(codes[name].__getitem__, map(key, records))), np.int32)
@@ -367,7 +417,9 @@ def _read_columns(
         "tokens": metrics.values["completion_tokens"],
         "raw_tokens": metrics.raw_completion_tokens,
         "failed": metrics.failure_mask,
-        "hit_token_limit": np.array([is_limit_end(record.finish_reason) for record in records], bool),
+        "hit_token_limit": np.array(
+            [is_limit_end(record.finish_reason) for record in records], bool
+        ),
         "retried": collect_column(records, "attempts") > 1,
         "reconnected": collect_column(records, "reconnected") > 0,
         "by_llmperf": np.array([record.generator == "llmperf" for record in records], bool),
@@ -397,7 +449,10 @@ def _add_process_starts(table: RequestTable) -> RequestTable:
     replicas = server_starts.replicas
     if process_starts and not (table.start != UNKNOWN).all():
         groups = table.turn_groups
-        turn_starts = [process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in groups.keys]
+        turn_starts = [
+            process_starts.get(turn) or process_starts.get(turn.pool_classes())
+            for turn in groups.keys
+        ]
         starts, name_codes = encode_names([*table.starts, *turn_starts])
         places = np.where(table.start == UNKNOWN, len(table.starts) + groups.codes, table.start)
         table = replace(table, starts=starts, start=name_codes[places])
@@ -405,7 +460,9 @@ def _add_process_starts(table: RequestTable) -> RequestTable:
         return table
     arms = {arm: replicas[name_server(arm)] for arm in table.arms if name_server(arm) in replicas}
     is_replicated = np.isin(table.arm, [table.arms.index(arm) for arm in arms])
-    return replace(table, start=np.where(is_replicated, UNKNOWN, table.start), replicas=tuple(arms.items()))
+    return replace(
+        table, start=np.where(is_replicated, UNKNOWN, table.start), replicas=tuple(arms.items())
+    )
 
 
 def encode_names(
@@ -413,7 +470,9 @@ def encode_names(
 ) -> tuple[tuple[Any, ...], IntArray]:
     """Return the names and the code of each entry; arguments and order as for `_sort_names`."""
     codes = _number_names()
-    return _sort_names(codes, np.array([codes[name] for name in names], np.int32), first_names, required_names)
+    return _sort_names(
+        codes, np.array([codes[name] for name in names], np.int32), first_names, required_names
+    )
 
 
 def _number_names() -> defaultdict[Any, int]:
@@ -422,16 +481,26 @@ def _number_names() -> defaultdict[Any, int]:
 
 
 def _sort_names(
-    numbers: Mapping[Any, int], column: IntArray, first_names: Sequence[Any], required_names: Sequence[Any]
+    numbers: Mapping[Any, int],
+    column: IntArray,
+    first_names: Sequence[Any],
+    required_names: Sequence[Any],
 ) -> tuple[tuple[Any, ...], IntArray]:
-    """Return the names, `first_names` in their order and then the others sorted, and the column of their codes.
+    """Return the names, `first_names` first and the others sorted, and the column of their codes.
 
-    Names in `required_names`, a part of `first_names`, need no record: an arm without a record is still the baseline
-    or a variant. None is no name: its code is UNKNOWN. In a tuple, None is sorted last.
+    Names in `required_names`, a part of `first_names`, need no record: an arm without a record is
+    still the baseline or a variant. None is no name: its code is UNKNOWN. In a tuple, None is
+    sorted last.
     """
-    leading_names = dict.fromkeys(name for name in first_names if name in numbers or name in required_names)
+    leading_names = dict.fromkeys(
+        name for name in first_names if name in numbers or name in required_names
+    )
     others = [name for name in numbers if name is not None and name not in leading_names]
-    others.sort(key=lambda name: [(part is None, part) for part in name] if isinstance(name, tuple) else name)
+    others.sort(
+        key=lambda name: (
+            [(part is None, part) for part in name] if isinstance(name, tuple) else name
+        )
+    )
     names = (*leading_names, *others)
     places = {name: place for place, name in enumerate(names)}
     return names, np.array([places.get(name, UNKNOWN) for name in numbers], np.intp)[column]
@@ -439,7 +508,9 @@ def _sort_names(
 
 def hash_texts(texts: Iterable[bytes]) -> Digests:
     """Return a 64-bit digest of each text; NO_DIGEST for an empty text."""
-    digests = [hashlib.blake2b(text, digest_size=8).digest() if text else bytes(8) for text in texts]
+    digests = [
+        hashlib.blake2b(text, digest_size=8).digest() if text else bytes(8) for text in texts
+    ]
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
@@ -456,4 +527,6 @@ def read_outputs(table: RequestTable, rows: Sequence[int]) -> Iterator[RequestRe
             try:
                 yield decoder.decode(file.readline())
             except json_file.DECODE_ERRORS as error:
-                raise InputError("it changed meanwhile", where=file.name, change="read it again") from error
+                raise InputError(
+                    "it changed meanwhile", where=file.name, change="read it again"
+                ) from error

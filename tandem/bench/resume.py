@@ -1,8 +1,8 @@
 """The resume of an interrupted run: its earlier records, and a check that it is the same run.
 
-Invariant: a request with a record is not sent again, unless the interrupt cut it; such a request gets its id with `~2`
-(then `~3`, ...) at the end, so no id is twice in a file. A run whose settings differ from the manifest's is refused;
-the error names the field.
+Invariant: a request with a record is not sent again, unless the interrupt cut it; such a request
+gets its id with `~2` (then `~3`, ...) at the end, so no id is twice in a file. A run whose settings
+differ from the manifest's is refused; the error names the field.
 """
 
 from __future__ import annotations
@@ -22,11 +22,40 @@ from tandem.errors import InputError
 
 ATTEMPT_SEPARATOR = "~"  # between a request's id and the number of the attempt, from the second on
 RUN_FIELDS = (
-    *("version", "environment", "experiment", "schedule", "seed", "api", "thinking", "temperature", "max_tokens"),
-    *("concurrency", "rate_per_s", "rounds", "control_rounds", "repeats", "prompts_per_class", "mixed", "duration_s"),
+    *(
+        "version",
+        "environment",
+        "experiment",
+        "schedule",
+        "seed",
+        "api",
+        "thinking",
+        "temperature",
+        "max_tokens",
+    ),
+    *(
+        "concurrency",
+        "rate_per_s",
+        "rounds",
+        "control_rounds",
+        "repeats",
+        "prompts_per_class",
+        "mixed",
+        "duration_s",
+    ),
     "time_outs",
 )
-ARM_FIELDS = ("simulated", "role", "url", "model", "artifact_key", "image", "server_version", "runtime", "speculation")
+ARM_FIELDS = (
+    "simulated",
+    "role",
+    "url",
+    "model",
+    "artifact_key",
+    "image",
+    "server_version",
+    "runtime",
+    "speculation",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +85,9 @@ def read_history(folder: Path, notify: Callable[[str], None]) -> RunHistory:
     done_ids: set[str] = set()
     interrupt_counts: Counter[str] = Counter()
     spans: dict[tuple[object, ...], tuple[float, float]] = {}
-    for record in read_records(path, lambda torn_line: notify(f"{torn_line}; its request is asked again")):
+    for record in read_records(
+        path, lambda torn_line: notify(f"{torn_line}; its request is asked again")
+    ):
         base_id = record.request_id.partition(ATTEMPT_SEPARATOR)[0]
         if record.error == "interrupted":
             interrupt_counts[base_id] += 1
@@ -66,27 +97,36 @@ def read_history(folder: Path, notify: Callable[[str], None]) -> RunHistory:
         start_s, end_s = spans.get(turn, (record.start_s, record.start_s))
         spans[turn] = min(start_s, record.start_s), max(end_s, record.start_s + record.end_s)
     spent_s = sum(end_s - start_s for start_s, end_s in spans.values())
-    return RunHistory(done_ids=frozenset(done_ids), interrupt_counts=interrupt_counts, spent_s=spent_s)
+    return RunHistory(
+        done_ids=frozenset(done_ids), interrupt_counts=interrupt_counts, spent_s=spent_s
+    )
 
 
 def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> RunManifest:
     """Return the manifest of a resumed run: its first settings, and the servers' current facts.
 
     Raises:
-        InputError: the run differs from the run in the folder; the error names the first different field and both
-            values.
+        InputError: the run differs from the run in the folder; the error names the first different
+            field and both values.
     """
-    old_settings, new_settings = _list_settings(before), _list_settings(now)
+    old_settings = _list_settings(before)
+    new_settings = _list_settings(now)
     for name in old_settings | new_settings:
         old_text, new_text = (
-            msgspec.json.encode(settings.get(name)).decode() for settings in (old_settings, new_settings)
+            msgspec.json.encode(settings.get(name)).decode()
+            for settings in (old_settings, new_settings)
         )
         if old_text != new_text:
             problem = f"{name} was {old_text} when this run began and is {new_text} now"
-            change = f"leave it out, give the same {name.partition('[')[0]} again, or begin another run: --out DIR"
+            change = (
+                f"leave it out, give the same {name.partition('[')[0]} again, or begin another run:"
+                " --out DIR"
+            )
             raise InputError(problem, where=str(folder / FILE), change=change)
     arms = [
-        msgspec.structs.replace(old_arm, placement=arm.placement or old_arm.placement, owned_by=arm.owned_by)
+        msgspec.structs.replace(
+            old_arm, placement=arm.placement or old_arm.placement, owned_by=arm.owned_by
+        )
         for old_arm, arm in zip(before.arms, now.arms, strict=True)
     ]
     return msgspec.structs.replace(
@@ -102,7 +142,10 @@ def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> Ru
 def _list_settings(run: RunManifest) -> dict[str, Any]:
     """Return the settings that a resume must not change, by name."""
     settings: dict[str, Any] = {"arms": [arm.name for arm in run.arms]}
-    settings |= {f"arms[{arm.name}].{name}": getattr(arm, name) for arm in run.arms for name in ARM_FIELDS}
+    settings |= {
+        f"arms[{arm.name}].{name}": getattr(arm, name) for arm in run.arms for name in ARM_FIELDS
+    }
     settings |= {f"suites[{suite.name}].sha256": suite.sha256 for suite in run.suites}
     settings |= {name: getattr(run, name) for name in RUN_FIELDS}
-    return settings | ({} if run.duration_s is None else {"rounds": None})  # time decides their number
+    # time decides their number
+    return settings | ({} if run.duration_s is None else {"rounds": None})

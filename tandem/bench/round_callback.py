@@ -1,10 +1,12 @@
-"""The hook between rounds, e.g. for publishing, while nothing is measured; the run waits for a limited time.
+"""The hook between rounds, such as publishing, while nothing is measured; its wait is limited.
 
-Invariant: the hook is called only between rounds and at the end, one call at a time, and gets the time by which it
-must return; the run waits no longer. Whatever the hook does or raises, records and the outcome stay the same.
+Invariant: the hook is called only between rounds and at the end, one call at a time, and gets the
+time by which it must return; the run waits no longer. Whatever the hook does or raises, records and
+the outcome stay the same.
 
-Python cannot end a thread from outside. So a late call continues during the next turns: the manifest notes this, no
-other call begins before its return, and the process does not wait for it at the end.
+Python cannot end a thread from outside. So a late call continues during the next turns: the
+manifest notes this, no other call begins before its return, and the process does not wait for it at
+the end.
 """
 
 from __future__ import annotations
@@ -20,10 +22,12 @@ from tandem.bench.interrupt import StopSignal
 
 ROUND_WAIT_S = 10.0  # longest delay of a measurement between two rounds
 END_WAIT_S = 300.0  # at the end of a run only its command waits
-INTERRUPT_WAIT_S = 10.0  # at the end of an interrupted run: Kubernetes gives 30 s, the requests used 5
+# at the end of an interrupted run: Kubernetes gives 30 s, the requests used 5
+INTERRUPT_WAIT_S = 10.0
 
 RoundHook = Callable[[int, float], None]
-"""Function of the number of the ended round, from 0, and the time limit for its return, on the monotonic clock.
+"""Function of the number of the ended round, from 0, and the time limit for its return, on the
+monotonic clock.
 
 At the end of a run it gets the last round's number, possibly again: files are final only then.
 """
@@ -50,7 +54,9 @@ class RoundCallback:
         is_done = await self._call_and_wait(number, ROUND_WAIT_S, stoppable=True)
         if not is_done and not self.stop.is_requested:
             delay = f"{ROUND_WAIT_S:g} s after a round"
-            self.note(f"what is called between rounds was still busy {delay}: later turns ran beside it")
+            self.note(
+                f"what is called between rounds was still busy {delay}: later turns ran beside it"
+            )
 
     async def call_at_end(self, number: int, *, after_interrupt: bool) -> None:
         """Call the hook once the run has ended and its files are final.
@@ -61,10 +67,12 @@ class RoundCallback:
         """
         wait_s = INTERRUPT_WAIT_S if after_interrupt else END_WAIT_S
         if not await self._call_and_wait(number, wait_s, stoppable=not after_interrupt):
-            self.note(f"what is called at the end was still busy after {wait_s:g} s and was left alone")
+            self.note(
+                f"what is called at the end was still busy after {wait_s:g} s and was left alone"
+            )
 
     async def _call_and_wait(self, number: int, wait_s: float, *, stoppable: bool) -> bool:
-        """Call the hook once the previous call has returned; return whether the new call returned in time."""
+        """Call the hook once its previous call has returned; return whether it returned in time."""
         end_s = time.monotonic() + wait_s
         if self.call is None:
             return True
@@ -73,26 +81,36 @@ class RoundCallback:
         if time.monotonic() < end_s:
             self._future = asyncio.get_running_loop().create_future()
             arguments = (self.call, number, end_s, self._future)
-            threading.Thread(target=_run_call, args=arguments, name="between-rounds", daemon=True).start()
+            threading.Thread(
+                target=_run_call, args=arguments, name="between-rounds", daemon=True
+            ).start()
         return await self._wait_until_free(end_s, stoppable=stoppable)
 
     async def _wait_until_free(self, end_s: float, *, stoppable: bool) -> bool:
         if self._future is None:
             return True
         remaining_s = max(end_s - time.monotonic(), 0.0)
-        timer = asyncio.create_task(self.stop.sleep(remaining_s) if stoppable else asyncio.sleep(remaining_s))
+        timer = asyncio.create_task(
+            self.stop.sleep(remaining_s) if stoppable else asyncio.sleep(remaining_s)
+        )
         await asyncio.wait((self._future, timer), return_when=asyncio.FIRST_COMPLETED)
         timer.cancel()
         if not self._future.done():
             return False
-        error, self._future = self._future.result(), None
+        error = self._future.result()
+        self._future = None
         if error is not None and not self._has_failed:  # later failures may differ only in a time
             self._has_failed = True
-            self.note(f"what is called between rounds failed ({type(error).__name__}: {error}); records are whole")
+            self.note(
+                f"what is called between rounds failed ({type(error).__name__}: {error}); records"
+                " are whole"
+            )
         return True
 
 
-def _run_call(call: RoundHook, number: int, end_s: float, future: asyncio.Future[BaseException | None]) -> None:
+def _run_call(
+    call: RoundHook, number: int, end_s: float, future: asyncio.Future[BaseException | None]
+) -> None:
     error: BaseException | None = None
     try:
         call(number, end_s)

@@ -1,7 +1,7 @@
 """One run: probe, connect, warm up, send every turn, summarize.
 
-Invariant: whatever ends the run, its records are on disk and readable, the manifest has the reason of the end, and no
-measured request is outside the plan.
+Invariant: whatever ends the run, its records are on disk and readable, the manifest has the reason
+of the end, and no measured request is outside the plan.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ from tandem.bench.simulation import combine_simulated
 from tandem.bench.warm_up import warm_up_arm
 from tandem.errors import ExternalError, InputError, TandemError
 
-OPTIONAL_EXTRAS = ("token_ids", "logprobs")  # extras that make answers larger: requested only with --record
+# extras that make answers larger: requested only with --record
+OPTIONAL_EXTRAS = ("token_ids", "logprobs")
 MIN_SOCKETS = 512  # an open loop has as many as its servers are slow
 MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; the loop may open more later
 
@@ -74,11 +75,12 @@ class MeasurementRun:
         resume: whether the run continues the run in the folder.
         out: stream for the operator's messages.
         wait_s: longest wait for an arm that went down, in seconds.
-        check: called with the manifest before the manifest is written; raises InputError if the run must not begin.
-        on_round: called in a separate thread between two rounds, and once at the end when every file is final;
-            `round_callback` has its rules.
-        only_round: number of the only round to measure; other processes resume the folder for the other rounds. None
-            measures all rounds.
+        check: called with the manifest before the manifest is written; raises InputError if the run
+            must not begin.
+        on_round: called in a separate thread between two rounds, and once at the end when every
+            file is final; `round_callback` has its rules.
+        only_round: number of the only round to measure; other processes resume the folder for the
+            other rounds. None measures all rounds.
     """
 
     settings: RunSettings
@@ -104,19 +106,26 @@ class MeasurementRun:
         """Execute the run and return its end.
 
         Raises:
-            InputError: the run could not begin, because of the folder, a server, settings that differ from the resumed
-                run's, or a round that the plan does not have.
+            InputError: the run could not begin, because of the folder, a server, settings that
+                differ from the resumed run's, or a round that the plan does not have.
             ExternalError: a server does not answer the probe, or the manifest cannot be written.
         """
-        settings, self.plan = self.settings, self.settings.plan()
-        raise_file_limit(len(settings.manifest.arms) * max((*(settings.concurrency or ()), MIN_SOCKETS)))
-        expected_s, request_count = settings.manifest.duration_s or estimate_run_s(self.plan), self.plan.request_count
+        settings = self.settings
+        self.plan = self.settings.plan()
+        raise_file_limit(
+            len(settings.manifest.arms) * max((*(settings.concurrency or ()), MIN_SOCKETS))
+        )
+        expected_s = settings.manifest.duration_s or estimate_run_s(self.plan)
+        request_count = self.plan.request_count
         if self.only_round is not None:
             if not 0 <= self.only_round < (self.plan.round_total or 0):
                 problem = f"the plan has no round {self.only_round}"
-                raise InputError(problem, change=f"name one of its {self.plan.round_total or 0} rounds, from 0")
+                raise InputError(
+                    problem, change=f"name one of its {self.plan.round_total or 0} rounds, from 0"
+                )
             turns = self.plan.round(self.only_round)
-            expected_s, request_count = sum(map(estimate_turn_s, turns)), sum(turn.request_count for turn in turns)
+            expected_s = sum(map(estimate_turn_s, turns))
+            request_count = sum(turn.request_count for turn in turns)
         self.progress = RunProgress(self.out, requests=request_count, expected_s=expected_s)
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(claim_folder(self.folder, resume=self.resume))
@@ -127,7 +136,9 @@ class MeasurementRun:
             connect = functools.partial(
                 CompletionClient, limit=limit, api=settings.manifest.api, api_key=settings.api_key
             )
-            clients = [await stack.enter_async_context(connect(arm)) for arm in settings.manifest.arms]
+            clients = [
+                await stack.enter_async_context(connect(arm)) for arm in settings.manifest.arms
+            ]
             probe_results = await self._probe_servers(clients)
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted")
@@ -143,9 +154,15 @@ class MeasurementRun:
         for client in clients:
             self.stop.add_callback(client.interrupt)
         draft = self.settings.manifest
-        probes = [probe_server(client, thinking=draft.thinking, seed=draft.seed) for client in clients]
+        probes = [
+            probe_server(client, thinking=draft.thinking, seed=draft.seed) for client in clients
+        ]
         results = await asyncio.gather(*probes, return_exceptions=True)
-        faults = [] if self.stop.is_requested else [fault for fault in results if isinstance(fault, BaseException)]
+        faults = (
+            []
+            if self.stop.is_requested
+            else [fault for fault in results if isinstance(fault, BaseException)]
+        )
         for fault in faults[1:]:
             self.progress.notify(f"error: {fault}")
         if faults:
@@ -173,7 +190,12 @@ class MeasurementRun:
         """Return the manifest of a run before its start, with the facts of plan and servers."""
         plan = self.plan
         suites = [
-            manifest.SuiteEntry(name=suite.name, sha256=suite.sha256, prompts=len(suite.prompts), classes=suite.classes)
+            manifest.SuiteEntry(
+                name=suite.name,
+                sha256=suite.sha256,
+                prompts=len(suite.prompts),
+                classes=suite.classes,
+            )
             for suite in self.settings.suites
         ]
         return msgspec.structs.replace(
@@ -181,16 +203,24 @@ class MeasurementRun:
             arms=tuple(result.arm for result in probe_results),
             simulated=combine_simulated(result.arm.simulated for result in probe_results),
             suites=tuple(suites),
-            concurrency=tuple(sorted({block.load.concurrency for block in plan.blocks if block.load.concurrency})),
-            plan=manifest.PlanTotals(requests=plan.request_count, requests_per_round=plan.requests_per_round),
+            concurrency=tuple(
+                sorted({block.load.concurrency for block in plan.blocks if block.load.concurrency})
+            ),
+            plan=manifest.PlanTotals(
+                requests=plan.request_count, requests_per_round=plan.requests_per_round
+            ),
         )
 
     async def _measure(self, arms: Sequence[ArmSession], run_manifest: RunManifest) -> RunOutcome:
         if self.resume:
             earlier_manifest = manifest.read_manifest(self.folder)
             run_manifest = continue_manifest(earlier_manifest, run_manifest, self.folder)
-            placements = [arm.placement for arm in run_manifest.arms]  # the new value, else the earlier one
-            arms = [dataclasses.replace(arm, placement=word) for arm, word in zip(arms, placements, strict=True)]
+            # the new value, else the earlier one
+            placements = [arm.placement for arm in run_manifest.arms]
+            arms = [
+                dataclasses.replace(arm, placement=word)
+                for arm, word in zip(arms, placements, strict=True)
+            ]
             self.history = await asyncio.to_thread(read_history, self.folder, self.progress.notify)
             if earlier_manifest.ended is not None and earlier_manifest.ended.reason == "duration":
                 self.history = dataclasses.replace(self.history, spent_s=math.inf)
@@ -203,7 +233,9 @@ class MeasurementRun:
         callback = RoundCallback(self.on_round, self._note, self.stop)
         try:
             if self.settings.warm_up != 0 and self._has_missing_requests():
-                run_manifest = msgspec.structs.replace(run_manifest, warm_up=await self._warm_up(arms))
+                run_manifest = msgspec.structs.replace(
+                    run_manifest, warm_up=await self._warm_up(arms)
+                )
             reason = await self._run_rounds(arms, callback)
         except TandemError as fault:
             self.stop.request("failed", fault)
@@ -217,8 +249,11 @@ class MeasurementRun:
             await callback.call_at_end(self.round_count - 1, after_interrupt=self.stop.is_requested)
         if tuple(self.notes) != final_manifest.notes:
             with contextlib.suppress(ExternalError):  # a full disk was already reported
-                manifest.write_manifest(self.folder, msgspec.structs.replace(final_manifest, notes=tuple(self.notes)))
-        return RunOutcome(reason=self.stop.reason or reason, fault=self.stop.fault)  # a signal may have come meanwhile
+                manifest.write_manifest(
+                    self.folder, msgspec.structs.replace(final_manifest, notes=tuple(self.notes))
+                )
+        # a signal may have come meanwhile
+        return RunOutcome(reason=self.stop.reason or reason, fault=self.stop.fault)
 
     def _has_missing_requests(self) -> bool:
         if self.settings.manifest.duration_s is not None:
@@ -227,7 +262,11 @@ class MeasurementRun:
 
     def _list_rounds(self) -> Iterable[tuple[PlanTurn, ...]]:
         """Return the turns of each round of this process."""
-        return self.plan.rounds_of_turns() if self.only_round is None else [self.plan.round(self.only_round)]
+        return (
+            self.plan.rounds_of_turns()
+            if self.only_round is None
+            else [self.plan.round(self.only_round)]
+        )
 
     def _is_recorded(self, turns: Sequence[PlanTurn]) -> bool:
         """Return whether an earlier process recorded the complete round."""
@@ -239,10 +278,14 @@ class MeasurementRun:
         # a resumed run gives its windows higher numbers than the earlier windows
         first_window = path.read_bytes().count(b"\n") if path.exists() else 0
         with open_recorder(path) as write_record, self.progress.show_line():
-            loops = RequestLoops(self.settings, write_record, self.stop, {}, self.progress.count_record)
+            loops = RequestLoops(
+                self.settings, write_record, self.stop, {}, self.progress.count_record
+            )
             if self.settings.manifest.schedule == "simultaneous":
                 self.progress.begin_warm_up(" and ".join(arm.name for arm in arms))
-                entries = await asyncio.gather(*(self._warm_up_arm(arm, loops, first_window) for arm in arms))
+                entries = await asyncio.gather(
+                    *(self._warm_up_arm(arm, loops, first_window) for arm in arms)
+                )
             else:
                 entries = []
                 for arm in arms:
@@ -250,28 +293,46 @@ class MeasurementRun:
                     entries.append(await self._warm_up_arm(arm, loops, first_window))
         return {arm.name: entry for arm, entry in zip(arms, entries, strict=True)}
 
-    async def _warm_up_arm(self, arm: ArmSession, loops: RequestLoops, first_window: int) -> WarmUpEntry:
+    async def _warm_up_arm(
+        self, arm: ArmSession, loops: RequestLoops, first_window: int
+    ) -> WarmUpEntry:
         requests = self.settings.warm_up
-        await arm.client.open_connections(_count_connections(self.plan.round(self.plan.first_round)[0]))
-        entry = await warm_up_arm(arm, self.plan, loops, requests=requests, first_window=first_window)
+        await arm.client.open_connections(
+            _count_connections(self.plan.round(self.plan.first_round)[0])
+        )
+        entry = await warm_up_arm(
+            arm, self.plan, loops, requests=requests, first_window=first_window
+        )
         if entry.stable is False and not self.stop.is_requested:
             counts = f"{entry.requests} requests of warm-up, {entry.failed} of them failed"
-            self._note(f"{arm.name} was not stable after {counts}: its first rounds may differ from its last")
+            self._note(
+                f"{arm.name} was not stable after {counts}: its first rounds may differ from its"
+                " last"
+            )
         return entry
 
     async def _run_rounds(self, arms: Sequence[ArmSession], callback: RoundCallback) -> EndReason:
-        """Send every turn that is not recorded; if time limits the run, begin no block after the limit."""
-        arms, end_s = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)], math.inf
+        """Send every turn that is not recorded; begin no block after the run's time limit."""
+        arms = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)]
+        end_s = math.inf
         if self.settings.manifest.duration_s is not None:
-            self.progress.expected_s = max(self.settings.manifest.duration_s - self.history.spent_s, 0.0)
+            self.progress.expected_s = max(
+                self.settings.manifest.duration_s - self.history.spent_s, 0.0
+            )
             end_s = time.monotonic() + self.progress.expected_s
         gc.freeze()  # a full garbage collection would block the event loop for tens of milliseconds
         try:
-            with open_recorder(self.folder / RECORDS_FILE) as write_record, self.progress.show_line():
+            with (
+                open_recorder(self.folder / RECORDS_FILE) as write_record,
+                self.progress.show_line(),
+            ):
                 attempts = self.history.interrupt_counts
-                loops = RequestLoops(self.settings, write_record, self.stop, attempts, self.progress.count_record)
+                loops = RequestLoops(
+                    self.settings, write_record, self.stop, attempts, self.progress.count_record
+                )
                 for turns in self._list_rounds():
-                    number, is_stopped = turns[0].round, self.stop.is_requested or self._is_over(turns[0], end_s)
+                    number = turns[0].round
+                    is_stopped = self.stop.is_requested or self._is_over(turns[0], end_s)
                     if self.asked_round == number - 1 and not is_stopped:
                         await callback.call_between(number - 1)
                     reason = await self._run_round(turns, arms, loops, end_s)
@@ -280,11 +341,17 @@ class MeasurementRun:
         finally:
             gc.unfreeze()
         other_rounds = [] if self.only_round is None else self.plan.rounds_of_turns()
-        is_whole = all(turns[0].round == self.only_round or self._is_recorded(turns) for turns in other_rounds)
+        is_whole = all(
+            turns[0].round == self.only_round or self._is_recorded(turns) for turns in other_rounds
+        )
         return "done" if is_whole else "paused"
 
     async def _run_round(
-        self, turns: Sequence[PlanTurn], arms: Sequence[ArmSession], loops: RequestLoops, end_s: float
+        self,
+        turns: Sequence[PlanTurn],
+        arms: Sequence[ArmSession],
+        loops: RequestLoops,
+        end_s: float,
     ) -> EndReason | None:
         """Send the turns of a round; return the reason if the run ends in this round, else None."""
         self.watch.begin_round()
@@ -300,19 +367,24 @@ class MeasurementRun:
             load = self.watch.end_round(turns[0].round)
             if self.asked_round == turns[0].round:
                 with contextlib.suppress(ExternalError):  # the next write reports a full disk
-                    json_file.append_json(self.folder / host.FILE, load, label="the load of a round")
+                    json_file.append_json(
+                        self.folder / host.FILE, load, label="the load of a round"
+                    )
         return None
 
     def _is_over(self, turn: PlanTurn, end_s: float) -> bool:
-        """Return whether it is too late to begin `turn`; a block with earlier records is still completed."""
+        """Return whether it is too late to begin `turn`; a begun block is completed."""
         is_late = turn.slot == 0 and time.monotonic() >= end_s
         return is_late and self.history.done_ids.isdisjoint(turn.request_ids())
 
-    async def _run_turn(self, turn: PlanTurn, arms: Sequence[ArmSession], loops: RequestLoops) -> None:
+    async def _run_turn(
+        self, turn: PlanTurn, arms: Sequence[ArmSession], loops: RequestLoops
+    ) -> None:
         """Send the missing requests of a turn."""
         done_ids = self.history.done_ids
         missing = {
-            arm: [item for item in turn.items if turn.request_id(arm, item) not in done_ids] for arm in turn.arms
+            arm: [item for item in turn.items if turn.request_id(arm, item) not in done_ids]
+            for arm in turn.arms
         }
         request_count = sum(map(len, missing.values()))
         self.progress.begin_turn(turn, recorded_count=turn.request_count - request_count)
@@ -333,7 +405,7 @@ class MeasurementRun:
             await self._scrape_arms(turn_arms, turn, "after")
 
     async def _connect_arm(self, arm: ArmSession, turn: PlanTurn) -> None:
-        """Open an arm's connections; if the arm accepts none, wait for it before the first request."""
+        """Open an arm's connections; if it accepts none, wait for it before the first request."""
         if not await arm.client.open_connections(_count_connections(turn)):
             arm.breaker.trip("no connection could be opened")
             await arm.breaker.wait_until_closed()
@@ -355,8 +427,11 @@ class MeasurementRun:
             if scrape.counters is not None:
                 self.asked_work[name_server(scrape.arm)] = AskedWork(0, 0)
             json_file.append_json(self.folder / counters.FILE, scrape, label="the counters")
-            if scrape.error is not None and scrape.arm != self.plan.control_arm:  # the baseline's own page
-                self._note(f"{scrape.arm} gives no counters ({scrape.error}): its acceptance may be absent")
+            # the baseline's own page
+            if scrape.error is not None and scrape.arm != self.plan.control_arm:
+                self._note(
+                    f"{scrape.arm} gives no counters ({scrape.error}): its acceptance may be absent"
+                )
         starts = {scrape.arm: self.starts.identify_start(scrape) for scrape in scrapes}
         for server, reason in self.starts.replicas.items():
             self._note(f"{server}: several servers answer at its address: {reason}")
@@ -365,12 +440,15 @@ class MeasurementRun:
     def _count_work(self, arm: str, items: Sequence[PlanItem]) -> None:
         """Count a turn's requests to the arm's server, for the next scrape of its counters.
 
-        Before the first scrape of this process nothing is counted: what others asked meanwhile is not known.
+        Before the first scrape of this process nothing is counted: what others asked meanwhile is
+        not known.
         """
         work = self.asked_work.get(name_server(arm))
         if work is not None:
             most_tokens = sum(item.entry.max_tokens for item in items)
-            self.asked_work[name_server(arm)] = AskedWork(work.requests + len(items), work.tokens + most_tokens)
+            self.asked_work[name_server(arm)] = AskedWork(
+                work.requests + len(items), work.tokens + most_tokens
+            )
 
     async def _finish(self, run_manifest: RunManifest, reason: EndReason) -> RunManifest:
         """Write the manifest with the run's end, and the summary; a full disk may prevent both."""
@@ -381,7 +459,9 @@ class MeasurementRun:
             self._note(warning)
         rounds = self.plan.rounds
         if rounds is None:
-            rounds = self.round_count - bisect_left(self.plan.control_round_numbers, self.round_count)
+            rounds = self.round_count - bisect_left(
+                self.plan.control_round_numbers, self.round_count
+            )
         final_manifest = msgspec.structs.replace(
             run_manifest,
             host=host_info,
@@ -392,7 +472,8 @@ class MeasurementRun:
         try:
             manifest.write_manifest(self.folder, final_manifest)
             if (self.folder / RECORDS_FILE).exists():
-                await asyncio.to_thread(summary.write_summary, self.folder)  # signals still arrive meanwhile
+                # signals still arrive meanwhile
+                await asyncio.to_thread(summary.write_summary, self.folder)
         except TandemError as fault:
             self.stop.fault = self.stop.fault or fault
         return final_manifest
@@ -405,7 +486,8 @@ class MeasurementRun:
 
 
 def _count_connections(turn: PlanTurn) -> int:
-    load, request_count = turn.block.load, len(turn.items)
+    load = turn.block.load
+    request_count = len(turn.items)
     if load.concurrency is not None:
         return min(load.concurrency, request_count)
     longest_s = max(estimate_request_s(item.entry.max_tokens) for item in turn.items)

@@ -106,13 +106,15 @@ class RunOptions:
         seed: of orders, arrivals and sampling.
         warm_up: requests of warm-up for each server; None until it is stable.
         timeouts: limits of a request in seconds: `connect_s`, `first_token_s`, `gap_s`, `whole_s`.
-        goodput: limit of each metric for a good answer, in the metric's unit, such as `{"ttft_ms": 500}`.
+        goodput: limit of each metric for a good answer, in the metric's unit, such as `{"ttft_ms":
+            500}`.
         placement: name of a server to a word for where it runs; kept in every record.
         price_usd_per_hour: of what the run occupies.
         api_key: sent to every server, never recorded.
 
     Raises:
-        InputError: a value is not allowed; the error names the option, the value and what is allowed.
+        InputError: a value is not allowed; the error names the option, the value and what is
+            allowed.
     """
 
     servers: Mapping[str, str]
@@ -157,14 +159,21 @@ class RunOptions:
         self._freeze()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Write the mappings as plain ones, because one that nobody can change has no pickled form."""
+        """Write read-only mappings as plain ones, since they cannot be pickled."""
         values = {entry.name: getattr(self, entry.name) for entry in fields(self)}
-        plain = {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+        plain = {
+            name: dict(value) if isinstance(value, Mapping) else value
+            for name, value in values.items()
+        }
         return _restore_options, (plain,)
 
     def models(self) -> dict[str, str]:
         """Return the model of each server."""
-        return dict.fromkeys(self.servers, self.model) if isinstance(self.model, str) else dict(self.model)
+        return (
+            dict.fromkeys(self.servers, self.model)
+            if isinstance(self.model, str)
+            else dict(self.model)
+        )
 
     def _check_values(self) -> None:
         for name, choices in _CHOICES.items():
@@ -188,7 +197,9 @@ class RunOptions:
 
     def _check_servers(self) -> None:
         if not isinstance(self.servers, Mapping) or not self.servers:
-            raise _refuse("servers", self.servers, "name of each server to its URL, the baseline first")
+            raise _refuse(
+                "servers", self.servers, "name of each server to its URL, the baseline first"
+            )
         for name, url in self.servers.items():
             if not isinstance(name, str) or not NAME_PATTERN.fullmatch(name):
                 raise _refuse("servers", name, NAME_RULE)
@@ -198,16 +209,32 @@ class RunOptions:
             raise _refuse("model", self.model, "a name, or the name of each server to its model")
         models = self.models()
         if models.keys() != self.servers.keys() or not all(models.values()):
-            raise _refuse("model", self.model, f"one for all servers, or one for each of {', '.join(self.servers)}")
+            raise _refuse(
+                "model",
+                self.model,
+                f"one for all servers, or one for each of {', '.join(self.servers)}",
+            )
         for name, word in self.placement.items():
-            if name not in self.servers or not isinstance(word, str) or not NAME_PATTERN.fullmatch(word):
-                raise _refuse(f"placement[{name!r}]", word, f"a server of {', '.join(self.servers)}, to {NAME_RULE}")
+            if (
+                name not in self.servers
+                or not isinstance(word, str)
+                or not NAME_PATTERN.fullmatch(word)
+            ):
+                raise _refuse(
+                    f"placement[{name!r}]",
+                    word,
+                    f"a server of {', '.join(self.servers)}, to {NAME_RULE}",
+                )
 
     def _check_loads(self) -> None:
         if self.concurrency is None:
             return
         allowed = f"a tuple of whole numbers from 1 to {MAX_CONCURRENCY}"
-        if not isinstance(self.concurrency, Sequence) or isinstance(self.concurrency, str) or not self.concurrency:
+        if (
+            not isinstance(self.concurrency, Sequence)
+            or isinstance(self.concurrency, str)
+            or not self.concurrency
+        ):
             raise _refuse("concurrency", self.concurrency, allowed)
         for value in self.concurrency:
             _check_number("concurrency", value, (1, MAX_CONCURRENCY), is_whole=True)
@@ -238,8 +265,10 @@ def _restore_options(values: dict[str, Any]) -> RunOptions:
     return RunOptions(**values)
 
 
-def _check_number(name: str, value: Any, limits: tuple[float, float], *, is_whole: bool = False) -> None:
-    """Refuse what is no number within its limits; None is a default and always allowed where it is one.
+def _check_number(
+    name: str, value: Any, limits: tuple[float, float], *, is_whole: bool = False
+) -> None:
+    """Refuse what is not a number within its limits; None is allowed where it is the default.
 
     Raises:
         InputError: the value is not allowed.
@@ -247,7 +276,11 @@ def _check_number(name: str, value: Any, limits: tuple[float, float], *, is_whol
     if value is None and name in _OPTIONAL_FIELDS:
         return
     kinds = int if is_whole else int | float
-    if not isinstance(value, kinds) or isinstance(value, bool) or not limits[0] <= value <= limits[1]:
+    if (
+        not isinstance(value, kinds)
+        or isinstance(value, bool)
+        or not limits[0] <= value <= limits[1]
+    ):
         noun = "a whole number" if is_whole else "a number"
         low, high = (f"{limit:f}".rstrip("0").rstrip(".") for limit in limits)
         raise _refuse(name, value, f"{noun} from {low} to {high}")
@@ -265,7 +298,9 @@ def _check_words(name: str, value: Any) -> None:
 
 
 def _refuse(name: str, value: object, allowed: str) -> InputError:
-    return InputError(f"{value!r}; allowed: {allowed}", where=f"RunOptions.{name}", change="change it")
+    return InputError(
+        f"{value!r}; allowed: {allowed}", where=f"RunOptions.{name}", change="change it"
+    )
 
 
 _OPTIONAL_FIELDS = frozenset(entry.name for entry in fields(RunOptions) if entry.default is None)

@@ -1,7 +1,7 @@
 """The size of a run without other flags: the default, `--full` and `--quick`.
 
-Invariant: the size is chosen before any request to a server; a more specific flag overrides the size. Each size has as
-many rounds as a verdict needs, and a control round.
+Invariant: the size is chosen before any request to a server; a more specific flag overrides the
+size. Each size has as many rounds as a verdict needs, and a control round.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ class RunSize:
         prompts_per_class: number of first prompts of each class; None for all.
         max_tokens: most output tokens of an answer; None for the limit of each suite and prompt.
         concurrency: requests in flight, each value a separate load; None for each suite's own.
-        classes: the only ones of a suite that has them; other suites use the same number of first classes. None: all.
-        shortens_files: whether `prompts_per_class` and `max_tokens` also apply to a user's FILE.jsonl.
+        classes: the only ones of a suite that has them; other suites use the same number of first
+            classes. None: all.
+        shortens_files: whether `prompts_per_class` and `max_tokens` also apply to a user's
+            FILE.jsonl.
     """
 
     prompts_per_class: int | None = None
@@ -35,11 +37,15 @@ class RunSize:
     shortens_files: bool = True
 
     def select_names(self, names: Sequence[str]) -> Sequence[str]:
-        """Return an experiment's suites for this size: all, or only `real` if the size names classes of `real`."""
+        """Return an experiment's suites for this size: all, or `real` if it names its classes."""
         return ["real"] if self.classes and "real" in names else names
 
     def load_suites(
-        self, names: Sequence[str], *, classes: Sequence[str] = (), llmperf_source: Path | None = None
+        self,
+        names: Sequence[str],
+        *,
+        classes: Sequence[str] = (),
+        llmperf_source: Path | None = None,
     ) -> tuple[Suite, ...]:
         """Return the suites of the run, each with the selected classes.
 
@@ -51,35 +57,46 @@ class RunSize:
         Raises:
             InputError: a suite cannot be read, has none of the classes, or has the name of another.
         """
-        suites = [load_suite(name, llmperf_source=llmperf_source) for name in dict.fromkeys(names or DEFAULT_SUITES)]
+        suites = [
+            load_suite(name, llmperf_source=llmperf_source)
+            for name in dict.fromkeys(names or DEFAULT_SUITES)
+        ]
         suite_names = [suite.name for suite in suites]
         name = next((name for name in suite_names if suite_names.count(name) > 1), None)
         if name is not None:  # records could not distinguish the suites
-            raise InputError(f"two suites are named {name}", where="--suite", change="rename one of the files")
+            raise InputError(
+                f"two suites are named {name}", where="--suite", change="rename one of the files"
+            )
         return narrow_suites(suites, classes) if classes else self.narrow_suites(suites)
 
     def narrow_suites(self, suites: Sequence[Suite]) -> tuple[Suite, ...]:
         """Return the suites with the classes of the size, the same number for each suite."""
         if self.classes is None:
             return tuple(suites)
-        count, names = len(self.classes), set(self.classes)
+        count = len(self.classes)
+        names = set(self.classes)
         return tuple(
-            suite.select_classes(names if names <= set(suite.classes) else suite.classes[:count]) for suite in suites
+            suite.select_classes(names if names <= set(suite.classes) else suite.classes[:count])
+            for suite in suites
         )
 
     def fit_files(self, suites: Sequence[Suite]) -> RunSize:
-        """Return the size, without its limits if the suites include a user's file and the size must not shorten it."""
+        """Return the size, without its limits where a user's file must not be shortened."""
         if self.shortens_files or all(suite.name in BUILT_IN for suite in suites):
             return self
         return replace(self, prompts_per_class=None, max_tokens=None)
 
 
-# Eight prompts at concurrency 4 are two halves (A B B A) of one wave each. 560 is the largest multiple of ten for
-# which two arms of experiments/post.yaml, each warmed up in three windows, take at most 2 h 30 min by estimate.py.
+# Eight prompts at concurrency 4 are two halves (A B B A) of one wave each. 560 is the largest
+# multiple of ten for which two arms of experiments/post.yaml, each warmed up in three windows, take
+# at most 2 h 30 min by estimate.py.
 DEFAULT_SIZE = RunSize(prompts_per_class=8, max_tokens=560, concurrency=(4,), shortens_files=False)
 FULL_SIZE = RunSize()
 # With 192 tokens two arms, each warmed up in three windows, take at most 10 minutes by estimate.py.
 QUICK_SIZE = RunSize(
-    prompts_per_class=6, max_tokens=192, concurrency=(4,), classes=("repetition", "code-edit", "open-ended")
+    prompts_per_class=6,
+    max_tokens=192,
+    concurrency=(4,),
+    classes=("repetition", "code-edit", "open-ended"),
 )
 SIZES = {"quick": QUICK_SIZE, "default": DEFAULT_SIZE, "full": FULL_SIZE}

@@ -1,12 +1,14 @@
 """The order of the arms' turns, and the numbers of the control rounds.
 
-Invariant: a pass has every arm once, and every second pass is the mirror of the previous one, so a linear drift over
-the two affects every arm equally. Two arms give A B B A, then B A A B. With more arms the passes follow the rows of a
-Williams design, in which every arm comes directly after every other arm equally often.
+Invariant: a pass has every arm once, and every second pass is the mirror of the previous one, so a
+linear drift over the two affects every arm equally. Two arms give A B B A, then B A A B. With more
+arms the passes follow the rows of a Williams design, in which every arm comes directly after every
+other arm equally often.
 
-Control rounds measure the baseline against itself. They sample the time of a run: with R rounds and N control rounds,
-one control round is in the middle of each N-th of the R. If time limits the run, R is unknown: control rounds come
-after 1, 3, 7, 15, ... rounds, so a short run has one early and a long run has more.
+Control rounds measure the baseline against itself. They sample the time of a run: with R rounds and
+N control rounds, one control round is in the middle of each N-th of the R. If time limits the run,
+R is unknown: control rounds come after 1, 3, 7, 15, ... rounds, so a short run has one early and a
+long run has more.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ import msgspec
 # added to the baseline's name for its own control on the same server; no NAME of a server has a #
 CONTROL_SUFFIX = "#2"
 
-# Fewest rounds of a run with a verdict: the judge estimates from them the effect that all prompts of a round share.
-# The number is here because a run is planned without scipy.
+# Fewest rounds of a run with a verdict: the judge estimates from them the effect that all prompts
+# of a round share. The number is here because a run is planned without scipy.
 FEWEST_ROUNDS = 4
 
 
@@ -33,7 +35,11 @@ class LoadLevel(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         """Return the load as progress shows it."""
-        return f"concurrency {self.concurrency}" if self.concurrency else f"{self.rate_per_s:g} requests/s"
+        return (
+            f"concurrency {self.concurrency}"
+            if self.concurrency
+            else f"{self.rate_per_s:g} requests/s"
+        )
 
 
 class ArmLoad(NamedTuple):
@@ -50,7 +56,7 @@ class ArmLoad(NamedTuple):
 
 
 class TurnKey(NamedTuple):
-    """Key of one arm's turn, shared by its records and scrapes; class None if the turn mixes or pools classes."""
+    """Key of an arm's turn, shared by records and scrapes; class None if it mixes classes."""
 
     arm: str
     class_: str | None
@@ -79,15 +85,18 @@ def first_order(arms: Sequence[str], seed: int) -> tuple[str, ...]:
 def pass_order(arms: Sequence[str], number: int) -> tuple[str, ...]:
     """Return the order of one pass.
 
-    The rows 0, 1, n-1, 2, n-2, ..., each shifted by one, have every pair of neighbours equally often. For an odd count
-    this is true for the rows together with their mirrors (Williams 1949), and each row has its mirror.
+    The rows 0, 1, n-1, 2, n-2, ..., each shifted by one, have every pair of neighbours equally
+    often. For an odd count this is true for the rows together with their mirrors (Williams 1949),
+    and each row has its mirror.
 
     Args:
         arms: in the order of `first_order`.
         number: of the pass, from 0, counted over all rounds.
     """
     count = len(arms)
-    first_row = [0] + [place // 2 + 1 if place % 2 == 0 else count - place // 2 - 1 for place in range(count - 1)]
+    first_row = [0] + [
+        place // 2 + 1 if place % 2 == 0 else count - place // 2 - 1 for place in range(count - 1)
+    ]
     order = [arms[(place + number // 2) % count] for place in first_row]
     return tuple(order if number % 2 == 0 else order[::-1])
 
@@ -102,5 +111,7 @@ def control_numbers(rounds: int | None, controls: int) -> tuple[int, ...]:
     if rounds is None:
         earlier_rounds = [(2 << index) - 1 for index in range(controls)]
     else:
-        earlier_rounds = [((2 * index + 1) * rounds + controls) // (2 * controls) for index in range(controls)]
+        earlier_rounds = [
+            ((2 * index + 1) * rounds + controls) // (2 * controls) for index in range(controls)
+        ]
     return tuple(number + index for index, number in enumerate(earlier_rounds))

@@ -1,25 +1,25 @@
 """Which start of its server a scrape met, and whether one server answers at an address at all.
 
-Invariant: two start words differ only if the server was restarted between them, as far as its page shows. Several
-servers behind one address are never taken for starts of one: their starts are unknown, because a request and a scrape
-may have met different servers.
+Invariant: two start words differ only if the server was restarted between them, as far as its page
+shows. Several servers behind one address are never taken for starts of one: their starts are
+unknown, because a request and a scrape may have met different servers.
 
-A vLLM with one API server gives `process_start_time_seconds`. A vLLM whose processes share their counters in files
-does not (PROMETHEUS_MULTIPROC_DIR: vLLM's V0 front end, several API servers, and vLLM's Neuron package, which sets the
-variable on import). Counters begin at 0 after every start, so for such a server the start is a number that rises when
-a counter falls.
+A vLLM with one API server gives `process_start_time_seconds`. A vLLM whose processes share their
+counters in files does not (PROMETHEUS_MULTIPROC_DIR: vLLM's V0 front end, several API servers, and
+vLLM's Neuron package, which sets the variable on import). Counters begin at 0 after every start, so
+for such a server the start is a number that rises when a counter falls.
 
-A restarted server began later than the last scrape of the server before it, and has counted no more than what was
-asked since then. So several servers answer at the address if
+A restarted server began later than the last scrape of the server before it, and has counted no more
+than what was asked since then. So several servers answer at the address if
 
-- a start time goes back, returns, or lies before a scrape of the start before it (whole seconds, at most 2, are
-  the clock's, not another start: `tandem.bench.counters.is_same_begin`);
-- counters fall within one start time, or fall to more than what this run asked since the last scrape and half of what
-  they were, for another client may have asked too;
+- a start time goes back, returns, or lies before a scrape of the start before it (whole seconds, at
+  most 2, are the clock's, not another start: `tandem.bench.counters.is_same_begin`);
+- counters fall within one start time, or fall to more than what this run asked since the last
+  scrape and half of what they were, for another client may have asked too;
 - counters fall and come back twice: they rise to where they were, by more than this run asked.
 
-What was asked before the first scrape of a process is not known, so a fall there is a start unless the counters come
-back.
+What was asked before the first scrape of a process is not known, so a fall there is a start unless
+the counters come back.
 """
 
 from __future__ import annotations
@@ -53,14 +53,17 @@ class _ServerHistory:
 
     last_scrape: MetricsScrape | None = None
     last_counters: Mapping[str, float] = field(default_factory=dict)
-    begins_s: list[float] = field(default_factory=list)  # each start time once, in the order of the scrapes
+    # each start time once, in the order of the scrapes
+    begins_s: list[float] = field(default_factory=list)
     falls: list[_Fall] = field(default_factory=list)  # that have not come back
     return_counts: Counter[str] = field(default_factory=Counter)  # of falls that came back, by key
     start_number: int = 1
 
     def identify_begin(self, began_s: float) -> float:
         """Return the start time of the same process that came first, else `began_s`."""
-        return next((known_s for known_s in self.begins_s if is_same_begin(known_s, began_s)), began_s)
+        return next(
+            (known_s for known_s in self.begins_s if is_same_begin(known_s, began_s)), began_s
+        )
 
 
 class ServerStarts:
@@ -77,7 +80,7 @@ class ServerStarts:
             self.identify_start(scrape)
 
     def identify_start(self, scrape: MetricsScrape) -> str | None:
-        """Return a word for the server's start at this scrape; None if the page gives none, or several servers do."""
+        """Return a word for the server's start at this scrape; None if it has none or several."""
         server = name_server(scrape.arm)
         history = self._histories.setdefault(server, _ServerHistory())
         counters = scrape.counters
@@ -95,7 +98,11 @@ class ServerStarts:
         if server in self.replicas:
             return None
         began_s = scrape.began_s
-        return str(history.start_number) if began_s is None else f"{history.identify_begin(began_s):.2f}"
+        return (
+            str(history.start_number)
+            if began_s is None
+            else f"{history.identify_begin(began_s):.2f}"
+        )
 
 
 def name_server(arm: str) -> str:
@@ -126,7 +133,8 @@ def _doubt_begin(history: _ServerHistory, scrape: MetricsScrape) -> str:
 
 def _doubt_counters(history: _ServerHistory, scrape: MetricsScrape) -> str:
     """Return why the counters of a scrape are those of another server; empty if they are not."""
-    before, after = history.last_counters, scrape.counters or {}
+    before = history.last_counters
+    after = scrape.counters or {}
     has_begins = "began_s" in before and "began_s" in after
     is_same_start = has_begins and is_same_begin(before["began_s"], after["began_s"])
     if has_begins and not is_same_start:
@@ -135,21 +143,34 @@ def _doubt_counters(history: _ServerHistory, scrape: MetricsScrape) -> str:
     for key in (*_REQUEST_KEYS, *_TOKEN_KEYS):
         if key not in before and key not in after:
             continue
-        old, new = before.get(key, 0.0), after.get(key, 0.0)
+        old = before.get(key, 0.0)
+        new = after.get(key, 0.0)
         most = scrape.asked_requests if key in _REQUEST_KEYS else scrape.asked_tokens
         if new < old and is_same_start:
-            return f"its counters fell within one start of its process ({key}: {old:.0f} to {new:.0f})"
+            return (
+                f"its counters fell within one start of its process ({key}: {old:.0f} to {new:.0f})"
+            )
         if new < old:
             if most is not None and new > most + _LEAST_SHARE * old:
-                return f"its counters fell, and not to those of a new start ({key}: {old:.0f} to {new:.0f})"
+                return (
+                    f"its counters fell, and not to those of a new start ({key}: {old:.0f} to"
+                    f" {new:.0f})"
+                )
             history.falls.append(_Fall(key, old, new))
             continue
-        returned_falls = [fall for fall in history.falls if fall.key == key and _has_returned(fall, old, new, most)]
+        returned_falls = [
+            fall
+            for fall in history.falls
+            if fall.key == key and _has_returned(fall, old, new, most)
+        ]
         for fall in returned_falls:
             history.falls.remove(fall)
         history.return_counts[key] += bool(returned_falls)
         if history.return_counts[key] >= _LEAST_RETURNS:
-            return f"its counters fall and come back (last {key}: {old:.0f} to {new:.0f}, where {most} were asked)"
+            return (
+                f"its counters fall and come back (last {key}: {old:.0f} to {new:.0f}, where {most}"
+                " were asked)"
+            )
     return ""
 
 

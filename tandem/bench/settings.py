@@ -12,7 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from tandem.bench.host import read_host
-from tandem.bench.manifest import SCHEMA, ManifestArm, PlanTotals, RunManifest, Timeouts, read_clock, utc_now
+from tandem.bench.manifest import (
+    SCHEMA,
+    ManifestArm,
+    PlanTotals,
+    RunManifest,
+    Timeouts,
+    read_clock,
+    utc_now,
+)
 from tandem.bench.plan import RunPlan, plan_blocks
 from tandem.bench.run_options import RunOptions
 from tandem.bench.run_size import SIZES, RunSize
@@ -42,7 +50,9 @@ class RunSettings:
 
     def plan(self) -> RunPlan:
         """Return the plan of the run."""
-        return RunPlan(manifest=self.manifest, blocks=plan_blocks(self.manifest, self.suites, self.concurrency))
+        return RunPlan(
+            manifest=self.manifest, blocks=plan_blocks(self.manifest, self.suites, self.concurrency)
+        )
 
 
 def complete_options(
@@ -65,7 +75,9 @@ def complete_options(
     """
     size = SIZES[options.size]
     source = None if options.llmperf_source is None else Path(options.llmperf_source)
-    suites = size.load_suites([str(name) for name in options.suites], classes=options.classes, llmperf_source=source)
+    suites = size.load_suites(
+        [str(name) for name in options.suites], classes=options.classes, llmperf_source=source
+    )
     fields = {
         **(facts or {}),
         "arms": tuple(arms) or list_arms(options.servers, options.models(), options.placement),
@@ -87,8 +99,12 @@ def complete_options(
         "price_usd_per_hour": options.price_usd_per_hour,
     }
     concurrency = None if options.concurrency is None else tuple(options.concurrency)
-    settings = build_settings(size, suites, fields, most_tokens=most_tokens, concurrency=concurrency)
-    return replace(settings, warm_up=options.warm_up, extras=frozenset(options.record), api_key=options.api_key)
+    settings = build_settings(
+        size, suites, fields, most_tokens=most_tokens, concurrency=concurrency
+    )
+    return replace(
+        settings, warm_up=options.warm_up, extras=frozenset(options.record), api_key=options.api_key
+    )
 
 
 def list_arms(
@@ -131,8 +147,14 @@ def build_settings(
         concurrency: of the closed loops, if explicit.
     """
     size = size.fit_files(suites)
-    longest = max(prompt.max_tokens or suite.defaults.max_tokens for suite in suites for prompt in suite.prompts)
-    limits = [limit for limit in (most_tokens, size.max_tokens) if limit is not None and limit < longest]
+    longest = max(
+        prompt.max_tokens or suite.defaults.max_tokens
+        for suite in suites
+        for prompt in suite.prompts
+    )
+    limits = [
+        limit for limit in (most_tokens, size.max_tokens) if limit is not None and limit < longest
+    ]
     sizes = {"max_tokens": min(limits, default=None), "prompts_per_class": size.prompts_per_class}
     fields = {**fields, **{name: fields.get(name) or value for name, value in sizes.items()}}
     if concurrency is None and fields.get("rate_per_s") is None:

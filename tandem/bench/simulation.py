@@ -1,7 +1,8 @@
 """A server's announcement that it is simulated, and the band over all figures of such a server.
 
-Invariant: one announcement is enough, the header or the owner of the model; a server that contradicts itself counts as
-simulated. `tandem/simulator` announces both, and tests compare the two sides over HTTP.
+Invariant: one announcement is enough, the header or the owner of the model; a server that
+contradicts itself counts as simulated. `tandem/simulator` announces both, and tests compare the two
+sides over HTTP.
 """
 
 from __future__ import annotations
@@ -21,10 +22,12 @@ def is_announced(headers: Iterable[str | None], owner: str | None) -> bool:
         headers: the value of SIMULATED_HEADER in each of its answers; None if an answer has none.
         owner: `owned_by` of its model; None if absent.
     """
-    return owner == SIMULATOR_OWNER or any(value is not None and value.strip() != DENIAL_VALUE for value in headers)
+    return owner == SIMULATOR_OWNER or any(
+        value is not None and value.strip() != DENIAL_VALUE for value in headers
+    )
 
 
 def combine_simulated(arms: Iterable[bool | None]) -> bool | None:
-    """Return whether a run is simulated: one simulated arm suffices; None if no arm is and an arm is unknown."""
+    """Return whether a run is simulated, as one simulated arm suffices; None if unknown."""
     answers = list(arms)
     return True if True in answers else None if None in answers else False

@@ -1,17 +1,19 @@
 """The parser of server-sent events from bytes that may be cut anywhere.
 
-Invariant: the events of a stream do not depend on the division of its bytes into reads; only the read that completes an
-event, by its blank line, does. Source: the WHATWG HTML standard, "Parsing an event stream".
+Invariant: the events of a stream do not depend on the division of its bytes into reads; only the
+read that completes an event, by its blank line, does. Source: the WHATWG HTML standard, "Parsing an
+event stream".
 
 The parser differs from the standard in three points, because it makes records, not web pages:
 
-- It skips an event with empty data, unless the event is named as an error, and a sign of life that is no JSON: an event
-  named ping (node-chatgpt-api PR 100 met a time in one), or a comment that a gateway passed on as data (llm-gateway
-  issue 2053).
+- It skips an event with empty data, unless the event is named as an error, and a sign of life that
+  is no JSON: an event named ping (node-chatgpt-api PR 100 met a time in one), or a comment that a
+  gateway passed on as data (llm-gateway issue 2053).
 - `end` returns the last events without their blank line (the standard drops them), because some
   servers close right after `data: [DONE]`.
-- Lines that belong to no event stream are an event of their own, with `is_framed` false. The standard
-  drops them, but a server or proxy that dies in the middle of a stream writes its error there.
+- Lines that belong to no event stream are an event of their own, with `is_framed` false. The
+  standard drops them, but a server or proxy that dies in the middle of a stream writes its error
+  there.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class EventSplitter:
     """Parser that takes bytes in pieces and returns the events that a piece completes.
 
     Attributes:
-        foreign_line: the first line that belongs to no event stream, e.g. of an HTML page; None if there is none.
+        foreign_line: the first line that belongs to no event stream, e.g. of an HTML page; None if
+            there is none.
     """
 
     def __init__(self) -> None:
@@ -126,7 +129,7 @@ class EventSplitter:
         return events
 
     def _is_sign_of_life(self, data: bytes) -> bool:
-        """Return whether the event's data is no JSON object and no output, but says that the server lives."""
+        """Return whether the event carries no output but shows that the server lives."""
         text = data.lstrip()
         return text.startswith(b":") or (self._is_ping and not text.startswith((b"{", b"[")))
 

@@ -1,10 +1,12 @@
 """The summary of a run: every figure of `summary.json`, recomputed from the records each time.
 
-Invariant: no value comes from an earlier summary; an unknown figure is absent and a note gives the reason; failed
-requests are in no latency and in every count; the same files always give the same bytes.
+Invariant: no value comes from an earlier summary; an unknown figure is absent and a note gives the
+reason; failed requests are in no latency and in every count; the same files always give the same
+bytes.
 
-A cell is one metric of one arm in one class at one concurrency or rate. Class `all` pools the classes. Metrics of a
-request spread over requests, gaps over gaps, and metrics of a server or a whole system over turns.
+A cell is one metric of one arm in one class at one concurrency or rate. Class `all` pools the
+classes. Metrics of a request spread over requests, gaps over gaps, and metrics of a server or a
+whole system over turns.
 """
 
 from __future__ import annotations
@@ -92,8 +94,8 @@ class RecordSummary(msgspec.Struct, frozen=True, kw_only=True):
         cells: by class, load, metric and arm.
         metrics: definitions of the cells' metrics.
         requests: counts; failed requests are here and in no cell.
-        errors, content, suspects: counts of the words of RequestRecord.error, RequestRecord.content and
-            request_metrics.SUSPECTS.
+        errors, content, suspects: counts of the words of RequestRecord.error, RequestRecord.content
+            and request_metrics.SUSPECTS.
         notes: facts for the reader, and reasons of absent figures.
     """
 
@@ -123,35 +125,51 @@ def summarize_table(table: RequestTable) -> RecordSummary:
     """Return the summary of the requests of `table` and of the counters in its folder.
 
     Raises:
-        InputError: the goodput limits a figure that no request has, or a line of the counters is no scrape.
+        InputError: the goodput limits a figure that no request has, or a line of the counters is no
+            scrape.
     """
     run = table.run
     check_limits(run, table.folder)
     controls = manifest.control_round_numbers(run)
     main = table.select(~np.isin(table.round, list(controls)))
-    scrapes = (scrape for scrape in counters.read_scrapes(table.folder / counters.FILE) if scrape.round not in controls)
+    scrapes = (
+        scrape
+        for scrape in counters.read_scrapes(table.folder / counters.FILE)
+        if scrape.round not in controls
+    )
     changes, drop_reasons = counters.pair_scrapes(scrapes, table.dropped_counters)
     turn_metrics = compute_turn_metrics(main, changes)
-    sentences = [f"{arm}: {text} (turns: {number})" for (arm, text), number in turn_metrics.sentences.items()]
+    sentences = [
+        f"{arm}: {text} (turns: {number})" for (arm, text), number in turn_metrics.sentences.items()
+    ]
     loads = main.turn_groups.rename(turn.load for turn in main.turn_groups.keys)
     spreads = _compute_spreads(main, loads) | turn_metrics.spreads
     known_arms = {*(arm.name for arm in run.arms), *(load.arm for load in loads.keys)}
     arms = tuple(arm for arm in table.arms if arm in known_arms)
-    class_places, arm_places = ({name: n for n, name in enumerate(names)} for names in (table.classes, arms))
+    class_places, arm_places = (
+        {name: n for n, name in enumerate(names)} for names in (table.classes, arms)
+    )
 
     def locate(load: ArmLoad) -> tuple[float, ...]:
-        class_place, arm_place = class_places.get(load.class_ or "", math.inf), arm_places.get(load.arm, math.inf)
+        class_place = class_places.get(load.class_ or "", math.inf)
+        arm_place = arm_places.get(load.arm, math.inf)
         return class_place, load.concurrency or -1, load.rate_per_s or 0.0, arm_place
 
     def count(mask: BoolArray) -> dict[ArmLoad, int]:
         return dict(zip(loads.keys, map(int, loads.sum(mask)), strict=True))
 
     def list_words(masks: Mapping[str, BoolArray]) -> tuple[WordCount, ...]:
-        counts = {(load, word): n for word, mask in masks.items() for load, n in count(mask).items() if n}
+        counts = {
+            (load, word): n for word, mask in masks.items() for load, n in count(mask).items() if n
+        }
         keys = sorted(counts, key=lambda key: (*locate(key[0]), key[1]))
-        return tuple(WordCount(**_name_load(load), word=word, n=counts[load, word]) for load, word in keys)
+        return tuple(
+            WordCount(**_name_load(load), word=word, n=counts[load, word]) for load, word in keys
+        )
 
-    succeeded, failed, retried = count(~main.failed), count(main.failed), count(main.retried)
+    succeeded = count(~main.failed)
+    failed = count(main.failed)
+    retried = count(main.retried)
     requests = [
         ArmRequestCounts(
             **_name_load(load),
@@ -162,7 +180,9 @@ def summarize_table(table: RequestTable) -> RecordSummary:
         )
         for load in sorted(loads.keys, key=locate)
     ]
-    metrics = [find_metric(name) for name in sorted({name for _, name in spreads}, key=_locate_metric)]
+    metrics = [
+        find_metric(name) for name in sorted({name for _, name in spreads}, key=_locate_metric)
+    ]
     return RecordSummary(
         arms=arms,
         simulated=run.simulated,
@@ -173,7 +193,11 @@ def summarize_table(table: RequestTable) -> RecordSummary:
         errors=list_words({word: main.error == code for code, word in enumerate(main.errors)}),
         content=list_words({word: main.content == code for code, word in enumerate(main.contents)}),
         suspects=list_words(main.suspects),
-        notes=tuple(collect_notes(table, main, [*drop_reasons, *sentences], {turn.arm for turn, _ in changes})),
+        notes=tuple(
+            collect_notes(
+                table, main, [*drop_reasons, *sentences], {turn.arm for turn, _ in changes}
+            )
+        ),
     )
 
 
@@ -217,7 +241,11 @@ def _compute_spreads(table: RequestTable, loads: RowGroups[ArmLoad]) -> Spreads:
         parts = {name: groups.split(values) for name, values in table.figures.items()}
         parts["chunk_gap_ms"] = groups.split(table.gaps_ms, table.gap_owners)
         for name, load_values in parts.items():
-            spreads |= {(load, name): spread for load, values in load_values if (spread := compute_spread(values))}
+            spreads |= {
+                (load, name): spread
+                for load, values in load_values
+                if (spread := compute_spread(values))
+            }
     return spreads
 
 
@@ -231,9 +259,15 @@ def _name_load(load: ArmLoad) -> dict[str, Any]:
     return load._asdict() | {"class_": load.class_ or ALL_CLASSES}
 
 
-def _list_cells(spreads: Spreads, locate: Callable[[ArmLoad], tuple[float, ...]]) -> Iterator[SummaryCell]:
+def _list_cells(
+    spreads: Spreads, locate: Callable[[ArmLoad], tuple[float, ...]]
+) -> Iterator[SummaryCell]:
     """Yield every cell; arms of the same metric follow each other."""
     places = {key: locate(key[0]) for key in spreads}
-    for load, name in sorted(spreads, key=lambda key: (places[key][:-1], _locate_metric(key[1]), places[key][-1])):
-        figures = {key: round(value, _DECIMALS) for key, value in spreads[load, name]._asdict().items()}
+    for load, name in sorted(
+        spreads, key=lambda key: (places[key][:-1], _locate_metric(key[1]), places[key][-1])
+    ):
+        figures = {
+            key: round(value, _DECIMALS) for key, value in spreads[load, name]._asdict().items()
+        }
         yield SummaryCell(**_name_load(load), **figures, metric=name, unit=find_metric(name).unit)

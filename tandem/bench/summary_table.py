@@ -1,6 +1,7 @@
 """A summary for a terminal.
 
-Invariant: an absent figure is a dash, never a zero; no line is wider than the given width; notes are complete.
+Invariant: an absent figure is a dash, never a zero; no line is wider than the given width; notes
+are complete.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ _COLUMNS = {  # metric to its heading
     "acceptance_length": "accept\nlength",
     "llmperf_inter_token_latency_ms": "llmperf\nITL ms",
 }
-_NO_DECIMALS_FROM, _ONE_DECIMAL_FROM = 1000, 10  # from these values on: no decimals, one decimal
+# from these values on: no decimals, one decimal
+_NO_DECIMALS_FROM = 1000
+_ONE_DECIMAL_FROM = 10
 _LONGEST = 7  # characters of a figure; a longer one is written as a power
 
 
@@ -41,19 +44,36 @@ def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]
     """
     if summary.simulated:
         yield SIMULATED_BAND
-    cells = {(cell.concurrency, cell.rate_per_s, cell.class_, cell.arm, cell.metric): cell for cell in summary.cells}
-    loads = list(dict.fromkeys((counts.concurrency, counts.rate_per_s) for counts in summary.requests))
+    cells = {
+        (cell.concurrency, cell.rate_per_s, cell.class_, cell.arm, cell.metric): cell
+        for cell in summary.cells
+    }
+    loads = list(
+        dict.fromkeys((counts.concurrency, counts.rate_per_s) for counts in summary.requests)
+    )
     for load in loads:
-        level = LoadLevel(concurrency=load[0], rate_per_s=load[1]) if any(load) else "a load that is not known"
-        yield f"{level}{', open loop' if load[1] else ''}: medians (p90, p99 and means: summary.json)"
+        level = (
+            LoadLevel(concurrency=load[0], rate_per_s=load[1])
+            if any(load)
+            else "a load that is not known"
+        )
+        yield (
+            f"{level}{', open loop' if load[1] else ''}: medians (p90, p99 and means: summary.json)"
+        )
         counts = Counter[tuple[str, str]]()
         for row in summary.requests:
             if (row.concurrency, row.rate_per_s) == load:
-                counts.update({(row.class_, row.arm): row.succeeded, (ALL_CLASSES, row.arm): row.succeeded})
+                counts.update(
+                    {(row.class_, row.arm): row.succeeded, (ALL_CLASSES, row.arm): row.succeeded}
+                )
         is_pooled = len({class_ for class_, _ in counts} - {ALL_CLASSES}) > 1
         places = sorted(counts, key=lambda place: place[0] == ALL_CLASSES)
         rows = [
-            [*place, str(counts[place]), *(_format_value(cells.get((*load, *place, metric))) for metric in _COLUMNS)]
+            [
+                *place,
+                str(counts[place]),
+                *(_format_value(cells.get((*load, *place, metric))) for metric in _COLUMNS),
+            ]
             for place in places
             if is_pooled or place[0] != ALL_CLASSES
         ]
@@ -65,12 +85,19 @@ def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]
         yield from wrap_text(f"note: {note}", width, indent="      ")
 
 
-def format_table(headings: Iterable[str], rows: Iterable[Sequence[str]], width: int = WIDTH) -> list[str]:
-    """Return the lines of a table: two columns of names, cut if the table is too wide, then figures."""
+def format_table(
+    headings: Iterable[str], rows: Iterable[Sequence[str]], width: int = WIDTH
+) -> list[str]:
+    """Return a table's lines: two columns of names, cut to fit, then figures."""
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0))
     for place, heading in enumerate(headings):
         is_figure = place > 1
-        table.add_column(heading, justify="right" if is_figure else "left", no_wrap=is_figure, overflow="ellipsis")
+        table.add_column(
+            heading,
+            justify="right" if is_figure else "left",
+            no_wrap=is_figure,
+            overflow="ellipsis",
+        )
     for row in rows:
         table.add_row(*map(clean_text, row))
     console = Console(width=width, color_system=None, markup=False, highlight=False, emoji=False)

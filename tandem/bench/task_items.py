@@ -1,7 +1,7 @@
 """Items of a task: questions with one right answer, asked of every arm of a run.
 
-Invariant: every arm gets the same requests: greedy, no thinking, the same most tokens. An item without an answer of an
-arm is left out for this arm; it is neither right nor wrong.
+Invariant: every arm gets the same requests: greedy, no thinking, the same most tokens. An item
+without an answer of an arm is left out for this arm; it is neither right nor wrong.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ MAX_ANSWER_TOKENS = 64  # of an item that asks for a number or a word alone
 CONCURRENCY = 4
 REFUSED = "status_400"
 MAX_UNANSWERED = 0.01
-"""Share of an arm's items without an answer: below the margin of a word, so that they cannot change it."""
+"""Share of an arm's items without an answer: below the margin of a word, so that they cannot change
+it."""
 
 
 class TaskItem(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -71,7 +72,8 @@ def load_items(path: Path) -> tuple[TaskItem, ...]:
     """Read the items of a task.
 
     Raises:
-        InputError: the file cannot be read, a line is malformed, there is no item, or two have one name.
+        InputError: the file cannot be read, a line is malformed, there is no item, or two have one
+            name.
     """
     change = "write one JSON object a line with item, prompt and answer, and a group if it has one"
     with convert_os_errors("the task cannot be read", path, "name a file that can be read"):
@@ -86,7 +88,7 @@ def load_items(path: Path) -> tuple[TaskItem, ...]:
 
 
 def is_right(item: TaskItem, text: str) -> bool:
-    """Return whether the last number or word of a text is the item's answer; letters of any case."""
+    """Return whether a text's last number or word is the item's answer, ignoring case."""
     words = re.findall(r"-?\w+(?:[.,]\w+)*", text)
     return bool(words) and words[-1].replace(",", "").casefold() == item.answer.casefold()
 
@@ -108,7 +110,9 @@ async def ask_items(
     """
     async with AsyncExitStack() as stack:
         clients = [
-            await stack.enter_async_context(CompletionClient(arm, limit=CONCURRENCY, api=api, api_key=api_key))
+            await stack.enter_async_context(
+                CompletionClient(arm, limit=CONCURRENCY, api=api, api_key=api_key)
+            )
             for arm in arms
         ]
         parts = await asyncio.gather(*(_ask_arm(client, task) for client in clients))
@@ -116,18 +120,26 @@ async def ask_items(
 
 
 async def _ask_arm(client: CompletionClient, task: ItemTask) -> list[QualityRow]:
-    gate, faults, arm = asyncio.Semaphore(CONCURRENCY), list[str](), client.arm
+    gate = asyncio.Semaphore(CONCURRENCY)
+    faults = list[str]()
+    arm = client.arm
     where = f"{arm.name}={arm.root}"
 
     async def ask(item: TaskItem) -> Iterator[QualityRow]:
         request = CompletionRequest(
-            request_id=f"{task.name}-{item.item}", prompt=item.prompt, max_tokens=task.max_answer_tokens,
-            thinking=False, offers=ServerOffers(include_usage=arm.offers.include_usage),
-        )  # fmt: skip
+            request_id=f"{task.name}-{item.item}",
+            prompt=item.prompt,
+            max_tokens=task.max_answer_tokens,
+            thinking=False,
+            offers=ServerOffers(include_usage=arm.offers.include_usage),
+        )
         async with gate:
             record = parse_answer(await client.send_request(request, Timeouts()), request)
         if record.error == REFUSED or (record.prompt_tokens or 0) > task.max_prompt_tokens:
-            problem = f"item {item.item} does not fit: {record.error_detail or f'{record.prompt_tokens} prompt tokens'}"
+            problem = (
+                f"item {item.item} does not fit:"
+                f" {record.error_detail or f'{record.prompt_tokens} prompt tokens'}"
+            )
             change = "leave long items out, or raise max_prompt_tokens of the experiment"
             raise InputError(problem, where=where, change=change)
         if record.error:
@@ -146,5 +158,7 @@ async def _ask_arm(client: CompletionClient, task: ItemTask) -> list[QualityRow]
     rows = [row for part in await asyncio.gather(*map(ask, task.items)) for row in part]
     if len(faults) > MAX_UNANSWERED * len(task.items):
         problem = f"{len(faults)} of {len(task.items)} items have no answer; the first: {faults[0]}"
-        raise ExternalError(problem, where=where, change="look into the server's log, then ask again")
+        raise ExternalError(
+            problem, where=where, change="look into the server's log, then ask again"
+        )
     return rows

@@ -1,7 +1,7 @@
 """Safe text for a terminal or a page, from names of foreign origin.
 
-Invariant: no text in a record or a manifest moves a terminal's cursor or changes the direction of a line.
-`tandem.cli.program` prints only through `PrintableStream`, so every command is covered.
+Invariant: no text in a record or a manifest moves a terminal's cursor or changes the direction of a
+line. `tandem.cli.program` prints only through `PrintableStream`, so every command is covered.
 """
 
 from __future__ import annotations
@@ -51,7 +51,11 @@ class PrintableStream:
 def shorten_name(name: str, max_signs: int = 80) -> str:
     """Return a name of at most `max_signs` signs: a longer name keeps its beginning and its end."""
     text = clean_text(name)
-    return text if len(text) <= max_signs else f"{text[: max_signs // 2]}…{text[-(max_signs - max_signs // 2 - 1) :]}"
+    return (
+        text
+        if len(text) <= max_signs
+        else f"{text[: max_signs // 2]}…{text[-(max_signs - max_signs // 2 - 1) :]}"
+    )
 
 
 def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> list[str]:
@@ -66,17 +70,20 @@ def wrap_text(text: str, width: int, *, indent: str = "", first: str = "") -> li
     line = clean_text(" ".join(text.splitlines()))
     wide_signs = cell_len(line) - len(line)  # a wide sign takes two columns
     columns = max(width - wide_signs, width // 2, len(indent) + 1)
-    return textwrap.wrap(line, columns, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False)
+    return textwrap.wrap(
+        line, columns, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
+    )
 
 
 def fit_line(start: str, detail: str, end: str, *, width: int, separator: str) -> str:
-    """Return three parts as one line of at most `width` columns; only the detail between them is shortened.
+    """Return three parts as one line of at most `width` columns; shorten only the detail.
 
     Args:
         start: stays whole.
         detail: ends with an ellipsis if it is too long, and goes if there is no room for it.
         end: stays whole, because it says how long the reader has to wait.
-        width: in columns. A line whose start and end are wider is cut: a longer one would be wrapped.
+        width: in columns. A line whose start and end are wider is cut: a longer one would be
+            wrapped.
         separator: between two parts.
     """
     first = clean_text(start)

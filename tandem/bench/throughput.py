@@ -1,7 +1,8 @@
-"""The figures of turns: the throughput of the whole system in an arm's turn, and the server's counters.
+"""The figures of turns: the system's throughput in an arm's turn, and the server's counters.
 
-Invariant: busy time is the time in which at least one of the requests ran, so it includes neither the other arm's turns
-nor the pause before a resume; a turn with an unknown value gives no figure, and a note counts such turns.
+Invariant: busy time is the time in which at least one of the requests ran, so it includes neither
+the other arm's turns nor the pause before a resume; a turn with an unknown value gives no figure,
+and a note counts such turns.
 """
 
 from __future__ import annotations
@@ -21,12 +22,17 @@ from tandem.bench.request_table import RequestTable, RowGroups
 from tandem.bench.schedule import ArmLoad, TurnKey
 
 Spreads = dict[tuple[ArmLoad, str], ValueSpread]
-_TurnChange = tuple[TurnKey, CounterChange, int]  # counts of one turn, and the number of its failed requests
-_MAX_COUNT_RATIO = 1.01  # if the server's and the records' counts differ by more than this factor, one is wrong
-_FOREIGN_TOKENS = "its counters hold more tokens than the records: another client asked it, and is in its acceptance"
+# counts of one turn, and the number of its failed requests
+_TurnChange = tuple[TurnKey, CounterChange, int]
+# if the server's and the records' counts differ by more than this factor, one is wrong
+_MAX_COUNT_RATIO = 1.01
+_FOREIGN_TOKENS = (
+    "its counters hold more tokens than the records: another client asked it, and is in its"
+    " acceptance"
+)
 _MISSING_TOKENS = (
-    "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too low; or other "
-    "servers answer at its address"
+    "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too"
+    " low; or other servers answer at its address"
 )
 
 
@@ -36,8 +42,9 @@ class TurnMetrics:
 
     Args:
         spreads: by load and metric.
-        values: values of each spread, turn by turn. Throughput of all classes together joins their turns of one round
-            and slot into one turn; figures from counters keep the turn's own class there.
+        values: values of each spread, turn by turn. Throughput of all classes together joins their
+            turns of one round and slot into one turn; figures from counters keep the turn's own
+            class there.
         sentences: number of turns by arm and sentence.
     """
 
@@ -45,15 +52,19 @@ class TurnMetrics:
     values: dict[tuple[ArmLoad, str], Sequence[tuple[TurnKey, float]]] = field(default_factory=dict)
     sentences: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, load: ArmLoad, name: str, values: Sequence[tuple[TurnKey, float]], mean: float) -> None:
+    def add(
+        self, load: ArmLoad, name: str, values: Sequence[tuple[TurnKey, float]], mean: float
+    ) -> None:
         """Add a figure's values turn by turn, with the mean over the pooled counts of the turns."""
         if spread := compute_spread(np.array([value for _, value in values])):
             self.values[load, name] = values
             self.spreads[load, name] = spread._replace(mean=mean)
 
 
-def compute_turn_metrics(table: RequestTable, changes: Sequence[tuple[TurnKey, CounterChange]]) -> TurnMetrics:
-    """Return throughput and the figures of the servers' counters, by load and for all classes together.
+def compute_turn_metrics(
+    table: RequestTable, changes: Sequence[tuple[TurnKey, CounterChange]]
+) -> TurnMetrics:
+    """Return throughput and the figures of counters, by load and for all classes together.
 
     Args:
         table: the requests of the turns.
@@ -67,8 +78,14 @@ def compute_turn_metrics(table: RequestTable, changes: Sequence[tuple[TurnKey, C
 
 def _add_throughput(metrics: TurnMetrics, table: RequestTable) -> None:
     """Add system_output_tokens_per_s and, with limits, goodput_per_s."""
-    is_unknown, turns = np.isnan(table.tokens) & ~table.failed, table.turn_groups
-    columns = {"system_output_tokens_per_s": (np.where(table.failed, 0.0, np.nan_to_num(table.tokens)), is_unknown)}
+    is_unknown = np.isnan(table.tokens) & ~table.failed
+    turns = table.turn_groups
+    columns = {
+        "system_output_tokens_per_s": (
+            np.where(table.failed, 0.0, np.nan_to_num(table.tokens)),
+            is_unknown,
+        )
+    }
     if table.run.goodput:
         columns["goodput_per_s"] = table.limit_masks()
     for groups in (turns, turns.rename(turn.pool_classes() for turn in turns.keys)):
@@ -77,29 +94,40 @@ def _add_throughput(metrics: TurnMetrics, table: RequestTable) -> None:
         for place, turn in enumerate(groups.keys):
             by_load[turn.load].append(place)
         for name, (amount, unknown_mask) in columns.items():
-            amounts, is_usable = groups.sum(amount), (groups.sum(unknown_mask) == 0) & (busy_s > 0)
+            amounts = groups.sum(amount)
+            is_usable = (groups.sum(unknown_mask) == 0) & (busy_s > 0)
             for load, places in by_load.items():
                 usable = [place for place in places if is_usable[place]]
                 if load.class_ is None and len(usable) < len(places):
                     sentence = f"{name} leaves out turns in which a request has no usable figure"
                     metrics.sentences[load.arm, sentence] += len(places) - len(usable)
                 if usable:
-                    values = [(groups.keys[place], float(amounts[place] / busy_s[place])) for place in usable]
-                    metrics.add(load, name, values, float(amounts[usable].sum() / busy_s[usable].sum()))
+                    values = [
+                        (groups.keys[place], float(amounts[place] / busy_s[place]))
+                        for place in usable
+                    ]
+                    metrics.add(
+                        load, name, values, float(amounts[usable].sum() / busy_s[usable].sum())
+                    )
 
 
 def compute_busy_s(turn: IntArray, start_s: Values, end_s: Values, number: int) -> Values:
     """Return, for each turn, the time in which at least one of its requests ran."""
-    busy_s, latest_s = [0.0] * number, [-math.inf] * number
+    busy_s = [0.0] * number
+    latest_s = [-math.inf] * number
     order = np.argsort(start_s)
-    for code, start, end in zip(turn[order].tolist(), start_s[order].tolist(), end_s[order].tolist(), strict=True):
+    for code, start, end in zip(
+        turn[order].tolist(), start_s[order].tolist(), end_s[order].tolist(), strict=True
+    ):
         busy_s[code] += max(end - max(start, latest_s[code]), 0.0)
         latest_s[code] = max(latest_s[code], end)
     return np.array(busy_s)
 
 
 def compute_acceptance(
-    table: RequestTable, groups: RowGroups[TurnKey], changes: Sequence[tuple[TurnKey, CounterChange]]
+    table: RequestTable,
+    groups: RowGroups[TurnKey],
+    changes: Sequence[tuple[TurnKey, CounterChange]],
 ) -> TurnMetrics:
     """Return the figures of the servers' counters, by load and for all classes together.
 
@@ -108,15 +136,23 @@ def compute_acceptance(
         groups: its requests by the turns of `changes`.
         changes: one for each turn with a scrape before and after.
     """
-    metrics, arms = TurnMetrics(), {arm.name: arm for arm in table.run.arms}
-    turn_sums: dict[TurnKey, tuple[float, ...]] = {}  # tokens, failures, answers with unknown tokens
+    metrics = TurnMetrics()
+    arms = {arm.name: arm for arm in table.run.arms}
+    # tokens, failures, answers with unknown tokens
+    turn_sums: dict[TurnKey, tuple[float, ...]] = {}
     columns = (np.nan_to_num(table.tokens), table.failed, np.isnan(table.tokens) & ~table.failed)
     for turns in (groups.rename(turn.pool_classes() for turn in groups.keys), groups):
-        turn_sums |= zip(turns.keys, zip(*(turns.sum(column).tolist() for column in columns), strict=True), strict=True)
+        turn_sums |= zip(
+            turns.keys,
+            zip(*(turns.sum(column).tolist() for column in columns), strict=True),
+            strict=True,
+        )
     by_load: dict[ArmLoad, list[_TurnChange]] = defaultdict(list)
     for turn, change in changes:
         tokens, failure_count, unknown_count = turn_sums.get(turn, (0.0, 0, 0))
-        server_tokens = change.counts.get("request_tokens_sum", change.counts.get("generation_tokens", 0.0))
+        server_tokens = change.counts.get(
+            "request_tokens_sum", change.counts.get("generation_tokens", 0.0)
+        )
         if server_tokens and tokens and not failure_count and not unknown_count:
             if server_tokens > _MAX_COUNT_RATIO * tokens:
                 metrics.sentences[turn.arm, _FOREIGN_TOKENS] += 1
@@ -132,7 +168,10 @@ def compute_acceptance(
 
 
 def _add_rates(
-    metrics: TurnMetrics, load: ArmLoad, turn_changes: Sequence[_TurnChange], arm: ManifestArm | None
+    metrics: TurnMetrics,
+    load: ArmLoad,
+    turn_changes: Sequence[_TurnChange],
+    arm: ManifestArm | None,
 ) -> None:
     values: dict[str, list[tuple[TurnKey, float]]] = defaultdict(list)
     change_sums: dict[str, CounterChange] = {}
@@ -142,8 +181,14 @@ def _add_rates(
             values[name].append((turn, value))
             change_sums[name] = change_sums[name] + change if name in change_sums else change
         if load.class_ is None:
-            absent = "target_steps_per_token" if "acceptance_length" in rates.values else "acceptance_length"
-            sentences = ["acceptance_length is derived from its steps, because it counts no drafts"] * rates.is_indirect
+            absent = (
+                "target_steps_per_token"
+                if "acceptance_length" in rates.values
+                else "acceptance_length"
+            )
+            sentences = [
+                "acceptance_length is derived from its steps, because it counts no drafts"
+            ] * rates.is_indirect
             sentences += [f"{absent} is absent: {reason}" for reason in rates.absence_reasons]
             metrics.sentences.update((load.arm, sentence) for sentence in sentences)
     for name, pairs in values.items():

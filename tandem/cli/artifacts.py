@@ -1,8 +1,8 @@
-"""`tandem artifacts list|explain|gc|import|stage-task`: what a bucket holds, for who has the files at hand.
+"""`tandem artifacts list|explain|gc|import|stage-task`: what a bucket holds.
 
-Invariant: what is in use comes from the declared files of every environment that names the same bucket, and from
-what is rendered; where one of these files cannot be read, nothing is deleted. boto3 is loaded by these commands
-alone, and when they run.
+Invariant: what is in use comes from the declared files of every environment that names the same
+bucket, and from what is rendered; where one of these files cannot be read, nothing is deleted.
+boto3 is loaded by these commands alone, and when they run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
-from tandem.artifacts.explain import KeySide, build_name_error, compute_key_name, list_artifact_sides, resolve_key
+from tandem.artifacts.explain import (
+    KeySide,
+    build_name_error,
+    compute_key_name,
+    list_artifact_sides,
+    resolve_key,
+)
 from tandem.cli import artifacts_report as report
 from tandem.cli.bucket_context import BucketContext, load_bucket_context
 from tandem.cli.console import print_fault, print_json, print_result
@@ -32,14 +38,18 @@ if TYPE_CHECKING:
     from tandem.artifacts.inventory import StoredSet
     from tandem.artifacts.store import ObjectStore
 
-DEFAULT_DAYS, MAX_DAYS = 30, 36_500  # a century
+# a century
+DEFAULT_DAYS = 30
+MAX_DAYS = 36_500
 
 app = App(name="artifacts")
 SOURCE = Group("Source", validator=require_single, sort_key=0)
 
 
 @app.command(name="list")
-def list_artifacts(*, env: EnvironmentName, strict: bool = False, selection: Selection = DEFAULTS) -> ExitCode:
+def list_artifacts(
+    *, env: EnvironmentName, strict: bool = False, selection: Selection = DEFAULTS
+) -> ExitCode:
     """Show what is stored and what is missing, with size, age, cost and users.
 
     Args:
@@ -52,7 +62,8 @@ def list_artifacts(*, env: EnvironmentName, strict: bool = False, selection: Sel
     context = load_bucket_context(selection, env)
     store = _open_store(context)
     stored_sets = read_inventory(store)
-    rows, now = survey_bucket(context.bucket, context.needs, stored_sets), store.now()
+    rows = survey_bucket(context.bucket, context.needs, stored_sets)
+    now = store.now()
     is_short = any(row.used_by and row.state != "present" for row in rows)
     code = ExitCode.STALE if strict and is_short else ExitCode.DONE
     if fault := find_read_fault(stored_sets):
@@ -65,7 +76,9 @@ def list_artifacts(*, env: EnvironmentName, strict: bool = False, selection: Sel
 
 
 @app.command
-def explain(a: str, b: str, /, *, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode:
+def explain(
+    a: str, b: str, /, *, env: EnvironmentName, selection: Selection = DEFAULTS
+) -> ExitCode:
     """Name the fields in which two artifacts differ.
 
     Args:
@@ -75,7 +88,12 @@ def explain(a: str, b: str, /, *, env: EnvironmentName, selection: Selection = D
     """
     context = load_bucket_context(selection, env)
     variant_sides = [
-        KeySide(name=need.name, fields=need.fields, where=report.format_users(need.used_by), aliases=need.used_by)
+        KeySide(
+            name=need.name,
+            fields=need.fields,
+            where=report.format_users(need.used_by),
+            aliases=need.used_by,
+        )
         for need in context.needs
         if need.kind == "artifact"
     ]
@@ -86,9 +104,13 @@ def explain(a: str, b: str, /, *, env: EnvironmentName, selection: Selection = D
         store = _open_store(context)
         return list_artifact_sides(read_inventory(store), store.url(""))
 
-    first_side, second_side = (resolve_key(word, variant_sides, list_stored_sides) for word in (a, b))
+    first_side, second_side = (
+        resolve_key(word, variant_sides, list_stored_sides) for word in (a, b)
+    )
     lines = report.list_differences(first_side, second_side)
-    print_result(report.differences_as_dict(first_side, second_side), lines, as_json=selection.as_json)
+    print_result(
+        report.differences_as_dict(first_side, second_side), lines, as_json=selection.as_json
+    )
     return ExitCode.DONE
 
 
@@ -116,16 +138,26 @@ def collect_garbage(
     if context.unread:
         raise SpecError(context.unread)
     rendered_keys = _read_rendered_keys(context, selection.environments)
-    from tandem.artifacts.gc import REMOVAL_RESULTS, execute_plan, has_versioning, plan_removals  # noqa: PLC0415 - boto3
+    from tandem.artifacts.gc import (
+        REMOVAL_RESULTS,
+        execute_plan,
+        has_versioning,
+        plan_removals,
+    )  # noqa: PLC0415 - boto3
     from tandem.artifacts.inventory import find_read_fault, read_inventory  # noqa: PLC0415
 
     store = _open_store(context)
-    stored_sets, now = read_inventory(store, with_uploads=True), store.now()
-    used_names = {need.name for need in context.needs} | _find_served_names(rendered_keys, stored_sets)
+    stored_sets = read_inventory(store, with_uploads=True)
+    now = store.now()
+    used_names = {need.name for need in context.needs} | _find_served_names(
+        rendered_keys, stored_sets
+    )
     used_names |= _require_stored_names(keep, stored_sets)
-    cutoff, versions = now - timedelta(days=days), has_versioning(store)
+    cutoff = now - timedelta(days=days)
+    versions = has_versioning(store)
     plan = plan_removals(stored_sets, used_names, cutoff)
-    outcomes, rows = execute_plan(store, plan, used_names, cutoff, delete=delete), []
+    outcomes = execute_plan(store, plan, used_names, cutoff, delete=delete)
+    rows = []
     if not selection.as_json:
         report.print_heading(context, days)
     while True:
@@ -181,12 +213,17 @@ def import_compiled(
 
 @app.command
 def stage_task(
-    folder: Annotated[Path, Parameter(metavar="DIR")], /, *, env: EnvironmentName, selection: Selection = DEFAULTS
+    folder: Annotated[Path, Parameter(metavar="DIR")],
+    /,
+    *,
+    env: EnvironmentName,
+    selection: Selection = DEFAULTS,
 ) -> ExitCode:
     """Store a task set by which runs compare the quality of the output.
 
     Args:
-        folder: of the task's name, with items.jsonl, or with the YAML and data files of a task of lm-eval
+        folder: of the task's name, with items.jsonl, or with the YAML and data files of a task of
+            lm-eval
         env: the environment whose bucket it is
     """
     context = load_bucket_context(selection, env)
@@ -196,27 +233,39 @@ def stage_task(
     if (items := folder / ITEMS_FILE).exists():
         load_items(items)  # refuses a bad line now, not after the rounds
     elif not any(folder.glob("*.yaml")):
-        change = f"put {ITEMS_FILE}, or the YAML of a task of lm-eval, into the folder of the task's name"
+        change = (
+            f"put {ITEMS_FILE}, or the YAML of a task of lm-eval, into the folder of the task's"
+            " name"
+        )
         raise InputError("the folder holds no task", where=str(folder), change=change)
-    store, name = _open_store(context), folder.resolve().name
+    store = _open_store(context)
+    name = folder.resolve().name
     sha256, key = store_task_set(store, folder.resolve())
     lines = [f"{name} is stored: {store.url(key)}", "write into the experiment file:", "quality:"]
-    lines += [f"  - name: {name}", f"    sha256: {sha256}", "then deploy or sync, as after every edit of it"]
-    print_result({"name": name, "sha256": sha256, "url": store.url(key)}, lines, as_json=selection.as_json)
+    lines += [
+        f"  - name: {name}",
+        f"    sha256: {sha256}",
+        "then deploy or sync, as after every edit of it",
+    ]
+    print_result(
+        {"name": name, "sha256": sha256, "url": store.url(key)}, lines, as_json=selection.as_json
+    )
     return ExitCode.DONE
 
 
 def _open_store(context: BucketContext) -> ObjectStore:
     from tandem.artifacts.store import open_store  # noqa: PLC0415 - boto3
 
-    os.environ["AWS_DEFAULT_REGION"] = context.environment.region  # where boto3's own chain looks for it
+    # where boto3's own chain looks for it
+    os.environ["AWS_DEFAULT_REGION"] = context.environment.region
     return open_store(context.bucket)
 
 
 def _read_rendered_keys(context: BucketContext, environments: Path) -> list[Mapping[str, Any]]:
-    """Return the keys that the rendered servers of the bucket's environments carry: what may be running now.
+    """Return the keys of the rendered servers of the bucket's environments: what may run now.
 
-    The search covers the working folder and the folder of the declared files, for a command that runs elsewhere.
+    The search covers the working folder and the folder of the declared files, for a command that
+    runs elsewhere.
 
     Raises:
         SpecError: a rendered file cannot be read.
@@ -228,7 +277,8 @@ def _read_rendered_keys(context: BucketContext, environments: Path) -> list[Mapp
         for place, keys in (read_manifests(folder).places if folder.is_dir() else {}).items()
         if place[0] in environment_names
     }
-    allowed, got = "a tree that `tandem render` wrote", "rendered servers that tell no artifact key"
+    allowed = "a tree that `tandem render` wrote"
+    got = "rendered servers that tell no artifact key"
     change = "render again: until then nobody knows which artifacts its servers load"
     faults = [
         SpecFault(file=str(folder), path="", got=got, allowed=allowed, change=change)
@@ -237,10 +287,14 @@ def _read_rendered_keys(context: BucketContext, environments: Path) -> list[Mapp
     ]
     if faults:
         raise SpecError(faults)
-    return [fields for keys in places.values() if not isinstance(keys, str) for fields in keys.values()]
+    return [
+        fields for keys in places.values() if not isinstance(keys, str) for fields in keys.values()
+    ]
 
 
-def _find_served_names(rendered_keys: Sequence[Mapping[str, Any]], stored_sets: Iterable[StoredSet]) -> set[str]:
+def _find_served_names(
+    rendered_keys: Sequence[Mapping[str, Any]], stored_sets: Iterable[StoredSet]
+) -> set[str]:
     """Return the names of what rendered servers load, also where another release rendered them."""
     models = (fields.get(model) for fields in rendered_keys for model in ("target", "draft"))
     names = {str(model) for model in models if model}
@@ -272,7 +326,11 @@ def _find_variant_key(context: BucketContext, word: str) -> ArtifactKey:
     """
     artifacts = [need for need in context.needs if need.kind == "artifact"]
     # a colon stands in the name of a user of another environment
-    fields_by_user = {user: need.fields for need in artifacts for user in need.used_by if ":" not in user}
+    fields_by_user = {
+        user: need.fields for need in artifacts for user in need.used_by if ":" not in user
+    }
     if word not in fields_by_user:
-        raise build_name_error(f"{context.environment.name} hosts no variant {word!r}", word, sorted(fields_by_user))
+        raise build_name_error(
+            f"{context.environment.name} hosts no variant {word!r}", word, sorted(fields_by_user)
+        )
     return ArtifactKey.from_fields(fields_by_user[word])

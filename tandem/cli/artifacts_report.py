@@ -1,7 +1,7 @@
 """What the commands of a bucket say: to a person in rows, to a program as plain values.
 
-Invariant: money is shown only where the environment has a price, with the price and its date; what must be typed
-stands on a line of its own.
+Invariant: money is shown only where the environment has a price, with the price and its date; what
+must be typed stands on a line of its own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,19 @@ if TYPE_CHECKING:
     from tandem.artifacts.gc import GcPlan, SetRemoval
     from tandem.artifacts.survey import SurveyRow
 
-GIB, DAY_S = 1 << 30, 86_400
+GIB = 1 << 30
+DAY_S = 86_400
 
 
 def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: datetime) -> None:
     """Say what is stored and what is missing; `now` is S3's time, from which ages are counted."""
     needed_rows = [row for row in rows if row.used_by]
-    present, verb = sum(row.state == "present" for row in needed_rows), "need" if context.sharing else "needs"
-    print_line(f"s3://{context.bucket}: {present} of the {len(needed_rows)} that {context.subject} {verb} are present")
+    present = sum(row.state == "present" for row in needed_rows)
+    verb = "need" if context.sharing else "needs"
+    print_line(
+        f"s3://{context.bucket}: {present} of the {len(needed_rows)} that {context.subject} {verb}"
+        " are present"
+    )
     sections = {
         "models": [row for row in needed_rows if row.kind == "model"],
         "artifacts": [row for row in needed_rows if row.kind == "artifact"],
@@ -50,7 +55,9 @@ def print_listing(context: BucketContext, rows: Sequence[SurveyRow], now: dateti
         print(f"  {command}")
 
 
-def _list_survey_rows(row: SurveyRow, context: BucketContext, now: datetime) -> Iterator[tuple[str, str]]:
+def _list_survey_rows(
+    row: SurveyRow, context: BucketContext, now: datetime
+) -> Iterator[tuple[str, str]]:
     yield row.state, VerbatimText(row.name)
     parts = []
     if row.written is not None:
@@ -60,9 +67,12 @@ def _list_survey_rows(row: SurveyRow, context: BucketContext, now: datetime) -> 
     yield from (("", line) for line in (", ".join(parts), ", ".join(row.why)) if line)
 
 
-def listing_as_dict(context: BucketContext, rows: Sequence[SurveyRow], now: datetime) -> dict[str, Any]:
+def listing_as_dict(
+    context: BucketContext, rows: Sequence[SurveyRow], now: datetime
+) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
-    price, size = context.environment.artifacts, sum(row.size for row in rows)
+    price = context.environment.artifacts
+    size = sum(row.size for row in rows)
     return {
         "bucket": context.bucket,
         "environments": [context.environment.name, *context.sharing],
@@ -103,7 +113,8 @@ def differences_as_dict(first_side: KeySide, second_side: KeySide) -> dict[str, 
 
 def print_heading(context: BucketContext, days: int) -> None:
     """Say what may go."""
-    verb, age = "do" if context.sharing else "does", format_count(days, "day")
+    verb = "do" if context.sharing else "does"
+    age = format_count(days, "day")
     print_line(f"s3://{context.bucket}: what {context.subject} {verb} not use, older than {age}")
 
 
@@ -113,9 +124,12 @@ def print_removal(row: dict[str, Any]) -> None:
     print_rows([(f"{row['what']}, {format_bytes(row['size'])}",)], indent=4)
 
 
-def print_summary(context: BucketContext, plan: GcPlan, size: int, *, versions: bool, delete: bool) -> None:
-    """Say what stays, how much goes, and when that is really so; `versions`: a delete leaves old ones."""
-    artifacts, cost = context.environment.artifacts, _format_cost(size, context, with_price=True)
+def print_summary(
+    context: BucketContext, plan: GcPlan, size: int, *, versions: bool, delete: bool
+) -> None:
+    """Print what stays, how much goes, and when; with `versions`, a delete leaves old ones."""
+    artifacts = context.environment.artifacts
+    cost = _format_cost(size, context, with_price=True)
     for stored_set, reason in plan.retentions:
         print_line(f"kept, though nobody uses it: {stored_set.prefix}")
         print_rows([(f"{format_bytes(stored_set.size)}, {reason}",)], indent=4)
@@ -125,7 +139,9 @@ def print_summary(context: BucketContext, plan: GcPlan, size: int, *, versions: 
         end = end if artifacts.existing_bucket is None else "until its lifecycle rules remove them"
         print_line(f"the bucket keeps versions: they are paid {end}")
     if not delete:
-        print_line("a server that runs from other files is not seen: keep what it loads by --keep NAME")
+        print_line(
+            "a server that runs from other files is not seen: keep what it loads by --keep NAME"
+        )
         print_line("nothing was deleted; --delete does it")
 
 
@@ -142,7 +158,9 @@ def removal_as_dict(removal: SetRemoval, outcome: str, context: BucketContext) -
     }
 
 
-def gc_as_dict(context: BucketContext, plan: GcPlan, rows: list[dict[str, Any]], size: int) -> dict[str, Any]:
+def gc_as_dict(
+    context: BucketContext, plan: GcPlan, rows: list[dict[str, Any]], size: int
+) -> dict[str, Any]:
     """Return all that a gc did as the plain values that --json prints."""
     return {
         "bucket": context.bucket,
@@ -157,19 +175,31 @@ def gc_as_dict(context: BucketContext, plan: GcPlan, rows: list[dict[str, Any]],
     }
 
 
-def print_import(manifest: Manifest, key: ArtifactKey, context: BucketContext, *, is_new: bool) -> None:
+def print_import(
+    manifest: Manifest, key: ArtifactKey, context: BucketContext, *, is_new: bool
+) -> None:
     """Say what became of an artifact that was to be taken in; `manifest` is what is stored now."""
     files = f"{format_count(len(manifest.files), 'file')}, {format_bytes(manifest.size)}"
-    rows: list[str] = [VerbatimText(f"{files}, in s3://{context.bucket}/{files_prefix(key.prefix, manifest)}/")]
+    rows: list[str] = [
+        VerbatimText(f"{files}, in s3://{context.bucket}/{files_prefix(key.prefix, manifest)}/")
+    ]
     print_line(f"{'imported' if is_new else 'present, left alone'}: {key.name}")
     rows += [f"unproven: {sentence}" for sentence in manifest.made["unproven"]] if is_new else []
     print_rows([row] for row in rows)
 
 
-def import_as_dict(manifest: Manifest, key: ArtifactKey, context: BucketContext, *, is_new: bool) -> dict[str, Any]:
+def import_as_dict(
+    manifest: Manifest, key: ArtifactKey, context: BucketContext, *, is_new: bool
+) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
     place = {"bucket": context.bucket, "name": key.name, "prefix": key.prefix}
-    return {**place, "taken": is_new, "files": len(manifest.files), "size": manifest.size, "made": manifest.made}
+    return {
+        **place,
+        "taken": is_new,
+        "files": len(manifest.files),
+        "size": manifest.size,
+        "made": manifest.made,
+    }
 
 
 def format_users(users: tuple[str, ...]) -> str:
@@ -183,9 +213,12 @@ def _compute_usd_month(size: int, context: BucketContext) -> float | None:
 
 
 def _format_cost(size: int, context: BucketContext, *, with_price: bool = False) -> str:
-    """Return a cost, with its price and the price's date where asked; nothing where the environment has none."""
-    artifacts, usd = context.environment.artifacts, _compute_usd_month(size, context)
+    """Return a cost, with its price and date where wanted; empty without a price."""
+    artifacts = context.environment.artifacts
+    usd = _compute_usd_month(size, context)
     if usd is None:
         return ""
-    price = f" at {artifacts.usd_per_gb_month} a GB (your figure of {artifacts.usd_per_gb_month_date})"
+    price = (
+        f" at {artifacts.usd_per_gb_month} a GB (your figure of {artifacts.usd_per_gb_month_date})"
+    )
     return f", {usd:.2f} USD a month{price if with_price else ''}"

@@ -1,11 +1,12 @@
 """`tandem bench`: measure servers, read a run again, verify, compare and publish it.
 
-Invariant: plan and progress go to standard error, the table or JSON to standard output; whatever ends a run, what it
-recorded is kept and reported on. aiohttp, numpy and uvloop are loaded by these commands alone, and when they run.
+Invariant: plan and progress go to standard error, the table or JSON to standard output; whatever
+ends a run, what it recorded is kept and reported on. aiohttp, numpy and uvloop are loaded by these
+commands alone, and when they run.
 
-Exit codes of `run`: 0 every request counted; 1 some failed, and every cell of every arm has data; 2 bad input; 3 an
-arm could not be measured, or a cell has no request that succeeded, or the disk took no more, or with --publish not all
-is published; 130 interrupted.
+Exit codes of `run`: 0 every request counted; 1 some failed, and every cell of every arm has data; 2
+bad input; 3 an arm could not be measured, or a cell has no request that succeeded, or the disk took
+no more, or with --publish not all is published; 130 interrupted.
 """
 
 from __future__ import annotations
@@ -27,15 +28,17 @@ if TYPE_CHECKING:
     from tandem.bench.run import RunOutcome
 
 RUN_CODES = (
-    "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm was unreachable, "
-    "a cell has no data, the disk is full, or with --publish not all is published; 4 void: a control failed, nothing "
-    "may be concluded; 130 interrupted"
+    "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm"
+    " was unreachable, a cell has no data, the disk is full, or with --publish not all is"
+    " published; 4 void: a control failed, nothing may be concluded; 130 interrupted"
 )
 REPORT_CODES = (
-    "exit codes: 0 judged; 1 some requests failed or were never recorded; 2 bad input; 3 an arm has a class in which "
-    "nothing succeeded; 4 void: a control failed, nothing may be concluded"
+    "exit codes: 0 judged; 1 some requests failed or were never recorded; 2 bad input; 3 an arm has"
+    " a class in which nothing succeeded; 4 void: a control failed, nothing may be concluded"
 )
-COMPARE_CODES = "exit codes: 0 compared; 2 bad input; 4 one of the runs is void, nothing may be concluded"
+COMPARE_CODES = (
+    "exit codes: 0 compared; 2 bad input; 4 one of the runs is void, nothing may be concluded"
+)
 
 app = App(name="bench")
 
@@ -45,7 +48,8 @@ def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> E
     """Measure OpenAI-compatible servers, side by side.
 
     Raises:
-        TandemError: flags contradict each other, an arm cannot be measured, or the disk takes no more.
+        TandemError: flags contradict each other, an arm cannot be measured, or the disk takes no
+            more.
         KeyboardInterrupt: the run was interrupted; what it recorded is reported before.
     """
     from tandem.bench.measurement import run_until_end  # noqa: PLC0415 - aiohttp, numpy, uvloop
@@ -62,7 +66,9 @@ def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> E
         publisher = build_publisher(selection, flags, settings.manifest, folder)
     elif flags.simulated:
         change = "add --publish, or drop it"
-        raise build_flag_error("--simulated without --publish", "both, for simulated servers", change)
+        raise build_flag_error(
+            "--simulated without --publish", "both, for simulated servers", change
+        )
     run = MeasurementRun(
         settings=settings,
         folder=folder,
@@ -101,8 +107,12 @@ def report(
     from tandem.judge.schema import MARGIN  # noqa: PLC0415
     from tandem.judge.verdict import JudgeOptions  # noqa: PLC0415 - scipy
 
-    options = JudgeOptions(margin=MARGIN if margin is None else margin, usd_per_hour=price, tokenizer=tokenizer)
-    return report_run(folder, None if figures else options, as_json=selection.as_json, verbose=verbose)
+    options = JudgeOptions(
+        margin=MARGIN if margin is None else margin, usd_per_hour=price, tokenizer=tokenizer
+    )
+    return report_run(
+        folder, None if figures else options, as_json=selection.as_json, verbose=verbose
+    )
 
 
 @app.command(help_epilogue=COMPARE_CODES)
@@ -129,11 +139,17 @@ def compare(
     from tandem.report.comparison_table import render_lines, render_series  # noqa: PLC0415
 
     series = compare_series((before, after, *later), margin=MARGIN if margin is None else margin)
-    comparison, width = series.comparisons[0], count_columns()
+    comparison = series.comparisons[0]
+    width = count_columns()
     is_void = any(entry.before.void or entry.after.void for entry in series.comparisons)
     code = ExitCode.VOID if is_void else ExitCode.DONE
     lines = render_series(series, width=width) if later else render_lines(comparison, width=width)
-    print_result(msgspec.to_builtins(series if later else comparison), lines, as_json=selection.as_json, code=code)
+    print_result(
+        msgspec.to_builtins(series if later else comparison),
+        lines,
+        as_json=selection.as_json,
+        code=code,
+    )
     return code
 
 
@@ -156,7 +172,8 @@ def quality(
         items: JSON lines of item, prompt and answer (default: 400 sums)
         lm_eval: ask nothing; take the samples that lm-eval wrote of each arm
         chance: of the items that guessing has right
-        group: field of lm-eval's documents that names what belongs together, such as a passage (default: group)
+        group: field of lm-eval's documents that names what belongs together, such as a passage
+            (default: group)
         api_key_env: variable that holds the servers' API key
     """
     from tandem.bench.quality_rows import write_quality  # noqa: PLC0415 - loaded when it is needed
@@ -205,7 +222,12 @@ def verify(
     comparison = compare_ground_truth(folder, log)
     document = msgspec.json.decode(msgspec.json.encode(comparison))  # null for NaN
     code = ExitCode.DONE if comparison.rows else ExitCode.EXTERNAL_FAILURE
-    print_result(document, format_lines(comparison, width=count_columns()), as_json=selection.as_json, code=code)
+    print_result(
+        document,
+        format_lines(comparison, width=count_columns()),
+        as_json=selection.as_json,
+        code=code,
+    )
     return code
 
 
@@ -244,10 +266,13 @@ def _report_outcome(outcome: RunOutcome, folder: Path, selection: Selection) -> 
     from tandem.cli.bench_report import report_run  # noqa: PLC0415 - numpy
     from tandem.judge.verdict import JudgeOptions  # noqa: PLC0415 - scipy
 
-    code, is_interrupted = ExitCode.DONE, outcome.reason == "interrupted"
+    code = ExitCode.DONE
+    is_interrupted = outcome.reason == "interrupted"
     if (folder / RECORDS_FILE).exists() and not (outcome.fault and selection.as_json):
         # who has interrupted waits for no verdict; `report` gives it
-        code = report_run(folder, None if is_interrupted else JudgeOptions(), as_json=selection.as_json)
+        code = report_run(
+            folder, None if is_interrupted else JudgeOptions(), as_json=selection.as_json
+        )
     if is_interrupted and (folder / FILE).exists():
         resume = quote_command("tandem", "bench", "run", "--resume", str(folder))
         print(f"interrupted; go on with: {resume}", file=sys.stderr)

@@ -1,8 +1,8 @@
-"""The flags of `tandem bench run`, each refused with what is allowed; and those of a run that goes on.
+"""The flags of `tandem bench run`, their limits, and those of a resumed run.
 
-Invariant: of the bench only the limits of its options are loaded here before a run goes on, so that every other command
-starts quickly. A flag that is given again next to `--resume` stands before the recorded one; whether it contradicts the
-run is then said as of any other setting, with both values.
+Invariant: of the bench only the limits of its options are loaded here before a run goes on, so that
+every other command starts quickly. A flag that is given again next to `--resume` stands before the
+recorded one; whether it contradicts the run is then said as of any other setting, with both values.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ from tandem.errors import InputError
 SECONDS_BY_UNIT = {"s": 1, "m": 60, "h": 3600}
 
 CHANGEABLE_FLAGS = frozenset({"--out", "--resume", "--placement", "--goodput", "--price"})
-"""What is no setting of a run, or may change while it goes on: the manifest holds the last one in its own field."""
+"""What is no setting of a run, or may change while it goes on: the manifest holds the last one in
+its own field."""
 COMMON_FLAGS = frozenset({"--environments", "--experiments", "--json", "--recorded"})
 EXCLUSIVE_FLAGS = (("--rounds", "--duration"), ("--concurrency", "--rate"))
 UNRECORDED_FLAGS = frozenset({"--quick", "--full", "--record", "--warm-up"})
@@ -58,13 +59,16 @@ UNRECORDED_FLAGS = frozenset({"--quick", "--full", "--record", "--warm-up"})
 
 def parse_arm(text: str) -> tuple[str | None, str]:
     """Return the NAME, where one is given, and the URL."""
-    name, url = None, text
+    name = None
+    url = text
     if "=" in text.partition("://")[0]:
         name, _, url = text.partition("=")
         if not NAME_PATTERN.fullmatch(name):
             raise ValueError(f"name {name!r}; allowed: {NAME_RULE}")
     if not URL_PATTERN.fullmatch(url):
-        raise ValueError("this is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1")
+        raise ValueError(
+            "this is no address; allowed: [NAME=]http(s)://HOST:PORT, with or without /v1"
+        )
     return name, url
 
 
@@ -78,8 +82,14 @@ def parse_placement(text: str) -> tuple[str, str]:
 
 def parse_whole(text: str, minimum: int, maximum: int, alternative: str = "") -> int:
     """Return a whole number within its bounds."""
-    if not text.strip().isascii() or not text.strip().isdecimal() or not minimum <= int(text) <= maximum:
-        raise ValueError(f"{text!r}; allowed: {alternative}a whole number from {minimum} to {maximum}")
+    if (
+        not text.strip().isascii()
+        or not text.strip().isdecimal()
+        or not minimum <= int(text) <= maximum
+    ):
+        raise ValueError(
+            f"{text!r}; allowed: {alternative}a whole number from {minimum} to {maximum}"
+        )
     return int(text)
 
 
@@ -111,7 +121,10 @@ def parse_record_fields(text: str) -> frozenset[str]:
 
 def parse_timeouts(text: str) -> dict[str, float]:
     """Return limits of a request in seconds."""
-    return {TIMEOUT_FIELDS[name]: value for name, value in _parse_pairs(text, tuple(TIMEOUT_FIELDS)).items()}
+    return {
+        TIMEOUT_FIELDS[name]: value
+        for name, value in _parse_pairs(text, tuple(TIMEOUT_FIELDS)).items()
+    }
 
 
 def parse_goodput_limits(text: str) -> dict[str, float]:
@@ -124,20 +137,30 @@ def _parse_pairs(text: str, names: tuple[str, ...]) -> dict[str, float]:
     for part in text.split(","):
         name, _, value = part.partition(":")
         if name not in names or not re.fullmatch(r"\d{1,6}(\.\d+)?", value) or not float(value):
-            raise ValueError(f"{part!r}; allowed: NAME:NUMBER, a number above 0 of {', '.join(names)}")
+            raise ValueError(
+                f"{part!r}; allowed: NAME:NUMBER, a number above 0 of {', '.join(names)}"
+            )
         pairs[name] = float(value)
     return pairs
 
 
-def _declare(group: Group | tuple[Group, ...], metavar: str, read: Callable[[str], Any]) -> Parameter:
-    return Parameter(group=group, metavar=metavar, converter=read_last(read), n_tokens=1, accepts_keys=False)
+def _declare(
+    group: Group | tuple[Group, ...], metavar: str, read: Callable[[str], Any]
+) -> Parameter:
+    return Parameter(
+        group=group, metavar=metavar, converter=read_last(read), n_tokens=1, accepts_keys=False
+    )
 
 
 def _declare_list(group: Group, metavar: str, read: Callable[[str], Any]) -> Parameter:
-    return Parameter(group=group, metavar=metavar, converter=read_each(read), n_tokens=1, consume_multiple=1)
+    return Parameter(
+        group=group, metavar=metavar, converter=read_each(read), n_tokens=1, consume_multiple=1
+    )
 
 
-ARMS = Group("Arms", help="either servers by address, or an experiment's own inside its cluster", sort_key=1)
+ARMS = Group(
+    "Arms", help="either servers by address, or an experiment's own inside its cluster", sort_key=1
+)
 SIZE = Group("Size", help="how much is asked; each flag below stands before it", sort_key=2)
 REQUESTS = Group("What is asked", sort_key=3)
 SCHEDULE = Group("When", sort_key=4)
@@ -167,7 +190,8 @@ class RunFlags:
         env: the environment inside whose cluster this runs
         experiment: its experiment: servers, model, suites and schedule
         variants: these variants of the experiment; the first is A
-        publish: send each round to CloudWatch and S3; ENV where servers are named by address, with --experiment
+        publish: send each round to CloudWatch and S3; ENV where servers are named by address, with
+            --experiment
         simulated: with --publish: the servers are simulated; figures go to a namespace apart
         placement: where an arm's server runs, as base=first-half; kept in every record
         api_key_env: variable that holds the servers' API key
@@ -206,9 +230,13 @@ class RunFlags:
     env: Annotated[Name | None, Parameter(group=ARMS)] = None
     experiment: Annotated[Name | None, Parameter(group=ARMS)] = None
     variants: Annotated[Names, Parameter(group=ARMS)] = ()
-    publish: Annotated[tuple[str, ...] | None, Parameter(group=ARMS, metavar="[ENV]", consume_multiple=(0, 1))] = None
+    publish: Annotated[
+        tuple[str, ...] | None, Parameter(group=ARMS, metavar="[ENV]", consume_multiple=(0, 1))
+    ] = None
     simulated: Annotated[bool, Parameter(group=ARMS)] = False
-    placement: Annotated[tuple[tuple[str, str], ...], _declare_list(ARMS, "NAME=WORD", parse_placement)] = ()
+    placement: Annotated[
+        tuple[tuple[str, str], ...], _declare_list(ARMS, "NAME=WORD", parse_placement)
+    ] = ()
     api_key_env: Annotated[str | None, Parameter(group=ARMS, metavar="VARIABLE")] = None
     quick: Annotated[bool, Parameter(group=(SIZE, ONE_SIZE))] = False
     full: Annotated[bool, Parameter(group=(SIZE, ONE_SIZE))] = False
@@ -221,10 +249,16 @@ class RunFlags:
     temperature: Annotated[
         float, Parameter(group=REQUESTS, metavar="T", validator=require_range(*TEMPERATURE_LIMITS))
     ] = 0.0
-    record: Annotated[frozenset[str], _declare(REQUESTS, "token-ids,logprobs", parse_record_fields)] = frozenset()
+    record: Annotated[
+        frozenset[str], _declare(REQUESTS, "token-ids,logprobs", parse_record_fields)
+    ] = frozenset()
     llmperf_source: Annotated[RunFolder | None, Parameter(group=REQUESTS)] = None
-    concurrency: Annotated[tuple[int, ...] | None, _declare((SCHEDULE, LOAD), "N,...", parse_concurrencies)] = None
-    rate: Annotated[float | None, Parameter(group=(SCHEDULE, LOAD), metavar="R", validator=RATE_RANGE)] = None
+    concurrency: Annotated[
+        tuple[int, ...] | None, _declare((SCHEDULE, LOAD), "N,...", parse_concurrencies)
+    ] = None
+    rate: Annotated[
+        float | None, Parameter(group=(SCHEDULE, LOAD), metavar="R", validator=RATE_RANGE)
+    ] = None
     schedule: Annotated[ScheduleName | None, Parameter(group=SCHEDULE)] = None
     rounds: Annotated[Count | None, Parameter(group=(SCHEDULE, LENGTH))] = None
     duration: Annotated[float | None, _declare((SCHEDULE, LENGTH), "T", parse_duration)] = None
@@ -233,8 +267,12 @@ class RunFlags:
     mixed: Annotated[bool, Parameter(group=SCHEDULE)] = False
     seed: Annotated[Whole, Parameter(group=SCHEDULE, validator=require_range(0, MAX_SEED))] = 0
     warm_up: Annotated[int | None, _declare(SCHEDULE, "N|auto", parse_warm_up)] = None
-    timeouts: Annotated[dict[str, float] | None, _declare(SCHEDULE, "WHAT:S,...", parse_timeouts)] = None
-    goodput: Annotated[dict[str, float] | None, _declare(SCHEDULE, "METRIC:LIMIT,...", parse_goodput_limits)] = None
+    timeouts: Annotated[
+        dict[str, float] | None, _declare(SCHEDULE, "WHAT:S,...", parse_timeouts)
+    ] = None
+    goodput: Annotated[
+        dict[str, float] | None, _declare(SCHEDULE, "METRIC:LIMIT,...", parse_goodput_limits)
+    ] = None
     price: Annotated[Price | None, Parameter(group=SCHEDULE)] = None
     recorded: Annotated[Any, Parameter(show=False)] = None
 
@@ -243,7 +281,7 @@ NO_FLAGS = RunFlags()
 
 
 def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Note the flags that were given; with `--resume`, take each flag that was not given from the run's manifest.
+    """Note the given flags; with `--resume`, take the others from the run's manifest.
 
     Args:
         arguments: of the command line; those of the manifest are added.
@@ -251,7 +289,9 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
     Raises:
         InputError: the folder holds no run, or a flag contradicts one that no other setting shows.
     """
-    by_flag = {argument.name: argument for argument in arguments if argument.name not in COMMON_FLAGS}
+    by_flag = {
+        argument.name: argument for argument in arguments if argument.name not in COMMON_FLAGS
+    }
     flags = {
         flag: _read_values(flag, argument.tokens)
         for flag, argument in by_flag.items()
@@ -259,12 +299,19 @@ def restore_flags(_app: App, _commands: tuple[str, ...], arguments: ArgumentColl
     }
     if by_flag["--resume"].tokens:
         folder = Path(by_flag["--resume"].tokens[-1].value)
-        rivals = {*flags, *(name for pair in EXCLUSIVE_FLAGS if set(pair) & set(flags) for name in pair)}
-        old_flags = {flag: old for flag, old in _read_old_flags(folder, flags).items() if flag not in rivals}
+        rivals = {
+            *flags,
+            *(name for pair in EXCLUSIVE_FLAGS if set(pair) & set(flags) for name in pair),
+        }
+        old_flags = {
+            flag: old for flag, old in _read_old_flags(folder, flags).items() if flag not in rivals
+        }
         for flag, values in old_flags.items():
             words = [Token(keyword=flag, value=value, source="manifest") for value in values]
             implicit_value = () if flag == "--publish" else True
-            by_flag[flag].tokens += words or [Token(keyword=flag, implicit_value=implicit_value, source="manifest")]
+            by_flag[flag].tokens += words or [
+                Token(keyword=flag, implicit_value=implicit_value, source="manifest")
+            ]
         flags |= old_flags
     recorded = next(argument for argument in arguments if argument.name == "--recorded")
     recorded.tokens.append(Token(keyword="--recorded", implicit_value=flags, source="tandem"))
@@ -276,10 +323,14 @@ def _read_values(flag: str, tokens: list[Token]) -> tuple[str, ...]:
 
     texts = [token.value for token in tokens if token.value]
     is_file = flag in {"--llmperf-source", "--suite"}
-    return tuple(str(Path(text).absolute()) if is_file and text not in BUILT_IN else text for text in texts)
+    return tuple(
+        str(Path(text).absolute()) if is_file and text not in BUILT_IN else text for text in texts
+    )
 
 
-def _read_old_flags(folder: Path, new_flags: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+def _read_old_flags(
+    folder: Path, new_flags: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
     """Return the flags of the run's manifest.
 
     Raises:
@@ -289,7 +340,9 @@ def _read_old_flags(folder: Path, new_flags: Mapping[str, tuple[str, ...]]) -> d
 
     old_flags = read_manifest(folder).flags
     for flag in UNRECORDED_FLAGS & new_flags.keys():
-        old_text, new_text = (" ".join(flags.get(flag, ("not given",))) for flags in (old_flags, new_flags))
+        old_text, new_text = (
+            " ".join(flags.get(flag, ("not given",))) for flags in (old_flags, new_flags)
+        )
         if new_flags[flag] != old_flags.get(flag):
             problem = f"{flag} was {old_text} when this run began and is {new_text or 'given'} now"
             change = f"leave {flag} out, or begin another run: --out DIR"

@@ -1,7 +1,7 @@
-"""`tandem bench report DIR`: read the records again; the verdict, a table, its limits, then the page to open.
+"""`tandem bench report DIR`: read the records, then print the verdict, a table and its limits.
 
-Invariant: nothing is printed before all is computed and written, for the reader may be gone; the last line is the
-report's path where one was written.
+Invariant: nothing is printed before all is computed and written, for the reader may be gone; the
+last line is the report's path where one was written.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from tandem.judge.verdict import JudgeOptions
 
 
-def report_run(folder: Path, options: JudgeOptions | None, *, as_json: bool, verbose: bool = False) -> ExitCode:
+def report_run(
+    folder: Path, options: JudgeOptions | None, *, as_json: bool, verbose: bool = False
+) -> ExitCode:
     """Print what a run's records say; `run_report` says what is written, and which code it gives.
 
     Args:
         folder: what `tandem bench run --out` wrote.
         options: by which the run is judged; None prints the figures alone.
-        as_json: print the verdict as JSON, or the summary where there is no verdict, instead of tables.
+        as_json: print the verdict as JSON, or the summary where there is no verdict, instead of
+            tables.
         verbose: print the figures of each arm and what stands behind the verdict, too.
 
     Raises:

@@ -1,8 +1,9 @@
-"""The settings and servers of a run: the settings that `tandem bench run` makes of its flags and declared files.
+"""Settings and servers of a run, made from the flags and declared files of `tandem bench run`.
 
-Invariant: a flag stands before the size of the run, and the size before an experiment's suites. What the declared files
-know of an arm goes into the manifest; the bench itself never reads them. Arms come from files that have passed the
-rules, the baseline first. Who names servers by address waits for no rule.
+Invariant: a flag stands before the size of the run, and the size before an experiment's suites.
+What the declared files know of an arm goes into the manifest; the bench itself never reads them.
+Arms come from files that have passed the rules, the baseline first. Who names servers by address
+waits for no rule.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def build_settings(selection: Selection, flags: RunFlags) -> RunSettings:
     run_arms = select_arms(selection, flags)
     arms = assign_placements(run_arms.arms, flags.placement)
     facts = {**run_arms.fields, "flags": flags.recorded or {}}
-    return complete_options(build_options(flags, run_arms), arms=arms, facts=facts, most_tokens=run_arms.most_tokens)
+    return complete_options(
+        build_options(flags, run_arms), arms=arms, facts=facts, most_tokens=run_arms.most_tokens
+    )
 
 
 def build_options(flags: RunFlags, run_arms: RunArms) -> RunOptions:
@@ -110,7 +113,9 @@ def read_api_key(variable: str | None) -> str | None:
     key = os.environ.get(variable) if variable else None
     if variable and not key:
         change = quote_command("export", f"{variable}=KEY")
-        raise InputError(f"the variable {variable} is not set", where="--api-key-env", change=change)
+        raise InputError(
+            f"the variable {variable} is not set", where="--api-key-env", change=change
+        )
     return key
 
 
@@ -118,13 +123,17 @@ def select_arms(selection: Selection, flags: RunFlags) -> RunArms:
     """Return the arms that the flags name.
 
     Raises:
-        InputError: flags that contradict each other or lack something; the environment hosts no such experiment, or it
-            has no such variant.
+        InputError: flags that contradict each other or lack something; the environment hosts no
+            such experiment, or it has no such variant.
         SpecError: a declared file is refused.
     """
     if flags.env is None and (flags.experiment is None or flags.publish):
         return RunArms(arms=_build_address_arms(flags))
-    address_flags = {"--baseline": flags.baseline, "--variant": flags.variant, "--model": flags.model}
+    address_flags = {
+        "--baseline": flags.baseline,
+        "--variant": flags.variant,
+        "--model": flags.model,
+    }
     address_flag = next((flag for flag, value in address_flags.items() if value), None)
     if address_flag is not None:
         allowed = "--env and --experiment, or servers by address"
@@ -135,16 +144,23 @@ def select_arms(selection: Selection, flags: RunFlags) -> RunArms:
     return _select_hosted_arms(selection.narrow((flags.env,)), flags)
 
 
-def assign_placements(arms: Sequence[ManifestArm], placements: Sequence[tuple[str, str]]) -> tuple[ManifestArm, ...]:
+def assign_placements(
+    arms: Sequence[ManifestArm], placements: Sequence[tuple[str, str]]
+) -> tuple[ManifestArm, ...]:
     """Return the arms with their placements; of two of one arm the last counts.
 
     Raises:
         InputError: a placement of no arm.
     """
-    placement_by_arm, names = dict(placements), [arm.name for arm in arms]
+    placement_by_arm = dict(placements)
+    names = [arm.name for arm in arms]
     for name in placement_by_arm.keys() - set(names):
-        raise build_flag_error(f"--placement names no arm {name!r}", ", ".join(names), "name an arm")
-    return tuple(msgspec.structs.replace(arm, placement=placement_by_arm.get(arm.name)) for arm in arms)
+        raise build_flag_error(
+            f"--placement names no arm {name!r}", ", ".join(names), "name an arm"
+        )
+    return tuple(
+        msgspec.structs.replace(arm, placement=placement_by_arm.get(arm.name)) for arm in arms
+    )
 
 
 def build_flag_error(problem: str, requirement: str, change: str) -> InputError:
@@ -155,15 +171,28 @@ def build_flag_error(problem: str, requirement: str, change: str) -> InputError:
 def _build_address_arms(flags: RunFlags) -> tuple[ManifestArm, ...]:
     if not flags.baseline or not flags.model:
         flag = "--model" if flags.baseline else "--baseline"
-        raise build_flag_error(f"no {flag}", "servers by address, or --env and --experiment", f"add {flag}")
+        raise build_flag_error(
+            f"no {flag}", "servers by address, or --env and --experiment", f"add {flag}"
+        )
     if flags.variants:
-        raise build_flag_error("--variants without --env", "variants of an experiment", "drop --variants")
+        raise build_flag_error(
+            "--variants without --env", "variants of an experiment", "drop --variants"
+        )
     servers = [flags.baseline, *flags.variant]
-    default_names = ["baseline", "variant", *(f"variant-{number}" for number in range(2, len(servers)))]
-    names = [name or default_name for (name, _), default_name in zip(servers, default_names, strict=False)]
+    default_names = [
+        "baseline",
+        "variant",
+        *(f"variant-{number}" for number in range(2, len(servers))),
+    ]
+    names = [
+        name or default_name
+        for (name, _), default_name in zip(servers, default_names, strict=False)
+    ]
     name = next((name for name in names if names.count(name) > 1), None)
     if name is not None:
-        raise build_flag_error(f"two arms are named {name!r}", "each name once", "name them apart: NAME=URL")
+        raise build_flag_error(
+            f"two arms are named {name!r}", "each name once", "name them apart: NAME=URL"
+        )
     urls = {name: url for name, (_, url) in zip(names, servers, strict=True)}
     return list_arms(urls, _parse_models(flags.model, names))
 
@@ -184,7 +213,7 @@ def _parse_models(words: Sequence[str], names: Sequence[str]) -> dict[str, str]:
 
 
 def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
-    """Return the variants of an experiment: as --variants has them, else the one without speculation first."""
+    """Return an experiment's variants: those of --variants, else without speculation first."""
     from tandem.cli.inputs import read_legal_inputs  # noqa: PLC0415 - the rules of an environment
     from tandem.run.experiment_arms import build_arms  # noqa: PLC0415
 
@@ -193,8 +222,14 @@ def _select_hosted_arms(selection: Selection, flags: RunFlags) -> RunArms:
     hosted = inputs.list_experiments(environment)
     if flags.experiment is None and len(hosted) != 1:
         allowed = ", ".join(experiment.name for experiment in hosted)
-        raise build_flag_error("no --experiment", allowed, f"{environment.name} hosts several: name one")
-    experiment = hosted[0] if flags.experiment is None else inputs.find_experiment(environment, flags.experiment)
+        raise build_flag_error(
+            "no --experiment", allowed, f"{environment.name} hosts several: name one"
+        )
+    experiment = (
+        hosted[0]
+        if flags.experiment is None
+        else inputs.find_experiment(environment, flags.experiment)
+    )
     variant_names = [variant.name for variant in experiment.all_variants()]
     for variant_name in (name for name in flags.variants if name not in variant_names):
         problem = f"{experiment.name} has no variant {variant_name!r}"

@@ -1,7 +1,7 @@
 """An environment, its bucket, and everybody else who uses that bucket, from the declared files.
 
-Invariant: an environment that names the same bucket counts, whether the command names it or not; what of it cannot
-be read is reported, so that nobody takes the unknown for unused.
+Invariant: an environment that names the same bucket counts, whether the command names it or not;
+what of it cannot be read is reported, so that nobody takes the unknown for unused.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     bucket = names.bucket_name(environment)
     sharing = [sharer for sharer in environments.values() if names.bucket_name(sharer) == bucket]
     # nobody knows which bucket an environment names whose file cannot be read
-    known_files = {declaration.document.file for declaration in all_inputs.workspace.environments.values()}
+    known_files = {
+        declaration.document.file for declaration in all_inputs.workspace.environments.values()
+    }
     unread_files = {str(path) for path in selection.environments.glob("*.y*ml")} - known_files
     unread = _list_refusals(all_inputs, selection, sharing, unread_files)
     refused_files = {fault.file for fault in unread}
@@ -67,7 +69,11 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
     needs = list(list_needs(environment.name, all_inputs.list_experiments(environment), catalogue))
     for sharer in sharing:
         hosted = all_inputs.list_experiments(sharer)
-        legal = [entry for entry in hosted if str(selection.experiments / f"{entry.name}.yaml") not in refused_files]
+        legal = [
+            entry
+            for entry in hosted
+            if str(selection.experiments / f"{entry.name}.yaml") not in refused_files
+        ]
         needs += list_needs(sharer.name, legal, catalogue, is_foreign=True)
     return BucketContext(
         environment=environment,
@@ -78,11 +84,19 @@ def load_bucket_context(selection: Selection, name: str) -> BucketContext:
 
 
 def _list_refusals(
-    all_inputs: CommandInputs, selection: Selection, environments: Iterable[Environment], files: Iterable[str] = ()
+    all_inputs: CommandInputs,
+    selection: Selection,
+    environments: Iterable[Environment],
+    files: Iterable[str] = (),
 ) -> tuple[SpecFault, ...]:
     """Return the refusals of environments, of what they host, and of other files."""
     files = set(files)
     for environment in environments:
         files.add(str(selection.environments / f"{environment.name}.yaml"))
-        files |= {str(selection.experiments / f"{experiment}.yaml") for experiment in environment.experiments}
-    return tuple(fault for fault in all_inputs.faults if fault.severity == "refusal" and fault.file in files)
+        files |= {
+            str(selection.experiments / f"{experiment}.yaml")
+            for experiment in environment.experiments
+        }
+    return tuple(
+        fault for fault in all_inputs.faults if fault.severity == "refusal" and fault.file in files
+    )

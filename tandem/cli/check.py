@@ -1,7 +1,8 @@
-"""`tandem check`: hold every declared file against its schema and the rules, and say what an edit recompiles.
+"""`tandem check`: check every declared file, and tell what an edit recompiles.
 
-It names the pins that move together. It says too what each environment costs while parked and what watching it
-costs, refuses one whose watching costs more than it admits, and tells what no alarm of it sees.
+It names the pins that move together. It says too what each environment costs while parked and what
+watching it costs, refuses one whose watching costs more than it admits, and tells what no alarm of
+it sees.
 """
 
 from __future__ import annotations
@@ -45,15 +46,16 @@ def check(
         strict: refuse what is only warned of
         verbose: also what to change about each warning, what no alarm sees, and pins
         why: also the rule behind each error and warning, and its source
-        against: what artifact keys are compared with: an experiment file, a folder of them, rendered manifests
-            (default); it never changes the exit code
+        against: what artifact keys are compared with: an experiment file, a folder of them,
+            rendered manifests (default); it never changes the exit code
 
     Raises:
         SpecError: a folder or a named file does not exist, or `against` is none of these.
     """
     inputs = read_inputs(selection.narrow(names), now=datetime.now(tz=UTC))
     severities = {fault.severity for fault in inputs.faults}
-    # a warning stops nothing unless --strict asks for it: an example account is true of a healthy checkout too
+    # a warning stops nothing unless --strict asks for it: an example account is true of a healthy
+    # checkout too
     code = ExitCode.STALE if strict and severities else ExitCode.DONE
     code = ExitCode.BAD_INPUT if "refusal" in severities else code
     old_snapshot = None
@@ -69,7 +71,10 @@ def check(
     warnings = format_count(len(inputs.faults) - refusals, "warning")
     to_fill_in = sum(fault.got == FILL_IN for fault in inputs.faults)
     if to_fill_in:
-        print_line(f"{format_count(to_fill_in, 'value')} to fill in, {refusals - to_fill_in} other errors, {warnings}")
+        print_line(
+            f"{format_count(to_fill_in, 'value')} to fill in, {refusals - to_fill_in} other errors,"
+            f" {warnings}"
+        )
     else:
         environments = format_count(len(inputs.workspace.environments), "environment")
         experiments = format_count(len(inputs.workspace.experiments), "experiment")
@@ -91,14 +96,23 @@ def check(
 
 
 def _build_document(
-    inputs: CommandInputs, old_snapshot: recompile.KeySnapshot | None, changes: list[recompile.VariantChange]
+    inputs: CommandInputs,
+    old_snapshot: recompile.KeySnapshot | None,
+    changes: list[recompile.VariantChange],
 ) -> dict[str, object]:
-    environments, watching = inputs.environments(), {}
+    environments = inputs.environments()
+    watching = {}
     for name, cost in inputs.watching_costs.items():
         document = monitoring_cost.cost_as_dict(cost)
         watching[name] = {**document, "unwatched": list(list_coverage_gaps(cost.scope))}
-    costs = {environment.name: compute_environment_cost(inputs, environment) for environment in environments}
-    pins = {environment.name: [asdict(pin) for pin in _list_pins(inputs, environment)] for environment in environments}
+    costs = {
+        environment.name: compute_environment_cost(inputs, environment)
+        for environment in environments
+    }
+    pins = {
+        environment.name: [asdict(pin) for pin in _list_pins(inputs, environment)]
+        for environment in environments
+    }
     return {
         "environments": sorted(inputs.workspace.environments),
         "experiments": sorted(inputs.workspace.experiments),
@@ -121,21 +135,35 @@ def _print_next(inputs: CommandInputs, *, verbose: bool) -> None:
 
 def _print_files(inputs: CommandInputs) -> None:
     """Print one line a file: what an environment costs, what an experiment serves."""
-    rows = [(environment.name, _describe_costs(inputs, environment)) for environment in inputs.environments()]
+    rows = [
+        (environment.name, _describe_costs(inputs, environment))
+        for environment in inputs.environments()
+    ]
     for name, file in inputs.workspace.experiments.items():
-        rows.append((name, f"{format_count(len(file.record.all_variants()), 'variant')} on {file.record.runtime}"))
+        rows.append(
+            (
+                name,
+                (
+                    f"{format_count(len(file.record.all_variants()), 'variant')} on"
+                    f" {file.record.runtime}"
+                ),
+            )
+        )
     print_rows(rows, label_columns=max((len(name) for name, _ in rows), default=0) + 2)
 
 
 def _describe_costs(inputs: CommandInputs, environment: Environment) -> str:
-    cost, watching_cost = compute_environment_cost(inputs, environment), inputs.watching_costs[environment.name]
+    cost = compute_environment_cost(inputs, environment)
+    watching_cost = inputs.watching_costs[environment.name]
     assert cost is not None, "nothing is refused"
     return f"{format_parked_cost(cost)}; watching a month: at most {watching_cost.usd:.2f} USD"
 
 
 def _print_gaps(inputs: CommandInputs) -> None:
     for name, cost in inputs.watching_costs.items():
-        short = "; ".join(sentence.partition(":")[0].rstrip(".") for sentence in list_coverage_gaps(cost.scope))
+        short = "; ".join(
+            sentence.partition(":")[0].rstrip(".") for sentence in list_coverage_gaps(cost.scope)
+        )
         if short:
             print_rows([(f"{name}: no alarm covers this: {short} (why: --json)",)], indent=0)
 
@@ -146,7 +174,9 @@ def _list_pins(inputs: CommandInputs, environment: Environment) -> Iterator[Vers
 
 def _print_pins(inputs: CommandInputs) -> None:
     """Name each pin once, whatever number of environments has it; each add-on stands in --json."""
-    pins = dict.fromkeys(pin for environment in inputs.environments() for pin in _list_pins(inputs, environment))
+    pins = dict.fromkeys(
+        pin for environment in inputs.environments() for pin in _list_pins(inputs, environment)
+    )
     component_pins = [pin for pin in pins if not pin.component.startswith("add-on ")]
     if component_pins:
         add_ons = format_count(len(pins) - len(component_pins), "add-on")

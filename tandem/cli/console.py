@@ -1,6 +1,7 @@
-"""The one console: rows, faults and JSON documents; colours and the terminal's width where a terminal reads.
+"""The one console: rows, faults and JSON; colours and width where a terminal reads.
 
-Invariant: a text of others moves no cursor. What a person pastes stands on one line, however long it is.
+Invariant: a text of others moves no cursor. What a person pastes stands on one line, however long
+it is.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def open_console(*, stderr: bool = False) -> Console:
 
 
 def count_columns() -> int:
-    """Return how wide a text may be: as wide as the terminal, and no wider than a line reads well."""
+    """Return a text's width: the terminal's, but no wider than a line reads well."""
     return min(open_console().width, PIPE_WIDTH)
 
 
@@ -62,9 +63,12 @@ def print_line(text: str, *, style: str = "", stderr: bool = False) -> None:
     open_console(stderr=stderr).print(Text.assemble((word, style), separator, rest), soft_wrap=True)
 
 
-def print_message(text: str, *, style: str = "", stderr: bool = False, is_brief: bool = False) -> None:
-    """Print a sentence; where a terminal or COLUMNS says how wide, folded below itself, or cut where it is brief."""
-    console, lines = open_console(stderr=stderr), [clean_text(text)]
+def print_message(
+    text: str, *, style: str = "", stderr: bool = False, is_brief: bool = False
+) -> None:
+    """Print a sentence, folded to the terminal's width or COLUMNS, or cut where brief."""
+    console = open_console(stderr=stderr)
+    lines = [clean_text(text)]
     if console.is_terminal or "COLUMNS" in os.environ:
         lines = wrap_text(text, console.width, indent="  ")
         if is_brief and len(lines) > 1:
@@ -75,14 +79,19 @@ def print_message(text: str, *, style: str = "", stderr: bool = False, is_brief:
 
 
 def print_rows(
-    rows: Iterable[Sequence[str]], *, indent: int = 2, label_columns: int = LABEL_COLUMNS, stderr: bool = False
+    rows: Iterable[Sequence[str]],
+    *,
+    indent: int = 2,
+    label_columns: int = LABEL_COLUMNS,
+    stderr: bool = False,
 ) -> None:
     """Print labelled texts below each other, each folded below itself within the console's width.
 
     Args:
         rows: labels, where there are some, then a text; VerbatimText is not folded, and no word is.
         indent: columns before each row.
-        label_columns: from a row's first label to its text, which stands on the next line where the labels are longer.
+        label_columns: from a row's first label to its text, which stands on the next line where the
+            labels are longer.
         stderr: print on standard error.
     """
     console = open_console(stderr=stderr)
@@ -90,7 +99,8 @@ def print_rows(
         label = clean_text("  ".join(labels))
         style = STYLES.get(labels[0].strip(), "") if labels else ""
         start = indent + (label_columns if labels else 0)
-        lines, columns = [clean_text(text)], max(console.width - start, MIN_COLUMNS)
+        lines = [clean_text(text)]
+        columns = max(console.width - start, MIN_COLUMNS)
         if not isinstance(text, VerbatimText):
             lines = textwrap.wrap(lines[0], columns, break_long_words=False, break_on_hyphens=False)
         if labels and len(label) >= label_columns:
@@ -109,13 +119,15 @@ def ask_consent(question: str, *, where: str) -> bool:
         InputError: nobody is there to be asked.
     """
     if not sys.stdin.isatty():
-        raise InputError("nobody is there to be asked", where=where, change="read the plan, then add --yes")
+        raise InputError(
+            "nobody is there to be asked", where=where, change="read the plan, then add --yes"
+        )
     print(f"  {question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
 
 
 def print_json(value: Mapping[str, Any], code: ExitCode = ExitCode.DONE) -> None:
-    """Print one JSON document on standard output, in ASCII: what a terminal would act on is an escape.
+    """Print one JSON document to standard output in ASCII, so that no terminal acts on it.
 
     Args:
         value: the document.
@@ -126,7 +138,11 @@ def print_json(value: Mapping[str, Any], code: ExitCode = ExitCode.DONE) -> None
 
 
 def print_result(
-    document: Mapping[str, Any], lines: Iterable[str], *, as_json: bool, code: ExitCode = ExitCode.DONE
+    document: Mapping[str, Any],
+    lines: Iterable[str],
+    *,
+    as_json: bool,
+    code: ExitCode = ExitCode.DONE,
 ) -> None:
     """Print one JSON document, or for a person the lines; `print_json` has the arguments."""
     if as_json:
@@ -135,7 +151,9 @@ def print_result(
         print(*lines, sep="\n")
 
 
-def print_fault(fault: TandemError, *, as_json: bool = False, done: Mapping[str, Any] | None = None) -> ExitCode:
+def print_fault(
+    fault: TandemError, *, as_json: bool = False, done: Mapping[str, Any] | None = None
+) -> ExitCode:
     """Print what a command refuses or what failed on standard error, and return the exit code.
 
     Args:
@@ -162,33 +180,46 @@ def print_fault(fault: TandemError, *, as_json: bool = False, done: Mapping[str,
     return code
 
 
-def print_spec_faults(faults: Iterable[SpecFault], *, is_brief: bool = False, has_sources: bool = False) -> None:
-    """Print refusals, then warnings, on standard error; the same fault in several files stands once.
+def print_spec_faults(
+    faults: Iterable[SpecFault], *, is_brief: bool = False, has_sources: bool = False
+) -> None:
+    """Print refusals, then warnings, to standard error; a fault of several files once.
 
-    A placeholder of `tandem new` takes one line, and so does a warning where it is brief; with sources each fault has
-    its rule, and where that comes from.
+    A placeholder of `tandem new` takes one line, and so does a warning where it is brief; with
+    sources each fault has its rule, and where that comes from.
     """
     from tandem.spec.record import FILL_IN  # noqa: PLC0415 - pydantic, for who reads declared files
 
     fault_groups: dict[tuple[object, ...], list[SpecFault]] = {}
     for fault in sorted(faults, key=lambda fault: fault.severity):
-        fault_groups.setdefault((fault.severity, fault.path, fault.got, fault.allowed, fault.change), []).append(fault)
+        fault_groups.setdefault(
+            (fault.severity, fault.path, fault.got, fault.allowed, fault.change), []
+        ).append(fault)
     for first, *other_faults in fault_groups.values():
         if first.got == FILL_IN:
             for fault in (first, *other_faults):
                 print(f"fill in: {fault.place}: {fault.path}: {first.allowed}", file=sys.stderr)
             continue
         word = "error" if first.severity == "refusal" else "warning"
-        problem = f"{first.path}: got {first.got or 'nothing'}" if first.path else f"got {first.got}"
+        problem = (
+            f"{first.path}: got {first.got or 'nothing'}" if first.path else f"got {first.got}"
+        )
         if not first.allowed:
             problem = f"`{first.path}` {first.got}. {first.change}"
         is_short = is_brief and word == "warning"
         more = f" (and {len(other_faults)} more)" if is_short and other_faults else ""
-        print_message(f"{word}: {first.place}: {problem}{more}", style=STYLES[word], stderr=True, is_brief=is_short)
+        print_message(
+            f"{word}: {first.place}: {problem}{more}",
+            style=STYLES[word],
+            stderr=True,
+            is_brief=is_short,
+        )
         lines = [] if is_short else [f"  also     {fault.place}" for fault in other_faults]
         if first.allowed and not is_short:
             lines += [f"  allowed  {first.allowed}", f"  change   {first.change}"]
-        lines += [f"  why      rule {first.rule}: {first.source}"] if first.rule and has_sources else []
+        lines += (
+            [f"  why      rule {first.rule}: {first.source}"] if first.rule and has_sources else []
+        )
         for line in lines:
             print_line(line, stderr=True)
 

@@ -1,10 +1,12 @@
 """`tandem destroy`: takes an environment down, and says what is left.
 
-Invariant: nothing is deleted before the operator has seen what goes and what stays and has typed the environment's
-name. An environment that the rules refuse today may still be taken down: its file is read for its form alone.
+Invariant: nothing is deleted before the operator has seen what goes and what stays and has typed
+the environment's name. An environment that the rules refuse today may still be taken down: its file
+is read for its form alone.
 
-Exit codes: 0 nothing is left but what stays on purpose; 1 orphans are left; 2 refused, nothing was changed by what was
-refused; 3 AWS failed, or a kind could not be searched. After 3 the same command goes on where it was.
+Exit codes: 0 nothing is left but what stays on purpose; 1 orphans are left; 2 refused, nothing was
+changed by what was refused; 3 AWS failed, or a kind could not be searched. After 3 the same command
+goes on where it was.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ def destroy(
     yes_i_mean: Annotated[str | None, Parameter(metavar="NAME")] = None,
     gitops_removed: bool = False,
     adopt_untagged: Annotated[tuple[str, ...], Parameter(metavar="STACK", consume_multiple=1)] = (),
-    poll_s: Annotated[float, Parameter(metavar="S", validator=require_range(1e-9, 600, "seconds"))] = 10.0,
+    poll_s: Annotated[
+        float, Parameter(metavar="S", validator=require_range(1e-9, 600, "seconds"))
+    ] = 10.0,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
     """Take an environment down stack by stack, and search for what is left.
@@ -48,7 +52,8 @@ def destroy(
         env: the environment
         yes_i_mean: the environment's name once more, where nobody can type it
         gitops_removed: Argo CD or Flux has removed what it applied; only you can see it
-        adopt_untagged: delete these stacks too, which have no owner's tag; only you can see that they are yours
+        adopt_untagged: delete these stacks too, which have no owner's tag; only you can see that
+            they are yours
         poll_s: seconds between two looks at a stack
 
     Raises:
@@ -57,17 +62,24 @@ def destroy(
     environment = read_environment(selection, env)
     account = AccountClients(environment=environment, adopted_stacks=frozenset(adopt_untagged))
     try:
-        _print_progress(f"{env}: account {environment.account}, {environment.region}; looking, nothing is changed yet")
+        _print_progress(
+            f"{env}: account {environment.account}, {environment.region}; looking, nothing is"
+            " changed yet"
+        )
         caller = require_account(environment)
         survey = survey_teardown(account, gitops_gone=gitops_removed)
-        print_rows([("as", caller), *_list_survey_rows(survey)], indent=0, label_columns=7, stderr=True)
+        print_rows(
+            [("as", caller), *_list_survey_rows(survey)], indent=0, label_columns=7, stderr=True
+        )
         if survey.stacks:
             _confirm_name(env, yes_i_mean)
             destroy_environment(account, TeardownSettings(poll_s=poll_s), _print_progress)
         else:
             _print_progress(f"{env}: no stack of it is deployed, there is nothing to delete")
         _print_progress("searching for what is left")
-        other_names = [path.stem for path in selection.environments.glob("*.yaml") if path.stem != env]
+        other_names = [
+            path.stem for path in selection.environments.glob("*.yaml") if path.stem != env
+        ]
         leftovers, failures = search_leftovers(account, other_names)
     except KeyboardInterrupt:
         state = "interrupted: CloudFormation goes on with what it was asked"
@@ -85,7 +97,10 @@ def destroy(
                 "account": environment.account,
                 "region": environment.region,
                 "deleted": [stack.name for stack in survey.stacks],
-                **{key: [asdict(resource) for resource in resources] for key, resources in lists.items()},
+                **{
+                    key: [asdict(resource) for resource in resources]
+                    for key, resources in lists.items()
+                },
                 "unsearched": failures,
                 "exit_code": int(code),
             }
@@ -113,7 +128,9 @@ def _list_survey_rows(survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
 def _format_cost(bucket: LeftoverResource) -> str:
     if bucket.size is None:
         return "size unknown"
-    price = "USD a month unknown" if bucket.usd_month is None else f"{bucket.usd_month:.2f} USD a month"
+    price = (
+        "USD a month unknown" if bucket.usd_month is None else f"{bucket.usd_month:.2f} USD a month"
+    )
     return f"{decimal(bucket.size)}, {price}"
 
 
@@ -128,7 +145,11 @@ def _confirm_name(name: str, typed_name: str | None) -> None:
         print(question, end="", file=sys.stderr, flush=True)
         typed_name = sys.stdin.readline().strip()
     if typed_name != name:
-        problem = "the environment's name is missing" if not typed_name else f"the name given is {typed_name}"
+        problem = (
+            "the environment's name is missing"
+            if not typed_name
+            else f"the name given is {typed_name}"
+        )
         change = f"{quote_command('--yes-i-mean', name)} says it"
         raise InputError(f"{problem}; nothing was changed", where=name, change=change)
 

@@ -1,12 +1,13 @@
-"""`tandem doctor`: whether an environment can be deployed and raised, asked of its account before any money is spent.
+"""`tandem doctor`: asks the account whether an environment can be deployed and raised.
 
-`--prove-stop` examines nothing and fires the one-shot stop of a lease once, at a fleet that is at 0.
+`--prove-stop` examines nothing and fires the one-shot stop of a lease once, at a fleet that is at
+0.
 
-Invariant: nothing is written anywhere, but for the schedule of that proof, which goes again. boto3 and the registries'
-client are loaded when something is examined.
+Invariant: nothing is written anywhere, but for the schedule of that proof, which goes again. boto3
+and the registries' client are loaded when something is examined.
 
-Exit codes: 0 nothing fails; 1 with --strict, where a line is not ok; 2 something declared must change; 3 something that
-is needed failed or could not be seen.
+Exit codes: 0 nothing fails; 1 with --strict, where a line is not ok; 2 something declared must
+change; 3 something that is needed failed or could not be seen.
 """
 
 from __future__ import annotations
@@ -43,13 +44,14 @@ def doctor(
     verbose: bool = False,
     selection: Selection = DEFAULTS,
 ) -> ExitCode:
-    """Ask the account whether an environment can be deployed and raised; or prove its one-shot stop.
+    """Check in the account whether an environment can be deployed; or prove its one-shot stop.
 
     Args:
         env: the environment
         strict: exit 1 where a line is not ok
         policy: print the IAM policy that it needs, and ask nothing
-        prove_stop: fire the one-shot stop once at a fleet at 0, and see that EKS takes it; minutes, raises nothing
+        prove_stop: fire the one-shot stop once at a fleet at 0, and see that EKS takes it; minutes,
+            raises nothing
         verbose: a line for each check that is ok, too
 
     Raises:
@@ -58,7 +60,9 @@ def doctor(
     inputs = read_legal_inputs(selection.narrow((env,)))
     environment = inputs.environments()[0]
     if policy:
-        document = build_command_policy(environment, "doctor", *(["doctor --prove-stop"] if prove_stop else []))
+        document = build_command_policy(
+            environment, "doctor", *(["doctor --prove-stop"] if prove_stop else [])
+        )
         print(json.dumps(document, indent=2))  # for `aws iam`, which takes no other key
         return ExitCode.DONE
     skipped_count = 0
@@ -75,10 +79,23 @@ def doctor(
         lines = run_checks(context, AccountClients(environment))
         skipped_count = len(CHECKS) - len({line.check for line in lines})
     code = ExitCode(exit_code(lines, strict=strict))
-    counts = {level: sum(line.level == level for line in lines) for level in LEVELS} | {"skipped": skipped_count}
+    counts = {level: sum(line.level == level for line in lines) for level in LEVELS} | {
+        "skipped": skipped_count
+    }
     if selection.as_json:
-        place = {"environment": environment.name, "account": environment.account, "region": environment.region}
-        print_json({**place, "lines": [asdict(line) for line in lines], "counts": counts, "exit_code": int(code)})
+        place = {
+            "environment": environment.name,
+            "account": environment.account,
+            "region": environment.region,
+        }
+        print_json(
+            {
+                **place,
+                "lines": [asdict(line) for line in lines],
+                "counts": counts,
+                "exit_code": int(code),
+            }
+        )
         return code
     is_blind_alone = skipped_count and counts["ok"] == len(lines) - 1
     if verbose or not is_blind_alone:
@@ -86,7 +103,9 @@ def doctor(
         print_line(f"{environment.name}: {counts_text}; exit code {int(code)}")
     for line in lines:
         if skipped_count and line.check == CREDENTIALS.id:
-            print_rows([(f"{skipped_count} checks skipped: {line.message}; {line.action}",)], indent=0)
+            print_rows(
+                [(f"{skipped_count} checks skipped: {line.message}; {line.action}",)], indent=0
+            )
         elif verbose or prove_stop or line.level != "ok":
             print_rows(list_check_rows(line), label_columns=CHECK_COLUMNS)
             if line.command:
@@ -102,7 +121,7 @@ def list_check_rows(line: Finding) -> Iterator[tuple[str, ...]]:
 
 
 def _prove_stop(environment: Environment) -> Finding:
-    """Fire the one-shot stop; SIGTERM ends the proof as Ctrl-C does, so that its schedule goes too."""
+    """Fire the one-shot stop; SIGTERM ends the proof as Ctrl-C does, so its schedule goes too."""
     aws_session = create_session()
     require_account(environment, aws_session)
     account = AccountClients(environment, aws_session)

@@ -1,6 +1,7 @@
 """The kinds of flags that several commands have, each with its bounds.
 
-Invariant: nothing is loaded here but the command line's library and limits, so that every command starts quickly.
+Invariant: nothing is loaded here but the command line's library and limits, so that every command
+starts quickly.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ from tandem.bench.run_options import PRICE_LIMITS
 Value = TypeVar("Value")
 
 
-def require_range(minimum: float, maximum: float, unit: str = "") -> Callable[[Any, float | None], None]:
+def require_range(
+    minimum: float, maximum: float, unit: str = ""
+) -> Callable[[Any, float | None], None]:
     """Return a validator of numbers; it refuses what is no number too.
 
     Args:
@@ -60,10 +63,15 @@ def split_names(text: str) -> tuple[str, ...]:
 
 EXCLUSIVE = MutuallyExclusive()  # type: ignore[no-untyped-call]  # of a group: one flag alone may be given
 
-Whole = Annotated[int, Parameter(converter=read_last(int), metavar="N")]  # 1.5 is refused, not rounded
-Names = Annotated[tuple[str, ...], Parameter(converter=read_last(split_names), metavar="NAME,...", n_tokens=1)]
+# 1.5 is refused, not rounded
+Whole = Annotated[int, Parameter(converter=read_last(int), metavar="N")]
+Names = Annotated[
+    tuple[str, ...], Parameter(converter=read_last(split_names), metavar="NAME,...", n_tokens=1)
+]
 EnvironmentName = Annotated[str, Parameter(name="--env", metavar="NAME")]
 Name = Annotated[str, Parameter(metavar="NAME")]
 RunFolder = Annotated[Path, Parameter(metavar="DIR")]
 Share = Annotated[float, Parameter(metavar="SHARE", validator=require_range(0.001, 1))]
-Price = Annotated[float, Parameter(metavar="USD_PER_HOUR", validator=require_range(*PRICE_LIMITS, "USD an hour"))]
+Price = Annotated[
+    float, Parameter(metavar="USD_PER_HOUR", validator=require_range(*PRICE_LIMITS, "USD an hour"))
+]

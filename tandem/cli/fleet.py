@@ -1,7 +1,7 @@
-"""What start, stop and status share: the environment they mean, moments and spans in words, and how they fail.
+"""What start, stop and status share: the environment, times in words, and how they fail.
 
-Invariant: a stop asks of the declared files no more than an environment of good form, for what a rule refuses and what
-an experiment says wrong must never keep anybody from ending what is paid for.
+Invariant: a stop asks of the declared files no more than an environment of good form, for what a
+rule refuses and what an experiment says wrong must never keep anybody from ending what is paid for.
 """
 
 from __future__ import annotations
@@ -31,21 +31,25 @@ TextRow = tuple[str, ...]
 def read_environment(selection: Selection, name: str) -> Environment:
     """Return an environment of good form, whatever the rules say of it.
 
-    Its file alone is read: neither another environment nor a folder of experiments that is missing matters.
+    Its file alone is read: neither another environment nor a folder of experiments that is missing
+    matters.
 
     Raises:
         SpecError: there is no such file, or it has not the form of one.
     """
     files = {path.stem: path for path in sorted(selection.environments.glob("*.yaml"))}
     if name not in files:
-        file, allowed = str(selection.environments / f"{name}.yaml"), ", ".join(files) or "none yet"
+        file = str(selection.environments / f"{name}.yaml")
+        allowed = ", ".join(files) or "none yet"
         change = "name one of these, or another folder by --environments"
-        raise SpecError([SpecFault(file=file, path="", got="no such file", allowed=allowed, change=change)])
+        raise SpecError(
+            [SpecFault(file=file, path="", got="no such file", allowed=allowed, change=change)]
+        )
     return parse_record(Environment, read_document(files[name]), name=name)
 
 
 def explain_fault(fault: TandemError, environment: Environment) -> TandemError:
-    """Return the fault of a stop or a start as its operator meets it: without its bucket nothing is deployed."""
+    """Return a stop's or start's fault in an operator's terms: no bucket means not deployed."""
     if "NoSuchBucket" not in fault.problem:
         return fault
     return InputError(
@@ -56,7 +60,7 @@ def explain_fault(fault: TandemError, environment: Environment) -> TandemError:
 
 
 def list_warning_rows(warning: StatusWarning) -> Iterator[TextRow]:
-    """Yield what needs attention and what to do about it; a command stays on one line, to be pasted."""
+    """Yield what needs attention and what to do; keep a command on one line, to be pasted."""
     yield "attention", warning.problem
     yield "", VerbatimText(f"-> {warning.change}") if warning.is_command else f"-> {warning.change}"
 
@@ -69,21 +73,32 @@ def describe_path(path: StopPath, now: datetime) -> str:
 
 
 def path_as_dict(path: StopPath) -> dict[str, Any]:
-    """Return a path's row: `state` is armed, unarmed, absent or unknown; `armed` is null for the last two."""
+    """Return a path's row: armed, unarmed, absent or unknown; `armed` is null for the last two."""
     is_armed = {"armed": True, "unarmed": False}.get(path.state)
     moment = path.at.isoformat() if path.at else None
-    return {"name": path.name, "state": path.state, "armed": is_armed, "at": moment, "said": path.sentence}
+    return {
+        "name": path.name,
+        "state": path.state,
+        "armed": is_armed,
+        "at": moment,
+        "said": path.sentence,
+    }
 
 
 def format_span(duration: timedelta) -> str:
     """Return a length of time: `40 s`, `12 min`, `3 h 05 min`, `2 d 4 h`."""
     seconds = int(abs(duration).total_seconds())
-    minutes, hours = seconds // 60, seconds // 3600
+    minutes = seconds // 60
+    hours = seconds // 3600
     if minutes < 1:
         return f"{seconds} s"
     if hours < 1:
         return f"{minutes} min"
-    return f"{hours} h {minutes % 60:02} min" if hours < DAYS_FROM_HOURS else f"{hours // 24} d {hours % 24} h"
+    return (
+        f"{hours} h {minutes % 60:02} min"
+        if hours < DAYS_FROM_HOURS
+        else f"{hours // 24} d {hours % 24} h"
+    )
 
 
 def format_distance(moment: datetime, now: datetime) -> str:

@@ -18,7 +18,9 @@ from dxf.exceptions import DXFError
 from tandem.ops.doctor.context import MissingImageError, RegistryError
 
 TIMEOUT_S = 20.0
-HEADER = "# Written by `tandem images --resolve`: image reference to the digest its registry gave.\n"
+HEADER = (
+    "# Written by `tandem images --resolve`: image reference to the digest its registry gave.\n"
+)
 
 
 def open_public_registry(host: str, repository: str) -> DXF:
@@ -31,7 +33,9 @@ def open_public_registry(host: str, repository: str) -> DXF:
 
 
 def resolve_digests(
-    references: list[str], file: Path, open_registry: Callable[[str, str], DXF] = open_public_registry
+    references: list[str],
+    file: Path,
+    open_registry: Callable[[str, str], DXF] = open_public_registry,
 ) -> dict[str, str]:
     """Read the digest of each `host/repository:tag` and write all of them to `file`.
 
@@ -44,19 +48,28 @@ def resolve_digests(
     digests = {reference: resolve_digest(reference, open_registry) for reference in references}
     today = datetime.now(tz=UTC).date().isoformat()
     old_data = yaml.safe_load(file.read_text()) if file.exists() else {}
-    entries, sources = dict(old_data.get("digests") or {}), dict(old_data.get("sources") or {})
+    entries = dict(old_data.get("digests") or {})
+    sources = dict(old_data.get("sources") or {})
     for reference, digest in digests.items():
         host = reference.partition("/")[0]
         entries[reference] = {"value": digest, "source": f"{host}-{today}"}
-        sources[f"{host}-{today}"] = {"where": f"{host}, manifest digest by registry API v2", "date": today}
+        sources[f"{host}-{today}"] = {
+            "where": f"{host}, manifest digest by registry API v2",
+            "date": today,
+        }
     used_sources = sorted({entry["source"] for entry in entries.values()})
-    body = {"digests": dict(sorted(entries.items())), "sources": {key: sources[key] for key in used_sources}}
+    body = {
+        "digests": dict(sorted(entries.items())),
+        "sources": {key: sources[key] for key in used_sources},
+    }
     file.write_text(HEADER + yaml.safe_dump(body, sort_keys=False))
     return digests
 
 
-def resolve_digest(reference: str, open_registry: Callable[[str, str], DXF] = open_public_registry) -> str:
-    """Ask a registry for the digest behind `host/repository:tag`, or whether it has `host/repository@sha256:...`.
+def resolve_digest(
+    reference: str, open_registry: Callable[[str, str], DXF] = open_public_registry
+) -> str:
+    """Ask a registry for a tag's digest, or whether it has `host/repository@sha256:...`.
 
     Raises:
         MissingImageError: it has no such image.
@@ -74,6 +87,8 @@ def resolve_digest(reference: str, open_registry: Callable[[str, str], DXF] = op
         if answer is not None and answer.status_code == requests.codes.not_found:
             raise MissingImageError(f"its registry has no {reference}") from error
         inner_error = error.args[0] if error.args else error
-        reason = " ".join(str(getattr(inner_error, "reason", error)).split()) or type(error).__name__
+        reason = (
+            " ".join(str(getattr(inner_error, "reason", error)).split()) or type(error).__name__
+        )
         raise RegistryError(f"{reference}: {host} gave no digest: {reason}") from error
     return str(digest)

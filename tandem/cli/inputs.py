@@ -22,7 +22,7 @@ from tandem.spec.workspace import SpecFile, Workspace, load_experiment, load_wor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandInputs:
-    """Declared files, the data of the rules, every fault, and the cost of watching by environment."""
+    """Declared files, the rules' data, every fault, and the cost of watching by environment."""
 
     workspace: Workspace
     catalogue: Catalogue
@@ -44,10 +44,16 @@ class CommandInputs:
         Raises:
             InputError: it hosts none of this name.
         """
-        experiments = {experiment.name: experiment for experiment in self.list_experiments(environment)}
+        experiments = {
+            experiment.name: experiment for experiment in self.list_experiments(environment)
+        }
         if name not in experiments:
             suggestions = difflib.get_close_matches(name, experiments, n=1)
-            change = f"did you mean {suggestions[0]!r}?" if suggestions else f"name one of: {', '.join(experiments)}"
+            change = (
+                f"did you mean {suggestions[0]!r}?"
+                if suggestions
+                else f"name one of: {', '.join(experiments)}"
+            )
             problem = f"{environment.name} hosts no experiment {name!r}"
             raise InputError(problem, where="--experiment", change=change)
         return experiments[name]
@@ -76,20 +82,22 @@ def read_inputs(selection: Selection, now: datetime | None = None) -> CommandInp
 
 
 def read_legal_inputs(selection: Selection) -> CommandInputs:
-    """Load, judge, and refuse whatever may not be built; warnings that may stand remain in `faults`.
+    """Load, judge, and refuse what may not be built; allowed warnings stay in `faults`.
 
     Raises:
         SpecError: there is a refusal, or with `strict` a warning.
     """
     inputs = read_inputs(selection)
-    blocking_faults = [fault for fault in inputs.faults if selection.strict or fault.severity == "refusal"]
+    blocking_faults = [
+        fault for fault in inputs.faults if selection.strict or fault.severity == "refusal"
+    ]
     if blocking_faults:
         raise SpecError(blocking_faults)
     return inputs
 
 
 def read_experiment(selection: Selection, name: str) -> SpecFile[Experiment]:
-    """Load an experiment of good form that no environment has to host; say where it is the one that comes with Tandem.
+    """Load a valid experiment that no environment has to host; say if it comes with Tandem.
 
     Raises:
         SpecError: there is no such experiment, or its file is malformed.
@@ -97,7 +105,10 @@ def read_experiment(selection: Selection, name: str) -> SpecFile[Experiment]:
     experiment_file = load_experiment(selection.experiments, name)
     own_file = selection.experiments / f"{name}.yaml"
     if experiment_file.document.file != str(own_file):
-        print_message(f"experiment {name}: the one that comes with Tandem, for there is no {own_file}", stderr=True)
+        print_message(
+            f"experiment {name}: the one that comes with Tandem, for there is no {own_file}",
+            stderr=True,
+        )
     return experiment_file
 
 

@@ -1,6 +1,7 @@
-"""`tandem migrate EXPERIMENT --runtime NAME`: the experiment on another runtime, what changes, and what to prove first.
+"""`tandem migrate EXPERIMENT --runtime NAME`: the experiment on another runtime.
 
-Invariant: the command writes only with --write, overwrites no file, and writes no experiment that the rules refuse.
+Invariant: the command writes only with --write, overwrites no file, and writes no experiment that
+the rules refuse.
 """
 
 from __future__ import annotations
@@ -45,19 +46,26 @@ def migrate(
         verbose: also each flag and each variable of the server
 
     Raises:
-        SpecError: there is no such experiment, it or the new one is refused, or the file to write exists.
+        SpecError: there is no such experiment, it or the new one is refused, or the file to write
+            exists.
         InputError: the runtime cannot serve it; the message names the nearest.
     """
     catalogue = load_catalogue()
-    migration = migrate_experiment(read_experiment(selection, experiment).record, runtime, catalogue)
+    migration = migrate_experiment(
+        read_experiment(selection, experiment).record, runtime, catalogue
+    )
     text = format_experiment(migration.experiment, experiment)
     path = selection.experiments / f"{migration.experiment.name}.yaml"
-    refusals = [fault for fault in _check_text(text, path, catalogue) if fault.severity == "refusal"]
+    refusals = [
+        fault for fault in _check_text(text, path, catalogue) if fault.severity == "refusal"
+    ]
     if refusals:
         raise SpecError(refusals)
     if write:
         if path.exists():
-            raise InputError("the file exists", where=str(path), change="rename or delete it, then migrate again")
+            raise InputError(
+                "the file exists", where=str(path), change="rename or delete it, then migrate again"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     command = quote_command("tandem", "migrate", experiment, "--runtime", runtime, "--write")
@@ -65,10 +73,17 @@ def migrate(
     lines = _list_lines(migration, experiment, verbose=verbose)
     folded = [part for line in lines for part in wrap_text(line, width, indent="    ")]
     if write:
-        folded += [f"wrote {path}", "next  list it under `experiments` of an environment, then tandem check"]
+        folded += [
+            f"wrote {path}",
+            "next  list it under `experiments` of an environment, then tandem check",
+        ]
     else:
         folded += [f"next  {command}"]
-    print_result(_migration_as_dict(migration, text, path if write else None), folded, as_json=selection.as_json)
+    print_result(
+        _migration_as_dict(migration, text, path if write else None),
+        folded,
+        as_json=selection.as_json,
+    )
     return ExitCode.DONE
 
 
@@ -104,21 +119,31 @@ def _list_lines(migration: ExperimentMigration, source: str, *, verbose: bool) -
             yield f"  {change.subject}: {change.before}, unchanged"
         elif change.topic == "variant":
             reason = f" ({change.reason})" if change.reason else ""
-            yield f"  {change.subject}: {change.before or 'nothing'} -> {change.after or 'dropped'}{reason}"
+            yield (
+                f"  {change.subject}: {change.before or 'nothing'} ->"
+                f" {change.after or 'dropped'}{reason}"
+            )
     yield "prove first, on one node"
     yield from (f"  {sentence}" for sentence in migration.evidence)
     yield "lost"
     yield from ([f"  {sentence}" for sentence in migration.losses] or ["  nothing"])
     yield "differs"
     for change in migration.changes:
-        if change.topic in {"image", "driver", "counters", "artifact"} or (verbose and change.topic != "variant"):
-            yield f"  {change.topic} {change.subject}: {change.before or '-'} -> {change.after or '-'}"
+        if change.topic in {"image", "driver", "counters", "artifact"} or (
+            verbose and change.topic != "variant"
+        ):
+            yield (
+                f"  {change.topic} {change.subject}: {change.before or '-'} ->"
+                f" {change.after or '-'}"
+            )
     flags = sum(change.topic in {"flag", "variable"} for change in migration.changes)
     if flags and not verbose:
         yield f"  {flags} flags and variables of the servers: --verbose"
 
 
-def _migration_as_dict(migration: ExperimentMigration, text: str, path: Path | None) -> dict[str, object]:
+def _migration_as_dict(
+    migration: ExperimentMigration, text: str, path: Path | None
+) -> dict[str, object]:
     return {
         "experiment": migration.experiment.name,
         "runtime": migration.experiment.runtime,

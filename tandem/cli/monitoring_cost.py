@@ -1,6 +1,7 @@
-"""What is watched of an environment: the experiments it hosts with the traffic that their suites ask; and its cost.
+"""What is watched of an environment: its experiments, their suites' traffic, and the cost.
 
-Invariant: what is said of an environment here is said of one that broke no rule; of any other it would be guessed.
+Invariant: what is said of an environment here is said of one that broke no rule; of any other it
+would be guessed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ UNVERIFIED_MARK = "?"
 def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> MonitoringScope:
     """Return what dashboards, alarms and their cost are computed from.
 
-    Its traffic is what the suites ask at most (`tandem bench run --full`); the default asks a part of it. Another load
-    is watched all the same: it has series of its own, which the dashboards' variables do not offer.
+    Its traffic is what the suites ask at most (`tandem bench run --full`); the default asks a part
+    of it. Another load is watched all the same: it has series of its own, which the dashboards'
+    variables do not offer.
 
     Args:
         environment: of good form.
@@ -44,49 +46,69 @@ def build_scope(environment: Environment, experiments: Iterable[Experiment]) -> 
         suite_loads = {streams for suite in suites for streams in suite.defaults.concurrency}
         concurrencies = sorted(experiment.concurrency or suite_loads)
         classes = {suite.name: suite.classes for suite in suites}
-        scopes.append(ExperimentScope(experiment=experiment, suites=classes, concurrencies=tuple(concurrencies)))
+        scopes.append(
+            ExperimentScope(
+                experiment=experiment, suites=classes, concurrencies=tuple(concurrencies)
+            )
+        )
     return MonitoringScope(environment=environment, experiments=tuple(scopes))
 
 
 def compute_costs(workspace: Workspace, faults: Iterable[SpecFault]) -> dict[str, MonitoringCost]:
-    """Return what watching each environment costs, by its name; one that is refused, or hosts what is, has no cost."""
+    """Return the cost of watching by environment; one with a refused experiment has none."""
     refused_files = {fault.file for fault in faults if fault.severity == "refusal"}
     cost_by_name = {}
     for name, declaration in workspace.environments.items():
-        names, files = declaration.record.experiments, workspace.experiments
+        names = declaration.record.experiments
+        files = workspace.experiments
         hosted = [files[entry] for entry in names if entry in files]
-        is_legal = refused_files.isdisjoint({declaration.document.file, *(file.document.file for file in hosted)})
+        is_legal = refused_files.isdisjoint(
+            {declaration.document.file, *(file.document.file for file in hosted)}
+        )
         if is_legal and len(hosted) == len(names):
             scope = build_scope(declaration.record, [file.record for file in hosted])
             cost_by_name[name] = compute_monitoring_cost(scope)
     return cost_by_name
 
 
-def list_faults(workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]) -> Iterator[SpecFault]:
+def list_faults(
+    workspace: Workspace, cost_by_name: Mapping[str, MonitoringCost]
+) -> Iterator[SpecFault]:
     """Yield what is wrong with the watching of environments that are legal.
 
-    A refusal for one whose watching may cost more than it admits, or that has more alarms than its template takes. A
-    warning for each reference value of a cell that no suite asks: its alarm would never fire. Another suite or load may
-    be asked by flags of `tandem bench run`, so that it may stand.
+    A refusal for one whose watching may cost more than it admits, or that has more alarms than its
+    template takes. A warning for each reference value of a cell that no suite asks: its alarm would
+    never fire. Another suite or load may be asked by flags of `tandem bench run`, so that it may
+    stand.
     """
     for name, cost in cost_by_name.items():
-        document, scope = workspace.environments[name].document, cost.scope
-        limit, count = scope.environment.observability.monthly_limit_usd, len(alarms.build_alarms(scope).alarms)
+        document = workspace.environments[name].document
+        scope = cost.scope
+        limit = scope.environment.observability.monthly_limit_usd
+        count = len(alarms.build_alarms(scope).alarms)
         if cost.usd > limit:
             dearest = max(cost.parts, key=lambda part: part.usd)
             part_text = f"{dearest.usd:.2f} of it are {dearest.name}: {dearest.explanation}"
             allowed = f"at least {cost.usd:.2f}: what watching may cost in a month"
-            change = f"raise it, {_advise_budget(cost)}or declare fewer variants or experiments; {part_text}"
+            change = (
+                f"raise it, {_advise_budget(cost)}or declare fewer variants or experiments;"
+                f" {part_text}"
+            )
             yield document.build_fault(LIMIT_PATH, f"{limit:g}", allowed, change)
         if count > MAX_ALARMS:
             allowed = f"at most {MAX_ALARMS}, as a template takes 500 resources"
-            change = "host fewer variants in this environment, or take values out of observability.reference"
-            yield document.build_fault("experiments", f"{count} alarms on what is hosted", allowed, change)
+            change = (
+                "host fewer variants in this environment, or take values out of"
+                " observability.reference"
+            )
+            yield document.build_fault(
+                "experiments", f"{count} alarms on what is hosted", allowed, change
+            )
         yield from _list_reference_faults(document, scope)
 
 
 def _advise_budget(cost: MonitoringCost) -> str:
-    """Say which monthly budget buys so few hours of the fleet that watching them fits; empty if none does."""
+    """Say which monthly budget buys so few fleet hours that watching fits; empty if none."""
     environment = cost.scope.environment
     fleet_usd = cost.whole_month_usd - cost.parked_usd
     spare_usd = environment.observability.monthly_limit_usd - cost.parked_usd
@@ -94,7 +116,10 @@ def _advise_budget(cost: MonitoringCost) -> str:
     budget_usd = math.floor(hours * environment.capacity.nodes * environment.capacity.usd_per_hour)
     if budget_usd < compute_run_usd(environment):
         return ""
-    return f"lower guard.budget_usd to {budget_usd} (it buys {cost.hours:.0f} hours of the fleet a month), "
+    return (
+        f"lower guard.budget_usd to {budget_usd} (it buys {cost.hours:.0f} hours of the fleet a"
+        " month), "
+    )
 
 
 def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> Iterator[SpecFault]:
@@ -104,8 +129,9 @@ def _list_reference_faults(document: YamlDocument, scope: MonitoringScope) -> It
     for index, value in enumerate(reference.values if reference else ()):
         member = members[value.experiment]
         known_values: dict[str, tuple[object, ...]] = {
-            "prompt_class": (*member.classes, ALL_VALUES), "concurrency": member.concurrencies,
-        }  # fmt: skip
+            "prompt_class": (*member.classes, ALL_VALUES),
+            "concurrency": member.concurrencies,
+        }
         for key, known in known_values.items():
             if getattr(value, key) not in known:
                 path = f"observability.reference.values[{index}].{key}"
@@ -125,7 +151,10 @@ def list_cost_rows(watching_cost: MonitoringCost) -> Iterator[tuple[str, str]]:
     hours = f"{HOURS_PER_MONTH:.0f} hours of a month; the budget buys {watching_cost.hours:.1f}"
     yield f"{watching_cost.whole_month_usd:9.2f}", f"if the fleet lived all {hours}"
     if not all(part.is_verified for part in watching_cost.parts):
-        yield UNVERIFIED_MARK, "price not verified: read in others' records of AWS's prices, not in AWS's own text"
+        yield (
+            UNVERIFIED_MARK,
+            "price not verified: read in others' records of AWS's prices, not in AWS's own text",
+        )
     yield "", f"prices of {watching_cost.region}; another region may ask more"
 
 
@@ -138,7 +167,12 @@ def cost_as_dict(watching_cost: MonitoringCost) -> dict[str, Any]:
         "whole_month_usd": round(watching_cost.whole_month_usd, 2),
         "prices_of": watching_cost.region,
         "parts": [
-            {"name": part.name, "usd": round(part.usd, 4), "amount": round(part.amount, 4), "price": part.price}
+            {
+                "name": part.name,
+                "usd": round(part.usd, 4),
+                "amount": round(part.amount, 4),
+                "price": part.price,
+            }
             | {"says": part.explanation, "verified": part.is_verified}
             for part in watching_cost.parts
         ],

@@ -1,4 +1,4 @@
-"""`tandem plan`: what each draft and window of an experiment can give, before anybody pays for a node.
+"""`tandem plan`: what each draft and window can give, before anybody pays for a node.
 
 Exit codes: 0 planned; 2 a flag or a file is refused.
 """
@@ -47,10 +47,20 @@ from tandem.spec.model import ModelConfig
 WINDOWS = (3, 5, 7, 10, 15)  # what the post tried, and 3, the native runtime's
 WINDOW_LIMITS = (1, 15)
 NO_PRICE = "no cost: `capacity.usd_per_hour` is 0, write your price of a node-hour"
-NO_ENVIRONMENT = "price unknown: no environment is named, so the node is taken to be a {}; --env NAME gives both"
-BREAK_EVEN_LEGEND = "break-even: acceptance below which plain decoding is faster; -: it is always faster"
-GAIN_LEGEND = "gains above: the plain server's TPOT from which even the low end of the range is faster; -: never"
-NO_LOAD = "no figure above concurrency {}, because nobody published one: measure it and plan with --from DIR"
+NO_ENVIRONMENT = (
+    "price unknown: no environment is named, so the node is taken to be a {}; --env NAME gives both"
+)
+BREAK_EVEN_LEGEND = (
+    "break-even: acceptance below which plain decoding is faster; -: it is always faster"
+)
+GAIN_LEGEND = (
+    "gains above: the plain server's TPOT from which even the low end of the range is faster; -:"
+    " never"
+)
+NO_LOAD = (
+    "no figure above concurrency {}, because nobody published one: measure it and plan with"
+    " --from DIR"
+)
 NO_TPOT = (
     "no speed-up without the plain server's TPOT, because a draft forward takes milliseconds "
     "whatever the target: pass --tpot MS, or run the experiment and plan with --from DIR"
@@ -62,8 +72,12 @@ def plan(
     /,
     *,
     env: EnvironmentName | None = None,
-    acceptance: Annotated[float | None, Parameter(metavar="SHARE", validator=require_range(0, 1))] = None,
-    tpot: Annotated[float | None, Parameter(metavar="MS", validator=require_range(0.01, 10_000, "ms"))] = None,
+    acceptance: Annotated[
+        float | None, Parameter(metavar="SHARE", validator=require_range(0, 1))
+    ] = None,
+    tpot: Annotated[
+        float | None, Parameter(metavar="MS", validator=require_range(0.01, 10_000, "ms"))
+    ] = None,
     run: Annotated[Path | None, Parameter(name="--from", metavar="DIR")] = None,
     window: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
     concurrency: Annotated[str | None, Parameter(metavar="N,...|A..B")] = None,
@@ -126,7 +140,8 @@ class PlanPlace:
     Args:
         environment: its name; None where none is named.
         instance_type: of its nodes, or the one that `tandem new` takes.
-        usd_per_hour: price of a node-hour; None where no environment says it, 0 where one leaves it out.
+        usd_per_hour: price of a node-hour; None where no environment says it, 0 where one leaves it
+            out.
     """
 
     environment: str | None
@@ -151,12 +166,16 @@ def _read_place(
     environment = inputs.environments()[0]
     capacity = environment.capacity
     place = PlanPlace(
-        environment=environment.name, instance_type=capacity.instance_type, usd_per_hour=capacity.usd_per_hour
+        environment=environment.name,
+        instance_type=capacity.instance_type,
+        usd_per_hour=capacity.usd_per_hour,
     )
     return place, inputs.find_experiment(environment, experiment_name), inputs.catalogue
 
 
-def _assume_basis(acceptance: float | None, tpot_ms: float | None, target: ModelConfig) -> PlanBasis:
+def _assume_basis(
+    acceptance: float | None, tpot_ms: float | None, target: ModelConfig
+) -> PlanBasis:
     """Return the user's acceptance or the assumed one, and the published cost of a step."""
     published = fit_published_cost(load_published(), target)
     cost = published if isinstance(published, StepCost) else None
@@ -200,11 +219,15 @@ def _read_counts(text: str | None, flag: str, limits: tuple[int, int]) -> tuple[
             first, _, last = part.partition("..")
             numbers += range(int(first), int(last or first) + 1)
     except ValueError:
-        raise InputError(f"got {text}", where=flag, change="write whole numbers, as 1,4 or 1..15") from None
+        raise InputError(
+            f"got {text}", where=flag, change="write whole numbers, as 1,4 or 1..15"
+        ) from None
     low, high = limits
     wrong = [number for number in numbers if not low <= number <= high]
     if wrong or (text is not None and not numbers):
-        raise InputError(f"got {text}", where=flag, change=f"write numbers from {low} to {high}, as {low},{high}")
+        raise InputError(
+            f"got {text}", where=flag, change=f"write numbers from {low} to {high}, as {low},{high}"
+        )
     return tuple(dict.fromkeys(numbers))
 
 
@@ -221,16 +244,22 @@ def _forecast(
         InputError: no variant drafts with a model.
     """
     variants = experiment.all_variants()
-    drafts = tuple(dict.fromkeys(variant.draft for variant in variants if variant.draft is not None))
+    drafts = tuple(
+        dict.fromkeys(variant.draft for variant in variants if variant.draft is not None)
+    )
     if not drafts:
         change = "add a variant with a draft, or name another experiment"
-        raise InputError("no variant drafts with a model", where=f"experiment {experiment.name}", change=change)
+        raise InputError(
+            "no variant drafts with a model", where=f"experiment {experiment.name}", change=change
+        )
     serving = experiment.serving
     target = catalogue.models[experiment.target]
     load = build_load(experiment, catalogue, basis.acceptance, basis.position_rates)
     size = {"cores": serving.tensor_parallel_size, "sequences": serving.max_num_seqs}
     cores = {
-        draft: compute_core_memory(target, catalogue.models[draft], max_model_len=serving.max_model_len, **size)
+        draft: compute_core_memory(
+            target, catalogue.models[draft], max_model_len=serving.max_model_len, **size
+        )
         for draft in drafts
     }
     return PlanForecast(
@@ -242,16 +271,25 @@ def _forecast(
     )
 
 
-def _find_core_hbm(catalogue: Catalogue, instance_type: str, experiment: Experiment) -> float | None:
+def _find_core_hbm(
+    catalogue: Catalogue, instance_type: str, experiment: Experiment
+) -> float | None:
     """Return GiB of memory that a logical core has; None where the data do not say it."""
     instance = catalogue.instances.instances[instance_type]
-    hbm_gib, cores = instance.hbm_gib_per_device.value, instance.physical_cores_per_device.value
-    return None if hbm_gib is None or cores is None else hbm_gib * experiment.serving.logical_neuron_core / cores
+    hbm_gib = instance.hbm_gib_per_device.value
+    cores = instance.physical_cores_per_device.value
+    return (
+        None
+        if hbm_gib is None or cores is None
+        else hbm_gib * experiment.serving.logical_neuron_core / cores
+    )
 
 
 def _list_lines(forecast: PlanForecast, place: PlanPlace) -> Iterator[str]:
     """Yield the recommendation, what rests on what, the table, memory and what trying costs."""
-    experiment, basis, width = forecast.experiment, forecast.basis, count_columns()
+    experiment = forecast.experiment
+    basis = forecast.basis
+    width = count_columns()
     if basis.is_simulated:
         yield SIMULATED_BAND
     texts = [describe_recommendation(forecast), *_list_bases(forecast)]
@@ -260,7 +298,10 @@ def _list_lines(forecast: PlanForecast, place: PlanPlace) -> Iterator[str]:
     yield ""
     yield from _list_cells(forecast, width)
     texts = [*_list_legends(forecast), ""]
-    texts += [_describe_memory(draft, memory, forecast.hbm_gib) for draft, memory in forecast.core_memory.items()]
+    texts += [
+        _describe_memory(draft, memory, forecast.hbm_gib)
+        for draft, memory in forecast.core_memory.items()
+    ]
     hours = experiment.compile.deadline_hours
     cost = _describe_cost(hours, place)
     texts.append(f"each new window compiles an artifact: at most {60 * hours} minutes, {cost}")
@@ -269,7 +310,7 @@ def _list_lines(forecast: PlanForecast, place: PlanPlace) -> Iterator[str]:
 
 
 def _list_cells(forecast: PlanForecast, width: int) -> Iterator[str]:
-    """Yield the table of all cells: with speed-ups, or the TPOT from which a cell gains, or neither."""
+    """Yield the table of all cells, with speed-ups or the TPOT from which a cell gains."""
     heads = ["draft", "window", "load", "tokens/step"]
     format_figures = _format_speed_up
     if any(cell.speed_up is not None for cell in forecast.cells):
@@ -299,7 +340,8 @@ def _format_gain(cell: ForecastCell) -> list[str]:
 
 def _list_legends(forecast: PlanForecast) -> Iterator[str]:
     """Yield what the columns of the table mean, and why a figure is missing."""
-    basis, cells = forecast.basis, forecast.cells
+    basis = forecast.basis
+    cells = forecast.cells
     is_published = basis.cost is not None
     if any(cell.speed_up is not None for cell in cells):
         yield BREAK_EVEN_LEGEND
@@ -334,11 +376,20 @@ def _describe_memory(draft: str, memory: CoreMemory | None, hbm_gib: float | Non
     """Return what a logical core holds with a draft, and whether that fits."""
     limit = "" if hbm_gib is None else f" of {hbm_gib:g}"
     if memory is None:
-        return f"memory of a logical core with {draft}: unknown{limit}: the model's bytes or heads are not known"
-    parts = f"target {memory.target_gib:.2f}, draft {memory.draft_gib:.2f}, KV cache {memory.kv_gib:.2f}"
+        return (
+            f"memory of a logical core with {draft}: unknown{limit}: the model's bytes or heads are"
+            " not known"
+        )
+    parts = (
+        f"target {memory.target_gib:.2f}, draft {memory.draft_gib:.2f}, KV cache"
+        f" {memory.kv_gib:.2f}"
+    )
     fit = "" if hbm_gib is None or memory.total_gib <= hbm_gib else " - IT DOES NOT FIT"
     total = f"{memory.total_gib:.1f} GiB{limit}"
-    return f"memory of a logical core with {draft}: {total} ({parts}; compiled graphs: no size published){fit}"
+    return (
+        f"memory of a logical core with {draft}: {total} ({parts}; compiled graphs: no size"
+        f" published){fit}"
+    )
 
 
 def _write_page(forecast: PlanForecast, place: PlanPlace, run: Path | None, path: Path) -> None:
@@ -353,7 +404,10 @@ def _write_page(forecast: PlanForecast, place: PlanPlace, run: Path | None, path
 
     header = PageHeader(
         title=describe_recommendation(forecast),
-        eyebrow=f"Tandem plan of {forecast.experiment.name} on {place.environment or place.instance_type}",
+        eyebrow=(
+            f"Tandem plan of {forecast.experiment.name} on"
+            f" {place.environment or place.instance_type}"
+        ),
         sentences=tuple(_list_bases(forecast)),
         source="the files of the experiment, published figures and the named run",
         is_simulated=forecast.basis.is_simulated,
@@ -364,9 +418,13 @@ def _write_page(forecast: PlanForecast, place: PlanPlace, run: Path | None, path
 
 def _list_bases(forecast: PlanForecast) -> Iterator[str]:
     """Yield what is planned, and what every figure rests on."""
-    experiment, basis = forecast.experiment, forecast.basis
+    experiment = forecast.experiment
+    basis = forecast.basis
     words = "assumed: pass --acceptance" if basis.words == "assumed" else basis.words
-    place = f"{experiment.name}: {experiment.target} on {experiment.runtime}, relative to plain decoding"
+    place = (
+        f"{experiment.name}: {experiment.target} on {experiment.runtime}, relative to plain"
+        " decoding"
+    )
     yield place + (", from simulated servers" if basis.is_simulated else "")
     simulated = " of simulated servers" if basis.is_simulated else ""
     rates = ", ".join(f"{rate:.2f}" for rate in basis.position_rates)
@@ -377,7 +435,8 @@ def _list_bases(forecast: PlanForecast) -> Iterator[str]:
 
 def _describe_draft_cost(basis: PlanBasis) -> str:
     """Return what a draft forward and a verified token cost; empty where nobody says it."""
-    share, cost = basis.share, basis.cost
+    share = basis.share
+    cost = basis.cost
     if share is not None and share.basis == "measured":
         source = share.basis + (" on simulated servers" if basis.is_simulated else "")
         span = f"{share.low:.2f} to {share.high:.2f} ({source})"
@@ -413,7 +472,7 @@ def describe_recommendation(forecast: PlanForecast) -> str:
 
 
 def _describe_choice(cell: ForecastCell, basis: PlanBasis, name: str) -> str:
-    """Return what to do about the most promising cell, and what that rests on, without full stop."""
+    """Return what to do about the most promising cell and why, without a full stop."""
     article = "an" if basis.words == "assumed" else "a"
     source = "published" if basis.share is None else basis.share.basis
     acceptance_words = f"{article} {basis.words} acceptance"
@@ -451,7 +510,9 @@ def _forecast_as_dict(forecast: PlanForecast, place: PlanPlace) -> dict[str, obj
         "objection": forecast.basis.objection or None,
         "simulated": forecast.basis.is_simulated,
         "cells": [asdict(cell) for cell in forecast.cells],
-        "core_memory": {draft: memory and asdict(memory) for draft, memory in forecast.core_memory.items()},
+        "core_memory": {
+            draft: memory and asdict(memory) for draft, memory in forecast.core_memory.items()
+        },
         "core_hbm_gib": forecast.hbm_gib,
         "compile_hours_at_most": forecast.experiment.compile.deadline_hours,
         "usd_per_node_hour": place.usd_per_hour,

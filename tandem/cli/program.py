@@ -1,8 +1,8 @@
 """The command line: parse, call, print.
 
-Invariant: no traceback reaches a user for bad input; the exit codes are those of `tandem.errors`. Of all commands only
-the one that was asked is loaded: a report of a million records, and each process that helps to read them, waits for no
-rule of an environment.
+Invariant: no traceback reaches a user for bad input; the exit codes are those of `tandem.errors`.
+Of all commands only the one that was asked is loaded: a report of a million records, and each
+process that helps to read them, waits for no rule of an environment.
 """
 
 from __future__ import annotations
@@ -20,14 +20,27 @@ from tandem.bench.terminal_text import PrintableStream
 from tandem.cli.console import open_console, print_fault
 from tandem.errors import INTERRUPT_EXIT_CODE, ExitCode, ExternalError, InputError, TandemError
 
-EXIT_CODES = "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 an external service failed; 4 void"
-# commands whose reader may be gone before they have acted: all others print at their end, or do nothing but print
+EXIT_CODES = (
+    "exit codes: 0 done; 1 stale, or warned with --strict; 2 bad input; 3 an external service"
+    " failed; 4 void"
+)
+# commands whose reader may be gone before they have acted: all others print at their end, or do
+# nothing but print
 ACTING_COMMANDS = {
-    "run", "runs cancel", "start", "stop", "destroy", "simulate", "artifacts gc", "bench run", "bench report",
+    "run",
+    "runs cancel",
+    "start",
+    "stop",
+    "destroy",
+    "simulate",
+    "artifacts gc",
+    "bench run",
+    "bench report",
     "bench publish",
-}  # fmt: skip
+}
 
-# a Python package that the light installation does not have -> the extra of pyproject.toml that brings it
+# a Python package that the light installation does not have -> the extra of pyproject.toml that
+# brings it
 EXTRAS: Mapping[str, str] = {
     "boto3": "aws",
     "botocore": "aws",
@@ -54,7 +67,10 @@ COMMANDS: Mapping[str, Mapping[str, tuple[str, str]]] = {
     },
     "Measures any servers": {
         "bench": ("Measure servers; report, compare, verify and publish runs", "bench:app"),
-        "simulate": ("Start simulated servers of an experiment, without accelerators", "simulate:simulate"),
+        "simulate": (
+            "Start simulated servers of an experiment, without accelerators",
+            "simulate:simulate",
+        ),
     },
     "Asks your account": {
         "status": ("Show the fleet, what it has cost, and what will end it", "status:status"),
@@ -112,9 +128,10 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code; nothing that it prints moves a terminal's cursor."""
+    """Run one command and return its exit code; its output never moves a terminal's cursor."""
     words = list(sys.argv[1:] if argv is None else argv)
-    out, errors = cast(TextIO, PrintableStream(sys.stdout)), cast(TextIO, PrintableStream(sys.stderr))
+    out = cast(TextIO, PrintableStream(sys.stdout))
+    errors = cast(TextIO, PrintableStream(sys.stderr))
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
         code = ExitCode.DONE
         try:
@@ -139,7 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _discard_output() -> None:
-    """Send what a closed pipe or a full disk did not take nowhere, so that the last flush raises nothing."""
+    """Discard what a closed pipe or full disk refused, so that the last flush cannot raise."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -156,7 +173,9 @@ def _run_command(words: Sequence[str]) -> ExitCode:
     """
     chain, apps, rest = app.parse_commands(words)
     if not rest and apps[-1].default_command is None:
-        raise InputError(f"no command after `{' '.join(('tandem', *chain))}`", change=_help_command(chain))
+        raise InputError(
+            f"no command after `{' '.join(('tandem', *chain))}`", change=_help_command(chain)
+        )
     command, bound, _ = app.parse_args(words, console=open_console())
     return ExitCode(command(*bound.args, **bound.kwargs) or 0)
 
@@ -165,7 +184,8 @@ def _convert_error(error: Exception, words: Sequence[str]) -> TandemError:
     """Return an error as what every command prints; what no package has explained failed outside.
 
     Raises:
-        ImportError: a module of Tandem itself is missing, or of a library that every installation has.
+        ImportError: a module of Tandem itself is missing, or of a library that every installation
+            has.
     """
     match error:
         case TandemError():
@@ -191,12 +211,16 @@ def _explain_missing_package(error: ImportError) -> TandemError:
     Raises:
         ImportError: no extra brings what is missing.
     """
-    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error  # cyclopts wraps a command's own
+    # cyclopts wraps a command's own
+    cause = error.__cause__ if isinstance(error.__cause__, ImportError) else error
     package = (cause.name or "").partition(".")[0]
     if package not in EXTRAS:
         raise error
     extra = EXTRAS[package]
-    problem = f"this command needs {package}, of the extra {extra}: in the checkout, pip install '.[{extra}]'"
+    problem = (
+        f"this command needs {package}, of the extra {extra}: in the checkout, pip install"
+        f" '.[{extra}]'"
+    )
     return InputError(problem, change="")
 
 

@@ -1,8 +1,8 @@
-"""`tandem bench publish DIR` and `tandem bench run --publish`: what was measured, to CloudWatch and S3.
+"""`tandem bench publish DIR`, `bench run --publish`: figures to CloudWatch and S3.
 
-Invariant: the command calls AWS only after folder, environment, experiment and arms are known to fit; a run is of one
-experiment alone, whose variants its arms are; a run that was measured stays measured whatever becomes of its
-publishing. boto3 is loaded when something is published.
+Invariant: the command calls AWS only after folder, environment, experiment and arms are known to
+fit; a run is of one experiment alone, whose variants its arms are; a run that was measured stays
+measured whatever becomes of its publishing. boto3 is loaded when something is published.
 """
 
 from __future__ import annotations
@@ -35,7 +35,12 @@ PublishTarget = tuple[Environment, Experiment]
 
 
 def publish_folder(
-    selection: Selection, folder: Path, environment: str, experiment: str | None, *, is_simulation: bool
+    selection: Selection,
+    folder: Path,
+    environment: str,
+    experiment: str | None,
+    *,
+    is_simulation: bool,
 ) -> ExitCode:
     """Publish what of a run's folder is not published yet.
 
@@ -46,13 +51,15 @@ def publish_folder(
         is_simulation: whether the user says that an arm is simulated.
 
     Returns:
-        DONE when all of it is published, now or before; EXTERNAL_FAILURE when something is left for a later publish,
+        DONE when all of it is published, now or before; EXTERNAL_FAILURE when something is left for
+            a later publish,
         or was given up now (reported once).
 
     Raises:
         SpecError: a declared file is refused.
         InputError: the folder holds no run, or another environment's.
-        TandemError: the folder is of another kind of servers, or is written to; AWS refused, or is out of reach.
+        TandemError: the folder is of another kind of servers, or is written to; AWS refused, or is
+            out of reach.
     """
     run_manifest = read_manifest(folder)
     target = find_target(selection, environment, run_manifest, experiment)
@@ -61,10 +68,15 @@ def publish_folder(
     with _lock_folder(folder):
         report = publish_rounds(destination, folder, connect(target[0].region), files=RUN_FILES)
     code = ExitCode.DONE if report.is_whole else ExitCode.EXTERNAL_FAILURE
-    url, counts = f"s3://{destination.bucket}/{destination.prefix}", (len(report.rounds), report.sent, report.stored)
+    url = f"s3://{destination.bucket}/{destination.prefix}"
+    counts = (len(report.rounds), report.sent, report.stored)
     rounds, requests, objects = map(format_count, counts, ("round", "request", "object"))
     text = f"{rounds} in {requests} to {destination.namespace}, {objects} to {url}"
-    place = {"namespace": destination.namespace, "experiment": destination.experiment, "run": destination.run_id}
+    place = {
+        "namespace": destination.namespace,
+        "experiment": destination.experiment,
+        "run": destination.run_id,
+    }
     totals = {"rounds": report.rounds, "batches": report.sent, "objects": report.stored}
     messages = {"lost": report.lost, "left": report.left, "notes": report.notes}
     document = {**place, "results": url, **totals, **messages, "exit_code": int(code)}
@@ -86,8 +98,8 @@ def find_target(
 
     Raises:
         SpecError: a declared file is refused.
-        InputError: none or several experiments fit, an arm is no variant of it, the run is another's, or the
-            environment hosts no such experiment.
+        InputError: none or several experiments fit, an arm is no variant of it, the run is
+            another's, or the environment hosts no such experiment.
     """
     is_other_experiment = bool(run.environment) and experiment_name not in {None, run.experiment}
     if run.environment not in {None, environment_name} or is_other_experiment:
@@ -97,26 +109,41 @@ def find_target(
             change=f"publish it there: {quote_command('--env', str(run.environment))}",
         )
     inputs = read_legal_inputs(selection.narrow((environment_name,)))
-    environment, arms = inputs.environments()[0], {arm.name for arm in run.arms}
+    environment = inputs.environments()[0]
+    arms = {arm.name for arm in run.arms}
     name = experiment_name or run.experiment
-    hosted = [inputs.find_experiment(environment, name)] if name else inputs.list_experiments(environment)
-    variants = {experiment.name: [variant.name for variant in experiment.all_variants()] for experiment in hosted}
+    hosted = (
+        [inputs.find_experiment(environment, name)]
+        if name
+        else inputs.list_experiments(environment)
+    )
+    variants = {
+        experiment.name: [variant.name for variant in experiment.all_variants()]
+        for experiment in hosted
+    }
     matches = [experiment for experiment in hosted if arms <= set(variants[experiment.name])]
     if len(matches) != 1:
-        names_text = "; ".join(f"{name}: {', '.join(variant_names)}" for name, variant_names in variants.items())
+        names_text = "; ".join(
+            f"{name}: {', '.join(variant_names)}" for name, variant_names in variants.items()
+        )
         raise InputError(
-            f"the arms {', '.join(sorted(arms))} are variants of {len(matches)} experiments of {environment_name}, and "
-            f"must be of one ({names_text or 'it hosts none'})",
+            f"the arms {', '.join(sorted(arms))} are variants of {len(matches)} experiments of"
+            f" {environment_name}, and must be of one ({names_text or 'it hosts none'})",
             where="the run's arms",
-            change="name the environment and, by --experiment NAME, the experiment that was measured",
+            change=(
+                "name the environment and, by --experiment NAME, the experiment that was measured"
+            ),
         )
     return environment, matches[0]
 
 
-def require_server_kind(run_manifest: RunManifest, environment: Environment, *, is_simulation: bool) -> None:
+def require_server_kind(
+    run_manifest: RunManifest, environment: Environment, *, is_simulation: bool
+) -> None:
     """Make sure that figures of simulated servers and of real ones never meet in one namespace.
 
-    A run of LLMPerf whose server did not list its models goes where real ones go, and a note says so.
+    A run of LLMPerf whose server did not list its models goes where real ones go, and a note says
+    so.
 
     Args:
         run_manifest: its manifest.
@@ -128,12 +155,17 @@ def require_server_kind(run_manifest: RunManifest, environment: Environment, *, 
     """
     if run_manifest.simulated and not is_simulation:
         change = f"add it: figures go to {names.simulation_namespace(environment)}"
-        raise InputError("an arm of this run is a simulated server", where="--simulated", change=change)
+        raise InputError(
+            "an arm of this run is a simulated server", where="--simulated", change=change
+        )
     if is_simulation and not run_manifest.simulated:
         problem = "no arm of this run is a simulated server"
         raise InputError(problem, where="--simulated", change="drop it, or measure again")
     if run_manifest.simulated is None:
-        note = "a server did not list its models, so it may be simulated; its figures are published as real ones"
+        note = (
+            "a server did not list its models, so it may be simulated; its figures are published as"
+            " real ones"
+        )
         print(f"note: {note}", file=sys.stderr)
 
 
@@ -199,13 +231,19 @@ class RoundPublisher:
         Raises:
             TandemError: AWS refused, or is out of reach; the next call goes on.
         """
-        self._report = PublishReport(left=[f"{UNPUBLISHED}: the last call was left alone; {RETRY_ADVICE}"])
+        self._report = PublishReport(
+            left=[f"{UNPUBLISHED}: the last call was left alone; {RETRY_ADVICE}"]
+        )
         try:
             run_manifest = read_manifest(self.folder)
             files = RUN_FILES if run_manifest.ended is not None else ()
-            self._clients = self._clients or connect(self.target[0].region, connect_s=3.0, read_s=5.0, attempts=3)
+            self._clients = self._clients or connect(
+                self.target[0].region, connect_s=3.0, read_s=5.0, attempts=3
+            )
             destination = _build_destination(self.target, run_manifest)
-            self._report = publish_rounds(destination, self.folder, self._clients, end_s=end_s, files=files)
+            self._report = publish_rounds(
+                destination, self.folder, self._clients, end_s=end_s, files=files
+            )
             self._losses += self._report.lost
         except Exception as fault:
             self._report = PublishReport(left=[f"{UNPUBLISHED}: {fault}"])
@@ -220,13 +258,15 @@ class RoundPublisher:
         require_server_kind(run_manifest, self.target[0], is_simulation=self.is_simulation)
 
     def finish(self) -> ExitCode:
-        """Say what is not published after the run; 0 where all is, or nothing was there to be published."""
+        """Print what stays unpublished after the run; return 0 if nothing does."""
         self._report.lost = self._losses  # of all calls
         _print_messages(self._report)
         return ExitCode.DONE if self._report.is_whole else ExitCode.EXTERNAL_FAILURE
 
 
-def build_publisher(selection: Selection, flags: RunFlags, run: RunManifest, folder: Path) -> RoundPublisher:
+def build_publisher(
+    selection: Selection, flags: RunFlags, run: RunManifest, folder: Path
+) -> RoundPublisher:
     """Return what publishes a run that is about to begin, with --publish.
 
     Args:
@@ -237,8 +277,8 @@ def build_publisher(selection: Selection, flags: RunFlags, run: RunManifest, fol
 
     Raises:
         SpecError: a declared file is refused.
-        InputError: the arms are no variants of an experiment that the environment hosts; no environment is named, or
-            two.
+        InputError: the arms are no variants of an experiment that the environment hosts; no
+            environment is named, or two.
     """
     environment = (flags.publish or (None,))[0] or flags.env
     if environment is None:

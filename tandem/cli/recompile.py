@@ -1,8 +1,8 @@
 """What an edit compiles again: the artifact keys of two states of the declared files, compared.
 
-Invariant: two files or folders are compared and nothing else: no git, no network, no clock. Equal means equal
-in every field of the key, whichever release wrote them. An edit that compiles nothing takes one line, and no
-figure of a cost is Tandem's own.
+Invariant: two files or folders are compared and nothing else: no git, no network, no clock. Equal
+means equal in every field of the key, whichever release wrote them. An edit that compiles nothing
+takes one line, and no figure of a cost is Tandem's own.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from tandem.spec.record import parse_record
 from tandem.spec.variant_key import compute_artifact_key
 
 MANIFESTS = Path("manifests")  # where `tandem render` writes by default
-SERVERS_FILE, KEYS_FILE = "serve/serve.yaml", "storage/storage.yaml"  # below an experiment's folder there
+# below an experiment's folder there
+SERVERS_FILE = "serve/serve.yaml"
+KEYS_FILE = "storage/storage.yaml"
 REFUSAL_TEXT = "refused above"
 UNREADABLE = "its manifest cannot be read: `tandem render` writes it again"
 
@@ -56,14 +58,14 @@ class KeySnapshot:
     only_experiment: str | None = None
 
     def find_keys(self, place: ExperimentPath) -> PlaceKeys:
-        """Return what it knows of a place: nothing where it knows the environment and not the experiment."""
+        """Return what is known of a place; None for an environment without the experiment."""
         environment, experiment = place
         if not {environment, ""} & {known_environment for known_environment, _ in self.places}:
             return f"not in {self.where}" if environment else "hosted by no environment"
         return self.places.get(place) or self.places.get(("", experiment)) or {}
 
     def owners(self, environment: str) -> dict[str, str]:
-        """Return key to the experiment/variant that has it, of all that share the environment's bucket."""
+        """Return key to its experiment/variant, over all that share the environment's bucket."""
         return {
             _serialize_key(fields): f"{experiment}/{variant}"
             for (place_environment, experiment), variants in self.places.items()
@@ -78,14 +80,17 @@ class VariantChange:
 
     Args:
         environment: None where none hosts its experiment.
-        experiment, variant: their names; no variant where nothing of the experiment could be compared.
+        experiment, variant: their names; no variant where nothing of the experiment could be
+            compared.
         verdict: what the edit does to it.
         reason: why nothing could be compared.
         compiles: whether its artifact was nobody's before.
-        was, now: the artifact's name; None where there is none, or its fields are of another release.
+        was, now: the artifact's name; None where there is none, or its fields are of another
+            release.
         same_as: the variant that had this artifact before, where that is another one.
         graphs: what its artifact is made of; None where that is not known.
-        most_usd: the declared deadline at the declared price of a node-hour; None where no price is declared.
+        most_usd: the declared deadline at the declared price of a node-hour; None where no price is
+            declared.
         differences: field to its value before (`was`) and after (`now`).
     """
 
@@ -104,103 +109,159 @@ class VariantChange:
 
 
 def compare_keys(old_snapshot: KeySnapshot, inputs: CommandInputs) -> list[VariantChange]:
-    """Hold what is declared now against `old_snapshot`, place by place; what is gone altogether comes last."""
-    only, declared_keys = old_snapshot.only_experiment, _compute_declared_keys(inputs)
+    """Compare what is declared now with `old_snapshot`, place by place; what is gone comes last."""
+    only = old_snapshot.only_experiment
+    declared_keys = _compute_declared_keys(inputs)
     new_keys = {place: keys for place, keys in declared_keys.items() if only in {None, place[1]}}
     environments = {environment.name for environment in inputs.environments()}
-    gone_places = [place for place in old_snapshot.places if place not in new_keys and place[0] in environments]
+    gone_places = [
+        place for place in old_snapshot.places if place not in new_keys and place[0] in environments
+    ]
     changes: list[VariantChange] = []
     for place, new in {**new_keys, **{place: {} for place in gone_places}}.items():
-        old, most_usd = old_snapshot.find_keys(place), _compute_most_usd(place, inputs)
+        old = old_snapshot.find_keys(place)
+        most_usd = _compute_most_usd(place, inputs)
         if isinstance(new, str) or isinstance(old, str):
             reason = new if isinstance(new, str) else str(old)
-            changes.append(VariantChange(environment=place[0] or None, experiment=place[1], reason=reason))
+            changes.append(
+                VariantChange(environment=place[0] or None, experiment=place[1], reason=reason)
+            )
         else:
             owners = old_snapshot.owners(place[0])
-            changes += [replace(change, most_usd=most_usd) for change in _list_changes(place, old, new, owners)]
+            changes += [
+                replace(change, most_usd=most_usd)
+                for change in _list_changes(place, old, new, owners)
+            ]
     return changes
 
 
 def _compute_declared_keys(inputs: CommandInputs) -> dict[ExperimentPath, PlaceKeys]:
-    """Return the keys of everything declared, by where it is hosted; of what the rules refused the reason."""
+    """Return all declared keys by where they are hosted; for a refused one, the reason."""
     declarations = inputs.workspace.experiments
-    places = [(host.name, entry.name) for host in inputs.environments() for entry in inputs.list_experiments(host)]
+    places = [
+        (host.name, entry.name)
+        for host in inputs.environments()
+        for entry in inputs.list_experiments(host)
+    ]
     hosted_names = {experiment for _, experiment in places}
     places += [("", name) for name in declarations if name not in hosted_names]
     refused_files = {fault.file for fault in inputs.faults if fault.severity == "refusal"}
     keys: dict[ExperimentPath, PlaceKeys] = {}
     for place in places:
-        experiment, file = declarations[place[1]].record, declarations[place[1]].document.file
+        experiment = declarations[place[1]].record
+        file = declarations[place[1]].document.file
         is_legal = file not in refused_files
-        keys[place] = _compute_variant_keys(experiment, inputs.catalogue) if is_legal else REFUSAL_TEXT
+        keys[place] = (
+            _compute_variant_keys(experiment, inputs.catalogue) if is_legal else REFUSAL_TEXT
+        )
     return keys
 
 
 def _compute_variant_keys(experiment: Experiment, catalogue: Catalogue) -> dict[str, KeyFields]:
     variants = experiment.all_variants()
-    return {variant.name: compute_artifact_key(experiment, variant, catalogue).as_fields() for variant in variants}
+    return {
+        variant.name: compute_artifact_key(experiment, variant, catalogue).as_fields()
+        for variant in variants
+    }
 
 
 def read_snapshot(path: Path, inputs: CommandInputs) -> KeySnapshot:
-    """Read another state: a folder of manifests, a folder of experiment files, or one experiment file.
+    """Read another state: a folder of manifests or experiments, or one experiment file.
 
     Raises:
         SpecError: there is nothing of the kind, or a file of it is malformed.
     """
     if path.is_dir() and _find_trees(path):
         return read_manifests(path)
-    names, catalogue = inputs.workspace.experiments, inputs.catalogue
+    names = inputs.workspace.experiments
+    catalogue = inputs.catalogue
     files = [path] if path.is_file() and path.stem in names else sorted(path.glob("*.yaml"))
     if not files:
         allowed = (
-            f"a folder of experiment files, one file named after {', '.join(sorted(names))}, or rendered manifests"
+            f"a folder of experiment files, one file named after {', '.join(sorted(names))}, or"
+            " rendered manifests"
         )
-        got, change = "nothing to compare with", "name one of these by --against"
-        raise SpecError([SpecFault(file=str(path), path="", got=got, allowed=allowed, change=change)])
-    known_names = {name for name, runtime in catalogue.runtimes.items() if runtime.spelling} | catalogue.models.keys()
+        got = "nothing to compare with"
+        change = "name one of these by --against"
+        raise SpecError(
+            [SpecFault(file=str(path), path="", got=got, allowed=allowed, change=change)]
+        )
+    known_names = {
+        name for name, runtime in catalogue.runtimes.items() if runtime.spelling
+    } | catalogue.models.keys()
     places: dict[ExperimentPath, PlaceKeys] = {}
     for file in files:
         experiment = parse_record(Experiment, read_document(file), name=file.stem)
         unknown = ", ".join(sorted({experiment.runtime, *experiment.all_models()} - known_names))
         reason = f"{file} names {unknown}, which this release does not know"
-        places["", experiment.name] = reason if unknown else _compute_variant_keys(experiment, catalogue)
-    return KeySnapshot(where=str(path), places=places, only_experiment=path.stem if path.is_file() else None)
+        places["", experiment.name] = (
+            reason if unknown else _compute_variant_keys(experiment, catalogue)
+        )
+    return KeySnapshot(
+        where=str(path), places=places, only_experiment=path.stem if path.is_file() else None
+    )
 
 
 def read_manifests(folder: Path) -> KeySnapshot:
-    """Read the keys that rendered Deployments carry, below `folder` or in the tree of one environment."""
+    """Read the keys of rendered Deployments, below `folder` or of one environment."""
     places: dict[ExperimentPath, PlaceKeys] = {}
-    for servers in (file for tree in _find_trees(folder) for file in sorted(tree.glob(f"*/{SERVERS_FILE}"))):
+    for servers in (
+        file for tree in _find_trees(folder) for file in sorted(tree.glob(f"*/{SERVERS_FILE}"))
+    ):
         experiment = servers.parent.parent
-        places[experiment.parent.name, experiment.name] = _read_rendered_keys(servers, experiment / KEYS_FILE)
+        places[experiment.parent.name, experiment.name] = _read_rendered_keys(
+            servers, experiment / KEYS_FILE
+        )
     return KeySnapshot(where=str(folder), places=places)
 
 
 def _find_trees(folder: Path) -> list[Path]:
     """Return the trees of environments: those below the folder, or the folder itself."""
-    environment_trees = sorted({path.parent.parent.parent for path in folder.glob(f"*/*/{SERVERS_FILE}")})
-    return environment_trees or ([folder.resolve()] if any(folder.glob(f"*/{SERVERS_FILE}")) else [])
+    environment_trees = sorted(
+        {path.parent.parent.parent for path in folder.glob(f"*/*/{SERVERS_FILE}")}
+    )
+    return environment_trees or (
+        [folder.resolve()] if any(folder.glob(f"*/{SERVERS_FILE}")) else []
+    )
 
 
 def _read_rendered_keys(servers: Path, storage: Path) -> PlaceKeys:
     """Return Deployment to key, of those that carry one; in words why there is none."""
     fields_by_server: dict[str, KeyFields] = {}
     try:
-        maps = {body["metadata"]["name"]: body["data"][KEY_ENTRY] for body in _load_documents(storage, KEY_ENTRY)}
+        maps = {
+            body["metadata"]["name"]: body["data"][KEY_ENTRY]
+            for body in _load_documents(storage, KEY_ENTRY)
+        }
         for body in _load_documents(servers, KEY_VARIABLE):
             pod = body["spec"]["template"]["spec"]
-            containers = [container for part in ("initContainers", "containers") for container in pod.get(part, ())]
+            containers = [
+                container
+                for part in ("initContainers", "containers")
+                for container in pod.get(part, ())
+            ]
             entries = (entry for container in containers for entry in container["env"])
-            reference = next(entry["valueFrom"] for entry in entries if entry["name"] == KEY_VARIABLE)
+            reference = next(
+                entry["valueFrom"] for entry in entries if entry["name"] == KEY_VARIABLE
+            )
             key = maps[reference["configMapKeyRef"]["name"]]
-            fields_by_server[body["metadata"]["name"]] = dict(json.loads(key).items())  # what is no mapping has none
-    except (OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
+            # what is no mapping has none
+            fields_by_server[body["metadata"]["name"]] = dict(json.loads(key).items())
+    except (
+        OSError,
+        yaml.YAMLError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        StopIteration,
+    ):
         return UNREADABLE
     return fields_by_server or UNREADABLE
 
 
 def _load_documents(file: Path, word: str) -> Iterator[Any]:
-    """Yield the objects of a rendered file that have this word in them: to parse all would take `check` a second."""
+    """Yield a rendered file's objects with this word in them; parsing all would take a second."""
     for document in file.read_text(errors="replace").split("\n---\n"):
         if word in document:
             yield yaml.load(document, Loader=_Loader)  # noqa: S506 - the safe one, in C
@@ -211,11 +272,16 @@ def _list_changes(
 ) -> Iterator[VariantChange]:
     """Yield what becomes of each variant; `owners` is who had an artifact before."""
     for variant in dict.fromkeys((*new, *old)):
-        before, fields = old.get(variant), new.get(variant)
-        differences = compare_key_fields(before, fields) if before is not None and fields is not None else {}
+        before = old.get(variant)
+        fields = new.get(variant)
+        differences = (
+            compare_key_fields(before, fields) if before is not None and fields is not None else {}
+        )
         verdict: Verdict = "recompiles" if differences else "same artifact"
         verdict = "gone" if fields is None else "new" if before is None else verdict
-        owner = owners.get(_serialize_key(fields)) if fields and verdict != "same artifact" else None
+        owner = (
+            owners.get(_serialize_key(fields)) if fields and verdict != "same artifact" else None
+        )
         yield VariantChange(
             environment=place[0] or None,
             experiment=place[1],
@@ -226,33 +292,43 @@ def _list_changes(
             now=compute_key_name(fields) if fields else None,
             same_as=owner,
             graphs=count_graphs(fields) if fields else None,
-            differences={name: {"was": was, "now": now} for name, (was, now) in differences.items()},
+            differences={
+                name: {"was": was, "now": now} for name, (was, now) in differences.items()
+            },
         )
 
 
 def _compute_most_usd(place: ExperimentPath, inputs: CommandInputs) -> float | None:
     """Return the most that one compile of a place costs; None where no price is declared."""
-    environment, declared = inputs.workspace.environments.get(place[0]), inputs.workspace.experiments.get(place[1])
+    environment = inputs.workspace.environments.get(place[0])
+    declared = inputs.workspace.experiments.get(place[1])
     if environment is None or declared is None or declared.record.compile.where != "device":
         return None
     return declared.record.compile.deadline_hours * environment.record.capacity.usd_per_hour
 
 
 def _serialize_key(fields: KeyFields) -> str:
-    """Return what two keys share exactly when all their fields are equal, whichever release wrote them."""
+    """Return what two keys share exactly if all fields are equal, whatever release wrote them."""
     return json.dumps(fields, sort_keys=True)
 
 
 def print_changes(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -> None:
     """Say for a person what the edit compiles."""
-    changed = [change for change in changes if change.verdict not in {"same artifact", "not compared"}]
+    changed = [
+        change for change in changes if change.verdict not in {"same artifact", "not compared"}
+    ]
     if changed:
         print_line(f"what differs from {old_snapshot.where}:")
     elif any(change.verdict == "same artifact" for change in changes):
-        print_line(f"nothing is compiled again: every variant keeps the artifact that {old_snapshot.where} names")
+        print_line(
+            f"nothing is compiled again: every variant keeps the artifact that {old_snapshot.where}"
+            " names"
+        )
     for environment in dict.fromkeys(change.environment for change in changed):
         own_changes = [change for change in changed if change.environment == environment]
-        print_line(f"  {environment or 'in no environment'}: {_format_bill(_compute_bill(own_changes))}")
+        print_line(
+            f"  {environment or 'in no environment'}: {_format_bill(_compute_bill(own_changes))}"
+        )
         for change in own_changes:
             _print_change(change)
     for change in (change for change in changes if change.reason):
@@ -263,17 +339,26 @@ def print_changes(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -
 def changes_as_dict(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -> dict[str, Any]:
     """Return the same as the plain values that --json prints."""
     environments = dict.fromkeys(change.environment for change in changes if change.environment)
-    bills = {name: _compute_bill([change for change in changes if change.environment == name]) for name in environments}
-    return {"against": old_snapshot.where, "environments": bills, "variants": [asdict(change) for change in changes]}
+    bills = {
+        name: _compute_bill([change for change in changes if change.environment == name])
+        for name in environments
+    }
+    return {
+        "against": old_snapshot.where,
+        "environments": bills,
+        "variants": [asdict(change) for change in changes],
+    }
 
 
 def _compute_bill(changes: Iterable[VariantChange]) -> dict[str, Any]:
-    """Return the artifacts that are compiled, their graphs and their cost at most; None where one is not known.
+    """Return the artifacts to compile, their graphs and highest cost; None where unknown.
 
     Two experiments that need the same artifact compile it once.
     """
     compiles = {change.now: change for change in changes if change.compiles}.values()
-    amounts = {name: [getattr(change, name) for change in compiles] for name in ("graphs", "most_usd")}
+    amounts = {
+        name: [getattr(change, name) for change in compiles] for name in ("graphs", "most_usd")
+    }
     sums = {name: None if None in values else sum(values) for name, values in amounts.items()}
     return {"artifacts": len(compiles), **sums}
 
@@ -282,7 +367,11 @@ def _format_bill(bill: Mapping[str, Any]) -> str:
     if not bill["artifacts"]:
         return "nothing to compile"
     graphs = f" ({format_count(bill['graphs'], 'graph')})" if bill["graphs"] else ""
-    cost = "no price is declared" if bill["most_usd"] is None else f"at most {bill['most_usd']:.2f} USD"
+    cost = (
+        "no price is declared"
+        if bill["most_usd"] is None
+        else f"at most {bill['most_usd']:.2f} USD"
+    )
     return f"{format_count(bill['artifacts'], 'artifact')}{graphs} to compile, {cost}"
 
 

@@ -48,7 +48,10 @@ def render(
         environment.name: [
             namespace
             for folder, namespace in {
-                **{hosted.name: experiment_namespace(hosted) for hosted in inputs.list_experiments(environment)},
+                **{
+                    hosted.name: experiment_namespace(hosted)
+                    for hosted in inputs.list_experiments(environment)
+                },
                 runner.FOLDER: RUNNER_NAMESPACE,
             }.items()
             if not (out / environment.name / folder).exists()
@@ -59,25 +62,49 @@ def render(
     change_tree = tree.list_stale_files if check else tree.write_tree
     changed_paths: list[str] = []
     for environment in inputs.environments():
-        wanted_texts = tree.render_files(environment, inputs.list_experiments(environment), inputs.catalogue)
+        wanted_texts = tree.render_files(
+            environment, inputs.list_experiments(environment), inputs.catalogue
+        )
         changed_paths += [str(path) for path in change_tree(environment.name, wanted_texts, out)]
     orphans = [] if names else tree.list_orphan_folders(inputs.workspace.environments, out)
     code = ExitCode.STALE if check and (changed_paths or orphans) else ExitCode.DONE
     if selection.as_json:
-        document = {"out": str(out), "stale" if check else "written": changed_paths, "orphans": orphans}
-        deploy_first = [f"{name}/Workloads" for name, namespaces in unbound_namespaces.items() if namespaces]
+        document = {
+            "out": str(out),
+            "stale" if check else "written": changed_paths,
+            "orphans": orphans,
+        }
+        deploy_first = [
+            f"{name}/Workloads" for name, namespaces in unbound_namespaces.items() if namespaces
+        ]
         print_json(document | {"deploy_first": deploy_first, "exit_code": int(code)})
         return code
     if inputs.faults:
-        print(f"{format_count(len(inputs.faults), 'warning')}: `tandem check` lists them", file=sys.stderr)
+        print(
+            f"{format_count(len(inputs.faults), 'warning')}: `tandem check` lists them",
+            file=sys.stderr,
+        )
     for path in changed_paths:
         print(f"{'stale' if check else 'wrote' if (out / path).exists() else 'removed'} {path}")
     for name in orphans:
-        print(f"orphan {name}: no environment has this name; GitOps would go on syncing it: delete {out / name}")
+        print(
+            f"orphan {name}: no environment has this name; GitOps would go on syncing it: delete"
+            f" {out / name}"
+        )
     for name, namespaces in unbound_namespaces.items():
         if namespaces:
-            print(f"deploy Workloads before this is synced: {build_cdk_command('deploy', name, 'Workloads')}")
-            print(f"  until then pods of {', '.join(namespaces)} start without credentials, and keep none")
-    environments, files = len(inputs.environments()), format_count(len(changed_paths), "file")
-    print(f"{format_count(environments, 'environment')}: {files} {'stale' if check else 'changed'} in {out}")
+            print(
+                "deploy Workloads before this is synced:"
+                f" {build_cdk_command('deploy', name, 'Workloads')}"
+            )
+            print(
+                f"  until then pods of {', '.join(namespaces)} start without credentials, and keep"
+                " none"
+            )
+    environments = len(inputs.environments())
+    files = format_count(len(changed_paths), "file")
+    print(
+        f"{format_count(environments, 'environment')}: {files} {'stale' if check else 'changed'} in"
+        f" {out}"
+    )
     return code

@@ -27,7 +27,12 @@ from tandem.shell_command import quote_command
 
 
 def results(
-    run: Name, /, *, env: EnvironmentName, out: RunFolder | None = None, selection: Selection = DEFAULTS
+    run: Name,
+    /,
+    *,
+    env: EnvironmentName,
+    out: RunFolder | None = None,
+    selection: Selection = DEFAULTS,
 ) -> ExitCode:
     """Print the verdict of a run, and bring its folder here.
 
@@ -40,17 +45,31 @@ def results(
     record = client.read_run(run)
     steps = {step.step: step for step in client.read_steps(run)}
     if decision := find_decision(steps):
-        return _print_decision(client, record, decision, steps, out=Path(out) if out else None, selection=selection)
-    store, prefix = ObjectStore(client.config.bucket, client.clients.s3), results_prefix(record.experiment, run)
+        return _print_decision(
+            client, record, decision, steps, out=Path(out) if out else None, selection=selection
+        )
+    store = ObjectStore(client.config.bucket, client.clients.s3)
+    prefix = results_prefix(record.experiment, run)
     with name_people(client.environment, "engineer"):
         content = store.read(f"{prefix}{VERDICT_TEXT}")
         if out is not None:
             confirmed = list_confirmed(steps.values())
             download_results(store, record.experiment, run, Path(out), confirmed)
-    text = content.body.decode(errors="replace") if content else record.verdict or record.reason or "no verdict yet"
-    code, report = EXIT_CODES[record.state], quote_command("tandem", "bench", "report", str(out or "DIR"))
+    text = (
+        content.body.decode(errors="replace")
+        if content
+        else record.verdict or record.reason or "no verdict yet"
+    )
+    code = EXIT_CODES[record.state]
+    report = quote_command("tandem", "bench", "report", str(out or "DIR"))
     if selection.as_json:
-        place = {"run": run, "state": record.state, "verdict": record.verdict, "text": text, "url": store.url(prefix)}
+        place = {
+            "run": run,
+            "state": record.state,
+            "verdict": record.verdict,
+            "text": text,
+            "url": store.url(prefix),
+        }
         print_json({**place, "folder": str(out) if out else None, "exit_code": int(code)})
         return code
     print(text.rstrip())
@@ -69,8 +88,9 @@ def _print_decision(
     out: Path | None,
     selection: Selection,
 ) -> ExitCode:
-    """Print the decision of a sweep; with a folder bring its pairs, its page and the edit of its experiment here."""
-    names, code = list[str](), EXIT_CODES[record.state]
+    """Print a sweep's decision; with a folder, fetch its pairs, its page and the edit."""
+    names = list[str]()
+    code = EXIT_CODES[record.state]
     if out is not None:
         experiment_file = Path(selection.experiments) / f"{decision.experiment}.yaml"
         with name_people(client.environment, "engineer"):

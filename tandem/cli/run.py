@@ -1,11 +1,12 @@
-"""`tandem run`: from a parked environment to a verdict and an empty fleet, asked of the runner in the cluster.
+"""`tandem run`: from a parked environment to a verdict and an empty fleet.
 
-Invariant: nothing is raised here. The plan with its minutes and USD, and what will end the run, is shown before it is
-asked for; the request names the specs by their digest, so that the runner refuses others than those that were read.
+Invariant: nothing is raised here. The plan with its minutes and USD, and what will end the run, is
+shown before it is asked for; the request names the specs by their digest, so that the runner
+refuses others than those that were read.
 
-Exit codes: 0 judged, staged or compiled, requested with --detach, or planned with --dry-run; 1 declined at the prompt,
-ended early, cancelled or waiting; 2 refused, also by a plan; 3 an external service failed; 4 void; 130 you stopped
-following: the run goes on.
+Exit codes: 0 judged, staged or compiled, requested with --detach, or planned with --dry-run; 1
+declined at the prompt, ended early, cancelled or waiting; 2 refused, also by a plan; 3 an external
+service failed; 4 void; 130 you stopped following: the run goes on.
 """
 
 from __future__ import annotations
@@ -28,7 +29,14 @@ from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import survey_bucket
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.cli import fleet
-from tandem.cli.console import ask_consent, format_count, print_fault, print_json, print_line, print_rows
+from tandem.cli.console import (
+    ask_consent,
+    format_count,
+    print_fault,
+    print_json,
+    print_line,
+    print_rows,
+)
 from tandem.cli.flags import EXCLUSIVE, EnvironmentName, Name, Whole, require_range
 from tandem.cli.fleet import TextRow, format_moment, format_span
 from tandem.cli.image_digests import resolve_digest
@@ -56,14 +64,32 @@ from tandem.spec.spec_digest import compute_spec_digest
 ANSWER_POLL_S = 2.0
 ANSWER_LIMIT = timedelta(minutes=3)  # the runner looks for requests every few seconds
 # journal's step, without its number -> the row of the plan that it is part of
-PHASES = {"round": "measure", "pair": "pairs"} | dict.fromkeys(("raise", "node", "park", "end"), "nodes")
+PHASES = {"round": "measure", "pair": "pairs"} | dict.fromkeys(
+    ("raise", "node", "park", "end"), "nodes"
+)
 PHASES |= dict.fromkeys(("label", "serve", "ready", "check", "restart"), "serve")
-# what of doctor's checks holds for a run of what is deployed; the others are of a deploy, or ask registries
-RUN_CHECKS = frozenset({
-    "stacks", "offering", "quota", "reservation", "block-end", "budget", "bucket", "bucket-key", "own-images", "fleet",
-    "capacity-kind", "scaling", "schedules", "subscriptions",
-})  # fmt: skip
-STAGE_CHECKS = frozenset({"stacks", "bucket", "bucket-key", "own-images"})  # those that read nothing of the fleet
+# what of doctor's checks holds for a run of what is deployed; the others are of a deploy, or ask
+# registries
+RUN_CHECKS = frozenset(
+    {
+        "stacks",
+        "offering",
+        "quota",
+        "reservation",
+        "block-end",
+        "budget",
+        "bucket",
+        "bucket-key",
+        "own-images",
+        "fleet",
+        "capacity-kind",
+        "scaling",
+        "schedules",
+        "subscriptions",
+    }
+)
+# those that read nothing of the fleet
+STAGE_CHECKS = frozenset({"stacks", "bucket", "bucket-key", "own-images"})
 MAX_ID_PREFIX_CHARACTERS = 24  # and a moment of 16 characters: a run's id has 40
 SIZE = Group("How much is asked", validator=EXCLUSIVE, sort_key=1)
 
@@ -96,14 +122,18 @@ def run(
     /,
     *,
     env: EnvironmentName,
-    hours: Annotated[float | None, Parameter(metavar="H", validator=require_range(1e-9, 1e9, "hours above 0"))] = None,
+    hours: Annotated[
+        float | None, Parameter(metavar="H", validator=require_range(1e-9, 1e9, "hours above 0"))
+    ] = None,
     until: Annotated[Literal["stage", "compile"] | None, Parameter(metavar="STEP")] = None,
     quick: Annotated[bool, Parameter(group=SIZE)] = False,
     full: Annotated[bool, Parameter(group=SIZE)] = False,
     rounds: Annotated[Whole | None, Parameter(validator=require_range(1, 1000, "rounds"))] = None,
     starts: Annotated[Whole, Parameter(validator=require_range(1, 1000, "starts"))] = 1,
     llmperf: bool = False,
-    budget_usd: Annotated[float, Parameter(metavar="USD", validator=require_range(0, 1e6, "USD"))] = 0,
+    budget_usd: Annotated[
+        float, Parameter(metavar="USD", validator=require_range(0, 1e6, "USD"))
+    ] = 0,
     run: Annotated[str | None, Parameter(metavar="ID")] = None,
     resume: Annotated[str | None, Parameter(metavar="RUN")] = None,
     accept_unarmed: bool = False,
@@ -118,12 +148,14 @@ def run(
     Args:
         experiment: which; with --resume the run's own
         env: the environment
-        hours: how long the lease lasts; the fleet stops at its end even if in use (not with --until stage)
+        hours: how long the lease lasts; the fleet stops at its end even if in use (not with --until
+            stage)
         until: end after this step: stage (the models; raises no node) or compile (the artifacts)
         quick: three classes, short answers
         full: every prompt, as long as its suite states
         rounds: in addition to one control round; four by default, and as many as starts
-        starts: how often to restart each server; with 6 or more, the verdict covers differences between starts
+        starts: how often to restart each server; with 6 or more, the verdict covers differences
+            between starts
         llmperf: also run the post's own generator, after the rounds
         budget_usd: of a sweep's nodes: then it decides by its results so far; 0 is none
         run: the run's id; made of the experiment and the time by default
@@ -151,16 +183,25 @@ def run(
     _check_flags(measuring_flags, lease_flags, identity=run, resume=resume, until=until)
     try:
         client = RunClient(environment)
-        caller, now = require_account(environment, client.session), current_time()
+        caller = require_account(environment, client.session)
+        now = current_time()
         earlier_run = client.read_run(resume) if resume else None
         own_id = f"{(experiment or '')[:MAX_ID_PREFIX_CHARACTERS].rstrip('-')}-{now:%Y%m%d-%H%M%S}"
         request = RunRequest(
-            kind="run", run=run or own_id, environment=env, experiment=experiment or "",
-            at=now.isoformat(), until=until or "judge", hours=hours or 0, starts=starts,
+            kind="run",
+            run=run or own_id,
+            environment=env,
+            experiment=experiment or "",
+            at=now.isoformat(),
+            until=until or "judge",
+            hours=hours or 0,
+            starts=starts,
             size="quick" if quick else "full" if full else "default",
-            rounds=rounds or max(FEWEST_ROUNDS, starts), llmperf=llmperf, accept_unarmed=accept_unarmed,
+            rounds=rounds or max(FEWEST_ROUNDS, starts),
+            llmperf=llmperf,
+            accept_unarmed=accept_unarmed,
             budget_usd=budget_usd,
-        )  # fmt: skip
+        )
         if earlier_run is not None:
             request = _resume_request(earlier_run, request)
         draft = _draft_run(client, inputs, request, caller, earlier_run)
@@ -168,13 +209,22 @@ def run(
             for fault in faults[1:]:
                 print_fault(fault)
             raise faults[0]
-        print_line(f"{env}: {'go on with' if resume else 'run'} {request.run}", stderr=selection.as_json)
+        print_line(
+            f"{env}: {'go on with' if resume else 'run'} {request.run}", stderr=selection.as_json
+        )
         print_rows(_list_plan_rows(draft), stderr=selection.as_json)
         if dry_run:
             return _end_dry_run(draft, as_json=selection.as_json)
         if not yes and not ask_consent("begin?", where=f"environment {env}"):
             if selection.as_json:
-                print_json({"environment": env, "run": request.run, "begun": False, "exit_code": int(ExitCode.STALE)})
+                print_json(
+                    {
+                        "environment": env,
+                        "run": request.run,
+                        "begun": False,
+                        "exit_code": int(ExitCode.STALE),
+                    }
+                )
             print("nothing was requested", file=sys.stderr)
             return ExitCode.STALE
         return _ask_and_follow(client, draft, selection, detach=detach, verbose=verbose)
@@ -241,13 +291,21 @@ def _resume_request(record: RunRecord, asked: RunRequest) -> RunRequest:
         change = "only a run that waits goes on; ask for a new one"
         raise InputError(f"it is {record.state}", where=f"run {record.run}", change=change)
     if asked.experiment not in {"", record.experiment}:
-        raise InputError(f"it is of {record.experiment}", where=f"run {record.run}", change="leave the experiment out")
+        raise InputError(
+            f"it is of {record.experiment}",
+            where=f"run {record.run}",
+            change="leave the experiment out",
+        )
     changes = {"at": asked.at, "hours": asked.hours, "accept_unarmed": asked.accept_unarmed}
     return msgspec.structs.replace(record.request, kind="resume", **changes)
 
 
 def _draft_run(
-    client: RunClient, inputs: CommandInputs, request: RunRequest, caller: str, earlier_run: RunRecord | None
+    client: RunClient,
+    inputs: CommandInputs,
+    request: RunRequest,
+    caller: str,
+    earlier_run: RunRecord | None,
 ) -> RunDraft:
     """Look at everything that a run depends on.
 
@@ -255,23 +313,31 @@ def _draft_run(
         InputError: no experiment is named, or the id names no run.
         ExternalError: an external service failed.
     """
-    environment, catalogue, now = client.environment, inputs.catalogue, current_time()
+    environment = client.environment
+    catalogue = inputs.catalogue
+    now = current_time()
     experiment = inputs.find_experiment(environment, request.experiment)
     if sentence := find_run_id_fault(request.run):
         raise InputError(sentence, where="--run", change="write another name")
     steps = client.read_steps(request.run) if earlier_run else ()
     plan_inputs = run_plan.RunPlanInputs(
-        environment=environment, experiment=experiment, catalogue=catalogue,
+        environment=environment,
+        experiment=experiment,
+        catalogue=catalogue,
         gaps=_read_gaps(client, inputs, experiment),
-        request=msgspec.structs.replace(request, spec_digest=compute_spec_digest(environment, experiment, catalogue)),
+        request=msgspec.structs.replace(
+            request, spec_digest=compute_spec_digest(environment, experiment, catalogue)
+        ),
         done_steps=frozenset(step.step for step in steps if step.state == "done"),
         measured_minutes=estimate_round_s(steps) / 60,
-    )  # fmt: skip
+    )
     draft = RunDraft(
-        inputs=plan_inputs, now=now, estimate=run_plan.estimate_run(plan_inputs),
+        inputs=plan_inputs,
+        now=now,
+        estimate=run_plan.estimate_run(plan_inputs),
         faults=run_plan.list_refusals(plan_inputs),
         runner_faults=tuple(_find_runner_faults(client, plan_inputs.request, now)),
-    )  # fmt: skip
+    )
     if draft.faults:
         return draft
     if not plan_inputs.needs_nodes:
@@ -280,7 +346,9 @@ def _draft_run(
     return _look_at_fleet(client, draft, lease, caller)
 
 
-def _read_gaps(client: RunClient, inputs: CommandInputs, experiment: Experiment) -> run_plan.BucketGaps:
+def _read_gaps(
+    client: RunClient, inputs: CommandInputs, experiment: Experiment
+) -> run_plan.BucketGaps:
     """Return what has to be staged and compiled.
 
     Raises:
@@ -290,28 +358,41 @@ def _read_gaps(client: RunClient, inputs: CommandInputs, experiment: Experiment)
     needs = merge_needs(list_needs(client.environment.name, [experiment], inputs.catalogue))
     with name_people(client.environment, "engineer"):
         stored_sets = read_inventory(ObjectStore(client.config.bucket, client.clients.s3))
-        rows = [row for row in survey_bucket(client.config.bucket, needs, stored_sets) if row.used_by]
+        rows = [
+            row for row in survey_bucket(client.config.bucket, needs, stored_sets) if row.used_by
+        ]
         if fault := find_read_fault(stored_sets):
             raise fault
     for row in rows:
         if row.needs_person:
-            change = f"{build_tandem_command('artifacts list', client.environment.name)}, docs/artifacts.md"
-            raise InputError(f"{row.name} is {row.state}: {', '.join(row.why)}", where=row.prefix, change=change)
+            change = (
+                f"{build_tandem_command('artifacts list', client.environment.name)},"
+                " docs/artifacts.md"
+            )
+            raise InputError(
+                f"{row.name} is {row.state}: {', '.join(row.why)}", where=row.prefix, change=change
+            )
     return run_plan.find_gaps(rows)
 
 
 def _look_at_fleet(client: RunClient, draft: RunDraft, lease: str, caller: str) -> RunDraft:
-    """Return the draft with what a start would see of the fleet: fence, other lease, window, and stops that do not act.
+    """Return the draft with the start's view of the fleet: fence, lease, window, unarmed stops.
 
     Raises:
         ExternalError: AWS could not be asked.
     """
-    inputs, environment = draft.inputs, client.environment
+    inputs = draft.inputs
+    environment = client.environment
     admission = admit_servers(environment, inputs.experiment, inputs.catalogue, nodes=inputs.nodes)
     request = RaiseRequest(
-        run=lease, hours=inputs.request.hours, nodes=inputs.nodes, experiment=inputs.experiment.name,
-        node_labels=admission.labels, who=caller, beats=True,
-    )  # fmt: skip
+        run=lease,
+        hours=inputs.request.hours,
+        nodes=inputs.nodes,
+        experiment=inputs.experiment.name,
+        node_labels=admission.labels,
+        who=caller,
+        beats=True,
+    )
     draft = _examine_account(client, draft, RUN_CHECKS)
     limits = build_guard_config(environment)
     try:
@@ -330,9 +411,12 @@ def _look_at_fleet(client: RunClient, draft: RunDraft, lease: str, caller: str) 
 def _examine_account(client: RunClient, draft: RunDraft, check_ids: frozenset[str]) -> RunDraft:
     """Return the draft with what these checks of doctor find; what fails there refuses it."""
     context = DoctorContext(
-        environment=client.environment, experiments=(draft.inputs.experiment,), catalogue=draft.inputs.catalogue,
-        now=draft.now, resolve_digest=resolve_digest,
-    )  # fmt: skip
+        environment=client.environment,
+        experiments=(draft.inputs.experiment,),
+        catalogue=draft.inputs.catalogue,
+        now=draft.now,
+        resolve_digest=resolve_digest,
+    )
     checks = [check for check in CHECKS if check.id in check_ids]
     lines = run_checks(context, AccountClients(client.environment, client.session), checks)
     findings = [line for line in lines if line.level != "ok"]
@@ -344,21 +428,31 @@ def _examine_account(client: RunClient, draft: RunDraft, check_ids: frozenset[st
     return replace(draft, findings=findings, faults=faults)
 
 
-def _find_runner_faults(client: RunClient, request: RunRequest, now: datetime) -> Iterator[TandemError]:
+def _find_runner_faults(
+    client: RunClient, request: RunRequest, now: datetime
+) -> Iterator[TandemError]:
     """Yield why nobody would take the run up: no runner lives, or it has other specs."""
-    environment, beat = client.environment, client.read_beat()
+    environment = client.environment
+    beat = client.read_beat()
     where = f"the runner of {environment.name}"
     age = now - datetime.fromisoformat(beat.at) if beat else None
     if beat is None or age is None or age > BEAT_LIMIT:
         seen = f"it has not written for {format_span(age)}" if age else "none has ever written"
         kubectl = quote_command("kubectl", "-n", "runner-system", "get", "pods")
-        yield ExternalError(seen, where=where, change=f"see its pod (inside the VPC): {kubectl}; or deploy it")
+        yield ExternalError(
+            seen, where=where, change=f"see its pod (inside the VPC): {kubectl}; or deploy it"
+        )
     elif beat.spec_digests.get(request.experiment) != request.spec_digest:
         deploy = build_cdk_command("deploy", environment.name, "Workloads")
         change = (
-            f"deploy or sync first: {deploy if environment.delivery.kind == 'cdk' else 'tandem render, commit, sync'}"
+            "deploy or sync first:"
+            f" {deploy if environment.delivery.kind == 'cdk' else 'tandem render, commit, sync'}"
         )
-        yield InputError(f"it has other specs of {request.experiment} than these files", where=where, change=change)
+        yield InputError(
+            f"it has other specs of {request.experiment} than these files",
+            where=where,
+            change=change,
+        )
 
 
 def _end_dry_run(draft: RunDraft, *, as_json: bool) -> ExitCode:
@@ -377,10 +471,13 @@ def _ask_and_follow(
     client: RunClient, draft: RunDraft, selection: Selection, *, detach: bool, verbose: bool
 ) -> ExitCode:
     """Write the request, wait for the runner's answer, and follow the run."""
-    request, as_json = draft.inputs.request, selection.as_json
+    request = draft.inputs.request
+    as_json = selection.as_json
     suffix = f".resume-{int(draft.now.timestamp())}" if request.kind == "resume" else ""
     key = client.write_request(request, f"{request.run}{suffix}")
-    timeline = RunTimeline(client, request.run, estimate=draft.estimate, as_json=as_json, verbose=verbose)
+    timeline = RunTimeline(
+        client, request.run, estimate=draft.estimate, as_json=as_json, verbose=verbose
+    )
     wait_for_answer(client, key)
     way_back = describe_return(client, request.run) if detach else "Ctrl-C leaves the run alone"
     print_line(f"  the runner takes up {request.run}; {way_back}", stderr=as_json)
@@ -398,32 +495,43 @@ def wait_for_answer(client: RunClient, key: str) -> None:
         InputError: it refuses it.
         ExternalError: it says nothing for minutes; the request stands.
     """
-    end, advice = current_time() + ANSWER_LIMIT, "the request stands, and is refused once it is an hour old"
+    end = current_time() + ANSWER_LIMIT
+    advice = "the request stands, and is refused once it is an hour old"
     answer = None
     try:
         while answer is None:
-            with contextlib.suppress(ExternalError):  # S3 may be away for a moment, and the request lies there
+            # S3 may be away for a moment, and the request lies there
+            with contextlib.suppress(ExternalError):
                 answer = client.read_answer(key)
             if answer is None and current_time() > end:
-                raise ExternalError("the runner has not answered", where=client.config.url(key), change=advice)
+                raise ExternalError(
+                    "the runner has not answered", where=client.config.url(key), change=advice
+                )
             time.sleep(0 if answer else ANSWER_POLL_S)
     except KeyboardInterrupt:
         print(f"the runner has not answered; {advice}", file=sys.stderr)
         raise
     if not answer.is_accepted:
-        raise InputError(answer.reason or "refused without a reason", where="the runner", change=answer.change)
+        raise InputError(
+            answer.reason or "refused without a reason", where="the runner", change=answer.change
+        )
 
 
 def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
-    """Yield what will be done, how long it takes, what it costs and what it rests on, and what will end it."""
-    inputs, estimate, request = draft.inputs, draft.estimate, draft.inputs.request
+    """Yield what will be done, its time and cost and their ground, and what will end it."""
+    inputs = draft.inputs
+    estimate = draft.estimate
+    request = draft.inputs.request
     if request.until == "judge":
         yield from _list_arm_rows(inputs)
     else:
         yield "until", f"{request.until}: nothing is served or measured"
     if inputs.needs_nodes:
         capacity = inputs.environment.capacity
-        yield "fleet", f"0 -> {estimate.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+        yield (
+            "fleet",
+            f"0 -> {estimate.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})",
+        )
         yield from (("reserved", note) for note in draft.notes)
     if draft.findings:
         levels = Counter(line.level for line in draft.findings)
@@ -444,17 +552,27 @@ def _list_plan_rows(draft: RunDraft) -> Iterator[TextRow]:
 
 def _list_arm_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
     """Yield what is measured."""
-    request, sweep = inputs.request, inputs.experiment.sweep
+    request = inputs.request
+    sweep = inputs.experiment.sweep
     names = ", ".join(arm.name for arm in inputs.arms)
     if sweep:
-        names = f"{inputs.arms[0].name} and each of at most {len(sweep.variants())} candidates, one after the other"
+        names = (
+            f"{inputs.arms[0].name} and each of at most {len(sweep.variants())} candidates, one"
+            " after the other"
+        )
     rounds = format_count(request.rounds + request.control_rounds, "round")
     arms = f"{names}: {rounds}, {request.control_rounds} of control"
-    yield "arms", f"{arms}; {format_count(request.starts, 'start')} of each server, {request.size} size"
+    yield (
+        "arms",
+        f"{arms}; {format_count(request.starts, 'start')} of each server, {request.size} size",
+    )
     if sweep:
         yield from _list_sweep_rows(inputs)
     if request.budget_usd:
-        yield "budget", f"{request.budget_usd:.2f} USD of nodes: then the sweep decides by its results so far"
+        yield (
+            "budget",
+            f"{request.budget_usd:.2f} USD of nodes: then the sweep decides by its results so far",
+        )
 
 
 def _list_sweep_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
@@ -466,7 +584,9 @@ def _list_sweep_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
         yield "tasks", "none: a candidate whose output is not that of plain decoding cannot win"
         return
 
-    names = ", ".join(f"{task.name} ({format_count(run_plan.count_items(task), 'item')})" for task in tasks)
+    names = ", ".join(
+        f"{task.name} ({format_count(run_plan.count_items(task), 'item')})" for task in tasks
+    )
     cost = f"at most {inputs.quality_minutes:.0f} min and {inputs.quality_usd:.2f} USD for a pair"
     who = "a candidate that leads so far" if inputs.asks_leaders_only else "every candidate"
     yield "tasks", f"{names}: {cost}; {who} and plain decoding answer"
@@ -476,21 +596,41 @@ def _list_sweep_rows(inputs: run_plan.RunPlanInputs) -> Iterator[TextRow]:
 
 def _list_money_rows(draft: RunDraft) -> Iterator[TextRow]:
     """Yield the price of all nodes, the leases, the price of other starts, and the stops."""
-    inputs, estimate, request = draft.inputs, draft.estimate, draft.inputs.request
-    capacity, deadline = inputs.environment.capacity, draft.now + timedelta(hours=request.hours)
+    inputs = draft.inputs
+    estimate = draft.estimate
+    request = draft.inputs.request
+    capacity = inputs.environment.capacity
+    deadline = draft.now + timedelta(hours=request.hours)
     price = f"{capacity.usd_per_hour:.2f} USD an hour (your figure of {capacity.usd_per_hour_date})"
     paid = "; the capacity is paid already" if capacity.needs_reservation else ""
-    yield "total", f"{_format_size(estimate)}  {estimate.node_minutes:.0f} node-minutes at {price}{paid}"
+    yield (
+        "total",
+        f"{_format_size(estimate)}  {estimate.node_minutes:.0f} node-minutes at {price}{paid}",
+    )
     if estimate.leases > 1:
         resume = build_tandem_command("run", request.environment, "--resume", request.run)
-        yield "leases", f"{estimate.leases} of {request.hours:g} h: between two the run waits for {resume} --hours H"
+        yield (
+            "leases",
+            (
+                f"{estimate.leases} of {request.hours:g} h: between two the run waits for {resume}"
+                " --hours H"
+            ),
+        )
     for option in _list_starts_options(inputs) if request.kind == "run" else ():
         notes = f", {option.rounds} rounds" if option.rounds != request.rounds else ""
         notes += f", {option.estimate.leases} leases" if option.estimate.leases > 1 else ""
-        text = f"{_format_size(option.estimate)}  {format_count(option.starts, 'start')}{notes}: {option.word_scope}"
+        text = (
+            f"{_format_size(option.estimate)}  {format_count(option.starts, 'start')}{notes}:"
+            f" {option.word_scope}"
+        )
         yield "" if option.starts > 1 else "starts", text
-    yield "stops", f"schedule  {format_moment(deadline, draft.now)}: calls EKS itself; armed before the raise"
-    yield from (("", f"{path.name:<9} {fleet.describe_path(path, draft.now)}") for path in draft.paths)
+    yield (
+        "stops",
+        f"schedule  {format_moment(deadline, draft.now)}: calls EKS itself; armed before the raise",
+    )
+    yield from (
+        ("", f"{path.name:<9} {fleet.describe_path(path, draft.now)}") for path in draft.paths
+    )
 
 
 def _list_starts_options(inputs: run_plan.RunPlanInputs) -> Sequence[run_plan.StartsOption]:
@@ -501,29 +641,42 @@ def _list_starts_options(inputs: run_plan.RunPlanInputs) -> Sequence[run_plan.St
 
 
 def _format_phase(steps: Sequence[run_plan.StepEstimate]) -> str:
-    rounds, bases = sum(step.step.startswith("round-") for step in steps), dict.fromkeys(step.basis for step in steps)
+    rounds = sum(step.step.startswith("round-") for step in steps)
+    bases = dict.fromkeys(step.basis for step in steps)
     count = f"{format_count(rounds, 'round')}: " if rounds else ""
     deadline_minutes = max(step.deadline_minutes for step in steps)
     ending = f"{steps[-1].ending} after {deadline_minutes:.0f} min{' each' * (len(steps) > 1)}"
-    return f"{_format_size(run_plan.RunEstimate(steps=tuple(steps), nodes=1))}  {count}{'; '.join(bases)}; {ending}"
+    return (
+        f"{_format_size(run_plan.RunEstimate(steps=tuple(steps), nodes=1))} "
+        f" {count}{'; '.join(bases)}; {ending}"
+    )
 
 
 def _format_size(estimate: run_plan.RunEstimate) -> str:
-    bound, span = "at most" if estimate.has_bounds else "about", format_span(timedelta(minutes=estimate.minutes))
+    bound = "at most" if estimate.has_bounds else "about"
+    span = format_span(timedelta(minutes=estimate.minutes))
     unpriced = "".join(f" + {text}" for text in estimate.unpriced)
     return f"{bound} {span:<10} {estimate.usd:>9,.2f} USD{unpriced}"
 
 
 def _plan_as_dict(draft: RunDraft) -> dict[str, Any]:
-    request, estimate = draft.inputs.request, draft.estimate
+    request = draft.inputs.request
+    estimate = draft.estimate
     starts = [
-        {"starts": row.starts, "rounds": row.rounds, "word": row.word_scope, **_size_as_dict(row.estimate)}
+        {
+            "starts": row.starts,
+            "rounds": row.rounds,
+            "word": row.word_scope,
+            **_size_as_dict(row.estimate),
+        }
         for row in _list_starts_options(draft.inputs)
     ]
     return {
         "environment": request.environment,
         "run": request.run,
-        **msgspec.to_builtins({"request": request, "gaps": draft.inputs.gaps, "steps": estimate.steps}),
+        **msgspec.to_builtins(
+            {"request": request, "gaps": draft.inputs.gaps, "steps": estimate.steps}
+        ),
         **_size_as_dict(estimate),
         "starts": starts,
         "tasks": _tasks_as_dict(draft.inputs),
@@ -538,7 +691,16 @@ def _tasks_as_dict(inputs: run_plan.RunPlanInputs) -> dict[str, Any]:
 
 
 def _size_as_dict(estimate: run_plan.RunEstimate) -> dict[str, Any]:
-    figures = {"minutes": estimate.minutes, "node_minutes": estimate.node_minutes, "usd": estimate.usd}
+    figures = {
+        "minutes": estimate.minutes,
+        "node_minutes": estimate.node_minutes,
+        "usd": estimate.usd,
+    }
     figures = {name: round(value, 2) for name, value in figures.items()}
     counts = {"nodes": estimate.nodes, "leases": estimate.leases}
-    return {**figures, **counts, "is_bound": estimate.has_bounds, "unpriced": list(estimate.unpriced)}
+    return {
+        **figures,
+        **counts,
+        "is_bound": estimate.has_bounds,
+        "unpriced": list(estimate.unpriced),
+    }

@@ -1,7 +1,8 @@
-"""A run as it goes on, for who follows it: a line for each step that has ended, and how the run came out.
+"""A run in progress: a line for each finished step, and how the run came out.
 
-Invariant: nothing is written here, and what is shown is what the journal says. A bucket that does not answer for a
-while is told once and asked again; a runner that has not written for five minutes is reported once.
+Invariant: nothing is written here, and what is shown is what the journal says. A bucket that does
+not answer for a while is told once and asked again; a runner that has not written for five minutes
+is reported once.
 """
 
 from __future__ import annotations
@@ -30,9 +31,12 @@ from tandem.shell_command import build_tandem_command
 
 POLL_S = 3.0
 BLIND_LIMIT = timedelta(minutes=15)  # of a bucket that does not answer, then the following ends
-ANNOUNCED_STEPS = frozenset({"stage", "compile", "llmperf"})  # hours: a log has a line where they begin
+# hours: a log has a line where they begin
+ANNOUNCED_STEPS = frozenset({"stage", "compile", "llmperf"})
 JUDGE_STEP = "judge"
-STEP_WIDTH, PAIR_STEP_WIDTH = 12, 19  # of a step's name on the screen
+# of a step's name on the screen
+STEP_WIDTH = 12
+PAIR_STEP_WIDTH = 19
 NOTE_INDENT = " " * 12  # of what a step's note has beyond its first row
 BAR_COLUMNS = 20  # of the plan's share that is done, behind the line that is written anew
 GOAL_SHARE = 0.85  # of paid node-minutes that compile or measure
@@ -61,18 +65,28 @@ class RunTimeline:
     """
 
     def __init__(
-        self, client: RunClient, run: str, *, estimate: RunEstimate | None = None, as_json: bool, verbose: bool = False
+        self,
+        client: RunClient,
+        run: str,
+        *,
+        estimate: RunEstimate | None = None,
+        as_json: bool,
+        verbose: bool = False,
     ) -> None:
-        self.client, self.run, self.as_json, self.verbose = client, run, as_json, verbose
+        self.client = client
+        self.run = run
+        self.as_json = as_json
+        self.verbose = verbose
         self.console = open_console(stderr=as_json)
-        self.estimate, steps = estimate, estimate.steps if estimate else ()
+        self.estimate = estimate
+        steps = estimate.steps if estimate else ()
         self.planned_minutes = {step.step: step.minutes for step in steps}
         self.steps: tuple[StepRecord, ...] = ()
         self._printed: dict[str, tuple[Any, ...]] = {}
         self._blind_since: datetime | None = None
 
     def follow(self) -> ExitCode:
-        """Print what changes until the run has ended or waits, then how it came out; return what says so.
+        """Print changes until the run ends or waits, then its outcome; return what says so.
 
         Raises:
             ExternalError: the bucket has not answered for a quarter of an hour.
@@ -84,40 +98,56 @@ class RunTimeline:
             with progress if self.console.is_terminal else contextlib.nullcontext():
                 task = progress.add_task("", total=sum(self.planned_minutes.values()) or None)
                 while (record := self.look()) is None or record.state == "running":
-                    progress.update(task, description=self._fit_now(), completed=self._count_minutes())
+                    progress.update(
+                        task, description=self._fit_now(), completed=self._count_minutes()
+                    )
                     time.sleep(POLL_S)
         except KeyboardInterrupt:
-            print(f"the run goes on without this command; {describe_return(self.client, self.run)}", file=sys.stderr)
+            print(
+                f"the run goes on without this command; {describe_return(self.client, self.run)}",
+                file=sys.stderr,
+            )
             raise
         return self.conclude(record)
 
     def look(self) -> RunRecord | None:
-        """Read the run and its steps, and print what is new; return None where the run cannot be read now.
+        """Read the run and its steps and print news; return None if it cannot be read now.
 
         Raises:
             TandemError: as of `follow`.
         """
         try:
             record = self.client.find_run(self.run)
-            self.steps, beat = self.client.read_steps(self.run) if record else (), self.client.read_beat()
+            self.steps, beat = (
+                self.client.read_steps(self.run) if record else (),
+                self.client.read_beat(),
+            )
         except AccessDeniedError:
             raise
         except ExternalError as fault:
             self._blind_since = self._blind_since or current_time()
             if current_time() - self._blind_since > BLIND_LIMIT:
                 raise
-            self._print_once("bucket", f"cannot look ({fault.problem}); the run goes on, this command tries again")
+            self._print_once(
+                "bucket",
+                f"cannot look ({fault.problem}); the run goes on, this command tries again",
+            )
             return None
-        self._blind_since, is_running = None, record is not None and record.state == "running"
+        self._blind_since = None
+        is_running = record is not None and record.state == "running"
         for step in self.steps:
-            self._print_step(step, left=self._describe_left() if is_running and step is self.steps[-1] else "")
+            self._print_step(
+                step, left=self._describe_left() if is_running and step is self.steps[-1] else ""
+            )
         age = current_time() - datetime.fromisoformat(beat.at) if beat else timedelta()
         if is_running and age > BEAT_LIMIT:
-            self._print_once("runner", f"the runner has not written for {format_span(age)}: look at its pod")
+            self._print_once(
+                "runner", f"the runner has not written for {format_span(age)}: look at its pod"
+            )
         return record
 
     def _print_once(self, key: str, line: str, version: tuple[Any, ...] = ()) -> None:
-        """Print a line, folded where it is too wide, unless the last one of its key was of this version."""
+        """Print a line, folded if too wide, unless the last of its key was the same."""
         if self._printed.get(key) != version:
             self._printed[key] = version
             for row in wrap_text(line, self.console.width, first="  ", indent=NOTE_INDENT):
@@ -125,7 +155,9 @@ class RunTimeline:
 
     def _print_step(self, step: StepRecord, *, left: str) -> None:
         is_running = step.state == "running"
-        if is_running and (self.console.is_terminal or not (self.verbose or step.step in ANNOUNCED_STEPS)):
+        if is_running and (
+            self.console.is_terminal or not (self.verbose or step.step in ANNOUNCED_STEPS)
+        ):
             return
         moment = datetime.fromisoformat(step.ended_at or step.started_at)
         span = "" if is_running else format_span(moment - datetime.fromisoformat(step.started_at))
@@ -139,7 +171,7 @@ class RunTimeline:
         self._print_once(f"step {step.step}", line.rstrip(), version)
 
     def _describe_now(self) -> tuple[str, str, str]:
-        """Return the step at work with its time, its note, and about how long the run will still take."""
+        """Return the current step with its time and note, and the rest of the run's time."""
         step = next((step for step in reversed(self.steps) if step.state == "running"), None)
         if step is None:
             return "the runner is between two steps", "", ""
@@ -147,31 +179,40 @@ class RunTimeline:
         return f"{step.step}: {elapsed}", step.note, self._describe_left()
 
     def _fit_now(self) -> str:
-        """Return the line of a terminal that is written anew; its note gives way to the time that is left."""
+        """Return the terminal's rewritten line; its note gives way to the remaining time."""
         step, note, left = self._describe_now()
         room = self.console.width - BAR_COLUMNS - 1
         return fit_line(f"  {step}", note, left, width=room, separator=", ")
 
     def _count_minutes(self) -> float:
-        """Return the planned minutes of what is done, with those that the step at work has taken of its own."""
+        """Return the planned minutes that are done, with those of the current step."""
         minutes = 0.0
         for step in self.steps:
             planned = self.planned_minutes.get(step.step, 0.0)
             elapsed = current_time() - datetime.fromisoformat(step.started_at)
-            minutes += min(planned, elapsed.total_seconds() / 60) if step.state == "running" else planned
+            minutes += (
+                min(planned, elapsed.total_seconds() / 60) if step.state == "running" else planned
+            )
         return minutes
 
     def _describe_left(self) -> str:
-        """Return about how long the run will still take by its plan; empty without one, and at its end."""
+        """Return about how long the run will still take; empty without a plan and at its end."""
         left = timedelta(minutes=sum(self.planned_minutes.values()) - self._count_minutes())
         return f"about {format_span(left)} left" if left > timedelta(minutes=1) else ""
 
     def conclude(self, record: RunRecord) -> ExitCode:
-        """Print how a run stands, what it cost and what comes next, and return the exit code that says so."""
-        code, command = EXIT_CODES[record.state], _describe_next(self.client, record)
+        """Print a run's state, cost and next step; return the exit code that says so."""
+        code = EXIT_CODES[record.state]
+        command = _describe_next(self.client, record)
         if self.as_json:
-            figures = {"node_minutes": round(record.node_s / 60, 2), "usd": count_usd(self.client, record)}
-            document = msgspec.to_builtins(record) | {"steps": msgspec.to_builtins(self.steps), **figures}
+            figures = {
+                "node_minutes": round(record.node_s / 60, 2),
+                "usd": count_usd(self.client, record),
+            }
+            document = msgspec.to_builtins(record) | {
+                "steps": msgspec.to_builtins(self.steps),
+                **figures,
+            }
             print_json({**document, "next": command, "exit_code": int(code)})
         else:
             print_rows(self._list_conclusion_rows(record))
@@ -182,16 +223,29 @@ class RunTimeline:
         now = ", ".join(filter(None, self._describe_now())) if record.state == "running" else ""
         yield record.state, "; ".join(filter(None, (record.verdict, record.reason, now)))
         capacity = self.client.environment.capacity
-        estimate = None if record.resumes else self.estimate  # a resumed run's plan has only what was left
+        # a resumed run's plan has only what was left
+        estimate = None if record.resumes else self.estimate
         planned = f"; the plan had {estimate.node_minutes:.0f}" if estimate else ""
         if record.node_s:
             paid = "; the capacity is paid already" if capacity.needs_reservation else ""
-            share = f"{record.used_node_s / record.node_s:.0%} compiled or measured (goal: {GOAL_SHARE:.0%})"
-            price = f"{count_usd(self.client, record):,.2f} USD at {capacity.usd_per_hour:.2f} USD an hour{paid}"
+            share = (
+                f"{record.used_node_s / record.node_s:.0%} compiled or measured (goal:"
+                f" {GOAL_SHARE:.0%})"
+            )
+            price = (
+                f"{count_usd(self.client, record):,.2f} USD at {capacity.usd_per_hour:.2f} USD an"
+                f" hour{paid}"
+            )
             yield "cost", f"{record.node_s / 60:.0f} node-minutes, {price}; {share}{planned}"
         for lease in record.leases:
             if lease.doubt:
-                yield "cost", f"of lease {lease.name} as the runner counted, which is too much at worst: {lease.doubt}"
+                yield (
+                    "cost",
+                    (
+                        f"of lease {lease.name} as the runner counted, which is too much at worst:"
+                        f" {lease.doubt}"
+                    ),
+                )
 
 
 def count_usd(client: RunClient, record: RunRecord) -> float:
@@ -201,12 +255,16 @@ def count_usd(client: RunClient, record: RunRecord) -> float:
 
 def describe_return(client: RunClient, run: str) -> str:
     """Return how somebody who does not follow comes back to a run, and how it is cancelled."""
-    commands = [build_tandem_command(f"runs {verb} {run}", client.environment.name) for verb in ("follow", "cancel")]
+    commands = [
+        build_tandem_command(f"runs {verb} {run}", client.environment.name)
+        for verb in ("follow", "cancel")
+    ]
     return f"come back: {commands[0]}; cancel: {commands[1]}"
 
 
 def _describe_next(client: RunClient, record: RunRecord) -> str:
-    name, run = client.environment.name, record.run
+    name = client.environment.name
+    run = record.run
     match record.state:
         case "running":
             return build_tandem_command(f"runs follow {run}", name)

@@ -1,10 +1,11 @@
 """`tandem runs`: which runs there are, how one stands, its logs; and the request that cancels one.
 
-Invariant: of an environment its own file alone is read, so that nobody who wants to end a run is kept by a rule. Only
-`cancel` writes, and it writes a request: the runner ends the run.
+Invariant: of an environment its own file alone is read, so that nobody who wants to end a run is
+kept by a rule. Only `cancel` writes, and it writes a request: the runner ends the run.
 
-Exit codes: 0 done, or of a run that is judged, staged, compiled or at work; 1 of one that waits, ended early or was
-cancelled; 2 bad input, or refused; 3 an external service failed, or of a run that failed; 4 of a run that is void.
+Exit codes: 0 done, or of a run that is judged, staged, compiled or at work; 1 of one that waits,
+ended early or was cancelled; 2 bad input, or refused; 3 an external service failed, or of a run
+that failed; 4 of a run that is void.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ import msgspec
 from cyclopts import App, Parameter
 
 from tandem.cli import fleet
-from tandem.cli.console import ask_consent, format_count, print_json, print_line, print_result, print_rows
+from tandem.cli.console import (
+    ask_consent,
+    format_count,
+    print_json,
+    print_line,
+    print_result,
+    print_rows,
+)
 from tandem.cli.flags import EnvironmentName, Name
 from tandem.cli.run import wait_for_answer
 from tandem.cli.run_timeline import RunTimeline, count_usd
@@ -53,18 +61,25 @@ def list_runs(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitC
     records, unread = client.list_runs()
     code = ExitCode.EXTERNAL_FAILURE if unread else ExitCode.DONE
     if selection.as_json:
-        rows = [msgspec.to_builtins(record) | {"usd": count_usd(client, record)} for record in records]
+        rows = [
+            msgspec.to_builtins(record) | {"usd": count_usd(client, record)} for record in records
+        ]
         print_json({"environment": env, "runs": rows, "unread": unread, "exit_code": int(code)})
         return code
     width = max((len(record.run) for record in records), default=0) + 2
     print_line(f"{env}: {format_count(len(records), 'run')}")
-    print_rows(((record.run, _format_run(client, record)) for record in records), label_columns=width)
+    print_rows(
+        ((record.run, _format_run(client, record)) for record in records), label_columns=width
+    )
     print_rows(("unknown", f"{run}: {problem}") for run, problem in unread.items())
     return code
 
 
 def _format_run(client: RunClient, record: RunRecord) -> str:
-    figures = f"{datetime.fromisoformat(record.started_at):%Y-%m-%d %H:%M}  {count_usd(client, record):>9,.2f} USD"
+    figures = (
+        f"{datetime.fromisoformat(record.started_at):%Y-%m-%d %H:%M} "
+        f" {count_usd(client, record):>9,.2f} USD"
+    )
     return f"{record.experiment}  {record.state:<9} {figures}  {record.verdict or record.reason}"
 
 
@@ -77,9 +92,13 @@ def show_run(run: Name, /, *, env: EnvironmentName, selection: Selection = DEFAU
         env: the environment
     """
     client = open_client(selection, env)
-    record, timeline = client.read_run(run), RunTimeline(client, run, as_json=selection.as_json, verbose=True)
+    record = client.read_run(run)
+    timeline = RunTimeline(client, run, as_json=selection.as_json, verbose=True)
     started_at = datetime.fromisoformat(record.started_at)
-    heading = f"{run}: {record.experiment} in {env}, asked for by {record.who} at {started_at:%Y-%m-%d %H:%M} UTC"
+    heading = (
+        f"{run}: {record.experiment} in {env}, asked for by {record.who} at"
+        f" {started_at:%Y-%m-%d %H:%M} UTC"
+    )
     heading += f", cancelled by {record.cancelled_by}" if record.cancelled_by else ""
     print_line(heading, stderr=selection.as_json)
     return timeline.conclude(timeline.look() or record)
@@ -103,9 +122,13 @@ def follow_run(
 
 @app.command(name="logs")
 def print_logs(
-    run: Name, /, *, env: EnvironmentName, step: Annotated[str | None, Parameter(metavar="STEP")] = None,
+    run: Name,
+    /,
+    *,
+    env: EnvironmentName,
+    step: Annotated[str | None, Parameter(metavar="STEP")] = None,
     selection: Selection = DEFAULTS,
-) -> ExitCode:  # fmt: skip
+) -> ExitCode:
     """Print what a run's Jobs wrote: from CloudWatch, else what the runner kept.
 
     Args:
@@ -118,26 +141,41 @@ def print_logs(
     """
     client = open_client(selection, env)
     client.read_run(run)
-    now, steps = current_time(), [row for row in client.read_steps(run) if step in {None, row.step}]
+    now = current_time()
+    steps = [row for row in client.read_steps(run) if step in {None, row.step}]
     if step is not None and not steps:
         change = f"{build_tandem_command(f'runs show {run}', env)} names them"
         raise InputError(f"it has no step {step}", where=f"run {run}", change=change)
     span = (
         min((datetime.fromisoformat(row.started_at) for row in steps), default=now),
-        max((datetime.fromisoformat(row.ended_at) if row.ended_at else now for row in steps), default=now),
+        max(
+            (datetime.fromisoformat(row.ended_at) if row.ended_at else now for row in steps),
+            default=now,
+        ),
     )
-    source, lines = "CloudWatch", client.read_pod_logs(run, *span)
+    source = "CloudWatch"
+    lines = client.read_pod_logs(run, *span)
     if not lines:
-        source, lines = "the tails that the runner kept", list(client.read_tails(run, *span))
+        source = "the tails that the runner kept"
+        lines = list(client.read_tails(run, *span))
     print_line(f"{format_count(len(lines), 'line')}, from {source}", stderr=True)
-    document = {"run": run, "source": source, "lines": [line._asdict() for line in lines], "exit_code": 0}
-    rows = (f"{f'{line.at:%H:%M:%S}  ' if line.at else ''}{line.pod}  {line.text}" for line in lines)
+    document = {
+        "run": run,
+        "source": source,
+        "lines": [line._asdict() for line in lines],
+        "exit_code": 0,
+    }
+    rows = (
+        f"{f'{line.at:%H:%M:%S}  ' if line.at else ''}{line.pod}  {line.text}" for line in lines
+    )
     print_result(document, rows, as_json=selection.as_json)
     return ExitCode.DONE
 
 
 @app.command(name="cancel")
-def cancel_run(run: Name, /, *, env: EnvironmentName, yes: bool = False, selection: Selection = DEFAULTS) -> ExitCode:
+def cancel_run(
+    run: Name, /, *, env: EnvironmentName, yes: bool = False, selection: Selection = DEFAULTS
+) -> ExitCode:
     """Cancel a run; its fleet goes to zero, and what was recorded is kept.
 
     Args:
@@ -149,7 +187,9 @@ def cancel_run(run: Name, /, *, env: EnvironmentName, yes: bool = False, selecti
         InputError: the runner refuses it, or nobody is there to be asked.
     """
     client = open_client(selection, env)
-    record, code, text = client.read_run(run), ExitCode.STALE, "nothing was done"
+    record = client.read_run(run)
+    code = ExitCode.STALE
+    text = "nothing was done"
     if yes or ask_consent(f"cancel {run}, which is {record.state}?", where=f"run {run}"):
         request = RunRequest(
             kind="cancel",
@@ -159,10 +199,13 @@ def cancel_run(run: Name, /, *, env: EnvironmentName, yes: bool = False, selecti
             at=current_time().isoformat(),
             until=record.request.until,
         )
-        wait_for_answer(client, client.write_request(request, f"{run}.cancel-{int(current_time().timestamp())}"))
+        wait_for_answer(
+            client, client.write_request(request, f"{run}.cancel-{int(current_time().timestamp())}")
+        )
         follow = build_tandem_command(f"runs follow {run}", env)
         effect = "ends its Jobs" if record.request.until == "stage" else "sets its fleet to zero"
-        code, text = ExitCode.DONE, f"{run} is cancelled: the runner {effect}; {follow}"
+        code = ExitCode.DONE
+        text = f"{run} is cancelled: the runner {effect}; {follow}"
     document = {"environment": env, "run": run, "cancelled": not code, "exit_code": int(code)}
     print_result(document, [text], as_json=selection.as_json)
     return code

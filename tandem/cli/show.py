@@ -1,4 +1,4 @@
-"""`tandem show`: what an environment is and costs, in the words an operator needs before a deploy."""
+"""`tandem show`: what an environment is and costs, in an operator's words, before a deploy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode
 from tandem.monitoring.cost import HOURS_PER_MONTH
-from tandem.monitoring.standing_cost import ParkedCost, StandingPart, compute_parked_cost, list_unpriced
+from tandem.monitoring.standing_cost import (
+    ParkedCost,
+    StandingPart,
+    compute_parked_cost,
+    list_unpriced,
+)
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 from tandem.spec import names as physical_names
 from tandem.spec.budgets import compute_run_usd
@@ -24,7 +29,9 @@ from tandem.spec.variant_key import compute_artifact_key
 UNKNOWN = "?"
 
 
-def show(*names: str, strict: bool = False, verbose: bool = False, selection: Selection = DEFAULTS) -> ExitCode:
+def show(
+    *names: str, strict: bool = False, verbose: bool = False, selection: Selection = DEFAULTS
+) -> ExitCode:
     """Summarize: variants, artifact keys, cost, warnings, next commands.
 
     Args:
@@ -37,9 +44,14 @@ def show(*names: str, strict: bool = False, verbose: bool = False, selection: Se
     """
     inputs = read_legal_inputs(selection.narrow(names, strict=strict))
     # of files outside this repository
-    folders = {"environments": str(selection.environments), "experiments": str(selection.experiments)}
+    folders = {
+        "environments": str(selection.environments),
+        "experiments": str(selection.experiments),
+    }
     folders = {key: folder for key, folder in folders.items() if folder != key}
-    documents = [_environment_as_dict(inputs, environment, folders) for environment in inputs.environments()]
+    documents = [
+        _environment_as_dict(inputs, environment, folders) for environment in inputs.environments()
+    ]
     if selection.as_json:
         print_json({"environments": documents})
     else:
@@ -76,7 +88,10 @@ def list_bill_rows(environment: Environment, cost: ParkedCost) -> Iterator[tuple
     """Yield the four figures that whoever pays asks for first: of what, and how much."""
     capacity = environment.capacity
     is_block = capacity.kind == "capacity-block"
-    yield f"a day of {'the block' if is_block else 'nodes'}", f"{cost.day_usd:,.2f} USD{', prepaid' * is_block}"
+    yield (
+        f"a day of {'the block' if is_block else 'nodes'}",
+        f"{cost.day_usd:,.2f} USD{', prepaid' * is_block}",
+    )
     yield "one run", f"at most {cost.run_usd:,.2f} USD a lease of {cost.run_hours} h"
     yield "a month parked", format_parts(cost.usd, cost.parts, cost.region)
     month_usd = cost.day_usd / 24 * HOURS_PER_MONTH
@@ -93,8 +108,14 @@ def list_cost_rows(cost: ParkedCost) -> Iterator[tuple[str, str]]:
     yield "", f"once, at the start: {format_parts(cost.start_usd, cost.start_parts, cost.region)}"
     yield from _list_part_rows(cost.start_parts)
     if list_unpriced((*cost.parts, *cost.start_parts)):
-        yield f"{UNKNOWN:>9}", f"no price for {cost.region}: write yours into `prices:`; `tandem doctor` reads them"
-    yield "", "without what moves or grows: other bytes through NAT, flow logs, requests, the bucket"
+        yield (
+            f"{UNKNOWN:>9}",
+            f"no price for {cost.region}: write yours into `prices:`; `tandem doctor` reads them",
+        )
+    yield (
+        "",
+        "without what moves or grows: other bytes through NAT, flow logs, requests, the bucket",
+    )
 
 
 def _list_part_rows(parts: Iterable[StandingPart]) -> Iterator[tuple[str, str]]:
@@ -105,7 +126,11 @@ def _list_part_rows(parts: Iterable[StandingPart]) -> Iterator[tuple[str, str]]:
 
 def parked_cost_as_dict(cost: ParkedCost) -> dict[str, Any]:
     """Return the parked cost as `--json` prints it."""
-    run = {"run_usd": round(cost.run_usd, 2), "run_hours": cost.run_hours, "day_usd": round(cost.day_usd, 2)}
+    run = {
+        "run_usd": round(cost.run_usd, 2),
+        "run_hours": cost.run_hours,
+        "day_usd": round(cost.day_usd, 2),
+    }
     return {
         "usd_month": round(cost.usd, 2),
         "no_price_for": list(list_unpriced(cost.parts)),
@@ -123,41 +148,74 @@ def _part_as_dict(part: StandingPart) -> dict[str, Any]:
 
 
 def format_speculation(variant: Variant) -> str:
-    """Say a variant's speculation fields, the only ones in which it may differ from the baseline."""
+    """Print a variant's speculation fields, the only ones that may differ from the baseline's."""
     if variant.mode == "none":
         return "none"
     draft = f" {variant.draft}" if variant.draft else ""
     return f"{variant.mode}{draft} k={variant.num_speculative_tokens}"
 
 
-def _list_rows(inputs: CommandInputs, environment: Environment, *, verbose: bool) -> Iterator[tuple[str, str]]:
+def _list_rows(
+    inputs: CommandInputs, environment: Environment, *, verbose: bool
+) -> Iterator[tuple[str, str]]:
     capacity = environment.capacity
     images = list_hosted_images(inputs.list_experiments(environment))
     yield "stacks", ", ".join(_list_stacks(inputs, environment))
     if capacity.awaits_reservation:
         yield "", "Fleet is left out until capacity.reservation_id names your reservation"
-    yield "cluster", f"{physical_names.cluster_name(environment)}, Kubernetes {environment.cluster.kubernetes}"
+    yield (
+        "cluster",
+        f"{physical_names.cluster_name(environment)}, Kubernetes {environment.cluster.kubernetes}",
+    )
     yield "bucket", f"{physical_names.bucket_name(environment)}, each artifact in artifacts/<key>/"
     yield from ((image.name, VerbatimText(image.reference(environment))) for image in images)
-    yield "nodes", f"0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind}, {capacity.zone})"
+    yield (
+        "nodes",
+        (
+            f"0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind},"
+            f" {capacity.zone})"
+        ),
+    )
     cost = compute_environment_cost(inputs, environment)
     if cost is not None:
         label_columns = max(len(label) for label, _ in list_bill_rows(environment, cost))
         for number, (label, figure) in enumerate(list_bill_rows(environment, cost)):
             yield "" if number else "cost", f"{label:<{label_columns}}  {figure}"
         watching_rows = monitoring_cost.list_cost_rows(inputs.watching_costs[environment.name])
-        parts = (*list_cost_rows(cost), ("", "of which watching, at most:"), *watching_rows) if verbose else ()
+        parts = (
+            (*list_cost_rows(cost), ("", "of which watching, at most:"), *watching_rows)
+            if verbose
+            else ()
+        )
         yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in parts)
-    price = f"{capacity.usd_per_hour:.2f} USD per node-hour (your figure of {capacity.usd_per_hour_date})"
+    price = (
+        f"{capacity.usd_per_hour:.2f} USD per node-hour (your figure of"
+        f" {capacity.usd_per_hour_date})"
+    )
     yield "", f"a run at {price}, guard.max_hours"
     for experiment in inputs.list_experiments(environment):
-        title, serving = inputs.catalogue.runtimes[experiment.runtime].title, experiment.serving
-        yield "experiment", f"{experiment.name}: {experiment.target} on {title}, TP {serving.tensor_parallel_size}"
+        title = inputs.catalogue.runtimes[experiment.runtime].title
+        serving = experiment.serving
+        yield (
+            "experiment",
+            f"{experiment.name}: {experiment.target} on {title}, TP {serving.tensor_parallel_size}",
+        )
         width = max(len(variant.name) for variant in experiment.all_variants())
         for variant in experiment.all_variants():
             yield "", VerbatimText(f"{variant.name:<{width}}  {format_speculation(variant)}")
-            yield "", VerbatimText(f"  {compute_artifact_key(experiment, variant, inputs.catalogue).name}")
-        yield "", "the only difference is what stands above; flags, image, devices and requests are equal"
+            yield (
+                "",
+                VerbatimText(
+                    f"  {compute_artifact_key(experiment, variant, inputs.catalogue).name}"
+                ),
+            )
+        yield (
+            "",
+            (
+                "the only difference is what stands above; flags, image, devices and requests are"
+                " equal"
+            ),
+        )
     if count := len(_list_faults(inputs, environment)):
         yield "warnings", f"{count}: {quote_command('tandem', 'check', environment.name)}"
 
@@ -169,7 +227,8 @@ def _list_stacks(inputs: CommandInputs, environment: Environment) -> list[str]:
 
 
 def _list_faults(inputs: CommandInputs, environment: Environment) -> list[SpecFault]:
-    workspace, hosted = inputs.workspace, inputs.list_experiments(environment)
+    workspace = inputs.workspace
+    hosted = inputs.list_experiments(environment)
     files = {workspace.experiments[experiment.name].document.file for experiment in hosted}
     files.add(workspace.environments[environment.name].document.file)
     return [fault for fault in inputs.faults if fault.file in files]
@@ -184,13 +243,18 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
     """
     context = [word for key, folder in folders.items() for word in ("-c", f"{key}={folder}")]
     options = [word for key, folder in folders.items() for word in (f"--{key}", folder)]
-    boundary, qualifier = environment.bootstrap.permissions_boundary, environment.bootstrap.qualifier
+    boundary = environment.bootstrap.permissions_boundary
+    qualifier = environment.bootstrap.qualifier
     flags = ["--qualifier", qualifier, "--toolkit-stack-name", f"CDKToolkit-{qualifier}"]
     flags += ["--custom-permissions-boundary", boundary] if boundary else []
     place = f"aws://{environment.account}/{environment.region}"
     commands = [quote_command("npx", "cdk", "bootstrap", place, *flags)]
-    commands += [build_cdk_command(verb, environment.name, "*", *context) for verb in ("diff", "deploy")]
-    unattended = build_cdk_command("deploy", environment.name, "*", *context, "--require-approval", "never")
+    commands += [
+        build_cdk_command(verb, environment.name, "*", *context) for verb in ("diff", "deploy")
+    ]
+    unattended = build_cdk_command(
+        "deploy", environment.name, "*", *context, "--require-approval", "never"
+    )
     commands.append(f"in a pipeline, in place of that: {unattended}")
     if environment.delivery.kind == "gitops":
         folder = f"manifests/{environment.name}/gitops"
@@ -211,11 +275,17 @@ def _environment_as_dict(
         "stacks": _list_stacks(inputs, environment),
         "cluster": physical_names.cluster_name(environment),
         "bucket": physical_names.bucket_name(environment),
-        **{f"{image.name}_image".replace("-", "_"): image.reference(environment) for image in images},
+        **{
+            f"{image.name}_image".replace("-", "_"): image.reference(environment)
+            for image in images
+        },
         "capacity": environment.capacity.model_dump(mode="json"),
         "max_usd": compute_run_usd(environment),
         "parked": parked_cost_as_dict(cost) if cost else None,
-        "experiments": [_experiment_as_dict(inputs, experiment) for experiment in inputs.list_experiments(environment)],
+        "experiments": [
+            _experiment_as_dict(inputs, experiment)
+            for experiment in inputs.list_experiments(environment)
+        ],
         "warnings": [fault.as_dict() for fault in _list_faults(inputs, environment)],
         "next": list_next_commands(environment, folders),
     }

@@ -1,7 +1,8 @@
 """`tandem simulate`: simulated servers of an experiment, without an accelerator.
 
-Invariant: the servers end with this process, however it ends. They differ as the experiment's variants do; their
-classes are those of the built-in suites. aiohttp, numpy and the suites are loaded when this command runs, never before.
+Invariant: the servers end with this process, however it ends. They differ as the experiment's
+variants do; their classes are those of the built-in suites. aiohttp, numpy and the suites are
+loaded when this command runs, never before.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ LAST_PORT = 65_535
 MAX_TIME_SCALE = 100.0  # then a step is half a millisecond, as late as a chunk is written
 OVERRUN_FACTOR = 2  # an answer that is meant to run into max_tokens is longer by this factor
 # of the least max_tokens of a class: its answers and how they differ; a thought fits in
-LENGTH_SHARE, SPREAD_SHARE = 0.5, 0.15
+LENGTH_SHARE = 0.5
+SPREAD_SHARE = 0.15
 
 
 def simulate(
@@ -54,7 +56,8 @@ def simulate(
     They wait for SIGINT or SIGTERM, or for the end of a command.
 
     Args:
-        then: run it while they serve, then end with its exit code; {VARIANT} in it becomes that server's URL
+        then: run it while they serve, then end with its exit code; {VARIANT} in it becomes that
+            server's URL
         experiment: an experiment file's name
         port: of the first server, the next have the next
         log: folder for the truth logs, VARIANT.jsonl
@@ -69,8 +72,12 @@ def simulate(
     """
     catalogue = load_catalogue()
     declared = read_legal_experiment(selection, experiment, catalogue)
-    declared_settings = build_variant_settings(declared, catalogue, dict(list_sketches()), seed=seed)
-    settings = {name: settings.scale_time(time_scale) for name, settings in declared_settings.items()}
+    declared_settings = build_variant_settings(
+        declared, catalogue, dict(list_sketches()), seed=seed
+    )
+    settings = {
+        name: settings.scale_time(time_scale) for name, settings in declared_settings.items()
+    }
     if write is not None:
         print(*_write_settings(settings, write), sep="\n")
         return ExitCode.DONE
@@ -80,14 +87,23 @@ def simulate(
         commands = {}
         for number, file in enumerate(_write_settings(settings, Path(folder))):
             log_options = ["--log", str(log / f"{file.stem}.jsonl")] if log else []
-            options = ["--knobs", str(file), "--port", str(port and port + number), "--with-parent", *log_options]
+            options = [
+                "--knobs",
+                str(file),
+                "--port",
+                str(port and port + number),
+                "--with-parent",
+                *log_options,
+            ]
             commands[file.stem] = [sys.executable, "-m", "tandem.simulator", *options]
         return _serve_variants(commands, settings, then, as_json=selection.as_json)
 
 
 def list_sketches() -> Iterator[tuple[str, PromptClassSettings]]:
-    """Yield the classes of the built-in suites and of sums; of texts that contain each other the longer class first."""
-    sketches = [("sum", PromptClassSettings(contains=("Answer with the number alone",), form="sum"))]
+    """Yield the classes of built-in suites and of sums; a longer name before one it contains."""
+    sketches = [
+        ("sum", PromptClassSettings(contains=("Answer with the number alone",), form="sum"))
+    ]
     for suite in map(load_suite, BUILT_IN):
         for name in suite.classes:
             prompts = suite.class_prompts(name)
@@ -95,7 +111,9 @@ def list_sketches() -> Iterator[tuple[str, PromptClassSettings]]:
             runs_on = any("to-limit" in prompt.check for prompt in prompts)
             profile = PromptClassSettings(
                 contains=tuple(prompt.as_messages()[-1]["content"] for prompt in prompts),
-                output_tokens=shortest * OVERRUN_FACTOR if runs_on else int(shortest * LENGTH_SHARE),
+                output_tokens=(
+                    shortest * OVERRUN_FACTOR if runs_on else int(shortest * LENGTH_SHARE)
+                ),
                 output_spread=0 if runs_on else int(shortest * SPREAD_SHARE),
                 form="json" if any("json" in prompt.check for prompt in prompts) else "prose",
             )
@@ -106,13 +124,19 @@ def list_sketches() -> Iterator[tuple[str, PromptClassSettings]]:
 def _write_settings(settings: Mapping[str, SimulatorSettings], folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, variant_settings in settings.items():
-        text = yaml.safe_dump(variant_settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True)
+        text = yaml.safe_dump(
+            variant_settings.model_dump(mode="json"), sort_keys=False, allow_unicode=True
+        )
         (folder / f"{name}.yaml").write_text(text)
     return [folder / f"{name}.yaml" for name in settings]
 
 
 def _serve_variants(
-    commands: Mapping[str, list[str]], settings: Mapping[str, SimulatorSettings], then: Sequence[str], *, as_json: bool
+    commands: Mapping[str, list[str]],
+    settings: Mapping[str, SimulatorSettings],
+    then: Sequence[str],
+    *,
+    as_json: bool,
 ) -> ExitCode:
     """Start the servers, say where they listen, and wait; whatever happens, all end.
 
@@ -137,7 +161,10 @@ def _serve_variants(
             _print_servers(urls, settings, as_json=as_json)
             if then:
                 words = [
-                    reduce(lambda text, url: text.replace(f"{{{url[0]}}}", url[1]), urls.items(), word) for word in then
+                    reduce(
+                        lambda text, url: text.replace(f"{{{url[0]}}}", url[1]), urls.items(), word
+                    )
+                    for word in then
                 ]
                 processes.append(subprocess.Popen(words, text=True))  # noqa: S603 - the user's own command
             return _wait_servers(servers, processes[-1] if then else None)
@@ -158,25 +185,43 @@ def _read_url(name: str, process: subprocess.Popen[str]) -> str:
     line = process.stdout.readline()
     if not line:
         code = process.wait()
-        raise RuntimeError(f"the simulator of {name} did not come up: exit code {code}, see what it said above")
+        raise RuntimeError(
+            f"the simulator of {name} did not come up: exit code {code}, see what it said above"
+        )
     return line.split()[1]
 
 
-def _print_servers(urls: Mapping[str, str], settings: Mapping[str, SimulatorSettings], *, as_json: bool) -> None:
+def _print_servers(
+    urls: Mapping[str, str], settings: Mapping[str, SimulatorSettings], *, as_json: bool
+) -> None:
     rows: list[dict[str, object]] = []
     lines = []
     for name, url in urls.items():
-        own, window = settings[name], settings[name].num_speculative_tokens
-        rows.append({"name": name, "url": url, "model": own.model, "law": own.law, "num_speculative_tokens": window})
+        own = settings[name]
+        window = settings[name].num_speculative_tokens
+        rows.append(
+            {
+                "name": name,
+                "url": url,
+                "model": own.model,
+                "law": own.law,
+                "num_speculative_tokens": window,
+            }
+        )
         speculation = f"up to {window} drafted" if window else "plain decoding"
         lines.append(f"{name} {url} {own.model}, {speculation}, step {own.step_ms[0]:g} ms")
     print_result({"servers": rows}, [*lines, "ready"], as_json=as_json)
     if not as_json:
-        print("times and acceptance are assumed or inferred: tandem/simulator/data/calibration.yaml", file=sys.stderr)
+        print(
+            "times and acceptance are assumed or inferred: tandem/simulator/data/calibration.yaml",
+            file=sys.stderr,
+        )
     sys.stdout.flush()
 
 
-def _wait_servers(servers: Mapping[str, subprocess.Popen[str]], command: subprocess.Popen[str] | None) -> ExitCode:
+def _wait_servers(
+    servers: Mapping[str, subprocess.Popen[str]], command: subprocess.Popen[str] | None
+) -> ExitCode:
     """Return when the command has ended, or never; the servers live as long."""
     while True:
         time.sleep(POLL_S)
@@ -185,4 +230,6 @@ def _wait_servers(servers: Mapping[str, subprocess.Popen[str]], command: subproc
             return ExitCode(command.returncode) if is_exit_code else ExitCode.EXTERNAL_FAILURE
         for name, process in servers.items():
             if process.poll() is not None:
-                raise RuntimeError(f"the simulator of {name} ended by itself with exit code {process.returncode}")
+                raise RuntimeError(
+                    f"the simulator of {name} ended by itself with exit code {process.returncode}"
+                )

@@ -1,7 +1,8 @@
 """`tandem status`: what a fleet is, what it has cost since its launch, and what will end it.
 
-One sentence concludes and the command that comes next follows it; then every detail, in rows or as one JSON document.
-Invariant: what is unknown is said to be unknown and is never taken for nothing, for parked or for fine.
+One sentence concludes and the command that comes next follows it; then every detail, in rows or as
+one JSON document. Invariant: what is unknown is said to be unknown and is never taken for nothing,
+for parked or for fine.
 
 Exit codes: 0 nothing needs attention; 1 something does; 2 bad input; 3 something could not be read.
 """
@@ -43,12 +44,24 @@ def status(*, env: EnvironmentName, selection: Selection = DEFAULTS) -> ExitCode
     environment = fleet.read_environment(selection, env)
     aws_session = create_session()
     require_account(environment, aws_session)
-    other_names = sorted(path.stem for path in selection.environments.glob("*.yaml") if path.stem != environment.name)
+    other_names = sorted(
+        path.stem for path in selection.environments.glob("*.yaml") if path.stem != environment.name
+    )
     fleet_status = status_reader.read_status(
-        environment, build_guard_config(environment), status_reader.current_time(), other_names, aws_session
+        environment,
+        build_guard_config(environment),
+        status_reader.current_time(),
+        other_names,
+        aws_session,
     )
     warnings = list_warnings(fleet_status)
-    code = ExitCode.EXTERNAL_FAILURE if fleet_status.unknown else ExitCode.STALE if warnings else ExitCode.DONE
+    code = (
+        ExitCode.EXTERNAL_FAILURE
+        if fleet_status.unknown
+        else ExitCode.STALE
+        if warnings
+        else ExitCode.DONE
+    )
     if selection.as_json:
         print_json(status_as_dict(fleet_status, warnings) | {"exit_code": int(code)})
     else:
@@ -63,7 +76,8 @@ def print_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> Non
 
 
 def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -> Iterator[TextRow]:
-    environment, now = status.environment, status.now
+    environment = status.environment
+    now = status.now
     for warning in warnings:
         yield from list_warning_rows(warning)
     yield from (("unknown", f"{source}: {reason}") for source, reason in status.unknown.items())
@@ -71,7 +85,10 @@ def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -
     yield "account", f"{environment.account}, {environment.region}; {now:%Y-%m-%d %H:%M} UTC"
     yield "fleet", _format_fleet(status)
     for instance in status.fleet.instances:
-        age = f"{format_span(now - instance.launched_at)} old{'' if instance.is_ours else '  NOT OURS'}"
+        age = (
+            f"{format_span(now - instance.launched_at)}"
+            f" old{'' if instance.is_ours else '  NOT OURS'}"
+        )
         yield (VerbatimText(f"  {instance.id:<20}{instance.state:<15}{age}"),)
     yield "cost", _format_cost(status)
     if status.deployment != "nothing":
@@ -86,7 +103,8 @@ def _list_status_rows(status: StatusReport, warnings: Sequence[StatusWarning]) -
 
 
 def _format_fleet(status: StatusReport) -> str:
-    capacity, group = status.environment.capacity, status.node_group
+    capacity = status.environment.capacity
+    group = status.node_group
     if status.deployment == "nothing":
         group_text = "not deployed, or destroyed: no cluster of this name"
     elif status.deployment == "cluster":
@@ -102,45 +120,66 @@ def _format_fleet(status: StatusReport) -> str:
 
 
 def _format_cost(status: StatusReport) -> str:
-    """Return what runs, and what the guard counted, also of instances that are gone; no figure that was not read."""
+    """Return what runs and what the guard counted, also of instances gone; nothing unread."""
     if status.deployment == "nothing" and not status.fleet.instances:
         return "nothing is deployed"
-    capacity, bill, text = status.environment.capacity, status.bill, ""
+    capacity = status.environment.capacity
+    bill = status.bill
+    text = ""
     if "instances" in status.unknown:
         text = "unknown, as the instances are; "
     elif status.fleet.instances:
         price = f"{capacity.usd_per_hour:.2f} USD (your figure of {capacity.usd_per_hour_date})"
-        text = f"{status.cost_usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x {price}; "
+        text = (
+            f"{status.cost_usd:,.2f} USD so far: {status.node_hours:.2f} node-hours since launch x"
+            f" {price}; "
+        )
     if bill is None:
-        text += "what the fleet cost before is unknown" + (", see above" if "bill" in status.unknown else "")
+        text += "what the fleet cost before is unknown" + (
+            ", see above" if "bill" in status.unknown else ""
+        )
     else:
         period = f"since the lease of run {bill.run} began" if bill.run else "in the last 24 h"
         cost = f"about {bill.usd:,.2f} USD {period}" if bill.usd else f"nothing ran {period}"
-        cost = f"unknown what it cost {period}: the reaper counted nothing" if bill.usd is None else cost
+        cost = (
+            f"unknown what it cost {period}: the reaper counted nothing"
+            if bill.usd is None
+            else cost
+        )
         text += f"{cost} ({FLEET_USD} in {status.guard_config.namespace}, the reaper's count)"
     return text + ("; the capacity is paid already" if capacity.needs_reservation else "")
 
 
 def _format_fence(status: StatusReport) -> str:
-    fence, now = status.fleet.fence, status.now
+    fence = status.fleet.fence
+    now = status.now
     if fence is None or not fence.is_closed:
         return f"none (lifted {format_moment(fence.at, now)} by {fence.who})" if fence else "none"
     details = f"{fence.passes} pass{'' if fence.passes == 1 else 'es'}"
     details += f", looked at {format_distance(fence.last_look, now)}" if fence.last_look else ""
-    details += f", {format_count(len(fence.terminated), 'instance')} terminated by id" if fence.terminated else ""
+    details += (
+        f", {format_count(len(fence.terminated), 'instance')} terminated by id"
+        if fence.terminated
+        else ""
+    )
     release_command = build_tandem_command("stop --release", status.environment.name)
     since = f"{fence.state} since {format_moment(fence.at, now)}, by {fence.who}: {fence.why}"
     return f"{since} ({details}); it blocks the next start until {release_command}"
 
 
 def _format_lease(status: StatusReport) -> str:
-    lease, now, state = status.fleet.lease, status.now, status.fleet
+    lease = status.fleet.lease
+    now = status.now
+    state = status.fleet
     if lease is None:
         return "none"
     experiment_note = f" of experiment {lease.experiment}" if lease.experiment else ""
     end_note = "" if state.live_lease else "ENDED: fenced, " if state.is_fenced else "ENDED, "
     words = [f"run {lease.run}{experiment_note} by {lease.who}"]
-    words += [f"{end_note}deadline {format_moment(lease.deadline, now)}", f"for {format_count(lease.nodes, 'node')}"]
+    words += [
+        f"{end_note}deadline {format_moment(lease.deadline, now)}",
+        f"for {format_count(lease.nodes, 'node')}",
+    ]
     if (state.desired_size or 0) > lease.nodes:
         words.append(f"the node group wants {state.desired_size}")
     if lease.ending:
@@ -151,7 +190,8 @@ def _format_lease(status: StatusReport) -> str:
 
 
 def _format_heartbeat(status: StatusReport) -> str:
-    lease, beat = status.fleet.live_lease, status.fleet.heartbeat
+    lease = status.fleet.live_lease
+    beat = status.fleet.heartbeat
     if "lease" in status.unknown:
         return UNKNOWN_TEXT
     if lease is None:
@@ -160,14 +200,17 @@ def _format_heartbeat(status: StatusReport) -> str:
         return "none expected: raised by hand, the deadline alone ends it"
     if beat is None:
         return f"none yet; the lease began {format_distance(lease.created, status.now)}"
-    return f"{format_moment(beat, status.now)}; a stop after {status.guard_config.idle_minutes:g} min"
+    return (
+        f"{format_moment(beat, status.now)}; a stop after {status.guard_config.idle_minutes:g} min"
+    )
 
 
 ROW_FORMATS = {"fence": _format_fence, "lease": _format_lease, "heartbeat": _format_heartbeat}
 
 
 def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
-    capacity, reservation = status.environment.capacity, status.reservation
+    capacity = status.environment.capacity
+    reservation = status.reservation
     reservation_id = status.reservation_id
     label = "block" if capacity.kind == "capacity-block" else "reserved"
     if reservation is None:
@@ -176,15 +219,22 @@ def _list_capacity_rows(status: StatusReport) -> Iterator[TextRow]:
         yield label, f"{reservation_id}: {state}" if reservation_id else waits
         return
     moments = {"starts": reservation.get("StartDate"), "ends": reservation.get("EndDate")}
-    times = [f"{word} {format_moment(moment, status.now)}" for word, moment in moments.items() if moment]
-    total, available = (reservation.get(f"{name}InstanceCount", 0) for name in ("Total", "Available"))
+    times = [
+        f"{word} {format_moment(moment, status.now)}" for word, moment in moments.items() if moment
+    ]
+    total, available = (
+        reservation.get(f"{name}InstanceCount", 0) for name in ("Total", "Available")
+    )
     usage = f"{total - available} of {format_count(total, 'instance')} in use"
     yield label, ", ".join([f"{reservation_id} {reservation['State']}", usage, *times])
 
 
 def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> dict[str, Any]:
-    """Return the JSON document: times in ISO 8601 and UTC, null for what is not there or not known."""
-    look, capacity, unknown, group = status.fleet, status.environment.capacity, status.unknown, status.node_group
+    """Return the JSON document: ISO 8601 times in UTC, null for what is absent or unknown."""
+    look = status.fleet
+    capacity = status.environment.capacity
+    unknown = status.unknown
+    group = status.node_group
     are_known = "instances" not in unknown
     document = {
         "environment": status.environment.name,
@@ -214,21 +264,26 @@ def status_as_dict(status: StatusReport, warnings: Sequence[StatusWarning]) -> d
         "idle_block": None if "reservation" in unknown else status.is_block_idle,
         "alarms": None if "alarms" in unknown else status.alarms,
         "unknown": unknown,
-        "attention": [{"problem": warning.problem, "change": warning.change} for warning in warnings],
+        "attention": [
+            {"problem": warning.problem, "change": warning.change} for warning in warnings
+        ],
     }
     return cast("dict[str, Any]", msgspec.to_builtins(document))
 
 
 def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> str:
     """Return the first line: what the fleet does now, and whether somebody has to look after it."""
-    exists, count = status.deployment != "nothing", len(warnings)
+    exists = status.deployment != "nothing"
+    count = len(warnings)
     parts = [next(_list_fleet_sentences(status))]
     if exists and "fence" in status.unknown:
         parts.append("unknown whether a fence stands")
     elif exists and status.fleet.is_fenced and not status.fleet.own_instances:
         parts.append("a fence blocks the next start")
     if warnings:
-        parts.append(f"{format_count(count, 'thing')} {'needs' if count == 1 else 'need'} attention")
+        parts.append(
+            f"{format_count(count, 'thing')} {'needs' if count == 1 else 'need'} attention"
+        )
     if status.unknown:
         parts.append(f"{format_count(len(status.unknown), 'thing')} could not be read")
     elif exists and not warnings:
@@ -238,9 +293,13 @@ def conclude_status(status: StatusReport, warnings: Sequence[StatusWarning]) -> 
 
 def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
     """Yield every sentence that holds, the most urgent first."""
-    fleet_state, count = status.fleet, len(status.fleet.own_instances)
-    lease, is_wanted = fleet_state.live_lease, fleet_state.desired_size and fleet_state.has_owner_tag
-    lease_text = f"lease {lease.run} until {format_moment(lease.deadline, status.now)}" if lease else ""
+    fleet_state = status.fleet
+    count = len(status.fleet.own_instances)
+    lease = fleet_state.live_lease
+    is_wanted = fleet_state.desired_size and fleet_state.has_owner_tag
+    lease_text = (
+        f"lease {lease.run} until {format_moment(lease.deadline, status.now)}" if lease else ""
+    )
     under_lease = f" under {lease_text}" if lease else " without a live lease"
     if {"lease", "fence"} & set(status.unknown):
         under_lease = ", unknown under which lease"
@@ -260,23 +319,31 @@ def _list_fleet_sentences(status: StatusReport) -> Iterator[str]:
     if "node group" in status.unknown:
         yield "nothing runs, unknown what the node group wants"
     if is_wanted:
-        yield f"nothing runs yet, {format_count(fleet_state.desired_size or 0, 'node')} wanted{under_lease}"
+        yield (
+            f"nothing runs yet, {format_count(fleet_state.desired_size or 0, 'node')}"
+            f" wanted{under_lease}"
+        )
     if lease:
         yield f"nothing runs, {lease_text} stands"
     yield f"{'stopped' if fleet_state.is_fenced else 'parked'}, nothing runs"
 
 
 def choose_next_step(status: StatusReport) -> str:
-    """Return the command that comes next and its purpose as a comment, which a shell passes over."""
+    """Return the next command and its purpose as a comment, which a shell ignores."""
     command, purpose = next(_list_next_steps(status))
     return f"{command}  # {purpose}"
 
 
 def _list_next_steps(status: StatusReport) -> Iterator[tuple[str, str]]:
     """Yield every command that would do, with its purpose, the most urgent first."""
-    environment, fleet_state, instances = status.environment, status.fleet, status.fleet.own_instances
+    environment = status.environment
+    fleet_state = status.fleet
+    instances = status.fleet.own_instances
     name = environment.name
-    end_step = build_tandem_command("stop --end", name), "ends the run; in an emergency: without --end"
+    end_step = (
+        build_tandem_command("stop --end", name),
+        "ends the run; in an emergency: without --end",
+    )
     if "instances" in status.unknown:
         yield build_tandem_command("stop", name), "stops the fleet unseen"
     if instances and fleet_state.is_fenced:
@@ -295,4 +362,7 @@ def _list_next_steps(status: StatusReport) -> Iterator[tuple[str, str]]:
         yield end_step
     if {"fence", "lease", "node group"} & set(status.unknown):
         yield build_tandem_command("status", name), "once AWS answers"
-    yield f"{build_tandem_command('run EXPERIMENT', name)} --hours H", "measures, judges, and ends at zero"
+    yield (
+        f"{build_tandem_command('run EXPERIMENT', name)} --hours H",
+        "measures, judges, and ends at zero",
+    )

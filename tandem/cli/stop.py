@@ -1,6 +1,7 @@
-"""`tandem stop`: fence a fleet and set it to 0, follow it to its end, end a run without a fence, or lift the fence.
+"""`tandem stop`: fence a fleet and set it to 0, end a run without a fence, or lift the fence.
 
-Exit codes: 0 done; 2 bad input, or not allowed now; 3 something of the stop could not be done, or could not be seen.
+Exit codes: 0 done; 2 bad input, or not allowed now; 3 something of the stop could not be done, or
+could not be seen.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from tandem.cli import fleet
-from tandem.cli.console import VerbatimText, print_fault, print_json, print_line, print_result, print_rows
+from tandem.cli.console import (
+    VerbatimText,
+    print_fault,
+    print_json,
+    print_line,
+    print_result,
+    print_rows,
+)
 from tandem.cli.flags import EXCLUSIVE, EnvironmentName
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.errors import ExitCode, InputError, TandemError
@@ -65,12 +73,17 @@ def stop(
         end: the normal end of a run: no fence, the next start needs none
 
     Raises:
-        TandemError: the environment's file has not the form of one, it is not allowed now, or AWS failed.
+        TandemError: the environment's file has not the form of one, it is not allowed now, or AWS
+            failed.
     """
     environment = fleet.read_environment(selection, env)
     try:
         if run and not end:
-            raise InputError("--run is of --end alone", where=environment.name, change="add --end, or leave it out")
+            raise InputError(
+                "--run is of --end alone",
+                where=environment.name,
+                change="add --end, or leave it out",
+            )
         aws_session = create_session()
         limits = build_guard_config(environment)
         clients = create_guard_clients(environment, aws_session)
@@ -83,36 +96,56 @@ def stop(
             doubt = f"who asks for this stop is unknown: {caller_guess.doubt}; the stop goes on"
             with contextlib.suppress(OSError):  # nor does a stop need a reader
                 print(f"warning: {doubt}", file=sys.stderr)
-        return _stop_fleet(selection, environment, clients, limits, who=caller_guess.who, why=why, follows=wait)
+        return _stop_fleet(
+            selection, environment, clients, limits, who=caller_guess.who, why=why, follows=wait
+        )
     except TandemError as fault:
         raise fleet.explain_fault(fault, environment) from fault
 
 
-def _end_run(selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str, run: str | None) -> ExitCode:
+def _end_run(
+    selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str, run: str | None
+) -> ExitCode:
     """End a run without a fence, and wait until EC2 lists no instance."""
-    name, stream, steps = limits.environment, sys.stderr if selection.as_json else sys.stdout, list[str]()
+    name = limits.environment
+    stream = sys.stderr if selection.as_json else sys.stdout
+    steps = list[str]()
 
     def print_step(sentence: str) -> None:
         steps.append(sentence)
-        with contextlib.suppress(OSError):  # an end goes on where nobody reads it: under `| head`, or on a full disk
+        # an end goes on where nobody reads it: under `| head`, or on a full disk
+        with contextlib.suppress(OSError):
             print(f"    {current_time():%H:%M:%S}  {sentence}", flush=True, file=stream)
 
-    print_step(f"{name}: {caller} ends {f'run {run}' if run else 'the run'}; no fence stays behind it")
+    print_step(
+        f"{name}: {caller} ends {f'run {run}' if run else 'the run'}; no fence stays behind it"
+    )
     try:
-        ended_run = end_lease(clients, limits, run=run, clock=current_time, wait=_pause, log=print_step)
+        ended_run = end_lease(
+            clients, limits, run=run, clock=current_time, wait=_pause, log=print_step
+        )
     except KeyboardInterrupt:
         again = build_tandem_command("stop --end", name, *(["--run", run] if run else []))
-        state = "interrupted: the lease says that it ends, and the reaper stops what is left after 30 min"
+        state = (
+            "interrupted: the lease says that it ends, and the reaper stops what is left after"
+            " 30 min"
+        )
         print(f"{state}. Go on: {again}", file=sys.stderr)
         raise
-    text = f"{name}: run {ended_run} has ended; next: {build_tandem_command('start', name)} {START_FLAGS}"
+    text = (
+        f"{name}: run {ended_run} has ended; next: {build_tandem_command('start', name)}"
+        f" {START_FLAGS}"
+    )
     document = {"environment": name, "run": ended_run, "done": steps, "exit_code": 0}
     print_result(document, [text], as_json=selection.as_json)
     return ExitCode.DONE
 
 
-def _release_fence(selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str) -> ExitCode:
-    fence, name = release_fence(clients, limits, who=caller, now=current_time()), limits.environment
+def _release_fence(
+    selection: Selection, clients: AwsClients, limits: GuardConfig, caller: str
+) -> ExitCode:
+    fence = release_fence(clients, limits, who=caller, now=current_time())
+    name = limits.environment
     text = f"{name}: the fence is lifted; next: {build_tandem_command('start', name)} {START_FLAGS}"
     document = {"environment": name, "fence": fence.state, "by": fence.who, "exit_code": 0}
     print_result(document, [text], as_json=selection.as_json)
@@ -120,9 +153,15 @@ def _release_fence(selection: Selection, clients: AwsClients, limits: GuardConfi
 
 
 def _stop_fleet(
-    selection: Selection, environment: Environment, clients: AwsClients, limits: GuardConfig, *, who: str, why: str,
+    selection: Selection,
+    environment: Environment,
+    clients: AwsClients,
+    limits: GuardConfig,
+    *,
+    who: str,
+    why: str,
     follows: bool,
-) -> ExitCode:  # fmt: skip
+) -> ExitCode:
     report = stop_fleet(clients, limits, who=who, why=why, run=None, now=current_time())
     if has_denial(report.failures):
         report = _delegate_stop(environment, report, caller=who, reason=why)
@@ -130,10 +169,13 @@ def _stop_fleet(
     is_gone = not fleet_state.instances and "instances" not in fleet_state.unknown
     if fleet_state.has_node_group is False and is_gone and not cluster_exists(clients, limits):
         raise InputError(
-            f"it is not deployed: neither cluster {limits.cluster} nor an instance of it is there: nothing to stop",
+            f"it is not deployed: neither cluster {limits.cluster} nor an instance of it is there:"
+            " nothing to stop",
             where=f"{environment.name} in account {environment.account}, {environment.region}",
-            change="see that the name is meant; a fence may stand now: "
-            f"{build_tandem_command('stop', environment.name, '--release')}",
+            change=(
+                "see that the name is meant; a fence may stand now: "
+                f"{build_tandem_command('stop', environment.name, '--release')}"
+            ),
         )
     if not selection.as_json:
         print_line(f"{environment.name}: stop")
@@ -153,12 +195,16 @@ def _stop_fleet(
     return code
 
 
-def _delegate_stop(environment: Environment, report: PassReport, *, caller: str, reason: str) -> PassReport:
+def _delegate_stop(
+    environment: Environment, report: PassReport, *, caller: str, reason: str
+) -> PassReport:
     """Return the report with what the stop function did: these credentials may not do all of it."""
     try:
         actions = invoke_stop_function(environment, who=caller, why=reason)
     except TandemError as fault:
-        return replace(report, failures=(*report.failures, f"the stop function was asked for it: {fault}"))
+        return replace(
+            report, failures=(*report.failures, f"the stop function was asked for it: {fault}")
+        )
     own_actions = tuple(f"by the stop function: {action}" for action in actions)
     return replace(report, actions=(*report.actions, *own_actions), failures=())
 
@@ -176,24 +222,44 @@ def _explain_reaper_silence(
 
 
 def _list_report_rows(
-    environment: Environment, clients: AwsClients, limits: GuardConfig, report: PassReport, *, follows: bool
+    environment: Environment,
+    clients: AwsClients,
+    limits: GuardConfig,
+    report: PassReport,
+    *,
+    follows: bool,
 ) -> Iterator[fleet.TextRow]:
     """Yield what was done, who does the rest, and what may raise the fleet behind this fence."""
-    stop_command, fleet_state = build_tandem_command("stop", environment.name), report.fleet
+    stop_command = build_tandem_command("stop", environment.name)
+    fleet_state = report.fleet
     yield from (("done", sentence) for sentence in report.actions)
-    yield from (("unknown", f"{source}: {reason}") for source, reason in fleet_state.unknown.items())
+    yield from (
+        ("unknown", f"{source}: {reason}") for source, reason in fleet_state.unknown.items()
+    )
     if "instances" not in fleet_state.unknown:
-        yield "alive", ", ".join(instance.id for instance in fleet_state.instances) or "EC2 lists no instance"
+        yield (
+            "alive",
+            ", ".join(instance.id for instance in fleet_state.instances) or "EC2 lists no instance",
+        )
     silence = _explain_reaper_silence(environment, clients, limits, fleet_state)
     if silence:
         yield "attention", f"the reaper is {silence}: nobody ends by id what EKS leaves; {RUNBOOK}"
     else:
-        yield "then", "the reaper, a Lambda function in the account, terminates by id what is left after 10 min"
+        yield (
+            "then",
+            (
+                "the reaper, a Lambda function in the account, terminates by id what is left after"
+                " 10 min"
+            ),
+        )
     if follows:
         yield "following", "until EC2 lists none; Ctrl-C ends this command, not the stop"
     else:
         yield "follow", VerbatimText(f"{stop_command} --wait")
-        yield "again", VerbatimText(f"{stop_command} --release  # lifts the fence, once no instance lives")
+        yield (
+            "again",
+            VerbatimText(f"{stop_command} --release  # lifts the fence, once no instance lives"),
+        )
     if "lease" in fleet_state.unknown:
         return  # its own schedule and a foreign one look alike
     try:
@@ -208,7 +274,9 @@ def _follow_stop(
 ) -> list[dict[str, str]]:
     changes = []
     try:
-        for change_time, line in follow_fleet(clients, limits, current_time, _pause, previous=report.fleet):
+        for change_time, line in follow_fleet(
+            clients, limits, current_time, _pause, previous=report.fleet
+        ):
             changes.append({"at": change_time.isoformat(), "change": line})
             if not selection.as_json:
                 print(f"    {change_time:%H:%M:%S}  {line}", flush=True)

@@ -1,4 +1,4 @@
-"""Files and screen of a sweep's decision: decision.json, a page, and the edit of the experiment file."""
+"""Files and screen of a sweep's decision: decision.json, a page, the experiment's edit."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tandem.run.run_keys import DECISION_FILE, pair_run
 from tandem.run.run_values import SCHEMA, StepRecord, list_confirmed
 from tandem.run.sweep_pairs import list_pairs
 
-PAGE_FILE, PATCH_FILE = "decision.html", "experiment.patch"
+PAGE_FILE = "decision.html"
+PATCH_FILE = "experiment.patch"
 WIDTH = 100  # of a line on the screen, in columns
 
 
@@ -39,12 +40,14 @@ def find_decision(steps: Mapping[str, StepRecord]) -> SweepRecord | None:
     if not decision:
         return None
     if decision.get("schema") != SCHEMA:
-        raise SchemaError("the decision", decision.get("schema"), SCHEMA, where="the run's step `judge`")
+        raise SchemaError(
+            "the decision", decision.get("schema"), SCHEMA, where="the run's step `judge`"
+        )
     return msgspec.convert(decision, SweepRecord)
 
 
 def format_decision(record: SweepRecord) -> Iterator[str]:
-    """Yield the decision, a table of all candidates, and why each of them cannot win or was not measured."""
+    """Yield the decision, a table of candidates, and why some cannot win or were not measured."""
     yield from wrap_text(record.sentence, WIDTH)
     yield ""
     heads = ("candidate", "state", "speed-up", "95 %", "good tokens/USD", "node min", "USD")
@@ -56,7 +59,9 @@ def format_decision(record: SweepRecord) -> Iterator[str]:
     if any(row.reason for row in record.candidates):
         yield ""
     budget = f" of a budget of {record.budget_usd:.2f}" if record.budget_usd else ""
-    compiles = f"{record.compile_minutes:.0f} of them compile" if record.compile_minutes else "no compile"
+    compiles = (
+        f"{record.compile_minutes:.0f} of them compile" if record.compile_minutes else "no compile"
+    )
     yield f"{record.node_minutes:.0f} node-minutes, {compiles}; {record.usd:.2f} USD{budget}"
 
 
@@ -68,13 +73,25 @@ def _format_candidate(row: CandidateRecord) -> tuple[str, ...]:
     goodput = row.goodput_per_usd
     tokens = f"{goodput[1] / goodput[0]:.2f} x plain" if goodput else ""
     interval = f"{low:.2f} to {high:.2f}"
-    return row.variant, row.state, f"{value:.2f}", interval, tokens, f"{row.node_minutes:.0f}", f"{row.usd:.2f}"
+    return (
+        row.variant,
+        row.state,
+        f"{value:.2f}",
+        interval,
+        tokens,
+        f"{row.node_minutes:.0f}",
+        f"{row.usd:.2f}",
+    )
 
 
 def write_decision(
-    record: SweepRecord, steps: Mapping[str, StepRecord], store: ObjectStore, experiment_file: Path, out: Path
+    record: SweepRecord,
+    steps: Mapping[str, StepRecord],
+    store: ObjectStore,
+    experiment_file: Path,
+    out: Path,
 ) -> list[str]:
-    """Write the decision, its page, the edit and the folder of each pair; return the names of what was written.
+    """Write the decision, its page, the edit and each pair's folder; return their names.
 
     Args:
         record: the decision.
@@ -92,22 +109,30 @@ def write_decision(
     texts = {DECISION_FILE: msgspec.json.format(msgspec.json.encode(record)).decode() + "\n"}
     if record.word == "decided":
         texts[PATCH_FILE] = _build_patch(record, experiment_file)
-    with convert_os_errors("the results cannot be written", out, "name another folder", ExternalError):
+    with convert_os_errors(
+        "the results cannot be written", out, "name another folder", ExternalError
+    ):
         out.mkdir(parents=True)
         for name, text in texts.items():
             (out / name).write_text(text, encoding="utf-8")
     cost = (
-        f"{record.node_minutes:.0f} node-minutes, {record.compile_minutes:.0f} of them compile: {record.usd:.2f} USD."
+        f"{record.node_minutes:.0f} node-minutes, {record.compile_minutes:.0f} of them compile:"
+        f" {record.usd:.2f} USD."
     )
     header = PageHeader(
-        title=record.sentence, eyebrow=f"Sweep {record.run} of {record.experiment}", version=version("tandem"),
-        sentences=(cost,), source="the verdicts of the pairs", is_simulated=record.is_simulated,
-    )  # fmt: skip
+        title=record.sentence,
+        eyebrow=f"Sweep {record.run} of {record.experiment}",
+        version=version("tandem"),
+        sentences=(cost,),
+        source="the verdicts of the pairs",
+        is_simulated=record.is_simulated,
+    )
     write_sweep_page(header, record.candidates, out / PAGE_FILE)
     names = [*texts, PAGE_FILE]
     for pair in list_pairs(steps):
         if pair.verdict is not None:
-            name, confirmed = pair_run(record.run, pair.number), list_confirmed(pair.steps.values())
+            name = pair_run(record.run, pair.number)
+            confirmed = list_confirmed(pair.steps.values())
             download_results(store, record.experiment, name, out / name, confirmed)
             names.append(name)
     return names
@@ -116,10 +141,16 @@ def write_decision(
 def _build_patch(record: SweepRecord, experiment_file: Path) -> str:
     winners = [row for row in record.candidates if row.variant == record.winner]
     fields: list[dict[str, str | int]] = [
-        {"name": row.variant, "draft": row.draft, "num_speculative_tokens": row.num_speculative_tokens}
+        {
+            "name": row.variant,
+            "draft": row.draft,
+            "num_speculative_tokens": row.num_speculative_tokens,
+        }
         for row in winners
     ]
-    with convert_os_errors("the experiment cannot be read", experiment_file, "name its folder by --experiments"):
+    with convert_os_errors(
+        "the experiment cannot be read", experiment_file, "name its folder by --experiments"
+    ):
         text = experiment_file.read_text(encoding="utf-8")
     name = f"experiments/{experiment_file.name}"
     return patch_experiment(text, name, fields[0] if fields else {}, record.output_note)

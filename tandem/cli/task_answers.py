@@ -26,14 +26,20 @@ def ask_task(
     """
     if group:
         change = "write `group` into the items, or give samples with --lm-eval"
-        raise InputError("it is a field of lm-eval's documents", where=f"--group {group}", change=change)
-    manifest, path, api_key = read_manifest(folder), items or OWN_TASK, read_api_key(api_key_env)
+        raise InputError(
+            "it is a field of lm-eval's documents", where=f"--group {group}", change=change
+        )
+    manifest = read_manifest(folder)
+    path = items or OWN_TASK
+    api_key = read_api_key(api_key_env)
     name = path.resolve().parent.name if path.name == ITEMS_FILE else path.stem
     task = ItemTask(name=name, items=load_items(path), chance=chance)
     return uvloop.run(ask_items(manifest.arms, task, api=manifest.api, api_key=api_key))
 
 
-def read_samples(folder: Path, words: Sequence[str], chance: float, group: str | None) -> list[QualityRow]:
+def read_samples(
+    folder: Path, words: Sequence[str], chance: float, group: str | None
+) -> list[QualityRow]:
     """Return the rows of lm-eval's samples.
 
     Args:
@@ -50,4 +56,8 @@ def read_samples(folder: Path, words: Sequence[str], chance: float, group: str |
     if set(folders) != set(names):
         change = f"write --lm-eval ARM=DIR for each arm: {', '.join(names)}"
         raise InputError(f"samples of {', '.join(folders)}", where="--lm-eval", change=change)
-    return [row for name in names for row in list_sample_rows(folders[name], name, chance=chance, group=group)]
+    return [
+        row
+        for name in names
+        for row in list_sample_rows(folders[name], name, chance=chance, group=group)
+    ]

@@ -1,1 +1,1 @@
-"""The guard, which starts and stops a fleet: fence, lease, start, stop, normal end, relabel, the third lever."""
+"""The guard, which starts and stops a fleet: fence, lease, start, stop, end, relabel, lever."""

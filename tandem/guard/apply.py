@@ -1,9 +1,9 @@
-"""The stop: a fence in the bucket, a node group at 0, and passes that look until EC2 lists no instance.
+"""The stop: a fence in the bucket, a node group at 0, passes until EC2 lists no instance.
 
-A pass looks, does the due work and returns. All of its state is in `stop.json` (tandem/guard/fence.py), so it may die
-anywhere and the next one goes on. It reads AWS only, never Kubernetes.
-Invariant: standard library and boto3 only, because a Lambda packs this file; nothing without the environment's own tag
-is touched.
+A pass looks, does the due work and returns. All of its state is in `stop.json`
+(tandem/guard/fence.py), so it may die anywhere and the next one goes on. It reads AWS only, never
+Kubernetes. Invariant: standard library and boto3 only, because a Lambda packs this file; nothing
+without the environment's own tag is touched.
 """
 
 from __future__ import annotations
@@ -56,17 +56,23 @@ class PassReport:
         """Return the report for a log line or `--json`: times in ISO 8601, UTC."""
         fence = self.fleet.fence
         return {
-            "at": format_value(self.fleet.now), "why": list(self.plan.reasons),
-            "fence": fence.state if fence else None, "desired": self.fleet.desired_size,
+            "at": format_value(self.fleet.now),
+            "why": list(self.plan.reasons),
+            "fence": fence.state if fence else None,
+            "desired": self.fleet.desired_size,
             "instances": {instance.id: instance.state for instance in self.fleet.instances},
-            "done": list(self.actions), "failed": list(self.failures), "told": list(self.messages),
-            "unknown": dict(self.fleet.unknown), "faults": list(self.fleet.faults), "metrics": dict(self.metrics),
-        }  # fmt: skip
+            "done": list(self.actions),
+            "failed": list(self.failures),
+            "told": list(self.messages),
+            "unknown": dict(self.fleet.unknown),
+            "faults": list(self.fleet.faults),
+            "metrics": dict(self.metrics),
+        }
 
 
 @dataclass
 class _StopPass:
-    """One pass at work: fence, scale down, terminate, publish, notify. Never raises for AWS: see `PassReport.failures`.
+    """One pass: fence, scale down, terminate, publish, notify. AWS's faults go to `failures`.
 
     Args:
         who: name for the fence, if there is none yet.
@@ -90,21 +96,29 @@ class _StopPass:
         self.read_at_s = self.fleet.read_start_s
 
     def stop(self) -> None:
-        """Fence, then set 0, then end by id; write to a bucket that does not answer last, so that it delays nothing."""
-        is_fence_unknown, was_closed_before = "fence" in self.fleet.unknown, self.fleet.is_fenced
+        """Fence, set 0, end by id; write to a silent bucket last, so that it delays nothing."""
+        is_fence_unknown = "fence" in self.fleet.unknown
+        was_closed_before = self.fleet.is_fenced
         planned_scale_down = self.plan.scale_down
         if not is_fence_unknown:
             self._write_fence()
         self.failures.extend(self.plan.failures)
-        # a new fence: a start between the look and the fence was allowed to raise, and reads the fence only afterwards
-        if self.plan.scale_down or ((planned_scale_down or not was_closed_before) and self.fleet.can_scale):
+        # a new fence: a start between the look and the fence was allowed to raise, and reads the
+        # fence only afterwards
+        if self.plan.scale_down or (
+            (planned_scale_down or not was_closed_before) and self.fleet.can_scale
+        ):
             with self._record_failure(f"setting {self.config.node_group_description} to 0"):
                 scale_down = partial(scale_to_zero, self.clients, self.config)
-                if not call_if_allowed(self.clients, self._find_release, scale_down, needs_fresh_reading=False):
+                if not call_if_allowed(
+                    self.clients, self._find_release, scale_down, needs_fresh_reading=False
+                ):
                     self.actions.append(f"{self.config.node_group_description} set to 0")
         if self.plan.hold_scaling_groups and not self._find_release(force_read=True):
             # the third lever: EKS refuses 0, or does not do it
-            with self._record_failure(f"reading the Auto Scaling groups of {self.config.node_group_description}"):
+            with self._record_failure(
+                f"reading the Auto Scaling groups of {self.config.node_group_description}"
+            ):
                 for group in read_scaling_groups(self.clients, self.fleet.scaling_groups):
                     with self._record_failure(f"holding Auto Scaling group {group.name} at 0"):
                         self._hold_scaling_group(group)
@@ -119,14 +133,17 @@ class _StopPass:
                 self.failures += [
                     f"schedule {schedule.name} of group {schedule_group} is no lease's and calls "
                     f"{schedule.target_arn}; delete it if nobody knows it"
-                    for schedule in list_foreign_schedules(self.clients, self.config, self.fleet.lease)
+                    for schedule in list_foreign_schedules(
+                        self.clients, self.config, self.fleet.lease
+                    )
                 ]
 
     def _find_release(self, *, force_read: bool = False) -> str:
-        """Return a sentence if the fence was released: the machine may have slept, and another run may have started.
+        """Return a sentence if the fence was released, as another run may have started.
 
         Args:
-            force_read: whether to read the fence in any case, not only if the clock moved since the last reading.
+            force_read: whether to read the fence in any case, not only if the clock moved since the
+                last reading.
         """
         if not force_read and is_fresh(self.clients, self.read_at_s):
             return ""
@@ -146,26 +163,51 @@ class _StopPass:
         """Publish, notify and record the results of this pass.
 
         Args:
-            publishes_metrics: whether CloudWatch counts the pass; only the guard's functions may publish there.
+            publishes_metrics: whether CloudWatch counts the pass; only the guard's functions may
+                publish there.
         """
-        # the rest is the reaper's alone: their absence shows its silence, and money and idle minutes are summed
+        # the rest is the reaper's alone: their absence shows its silence, and money and idle
+        # minutes are summed
         reaper_metrics = self.plan.metrics if self.who == REAPER else {}
         metrics = {**reaper_metrics, STOP_FAILURES: float(bool(self.failures))}
         if not self.plan.reasons:
-            self.failures += [f"{source} unknown: {outcome}" for source, outcome in self.fleet.unknown.items()]
+            self.failures += [
+                f"{source} unknown: {outcome}" for source, outcome in self.fleet.unknown.items()
+            ]
         is_unseen = bool(self.fleet.unknown and self.fleet.own_instances)
         is_blind = not self.plan.reasons and is_unseen and self.who == REAPER
-        change = "blind" if is_blind else "failed" if metrics[STOP_FAILURES] else self.plan.fence_state or ""
+        change = (
+            "blind"
+            if is_blind
+            else "failed"
+            if metrics[STOP_FAILURES]
+            else self.plan.fence_state or ""
+        )
         outcome = self._notify(change) if self.plan.reasons or is_blind else False
         if publishes_metrics:
-            data = [{"MetricName": name, "Value": value, "Unit": METRIC_UNITS[name], "Timestamp": self.fleet.now}
-                    for name, value in metrics.items()]  # fmt: skip
+            data = [
+                {
+                    "MetricName": name,
+                    "Value": value,
+                    "Unit": METRIC_UNITS[name],
+                    "Timestamp": self.fleet.now,
+                }
+                for name, value in metrics.items()
+            ]
             with self._record_failure(f"publishing to {self.config.namespace}"):
-                self.clients.cloudwatch.put_metric_data(Namespace=self.config.namespace, MetricData=data)
+                self.clients.cloudwatch.put_metric_data(
+                    Namespace=self.config.namespace, MetricData=data
+                )
         if self.plan.reasons:
             self._update_fence(change, notification_ok=outcome)
-        return PassReport(fleet=self.fleet, plan=self.plan, actions=tuple(self.actions), failures=tuple(self.failures),
-                      messages=tuple(self.messages), metrics=metrics)  # fmt: skip
+        return PassReport(
+            fleet=self.fleet,
+            plan=self.plan,
+            actions=tuple(self.actions),
+            failures=tuple(self.failures),
+            messages=tuple(self.messages),
+            metrics=metrics,
+        )
 
     @contextmanager
     def _record_failure(self, step: str) -> Iterator[None]:
@@ -183,15 +225,22 @@ class _StopPass:
         def close_fence(fence: Fence | None) -> Fence | None:
             if fence and fence.is_closed and not fence.fault:
                 return None
-            suspended_groups = fence.suspended if fence else ()  # kept until a start has resumed them
-            return replace(new_fence, suspended=tuple(dict.fromkeys((*suspended_groups, *self.suspended_groups))))
+            # kept until a start has resumed them
+            suspended_groups = fence.suspended if fence else ()
+            return replace(
+                new_fence,
+                suspended=tuple(dict.fromkeys((*suspended_groups, *self.suspended_groups))),
+            )
 
-        was_closed_before, start_s = self.fleet.is_fenced, self.clients.wall_s()
+        was_closed_before = self.fleet.is_fenced
+        start_s = self.clients.wall_s()
         known_etag = self.fleet.fence.etag if self.fleet.fence else ""
         with self._record_failure(f"writing {self.config.url(FENCE_KEY)}"):
             fence = change_fence(self.clients, self.config, self.fleet.fence, close_fence)
             if fence is None:
-                self.failures.append(f"{self.config.url(FENCE_KEY)}: others wrote it {MAX_ATTEMPTS} times in between")
+                self.failures.append(
+                    f"{self.config.url(FENCE_KEY)}: others wrote it {MAX_ATTEMPTS} times in between"
+                )
                 return
             self.fleet = replace(self.fleet, fence=fence)
             self.plan = plan_stop(self.fleet, self.config)
@@ -203,19 +252,32 @@ class _StopPass:
     def _hold_scaling_group(self, group: ScalingGroup) -> None:
         if LAUNCH_PROCESS not in group.suspended_processes:
             self.suspended_groups = (*self.suspended_groups, group.name)
-            self._change_fence(self._add_suspended_groups)  # before the call, so that a start may resume them
+            # before the call, so that a start may resume them
+            self._change_fence(self._add_suspended_groups)
             processes = [LAUNCH_PROCESS]
-            self.clients.autoscaling.suspend_processes(AutoScalingGroupName=group.name, ScalingProcesses=processes)
-            self.actions.append(f"Auto Scaling group {group.name}: launches suspended (unproven on a real account)")
+            self.clients.autoscaling.suspend_processes(
+                AutoScalingGroupName=group.name, ScalingProcesses=processes
+            )
+            self.actions.append(
+                f"Auto Scaling group {group.name}: launches suspended (unproven on a real account)"
+            )
         if (group.desired_size, group.min_size) != (0, 0):
             resize = self.clients.autoscaling.update_auto_scaling_group
             resize(AutoScalingGroupName=group.name, MinSize=0, DesiredCapacity=0)
-            self.actions.append(f"Auto Scaling group {group.name} set to 0 (unproven on a real account)")
+            self.actions.append(
+                f"Auto Scaling group {group.name} set to 0 (unproven on a real account)"
+            )
 
     def _add_suspended_groups(self, fence: Fence | None) -> Fence | None:
-        if fence is None or not fence.is_closed or set(self.suspended_groups) <= set(fence.suspended):
+        if (
+            fence is None
+            or not fence.is_closed
+            or set(self.suspended_groups) <= set(fence.suspended)
+        ):
             return None
-        return replace(fence, suspended=tuple(dict.fromkeys((*fence.suspended, *self.suspended_groups))))
+        return replace(
+            fence, suspended=tuple(dict.fromkeys((*fence.suspended, *self.suspended_groups)))
+        )
 
     def _change_fence(self, change: Callable[[Fence | None], Fence | None]) -> None:
         with self._record_failure(f"writing {self.config.url(FENCE_KEY)}"):
@@ -223,9 +285,10 @@ class _StopPass:
             self.fleet = replace(self.fleet, fence=fence or self.fleet.fence)
 
     def _terminate_instances(self) -> None:
-        """Terminate the instances one by one: if EC2 refuses one of several in a call, it ends none (API reference).
+        """Terminate the instances one by one: EC2 ends none of a call if it refuses one.
 
-        If EC2 does not answer, each call would take half a minute of the pass, which must also notify and write.
+        If EC2 does not answer, each call would take half a minute of the pass, which must also
+        notify and write.
         """
         for number, instance_id in enumerate(self.plan.terminate_ids, 1):
             try:
@@ -235,17 +298,24 @@ class _StopPass:
                 self.failures.append(f"terminating {instance_id} failed: {describe_error(error)}")
                 untried = ", ".join(self.plan.terminate_ids[number:])
                 if untried and not isinstance(error, ClientError):
-                    self.failures.append(f"terminating {untried} was not tried: EC2 gave the call before no answer")
+                    self.failures.append(
+                        f"terminating {untried} was not tried: EC2 gave the call before no answer"
+                    )
                     break
         if self.terminated_ids:
             self.actions.append(f"terminated by id: {', '.join(self.terminated_ids)}")
 
     def _notify(self, change: str) -> bool:
-        """Notify people of a change, and again of a failure every hour; return whether they now know."""
-        fence, now = self.fleet.fence, self.fleet.now
-        if fence is None or not fence.is_closed:  # without a record of messages: the first pass of each hour
+        """Notify people of a change, and of a failure every hour; return whether they know."""
+        fence = self.fleet.fence
+        now = self.fleet.now
+        # without a record of messages: the first pass of each hour
+        if fence is None or not fence.is_closed:
             is_new = now.minute < PASS_MINUTES or self.who != REAPER
-        elif fence.told_at is None or fence.told_at - CLOCK_TOLERANCE <= now < fence.told_at + REMINDER_INTERVAL:
+        elif (
+            fence.told_at is None
+            or fence.told_at - CLOCK_TOLERANCE <= now < fence.told_at + REMINDER_INTERVAL
+        ):
             is_new = change != fence.told
         else:
             is_new = change != fence.told or change == "failed"
@@ -255,7 +325,10 @@ class _StopPass:
         lines = [
             f"{self.config.environment}: the fleet is {CHANGE_TEXTS[change]}.",
             *(f"Why: {why}" for why in self.plan.reasons),
-            f"Instances that EC2 lists: {'unknown' if 'instances' in self.fleet.unknown else instance_ids}",
+            (
+                "Instances that EC2 lists:"
+                f" {'unknown' if 'instances' in self.fleet.unknown else instance_ids}"
+            ),
             *(f"Done: {sentence}" for sentence in self.actions),
             *(f"Failed: {sentence}" for sentence in self.failures),
             f"Look: tandem status --env {self.config.environment}; docs/runbook.md",
@@ -282,7 +355,11 @@ class _StopPass:
                 current_fence,
                 state=state,
                 etag="",
-                instances=instance_ids if "instances" not in self.fleet.unknown else current_fence.instances,
+                instances=(
+                    instance_ids
+                    if "instances" not in self.fleet.unknown
+                    else current_fence.instances
+                ),
                 terminated=tuple(dict.fromkeys((*current_fence.terminated, *self.terminated_ids))),
                 suspended=tuple(dict.fromkeys((*current_fence.suspended, *self.suspended_groups))),
                 told=change if notification_ok else current_fence.told,
@@ -290,7 +367,11 @@ class _StopPass:
             )
             if new_fence.state == "stopped" and new_fence == replace(current_fence, etag=""):
                 return None
-            return replace(new_fence, passes=min(current_fence.passes + 1, MAX_PASSES), last_look=self.fleet.now)
+            return replace(
+                new_fence,
+                passes=min(current_fence.passes + 1, MAX_PASSES),
+                last_look=self.fleet.now,
+            )
 
         if self.fleet.is_fenced:
             self._change_fence(add_pass)
@@ -325,19 +406,28 @@ def run_reaper_pass(clients: AwsClients, config: GuardConfig, now: datetime) -> 
 
 
 def _is_lease_unchanged(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> bool:
-    """Whether the lease is the one that was seen; one that cannot be read again counts as unchanged."""
+    """Whether the lease is still the one that was read; unreadable counts as unchanged."""
     try:
         pointer = read_pointer(clients, config)
-        etags = [lease.etag if lease else "" for lease in (read_lease(clients, config, pointer)[0], fleet.lease)]
+        etags = [
+            lease.etag if lease else ""
+            for lease in (read_lease(clients, config, pointer)[0], fleet.lease)
+        ]
     except CALL_ERRORS:
         return True
     return pointer == fleet.pointer and etags[0] == etags[1]
 
 
 def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
-    clients: AwsClients, config: GuardConfig, *, who: str, why: str, run: str | None, now: datetime,
+    clients: AwsClients,
+    config: GuardConfig,
+    *,
+    who: str,
+    why: str,
+    run: str | None,
+    now: datetime,
     publishes_metrics: bool = False,
-) -> PassReport:  # fmt: skip
+) -> PassReport:
     """Stop the fleet: fence it, set the node group to 0. The reaper's passes do the rest.
 
     Args:
@@ -349,7 +439,9 @@ def stop_fleet(  # noqa: PLR0913 - each is a field of the fence
     Never raises for AWS: actions that failed are in the report's `failures`.
     """
     fleet = observe_fleet(clients, config, now)
-    plan = replace(plan_stop(fleet, config), reasons=(shorten_sentence(why),), scale_down=fleet.can_scale)
+    plan = replace(
+        plan_stop(fleet, config), reasons=(shorten_sentence(why),), scale_down=fleet.can_scale
+    )
     run = shorten_sentence(run) if run else None
     stop_pass = _StopPass(clients, config, fleet, plan, shorten_sentence(who), run)
     stop_pass.stop()

@@ -41,7 +41,9 @@ def read_object(clients: AwsClients, config: GuardConfig, key: str) -> BucketObj
     try:
         answer = clients.s3.get_object(Bucket=config.bucket, Key=config.prefix + key)
         return BucketObject(
-            body=answer["Body"].read(MAX_OBJECT_BYTES), etag=answer["ETag"], modified_at=answer["LastModified"]
+            body=answer["Body"].read(MAX_OBJECT_BYTES),
+            etag=answer["ETag"],
+            modified_at=answer["LastModified"],
         )
     except ClientError as error:
         if error_code(error) in _NOT_FOUND_CODES:
@@ -61,14 +63,16 @@ def parse_document(body: bytes, schema: int) -> dict[str, Any]:
     """
     document: dict[str, Any] = json.loads(body)
     if document["schema"] != schema:
-        raise ValueError(f"it has schema {document['schema']}; this version of Tandem reads schema {schema}")
+        raise ValueError(
+            f"it has schema {document['schema']}; this version of Tandem reads schema {schema}"
+        )
     return document
 
 
 def write_object(
     clients: AwsClients, config: GuardConfig, key: str, document: Mapping[str, Any], *, etag: str
 ) -> str | None:
-    """Write an object whole if it is unchanged since it was read; return its new ETag, or None if somebody else wrote.
+    """Write an object if unchanged since it was read; return its new ETag, or None if lost.
 
     Args:
         etag: of the version that was read; empty: there was none.
@@ -80,7 +84,11 @@ def write_object(
     body = json.dumps({"schema": SCHEMA, **document}, indent=1).encode()
     try:
         answer = clients.s3.put_object(
-            Bucket=config.bucket, Key=config.prefix + key, Body=body, ContentType="application/json", **condition
+            Bucket=config.bucket,
+            Key=config.prefix + key,
+            Body=body,
+            ContentType="application/json",
+            **condition,
         )
     except ClientError as error:
         if error_code(error) in _CONFLICT_CODES or (etag and error_code(error) in _NOT_FOUND_CODES):

@@ -1,8 +1,8 @@
-"""The Capacity Block of the deployed node group: the plan in its tags, and EC2's word, which goes first.
+"""The deployed node group's Capacity Block: the plan in its tags, and EC2's word, which goes first.
 
-AWS keeps the reservation's id when a block is extended, and moves its end once the extension is paid. So the guard
-reads the hours from EC2, and no deploy is needed. Without an answer the tags are all that is known.
-Invariant: standard library and boto3 only, because a Lambda packs this file.
+AWS keeps the reservation's id when a block is extended, and moves its end once the extension is
+paid. So the guard reads the hours from EC2, and no deploy is needed. Without an answer the tags are
+all that is known. Invariant: standard library and boto3 only, because a Lambda packs this file.
 
 Source: Amazon EC2 user guide, "Extend Capacity Blocks"; EC2 API reference, CapacityReservation.
 """
@@ -23,7 +23,9 @@ from tandem.guard.values import parse_timestamp
 RESERVATION_TAG = "tandem:reservation"
 BLOCK_STARTS_TAG = "tandem:block-starts"
 BLOCK_ENDS_TAG = "tandem:block-ends"
-OVER_STATES = frozenset({"expired", "cancelled", "cancelling", "failed", "payment-failed", "unsupported"})
+OVER_STATES = frozenset(
+    {"expired", "cancelled", "cancelling", "failed", "payment-failed", "unsupported"}
+)
 ABSENT_CODE = "InvalidCapacityReservationId.NotFound"
 
 
@@ -59,14 +61,16 @@ class BlockReservation:
 
 
 def parse_planned_window(tags: Mapping[str, str], declared: BlockWindow) -> BlockWindow:
-    """Return the block's hours as the node group's tags plan them; without such tags the declared ones.
+    """Return the block's hours by the node group's tags; without such tags the declared ones.
 
     Raises:
         PARSE_ERRORS: a tag is no moment.
     """
     if not {BLOCK_STARTS_TAG, BLOCK_ENDS_TAG} <= tags.keys():
         return declared
-    return BlockWindow(starts=parse_timestamp(tags[BLOCK_STARTS_TAG]), ends=parse_timestamp(tags[BLOCK_ENDS_TAG]))
+    return BlockWindow(
+        starts=parse_timestamp(tags[BLOCK_STARTS_TAG]), ends=parse_timestamp(tags[BLOCK_ENDS_TAG])
+    )
 
 
 def read_block_reservation(clients: AwsClients, reservation_id: str) -> BlockReservation:
@@ -86,5 +90,7 @@ def read_block_reservation(clients: AwsClients, reservation_id: str) -> BlockRes
         return BlockReservation(id=reservation_id)
     starts = rows[0].get("StartDate")
     ends = rows[0].get("EndDate")
-    window = BlockWindow(starts=starts and starts.astimezone(UTC), ends=ends and ends.astimezone(UTC))
+    window = BlockWindow(
+        starts=starts and starts.astimezone(UTC), ends=ends and ends.astimezone(UTC)
+    )
     return BlockReservation(id=reservation_id, state=rows[0]["State"], window=window)

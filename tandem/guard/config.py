@@ -17,14 +17,18 @@ from botocore.config import Config
 from tandem.aws import faults
 from tandem.guard.values import format_value, parse_timestamp
 
-VARIABLE_PREFIX = "TANDEM_"  # the name of a Lambda's variable is this and the field's name in capitals
+# the name of a Lambda's variable is this and the field's name in capitals
+VARIABLE_PREFIX = "TANDEM_"
 _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("max_hours", "idle_minutes", "grace_minutes", "usd_per_hour"), float),
     **dict.fromkeys(("block_starts", "block_ends"), parse_timestamp),
     "nodes": int,
 }
-# A call takes at most 3 x (2 + 8) s and 3 s of waiting; stacks/guard_functions.py sets the time of a pass from these.
-CLIENT_CONFIG = Config(connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"})
+# A call takes at most 3 x (2 + 8) s and 3 s of waiting; stacks/guard_functions.py sets the time of
+# a pass from these.
+CLIENT_CONFIG = Config(
+    connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"}
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,17 +38,20 @@ class GuardConfig:
     Args:
         environment: its name; the value of its resources' OWNER_TAG.
         bucket: of stop.json, leases and heartbeats.
-        prefix: of the keys of these, as several environments may share a bucket; empty, or with its slash.
-        topic_arn: where people are notified; None notifies nobody. Never the topic that starts the stop function.
+        prefix: of the keys of these, as several environments may share a bucket; empty, or with its
+            slash.
+        topic_arn: where people are notified; None notifies nobody. Never the topic that starts the
+            stop function.
         namespace: of the guard's own metrics in CloudWatch; only the guard may publish there.
         nodes: capacity.nodes; the most nodes of a lease.
         max_hours: most hours that an instance may live and a lease may last.
         idle_minutes: minutes without a heartbeat before a stop.
         grace_minutes: minutes that EKS has to end an instance before it is terminated by id.
         usd_per_hour: of one instance.
-        capacity_kind: capacity-block, reservation, spot or on-demand, as declared; the node group's tag goes first.
-        block_starts, block_ends: of the Capacity Block as declared; None: not declared, or another kind. EC2's word
-            and the node group's tags come first.
+        capacity_kind: capacity-block, reservation, spot or on-demand, as declared; the node group's
+            tag goes first.
+        block_starts, block_ends: of the Capacity Block as declared; None: not declared, or another
+            kind. EC2's word and the node group's tags come first.
         schedule_group, scheduler_role_arn, dead_letter_arn: of one-shot stops.
     """
 
@@ -76,13 +83,22 @@ class GuardConfig:
         Raises:
             TypeError, ValueError: a variable is missing or cannot be read.
         """
-        texts = {item.name: variables.get(VARIABLE_PREFIX + item.name.upper(), "") for item in fields(cls)}
+        texts = {
+            item.name: variables.get(VARIABLE_PREFIX + item.name.upper(), "")
+            for item in fields(cls)
+        }
         return cls(**{name: _PARSERS.get(name, str)(text) for name, text in texts.items() if text})
 
     def to_variables(self) -> dict[str, str]:
         """Return the variables that `from_variables` reads."""
-        values = {VARIABLE_PREFIX + item.name.upper(): getattr(self, item.name) for item in fields(self)}
-        return {variable: format_value(value) for variable, value in values.items() if value not in {None, ""}}
+        values = {
+            VARIABLE_PREFIX + item.name.upper(): getattr(self, item.name) for item in fields(self)
+        }
+        return {
+            variable: format_value(value)
+            for variable, value in values.items()
+            if value not in {None, ""}
+        }
 
     @property
     def node_group_description(self) -> str:
@@ -109,8 +125,10 @@ class AwsClients:
     """boto3's clients of one account and region, and this machine's clock.
 
     Args:
-        eks_once: as eks, but without retries by boto3: these would not check the fleet's owner again.
-        wall_s: seconds since the epoch. No monotonic clock, because that stands still while a machine sleeps.
+        eks_once: as eks, but without retries by boto3: these would not check the fleet's owner
+            again.
+        wall_s: seconds since the epoch. No monotonic clock, because that stands still while a
+            machine sleeps.
         pause: waits for so many seconds.
     """
 
@@ -140,7 +158,10 @@ class AwsClients:
         """
         build_client = (session or boto3.session.Session()).client
         services = [client.name for client in fields(cls) if client.default is MISSING]
-        clients = {service: build_client(service, region_name=region, config=CLIENT_CONFIG) for service in services}
+        clients = {
+            service: build_client(service, region_name=region, config=CLIENT_CONFIG)
+            for service in services
+        }
         no_retry_config = CLIENT_CONFIG.merge(Config(retries={"total_max_attempts": 1}))
         clients["eks_once"] = build_client("eks", region_name=region, config=no_retry_config)
         for client in clients.values():

@@ -3,7 +3,8 @@
 It is at the root of an environment's own bucket. In a bucket that the environment file names
 (`artifacts.existing_bucket`) it is at `guard/<account>/<region>/<environment>/stop.json`.
 
-Invariant: standard library and boto3 only, because a Lambda packs this file; a fence that cannot be parsed is closed.
+Invariant: standard library and boto3 only, because a Lambda packs this file; a fence that cannot be
+parsed is closed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Fence:
         terminated: ids that were terminated by id.
         told: the last change of which people were notified.
         told_at: time of that message.
-        suspended: Auto Scaling groups in which this stop suspended the launch of instances; a start resumes them.
+        suspended: Auto Scaling groups in which this stop suspended the launch of instances; a start
+            resumes them.
         etag: of the object that was read; empty if none was.
         fault: why the object could not be parsed; it is a fence all the same.
     """
@@ -94,16 +96,23 @@ def read_fence(clients: AwsClients, config: GuardConfig) -> Fence | None:
         values_by_name = {name: parse(document[name]) for name, parse in _PARSERS.items()}
         return Fence(**values_by_name, etag=entry.etag)
     except values.PARSE_ERRORS as error:
-        why, url = "stop.json could not be understood", config.url(FENCE_KEY)
+        why = "stop.json could not be understood"
+        url = config.url(FENCE_KEY)
         fault = f"{url}: not understood ({values.shorten_text(error)}), so it counts as a fence"
-        at, etag = entry.modified_at, entry.etag
-        return Fence(state="stopping", who="unknown", why=why, run=None, at=at, etag=etag, fault=fault)
+        at = entry.modified_at
+        etag = entry.etag
+        return Fence(
+            state="stopping", who="unknown", why=why, run=None, at=at, etag=etag, fault=fault
+        )
 
 
 def change_fence(
-    clients: AwsClients, config: GuardConfig, fence: Fence | None, change: Callable[[Fence | None], Fence | None]
+    clients: AwsClients,
+    config: GuardConfig,
+    fence: Fence | None,
+    change: Callable[[Fence | None], Fence | None],
 ) -> Fence | None:
-    """Write the fence that `change` returns; return the fence that is then stored, None if others always wrote first.
+    """Write the fence that `change` returns; return the stored one, None if others always won.
 
     Args:
         fence: the fence as last read.
@@ -116,7 +125,8 @@ def change_fence(
         new_fence = change(fence)
         if new_fence is None:
             return fence
-        document, known_etag = values.select_json_fields(new_fence, *FENCE_FIELDS), fence.etag if fence else ""
+        document = values.select_json_fields(new_fence, *FENCE_FIELDS)
+        known_etag = fence.etag if fence else ""
         etag = write_object(clients, config, FENCE_KEY, document, etag=known_etag)
         if etag is not None:
             return replace(new_fence, etag=etag)

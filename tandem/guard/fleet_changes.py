@@ -1,4 +1,4 @@
-"""Observation of a fleet until EC2 lists no instance: it only looks, so it may be interrupted at any moment.
+"""Observation of a fleet until EC2 lists no instance; it only looks, so it may be interrupted.
 
 Invariant: standard library and boto3 only.
 """
@@ -18,14 +18,21 @@ POLL_INTERVAL = timedelta(seconds=10)
 # so many looks in a row end it: EC2 is eventually consistent, and one list may miss a fresh launch
 EMPTY_OBSERVATIONS = 2
 BLIND_LIMIT = timedelta(minutes=2)  # without a readable source; then it gives up
-REAPER_SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # a reaper without a look for so long is taken as absent
+# a reaper without a look for so long is taken as absent
+REAPER_SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)
 
 
 def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
-    clients: AwsClients, config: GuardConfig, clock: Callable[[], datetime], wait: Callable[[timedelta], None],
-    *, previous: FleetState | None = None, timeout: timedelta | None = None, awaits_zero: bool = False,
-) -> Iterator[tuple[datetime, str]]:  # fmt: skip
-    """Yield each change with its moment, until two looks in a row list no instance of ours and the group wants none.
+    clients: AwsClients,
+    config: GuardConfig,
+    clock: Callable[[], datetime],
+    wait: Callable[[timedelta], None],
+    *,
+    previous: FleetState | None = None,
+    timeout: timedelta | None = None,
+    awaits_zero: bool = False,
+) -> Iterator[tuple[datetime, str]]:
+    """Yield each change and its time, until two looks in a row list nothing and want nothing.
 
     A node group without our tag may want many nodes; nobody waits for its end.
 
@@ -35,20 +42,23 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
         wait: waits for so long.
         previous: the look before, for changes since; None yields all of the first look.
         timeout: time until it gives up; None: as soon as AWS could not be read for some minutes.
-        awaits_zero: whether a node group without our tag must want none too, e.g. because its instances had the tag.
+        awaits_zero: whether a node group without our tag must want none too, e.g. because its
+            instances had the tag.
 
     Raises:
         ExternalError: it gave up; the stop of the fleet goes on.
     """
     start = seen_at = clock()
-    empty_count, warning_sent = 0, False
+    empty_count = 0
+    warning_sent = False
     while True:
         fleet = observe_fleet(clients, config, clock())
         if {"instances", "node group"} & fleet.unknown.keys():
             empty_count = 0
         else:
             yield from ((fleet.now, line) for line in list_changes(previous, fleet))
-            previous, seen_at = fleet, fleet.now
+            previous = fleet
+            seen_at = fleet.now
             is_wanted = fleet.desired_size and (awaits_zero or fleet.has_owner_tag is not False)
             empty_count = 0 if fleet.own_instances or is_wanted else empty_count + 1
             if empty_count == EMPTY_OBSERVATIONS:
@@ -64,18 +74,33 @@ def follow_fleet(  # noqa: PLR0913 - whose fleet, the time, and how long
         last_pass = fleet.fence.last_look if fleet.fence else fleet.now
         if not warning_sent and fleet.now - max(last_pass or start, start) > REAPER_SILENCE_LIMIT:
             warning_sent = True
-            yield fleet.now, "the reaper has not looked since: see docs/runbook.md#fleet-will-not-go-to-zero"
+            yield (
+                fleet.now,
+                "the reaper has not looked since: see docs/runbook.md#fleet-will-not-go-to-zero",
+            )
         wait(POLL_INTERVAL)
 
 
 def list_changes(previous: FleetState | None, fleet: FleetState) -> Iterator[str]:
     """Yield the differences between two looks; everything for the first look."""
-    if previous is None or (previous.desired_size, previous.min_size) != (fleet.desired_size, fleet.min_size):
-        yield f"the node group wants {fleet.desired_size}" if fleet.has_node_group else "there is no node group"
-    previous_states = {instance.id: instance.state for instance in previous.instances} if previous else {}
+    if previous is None or (previous.desired_size, previous.min_size) != (
+        fleet.desired_size,
+        fleet.min_size,
+    ):
+        yield (
+            f"the node group wants {fleet.desired_size}"
+            if fleet.has_node_group
+            else "there is no node group"
+        )
+    previous_states = (
+        {instance.id: instance.state for instance in previous.instances} if previous else {}
+    )
     for instance in fleet.instances:
         if previous_states.pop(instance.id, None) != instance.state:
-            yield f"{instance.id} is {instance.state}{'' if instance.is_ours else ', and not ours: it is left alone'}"
+            yield (
+                f"{instance.id} is"
+                f" {instance.state}{'' if instance.is_ours else ', and not ours: it is left alone'}"
+            )
     yield from (f"{instance_id} is gone" for instance_id in previous_states)
     fence_state = fleet.fence.state if fleet.fence else None
     previous_fence_state = previous.fence.state if previous and previous.fence else None

@@ -1,8 +1,9 @@
 """The start: the only way to raise a fleet, and only with a lease and an armed stop.
 
-Invariant: standard library and boto3 only. If a start ends at any step, each instance has a stop that will end it: the
-lease and the one-shot stop exist before the raise, and a stop that came meanwhile has the last word. However long its
-machine sleeps, a start raises, deletes and undoes only under its own lease (tandem/guard/ownership.py).
+Invariant: standard library and boto3 only. If a start ends at any step, each instance has a stop
+that will end it: the lease and the one-shot stop exist before the raise, and a stop that came
+meanwhile has the last word. However long its machine sleeps, a start raises, deletes and undoes
+only under its own lease (tandem/guard/ownership.py).
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY, Fence, change_fence
 from tandem.guard.lease import Lease, LeasePointer, lease_key
 from tandem.guard.notify import notify_subscribers
-from tandem.guard.observe import BLOCK_MARGIN, OWNER_TAG, FleetState, observe_fleet, read_label_change
+from tandem.guard.observe import (
+    BLOCK_MARGIN,
+    OWNER_TAG,
+    FleetState,
+    observe_fleet,
+    read_label_change,
+)
 from tandem.guard.ownership import LeaseOwner, call_if_allowed
 from tandem.guard.scaling_groups import LAUNCH_PROCESS, read_scaling_groups
 from tandem.guard.schedules import delete_unreferenced_schedule, list_foreign_schedules
@@ -34,13 +41,16 @@ from tandem.guard.values import CALL_ERRORS, convert_call_errors, describe_error
 from tandem.shell_command import build_tandem_command, quote_command
 
 MIN_HOURS = 0.25  # a shorter lease could end before its nodes run
-# The service's ARN for a call without a Lambda (EventBridge Scheduler user guide, "Using universal targets").
+# The service's ARN for a call without a Lambda (EventBridge Scheduler user guide, "Using universal
+# targets").
 SCHEDULE_TARGET_ARN = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 # Scheduler retries for so long; a later stop could meet the fleet of another run.
 RETRY_POLICY = {"MaximumEventAgeInSeconds": 3600, "MaximumRetryAttempts": 100}
 RETRY_ADVICE = "nothing was raised; try again"
 MOMENT_FORMAT = "%Y-%m-%d %H:%M"
-LATE_START_ADVICE = "the reaper fences it within minutes; then tandem stop --release, and start again"
+LATE_START_ADVICE = (
+    "the reaper fences it within minutes; then tandem stop --release, and start again"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +61,8 @@ class RaiseRequest:
         run: its name, unique in the bucket; letters, digits, `-`, `_`, `.`, at most 59.
         hours: from the start to the deadline.
         nodes: at most the node group's limit.
-        node_labels: node labels, as names.raise_label and names.compile_label give them; those of another run are
-            removed.
+        node_labels: node labels, as names.raise_label and names.compile_label give them; those of
+            another run are removed.
         who: a person's ARN, or the runner.
         beats: whether the run will write `runs/<run>/heartbeat.json`.
         unarmed_paths: unarmed paths that the person accepts; people are notified of them.
@@ -74,7 +84,9 @@ class RaiseRequest:
             InputError: the request allows no lease.
         """
         if not leases.RUN_NAME_PATTERN.fullmatch(self.run):
-            raise InputError(f"{self.run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'")
+            raise InputError(
+                f"{self.run!r} names no run", change="use 1 to 59 letters, digits, '-', '_' and '.'"
+            )
         where = f"environment {config.environment}"
         if not MIN_HOURS <= self.hours <= config.max_hours:
             advice = f"ask for {MIN_HOURS:g} to {config.max_hours:g} (guard.max_hours)"
@@ -83,10 +95,17 @@ class RaiseRequest:
             advice = f"ask for 1 to {config.nodes} (capacity.nodes), or raise it and deploy Fleet"
             raise InputError(f"{self.nodes} nodes are asked for", where=where, change=advice)
         return Lease(
-            run=self.run, who=self.who, experiment=self.experiment, nodes=self.nodes, node_label=dict(self.node_labels),
-            created=now, deadline=(now + timedelta(hours=self.hours)).replace(microsecond=0), beats=self.beats,
-            schedule=f"{leases.STOP_PREFIX}{self.run}", unarmed=self.unarmed_paths,
-        )  # fmt: skip
+            run=self.run,
+            who=self.who,
+            experiment=self.experiment,
+            nodes=self.nodes,
+            node_label=dict(self.node_labels),
+            created=now,
+            deadline=(now + timedelta(hours=self.hours)).replace(microsecond=0),
+            beats=self.beats,
+            schedule=f"{leases.STOP_PREFIX}{self.run}",
+            unarmed=self.unarmed_paths,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +122,9 @@ class RaiseReport:
     schedule_arn: str
 
 
-def check_start(clients: AwsClients, config: GuardConfig, request: RaiseRequest, now: datetime) -> FleetState:
+def check_start(
+    clients: AwsClients, config: GuardConfig, request: RaiseRequest, now: datetime
+) -> FleetState:
     """Look at the fleet as a start does before it writes anything; `raise_fleet` looks again.
 
     Raises:
@@ -115,12 +136,14 @@ def check_start(clients: AwsClients, config: GuardConfig, request: RaiseRequest,
     return fleet_start.fleet
 
 
-def raise_fleet(clients: AwsClients, config: GuardConfig, request: RaiseRequest, now: datetime) -> RaiseReport:
-    """Raise the fleet for a run; a second start of the same run gets the same lease, with its first deadline.
+def raise_fleet(
+    clients: AwsClients, config: GuardConfig, request: RaiseRequest, now: datetime
+) -> RaiseReport:
+    """Raise the fleet for a run; a second start of the same run gets the same lease.
 
     Raises:
-        InputError: the request, a fence, another lease, a window or the node group forbids the raise; nothing was
-            raised.
+        InputError: the request, a fence, another lease, a window or the node group forbids the
+            raise; nothing was raised.
         ExternalError: AWS failed; a possible raise was undone, or its stop is armed.
     """
     fleet_start = _FleetStart(clients, config, request.build_lease(config, now), now)
@@ -151,15 +174,22 @@ def raise_fleet(clients: AwsClients, config: GuardConfig, request: RaiseRequest,
 class _FleetStart:
     """One start at work."""
 
-    def __init__(self, clients: AwsClients, config: GuardConfig, lease: Lease, now: datetime) -> None:
-        self.clients, self.config, self.now = clients, config, now
-        self.lease, self.requested_lease = lease, lease
+    def __init__(
+        self, clients: AwsClients, config: GuardConfig, lease: Lease, now: datetime
+    ) -> None:
+        self.clients = clients
+        self.config = config
+        self.now = now
+        self.lease = lease
+        self.requested_lease = lease
         self.pointer = LeasePointer()
         self.fleet = FleetState(now=now)
         self.start_s = clients.wall_s()
-        self.has_new_schedule = False  # whether this start made the schedule, not an earlier one of the same run
+        # whether this start made the schedule, not an earlier one of the same run
+        self.has_new_schedule = False
         self.may_have_nodes = False  # whether this start may have caused nodes
-        self.owner = LeaseOwner(clients, config, self.pointer, self.lease)  # of the lease, once it is taken
+        # of the lease, once it is taken
+        self.owner = LeaseOwner(clients, config, self.pointer, self.lease)
         self.status_command = f"tandem status --env {config.environment}"
         self.stop_command = f"tandem stop --env {config.environment}"
         self.retry_advice = f"try again with the same run (--run {quote_command(lease.run)})"
@@ -173,9 +203,14 @@ class _FleetStart:
         """Look at the fleet, and refuse the start unless the fleet is free, ours and available."""
         self.fleet = observe_fleet(self.clients, self.config, self.now)
         self.fleet.require_known(
-            "fence", "lease", "node group", "instances", where=self.config.environment,
-            consequence="nothing is raised", change="allow it to this identity where it is denied, else try again",
-        )  # fmt: skip
+            "fence",
+            "lease",
+            "node group",
+            "instances",
+            where=self.config.environment,
+            consequence="nothing is raised",
+            change="allow it to this identity where it is denied, else try again",
+        )
         fence = self.fleet.fence
         if fence is not None and fence.is_closed:
             problem = f"fenced by {fence.who} at {fence.at:{MOMENT_FORMAT}} UTC: {fence.why}"
@@ -191,32 +226,49 @@ class _FleetStart:
 
     def _require_no_other_lease(self) -> None:
         self.pointer = self.fleet.pointer or self.pointer  # as it was when the lease was read
-        lease, requested = self.fleet.lease, self.requested_lease
+        lease = self.fleet.lease
+        requested = self.requested_lease
         if lease is None:
             return
-        advice, deadline_text = "", f"{lease.deadline:{MOMENT_FORMAT}} UTC"
-        end_command = build_tandem_command("stop --end", self.config.environment, "--run", lease.run)
+        advice = ""
+        deadline_text = f"{lease.deadline:{MOMENT_FORMAT}} UTC"
+        end_command = build_tandem_command(
+            "stop --end", self.config.environment, "--run", lease.run
+        )
         if lease.beats:  # the runner manages this run
-            end_command = build_tandem_command(f"runs cancel {lease.run.partition('.')[0]}", self.config.environment)
+            end_command = build_tandem_command(
+                f"runs cancel {lease.run.partition('.')[0]}", self.config.environment
+            )
         if lease.deadline <= self.now:
-            problem, advice = f"the lease of run {lease.run} ended at {deadline_text}", LATE_START_ADVICE
+            problem = f"the lease of run {lease.run} ended at {deadline_text}"
+            advice = LATE_START_ADVICE
         elif lease.ending is not None:
-            problem = f"run {lease.run} of {lease.who} ends since {lease.ending:{MOMENT_FORMAT}} UTC"
-            advice = f"wait until {self.status_command} shows no lease; to finish it by hand: {end_command}"
+            problem = (
+                f"run {lease.run} of {lease.who} ends since {lease.ending:{MOMENT_FORMAT}} UTC"
+            )
+            advice = (
+                f"wait until {self.status_command} shows no lease; to finish it by hand:"
+                f" {end_command}"
+            )
         elif lease.run != requested.run:
             problem = f"run {lease.run} of {lease.who} has the fleet until {deadline_text}"
             advice = f"wait, or end it: {end_command}"
         elif (lease.experiment, lease.node_label, lease.nodes) != (
-            requested.experiment, requested.node_label, requested.nodes,
-        ):  # fmt: skip
-            problem = f"run {lease.run} was started for {lease.nodes} nodes and {lease.experiment or 'no experiment'}"
+            requested.experiment,
+            requested.node_label,
+            requested.nodes,
+        ):
+            problem = (
+                f"run {lease.run} was started for {lease.nodes} nodes and"
+                f" {lease.experiment or 'no experiment'}"
+            )
             advice = "ask for the same, or take another name for this run"
         if advice:
             raise self._refuse(problem, advice, self.config.url(lease_key(lease.run)))
         self.lease = lease  # of an unfinished start of the same run; the first deadline stays
 
     def _require_window(self) -> None:
-        """Refuse the start outside of the Capacity Block's hours, for which EC2's word is the only one that counts."""
+        """Refuse the start outside the Capacity Block's hours, for which only EC2's word counts."""
         fleet = self.fleet
         if fleet.capacity_kind != "capacity-block":
             return
@@ -224,15 +276,28 @@ class _FleetStart:
             "reservation",
             where=self.config.environment,
             consequence="nothing is raised: EC2 alone says when the Capacity Block ends",
-            change="allow ec2:DescribeCapacityReservations to this identity where it is denied, else try again",
+            change=(
+                "allow ec2:DescribeCapacityReservations to this identity where it is denied, else"
+                " try again"
+            ),
         )
         reservation = fleet.reservation
         if reservation is None:
-            raise self._refuse("it names no Capacity Block", "write capacity.reservation_id and deploy Fleet")
+            raise self._refuse(
+                "it names no Capacity Block", "write capacity.reservation_id and deploy Fleet"
+            )
         if reservation.state != "active":
-            state = f"is {reservation.state}" if reservation.state else "is not in this account and region"
-            problem = f"the Capacity Block {reservation.id} {state}: nothing can be launched from it"
-            raise self._refuse(problem, "wait for it, or renew it: docs/runbook-guard.md", self.config.environment)
+            state = (
+                f"is {reservation.state}"
+                if reservation.state
+                else "is not in this account and region"
+            )
+            problem = (
+                f"the Capacity Block {reservation.id} {state}: nothing can be launched from it"
+            )
+            raise self._refuse(
+                problem, "wait for it, or renew it: docs/runbook-guard.md", self.config.environment
+            )
         starts = reservation.window.starts
         ends = reservation.window.ends
         if starts is None or ends is None:
@@ -240,55 +305,92 @@ class _FleetStart:
             raise self._refuse(problem, f"see it: {self.status_command}", self.config.environment)
         if self.now < starts or ends - BLOCK_MARGIN < self.lease.deadline:
             window = f"{starts:{MOMENT_FORMAT}} to {ends:{MOMENT_FORMAT}} UTC"
-            problem = f"the Capacity Block lasts from {window}, and a run must end 45 minutes before its end"
+            problem = (
+                f"the Capacity Block lasts from {window}, and a run must end 45 minutes before"
+                " its end"
+            )
             advice = "ask for fewer hours, or extend or renew the block: docs/runbook-guard.md"
             asked = f"asked: until {self.lease.deadline:{MOMENT_FORMAT}}"
             raise self._refuse(f"{problem}; {asked}", advice, self.config.environment)
 
     def require_launch_process(self) -> None:
-        """Refuse the start if somebody other than our stop keeps the Auto Scaling group from adding instances."""
+        """Refuse the start if somebody else keeps the Auto Scaling group from launching."""
         suspended_groups = self.fleet.fence.suspended if self.fleet.fence else ()
-        with convert_call_errors("asking Auto Scaling", self.config.node_group_description, RETRY_ADVICE):
+        with convert_call_errors(
+            "asking Auto Scaling", self.config.node_group_description, RETRY_ADVICE
+        ):
             groups = read_scaling_groups(self.clients, self.fleet.scaling_groups)
         for group in groups:
             if LAUNCH_PROCESS in group.suspended_processes and group.name not in suspended_groups:
                 command = quote_command(
-                    "aws", "autoscaling", "resume-processes", "--auto-scaling-group-name", group.name,
-                    "--scaling-processes", LAUNCH_PROCESS, "--region", self.config.region,
-                )  # fmt: skip
+                    "aws",
+                    "autoscaling",
+                    "resume-processes",
+                    "--auto-scaling-group-name",
+                    group.name,
+                    "--scaling-processes",
+                    LAUNCH_PROCESS,
+                    "--region",
+                    self.config.region,
+                )
                 problem = "its launches are suspended, and no stop of Tandem wrote that it did so"
-                raise self._refuse(problem, f"find out why, then: {command}", f"Auto Scaling group {group.name}")
+                raise self._refuse(
+                    problem, f"find out why, then: {command}", f"Auto Scaling group {group.name}"
+                )
 
     def require_no_foreign_schedules(self) -> None:
-        """Refuse a start next to a schedule that no lease owns: it could end this run, or raise after its end."""
+        """Refuse a start beside a schedule without a lease: it could end this run."""
         schedule_group = self.config.schedule_group
-        with convert_call_errors("listing the schedules", f"schedule group {schedule_group}", RETRY_ADVICE):
+        with convert_call_errors(
+            "listing the schedules", f"schedule group {schedule_group}", RETRY_ADVICE
+        ):
             foreign_schedules = list_foreign_schedules(self.clients, self.config, self.lease)
-            pointer = leases.read_pointer(self.clients, self.config) if foreign_schedules else LeasePointer()
-        if any(schedule.name == f"{leases.STOP_PREFIX}{pointer.run}" for schedule in foreign_schedules):
+            pointer = (
+                leases.read_pointer(self.clients, self.config)
+                if foreign_schedules
+                else LeasePointer()
+            )
+        if any(
+            schedule.name == f"{leases.STOP_PREFIX}{pointer.run}" for schedule in foreign_schedules
+        ):
             raise self._refuse(f"run {pointer.run} has the fleet now", self.status_command)
         for schedule in foreign_schedules:
             command = quote_command(
-                "aws", "scheduler", "delete-schedule", "--group-name", schedule_group, "--name", schedule.name,
-                "--region", self.config.region,
-            )  # fmt: skip
+                "aws",
+                "scheduler",
+                "delete-schedule",
+                "--group-name",
+                schedule_group,
+                "--name",
+                schedule.name,
+                "--region",
+                self.config.region,
+            )
             advice = f"if no other start is under way: {command}"
             where = f"schedule {schedule_group}/{schedule.name}"
-            raise self._refuse(f"no lease owns it, and it calls {schedule.target_arn}", advice, where)
+            raise self._refuse(
+                f"no lease owns it, and it calls {schedule.target_arn}", advice, where
+            )
 
     # lease and stop
 
     def take_lease(self) -> None:
-        """Write the lease, then the pointer: the pointer decides between two starts, also of the same run."""
+        """Write the lease, then the pointer, which decides between two starts of one run."""
         url = self.config.url(lease_key(self.lease.run))
-        with convert_call_errors("writing the lease", url, f"{self.retry_advice}; nothing was raised"):
+        with convert_call_errors(
+            "writing the lease", url, f"{self.retry_advice}; nothing was raised"
+        ):
             if self.fleet.lease is None:
-                self.lease = leases.write_lease(self.clients, self.config, self.lease) or self._adopt_lease(url)
+                self.lease = leases.write_lease(
+                    self.clients, self.config, self.lease
+                ) or self._adopt_lease(url)
             elif self.requested_lease.unarmed != self.lease.unarmed:
                 new_lease = replace(self.lease, unarmed=self.requested_lease.unarmed)
                 self.lease = leases.write_lease(self.clients, self.config, new_lease) or self.lease
             document = {"run": self.lease.run}
-            etag = write_object(self.clients, self.config, leases.POINTER_KEY, document, etag=self.pointer.etag)
+            etag = write_object(
+                self.clients, self.config, leases.POINTER_KEY, document, etag=self.pointer.etag
+            )
         if etag is None:
             where = self.config.url(leases.POINTER_KEY)
             raise self._refuse("another start or stop came first", self.status_command, where)
@@ -296,17 +398,19 @@ class _FleetStart:
         self.owner = LeaseOwner(self.clients, self.config, self.pointer, self.lease)
 
     def _adopt_lease(self, url: str) -> Lease:
-        """Adopt the lease of an earlier start of the same run that died before it wrote the pointer."""
+        """Adopt the lease of an earlier start of this run that died before the pointer."""
         pointer = LeasePointer(run=self.lease.run)
         lease, fault = leases.read_lease(self.clients, self.config, pointer)
-        expected_lease = lease and replace(lease, created=self.lease.created, deadline=self.lease.deadline, etag="")
+        expected_lease = lease and replace(
+            lease, created=self.lease.created, deadline=self.lease.deadline, etag=""
+        )
         if lease is None or expected_lease != self.lease or lease.deadline <= self.now:
             problem = fault or f"run {self.lease.run} was started before"
             raise self._refuse(problem, "take another name for this run", url)
         return lease
 
     def return_lease(self) -> None:
-        """Return the lease, so that others may start, if no stop could be armed and so nothing was raised."""
+        """Return the lease if no stop could be armed and so nothing was raised."""
         if self.fleet.lease is not None:
             return  # an earlier start of the same run may have raised with it
         with suppress(*CALL_ERRORS):
@@ -318,55 +422,78 @@ class _FleetStart:
         """Create the one-shot stop and read it back."""
         where = f"schedule {self.config.schedule_group}/{self.lease.schedule}"
         advice = "nothing was raised; try again, or deploy the Guard stack"
-        request, names = build_stop_schedule(self.config, self.lease), ("ScheduleExpression", "State", "Target")
+        request = build_stop_schedule(self.config, self.lease)
+        names = ("ScheduleExpression", "State", "Target")
         with convert_call_errors("arming the one-shot stop", where, advice):
             self.owner.call_as_owner(partial(self._create_schedule, request), self._build_refusal)
-            schedule = self.clients.scheduler.get_schedule(GroupName=request["GroupName"], Name=request["Name"])
+            schedule = self.clients.scheduler.get_schedule(
+                GroupName=request["GroupName"], Name=request["Name"]
+            )
             target = {name: schedule["Target"].get(name) for name in request["Target"]}
-            stored_values = {**schedule, "State": schedule.get("State", "ENABLED"), "Target": target}
+            stored_values = {
+                **schedule,
+                "State": schedule.get("State", "ENABLED"),
+                "Target": target,
+            }
             is_as_requested = all(stored_values[name] == request[name] for name in names)
             arn = str(schedule["Arn"])
         if not is_as_requested:
-            advice = "delete it in the console of EventBridge Scheduler and take another name for this run"
+            advice = (
+                "delete it in the console of EventBridge Scheduler and take another name for"
+                " this run"
+            )
             raise ExternalError("it is not as it was asked for", where=where, change=advice)
         return arn
 
     def _create_schedule(self, request: Mapping[str, Any]) -> None:
-        had_new_schedule, self.has_new_schedule = self.has_new_schedule, True  # also if the answer is lost
+        # also if the answer is lost
+        had_new_schedule = self.has_new_schedule
+        self.has_new_schedule = True
         try:
             self.clients.scheduler.create_schedule(**request)
         except ClientError as error:
             if error_code(error) != "ConflictException":
                 raise
-            self.has_new_schedule = had_new_schedule  # an earlier start made it: it is read back like a new one
+            # an earlier start made it: it is read back like a new one
+            self.has_new_schedule = had_new_schedule
 
     def _build_refusal(self, loss: str) -> InputError:
-        return self._refuse(f"stopped before the raise: {loss}; nothing was raised", self.status_command)
+        return self._refuse(
+            f"stopped before the raise: {loss}; nothing was raised", self.status_command
+        )
 
     def notify_unarmed_paths(self) -> None:
         """Notify people of the paths that do not guard this run."""
         if not self.lease.unarmed:
             return
         text = (
-            f"{self.config.environment}: run {self.lease.run} starts although these paths would not stop its fleet: "
-            f"{', '.join(self.lease.unarmed)}.\n{self.lease.who} accepted that. The others end it, at the latest at "
-            f"its deadline {self.lease.deadline:{MOMENT_FORMAT}} UTC.\nLook: {self.status_command}; docs/runbook.md"
+            f"{self.config.environment}: run {self.lease.run} starts although these paths would not"
+            f" stop its fleet: {', '.join(self.lease.unarmed)}.\n{self.lease.who} accepted that."
+            " The others end it, at the latest at its deadline"
+            f" {self.lease.deadline:{MOMENT_FORMAT}} UTC.\nLook: {self.status_command};"
+            " docs/runbook.md"
         )
         advice = "nothing was raised; mend the topic, or arm the paths"
-        with convert_call_errors("telling people that paths are not armed", str(self.config.topic_arn), advice):
+        with convert_call_errors(
+            "telling people that paths are not armed", str(self.config.topic_arn), advice
+        ):
             notify_subscribers(self.clients, self.config, "a start accepted unarmed paths", text)
 
     def resume_launches(self) -> None:
-        """Resume launches in Auto Scaling groups in which our stop suspended them, and clear the record of that."""
+        """Resume launches in the Auto Scaling groups that our stop suspended; clear the record."""
         fence = self.fleet.fence
         group_names = sorted(set(fence.suspended if fence else ()) & set(self.fleet.scaling_groups))
         for name in group_names:
             resume = partial(self.clients.autoscaling.resume_processes, AutoScalingGroupName=name)
             step = f"resuming the launches of Auto Scaling group {name}"
             with convert_call_errors(step, self.config.node_group_description, RETRY_ADVICE):
-                self.owner.call_as_owner(partial(resume, ScalingProcesses=[LAUNCH_PROCESS]), self._build_refusal)
+                self.owner.call_as_owner(
+                    partial(resume, ScalingProcesses=[LAUNCH_PROCESS]), self._build_refusal
+                )
         if group_names:
-            with convert_call_errors("writing what was resumed", self.config.url(FENCE_KEY), RETRY_ADVICE):
+            with convert_call_errors(
+                "writing what was resumed", self.config.url(FENCE_KEY), RETRY_ADVICE
+            ):
                 change_fence(self.clients, self.config, fence, _clear_suspended_groups)
 
     # the raise
@@ -374,11 +501,16 @@ class _FleetStart:
     def raise_nodes(self) -> None:
         """Request the nodes from EKS, with the run's labels and without those of another."""
         if self._is_past_deadline():  # the one-shot stop of the lease has fired
-            problem = f"the lease's deadline {self.lease.deadline:{MOMENT_FORMAT}} UTC has passed meanwhile"
+            problem = (
+                f"the lease's deadline {self.lease.deadline:{MOMENT_FORMAT}} UTC has passed"
+                " meanwhile"
+            )
             raise self._refuse(problem, LATE_START_ADVICE)
         try:
             label_change = read_label_change(self.clients, self.config, self.lease.node_label)
-            self.owner.call_as_owner(partial(self._set_group_size, label_change), self._build_refusal)
+            self.owner.call_as_owner(
+                partial(self._set_group_size, label_change), self._build_refusal
+            )
         except CALL_ERRORS as error:  # EKS may have taken the call all the same
             problem = f"raising failed ({describe_error(error)}); {self._undo_raise()}"
             where = self.config.node_group_description
@@ -387,18 +519,24 @@ class _FleetStart:
     def _set_group_size(self, label_change: Mapping[str, Any]) -> None:
         self.may_have_nodes = True
         self.clients.eks_once.update_nodegroup_config(
-            clusterName=self.config.cluster, nodegroupName=self.config.node_group,
+            clusterName=self.config.cluster,
+            nodegroupName=self.config.node_group,
             scalingConfig={"minSize": 0, "desiredSize": self.lease.nodes},
             **({"labels": label_change} if label_change else {}),
-        )  # fmt: skip
+        )
 
     def remove_stray_labels(self) -> None:
         """Remove labels that a delayed relabel of another run set next to this run's."""
         with suppress(*CALL_ERRORS):  # the reaper sees them too
             label_change = read_label_change(self.clients, self.config, self.lease.node_label)
             if "removeLabels" in label_change:
-                group = {"clusterName": self.config.cluster, "nodegroupName": self.config.node_group}
-                update = partial(self.clients.eks_once.update_nodegroup_config, **group, labels=label_change)
+                group = {
+                    "clusterName": self.config.cluster,
+                    "nodegroupName": self.config.node_group,
+                }
+                update = partial(
+                    self.clients.eks_once.update_nodegroup_config, **group, labels=label_change
+                )
                 self.owner.call_as_owner(update, self._build_refusal)
 
     def delete_unused_schedule(self) -> None:
@@ -412,17 +550,28 @@ class _FleetStart:
         try:
             loss = self.owner.find_loss()
         except CALL_ERRORS as error:
-            problem = f"the fence could not be read after the raise ({describe_error(error)}); {self._undo_raise()}"
-            raise ExternalError(problem, where=self.config.bucket, change=self.retry_advice) from error
+            problem = (
+                f"the fence could not be read after the raise ({describe_error(error)});"
+                f" {self._undo_raise()}"
+            )
+            raise ExternalError(
+                problem, where=self.config.bucket, change=self.retry_advice
+            ) from error
         if self._is_past_deadline():
             problem = f"the lease's deadline passed while it was being raised; {self._undo_raise()}"
             raise self._refuse(problem, LATE_START_ADVICE)
         if loss:
-            raise self._refuse(f"stopped while it was being raised ({loss}); {self._undo_raise()}", self.status_command)
+            raise self._refuse(
+                f"stopped while it was being raised ({loss}); {self._undo_raise()}",
+                self.status_command,
+            )
 
     def _is_past_deadline(self) -> bool:
         """Whether the deadline passed during this start, e.g. because its machine slept."""
-        return self.now + timedelta(seconds=self.clients.wall_s() - self.start_s) >= self.lease.deadline
+        return (
+            self.now + timedelta(seconds=self.clients.wall_s() - self.start_s)
+            >= self.lease.deadline
+        )
 
     def _undo_raise(self) -> str:
         try:
@@ -439,11 +588,13 @@ class _FleetStart:
 
 
 def _clear_suspended_groups(fence: Fence | None) -> Fence | None:
-    return replace(fence, suspended=()) if fence and fence.suspended and not fence.is_closed else None
+    return (
+        replace(fence, suspended=()) if fence and fence.suspended and not fence.is_closed else None
+    )
 
 
 def require_node_group(config: GuardConfig, fleet: FleetState, *, has_lease: bool) -> None:
-    """Check that the node group exists, is ours and settled; without a lease also that it is at 0 without an instance.
+    """Check that the node group exists, is ours and settled, and without a lease at 0.
 
     Raises:
         InputError: the node group does not.
@@ -453,32 +604,48 @@ def require_node_group(config: GuardConfig, fleet: FleetState, *, has_lease: boo
         raise InputError("not there", where=where, change="deploy the Fleet stack")
     if not fleet.has_owner_tag:
         problem = f"another's: without the tag {OWNER_TAG}={config.environment}"
-        raise InputError(problem, where=where, change="it is left alone; give one of the two another name")
+        raise InputError(
+            problem, where=where, change="it is left alone; give one of the two another name"
+        )
     if not has_lease and (fleet.desired_size or fleet.instances):
-        instance_text = ", ".join(f"{instance.id} ({instance.state})" for instance in fleet.instances)
-        problem = f"already at {fleet.desired_size}, without a lease: {instance_text or 'no instance yet'}"
+        instance_text = ", ".join(
+            f"{instance.id} ({instance.state})" for instance in fleet.instances
+        )
+        problem = (
+            f"already at {fleet.desired_size}, without a lease:"
+            f" {instance_text or 'no instance yet'}"
+        )
         change = f"wait until they are gone, or {build_tandem_command('stop', config.environment)}"
         raise InputError(problem, where=where, change=change)
     if not fleet.is_stable:
-        raise InputError(f"{fleet.status}: EKS takes no update", where=where, change="wait until it is ACTIVE")
+        raise InputError(
+            f"{fleet.status}: EKS takes no update", where=where, change="wait until it is ACTIVE"
+        )
 
 
 def build_stop_schedule(config: GuardConfig, lease: Lease) -> dict[str, Any]:
     """Return the one-shot stop of a lease, as CreateSchedule takes it.
 
-    The names in `Input` begin with a capital as in the CDK's example of a universal target. Unverified: nobody has yet
-    seen a schedule call EKS in an account.
+    The names in `Input` begin with a capital as in the CDK's example of a universal target.
+    Unverified: nobody has yet seen a schedule call EKS in an account.
     """
     deadline = lease.deadline.astimezone(UTC)
     group = {"ClusterName": config.cluster, "NodegroupName": config.node_group}
     payload = {**group, "ScalingConfig": {"MinSize": 0, "DesiredSize": 0}}
     return {
-        "GroupName": config.schedule_group, "Name": lease.schedule,
-        "ScheduleExpression": f"at({deadline:%Y-%m-%dT%H:%M:%S})", "ScheduleExpressionTimezone": "UTC",
-        "FlexibleTimeWindow": {"Mode": "OFF"}, "ActionAfterCompletion": "DELETE", "State": "ENABLED",
+        "GroupName": config.schedule_group,
+        "Name": lease.schedule,
+        "ScheduleExpression": f"at({deadline:%Y-%m-%dT%H:%M:%S})",
+        "ScheduleExpressionTimezone": "UTC",
+        "FlexibleTimeWindow": {"Mode": "OFF"},
+        "ActionAfterCompletion": "DELETE",
+        "State": "ENABLED",
         "Description": f"ends run {lease.run} of {config.environment}",
         "Target": {
-            "Arn": SCHEDULE_TARGET_ARN, "RoleArn": config.scheduler_role_arn, "Input": json.dumps(payload),
-            "DeadLetterConfig": {"Arn": config.dead_letter_arn}, "RetryPolicy": RETRY_POLICY,
+            "Arn": SCHEDULE_TARGET_ARN,
+            "RoleArn": config.scheduler_role_arn,
+            "Input": json.dumps(payload),
+            "DeadLetterConfig": {"Arn": config.dead_letter_arn},
+            "RetryPolicy": RETRY_POLICY,
         },
-    }  # fmt: skip
+    }

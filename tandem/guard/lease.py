@@ -1,6 +1,7 @@
-"""The lease of a fleet and the pointer to it: the run that may have nodes, how many, and until when.
+"""The lease of a fleet and the pointer to it: which run may have nodes, how many, until when.
 
-Invariant: standard library and boto3 only, because a Lambda packs this file; a lease that cannot be parsed is none.
+Invariant: standard library and boto3 only, because a Lambda packs this file; a lease that cannot be
+parsed is none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tandem.guard.config import AwsClients, GuardConfig
 POINTER_KEY = "lease.json"  # names the run that holds the only live lease
 LEASE_SCHEMA = 2
 STOP_PREFIX = "stop-"  # plus the run: the name of a lease's one-shot stop
-RUN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")  # `stop-` and it are a schedule's name, of at most 64
+# `stop-` and it are a schedule's name, of at most 64
+RUN_NAME_PATTERN = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,58}")
 MAX_NODES = 10_000
 _PARSERS: dict[str, Callable[[Any], Any]] = {
     "who": values.shorten_sentence,
@@ -35,7 +37,7 @@ LEASE_FIELDS = ("run", "beats", "schedule", *_PARSERS)
 
 @dataclass(frozen=True, kw_only=True)
 class Lease:
-    """`runs/<run>/lease.json`, to which the pointer `lease.json` points: the run that may have a fleet, and until when.
+    """`runs/<run>/lease.json`, to which `lease.json` points: who may have a fleet, until when.
 
     Args:
         who: the person's ARN, or the runner.
@@ -43,7 +45,8 @@ class Lease:
         node_label: labels that its nodes carry.
         former_label: labels that its nodes carried before the latest relabel.
         deadline: time at which the one-shot stop fires.
-        beats: whether its run writes heartbeats; a lease by hand has none, and only the deadline ends it.
+        beats: whether its run writes heartbeats; a lease by hand has none, and only the deadline
+            ends it.
         schedule: name of the one-shot stop.
         unarmed: paths that were unarmed at the raise and that its operator accepted.
         ending: time since which its normal end is under way; None: it is not.
@@ -90,7 +93,7 @@ def heartbeat_key(run: str) -> str:
 
 
 def write_lease(clients: AwsClients, config: GuardConfig, lease: Lease) -> Lease | None:
-    """Write a lease if its object is unchanged since it was read; return it with its new ETag, or None if others wrote.
+    """Write a lease if unchanged since it was read; return it with its ETag, or None if lost.
 
     Args:
         lease: with the ETag of its reading; a new one has none.
@@ -123,7 +126,9 @@ def read_pointer(clients: AwsClients, config: GuardConfig) -> LeasePointer:
         return LeasePointer(etag=bucket_object.etag, fault=fault)
 
 
-def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) -> tuple[Lease | None, str]:
+def read_lease(
+    clients: AwsClients, config: GuardConfig, pointer: LeasePointer
+) -> tuple[Lease | None, str]:
     """Return the lease to which a pointer points, or None and why there is none.
 
     Raises:
@@ -134,7 +139,10 @@ def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) 
     key = lease_key(pointer.run)
     bucket_object = read_object(clients, config, key)
     if bucket_object is None:
-        return None, f"{config.url(key)}: not there, though {POINTER_KEY} leads to it, so there is no lease"
+        return (
+            None,
+            f"{config.url(key)}: not there, though {POINTER_KEY} leads to it, so there is no lease",
+        )
     try:
         document = parse_document(bucket_object.body, LEASE_SCHEMA)
         if document["run"] != pointer.run or not isinstance(document["beats"], bool):
@@ -145,11 +153,17 @@ def read_lease(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) 
         fields |= {name: parse(document[name]) for name, parse in _PARSERS.items()}
         return Lease(**fields, etag=bucket_object.etag), ""
     except values.PARSE_ERRORS as error:
-        return None, f"{config.url(key)}: not understood ({values.shorten_text(error)}), so it counts as no lease"
+        return (
+            None,
+            (
+                f"{config.url(key)}: not understood ({values.shorten_text(error)}), so it counts as"
+                " no lease"
+            ),
+        )
 
 
 def clear_pointer(clients: AwsClients, config: GuardConfig, pointer: LeasePointer) -> bool:
-    """Clear the run in the pointer if the pointer is unchanged since it was read; return whether it was.
+    """Clear the run in the pointer if unchanged since it was read; return whether it was.
 
     A start that read the pointer before is then refused.
 

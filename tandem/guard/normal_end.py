@@ -1,8 +1,8 @@
-"""The normal end of a lease: the fleet goes to 0, nothing is fenced, and the next start needs no release.
+"""The normal end of a lease: the fleet goes to 0, unfenced; the next start needs no release.
 
-First the lease records that it ends, so that no start raises under it and the reaper leaves it alone for a while. The
-bucket and AWS hold the progress, so the next end, or the reaper, finishes an end that dies anywhere.
-Invariant: standard library and boto3 only.
+First the lease records that it ends, so that no start raises under it and the reaper leaves it
+alone for a while. The bucket and AWS hold the progress, so the next end, or the reaper, finishes an
+end that dies anywhere. Invariant: standard library and boto3 only.
 """
 
 from __future__ import annotations
@@ -23,14 +23,20 @@ from tandem.guard.ownership import LeaseOwner
 from tandem.guard.schedules import delete_schedule
 from tandem.guard.values import convert_call_errors
 
-END_TIMEOUT = timedelta(minutes=25)  # then the reaper takes over: it leaves an ending lease alone for 30
+# then the reaper takes over: it leaves an ending lease alone for 30
+END_TIMEOUT = timedelta(minutes=25)
 
 
 def end_lease(  # noqa: PLR0913 - whose lease, the time, and who hears of it
-    clients: AwsClients, config: GuardConfig, *, run: str | None, clock: Callable[[], datetime],
-    wait: Callable[[timedelta], None], log: Callable[[str], None] = lambda _: None,
-) -> str:  # fmt: skip
-    """End the lease of a run: desired 0, wait until EC2 lists no instance, then remove its stop and its pointer.
+    clients: AwsClients,
+    config: GuardConfig,
+    *,
+    run: str | None,
+    clock: Callable[[], datetime],
+    wait: Callable[[timedelta], None],
+    log: Callable[[str], None] = lambda _: None,
+) -> str:
+    """End a run's lease: desired 0, wait until EC2 lists no instance, remove stop and pointer.
 
     Args:
         run: the run whose lease ends; None takes the present lease.
@@ -43,7 +49,8 @@ def end_lease(  # noqa: PLR0913 - whose lease, the time, and who hears of it
 
     Raises:
         InputError: there is no lease, another run has it, or the fleet is fenced; nothing was done.
-        ExternalError: AWS failed, or instances live on; the lease is marked as ending, and another end goes on with it.
+        ExternalError: AWS failed, or instances live on; the lease is marked as ending, and another
+            end goes on with it.
     """
     return _NormalEnd(clients, config, clock, log).finish(run, wait)
 
@@ -52,9 +59,16 @@ class _NormalEnd:
     """One end at work."""
 
     def __init__(
-        self, clients: AwsClients, config: GuardConfig, clock: Callable[[], datetime], log: Callable[[str], None]
+        self,
+        clients: AwsClients,
+        config: GuardConfig,
+        clock: Callable[[], datetime],
+        log: Callable[[str], None],
     ) -> None:
-        self.clients, self.config, self.clock, self.log = clients, config, clock, log
+        self.clients = clients
+        self.config = config
+        self.clock = clock
+        self.log = log
         self._status_command = f"tandem status --env {config.environment}"
         self._retry_advice = f"run it again: tandem stop --end --env {config.environment}"
 
@@ -65,9 +79,13 @@ class _NormalEnd:
         owner = LeaseOwner(self.clients, self.config, pointer, lease)
         if has_node_group:
             with self._convert_errors(f"setting {self.config.node_group_description} to 0"):
-                owner.call_as_owner(partial(scale_to_zero, self.clients, self.config), self._build_loss_error)
+                owner.call_as_owner(
+                    partial(scale_to_zero, self.clients, self.config), self._build_loss_error
+                )
             self.log(f"{self.config.node_group_description} set to 0")
-        changes = follow_fleet(self.clients, self.config, self.clock, wait, timeout=END_TIMEOUT, awaits_zero=True)
+        changes = follow_fleet(
+            self.clients, self.config, self.clock, wait, timeout=END_TIMEOUT, awaits_zero=True
+        )
         for _, change in changes:
             self.log(change)
         self.log("EC2 lists no instance")
@@ -77,25 +95,39 @@ class _NormalEnd:
         with self._convert_errors("removing the pointer to the lease"):
             if not clear_pointer(self.clients, self.config, pointer):
                 raise self._build_loss_error("somebody else wrote the pointer")
-        self.log(f"run {lease.run} has no lease any more; its one-shot stop {lease.schedule} is deleted")
+        self.log(
+            f"run {lease.run} has no lease any more; its one-shot stop {lease.schedule} is deleted"
+        )
         return lease.run
 
     def _require_lease(self, run: str | None) -> tuple[LeasePointer, Lease, bool]:
         """Return pointer, lease, and whether there is a node group to size."""
-        fleet, name = observe_fleet(self.clients, self.config, self.clock()), self.config.environment
+        fleet = observe_fleet(self.clients, self.config, self.clock())
+        name = self.config.environment
         blind = {"consequence": "nothing is ended", "change": self._retry_advice}
         fleet.require_known("fence", "lease", where=name, **blind)
         if fleet.fence is not None and fleet.is_fenced:
             advice = f"the stop ends the fleet; then tandem stop --release --env {name}"
-            raise InputError(f"{fleet.fence.who} fenced it: {fleet.fence.why}", where=name, change=advice)
+            raise InputError(
+                f"{fleet.fence.who} fenced it: {fleet.fence.why}", where=name, change=advice
+            )
         if fleet.lease is None or fleet.pointer is None:
-            problem = (fleet.pointer.fault if fleet.pointer else "") or "there is no lease, so nothing to end"
-            advice = f"tandem status --env {name} says what runs; tandem stop --env {name} stops it whoever it is"
+            problem = (
+                fleet.pointer.fault if fleet.pointer else ""
+            ) or "there is no lease, so nothing to end"
+            advice = (
+                f"tandem status --env {name} says what runs; tandem stop --env {name} stops it"
+                " whoever it is"
+            )
             raise InputError(problem, where=name, change=advice)
         if run is not None and fleet.lease.run != run:
             where = self.config.url(lease_key(fleet.lease.run))
             problem = f"run {fleet.lease.run} of {fleet.lease.who} has the lease, not run {run}"
-            raise InputError(problem, where=where, change=f"name that run, or leave it alone: {self._status_command}")
+            raise InputError(
+                problem,
+                where=where,
+                change=f"name that run, or leave it alone: {self._status_command}",
+            )
         if not fleet.can_scale and fleet.has_node_group is not False:
             where = self.config.node_group_description
             fleet.require_known("node group", where=where, **blind)
@@ -108,7 +140,9 @@ class _NormalEnd:
         if lease.ending is not None:
             return lease
         with self._convert_errors("writing that the lease ends"):
-            stored_lease = write_lease(self.clients, self.config, replace(lease, ending=self.clock()))
+            stored_lease = write_lease(
+                self.clients, self.config, replace(lease, ending=self.clock())
+            )
         if stored_lease is None:
             problem = "somebody changed the lease at this moment"
             raise InputError(problem, where=self.config.environment, change=self._retry_advice)

@@ -17,7 +17,9 @@ CHANGE_TEXTS = {
 }
 
 
-def notify_subscribers(clients: AwsClients, config: GuardConfig, context: str, message: str) -> None:
+def notify_subscribers(
+    clients: AwsClients, config: GuardConfig, context: str, message: str
+) -> None:
     """Send a message to the people of the environment, if there is a topic.
 
     Raises:

@@ -1,7 +1,7 @@
-"""Observation of a pass: fence, lease, heartbeat, node group, instances and block, read from S3, EKS and EC2.
+"""Observation of a pass: fence, lease, heartbeat, group, instances and block, by S3, EKS, EC2.
 
-Invariant: standard library and boto3 only, because a Lambda packs this file. Unreadable state is unknown, and unknown
-is never taken for gone, for allowed or for alive.
+Invariant: standard library and boto3 only, because a Lambda packs this file. Unreadable state is
+unknown, and unknown is never taken for gone, for allowed or for alive.
 """
 
 from __future__ import annotations
@@ -34,22 +34,37 @@ from tandem.guard.lease import (
     lease_key,
     read_lease,
     read_pointer,
-)  # fmt: skip
+)
 from tandem.guard.pager import iterate_pages
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.scaling_groups import SCALING_GROUP_TAG
-from tandem.guard.values import CALL_ERRORS, PARSE_ERRORS, describe_error, format_value, parse_timestamp, shorten_text
+from tandem.guard.values import (
+    CALL_ERRORS,
+    PARSE_ERRORS,
+    describe_error,
+    format_value,
+    parse_timestamp,
+    shorten_text,
+)
 
-OWNER_TAG = "tandem:environment"  # its value is the environment's name; tandem.spec.names has the same
-CAPACITY_KIND_TAG = "tandem:capacity-kind"  # likewise: Fleet may be deployed with a kind that Guard does not know
-CLUSTER_TAG, NODE_GROUP_TAG = "eks:cluster-name", "eks:nodegroup-name"  # EKS puts them on every instance of a group
-LABEL_PREFIXES = ("raise.tandem/", "compile.tandem/")  # our own, which a new raise removes; as in tandem.spec.names
+# its value is the environment's name; tandem.spec.names has the same
+OWNER_TAG = "tandem:environment"
+# likewise: Fleet may be deployed with a kind that Guard does not know
+CAPACITY_KIND_TAG = "tandem:capacity-kind"
+# EKS puts them on every instance of a group
+CLUSTER_TAG = "eks:cluster-name"
+NODE_GROUP_TAG = "eks:nodegroup-name"
+# our own, which a new raise removes; as in tandem.spec.names
+LABEL_PREFIXES = ("raise.tandem/", "compile.tandem/")
 NORMAL_END_LIMIT = timedelta(minutes=30)  # for so long the reaper leaves an ending lease alone
-BLOCK_MARGIN = timedelta(minutes=45)  # EKS scales down 40 minutes before a block's end, EC2 terminates at 30
+# EKS scales down 40 minutes before a block's end, EC2 terminates at 30
+BLOCK_MARGIN = timedelta(minutes=45)
 CLOCK_TOLERANCE = timedelta(minutes=5)  # clocks differ; a beat further in the future does not count
-# of a node group that accepts an update; DEGRADED stays after a lack of capacity (aws/containers-roadmap#2326)
+# of a node group that accepts an update; DEGRADED stays after a lack of capacity
+# (aws/containers-roadmap#2326)
 STABLE_STATUSES = frozenset({"ACTIVE", "DEGRADED"})
-MAX_STATISTICS_POINTS = 1440  # that CloudWatch's GetMetricStatistics returns at once (API reference)
+# that CloudWatch's GetMetricStatistics returns at once (API reference)
+MAX_STATISTICS_POINTS = 1440
 StateSource = Literal["fence", "lease", "heartbeat", "node group", "instances", "reservation"]
 
 
@@ -59,7 +74,8 @@ class FleetInstance:
 
     Args:
         state: pending, running, shutting-down, stopping or stopped.
-        is_ours: whether the guard may touch it: it has the environment's own tag, or its node group does.
+        is_ours: whether the guard may touch it: it has the environment's own tag, or its node group
+            does.
         scaling_group: the Auto Scaling group in its tag; empty if there is none.
     """
 
@@ -88,18 +104,23 @@ class FleetState:
         status: of the node group; empty: unknown, or there is none.
         labels: our labels of the node group's nodes.
         capacity_kind: of the deployed node group; as declared if its tags name none.
-        scaling_groups: names of its Auto Scaling groups by EKS or, if EKS does not answer, by the instances.
+        scaling_groups: names of its Auto Scaling groups by EKS or, if EKS does not answer, by the
+            instances.
         instances: every instance of the node group in EC2's list that is not terminated.
-        alive_since: time since which the guard's own figures count instances without a break. It is read only if the
-            lease is unknown: the present instances' age does not show the instances that they replaced.
+        alive_since: time since which the guard's own figures count instances without a break. It is
+            read only if the lease is unknown: the present instances' age does not show the
+            instances that they replaced.
         pointer: to the only lease; None: unknown.
         lease: the pointer's lease, also after its deadline and behind a fence: see `live_lease`.
         heartbeat: of the lease's run.
-        block_starts, block_ends: of the Capacity Block of the deployed node group: by EC2, and where EC2 does not say,
-            as planned.
-        planned_window: the block's hours in the node group's tags; without such tags the declared ones.
-        reservation_id: of the Capacity Block or reservation in the node group's tag; empty: none, or unknown.
-        reservation: the block's reservation by EC2; None: unknown, another kind, or the node group names none.
+        block_starts, block_ends: of the Capacity Block of the deployed node group: by EC2, and
+            where EC2 does not say, as planned.
+        planned_window: the block's hours in the node group's tags; without such tags the declared
+            ones.
+        reservation_id: of the Capacity Block or reservation in the node group's tag; empty: none,
+            or unknown.
+        reservation: the block's reservation by EC2; None: unknown, another kind, or the node group
+            names none.
         unknown: what could not be read, and why.
         faults: objects that were read but could not be parsed, each in a sentence.
     """
@@ -142,9 +163,15 @@ class FleetState:
     @property
     def live_lease(self) -> Lease | None:
         """The lease, if live: before its deadline and without a fence."""
-        return self.lease if self.lease and self.now < self.lease.deadline and not self.is_fenced else None
+        return (
+            self.lease
+            if self.lease and self.now < self.lease.deadline and not self.is_fenced
+            else None
+        )
 
-    def require_known(self, *sources: StateSource, where: str, consequence: str, change: str) -> None:
+    def require_known(
+        self, *sources: StateSource, where: str, consequence: str, change: str
+    ) -> None:
         """Continue only if these sources were read.
 
         Args:
@@ -167,21 +194,28 @@ class FleetState:
 
     @property
     def can_scale(self) -> bool:
-        """Whether the node group is known to be ours: by its own tag, or by an instance of it with our tag."""
+        """Whether the node group is known to be ours, by its tag or an instance's."""
         return bool(self.has_owner_tag or (self.has_node_group is not False and self.own_instances))
 
     @property
     def is_block_paid(self) -> bool:
-        """Whether a Capacity Block costs money at this moment, used or not; by its plan if EC2 does not say."""
+        """Whether a Capacity Block costs money now, used or not; by plan if EC2 is silent."""
         if self.reservation is not None and self.reservation.state != "active":
             return False
-        return bool(self.block_starts and self.block_ends and self.block_starts <= self.now < self.block_ends)
+        return bool(
+            self.block_starts
+            and self.block_ends
+            and self.block_starts <= self.now < self.block_ends
+        )
 
     @property
     def is_ending(self) -> bool:
         """Whether the lease is marked as ending, and not for too long."""
         end_start = self.lease.ending if self.lease else None
-        return end_start is not None and end_start - CLOCK_TOLERANCE <= self.now < end_start + NORMAL_END_LIMIT
+        return (
+            end_start is not None
+            and end_start - CLOCK_TOLERANCE <= self.now < end_start + NORMAL_END_LIMIT
+        )
 
 
 def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> FleetState:
@@ -192,7 +226,10 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
     read_start_s = clients.wall_s()
     unknown: dict[StateSource, str] = {}
     faults: list[str] = []
-    fence, pointer, lease, heartbeat = None, None, None, None
+    fence = None
+    pointer = None
+    lease = None
+    heartbeat = None
     with _record_read_failure(unknown, "fence"):
         fence = read_fence(clients, config)
         faults.extend([fence.fault] if fence and fence.fault else [])
@@ -203,7 +240,10 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
             pointer = read_pointer(clients, config)
             lease, fault = read_lease(clients, config, pointer)
             if lease and lease.created > now + CLOCK_TOLERANCE:
-                fault = f"{config.url(lease_key(lease.run))}: written in the future, so it counts as no lease"
+                fault = (
+                    f"{config.url(lease_key(lease.run))}: written in the future, so it counts as no"
+                    " lease"
+                )
                 lease = None
             faults.extend([fault] if fault else [])
     if lease and lease.beats:
@@ -229,19 +269,39 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
         with _record_read_failure(unknown, "reservation"):
             reservation = read_block_reservation(clients, reservation_id)
     block_window = reservation.window if reservation else NO_WINDOW
-    group_names = [resource["name"] for resource in (group.get("resources") or {}).get("autoScalingGroups", [])]
-    tagged_names = [instance.scaling_group for instance in instances if instance.is_ours and instance.scaling_group]
+    group_names = [
+        resource["name"] for resource in (group.get("resources") or {}).get("autoScalingGroups", [])
+    ]
+    tagged_names = [
+        instance.scaling_group
+        for instance in instances
+        if instance.is_ours and instance.scaling_group
+    ]
     fleet = FleetState(
-        now=now, read_start_s=read_start_s, desired_size=scaling.get("desiredSize"), min_size=scaling.get("minSize"),
-        has_node_group=None if "node group" in unknown else bool(group), has_owner_tag=has_owner_tag,
-        max_size=scaling.get("maxSize", 0), status=group.get("status", ""),
-        labels=select_own_labels(group.get("labels", {})), capacity_kind=capacity_kind, instances=instances,
-        scaling_groups=tuple(group_names or dict.fromkeys(tagged_names)), fence=fence, pointer=pointer,
-        lease=lease, heartbeat=heartbeat, block_starts=block_window.starts or planned_window.starts,
-        block_ends=block_window.ends or planned_window.ends, planned_window=planned_window,
-        reservation_id=reservation_id, reservation=reservation,
-        unknown=unknown, faults=tuple(faults),
-    )  # fmt: skip
+        now=now,
+        read_start_s=read_start_s,
+        desired_size=scaling.get("desiredSize"),
+        min_size=scaling.get("minSize"),
+        has_node_group=None if "node group" in unknown else bool(group),
+        has_owner_tag=has_owner_tag,
+        max_size=scaling.get("maxSize", 0),
+        status=group.get("status", ""),
+        labels=select_own_labels(group.get("labels", {})),
+        capacity_kind=capacity_kind,
+        instances=instances,
+        scaling_groups=tuple(group_names or dict.fromkeys(tagged_names)),
+        fence=fence,
+        pointer=pointer,
+        lease=lease,
+        heartbeat=heartbeat,
+        block_starts=block_window.starts or planned_window.starts,
+        block_ends=block_window.ends or planned_window.ends,
+        planned_window=planned_window,
+        reservation_id=reservation_id,
+        reservation=reservation,
+        unknown=unknown,
+        faults=tuple(faults),
+    )
     if "lease" not in unknown or not fleet.own_instances:
         return fleet
     return replace(fleet, alive_since=_read_alive_since(clients, config, now))
@@ -250,22 +310,32 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
 def _describe_missing_tag(config: GuardConfig, instances: tuple[FleetInstance, ...]) -> str:
     problem = f"{config.node_group_description}: without the tag {OWNER_TAG}={config.environment}"
     if any(instance.is_ours for instance in instances):
-        return f"{problem}, though its instances carry it: it counts as ours; deploy the Fleet stack"
+        return (
+            f"{problem}, though its instances carry it: it counts as ours; deploy the Fleet stack"
+        )
     return f"{problem}, so it is another's and is left alone; give one of the two another name"
 
 
 def _read_alive_since(clients: AwsClients, config: GuardConfig, now: datetime) -> datetime | None:
-    """Return since when every figure of the reaper's passes counts an instance; None: unknown, or never."""
+    """Return since when every figure of the passes counts an instance; None: unknown or never."""
     window = timedelta(hours=config.max_hours) + BLOCK_MARGIN
-    window_start, pass_time = now - window, timedelta(minutes=PASS_MINUTES)
-    # the shortest period, of whole passes, with which GetMetricStatistics returns the window in one call
+    window_start = now - window
+    pass_time = timedelta(minutes=PASS_MINUTES)
+    # the shortest period, of whole passes, with which GetMetricStatistics returns the window in one
+    # call
     period_s = -(-window // (MAX_STATISTICS_POINTS * pass_time)) * PASS_MINUTES * 60
     try:
         answer = clients.cloudwatch.get_metric_statistics(
-            Namespace=config.namespace, MetricName=INSTANCES_ALIVE, StartTime=window_start, EndTime=now,
-            Period=period_s, Statistics=["Minimum"],
-        )  # fmt: skip
-        points = sorted((point["Timestamp"], point["Minimum"]) for point in answer.get("Datapoints", []))
+            Namespace=config.namespace,
+            MetricName=INSTANCES_ALIVE,
+            StartTime=window_start,
+            EndTime=now,
+            Period=period_s,
+            Statistics=["Minimum"],
+        )
+        points = sorted(
+            (point["Timestamp"], point["Minimum"]) for point in answer.get("Datapoints", [])
+        )
     except CALL_ERRORS:
         return None
     last_empty_at = max((at for at, count in points if not count), default=window_start)
@@ -280,7 +350,9 @@ def _record_read_failure(unknown: dict[StateSource, str], source: StateSource) -
         unknown[source] = describe_error(error)
 
 
-def _read_heartbeat(clients: AwsClients, config: GuardConfig, run: str, now: datetime) -> tuple[datetime | None, str]:
+def _read_heartbeat(
+    clients: AwsClients, config: GuardConfig, run: str, now: datetime
+) -> tuple[datetime | None, str]:
     bucket_object = read_object(clients, config, heartbeat_key(run))
     if bucket_object is None:
         return None, ""
@@ -290,14 +362,19 @@ def _read_heartbeat(clients: AwsClients, config: GuardConfig, run: str, now: dat
     except PARSE_ERRORS as error:
         return None, f"{url}: not understood ({shorten_text(error)}), so it counts as no beat"
     if beat > now + CLOCK_TOLERANCE:
-        return None, f"{url}: its beat {format_value(beat)} lies in the future, so it counts as none"
+        return (
+            None,
+            f"{url}: its beat {format_value(beat)} lies in the future, so it counts as none",
+        )
     return beat, ""
 
 
 def describe_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str, Any]:
     """Return the node group as EKS describes it, empty if there is none."""
     try:
-        answer = clients.eks.describe_nodegroup(clusterName=config.cluster, nodegroupName=config.node_group)
+        answer = clients.eks.describe_nodegroup(
+            clusterName=config.cluster, nodegroupName=config.node_group
+        )
     except ClientError as error:
         if error_code(error) == "ResourceNotFoundException":
             return {}
@@ -306,7 +383,9 @@ def describe_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str
     return node_group
 
 
-def _read_planned_window(group: Mapping[str, Any], config: GuardConfig, kind: str) -> tuple[BlockWindow, str]:
+def _read_planned_window(
+    group: Mapping[str, Any], config: GuardConfig, kind: str
+) -> tuple[BlockWindow, str]:
     """Return the planned hours of the deployed node group's block, and the fault of its tags."""
     if kind != "capacity-block":
         return NO_WINDOW, ""
@@ -314,22 +393,32 @@ def _read_planned_window(group: Mapping[str, Any], config: GuardConfig, kind: st
     try:
         return parse_planned_window(group.get("tags", {}), declared_window), ""
     except PARSE_ERRORS as error:
-        fault = f"{config.node_group_description}: unreadable tags of its Capacity Block ({shorten_text(error)})"
+        fault = (
+            f"{config.node_group_description}: unreadable tags of its Capacity Block"
+            f" ({shorten_text(error)})"
+        )
         return declared_window, fault
 
 
-def _list_instances(clients: AwsClients, config: GuardConfig, *, has_owner_tag: bool) -> Iterator[FleetInstance]:
+def _list_instances(
+    clients: AwsClients, config: GuardConfig, *, has_owner_tag: bool
+) -> Iterator[FleetInstance]:
     tag_values = {CLUSTER_TAG: config.cluster, NODE_GROUP_TAG: config.node_group}
     filters = [{"Name": f"tag:{tag}", "Values": [value]} for tag, value in tag_values.items()]
     for page in iterate_pages(clients.ec2, "describe_instances", Filters=filters):
-        for instance in (row for reservation in page["Reservations"] for row in reservation["Instances"]):
+        for instance in (
+            row for reservation in page["Reservations"] for row in reservation["Instances"]
+        ):
             if instance["State"]["Name"] != "terminated":
                 tags = {tag["Key"]: tag["Value"] for tag in instance.get("Tags", [])}
                 is_own = has_owner_tag or tags.get(OWNER_TAG) == config.environment
                 yield FleetInstance(
-                    id=instance["InstanceId"], launched_at=instance["LaunchTime"].astimezone(UTC), is_ours=is_own,
-                    state=instance["State"]["Name"], scaling_group=tags.get(SCALING_GROUP_TAG, ""),
-                )  # fmt: skip
+                    id=instance["InstanceId"],
+                    launched_at=instance["LaunchTime"].astimezone(UTC),
+                    is_ours=is_own,
+                    state=instance["State"]["Name"],
+                    scaling_group=tags.get(SCALING_GROUP_TAG, ""),
+                )
 
 
 def select_own_labels(labels: Mapping[str, str]) -> dict[str, str]:
@@ -337,8 +426,10 @@ def select_own_labels(labels: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in labels.items() if name.startswith(LABEL_PREFIXES)}
 
 
-def read_label_change(clients: AwsClients, config: GuardConfig, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return EKS's change that leaves exactly these labels of ours on the node group; empty for none.
+def read_label_change(
+    clients: AwsClients, config: GuardConfig, labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return EKS's change that leaves exactly these labels of ours; empty for none.
 
     Raises:
         CALL_ERRORS: EKS does not answer, or refuses.
@@ -347,7 +438,10 @@ def read_label_change(clients: AwsClients, config: GuardConfig, labels: Mapping[
     stale_labels = [name for name in current_labels if name not in labels]
     if current_labels == labels:
         return {}
-    return {"addOrUpdateLabels": dict(labels), **({"removeLabels": stale_labels} if stale_labels else {})}
+    return {
+        "addOrUpdateLabels": dict(labels),
+        **({"removeLabels": stale_labels} if stale_labels else {}),
+    }
 
 
 def read_capacity_kind(clients: AwsClients, config: GuardConfig) -> str:

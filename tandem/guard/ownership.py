@@ -1,8 +1,8 @@
 """Ownership of the fleet, read just before each call that raises, sizes or relabels the fleet.
 
-EKS has no conditional write. So a lease's owner reads pointer, lease and fence, acts at once, and reads again if the
-clock moved in between, e.g. because the machine slept. The reaper ends any fleet that still slips through that gap.
-Invariant: standard library and boto3 only.
+EKS has no conditional write. So a lease's owner reads pointer, lease and fence, acts at once, and
+reads again if the clock moved in between, e.g. because the machine slept. The reaper ends any fleet
+that still slips through that gap. Invariant: standard library and boto3 only.
 """
 
 from __future__ import annotations
@@ -22,11 +22,25 @@ from tandem.guard.values import CALL_ERRORS, PARSE_ERRORS
 MAX_READING_AGE_S = 30.0  # a reading that is older by the wall clock is repeated
 RETRY_PAUSE_S = 1.0  # before a call is made again
 # errors for which botocore itself would repeat a call (botocore.retries.standard, of botocore 1.43)
-RETRYABLE_CODES = frozenset({
-    "Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "RequestLimitExceeded",
-    "RequestThrottled", "ServerException", "ServiceUnavailableException", "500", "502", "503", "504",
-})  # fmt: skip
-SLOW_READING = f"to read whose fleet it is took more than {MAX_READING_AGE_S:.0f} s, {MAX_ATTEMPTS} times"
+RETRYABLE_CODES = frozenset(
+    {
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "TooManyRequestsException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "ServerException",
+        "ServiceUnavailableException",
+        "500",
+        "502",
+        "503",
+        "504",
+    }
+)
+SLOW_READING = (
+    f"to read whose fleet it is took more than {MAX_READING_AGE_S:.0f} s, {MAX_ATTEMPTS} times"
+)
 
 
 class LeaseOwner:
@@ -37,9 +51,15 @@ class LeaseOwner:
         lease: likewise.
     """
 
-    def __init__(self, clients: AwsClients, config: GuardConfig, pointer: LeasePointer, lease: Lease) -> None:
-        self.clients, self.config, self.pointer, self.lease = clients, config, pointer, lease
-        self.read_at_s: float | None = None  # beginning of the last reading in which this owner had the fleet
+    def __init__(
+        self, clients: AwsClients, config: GuardConfig, pointer: LeasePointer, lease: Lease
+    ) -> None:
+        self.clients = clients
+        self.config = config
+        self.pointer = pointer
+        self.lease = lease
+        # beginning of the last reading in which this owner had the fleet
+        self.read_at_s: float | None = None
 
     def find_loss(self) -> str:
         """Return in a sentence why this owner has lost the fleet; empty while it has the fleet.
@@ -64,7 +84,9 @@ class LeaseOwner:
         self.read_at_s = start_s
         return ""
 
-    def call_as_owner(self, call: Callable[[], object], build_error: Callable[[str], Exception]) -> None:
+    def call_as_owner(
+        self, call: Callable[[], object], build_error: Callable[[str], Exception]
+    ) -> None:
         """Check that the fleet is still this owner's, and act at once.
 
         Args:
@@ -89,19 +111,28 @@ class LeaseOwner:
         If S3 does not answer, a fresh reading of this owner decides.
         """
         try:
-            fence, pointer = read_fence(self.clients, self.config), read_pointer(self.clients, self.config)
+            fence = read_fence(self.clients, self.config)
+            pointer = read_pointer(self.clients, self.config)
         except CALL_ERRORS:
             has_reading = self.read_at_s is not None and is_fresh(self.clients, self.read_at_s)
             return "" if has_reading else "whose fleet it is cannot be read"
-        if (fence is not None and fence.is_closed) or pointer.run is None or pointer == self.pointer:
+        if (
+            (fence is not None and fence.is_closed)
+            or pointer.run is None
+            or pointer == self.pointer
+        ):
             return ""
         return f"run {pointer.run} has the fleet now"
 
 
 def call_if_allowed(
-    clients: AwsClients, find_loss: Callable[[], str], call: Callable[[], object], *, needs_fresh_reading: bool = True
+    clients: AwsClients,
+    find_loss: Callable[[], str],
+    call: Callable[[], object],
+    *,
+    needs_fresh_reading: bool = True,
 ) -> str:
-    """Read whether a call is allowed and call at once; repeat both if AWS was busy or the clock moved.
+    """Check that a call is allowed and make it at once; repeat if AWS was busy.
 
     Args:
         find_loss: reads, and returns in a sentence why the call is not allowed; empty if allowed.
@@ -135,7 +166,9 @@ def call_if_allowed(
 def is_transient(error: BaseException) -> bool:
     """Whether a call with this error may succeed a moment later."""
     return (
-        error_code(error) in RETRYABLE_CODES if isinstance(error, ClientError) else not isinstance(error, PARSE_ERRORS)
+        error_code(error) in RETRYABLE_CODES
+        if isinstance(error, ClientError)
+        else not isinstance(error, PARSE_ERRORS)
     )
 
 

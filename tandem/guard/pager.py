@@ -25,7 +25,8 @@ def iterate_pages(
         request: the operation's arguments.
 
     Raises:
-        PaginationError: the same token came twice in a row, or there are more than `max_pages` pages.
+        PaginationError: the same token came twice in a row, or there are more than `max_pages`
+            pages.
         BotoCoreError, ClientError: AWS does not answer, or refuses.
     """
     for number, page in enumerate(client.get_paginator(operation).paginate(**request)):

@@ -12,7 +12,13 @@ from tandem.errors import ExternalError, InputError
 from tandem.guard.bucket import write_object
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_FIELDS, FENCE_KEY, Fence
-from tandem.guard.lease import RUN_NAME_PATTERN, LeasePointer, clear_pointer, read_lease, write_lease
+from tandem.guard.lease import (
+    RUN_NAME_PATTERN,
+    LeasePointer,
+    clear_pointer,
+    read_lease,
+    write_lease,
+)
 from tandem.guard.observe import observe_fleet
 from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import CALL_ERRORS, describe_error, select_json_fields, shorten_sentence
@@ -28,29 +34,49 @@ def release_fence(clients: AwsClients, config: GuardConfig, *, who: str, now: da
     fleet = observe_fleet(clients, config, now)
     release_command = f"tandem stop --release --env {config.environment}"
     fleet.require_known(
-        "fence", "lease", "node group", "instances", where=config.environment,
-        consequence="the fence stays", change=f"{release_command} once AWS answers",
-    )  # fmt: skip
+        "fence",
+        "lease",
+        "node group",
+        "instances",
+        where=config.environment,
+        consequence="the fence stays",
+        change=f"{release_command} once AWS answers",
+    )
     if fleet.fence is None or not fleet.fence.is_closed:
-        raise InputError("there is no fence", where=config.url(FENCE_KEY), change="nothing needs to be lifted")
+        raise InputError(
+            "there is no fence", where=config.url(FENCE_KEY), change="nothing needs to be lifted"
+        )
     instance_ids = ", ".join(instance.id for instance in fleet.own_instances)
     if instance_ids or (fleet.has_owner_tag and (fleet.desired_size, fleet.min_size) != (0, 0)):
-        problem = f"the fleet is not gone: desired {fleet.desired_size}, instances {instance_ids or 'none'}"
+        problem = (
+            f"the fleet is not gone: desired {fleet.desired_size}, instances"
+            f" {instance_ids or 'none'}"
+        )
         wait = f"tandem stop --env {config.environment} and wait until tandem status lists none"
-        raise InputError(problem, where=config.node_group_description, change=f"{wait}, then {release_command}")
-    fence, url, pointer = fleet.fence, config.url(FENCE_KEY), fleet.pointer or LeasePointer()
-    new_fence = replace(fence, state="lifted", who=who, why=shorten_sentence(f"lifted; was: {fence.why}"), at=now)
+        raise InputError(
+            problem, where=config.node_group_description, change=f"{wait}, then {release_command}"
+        )
+    fence = fleet.fence
+    url = config.url(FENCE_KEY)
+    pointer = fleet.pointer or LeasePointer()
+    new_fence = replace(
+        fence, state="lifted", who=who, why=shorten_sentence(f"lifted; was: {fence.why}"), at=now
+    )
     try:
-        # first: a lease that outlived its fence would be live again. Only over the pointer that was seen: a release
-        # that slept here may find another run's
+        # first: a lease that outlived its fence would be live again. Only over the pointer that was
+        # seen: a release that slept here may find another run's
         etag = None
         if clear_pointer(clients, config, pointer):
-            lease_run = pointer.run or fence.run  # the fence's if an earlier release died after its first write
+            # the fence's if an earlier release died after its first write
+            lease_run = pointer.run or fence.run
             if lease_run is not None and RUN_NAME_PATTERN.fullmatch(lease_run):
-                lease = fleet.lease or read_lease(clients, config, replace(pointer, run=lease_run))[0]
+                lease = (
+                    fleet.lease or read_lease(clients, config, replace(pointer, run=lease_run))[0]
+                )
                 if lease and lease.ending is None:  # so that nobody adopts it again
                     write_lease(clients, config, replace(lease, ending=now))
-                delete_unreferenced_schedule(clients, config, lease_run)  # the schedule would end the next run
+                # the schedule would end the next run
+                delete_unreferenced_schedule(clients, config, lease_run)
             document = select_json_fields(new_fence, *FENCE_FIELDS)
             etag = write_object(clients, config, FENCE_KEY, document, etag=fence.etag)
     except CALL_ERRORS as error:

@@ -1,11 +1,12 @@
-"""The third lever: the node group's own Auto Scaling group, for when EKS refuses a size or ignores it.
+"""The third lever: the node group's Auto Scaling group, for when EKS refuses a size.
 
-EKS owns this group, and its user guide asks people to leave it alone. So the lever is used only when a stop is due and
-EKS had its grace. Unproven on a real account: nobody has recorded what EKS does to a group whose launches are suspended
-and whose size is 0.
-Invariant: standard library and boto3 only, because the Lambdas pack this file; nothing raises a size.
+EKS owns this group, and its user guide asks people to leave it alone. So the lever is used only
+when a stop is due and EKS had its grace. Unproven on a real account: nobody has recorded what EKS
+does to a group whose launches are suspended and whose size is 0. Invariant: standard library and
+boto3 only, because the Lambdas pack this file; nothing raises a size.
 
-Source: Amazon EC2 Auto Scaling API reference, SuspendProcesses, ResumeProcesses, UpdateAutoScalingGroup.
+Source: Amazon EC2 Auto Scaling API reference, SuspendProcesses, ResumeProcesses,
+UpdateAutoScalingGroup.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from dataclasses import dataclass
 
 from tandem.guard.config import AwsClients
 
-LAUNCH_PROCESS = "Launch"  # the process that adds instances; while suspended, none is added for any reason
+# the process that adds instances; while suspended, none is added for any reason
+LAUNCH_PROCESS = "Launch"
 SCALING_GROUP_TAG = "aws:autoscaling:groupName"  # Auto Scaling puts it on every instance of a group
 
 
@@ -46,8 +48,12 @@ def read_scaling_groups(clients: AwsClients, names: Sequence[str]) -> tuple[Scal
     answer = clients.autoscaling.describe_auto_scaling_groups(AutoScalingGroupNames=list(names))
     return tuple(
         ScalingGroup(
-            name=group["AutoScalingGroupName"], desired_size=group["DesiredCapacity"], min_size=group["MinSize"],
-            suspended_processes=tuple(process["ProcessName"] for process in group.get("SuspendedProcesses", [])),
+            name=group["AutoScalingGroupName"],
+            desired_size=group["DesiredCapacity"],
+            min_size=group["MinSize"],
+            suspended_processes=tuple(
+                process["ProcessName"] for process in group.get("SuspendedProcesses", [])
+            ),
         )
         for group in answer["AutoScalingGroups"]
-    )  # fmt: skip
+    )

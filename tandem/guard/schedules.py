@@ -1,4 +1,4 @@
-"""The schedules of one-shot stops: each belongs to its lease, and only the end of that lease deletes it.
+"""Schedules of one-shot stops: each belongs to its lease, whose end alone deletes it.
 
 Invariant: standard library and boto3 only, because the Lambdas pack this file.
 """
@@ -37,7 +37,8 @@ def list_foreign_schedules(
 ) -> tuple[ForeignSchedule, ...]:
     """Return every schedule of the guard's group except the lease's own.
 
-    An interrupted start or doctor's proof may have left such a schedule, or it is somebody else's and may even raise.
+    An interrupted start or doctor's proof may have left such a schedule, or it is somebody else's
+    and may even raise.
 
     Raises:
         CALL_ERRORS: Scheduler does not answer, or denies the call.
@@ -46,15 +47,18 @@ def list_foreign_schedules(
     pages = iterate_pages(clients.scheduler, "list_schedules", GroupName=config.schedule_group)
     return tuple(
         ForeignSchedule(
-            name=shorten_text(schedule["Name"]), state=shorten_text(schedule.get("State", "?")),
+            name=shorten_text(schedule["Name"]),
+            state=shorten_text(schedule.get("State", "?")),
             target_arn=shorten_text(schedule.get("Target", {}).get("Arn", "?")),
         )
-        for page in pages for schedule in page["Schedules"] if schedule["Name"] != own_name
-    )  # fmt: skip
+        for page in pages
+        for schedule in page["Schedules"]
+        if schedule["Name"] != own_name
+    )
 
 
 def delete_unreferenced_schedule(clients: AwsClients, config: GuardConfig, run: str) -> bool:
-    """Delete the schedule of a run whose lease is over, unless the pointer names that run; return whether it did.
+    """Delete a run's schedule after its lease, unless the pointer names it; return whether done.
 
     The pointer is read just before, and again if the clock moved in between.
 

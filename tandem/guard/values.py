@@ -1,7 +1,7 @@
-"""Values of the guard's objects: parsed from JSON with care, written as JSON, and shown in one line.
+"""Values of the guard's objects: parsed from JSON with care, written, shown in one line.
 
-Invariant: standard library and botocore only, because a Lambda packs this file; foreign text comes out printable and
-short.
+Invariant: standard library and botocore only, because a Lambda packs this file; foreign text comes
+out printable and short.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from tandem.shell_command import clean_text
 
 VALID_YEARS = range(2000, 3000)
 MAX_TEXT_CHARACTERS = 300
-MAX_SENTENCE_CHARACTERS = 1000  # characters; SNS accepts no message above 256 KiB, and people must learn of a stop
+# characters; SNS accepts no message above 256 KiB, and people must learn of a stop
+MAX_SENTENCE_CHARACTERS = 1000
 # errors of parsing a corrupt object, or an answer that is not the service's, e.g. a proxy's
 PARSE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 CALL_ERRORS = (*faults.BOTO_ERRORS, OSError, *PARSE_ERRORS)  # all external errors of a call
@@ -104,7 +105,11 @@ def describe_error(error: BaseException) -> str:
     if isinstance(error, ClientError):
         return shorten_text(f"{error_code(error)}: {error.response['Error'].get('Message', '')}")
     is_parse_error = isinstance(error, PARSE_ERRORS) and not isinstance(error, BotoCoreError)
-    return f"an answer that is none of the service's: {shorten_text(error)}" if is_parse_error else shorten_text(error)
+    return (
+        f"an answer that is none of the service's: {shorten_text(error)}"
+        if is_parse_error
+        else shorten_text(error)
+    )
 
 
 @contextmanager
@@ -117,16 +122,21 @@ def convert_call_errors(step: str, where: str, change: str) -> Iterator[None]:
     try:
         yield
     except CALL_ERRORS as error:
-        raise ExternalError(f"{step} failed ({describe_error(error)})", where=where, change=change) from error
+        raise ExternalError(
+            f"{step} failed ({describe_error(error)})", where=where, change=change
+        ) from error
 
 
 def shorten_text(error: object, max_characters: int = MAX_TEXT_CHARACTERS) -> str:
     """Return an error or a text in one short line, of characters that can be sent and shown."""
-    text = " ".join(f"{type(error).__name__}: {error}".split() if isinstance(error, BaseException)
-                    else str(error).split())  # fmt: skip
+    text = " ".join(
+        f"{type(error).__name__}: {error}".split()
+        if isinstance(error, BaseException)
+        else str(error).split()
+    )
     return clean_text(text if len(text) <= max_characters else f"{text[:max_characters]}...")
 
 
 def shorten_sentence(text: object) -> str:
-    """Return a person's words about their identity or reasons as one sentence that every channel accepts."""
+    """Return a person's words about identity or reason as one sentence for every channel."""
     return shorten_text(text, MAX_SENTENCE_CHARACTERS)

@@ -1,7 +1,8 @@
 """The judge: computes the verdict on each variant against its baseline from the records of a run.
 
-Invariant: the judge recomputes everything from the folder of a run. The unit of inference is the prompt, never the
-request. A question that the records do not decide gets `no evidence`, with what would decide it.
+Invariant: the judge recomputes everything from the folder of a run. The unit of inference is the
+prompt, never the request. A question that the records do not decide gets `no evidence`, with what
+would decide it.
 
 `__all__` is the public surface, which docs/library.md describes; every other module of this package
 is internal. A name is loaded when it is first used, so that a command which

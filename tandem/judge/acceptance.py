@@ -1,9 +1,10 @@
-"""Tokens per step of the target, for each arm in each class: from the server's counters if it has them, else derived.
+"""Tokens per step of the target, by arm and class: counted by the server, else derived.
 
-Invariant: each figure names its method and the direction in which the method errs. The functions of the summary read
-the counters, so both give the same figures. A figure that no method gives is None, with the reason. A turn is that of
-the summary: the counts of one server between two scrapes, compared with the records of the same turn. Loads are summed,
-not averaged, so a figure covers all steps. The control arm is the baseline's server again, so it has no figure.
+Invariant: each figure names its method and the direction in which the method errs. The functions of
+the summary read the counters, so both give the same figures. A figure that no method gives is None,
+with the reason. A turn is that of the summary: the counts of one server between two scrapes,
+compared with the records of the same turn. Loads are summed, not averaged, so a figure covers all
+steps. The control arm is the baseline's server again, so it has no figure.
 """
 
 from __future__ import annotations
@@ -24,11 +25,16 @@ from tandem.judge.schema import ClassAcceptance
 from tandem.metrics import acceptance_position
 
 _ABSENT_PREFIX = "acceptance_length is absent: "  # as turns.acceptance says it
-_DRAFTS_LIMIT = "steps without a draft are not in it, so it is above tokens per step where drafts are rare"
-_STEPS_LIMIT = "the server counts no drafts, so it is derived from its steps; steps without a draft are in it"
+_DRAFTS_LIMIT = (
+    "steps without a draft are not in it, so it is above tokens per step where drafts are rare"
+)
+_STEPS_LIMIT = (
+    "the server counts no drafts, so it is derived from its steps; steps without a draft are in it"
+)
 _CHUNKS_LIMIT = (
-    "derived from tokens per chunk without each answer's first: too high where two steps came as one chunk because the "
-    "reader was late, or where a stop token is counted and not sent; 1 where a server sends each token by itself"
+    "derived from tokens per chunk without each answer's first: too high where two steps came as"
+    " one chunk because the reader was late, or where a stop token is counted and not sent; 1 where"
+    " a server sends each token by itself"
 )
 
 
@@ -51,7 +57,7 @@ def compute_acceptance(table: RequestTable) -> tuple[ClassAcceptance, ...]:
 
 
 def _read_counters(table: RequestTable) -> tuple[Spreads, dict[str, list[str]]]:
-    """Return the counts by arm and class, under loads without concurrency and rate, and their limits by arm."""
+    """Return the counts by arm and class under loads without limits, and limits by arm."""
     scrapes = counters.read_scrapes(table.folder / counters.FILE)
     changes, drop_reasons = counters.pair_scrapes(scrapes, table.dropped_counters)
     numbers: dict[TurnKey, int] = {turn: number for number, (turn, _) in enumerate(changes)}
@@ -62,9 +68,13 @@ def _read_counters(table: RequestTable) -> tuple[Spreads, dict[str, list[str]]]:
         return turn._replace(concurrency=None, rate_per_s=None, round=number, slot=0)
 
     groups = table.turn_groups
-    turns = [turn.pool_classes() if turn.pool_classes() in numbers else turn for turn in groups.keys]
+    turns = [
+        turn.pool_classes() if turn.pool_classes() in numbers else turn for turn in groups.keys
+    ]
     metrics = compute_turn_acceptance(
-        table, groups.rename(map(strip_load, turns)), [(strip_load(turn), change) for turn, change in changes]
+        table,
+        groups.rename(map(strip_load, turns)),
+        [(strip_load(turn), change) for turn, change in changes],
     )
     remarks: dict[str, list[str]] = {arm: [] for arm in table.arms}
     drops = (reason.partition(": ")[::2] for reason in drop_reasons)
@@ -83,15 +93,20 @@ def _estimate_class(
         spread = spreads.get((load, name))
         return None if spread is None else spread.mean
 
-    length, steps = read_mean("acceptance_length"), read_mean("target_steps_per_token")
+    length = read_mean("acceptance_length")
+    steps = read_mean("target_steps_per_token")
     if length is None and steps is None:
         return _estimate_by_chunks(table, arm, class_, remarks)
     rates = (read_mean(acceptance_position(position)) for position in count(1))
-    per_position = tuple(rate for rate in takewhile(lambda rate: rate is not None, rates) if rate is not None)
+    per_position = tuple(
+        rate for rate in takewhile(lambda rate: rate is not None, rates) if rate is not None
+    )
     has_drafts = bool(per_position) or read_mean("draft_acceptance_rate") is not None
     reasons = [] if length is None else [_DRAFTS_LIMIT if has_drafts else _STEPS_LIMIT]
     if length is None:
-        reasons += [text.removeprefix(_ABSENT_PREFIX) for text in remarks if text.startswith(_ABSENT_PREFIX)]
+        reasons += [
+            text.removeprefix(_ABSENT_PREFIX) for text in remarks if text.startswith(_ABSENT_PREFIX)
+        ]
     if class_ is None:
         reasons += [text for text in remarks if "acceptance_length" not in text]
     return ClassAcceptance(
@@ -105,24 +120,31 @@ def _estimate_class(
     )
 
 
-def _estimate_by_chunks(table: RequestTable, arm: str, class_: str | None, remarks: Sequence[str]) -> ClassAcceptance:
+def _estimate_by_chunks(
+    table: RequestTable, arm: str, class_: str | None, remarks: Sequence[str]
+) -> ClassAcceptance:
     """Return the acceptance from the streams: tokens per chunk, without each answer's first."""
     per_chunk = table.figures.get("tokens_per_chunk", np.full(len(table), np.nan))
-    usable_mask: BoolArray = table.arm_mask(arm) & (per_chunk > 0) & (table.tokens > 0)  # a failed request has neither
+    # a failed request has neither
+    usable_mask: BoolArray = table.arm_mask(arm) & (per_chunk > 0) & (table.tokens > 0)
     reasons = [*remarks, "no counters of its turns"]
     if class_ is not None:
         usable_mask &= table.class_ == table.classes.index(class_)
         reasons = ["no counters of its turns alone"]
-    tokens, answers = table.tokens[usable_mask], int(usable_mask.sum())
-    token_count, chunk_count = float(tokens.sum()), float(np.rint(tokens / per_chunk[usable_mask]).sum())
-    length, limit = None, "no answer has a chunk after its first"
+    tokens = table.tokens[usable_mask]
+    answers = int(usable_mask.sum())
+    token_count = float(tokens.sum())
+    chunk_count = float(np.rint(tokens / per_chunk[usable_mask]).sum())
+    length = None
+    limit = "no answer has a chunk after its first"
     speculation = next((entry.speculation for entry in table.run.arms if entry.name == arm), None)
     if not answers:
         limit = "no answer whose tokens the server counted"
     elif speculation is not None and speculation.method is None:
         limit = "it does not speculate"
     elif chunk_count > answers:
-        length, limit = (token_count - answers) / (chunk_count - answers), _CHUNKS_LIMIT
+        length = (token_count - answers) / (chunk_count - answers)
+        limit = _CHUNKS_LIMIT
     return ClassAcceptance(
         arm=arm,
         class_=class_ or ALL_CLASSES,

@@ -1,8 +1,8 @@
-"""Absolute figures of each arm at each load: requests per second, TTFT and TPOT, and requests within the limits.
+"""Absolute figures of each arm at each load: requests a second, TTFT, TPOT, goodput.
 
-Invariant: all classes of a load count together. Control rounds, and rounds in which the measuring machine was the
-bottleneck, are in no figure. Nothing is decided here: a reader sees how fast the servers were, and how hard they were
-asked.
+Invariant: all classes of a load count together. Control rounds, and rounds in which the measuring
+machine was the bottleneck, are in no figure. Nothing is decided here: a reader sees how fast the
+servers were, and how hard they were asked.
 """
 
 from __future__ import annotations

@@ -1,13 +1,15 @@
-"""The verdict on every cell, one metric of one variant in one class at one load, and on all classes of a load.
+"""The verdict on every cell (metric, variant, class, load), and on all classes of a load.
 
-Invariant: `decide_speed_up` gives each word, with p adjusted for every test of the report. The E2E of all classes
-together is tested first and has its own share of the level. Every other test shares the rest (Holm); a test of E2E has
-twice the weight of another, because E2E decides the headline. Whichever succeeds leaves its share to the other. So at a
-true speed-up of 1 at most 1 - level of whole reports say faster or slower anywhere. The other metrics of all classes
-have intervals and are not tested. A cell is `no evidence` if only survivors could be compared, if neither arm gives
-text, or below FEWEST_ROUNDS rounds. The mean and the 90th percentile of E2E are tested too: if the median is faster and
-one of these slower, the cell is `mixed`. Over all classes the mean alone counts: a percentile over prompts of other
-speed-ups shows how they differ. A cell that is not judged says why.
+Invariant: `decide_speed_up` gives each word, with p adjusted for every test of the report. The E2E
+of all classes together is tested first and has its own share of the level. Every other test shares
+the rest (Holm); a test of E2E has twice the weight of another, because E2E decides the headline.
+Whichever succeeds leaves its share to the other. So at a true speed-up of 1 at most 1 - level of
+whole reports say faster or slower anywhere. The other metrics of all classes have intervals and are
+not tested. A cell is `no evidence` if only survivors could be compared, if neither arm gives text,
+or below FEWEST_ROUNDS rounds. The mean and the 90th percentile of E2E are tested too: if the median
+is faster and one of these slower, the cell is `mixed`. Over all classes the mean alone counts: a
+percentile over prompts of other speed-ups shows how they differ. A cell that is not judged says
+why.
 """
 
 from __future__ import annotations
@@ -74,13 +76,14 @@ class SpeedUpVerdicts(NamedTuple):
 def judge_speed_ups(
     pairing: RequestPairing, controls: RunControls, *, margin: float, level: float = LEVEL
 ) -> SpeedUpVerdicts:
-    """Return the verdicts on the cells of all variants, and on all classes of each variant at each load.
+    """Return the verdicts on the cells of all variants, and on all classes at each load.
 
     Args:
         pairing: the rounds of the run that count.
         controls: the noise floors, and what voids the run.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
-        level: of the intervals; 1 - level is the share of whole reports that may call a difference where there is none.
+        level: of the intervals; 1 - level is the share of whole reports that may call a difference
+            where there is none.
     """
     cells: list[CellVerdict | _CellEstimate] = []
     overall: list[_LoadEstimate] = []
@@ -92,11 +95,14 @@ def judge_speed_ups(
     drafts = [*(load.deciding for load in overall), *cells]
     estimates = [draft for draft in drafts if isinstance(draft, _CellEstimate)]
     decided_cells = _decide_cells(pairing, estimates, margin, level)
-    verdicts = [next(decided_cells) if isinstance(draft, _CellEstimate) else draft for draft in drafts]
+    verdicts = [
+        next(decided_cells) if isinstance(draft, _CellEstimate) else draft for draft in drafts
+    ]
     return SpeedUpVerdicts(
         cells=tuple(verdicts[len(overall) :]),
         overall=tuple(
-            LoadVerdict(deciding=verdict, beside=load.beside) for verdict, load in zip(verdicts, overall, strict=False)
+            LoadVerdict(deciding=verdict, beside=load.beside)
+            for verdict, load in zip(verdicts, overall, strict=False)
         ),
     )
 
@@ -105,9 +111,9 @@ def judge_speed_ups(
 class _CellEstimate:
     """A cell with an interval, before its p-value is adjusted for the other cells.
 
-    `draft` is the verdict as far as the cell alone decides it. `codes` are the cells that it is of: one, or all classes
-    of a load. `class_noise` is what the prompts of a class share in a round. `bar_reason` says why the cell must not be
-    judged; empty if it may be.
+    `draft` is the verdict as far as the cell alone decides it. `codes` are the cells that it is of:
+    one, or all classes of a load. `class_noise` is what the prompts of a class share in a round.
+    `bar_reason` says why the cell must not be judged; empty if it may be.
     """
 
     draft: CellVerdict
@@ -125,14 +131,18 @@ class _CellEstimate:
     def log_floor(self) -> float:
         return math.log(self.draft.noise_floor or 1.0)
 
-    def decide(self, estimate: LogRatioEstimate, adjusted_p: float, margin: float, level: float) -> SpeedUpDecision:
+    def decide(
+        self, estimate: LogRatioEstimate, adjusted_p: float, margin: float, level: float
+    ) -> SpeedUpDecision:
         """Return the decision on the cell, or on its mean or percentile, from an estimate."""
         allowed_estimate = None if self.bar_reason else estimate
-        return decide_speed_up(allowed_estimate, adjusted_p, floor=self.draft.noise_floor, margin=margin, level=level)
+        return decide_speed_up(
+            allowed_estimate, adjusted_p, floor=self.draft.noise_floor, margin=margin, level=level
+        )
 
 
 class _LoadEstimate(NamedTuple):
-    """All classes at a load: of the deciding metric the estimate, or why there is none; the other metrics."""
+    """All classes at a load: the deciding metric's estimate or its absence; other metrics."""
 
     deciding: CellVerdict | _CellEstimate
     beside: tuple[MetricSpeedUp, ...]
@@ -174,7 +184,10 @@ class _SpeedUpEstimator:
     def metric_pairs(self) -> dict[str, list[CellPairs]]:
         """The pairs of every cell, by metric."""
         codes = self.pairing.known_cells()
-        return {metric: [self.pairing.pairs(self.arms, code, metric) for code in codes] for metric in JUDGED_METRICS}
+        return {
+            metric: [self.pairing.pairs(self.arms, code, metric) for code in codes]
+            for metric in JUDGED_METRICS
+        }
 
     @cached_property
     def noises(self) -> dict[str, RoundNoise]:
@@ -216,7 +229,7 @@ class _SpeedUpEstimator:
     def _estimate_cell(
         self, pairs: CellPairs, codes: tuple[int, ...], metric: str, *, is_overall: bool = False
     ) -> CellVerdict | _CellEstimate:
-        """Return the estimate of one cell or of several as one, or the verdict that says why there is none."""
+        """Return the estimate of one cell or several as one, or the verdict on its absence."""
         class_, load = self.pairing.cell_place(codes[0])
         floor = self.floors.get((class_, load, metric))
         if is_overall:
@@ -237,7 +250,11 @@ class _SpeedUpEstimator:
         )
         has_many_starts = estimate is not None and estimate.start_count >= interval.FEWEST_STARTS
         has_prompts = len(pairs.logs) > 0
-        ratio = RatioEstimate(value=convert_log_ratio(float(np.mean(pairs.logs)))) if has_prompts else None
+        ratio = (
+            RatioEstimate(value=convert_log_ratio(float(np.mean(pairs.logs))))
+            if has_prompts
+            else None
+        )
         draft = CellVerdict(
             variant=self.variant,
             class_=class_,
@@ -255,7 +272,9 @@ class _SpeedUpEstimator:
             why="",
         )
         if estimate is None:
-            reason = verdict_reason.explain_absence(self.pairing, self.arms, codes, metric, len(pairs.logs))
+            reason = verdict_reason.explain_absence(
+                self.pairing, self.arms, codes, metric, len(pairs.logs)
+            )
             return replace(draft, why=reason)
 
         tails: tuple[TailEstimate, ...] = ()
@@ -313,7 +332,9 @@ def _decide_cells(
     own_p_values = np.array([test.estimate.p for test in tests])
     weights = np.array([test.weight for test in tests])
     test_p_values = np.concatenate(
-        adjust_with_fallback(own_p_values[:load_count], own_p_values[load_count:], weights[load_count:])
+        adjust_with_fallback(
+            own_p_values[:load_count], own_p_values[load_count:], weights[load_count:]
+        )
     )
     test_alphas = _find_alphas(test_p_values, weights, load_count, level)
     p_values = test_p_values[test_places]
@@ -331,13 +352,18 @@ def _decide_cells(
     df = np.array([cell.estimate.df for cell in cells])
     detectable_logs = power.compute_detectable_effect(se, df, targets)
 
-    decisions = [cell.decide(cell.estimate, p, margin, level) for cell, p in zip(cells, p_values.tolist(), strict=True)]
+    decisions = [
+        cell.decide(cell.estimate, p, margin, level)
+        for cell, p in zip(cells, p_values.tolist(), strict=True)
+    ]
     tail_speed_ups = [_decide_tails(cell, tail_p_values, margin, level) for cell in cells]
     words = [decision.word for decision in decisions]
     tail_verdicts = _judge_tails(pairing, cells, words, tail_speed_ups, targets)
     sample_sizes = _plan_samples(cells, tail_verdicts, targets)
 
-    for place, (cell, decision, tail_verdict) in enumerate(zip(cells, decisions, tail_verdicts, strict=True)):
+    for place, (cell, decision, tail_verdict) in enumerate(
+        zip(cells, decisions, tail_verdicts, strict=True)
+    ):
         prompt_count, round_count = sample_sizes.get(place, (None, None))
         verdict = replace(
             cell.draft,
@@ -384,7 +410,9 @@ def _list_tests(cells: Sequence[_CellEstimate]) -> tuple[list[_WeightedTest], In
         tests.append(_WeightedTest(cell.estimate, weigh_metric(cell.draft.metric)))
 
     for cell in cells:
-        tests += [_WeightedTest(tail.estimate, weigh_metric(cell.draft.metric)) for tail in cell.tails]
+        tests += [
+            _WeightedTest(tail.estimate, weigh_metric(cell.draft.metric)) for tail in cell.tails
+        ]
     return tests, np.array(places, np.intp)
 
 
@@ -443,7 +471,9 @@ def _judge_tails(
     words_by_cell: dict[tuple[str, tuple[int, ...]], dict[TailEstimate, CellWord]] = {}
     for cell, speed_ups in zip(cells, tail_speed_ups, strict=True):
         if cell.tails:
-            tail_words = {tail: speed_up.verdict for tail, speed_up in zip(cell.tails, speed_ups, strict=True)}
+            tail_words = {
+                tail: speed_up.verdict for tail, speed_up in zip(cell.tails, speed_ups, strict=True)
+            }
             words_by_cell[cell.draft.variant, cell.codes] = tail_words
 
     for cell, word in zip(cells, words, strict=True):
@@ -486,7 +516,9 @@ def _select_similar(
     return similar_cells
 
 
-def _pool_cells(pairing: RequestPairing, cells: Sequence[_CellEstimate], level: float) -> TailEstimate:
+def _pool_cells(
+    pairing: RequestPairing, cells: Sequence[_CellEstimate], level: float
+) -> TailEstimate:
     """Return the mean over all requests of some cells of one variant, failed ones included."""
     first = cells[0]
     arms = (pairing.table.baseline, first.draft.variant)
@@ -498,9 +530,11 @@ def _pool_cells(pairing: RequestPairing, cells: Sequence[_CellEstimate], level: 
 
 
 def _plan_samples(
-    cells: Sequence[_CellEstimate], tail_verdicts: Sequence[TailVerdict], targets: power.DecisionTargets
+    cells: Sequence[_CellEstimate],
+    tail_verdicts: Sequence[TailVerdict],
+    targets: power.DecisionTargets,
 ) -> dict[int, tuple[int | None, int | None]]:
-    """Return how many prompts, and how many rounds, would decide each open cell; no number decides a contrary tail."""
+    """Return how many prompts and rounds would decide each open cell, where a number can."""
     places = [
         place
         for place, verdict in enumerate(tail_verdicts)

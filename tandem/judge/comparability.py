@@ -1,14 +1,16 @@
-"""Whether the answers of two arms may be compared: not if only survivors are left, and not if the answers are no text.
+"""Whether two arms' answers may be compared: not if only survivors are, or no text.
 
-Invariant: the counts cover rounds that count and in which both arms got requests, failed requests included. An arm
-that drops its slow requests looks fast. The answers that are left cannot show this, so the counts of failures decide.
-A speed is worth nothing if the answers are no text. Equality finds text that one arm alone breaks. Here both arms break
-it, for example with damaged model files, and outputs may be identical. A small model may answer with refusals and
-loops, so the report names these and they bar nothing.
+Invariant: the counts cover rounds that count and in which both arms got requests, failed requests
+included. An arm that drops its slow requests looks fast. The answers that are left cannot show
+this, so the counts of failures decide. A speed is worth nothing if the answers are no text.
+Equality finds text that one arm alone breaks. Here both arms break it, for example with damaged
+model files, and outputs may be identical. A small model may answer with refusals and loops, so the
+report names these and they bar nothing.
 
-Two arms fail differently if chance alone would part them so far in fewer than RARE_P of runs (Fisher's exact test, one
-side at half of RARE_P). They also do if one fails FAR_SHARE more of its requests and at least FEWEST_FAILURES more: the
-test sees little in a class of a dozen requests. All figures but Fisher's are Tandem's own choice.
+Two arms fail differently if chance alone would part them so far in fewer than RARE_P of runs
+(Fisher's exact test, one side at half of RARE_P). They also do if one fails FAR_SHARE more of its
+requests and at least FEWEST_FAILURES more: the test sees little in a class of a dozen requests. All
+figures but Fisher's are Tandem's own choice.
 """
 
 from __future__ import annotations
@@ -46,28 +48,45 @@ class FailureCounts(NamedTuple):
     @property
     def is_biased(self) -> bool:
         """Whether the arms failed so differently that only survivors are compared."""
-        baseline, variant = self[1::-1], self[:1:-1]
+        baseline = self[1::-1]
+        variant = self[:1:-1]
         return is_more_frequent(*variant, *baseline) or is_more_frequent(*baseline, *variant)
 
     def count_favoured(self, *, is_faster: bool) -> tuple[int, int, int, int]:
         """Return failures and requests of the arm that a word favours, then those of the other."""
         if is_faster:
-            return self.variant_failures, self.variant_requests, self.baseline_failures, self.baseline_requests
-        return self.baseline_failures, self.baseline_requests, self.variant_failures, self.variant_requests
+            return (
+                self.variant_failures,
+                self.variant_requests,
+                self.baseline_failures,
+                self.baseline_requests,
+            )
+        return (
+            self.baseline_failures,
+            self.baseline_requests,
+            self.variant_failures,
+            self.variant_requests,
+        )
 
     def may_fail_far_more(self, *, is_faster: bool) -> bool:
-        """Return whether the arm that a word favours failed where the other did not, and may fail FAR_SHARE more.
+        """Return whether the favoured arm alone failed, and may fail FAR_SHARE more.
 
-        The share that it may fail is Clopper and Pearson's upper bound at 95 % (1934, Biometrika 26, 404): 1 of 72
-        requests says no more than that it is below 6.4 %.
+        The share that it may fail is Clopper and Pearson's upper bound at 95 % (1934, Biometrika
+        26, 404): 1 of 72 requests says no more than that it is below 6.4 %.
         """
         count, total, other_count, other_total = self.count_favoured(is_faster=is_faster)
         if not count or other_count or not other_total:
             return False
-        upper_share = 1.0 if count == total else float(special.betaincinv(count + 1, total - count, 1 - RARE_P))
+        upper_share = (
+            1.0
+            if count == total
+            else float(special.betaincinv(count + 1, total - count, 1 - RARE_P))
+        )
         return upper_share >= FAR_SHARE
 
-    def describe(self, baseline: str, variant: str, *, noun: str = "requests", verb: str = " failed") -> str:
+    def describe(
+        self, baseline: str, variant: str, *, noun: str = "requests", verb: str = " failed"
+    ) -> str:
         """Return the counts in words."""
         return (
             f"{self.variant_failures} of {self.variant_requests} {noun} of {variant}{verb}, "
@@ -79,15 +98,20 @@ def is_more_frequent(count: int, total: int, other_count: int, other_total: int)
     """Return whether the first share is above the second by more than chance or by FAR_SHARE."""
     if not total or not other_total or count * other_total <= other_count * total:
         return False
-    if count - other_count >= FEWEST_FAILURES and count / total - other_count / other_total >= FAR_SHARE:
+    if (
+        count - other_count >= FEWEST_FAILURES
+        and count / total - other_count / other_total >= FAR_SHARE
+    ):
         return True
     from scipy.stats import hypergeom  # noqa: PLC0415 - it takes a second to load, and few runs have failures
 
-    return bool(hypergeom.sf(count - 1, total + other_total, count + other_count, total) < RARE_P / 2)
+    return bool(
+        hypergeom.sf(count - 1, total + other_total, count + other_count, total) < RARE_P / 2
+    )
 
 
 class FailureBias(NamedTuple):
-    """Failures that differ between two arms, and the code of the cell that has them; None is the whole run."""
+    """Failures that differ between two arms, and the cell's code; None is the whole run."""
 
     failures: FailureCounts
     cell: int | None
@@ -95,7 +119,7 @@ class FailureBias(NamedTuple):
 
 @dataclass(frozen=True)
 class CellFailures:
-    """Failures by cell (class code * number of loads + load code) and arm. Shapes: (cells, 2), the baseline first."""
+    """Failures by cell (class code * loads + load code) and arm. Shapes: (cells, 2)."""
 
     request_counts: IntArray
     failure_counts: IntArray
@@ -104,15 +128,16 @@ class CellFailures:
         """Return the counts of one class at one load; of the whole run if `cell` is None."""
         rows = slice(None) if cell is None else slice(cell, cell + 1)
         requests, failures = (
-            counts[rows].sum(axis=0).tolist() for counts in (self.request_counts, self.failure_counts)
+            counts[rows].sum(axis=0).tolist()
+            for counts in (self.request_counts, self.failure_counts)
         )
         return FailureCounts(requests[0], failures[0], requests[1], failures[1])
 
     def find_bias(self, cells: Sequence[int]) -> FailureBias | None:
-        """Return the failures because of which only survivors of some cells could be compared; None where all could.
+        """Return failures that leave only survivors of some cells; None if all can be compared.
 
-        One of many cells has more failures by chance where both arms fail now and then. So a cell decides about others
-        only where one arm failed nothing in the whole run.
+        One of many cells has more failures by chance where both arms fail now and then. So a cell
+        decides about others only where one arm failed nothing in the whole run.
 
         Args:
             cells: their codes; one decides for itself.
@@ -130,12 +155,16 @@ class CellFailures:
 
 def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> CellFailures:
     """Count the requests that two arms got in the same rounds, and how many of them failed."""
-    table, variant_mask = pairing.table, pairing.table.arm_mask(variant)
+    table = pairing.table
+    variant_mask = pairing.table.arm_mask(variant)
     rows = np.flatnonzero(pairing.row_mask() & (variant_mask | table.arm_mask(baseline)))
-    cell, arm = pairing.cell_codes()[rows], variant_mask[rows].astype(np.intp)
+    cell = pairing.cell_codes()[rows]
+    arm = variant_mask[rows].astype(np.intp)
     rounds, round_ = np.unique(table.round[rows], return_inverse=True)
     turn = cell * len(rounds) + round_  # one number each: numpy sorts pairs far more slowly
-    turn_requests = np.bincount(2 * turn + arm, minlength=2 * pairing.cell_count * len(rounds)).reshape(-1, 2)
+    turn_requests = np.bincount(
+        2 * turn + arm, minlength=2 * pairing.cell_count * len(rounds)
+    ).reshape(-1, 2)
     pair_mask: BoolArray = turn_requests.min(axis=1)[turn] > 0
     return CellFailures(
         *(
@@ -165,10 +194,15 @@ def explain_invalidity(pairing: RequestPairing, baseline: str, variant: str) -> 
     """Return why the speed of these arms is worth nothing; empty if their answers are text."""
     arm_counts = [count_content(pairing, arm) for arm in (variant, baseline)]
     no_text_counts = [sum(counts.broken[word] for word in NO_TEXT) for counts in arm_counts]
-    if not all(2 * count > counts.answer_count for count, counts in zip(no_text_counts, arm_counts, strict=True)):
+    if not all(
+        2 * count > counts.answer_count
+        for count, counts in zip(no_text_counts, arm_counts, strict=True)
+    ):
         return ""
     counts_text = " and ".join(
         f"{count} of {counts.answer_count} answers of {counts.arm}"
         for count, counts in zip(no_text_counts, arm_counts, strict=True)
     )
-    return f"{counts_text} are empty or garbage, and a speed is worth nothing where the text is none"
+    return (
+        f"{counts_text} are empty or garbage, and a speed is worth nothing where the text is none"
+    )

@@ -1,14 +1,15 @@
 """All controls of a run: whether Tandem may conclude anything from it, and what limits the verdict.
 
-Invariant: every check appears once, even if Tandem could not do it. A failed check voids the run. The sentence of a
-caution says what the verdict leaves out. No figure of the other checks includes marked rounds. If the records, the
-manifest or rounds.jsonl lack a figure, its check is absent.
+Invariant: every check appears once, even if Tandem could not do it. A failed check voids the run.
+The sentence of a caution says what the verdict leaves out. No figure of the other checks includes
+marked rounds. If the records, the manifest or rounds.jsonl lack a figure, its check is absent.
 
-The baseline against itself: a server is no faster than itself, so the interval there shows noise that no other interval
-includes. The noise floor of a cell is the end of that interval farther from 1, never the middle. The run is void if the
-interval of a cell lies wholly beyond the margin. All cells share the level (Bonferroni), so that a run whose noise the
-intervals include is void in less than one of a hundred. A time to the first token must also differ by more than
-MAX_LAG_S, because the client itself may be so late.
+The baseline against itself: a server is no faster than itself, so the interval there shows noise
+that no other interval includes. The noise floor of a cell is the end of that interval farther from
+1, never the middle. The run is void if the interval of a cell lies wholly beyond the margin. All
+cells share the level (Bonferroni), so that a run whose noise the intervals include is void in less
+than one of a hundred. A time to the first token must also differ by more than MAX_LAG_S, because
+the client itself may be so late.
 """
 
 from __future__ import annotations
@@ -25,9 +26,22 @@ from tandem.bench.request_table import UNKNOWN, RequestTable
 from tandem.bench.server_starts import name_server
 from tandem.bench.summary import ALL_CLASSES
 from tandem.judge.decision import is_beyond_margin
-from tandem.judge.interval import FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
+from tandem.judge.interval import (
+    FEWEST_STARTS,
+    LogRatioEstimate,
+    convert_log_ratio,
+    estimate_log_ratio,
+)
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, RequestPairing
-from tandem.judge.schema import MARGIN, BottleneckRound, CheckFinding, CheckName, ControlCheck, NoiseFloor, RunControls
+from tandem.judge.schema import (
+    MARGIN,
+    BottleneckRound,
+    CheckFinding,
+    CheckName,
+    ControlCheck,
+    NoiseFloor,
+    RunControls,
+)
 from tandem.judge.text_format import count_things, format_load, format_metric
 from tandem.judge.time_effects import build_timeline, check_drift, check_order, check_warm_up
 
@@ -67,7 +81,8 @@ def check_controls(table: RequestTable) -> RunControls:
     }
     return RunControls(
         checks=tuple(
-            ControlCheck(name=name, result=result, sentence=sentence) for name, (result, sentence) in findings.items()
+            ControlCheck(name=name, result=result, sentence=sentence)
+            for name, (result, sentence) in findings.items()
         ),
         floors=floors,
         overall_floors=overall_floors,
@@ -77,36 +92,51 @@ def check_controls(table: RequestTable) -> RunControls:
 
 
 def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFloor, ...]]:
-    """Return whether the baseline equals itself, and by how much it differs from itself in every cell."""
+    """Return whether the baseline equals itself, and its difference in every cell."""
     table = pairing.table
     if table.control is None:
         return (
             "absent",
-            f"no noise floor: the baseline was not asked against itself (--control-rounds){_NO_FLOOR}",
+            (
+                "no noise floor: the baseline was not asked against itself"
+                f" (--control-rounds){_NO_FLOOR}"
+            ),
         ), ()
     estimates = _estimate_control_cells(pairing, table.control)
-    floors, names, differences = [], [], []
+    floors = []
+    names = []
+    differences = []
     for (cell, metric), (estimate, lag_ms) in estimates.items():
         (class_, load), ratio = pairing.cell_place(cell), estimate.convert()
         floor = convert_log_ratio(max(abs(estimate.low), abs(estimate.high)))
-        floors.append(NoiseFloor(class_=class_, load=load, metric=metric, speed_up=ratio, ratio=floor))
+        floors.append(
+            NoiseFloor(class_=class_, load=load, metric=metric, speed_up=ratio, ratio=floor)
+        )
         place = f"{format_metric(metric)} of {class_} at {format_load(load)}"
         names.append(f"{place}, {ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})")
         is_late = metric != "ttft_ms" or lag_ms > _MS * MAX_LAG_S
         if is_late and is_beyond_margin(estimate, FALSE_VOID_RATE, len(estimates)):
             differences.append((abs(estimate.log), names[-1]))
     if not floors:
-        reason = "no class has 3 prompts that both goes at the baseline answered in rounds that count"
+        reason = (
+            "no class has 3 prompts that both goes at the baseline answered in rounds that count"
+        )
         return ("absent", f"no noise floor: {reason}{_NO_FLOOR}"), ()
     if not differences:
         ratios = [floor.ratio for floor in floors]
-        floor_text = f"the highest noise floor is {max(ratios):.3g}, of {names[ratios.index(max(ratios))]}"
-        sentence = f"asked twice, {table.baseline} is itself in {len(floors)} of {len(floors)} cells; {floor_text}"
+        floor_text = (
+            f"the highest noise floor is {max(ratios):.3g}, of {names[ratios.index(max(ratios))]}"
+        )
+        sentence = (
+            f"asked twice, {table.baseline} is itself in {len(floors)} of {len(floors)} cells;"
+            f" {floor_text}"
+        )
         return ("passed", sentence), tuple(floors)
     sentence = (
-        f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}: {max(differences)[1]}, the "
-        f"farthest of {count_things(len(differences), 'cell')}; something beside the servers changes what is measured: "
-        "see that nothing else uses them or this machine, and run again"
+        f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}:"
+        f" {max(differences)[1]}, the farthest of {count_things(len(differences), 'cell')};"
+        " something beside the servers changes what is measured: see that nothing else uses them"
+        " or this machine, and run again"
     )
     return ("failed", sentence), tuple(floors)
 
@@ -114,11 +144,13 @@ def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFlo
 def _estimate_control_cells(
     pairing: RequestPairing, control: str
 ) -> dict[tuple[int, str], tuple[LogRatioEstimate, float]]:
-    """Return the estimate of each cell by each metric, and by how many ms the medians of prompts differ."""
+    """Return each cell's estimate by metric, and how many ms the prompts' medians differ."""
     estimates = {}
     for cell, metric in product(pairing.known_cells(), JUDGED_METRICS):
         pairs = pairing.pairs((pairing.table.baseline, control), cell, metric)
-        estimate = estimate_log_ratio(pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements)
+        estimate = estimate_log_ratio(
+            pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements
+        )
         if estimate is not None:
             lag_ms = abs(float(np.median(pairs.variant_medians - pairs.baseline_medians)))
             estimates[cell, metric] = estimate, lag_ms
@@ -134,7 +166,9 @@ def _measure_overall_floors(pairing: RequestPairing) -> Iterator[NoiseFloor]:
         codes = [code for code in pairing.known_cells() if pairing.cell_place(code)[1] == load]
         arms = (table.baseline, table.control)
         pairs = pairing.join_cells(arms, codes, DECIDING_METRIC)
-        estimate = estimate_log_ratio(pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements)
+        estimate = estimate_log_ratio(
+            pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements
+        )
         if estimate is not None:
             yield NoiseFloor(
                 class_=ALL_CLASSES,
@@ -148,12 +182,16 @@ def _measure_overall_floors(pairing: RequestPairing) -> Iterator[NoiseFloor]:
 def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[BottleneckRound, ...]]:
     """Return whether the measuring machine kept up, and the rounds in which it did not.
 
-    A round is marked if the client took more than MAX_CLIENT_CPU of a CPU, because its event loop has no more than one.
-    A round is also marked if the loop woke late one time in ten, by more than MAX_LAG_S and by more than the margin of
-    the round's median e2e_ms. Rarer delays touch few requests, of both arms alike: they are in the intervals and the
-    noise floor.
+    A round is marked if the client took more than MAX_CLIENT_CPU of a CPU, because its event loop
+    has no more than one. A round is also marked if the loop woke late one time in ten, by more than
+    MAX_LAG_S and by more than the margin of the round's median e2e_ms. Rarer delays touch few
+    requests, of both arms alike: they are in the intervals and the noise floor.
     """
-    loads = [load for load in read_round_loads(table.folder) if load.wall_s >= LEAST_S and load.client_cpu is not None]
+    loads = [
+        load
+        for load in read_round_loads(table.folder)
+        if load.wall_s >= LEAST_S and load.client_cpu is not None
+    ]
     if not loads:
         reason = "no rounds.jsonl, or rounds of under 1 s"
         return ("absent", f"the run does not say how busy the measuring machine was: {reason}"), ()
@@ -162,28 +200,46 @@ def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[Bottlen
         reason = _explain_overload(table, load)
         if reason:
             reasons.setdefault(load.round, reason)
-    marked = tuple(BottleneckRound(round=number, sentence=reasons[number]) for number in sorted(reasons))
+    marked = tuple(
+        BottleneckRound(round=number, sentence=reasons[number]) for number in sorted(reasons)
+    )
     rounds = set(table.round.tolist())
     marked_rounds = reasons.keys() & rounds
     if not marked_rounds:
-        cpu, lag_s = (max(getattr(load, name) or 0.0 for load in loads) for name in ("client_cpu", "lag_p90_s"))
+        cpu, lag_s = (
+            max(getattr(load, name) or 0.0 for load in loads)
+            for name in ("client_cpu", "lag_p90_s")
+        )
         work = f"the client took at most {cpu:.0%} of a CPU in a round"
-        return ("passed", f"{work}, and its event loop woke up to {_MS * lag_s:.1f} ms late nine times in ten"), marked
+        return (
+            "passed",
+            f"{work}, and its event loop woke up to {_MS * lag_s:.1f} ms late nine times in ten",
+        ), marked
     reason = f"the client was the bottleneck in round {marked[0].round} ({marked[0].sentence})"
     variants = [table.arms.index(name) for name in table.variants]
     if (set(table.round[np.isin(table.arm, variants)].tolist()) or rounds) <= marked_rounds:
         change = "lower the concurrency, or measure from a machine with idle CPUs"
         return ("failed", f"{reason}, and so in every round that compares arms; {change}"), marked
-    return ("caution", f"{reason}; {len(marked_rounds)} of {len(rounds)} rounds are left out for it"), marked
+    return (
+        "caution",
+        f"{reason}; {len(marked_rounds)} of {len(rounds)} rounds are left out for it",
+    ), marked
 
 
 def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
     """Return why the client was the bottleneck of a round; empty where it was not."""
-    cpu, lag_s = load.client_cpu or 0.0, load.lag_p90_s or 0.0
+    cpu = load.client_cpu or 0.0
+    lag_s = load.lag_p90_s or 0.0
     if cpu > MAX_CLIENT_CPU:
         return f"the client took {cpu:.0%} of a CPU, and its event loop has one"
-    values_ms = table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan))[table.round == load.round]
-    median_ms = float(np.median(values_ms[np.isfinite(values_ms)])) if np.isfinite(values_ms).any() else math.inf
+    values_ms = table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan))[
+        table.round == load.round
+    ]
+    median_ms = (
+        float(np.median(values_ms[np.isfinite(values_ms)]))
+        if np.isfinite(values_ms).any()
+        else math.inf
+    )
     if lag_s <= max(MAX_LAG_S, MARGIN * median_ms / _MS):
         return ""
     late = f"the client's event loop woke {_MS * lag_s:.0f} ms late or more one time in ten"
@@ -191,25 +247,30 @@ def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
 
 
 def _check_placement(table: RequestTable) -> CheckFinding:
-    """Return whether differences between halves of a host can be separated from those between variants."""
+    """Return whether halves of a host can be told from variants."""
     arm_codes = _group_codes(table, table.placement)
     if not any(arm_codes.values()):
         reason = "the intervals do not include how halves of a host differ"
         return "absent", f"no record says where its server ran (--placement): {reason}"
     sentence = "; ".join(
-        f"{arm} ran at {' and '.join(table.placements[code] for code in codes) or 'no place that was recorded'}"
+        f"{arm} ran at"
+        f" {' and '.join(table.placements[code] for code in codes) or 'no place that was recorded'}"
         for arm, codes in arm_codes.items()
     )
     is_same = len({tuple(codes) for codes in arm_codes.values()}) == 1
     if is_same or all(len(codes) > 1 for codes in arm_codes.values()):
         return "passed", sentence
-    change = "swap the servers: `tandem run --starts 2` does it, a bench of your own says it with --placement"
+    change = (
+        "swap the servers: `tandem run --starts 2` does it, a bench of your own says it with"
+        " --placement"
+    )
     return "caution", f"{sentence}; the intervals do not include how halves differ: {change}"
 
 
 def _check_starts(pairing: RequestPairing) -> CheckFinding:
-    """Return whether the intervals include differences between starts; if not, the word itself says so."""
-    table, start_counts = pairing.table, []
+    """Return whether intervals include differences between starts; else the word says so."""
+    table = pairing.table
+    start_counts = []
     arm_codes = _group_codes(table, table.start)
     if table.replicas:
         sentence = "; ".join(
@@ -218,19 +279,34 @@ def _check_starts(pairing: RequestPairing) -> CheckFinding:
             if arm == name_server(arm)
         )
         change = "give the address of one server"
-        return "caution", f"{sentence}; starts cannot be told apart, and the counters are left out: {change}"
+        return (
+            "caution",
+            f"{sentence}; starts cannot be told apart, and the counters are left out: {change}",
+        )
     if not any(arm_codes.values()):
         return "absent", "no record says in which start of its server it was measured"
     for cell, variant in product(pairing.known_cells(), table.variants):
         pairs = pairing.pairs((table.baseline, variant), cell, DECIDING_METRIC)
         if len(pairs.rounds):
             start_counts.append(len(set(pairs.starts.tolist()) - {UNKNOWN}))
-    counts = "; ".join(f"{arm} was measured in {count_things(len(codes), 'start')}" for arm, codes in arm_codes.items())
+    counts = "; ".join(
+        f"{arm} was measured in {count_things(len(codes), 'start')}"
+        for arm, codes in arm_codes.items()
+    )
     least = min(start_counts, default=0)
     if least < FEWEST_STARTS:
-        reason = f"the intervals do not include how starts differ; measure {FEWEST_STARTS} starts of each arm"
+        reason = (
+            f"the intervals do not include how starts differ; measure {FEWEST_STARTS} starts of"
+            " each arm"
+        )
         return "absent", f"{counts}: {reason}"
-    return "passed", f"{counts}: starts are a factor of the intervals, {least} or more that share no server's start"
+    return (
+        "passed",
+        (
+            f"{counts}: starts are a factor of the intervals, {least} or more that share no"
+            " server's start"
+        ),
+    )
 
 
 def _group_codes(table: RequestTable, codes: IntArray) -> dict[str, list[int]]:
@@ -243,28 +319,41 @@ def _group_codes(table: RequestTable, codes: IntArray) -> dict[str, list[int]]:
 
 
 def _check_errors(table: RequestTable) -> CheckFinding:
-    """Return whether every arm answered: the run is void where the baseline, or every variant, answered nothing.
+    """Return whether every arm answered; without the baseline or all variants the run is void.
 
-    Answers that ended without a finish reason count, and caution: a server that dies may end one so.
+    Answers that ended without a finish reason count, and caution: a server that dies may end one
+    so.
     """
-    texts, silent_texts, doubts = {}, {}, {}
+    texts = {}
+    silent_texts = {}
+    doubts = {}
     has_many = False
     lacks_reason = table.suspects.get("end_without_reason", np.zeros(len(table), bool))
     for arm in (table.baseline, *table.variants, *([table.control] if table.control else [])):
         requests = table.arm_mask(arm)
-        count, failure_count = int(requests.sum()), int((requests & table.failed).sum())
+        count = int(requests.sum())
+        failure_count = int((requests & table.failed).sum())
         has_many |= failure_count > FAILURE_SHARE * count
         if failure_count == count:
-            silent_texts[arm] = f"{arm} answered none of {count} requests" if count else f"{arm} was never asked"
+            silent_texts[arm] = (
+                f"{arm} answered none of {count} requests" if count else f"{arm} was never asked"
+            )
         elif failure_count:
             texts[arm] = f"{arm} failed {failure_count} of {count} requests"
         doubt_count = int((requests & lacks_reason).sum())
         if doubt_count:
-            doubts[arm] = f"{arm} ended {doubt_count} of {count} answers with [DONE] and without a finish_reason"
+            doubts[arm] = (
+                f"{arm} ended {doubt_count} of {count} answers with [DONE] and without a"
+                " finish_reason"
+            )
     sentence = "; ".join((silent_texts or texts).values())
-    if table.baseline in silent_texts or (table.variants and set(table.variants) <= silent_texts.keys()):
+    if table.baseline in silent_texts or (
+        table.variants and set(table.variants) <= silent_texts.keys()
+    ):
         return "failed", sentence
-    cautions = [f"{sentence}; no time includes a failed request"] if silent_texts or has_many else []
+    cautions = (
+        [f"{sentence}; no time includes a failed request"] if silent_texts or has_many else []
+    )
     if doubts:
         cautions.append(f"{'; '.join(doubts.values())}: an answer that was cut would look the same")
     if cautions:

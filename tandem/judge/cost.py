@@ -1,7 +1,8 @@
 """Cost of a million good output tokens, for each arm at each load.
 
-Invariant: worthless tokens (of a failed, garbled or late answer) are paid for and not counted. An arm is not charged
-for time in which it got no request. Without a price there is no cost, and a sentence says so.
+Invariant: worthless tokens (of a failed, garbled or late answer) are paid for and not counted. An
+arm is not charged for time in which it got no request. Without a price there is no cost, and a
+sentence says so.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from tandem.bench.throughput import compute_busy_s
 from tandem.judge.schema import RunControls, TokenCost
 
 GOOD_CONTENT = ("ok", "truncated")
-"""Words of the content check whose tokens count: a text that max_tokens cut is good as far as it goes."""
+"""Words of the content check whose tokens count: a text that max_tokens cut is good as far as it
+goes."""
 
 _HOUR_S = 3600.0
 _MILLION = 1_000_000
@@ -42,7 +44,9 @@ class ArmWork(NamedTuple):
     answers_without_tokens: int
 
 
-def compute_costs(table: RequestTable, *, usd_per_hour: float | None, controls: RunControls) -> tuple[TokenCost, ...]:
+def compute_costs(
+    table: RequestTable, *, usd_per_hour: float | None, controls: RunControls
+) -> tuple[TokenCost, ...]:
     """Return one cost for each load and arm, except the control, which is the baseline's server.
 
     Args:
@@ -82,9 +86,14 @@ def measure_work(table: RequestTable, rows: BoolArray) -> ArmWork:
     """
     good_codes = [code for code, word in enumerate(table.contents) if word in GOOD_CONTENT]
     good_mask = rows & table.limit_masks()[0] & np.isin(table.content, [*good_codes, UNKNOWN])
-    is_unknown, request_count = np.isnan(table.tokens), int(rows.sum())
+    is_unknown = np.isnan(table.tokens)
+    request_count = int(rows.sum())
     turns = np.zeros(request_count, np.intp)
-    busy_s = compute_busy_s(turns, table.start_s[rows], table.end_s[rows], 1) if request_count else np.zeros(1)
+    busy_s = (
+        compute_busy_s(turns, table.start_s[rows], table.end_s[rows], 1)
+        if request_count
+        else np.zeros(1)
+    )
     return ArmWork(
         request_count=request_count,
         good_tokens=int(table.tokens[good_mask & ~is_unknown].sum()),
@@ -94,7 +103,9 @@ def measure_work(table: RequestTable, rows: BoolArray) -> ArmWork:
     )
 
 
-def _explain_cost(work: ArmWork, usd_per_hour: float | None, arm_count: int, *, has_limits: bool) -> Iterator[str]:
+def _explain_cost(
+    work: ArmWork, usd_per_hour: float | None, arm_count: int, *, has_limits: bool
+) -> Iterator[str]:
     if usd_per_hour is None:
         yield "Cost not computed: pass `--price USD_PER_HOUR`, for all that the run occupied."
     elif not work.good_tokens:
@@ -102,11 +113,17 @@ def _explain_cost(work: ArmWork, usd_per_hour: float | None, arm_count: int, *, 
     else:
         share = f"one of {arm_count} equal shares" if arm_count > 1 else "the whole"
         yield (
-            f"{usd_per_hour:g} USD an hour is the price of all that the run occupies; this arm is charged {share} of "
-            "it, for the time in which it was asked, at this load alone."
+            f"{usd_per_hour:g} USD an hour is the price of all that the run occupies; this arm is"
+            f" charged {share} of it, for the time in which it was asked, at this load alone."
         )
     if work.bad_answers:
         reason = "not good text or beyond the stated limits" if has_limits else "not good text"
-        yield f"{work.bad_answers} of {work.request_count} answers are {reason}: paid for, and not counted."
+        yield (
+            f"{work.bad_answers} of {work.request_count} answers are {reason}: paid for, and not"
+            " counted."
+        )
     if work.answers_without_tokens:
-        yield f"The tokens of {work.answers_without_tokens} answers are not known, so the true cost is lower."
+        yield (
+            f"The tokens of {work.answers_without_tokens} answers are not known, so the true cost"
+            " is lower."
+        )

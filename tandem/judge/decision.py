@@ -1,9 +1,10 @@
 """Faster, slower, same or no evidence: the one place where a speed-up gets its word.
 
-Invariant: a speed-up is `same` only if the whole interval lies inside the margin. It is `faster` or `slower` only
-beyond the noise floor, and only if chance does not explain it, adjusted for every other test of the report. This module
-decides a cell, its mean and percentile, a claim and a row of two runs alike. They differ only in the tests that their
-p-value is adjusted for; each caller names these.
+Invariant: a speed-up is `same` only if the whole interval lies inside the margin. It is `faster` or
+`slower` only beyond the noise floor, and only if chance does not explain it, adjusted for every
+other test of the report. This module decides a cell, its mean and percentile, a claim and a row of
+two runs alike. They differ only in the tests that their p-value is adjusted for; each caller names
+these.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from tandem.judge.interval import LEVEL, LogRatioEstimate, compute_interval
 from tandem.judge.schema import MARGIN, CellWord, RatioEstimate
 
 OVERALL_SHARE = 0.2
-"""Share of the level that the pooled tests begin with: .01 of .05; docs/coverage.md has the figures of the choice."""
+"""Share of the level that the pooled tests begin with: .01 of .05; docs/coverage.md has the figures
+of the choice."""
 
 
 class SpeedUpDecision(NamedTuple):
@@ -27,8 +29,9 @@ class SpeedUpDecision(NamedTuple):
 
     Args:
         word: the verdict on the speed-up.
-        ground: `absent`: there is no estimate. `margin`: the interval lies inside it. `chance`: the adjusted p-value
-            is not below 1 - level. `floor`: the estimate lies within the noise floor. `difference`: none of these.
+        ground: `absent`: there is no estimate. `margin`: the interval lies inside it. `chance`: the
+            adjusted p-value is not below 1 - level. `floor`: the estimate lies within the noise
+            floor. `difference`: none of these.
     """
 
     word: CellWord
@@ -42,7 +45,9 @@ def require_margin(margin: float) -> None:
         InputError: the margin is not above 0, or above 1.
     """
     if not 0 < margin <= 1:
-        raise InputError(f"{margin!r}; allowed: above 0, at most 1", where="margin", change="change it")
+        raise InputError(
+            f"{margin!r}; allowed: above 0, at most 1", where="margin", change="change it"
+        )
 
 
 def decide_speed_up(
@@ -56,12 +61,16 @@ def decide_speed_up(
     """Decide the word of a speed-up.
 
     Args:
-        estimate: of its logarithm, with the interval at `level`; None where there are too few units for one.
-        adjusted_p: of the test that the speed-up is 1, adjusted for every other test that could have been reported: by
-            `adjust_p_values` where all p-values are at hand, by `adjust_single_p` where only their number is.
-        floor: the noise floor as a ratio of 1 or more; None if the baseline was not measured against itself.
+        estimate: of its logarithm, with the interval at `level`; None where there are too few units
+            for one.
+        adjusted_p: of the test that the speed-up is 1, adjusted for every other test that could
+            have been reported: by `adjust_p_values` where all p-values are at hand, by
+            `adjust_single_p` where only their number is.
+        floor: the noise floor as a ratio of 1 or more; None if the baseline was not measured
+            against itself.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
-        level: of the interval; 1 - level is the share of reports that may call a difference where there is none.
+        level: of the interval; 1 - level is the share of reports that may call a difference where
+            there is none.
     """
     if estimate is None or adjusted_p is None:
         return SpeedUpDecision("no evidence", "absent")
@@ -76,11 +85,12 @@ def decide_speed_up(
 
 
 def adjust_p_values(p_values: Values, weights: Values | None = None) -> Values:
-    """Return each p-value adjusted for all of them (Holm 1979, Scandinavian Journal of Statistics 6, 65).
+    """Return each p-value adjusted for all of them (Holm 1979, Scand. Journal of Statistics 6, 65).
 
     Args:
         p_values: of the tests.
-        weights: each test's part of the level, in any unit; None: all tests have the same (section 4 of Holm's paper).
+        weights: each test's part of the level, in any unit; None: all tests have the same (section
+            4 of Holm's paper).
     """
     own_weights = np.ones(len(p_values)) if weights is None else weights
     weighted = p_values / own_weights
@@ -88,7 +98,9 @@ def adjust_p_values(p_values: Values, weights: Values | None = None) -> Values:
     open_weights = np.cumsum(own_weights[order][::-1])[::-1]
 
     adjusted_p_values = np.empty(len(p_values))
-    adjusted_p_values[order] = np.minimum(np.maximum.accumulate(weighted[order] * open_weights), 1.0)
+    adjusted_p_values[order] = np.minimum(
+        np.maximum.accumulate(weighted[order] * open_weights), 1.0
+    )
     return adjusted_p_values
 
 
@@ -97,9 +109,10 @@ def adjust_with_fallback(
 ) -> tuple[Values, Values]:
     """Return the p-values of the pooled tests and of all others, adjusted for each other.
 
-    Each of the two groups has its share of the level, and Holm's procedure within it. A group of which every test
-    succeeds hands its share to the other (Wiens 2003, Pharmaceutical Statistics 2, 211; Bretz and others 2009,
-    Statistics in Medicine 28, 586). An empty group leaves the whole level to the other.
+    Each of the two groups has its share of the level, and Holm's procedure within it. A group of
+    which every test succeeds hands its share to the other (Wiens 2003, Pharmaceutical Statistics 2,
+    211; Bretz and others 2009, Statistics in Medicine 28, 586). An empty group leaves the whole
+    level to the other.
 
     Args:
         overall_p_values: of the tests over all classes.
@@ -119,7 +132,7 @@ def adjust_with_fallback(
 
 
 def adjust_single_p(p: float, test_count: int) -> float:
-    """Return a p-value adjusted for a number of tests whose own p-values are not at hand (Bonferroni)."""
+    """Return a p-value adjusted for a number of tests whose p-values are unknown (Bonferroni)."""
     return min(p * test_count, 1.0)
 
 
@@ -136,7 +149,7 @@ def is_beyond_margin(estimate: LogRatioEstimate, false_alarm_rate: float, test_c
 
 
 def compare_lengths(ratio: RatioEstimate, margin: float) -> Literal["shorter", "longer", "alike"]:
-    """Return whether answers have another length: whether the interval of their ratio lies wholly beyond the margin."""
+    """Return whether answers differ in length: whether the ratio's interval leaves the margin."""
     if (ratio.high or ratio.value) < 1 / (1 + margin):
         return "shorter"
     return "longer" if (ratio.low or ratio.value) > 1 + margin else "alike"

@@ -1,9 +1,10 @@
-"""The verdict on a variant: one word, a few sentences for the person who decides, and the limits of both.
+"""The verdict on a variant: one word, a few sentences for who decides, and its limits.
 
-Invariant: the first of these decides. A failed control makes the verdict void. Failures that the other arm did not
-have, or answers of another length whose tokens nobody counted, make it not comparable. Else the figure over all prompts
-and the classes decide, by the time that a user waits; where answers have other lengths, by the time per output token.
-The word says if another start of the servers could change it, and if a faster arm's output is not the baseline's.
+Invariant: the first of these decides. A failed control makes the verdict void. Failures that the
+other arm did not have, or answers of another length whose tokens nobody counted, make it not
+comparable. Else the figure over all prompts and the classes decide, by the time that a user waits;
+where answers have other lengths, by the time per output token. The word says if another start of
+the servers could change it, and if a faster arm's output is not the baseline's.
 docs/bench.md#the-verdict says what each word rests on.
 """
 
@@ -30,7 +31,8 @@ _OUTPUT_SUFFIXES: dict[OutputFinding, str] = {
 """Text to add to the word faster."""
 
 _START_TEXTS = ("restarts not tested", "one server start; restarts not tested")
-"""Reservations of a word for which no start is recorded, as of several servers at one address, or one is."""
+"""Reservations of a word for which no start is recorded, as of several servers at one address, or
+one is."""
 
 _WORDLESS_FINDINGS: tuple[schema.VariantFinding, ...] = ("no evidence", "not comparable", "void")
 
@@ -80,7 +82,9 @@ def _build_headline(facts: HeadlineFacts) -> Headline:
     reasons = [f"{reason.rstrip('.')}." for reason in _list_reasons(facts, finding)]
     return Headline(
         variant=facts.variant,
-        verdict=combine_verdict(finding, facts.output, metric=facts.metric, start_count=facts.start_count),
+        verdict=combine_verdict(
+            finding, facts.output, metric=facts.metric, start_count=facts.start_count
+        ),
         finding=finding,
         evidence=facts.evidence,
         output=facts.output,
@@ -105,8 +109,8 @@ def combine_verdict(
     Args:
         finding, output: of the headline.
         metric: that decided.
-        start_count: of the arm with the fewest starts, where they are too few to cover what starts differ by; None
-            where the verdict covers that.
+        start_count: of the arm with the fewest starts, where they are too few to cover what starts
+            differ by; None where the verdict covers that.
     """
     if finding in _WORDLESS_FINDINGS:
         return finding
@@ -172,7 +176,9 @@ def _list_output_reasons(facts: HeadlineFacts) -> Iterator[str]:
         yield "outputs were not compared"
     elif facts.output == "not the same" or facts.equality.result != "the same":
         yield facts.equality.sentence
-    has_lengths = facts.length_ratios or (facts.equality is not None and facts.equality.lengths is not None)
+    has_lengths = facts.length_ratios or (
+        facts.equality is not None and facts.equality.lengths is not None
+    )
     if not has_lengths and facts.cells_with_interval:
         yield "output tokens were not counted, so whether answers have the same length is not known"
     ratios = {class_: ratio for (class_, _), ratio in facts.different_lengths.items()}
@@ -182,12 +188,12 @@ def _list_output_reasons(facts: HeadlineFacts) -> Iterator[str]:
 
 
 def withhold_words(speed_ups: SpeedUpVerdicts, headlines: Sequence[Headline]) -> SpeedUpVerdicts:
-    """Return the speed-ups without words on times that cannot be compared, because answers have other lengths.
+    """Return the speed-ups without words on times whose answers have other lengths.
 
     Args:
         speed_ups: of the run.
-        headlines: of the same run; a variant that is not comparable has no word, one that is judged by its time per
-            output token none of its end-to-end time.
+        headlines: of the same run; a variant that is not comparable has no word, one that is judged
+            by its time per output token none of its end-to-end time.
     """
     metrics = {headline.variant: headline.metric for headline in headlines}
     findings = {headline.variant: headline.finding for headline in headlines}
@@ -197,9 +203,13 @@ def withhold_words(speed_ups: SpeedUpVerdicts, headlines: Sequence[Headline]) ->
         is_incomparable = findings[cell.variant] == "not comparable"
         if cell.verdict == "no evidence" or not (is_other_work or is_incomparable):
             return cell
-        return replace(cell, verdict="no evidence", why="answers cannot be compared: see the headline")
+        return replace(
+            cell, verdict="no evidence", why="answers cannot be compared: see the headline"
+        )
 
     return SpeedUpVerdicts(
         cells=tuple(map(withhold, speed_ups.cells)),
-        overall=tuple(replace(load, deciding=withhold(load.deciding)) for load in speed_ups.overall),
+        overall=tuple(
+            replace(load, deciding=withhold(load.deciding)) for load in speed_ups.overall
+        ),
     )

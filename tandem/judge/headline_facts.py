@@ -1,8 +1,8 @@
-"""The facts from which the verdict on a variant is decided and written: its words, lengths, failures and outputs.
+"""The facts behind the verdict on a variant: words, lengths, failures and outputs.
 
-Invariant: the deciding metric is the time that a user waits (DECIDING_METRIC). Where the answers of the two arms have
-other lengths, that time is not of the same work, so the time per output token decides in its place. Where nobody
-counted tokens either, nothing is decided.
+Invariant: the deciding metric is the time that a user waits (DECIDING_METRIC). Where the answers of
+the two arms have other lengths, that time is not of the same work, so the time per output token
+decides in its place. Where nobody counted tokens either, nothing is decided.
 """
 
 from __future__ import annotations
@@ -75,7 +75,9 @@ class HeadlineFacts:
     def speculates(self) -> bool:
         """Whether the manifest says that one of the two arms speculates."""
         settings = [arm.speculation for arm in self.pairing.table.run.arms if arm.name in self.arms]
-        return any(speculation is not None and speculation.method is not None for speculation in settings)
+        return any(
+            speculation is not None and speculation.method is not None for speculation in settings
+        )
 
     @cached_property
     def cell_failures(self) -> comparability.CellFailures:
@@ -131,12 +133,16 @@ class HeadlineFacts:
 
     @property
     def overall_words(self) -> set[CellWord]:
-        """Words over all classes, one a load; of the time per output token nothing is tested over all classes."""
-        return {load.deciding.verdict for load in self.loads} if self.metric == DECIDING_METRIC else set()
+        """Words over all classes, one a load; time per output token is not tested there."""
+        return (
+            {load.deciding.verdict for load in self.loads}
+            if self.metric == DECIDING_METRIC
+            else set()
+        )
 
     @property
     def evidence(self) -> schema.EvidenceScope:
-        """Scope of the verdict: across starts if every judged class is, and all prompts together, else one start."""
+        """Scope of the verdict: across starts if every judged class is, else one start."""
         judged_cells = list(self.cells_with_interval)
         if self.metric == DECIDING_METRIC:
             judged_cells += [load.deciding for load in self.loads if load.deciding.p is not None]
@@ -145,7 +151,7 @@ class HeadlineFacts:
 
     @property
     def start_count(self) -> int | None:
-        """Recorded starts of the arm with the fewest; None where the verdict covers what starts differ by."""
+        """Starts of the arm with the fewest; None where the verdict covers their differences."""
         if self.evidence == "across-starts":
             return None
         table = self.pairing.table
@@ -171,7 +177,8 @@ class HeadlineFacts:
         level = 1 - (1 - LEVEL) / max(len(code_groups), 1)
         for place, codes in code_groups.items():
             pairs = self.pairing.join_cells(self.arms, codes, LENGTH_METRIC)
-            estimate = estimate_log_ratio(-pairs.logs, level=level)  # above 1 where the variant's answers are longer
+            # above 1 where the variant's answers are longer
+            estimate = estimate_log_ratio(-pairs.logs, level=level)
             if estimate is not None:
                 ratios[place] = estimate.convert()
         return ratios
@@ -180,25 +187,38 @@ class HeadlineFacts:
     def different_lengths(self) -> dict[Place, RatioEstimate]:
         """Those of `length_ratios` that lie wholly beyond the margin."""
         ratios = self.length_ratios.items()
-        return {place: ratio for place, ratio in ratios if compare_lengths(ratio, self.margin) != "alike"}
+        return {
+            place: ratio
+            for place, ratio in ratios
+            if compare_lengths(ratio, self.margin) != "alike"
+        }
 
     @cached_property
     def length_reason(self) -> str:
-        """Why answers of other lengths cannot be compared; empty where they have one length, or a time per token."""
+        """Why answers of other lengths cannot be compared; empty where they can."""
         _, variant = self.names
         if self.different_lengths and not self.cells_with_interval:
             prompts_text = f"{FEWEST_PROMPTS} prompts with a time per output token"
             return f"{self.describe_lengths()}, and no class has {prompts_text}"
         lengths = self.equality.lengths if self.equality is not None else None
-        if self.length_ratios or lengths is None or compare_lengths(lengths, self.margin) == "alike":
+        if (
+            self.length_ratios
+            or lengths is None
+            or compare_lengths(lengths, self.margin) == "alike"
+        ):
             return ""
         times = format_short_ratio(lengths.value)
-        return f"answers of {variant} are {times} times as long, and the servers counted no output tokens"
+        return (
+            f"answers of {variant} are {times} times as long, and the servers counted no output"
+            " tokens"
+        )
 
     def describe_lengths(self) -> str:
         """Return how long the variant's answers are where they have another length."""
         _, variant = self.names
-        overall_ratios = [ratio for (class_, _), ratio in self.different_lengths.items() if class_ is None]
+        overall_ratios = [
+            ratio for (class_, _), ratio in self.different_lengths.items() if class_ is None
+        ]
         ratios = overall_ratios or list(self.different_lengths.values())
         times = format_short_range([ratio.value for ratio in ratios])
         place = "" if overall_ratios else " in some classes"
@@ -206,9 +226,10 @@ class HeadlineFacts:
 
     @cached_property
     def output(self) -> OutputFinding:
-        """Whether the variant's outputs are shown to be the baseline's: no other text, length or broken answers.
+        """Whether outputs are shown to be the baseline's: same text, lengths, nothing broken.
 
-        A task with a worse quality is an other output; the same quality of every task makes up for other texts alone.
+        A task with a worse quality is an other output; the same quality of every task makes up for
+        other texts alone.
         """
         equality = self.equality
         words = {task.word for task in self.quality}
@@ -219,14 +240,18 @@ class HeadlineFacts:
             return "same quality" if has_quality else "not shown"
         if any(self._list_alterations(equality, has_quality=has_quality)):
             return "not the same"
-        has_mostly_refusals = any(2 * counts.broken.total() > counts.answer_count for counts in self.content_counts)
+        has_mostly_refusals = any(
+            2 * counts.broken.total() > counts.answer_count for counts in self.content_counts
+        )
         if has_mostly_refusals:
             return "not shown"
         if equality.result == "the same":
             return "the same"
         return "same quality" if has_quality else "not shown"
 
-    def _list_alterations(self, equality: schema.OutputEquality, *, has_quality: bool) -> Iterator[bool]:
+    def _list_alterations(
+        self, equality: schema.OutputEquality, *, has_quality: bool
+    ) -> Iterator[bool]:
         """Yield whether texts, lengths and broken answers show other outputs."""
         yield equality.result == "differs" and not has_quality
         if equality.lengths is not None:

@@ -1,27 +1,31 @@
 """How sure a speed-up is: an interval and a p-value from one log-ratio per prompt.
 
-Invariant: at every level, p is below 1 - level exactly if the interval at that level leaves out 0. A prompt is one
-value, however often it was sent. The same values and the same seed give the same interval.
+Invariant: at every level, p is below 1 - level exactly if the interval at that level leaves out 0.
+A prompt is one value, however often it was sent. The same values and the same seed give the same
+interval.
 
-This module resamples prompts and expands the percentiles of their mean. Resampling n prompts makes the mean's spread
-too small by sqrt((n - 1) / n), and takes normal quantiles where a few prompts need Student's. So the percentile is the
-one at which a normal with that smaller spread has Student's quantile (Hesterberg 2015, The American Statistician 69,
-371, section 4.2). Beyond `_TAIL`, where few resamples or few prompts say nothing, the curve continues as Student's.
-Levels adjusted for thousands of cells need this, and so do three prompts, whose means have ten values in all.
+This module resamples prompts and expands the percentiles of their mean. Resampling n prompts makes
+the mean's spread too small by sqrt((n - 1) / n), and takes normal quantiles where a few prompts
+need Student's. So the percentile is the one at which a normal with that smaller spread has
+Student's quantile (Hesterberg 2015, The American Statistician 69, 371, section 4.2). Beyond
+`_TAIL`, where few resamples or few prompts say nothing, the curve continues as Student's. Levels
+adjusted for thousands of cells need this, and so do three prompts, whose means have ten values in
+all.
 
-Student's quantiles presume that prompts differ symmetrically. Where the prompts of a report are skewed, eight values of
-one class do not show how much. So the residuals of all classes are pooled (`pool_residuals`), and the curve is that of
-Student's ratio of as many draws from them (the bootstrap-t: Efron and Tibshirani 1993, An Introduction to the
-Bootstrap, chapter 12), or of the ratio transformed by its skewness (Hall 1992, Journal of the Royal Statistical Society
-B 54, 221), beyond LEVEL whichever is farther out: draws around a class's own mean blur a hard edge, and a skewness
-knows no edge.
-Used always, it would cost much power where prompts are not skewed.
+Student's quantiles presume that prompts differ symmetrically. Where the prompts of a report are
+skewed, eight values of one class do not show how much. So the residuals of all classes are pooled
+(`pool_residuals`), and the curve is that of Student's ratio of as many draws from them (the
+bootstrap-t: Efron and Tibshirani 1993, An Introduction to the Bootstrap, chapter 12), or of the
+ratio transformed by its skewness (Hall 1992, Journal of the Royal Statistical Society B 54, 221),
+beyond LEVEL whichever is farther out: draws around a class's own mean blur a hard edge, and a
+skewness knows no edge. Used always, it would cost much power where prompts are not skewed.
 
-Prompts are not the only source of chance. A disturbance of one server that outlasts a turn affects every prompt of a
-round. From FEWEST_ROUNDS rounds on, the variance includes the differences between the rounds' means beyond chance. Four
-rounds of one class show little of this noise. So it is pooled over the classes of the report (`pool_round_noise`),
-which the same servers answered. From FEWEST_STARTS starts of the servers on, prompts and starts are crossed: every
-prompt runs in every start, and the variance is that of the two-way layout with random rows and columns. All sums have
+Prompts are not the only source of chance. A disturbance of one server that outlasts a turn affects
+every prompt of a round. From FEWEST_ROUNDS rounds on, the variance includes the differences between
+the rounds' means beyond chance. Four rounds of one class show little of this noise. So it is pooled
+over the classes of the report (`pool_round_noise`), which the same servers answered. From
+FEWEST_STARTS starts of the servers on, prompts and starts are crossed: every prompt runs in every
+start, and the variance is that of the two-way layout with random rows and columns. All sums have
 Satterthwaite's degrees of freedom (1946, Biometrics Bulletin 2, 110).
 """
 
@@ -45,30 +49,35 @@ FEWEST_PROMPTS = 3
 """Fewest prompts that give a usable spread."""
 
 FEWEST_STARTS = 6
-"""Fewest starts of an arm whose spread is estimated; enough also if swapped placements take degrees of freedom."""
+"""Fewest starts of an arm whose spread is estimated; enough also if swapped placements take degrees
+of freedom."""
 
 LEVEL = 0.95
 _RESAMPLES = 4_000
 _FEWEST_RESAMPLES = 1_000
-_NUMBERS = 4_000_000  # of a resampling matrix: 32 MB; more than a thousand prompts get fewer resamples
+# of a resampling matrix: 32 MB; more than a thousand prompts get fewer resamples
+_NUMBERS = 4_000_000
 _TAIL = 2.0  # Student's quantile up to which the resamples decide the curve
 _GRID: Values = np.linspace(-_TAIL, _TAIL, 41)
 _NO_WIDTH = 1e-9  # a log-ratio below it is a rounding error
 _UNKNOWN = -1
 _LARGEST_LOG = 700.0  # a log-ratio whose exp is still a number
-_ROUNDS_LEVEL = 0.1  # of the test whether rounds differ: lenient, for a missed drift costs more than a wider interval
+# of the test whether rounds differ: lenient, for a missed drift costs more than a wider interval
+_ROUNDS_LEVEL = 0.1
 _MOST_ABSENT = 0.5  # of the cells of a layout
 _SWEEPS = 50  # to fill in absent cells of the layout
-_SKEW_LEVEL = 0.02  # of the test whether residuals are skewed; higher, it costs mixed worlds their word
+# of the test whether residuals are skewed; higher, it costs mixed worlds their word
+_SKEW_LEVEL = 0.02
 _FEWEST_RESIDUALS = 12  # the test needs 8; fewer than 12 say nothing of a tail
 _RATIO_DRAWS = 50_000  # of Student's ratio, so that a level of 1 in 5,000 rests on draws
-_RATIO_NUMBERS = 1_000_000  # drawn at once; a mean of many prompts has fewer ratios, for it is tested at no such level
+# drawn at once; a mean of many prompts has fewer ratios, for it is tested at no such level
+_RATIO_NUMBERS = 1_000_000
 _LARGEST_RATIO = 100.0  # of Student's ratio; a curve goes on in proportion beyond it
 _FEWEST_BEYOND = 10  # draws beyond the last point of a curve
 
 
 class RoundNoise(NamedTuple):
-    """Noise that all prompts of a round share: its variance of a log-ratio, and the degrees of freedom of this."""
+    """Noise that a round's prompts share: its variance of a log-ratio, and degrees of freedom."""
 
     variance: float
     df: float
@@ -83,8 +92,8 @@ class QuantileCurve:
 
     Args:
         student: Student's quantiles. mean: those of the mean, less the mean itself.
-        is_proportional: whether the mean's quantiles go on in proportion to Student's beyond the last point; else they
-            go on as Student's.
+        is_proportional: whether the mean's quantiles go on in proportion to Student's beyond the
+            last point; else they go on as Student's.
     """
 
     student: Values
@@ -130,12 +139,14 @@ class ResidualPool:
     _curves: dict[int, QuantileCurve] = field(default_factory=dict, repr=False, compare=False)
 
     def find_curve(self, count: int) -> QuantileCurve:
-        """Return the curve of the mean of so many prompts: of two beyond LEVEL, each end the more cautious."""
+        """Return the curve of the mean of so many prompts, each end the more cautious of two."""
         if count not in self._curves:
             student = _place_quantiles(count)
             drawn = self._draw_means(student, count)
             transformed = self._transform(student, count)
-            cautious = np.where(student < 0, np.minimum(drawn, transformed), np.maximum(drawn, transformed))
+            cautious = np.where(
+                student < 0, np.minimum(drawn, transformed), np.maximum(drawn, transformed)
+            )
             is_beyond = np.abs(student) > special.stdtrit(count - 1, (1 + LEVEL) / 2)
             mean = np.where(is_beyond, cautious, drawn)
             self._curves[count] = QuantileCurve(student, mean, is_proportional=True)
@@ -163,7 +174,7 @@ class ResidualPool:
         return means
 
     def _transform(self, student: Values, count: int) -> Values:
-        """Return the mean's quantiles by Hall's transformation of Student's ratio, for Student's."""
+        """Return the mean's quantiles by Hall's transformation of Student's ratio."""
         share = self.skewness / (3 * math.sqrt(count))
         ratios = np.linspace(-_LARGEST_RATIO, _LARGEST_RATIO, 20_001)
         transformed = ratios + share * (ratios**2 + 1 / 2) + share**2 * ratios**3 / 3
@@ -177,7 +188,7 @@ def _count_draws(count: int) -> int:
 
 
 def _place_quantiles(count: int) -> Values:
-    """Return Student's quantiles at which the curve of the mean of so many prompts has its points."""
+    """Return Student's quantiles at the points of the curve of the mean of so many prompts."""
     tails = np.geomspace(_FEWEST_BEYOND / _count_draws(count), 0.5, 40)
     probabilities = np.concatenate([tails, 1 - tails[-2::-1]])
     quantiles: Values = special.stdtrit(count - 1, probabilities)
@@ -194,10 +205,10 @@ class LogRatioEstimate:
         low, high: ends of the interval at the requested level.
         p: of the test that it is 0, two-sided.
         curve: the quantiles of the mean.
-        shared_noise: the part of the mean's variance that rounds, or starts, have in common; more prompts do not lower
-            it.
-        start_count: how many independent starts of the servers are a factor of the interval; 0 where it leaves out how
-            they differ.
+        shared_noise: the part of the mean's variance that rounds, or starts, have in common; more
+            prompts do not lower it.
+        start_count: how many independent starts of the servers are a factor of the interval; 0
+            where it leaves out how they differ.
     """
 
     log: float
@@ -228,17 +239,19 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
 ) -> LogRatioEstimate | None:
     """Return the mean of `logs` with its interval; None of fewer than FEWEST_PROMPTS prompts.
 
-    Prompts whose value is not finite are absent. Where all values are the same, the interval has no width.
+    Prompts whose value is not finite are absent. Where all values are the same, the interval has no
+    width.
 
     Args:
         logs: one log-ratio a prompt, above 0 where the variant is better. Shapes: (prompts,).
-        by_round: the same in each round, NaN where absent. With `starts` it decides whether starts are a factor.
-            Shapes: (prompts, rounds).
-        starts: code of each round, the same for rounds that share a start of a server, -1 where unknown. Shapes:
-            (rounds,).
-        placements: code of the placement of each round, -1 where unknown: an effect that swapping takes out, so it
-            is taken out of the starts' spread too. Shapes: (rounds,).
-        noise: of a round, from `pool_round_noise` over all classes. Starts that are a factor include it.
+        by_round: the same in each round, NaN where absent. With `starts` it decides whether starts
+            are a factor. Shapes: (prompts, rounds).
+        starts: code of each round, the same for rounds that share a start of a server, -1 where
+            unknown. Shapes: (rounds,).
+        placements: code of the placement of each round, -1 where unknown: an effect that swapping
+            takes out, so it is taken out of the starts' spread too. Shapes: (rounds,).
+        noise: of a round, from `pool_round_noise` over all classes. Starts that are a factor
+            include it.
         pool: from `pool_residuals` over all classes; None where prompts are not skewed.
         level: of low and high.
     """
@@ -257,7 +270,7 @@ def estimate_log_ratio(  # noqa: PLR0913 - the signature is a sentence: values, 
 
 
 def convert_log_ratio(log: float) -> float:
-    """Return the ratio of a log-ratio: a finite number above 0, however far a broken clock put two figures apart."""
+    """Return a log-ratio's ratio: finite and above 0, however broken a clock was."""
     return math.exp(min(max(float(log), -_LARGEST_LOG), _LARGEST_LOG))
 
 
@@ -267,13 +280,21 @@ def pool_round_noise(layouts: Iterable[Values]) -> RoundNoise:
     Args:
         layouts: log-ratios of each class, NaN where absent. Shapes: (prompts, rounds).
     """
-    noises = [measure[0] for by_round in layouts if (measure := _measure_round_noise(by_round)) is not None]
+    noises = [
+        measure[0]
+        for by_round in layouts
+        if (measure := _measure_round_noise(by_round)) is not None
+    ]
     df = sum(noise.df for noise in noises)
-    return RoundNoise(max(sum(noise.variance * noise.df for noise in noises) / df, 0.0), df) if df else NO_NOISE
+    return (
+        RoundNoise(max(sum(noise.variance * noise.df for noise in noises) / df, 0.0), df)
+        if df
+        else NO_NOISE
+    )
 
 
 def pool_residuals(logs_by_class: Iterable[Values]) -> ResidualPool | None:
-    """Return the residuals of all classes where they are skewed; None where chance may have made them so.
+    """Return the residuals of all classes where they are skewed beyond chance; else None.
 
     Args:
         logs_by_class: one log-ratio a prompt. Shapes: (prompts,).
@@ -301,17 +322,25 @@ def mask_full_rounds(by_round: Values) -> BoolArray:
     Args:
         by_round: log-ratios, NaN where absent. Shapes: (prompts, rounds).
     """
-    mask: BoolArray = np.isfinite(by_round).sum(axis=0) >= max((1 - _MOST_ABSENT) * len(by_round), 1)
+    mask: BoolArray = np.isfinite(by_round).sum(axis=0) >= max(
+        (1 - _MOST_ABSENT) * len(by_round), 1
+    )
     return mask
 
 
-def combine_variances(log: float, own_noise: RoundNoise, shared_noise: RoundNoise, level: float) -> LogRatioEstimate:
-    """Return an estimate with Student's interval; its variance is the sum of two, each with its degrees of freedom."""
+def combine_variances(
+    log: float, own_noise: RoundNoise, shared_noise: RoundNoise, level: float
+) -> LogRatioEstimate:
+    """Return an estimate with Student's interval; its variance is a sum of two."""
     variance = own_noise.variance + shared_noise.variance
     if variance < _NO_WIDTH**2:
         return _build_exact_estimate(log, own_noise.df)
-    df = variance**2 / (own_noise.variance**2 / own_noise.df + shared_noise.variance**2 / shared_noise.df)
-    return _add_interval(LogRatioEstimate(log, math.sqrt(variance), df, shared_noise=shared_noise), level)
+    df = variance**2 / (
+        own_noise.variance**2 / own_noise.df + shared_noise.variance**2 / shared_noise.df
+    )
+    return _add_interval(
+        LogRatioEstimate(log, math.sqrt(variance), df, shared_noise=shared_noise), level
+    )
 
 
 def compute_interval(estimate: LogRatioEstimate, level: float) -> tuple[float, float]:
@@ -381,7 +410,7 @@ def _keep_skewness(own_variance: float, variance: float) -> float:
 
 @lru_cache(maxsize=32)
 def plan_resampling(count: int) -> tuple[Values, IntArray, Values]:
-    """Return the weight of each prompt in each resample, and between which sorted means the curve's points lie.
+    """Return each prompt's weight in each resample, and the sorted means around the points.
 
     Shapes: weights (resamples, count).
     """
@@ -396,9 +425,9 @@ def plan_resampling(count: int) -> tuple[Values, IntArray, Values]:
 def _estimate_shared_noise(by_round: Values, pooled_noise: RoundNoise) -> RoundNoise:
     """Return the variance that rounds add to a class's mean, and its degrees of freedom.
 
-    The result is the noise of all classes. The class's own noise replaces it if that is larger and an F test at
-    _ROUNDS_LEVEL says that chance does not explain it. The own noise has few degrees of freedom: used always, it would
-    make intervals too wide where rounds are alike.
+    The result is the noise of all classes. The class's own noise replaces it if that is larger and
+    an F test at _ROUNDS_LEVEL says that chance does not explain it. The own noise has few degrees
+    of freedom: used always, it would make intervals too wide where rounds are alike.
     """
     round_count = int(np.isfinite(by_round).any(axis=0).sum())
     own_noise, is_real = _measure_round_noise(by_round) or (NO_NOISE, False)
@@ -407,9 +436,10 @@ def _estimate_shared_noise(by_round: Values, pooled_noise: RoundNoise) -> RoundN
 
 
 def _measure_round_noise(by_round: Values) -> tuple[RoundNoise, bool] | None:
-    """Return the noise of a class's rounds, below 0 where chance made them alike, and whether it exceeds chance.
+    """Return the noise of a class's rounds (negative by chance), and whether it exceeds chance.
 
-    None for a class of fewer than FEWEST_PROMPTS prompts or FEWEST_ROUNDS rounds, or with too many absent cells.
+    None for a class of fewer than FEWEST_PROMPTS prompts or FEWEST_ROUNDS rounds, or with too many
+    absent cells.
     """
     cells = by_round[:, mask_full_rounds(by_round)]
     is_absent = ~np.isfinite(cells)
@@ -429,7 +459,7 @@ def _estimate_over_starts(
     pool: ResidualPool | None,
     level: float,
 ) -> LogRatioEstimate | None:
-    """Return the mean over prompts crossed with starts; None with too few starts or too many absent cells."""
+    """Return the mean over prompts crossed with starts; None with too few starts or cells."""
     is_usable = (starts != _UNKNOWN) & np.isfinite(by_round).any(axis=0)
     codes, round_starts = np.unique(starts[is_usable], return_inverse=True)
     columns = len(codes)
@@ -445,23 +475,34 @@ def _estimate_over_starts(
     rows = len(cells)
     if rows < FEWEST_PROMPTS or is_absent.mean() > _MOST_ABSENT:
         return None
-    cells, placement_count, effective_starts = fill_absent(cells, is_absent), 1, float(columns)
-    groups = None if placements is None else _group_starts(placements[is_usable], round_starts, columns)
-    if groups is not None:  # take out the placements' effect; unequal shares make the starts count as fewer
+    cells = fill_absent(cells, is_absent)
+    placement_count = 1
+    effective_starts = float(columns)
+    groups = (
+        None if placements is None else _group_starts(placements[is_usable], round_starts, columns)
+    )
+    # take out the placements' effect; unequal shares make the starts count as fewer
+    if groups is not None:
         sizes = np.bincount(groups)
-        placement_count, effective_starts = len(sizes), len(sizes) ** 2 / float((1 / sizes).sum())
+        placement_count = len(sizes)
+        effective_starts = len(sizes) ** 2 / float((1 / sizes).sum())
         means = np.array([cells[:, groups == group].mean() for group in range(placement_count)])
         cells = cells + means.mean() - means[groups]
-    log, df_rows, df_columns = float(cells.mean()), rows - 1, columns - placement_count
+    log = float(cells.mean())
+    df_rows = rows - 1
+    df_columns = columns - placement_count
     squares = compute_mean_squares(cells, df_columns, int(is_absent.sum()))
     by_prompt = squares.rows / (rows * columns)
     by_start = squares.columns / (rows * effective_starts)
     by_residual = squares.residual / (rows * effective_starts)
-    # both include the residual's share, so their sum counts it twice; neither alone can exceed the whole
+    # both include the residual's share, so their sum counts it twice; neither alone can exceed the
+    # whole
     variance = max(by_prompt + by_start - by_residual, by_prompt, by_start)
     if variance < _NO_WIDTH**2:
         return _build_exact_estimate(log, float(min(df_rows, df_columns)), columns)
-    spread = by_prompt**2 / df_rows + by_start**2 / df_columns + by_residual**2 / squares.df_residual
+    spread = (
+        by_prompt**2 / df_rows + by_start**2 / df_columns + by_residual**2 / squares.df_residual
+    )
     df = min(max(variance**2 / spread, min(df_rows, df_columns)), df_rows + df_columns)
     noise = RoundNoise(max(by_start - by_residual, 0.0), df_columns)
     curve = STUDENT_CURVE
@@ -478,8 +519,10 @@ def _estimate_over_starts(
     return _add_interval(estimate, level)
 
 
-def _group_starts(placements: IntArray, round_starts: IntArray, start_count: int) -> IntArray | None:
-    """Return the placement of each start, from 0; None if one is unknown, one start had two, or all had the same."""
+def _group_starts(
+    placements: IntArray, round_starts: IntArray, start_count: int
+) -> IntArray | None:
+    """Return each start's placement, from 0; None if unknown, two of one start, or all the same."""
     codes_by_start = [np.unique(placements[round_starts == code]) for code in range(start_count)]
     if any(len(codes) != 1 or codes[0] == _UNKNOWN for codes in codes_by_start):
         return None
@@ -488,12 +531,16 @@ def _group_starts(placements: IntArray, round_starts: IntArray, start_count: int
 
 
 def fill_absent(cells: Values, is_absent: BoolArray) -> Values:
-    """Return the layout with absent cells at their row's and column's mean (Yates 1933), so they add no residual."""
+    """Return the layout with absent cells at their row's and column's mean (Yates 1933)."""
     if not is_absent.any():
         return cells
     estimates: Values = np.where(is_absent, np.nanmean(cells), cells)
     for _ in range(_SWEEPS):
-        fit = estimates.mean(axis=1, keepdims=True) + estimates.mean(axis=0, keepdims=True) - estimates.mean()
+        fit = (
+            estimates.mean(axis=1, keepdims=True)
+            + estimates.mean(axis=0, keepdims=True)
+            - estimates.mean()
+        )
         estimates = np.where(is_absent, fit, cells)
     return estimates
 
@@ -508,9 +555,10 @@ class MeanSquares(NamedTuple):
 
 
 def compute_mean_squares(cells: Values, df_columns: int, absent_count: int) -> MeanSquares:
-    """Return the mean squares of a filled layout; `df_columns` are the degrees of freedom of its columns."""
+    """Return the mean squares of a filled layout; `df_columns`: its columns' degrees of freedom."""
     rows, columns = cells.shape
-    row_effects, column_effects = cells.mean(axis=1) - cells.mean(), cells.mean(axis=0) - cells.mean()
+    row_effects = cells.mean(axis=1) - cells.mean()
+    column_effects = cells.mean(axis=0) - cells.mean()
     residuals = cells - cells.mean() - row_effects[:, None] - column_effects[None, :]
     df_residual = max((rows - 1) * df_columns - absent_count, 1)
     return MeanSquares(

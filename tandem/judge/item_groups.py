@@ -2,12 +2,12 @@
 
 The answers to such items depend on each other, so the group is the unit, not the item.
 
-Invariant: with one item in each group the test is McNemar's and the design effect is 1. With few groups the test cannot
-reach a small p, and the design effect is large.
+Invariant: with one item in each group the test is McNemar's and the design effect is 1. With few
+groups the test cannot reach a small p, and the design effect is large.
 
-Sources: sign changes of whole groups, Canay, Romano and Shaikh (2017), Econometrica 85, 1013. The design effect, by
-which counts of grouped answers are divided, Rao and Scott (1992), Biometrics 48, 577. Groups of questions in
-evaluations of language models, Miller (2024), arXiv 2411.00640.
+Sources: sign changes of whole groups, Canay, Romano and Shaikh (2017), Econometrica 85, 1013. The
+design effect, by which counts of grouped answers are divided, Rao and Scott (1992), Biometrics 48,
+577. Groups of questions in evaluations of language models, Miller (2024), arXiv 2411.00640.
 """
 
 from __future__ import annotations
@@ -44,14 +44,21 @@ class ItemGroup(NamedTuple):
 def compute_flip_p(groups: Sequence[ItemGroup]) -> float:
     """Return the two-sided exact p-value that each group might as well differ the other way.
 
-    Two equal arms may swap their answers to a whole group. So each difference has either sign with the same chance, and
-    the sum over all groups has an exact distribution: groups of the same size of difference give a binomial one.
+    Two equal arms may swap their answers to a whole group. So each difference has either sign with
+    the same chance, and the sum over all groups has an exact distribution: groups of the same size
+    of difference give a binomial one.
     """
-    sizes, counts = np.unique([abs(group.difference) for group in groups if group.difference], return_counts=True)
+    sizes, counts = np.unique(
+        [abs(group.difference) for group in groups if group.difference], return_counts=True
+    )
     chances = np.ones(1)  # of each sum, from the least possible one on
     for size, count in zip(sizes.tolist(), counts.tolist(), strict=True):
         positive = np.arange(count + 1)
-        logs = special.gammaln(count + 1) - special.gammaln(positive + 1) - special.gammaln(count - positive + 1)
+        logs = (
+            special.gammaln(count + 1)
+            - special.gammaln(positive + 1)
+            - special.gammaln(count - positive + 1)
+        )
         spread = np.zeros(2 * size * count + 1)
         spread[:: 2 * size] = np.exp(logs - count * math.log(2))
         chances = np.convolve(chances, spread)
@@ -62,12 +69,12 @@ def compute_flip_p(groups: Sequence[ItemGroup]) -> float:
 
 
 def compute_design_effect(groups: Sequence[ItemGroup], level: float = LEVEL) -> float:
-    """Return how many grouped items tell as much as one that is alone, the doubt of few groups included.
+    """Return how many grouped items tell as much as one alone, the doubt of few groups included.
 
-    It is the variance of the difference between groups over that of items taken alone. Groups that do not differ show
-    no variance, so that of a few groups whose items all differ alike is added to both: the square of the normal
-    quantile, as many as the score interval adds to a share. Student's quantile in place of the normal one counts for
-    few groups.
+    It is the variance of the difference between groups over that of items taken alone. Groups that
+    do not differ show no variance, so that of a few groups whose items all differ alike is added to
+    both: the square of the normal quantile, as many as the score interval adds to a share.
+    Student's quantile in place of the normal one counts for few groups.
 
     Args:
         groups: one at least, of all items.
@@ -82,7 +89,8 @@ def compute_design_effect(groups: Sequence[ItemGroup], level: float = LEVEL) -> 
     share = sum(group.difference for group in groups) / items
     between = sum((group.difference - group.items * share) ** 2 for group in groups)
     alone = sum(group.only_baseline + group.only_variant for group in groups) - items * share**2
-    likeness = sum(group.items**2 for group in groups) / items  # the effect where the items of a group answer alike
+    # the effect where the items of a group answer alike
+    likeness = sum(group.items**2 for group in groups) / items
     normal = NormalDist().inv_cdf(0.5 + level / 2)
     effect = (between + normal**2 * likeness**2) / (alone + normal**2 * likeness)
     student = float(special.stdtrit(len(groups) - 1, 0.5 + level / 2))

@@ -1,8 +1,9 @@
-"""Pairs of requests: the figures of one prompt in the baseline and in a variant, and the log of the speed-up.
+"""Pairs of requests: one prompt's figures in baseline and variant, and the log of the speed-up.
 
-Invariant: a prompt is one value, however often it was sent, because its repeats are no independent evidence. Only
-rounds in which both arms answered a prompt count for it, so a round's own noise touches both arms. A figure that is not
-a number above 0 does not count. Requests are sorted once, because a run may have thousands of cells.
+Invariant: a prompt is one value, however often it was sent, because its repeats are no independent
+evidence. Only rounds in which both arms answered a prompt count for it, so a round's own noise
+touches both arms. A figure that is not a number above 0 does not count. Requests are sorted once,
+because a run may have thousands of cells.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from tandem.bench.schedule import LoadLevel
 from tandem.metrics import CATALOGUE
 
 DECIDING_METRIC = "e2e_ms"
-"""The time that a user waits: it decides a verdict. Its mean and 90th percentile are judged as well as its median."""
+"""The time that a user waits: it decides a verdict. Its mean and 90th percentile are judged as well
+as its median."""
 
 _DECIDING_WEIGHT = 2.0
-"""Part of the level of a test of DECIDING_METRIC, its tails included; a test of another metric has 1 (decision 53)."""
+"""Part of the level of a test of DECIDING_METRIC, its tails included; a test of another metric has
+1 (decision 53)."""
 
 JUDGED_METRICS = ("tpot_ms", DECIDING_METRIC, "ttft_ms", "output_tokens_per_s")
 """The metrics that have a cell in a verdict; each belongs to one request."""
@@ -38,7 +41,8 @@ LENGTH_METRIC = "completion_tokens"
 
 
 WAIT_METRIC = "wait_ms"
-"""E2E; of a failed request the time until it failed, but at least its prompt's median at its load over all arms."""
+"""E2E; of a failed request the time until it failed, but at least its prompt's median at its load
+over all arms."""
 
 
 def weigh_metric(metric: str) -> float:
@@ -47,10 +51,11 @@ def weigh_metric(metric: str) -> float:
 
 
 class CellRequests(NamedTuple):
-    """Requests of two arms in one class at one load, to prompts that both answered in the same round.
+    """Requests of two arms in a class at a load, to prompts that both answered in the same round.
 
     Args:
-        prompt: place of the prompt among CellPairs.prompts. round: place of the round among CellPairs.rounds.
+        prompt: place of the prompt among CellPairs.prompts. round: place of the round among
+            CellPairs.rounds.
         arm: 0 for the baseline, 1 for the variant.
         value: the figure, in the metric's unit.
     """
@@ -68,13 +73,15 @@ class CellPairs:
     Args:
         prompts: codes of RequestTable.prompts, P of them.
         cells: code of the class and load of each prompt; one code unless several cells are joined.
-        logs: log speed-up of each, above 0 where the variant is better: of the medians of all its requests.
+        logs: log speed-up of each, above 0 where the variant is better: of the medians of all its
+            requests.
         by_round: the same of each round alone, P x R; NaN where an arm did not answer in it.
         rounds: numbers of the rounds, R of them.
-        starts: code of each round, the same for rounds that share a start of either arm's server. So rounds of
-            different codes are independent of each other. UNKNOWN where a record does not say its start. The codes
-            hold for this cell alone.
-        placements: code of the pair of places where the servers ran in each round; UNKNOWN likewise.
+        starts: code of each round, the same for rounds that share a start of either arm's server.
+            So rounds of different codes are independent of each other. UNKNOWN where a record does
+            not say its start. The codes hold for this cell alone.
+        placements: code of the pair of places where the servers ran in each round; UNKNOWN
+            likewise.
         baseline_medians, variant_medians: the medians, in the metric's unit.
         requests: the requests that all figures are from.
     """
@@ -102,7 +109,9 @@ class RequestPairing:
 
     table: RequestTable
     marked_rounds: tuple[int, ...] = ()
-    _rows: dict[tuple[str, str, str], _RequestRows] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _rows: dict[tuple[str, str, str], _RequestRows] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     _pairs: dict[tuple[str, str, str, tuple[int, ...]], CellPairs] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -113,13 +122,14 @@ class RequestPairing:
         return len(self.table.classes) * len(self.table.loads)
 
     def cell_codes(self) -> IntArray:
-        """Return the class and load of each request as one code: class code * number of loads + load code."""
+        """Return each request's class and load as one code: class code * loads + load code."""
         return self.table.class_ * len(self.table.loads) + self.table.load
 
     def metric_mask(self, metric: str) -> BoolArray:
         """Return which requests have a figure that is a number above 0."""
         values = self.table.figures.get(metric, np.zeros(len(self.table)))
-        mask: BoolArray = (values > 0) & (values < np.inf)  # a comparison with NaN is false, and warns of nothing
+        # a comparison with NaN is false, and warns of nothing
+        mask: BoolArray = (values > 0) & (values < np.inf)
         return mask
 
     def row_mask(self) -> BoolArray:
@@ -132,7 +142,9 @@ class RequestPairing:
 
     def cell_code(self, class_: str, load: LoadLevel) -> int:
         """Return the code of a class at a load."""
-        return self.table.classes.index(class_) * len(self.table.loads) + self.table.loads.index(load)
+        return self.table.classes.index(class_) * len(self.table.loads) + self.table.loads.index(
+            load
+        )
 
     def cell_place(self, cell: int) -> tuple[str, LoadLevel]:
         """Return the class and the load of a cell's code."""
@@ -145,7 +157,8 @@ class RequestPairing:
         Args:
             arms: names of the baseline and of the variant.
             cell: its code.
-            metric: one of RequestTable.figures; less is better unless the catalogue says that more is.
+            metric: one of RequestTable.figures; less is better unless the catalogue says that more
+                is.
         """
         return self.join_cells(arms, [cell], metric)
 
@@ -192,37 +205,59 @@ class RequestPairing:
         )
 
     def count_blocks(self, pairs: CellPairs) -> int:
-        """Return how many of the cells that were joined were asked at times of their own, at least 1.
+        """Return how many of the joined cells were measured at times of their own, at least 1.
 
-        A disturbance reaches such cells independently of each other. Mixed classes of a load were asked at one time.
+        A disturbance reaches such cells independently of each other. Mixed classes of a load were
+        asked at one time.
         """
         cells = np.unique(pairs.cells)
         blocks = np.unique(cells % len(self.table.loads)) if self.table.run.mixed else cells
         return max(len(blocks), 1)
 
     def _sort_rows(self, baseline: str, variant: str, metric: str) -> _RequestRows:
-        """Return the requests that have a figure and an answer of the other arm in their round, by cell and prompt."""
+        """Return requests with a figure and the other arm's answer in their round, by cell."""
         table = self.table
-        arms = [table.arms.index(arm) if arm in table.arms else UNKNOWN - 1 for arm in (baseline, variant)]
+        arms = [
+            table.arms.index(arm) if arm in table.arms else UNKNOWN - 1
+            for arm in (baseline, variant)
+        ]
         value = (
-            self._measure_waits() if metric == WAIT_METRIC else table.figures.get(metric, np.full(len(table), np.nan))
+            self._measure_waits()
+            if metric == WAIT_METRIC
+            else table.figures.get(metric, np.full(len(table), np.nan))
         )
-        has_value = (value > 0) & (value < np.inf)  # a comparison with NaN is false, and warns of nothing
+        # a comparison with NaN is false, and warns of nothing
+        has_value = (value > 0) & (value < np.inf)
         is_kept = has_value if metric == WAIT_METRIC else has_value & ~table.failed
         rows = np.flatnonzero(self.row_mask() & is_kept & np.isin(table.arm, arms))
         arm = (table.arm == arms[1]).astype(np.intp)
         turn_keys = (table.round, table.prompt, self.cell_codes())
         rows = rows[np.lexsort([key[rows] for key in (value, arm, *turn_keys)])]
-        turns = np.cumsum(np.any([np.diff(key[rows], prepend=-1) != 0 for key in turn_keys], axis=0)) - 1
-        answers = np.bincount(2 * turns + arm[rows], minlength=2 * (turns.max(initial=-1) + 1)).reshape(-1, 2)
+        turns = (
+            np.cumsum(np.any([np.diff(key[rows], prepend=-1) != 0 for key in turn_keys], axis=0))
+            - 1
+        )
+        answers = np.bincount(
+            2 * turns + arm[rows], minlength=2 * (turns.max(initial=-1) + 1)
+        ).reshape(-1, 2)
         has_both: BoolArray = answers.min(axis=1) > 0
-        columns = (self.cell_codes(), table.prompt, table.round, arm, value, table.start, table.placement)
+        columns = (
+            self.cell_codes(),
+            table.prompt,
+            table.round,
+            arm,
+            value,
+            table.start,
+            table.placement,
+        )
         return _RequestRows(*columns).select(rows[has_both[turns]])
 
     def _measure_waits(self) -> Values:
         """Return WAIT_METRIC of each request; NaN where nothing is known."""
         table = self.table
-        answered_ms = np.where(table.failed, np.nan, table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan)))
+        answered_ms = np.where(
+            table.failed, np.nan, table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan))
+        )
         rows = np.flatnonzero(np.isfinite(answered_ms))
         shape = (max(len(table.loads), 1), int(table.prompt.max(initial=0)) + 1)
         groups = table.load * shape[1] + table.prompt
@@ -247,15 +282,16 @@ class _RequestRows(NamedTuple):
 
 
 def _compute_medians(groups: IntArray, values: Values, shape: tuple[int, ...]) -> Values:
-    """Return the median of the values of each group, by the group's place in `shape`; NaN for an empty group."""
-    medians, known_groups = np.full(math.prod(shape), np.nan), np.unique(groups)
+    """Return the median of each group's values, by its place in `shape`; NaN if empty."""
+    medians = np.full(math.prod(shape), np.nan)
+    known_groups = np.unique(groups)
     if len(values):
         medians[known_groups] = ndimage.median(values, groups, known_groups)
     return medians.reshape(shape)
 
 
 def _join_starts(round_: IntArray, start: IntArray, round_count: int) -> IntArray:
-    """Return a code of each round, the same for rounds of a cell that share a start, directly or through others."""
+    """Return a code of each round, shared by rounds of a cell that share a start."""
     starts, column = np.unique(start, return_inverse=True)
     if starts.max(initial=UNKNOWN) == UNKNOWN:
         return np.full(round_count, UNKNOWN)
@@ -269,10 +305,13 @@ def _join_starts(round_: IntArray, start: IntArray, round_count: int) -> IntArra
     return codes
 
 
-def _encode_placements(round_: IntArray, rows: _RequestRows, round_count: int, placement_count: int) -> IntArray:
-    """Return a code of both arms' placements in each round; UNKNOWN where a request of either does not say.
+def _encode_placements(
+    round_: IntArray, rows: _RequestRows, round_count: int, placement_count: int
+) -> IntArray:
+    """Return a code of both arms' placements in each round; UNKNOWN where one is not recorded.
 
-    The lowest and the highest code stand for an arm with several placements, as after a restart within a round.
+    The lowest and the highest code stand for an arm with several placements, as after a restart
+    within a round.
     """
     ends = np.tile([placement_count, placement_count, UNKNOWN, UNKNOWN], round_count)
     np.minimum.at(ends, 4 * round_ + rows.arm, rows.placement)

@@ -1,12 +1,14 @@
-"""The smallest effect that a run could have found, and the prompts or rounds that would decide its open cells.
+"""The smallest effect that a run could find, and what would decide its open cells.
 
-Invariant: every figure holds for a report like this one: at the level that its number of cells needs, with this noise
-floor and this margin, four times out of five. The figures take the estimate for the unknown truth, so a number of
-prompts is an order of magnitude. All cells are planned at once, because a report may have thousands.
+Invariant: every figure holds for a report like this one: at the level that its number of cells
+needs, with this noise floor and this margin, four times out of five. The figures take the estimate
+for the unknown truth, so a number of prompts is an order of magnitude. All cells are planned at
+once, because a report may have thousands.
 
-The test of a mean by Student's t has the power of the noncentral t (Cohen 1988, Statistical Power Analysis, chapter 2).
-The spread of a mean over prompts and rounds is that of the two-way layout (see interval). The part between prompts
-shrinks with prompts alone, the part between starts with rounds alone, the rest with both.
+The test of a mean by Student's t has the power of the noncentral t (Cohen 1988, Statistical Power
+Analysis, chapter 2). The spread of a mean over prompts and rounds is that of the two-way layout
+(see interval). The part between prompts shrinks with prompts alone, the part between starts with
+rounds alone, the rest with both.
 """
 
 from __future__ import annotations
@@ -39,10 +41,11 @@ class VarianceParts(NamedTuple):
     """Sources of the variance of a mean log speed-up.
 
     Args:
-        prompt_count, round_count: how many there were; `round_count` is 0 if rounds cannot be separated from prompts.
+        prompt_count, round_count: how many there were; `round_count` is 0 if rounds cannot be
+            separated from prompts.
         prompt_variance: variance between prompts.
-        round_variance: variance that the prompts of a round share: starts of the servers, or noise that outlasts a
-            turn.
+        round_variance: variance that the prompts of a round share: starts of the servers, or noise
+            that outlasts a turn.
         residual_variance: variance of one prompt in one round.
     """
 
@@ -57,11 +60,14 @@ def split_variance(pairs: CellPairs, estimate: LogRatioEstimate) -> VariancePart
     """Return the variances that add up to that of the estimate."""
     (prompts, rounds), variance = pairs.by_round.shape, estimate.se**2
     cells = pairs.by_round[:, np.isfinite(pairs.by_round).any(axis=0)]
-    is_absent, columns = ~np.isfinite(cells), cells.shape[1]
+    is_absent = ~np.isfinite(cells)
+    columns = cells.shape[1]
     absent_count = int(is_absent.sum())
     if columns < 2 or (prompts - 1) * (columns - 1) <= absent_count:  # noqa: PLR2004 - one round has no spread over rounds
         return VarianceParts(prompts, 0, variance * prompts, 0.0, 0.0)
-    squares = interval.compute_mean_squares(interval.fill_absent(cells, is_absent), columns - 1, absent_count)
+    squares = interval.compute_mean_squares(
+        interval.fill_absent(cells, is_absent), columns - 1, absent_count
+    )
     by_residual = squares.residual
     by_round = estimate.shared_noise.variance * rounds
     by_prompt = max(0.0, prompts * (variance - by_round / rounds) - by_residual / rounds)
@@ -89,7 +95,9 @@ class DecisionTargets:
     def select(self, places: Sequence[int]) -> DecisionTargets:
         """Return the targets of some cells."""
         indices = np.array(places, np.intp)
-        return replace(self, logs=self.logs[indices], floors=self.floors[indices], alpha=self.alpha[indices])
+        return replace(
+            self, logs=self.logs[indices], floors=self.floors[indices], alpha=self.alpha[indices]
+        )
 
 
 def compute_detectable_effect(se: Values, df: Values, targets: DecisionTargets) -> Values:
@@ -104,45 +112,72 @@ def compute_detectable_effect(se: Values, df: Values, targets: DecisionTargets) 
     return effects
 
 
-def plan_samples(spreads: Sequence[VarianceParts], targets: DecisionTargets) -> list[tuple[int | None, int | None]]:
-    """Return how many prompts, and how many rounds, would decide each cell; None where no advised number would."""
+def plan_samples(
+    spreads: Sequence[VarianceParts], targets: DecisionTargets
+) -> list[tuple[int | None, int | None]]:
+    """Return how many prompts and rounds would decide each cell; None where none would."""
     prompts, rounds = (np.array([parts[place] for parts in spreads], np.intp) for place in (0, 1))
     decide = partial(_mask_decidable, spreads, targets)
-    more_prompts = _find_fewest(prompts, MOST_PROMPTS, partial(decide, round_counts=np.maximum(rounds, 1)))
+    more_prompts = _find_fewest(
+        prompts, MOST_PROMPTS, partial(decide, round_counts=np.maximum(rounds, 1))
+    )
     known_rounds = np.where(rounds > 0, rounds, MOST_ROUNDS)  # no plan without rounds
-    return list(zip(more_prompts, _find_fewest(known_rounds, MOST_ROUNDS, partial(decide, prompts)), strict=True))
+    return list(
+        zip(
+            more_prompts,
+            _find_fewest(known_rounds, MOST_ROUNDS, partial(decide, prompts)),
+            strict=True,
+        )
+    )
 
 
-def _find_fewest(current: IntArray, limit: int, decide: Callable[[IntArray], BoolArray]) -> list[int | None]:
+def _find_fewest(
+    current: IntArray, limit: int, decide: Callable[[IntArray], BoolArray]
+) -> list[int | None]:
     """Return for each cell the smallest number above `current` that decides, by bisection."""
-    low, high = np.minimum(current, limit), np.full(len(current), limit)
+    low = np.minimum(current, limit)
+    high = np.full(len(current), limit)
     is_possible = (low < limit) & decide(high)
     while (is_open := high - low > 1).any():
         middle = (low + high) // 2
         is_enough = decide(np.maximum(middle, current))
-        high, low = np.where(is_open & is_enough, middle, high), np.where(is_open & ~is_enough, middle, low)
-    return [int(number) if has_answer else None for number, has_answer in zip(high, is_possible, strict=True)]
+        high = np.where(is_open & is_enough, middle, high)
+        low = np.where(is_open & ~is_enough, middle, low)
+    return [
+        int(number) if has_answer else None
+        for number, has_answer in zip(high, is_possible, strict=True)
+    ]
 
 
 def _mask_decidable(
-    spreads: Sequence[VarianceParts], targets: DecisionTargets, prompt_counts: IntArray, round_counts: IntArray
+    spreads: Sequence[VarianceParts],
+    targets: DecisionTargets,
+    prompt_counts: IntArray,
+    round_counts: IntArray,
 ) -> BoolArray:
-    """Return which cells so many prompts and rounds would decide, as faster or slower or as the same."""
-    prompts, rounds = prompt_counts.astype(float), round_counts.astype(float)
-    by_prompt, by_round, by_residual = (np.array([parts[place] for parts in spreads]) for place in (2, 3, 4))
+    """Return which cells so many prompts and rounds would decide, in any word."""
+    prompts = prompt_counts.astype(float)
+    rounds = round_counts.astype(float)
+    by_prompt, by_round, by_residual = (
+        np.array([parts[place] for parts in spreads]) for place in (2, 3, 4)
+    )
     by_round = by_round / rounds
     own_variance = by_prompt / prompts + by_residual / (prompts * rounds)
     # Satterthwaite's degrees of freedom of a sum of two variances
     weights = own_variance**2 / (prompts - 1) + by_round**2 / np.maximum(rounds - 1, 1)
     variance = own_variance + by_round
     df = np.divide(variance**2, weights, out=prompts - 1, where=weights > 0)
-    se, effect = np.maximum(np.sqrt(variance), np.finfo(float).tiny), np.abs(targets.logs)
-    critical_value, reach = special.stdtrit(df, 1 - targets.alpha / 2), special.stdtrit(df, (1 + targets.level) / 2)
+    se = np.maximum(np.sqrt(variance), np.finfo(float).tiny)
+    effect = np.abs(targets.logs)
+    critical_value = special.stdtrit(df, 1 - targets.alpha / 2)
+    reach = special.stdtrit(df, (1 + targets.level) / 2)
     missed = special.nctdtr(df, np.minimum(effect / se, _LARGEST), critical_value)
     beyond_floor = special.stdtr(df, np.clip((effect - targets.floors) / se, -_LARGEST, _LARGEST))
     below, above = (
         special.stdtr(df, np.clip((targets.margin + side) / se - reach, -_LARGEST, _LARGEST))
         for side in (-effect, effect)
     )
-    mask: BoolArray = (below + above - 1 >= POWER) | ((1 - missed >= POWER) & (beyond_floor >= POWER))
+    mask: BoolArray = (below + above - 1 >= POWER) | (
+        (1 - missed >= POWER) & (beyond_floor >= POWER)
+    )
     return mask

@@ -1,11 +1,12 @@
-"""Whether a variant answers tasks as well as the baseline: the same items, right or wrong, in pairs.
+"""Whether a variant answers tasks as well as the baseline: the same items, in pairs.
 
-Invariant: `same` is said only where the whole interval of the difference lies inside the margin; a difference only
-where the exact test shows it and the interval leaves out 0. Groups of items are the unit (`item_groups`). Too few items
-or groups, or a baseline near chance, show nothing.
+Invariant: `same` is said only where the whole interval of the difference lies inside the margin; a
+difference only where the exact test shows it and the interval leaves out 0. Groups of items are the
+unit (`item_groups`). Too few items or groups, or a baseline near chance, show nothing.
 
-Sources: the test of McNemar (1947), exact on the pairs that differ; the score interval of the difference of paired
-proportions of Tango (1998), Statistics in Medicine 17, 891, equations 12 to 14.
+Sources: the test of McNemar (1947), exact on the pairs that differ; the score interval of the
+difference of paired proportions of Tango (1998), Statistics in Medicine 17, 891, equations 12 to
+14.
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ FEWEST_ITEMS = 200
 MARGIN = 0.02
 LEAST_ABOVE_CHANCE = 0.1
 FALSE_CALL = 0.02
-"""How often a difference may be called between two arms that answer alike; several variants share a run's 5 %."""
+"""How often a difference may be called between two arms that answer alike; several variants share a
+run's 5 %."""
 
 ItemKey = TypeVar("ItemKey", bound=Hashable)
 NumberedItem = tuple[str, int]
-"""The name of an item, and how many of the same name came before it: a task set may ask a question twice."""
+"""The name of an item, and how many of the same name came before it: a task set may ask a question
+twice."""
 
 
-def judge_quality(rows: Sequence[QualityRow], baseline: str, variants: Sequence[str]) -> Iterator[TaskQuality]:
+def judge_quality(
+    rows: Sequence[QualityRow], baseline: str, variants: Sequence[str]
+) -> Iterator[TaskQuality]:
     """Yield every variant on every task that both it and the baseline answered.
 
     Args:
@@ -48,12 +53,19 @@ def judge_quality(rows: Sequence[QualityRow], baseline: str, variants: Sequence[
         own = [row for row in rows if row.task == task]
         if faults := [row.fault for row in own if row.fault]:
             yield from (
-                msgspec.structs.replace(compare_quality(variant, {}, {}, chance=0, task=task), why=faults[0])
+                msgspec.structs.replace(
+                    compare_quality(variant, {}, {}, chance=0, task=task), why=faults[0]
+                )
                 for variant in variants
             )
             continue
-        answers = {arm: _number_items(row for row in own if row.arm == arm) for arm in (baseline, *variants)}
-        right = {arm: {item: row.right for item, row in rows.items()} for arm, rows in answers.items()}
+        answers = {
+            arm: _number_items(row for row in own if row.arm == arm)
+            for arm in (baseline, *variants)
+        }
+        right = {
+            arm: {item: row.right for item, row in rows.items()} for arm, rows in answers.items()
+        }
         groups = _name_groups(answers[baseline])
         chance = max(row.chance for row in own)
         for variant in variants:
@@ -62,7 +74,9 @@ def judge_quality(rows: Sequence[QualityRow], baseline: str, variants: Sequence[
                 quality = compare_quality(
                     variant, *sides, chance=chance, task=task, task_count=len(tasks), groups=groups
                 )
-                repeats = sum(bool(number) for _, number in right[baseline].keys() & right[variant].keys())
+                repeats = sum(
+                    bool(number) for _, number in right[baseline].keys() & right[variant].keys()
+                )
                 yield _tell_repeats(quality, repeats)
 
 
@@ -90,7 +104,10 @@ def _name_groups(rows: Mapping[NumberedItem, QualityRow]) -> dict[NumberedItem, 
 def _tell_repeats(quality: TaskQuality, repeats: int) -> TaskQuality:
     if not repeats:
         return quality
-    limit = f"{count_things(repeats, 'item')} with the name of another one; items of one name are one group"
+    limit = (
+        f"{count_things(repeats, 'item')} with the name of another one; items of one name are one"
+        " group"
+    )
     return msgspec.structs.replace(quality, limits=(*quality.limits, limit))
 
 
@@ -108,11 +125,13 @@ def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, 
 
     Args:
         variant: its arm.
-        baseline_right, variant_right: by item, whether the answer was right; items of both are compared.
+        baseline_right, variant_right: by item, whether the answer was right; items of both are
+            compared.
         chance: share of items that guessing has right, from 0 to below 1.
         task: name of the task set.
         task_count: how many tasks share the risk of a false call (Bonferroni).
-        groups: by item, the group that it belongs to; an item without one is taken as independent of all others.
+        groups: by item, the group that it belongs to; an item without one is taken as independent
+            of all others.
     """
     names = groups or {}
     both = [item for item in baseline_right if item in variant_right]
@@ -136,19 +155,37 @@ def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, 
         )
     elif p < most_p and not low <= 0 <= high:
         word = "better" if only_variant > only_baseline else "worse"
-        why = f"{only_baseline} items only the baseline has right, {only_variant} only the variant: p {p:.2g}"
+        why = (
+            f"{only_baseline} items only the baseline has right, {only_variant} only the variant: p"
+            f" {p:.2g}"
+        )
     elif low >= -MARGIN and high <= MARGIN:
-        word, why = "same", f"the whole interval lies inside {100 * MARGIN:g} points"
+        word = "same"
+        why = f"the whole interval lies inside {100 * MARGIN:g} points"
     else:
-        why = f"the interval, {100 * low:.1f} to {100 * high:.1f} points, reaches beyond {100 * MARGIN:g}"
+        why = (
+            f"the interval, {100 * low:.1f} to {100 * high:.1f} points, reaches beyond"
+            f" {100 * MARGIN:g}"
+        )
     difference = (only_variant - only_baseline) / items if items else 0.0
     return TaskQuality(
-        variant=variant, task=task, items=items, baseline_right=right,
+        variant=variant,
+        task=task,
+        items=items,
+        baseline_right=right,
         variant_right=right - only_baseline + only_variant,
-        only_baseline=only_baseline, only_variant=only_variant, chance=chance, difference=difference, low=low,
-        high=high, p=p, word=word, why=why, groups=len(units),
+        only_baseline=only_baseline,
+        only_variant=only_variant,
+        chance=chance,
+        difference=difference,
+        low=low,
+        high=high,
+        p=p,
+        word=word,
+        why=why,
+        groups=len(units),
         limits=tuple(_describe_independence(items, sum(item not in names for item in both))),
-    )  # fmt: skip
+    )
 
 
 def _count_groups(
@@ -196,28 +233,41 @@ def find_tango_interval(
     """Return the interval of the share of the first less that of the second.
 
     Args:
-        first_alone, second_alone: pairs in which one alone is right; fractions where groups are worth less than their
-            items.
+        first_alone, second_alone: pairs in which one alone is right; fractions where groups are
+            worth less than their items.
         count: of all pairs, above 0.
         level: of the interval.
     """
     quantile = NormalDist().inv_cdf(0.5 + level / 2)
-    estimate, edge = (first_alone - second_alone) / count, 1 - 1e-12
+    estimate = (first_alone - second_alone) / count
+    edge = 1 - 1e-12
 
     def excess(difference: float, sign: int) -> float:
         return sign * compute_tango_score(first_alone, second_alone, count, difference) - quantile
 
-    low = optimize.brentq(excess, -edge, estimate, args=(1,)) if excess(-edge, 1) > 0 > excess(estimate, 1) else -1.0
-    high = optimize.brentq(excess, estimate, edge, args=(-1,)) if excess(edge, -1) > 0 > excess(estimate, -1) else 1.0
+    low = (
+        optimize.brentq(excess, -edge, estimate, args=(1,))
+        if excess(-edge, 1) > 0 > excess(estimate, 1)
+        else -1.0
+    )
+    high = (
+        optimize.brentq(excess, estimate, edge, args=(-1,))
+        if excess(edge, -1) > 0 > excess(estimate, -1)
+        else 1.0
+    )
     return float(low), float(high)
 
 
-def compute_tango_score(first_alone: float, second_alone: float, count: float, difference: float) -> float:
-    """Return the score statistic of a difference: how many standard deviations the observed one lies above it."""
+def compute_tango_score(
+    first_alone: float, second_alone: float, count: float, difference: float
+) -> float:
+    """Return the score statistic of a difference: its distance above zero in standard errors."""
     # the share of pairs in which the second alone is right, most likely under the difference
     linear = -first_alone - second_alone + (2 * count - first_alone + second_alone) * difference
     product = -second_alone * difference * (1 - difference)
     share = (math.sqrt(max(linear**2 - 8 * count * product, 0.0)) - linear) / (4 * count)
     variance = count * (2 * share + difference * (1 - difference))
     gap = first_alone - second_alone - count * difference
-    return gap / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gap) if gap else 0.0
+    return (
+        gap / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gap) if gap else 0.0
+    )

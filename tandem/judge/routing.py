@@ -1,12 +1,13 @@
 """Which class to which arm at each load, and what that saves against one arm for all.
 
-Invariant: each round's route is chosen on the other rounds, so a choice made by chance saves nothing, and every round
-is measured. The saving is judged as every other speed-up: `decide_speed_up`, with the noise of the rounds, the noise
-floor over all classes and a p-value adjusted for every saving of the report. It is judged only where the report calls
-a class, or all classes, faster, slower or mixed. So equal servers get no word here that they do not get there.
+Invariant: each round's route is chosen on the other rounds, so a choice made by chance saves
+nothing, and every round is measured. The saving is judged as every other speed-up:
+`decide_speed_up`, with the noise of the rounds, the noise floor over all classes and a p-value
+adjusted for every saving of the report. It is judged only where the report calls a class, or all
+classes, faster, slower or mixed. So equal servers get no word here that they do not get there.
 
-A class of too few prompts goes with the arm that is better over all classes. Prompts count alike: a run's mix of
-classes is that of its suites, not that of a user.
+A class of too few prompts goes with the arm that is better over all classes. Prompts count alike: a
+run's mix of classes is that of its suites, not that of a user.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def route_classes(
 
     deciding_cells = [cell for cell in speed_ups.cells if cell.metric == DECIDING_METRIC]
     deciding_cells += [load.deciding for load in speed_ups.overall]
-    different_loads = {(cell.variant, cell.load) for cell in deciding_cells if cell.verdict in _DIFFERENCES}
+    different_loads = {
+        (cell.variant, cell.load) for cell in deciding_cells if cell.verdict in _DIFFERENCES
+    }
     routers = []
     for variant in table.variants:
         for load in table.loads:
@@ -81,7 +84,10 @@ def route_classes(
     p_values = np.array([tails[0].estimate.p for tails in estimates])
     adjusted_p_values = iter(adjust_p_values(p_values).tolist())
     floors = controls.overall_floor_ratios()
-    return tuple(router.describe(adjusted_p_values, floor=floors.get(router.load), margin=margin) for router in routers)
+    return tuple(
+        router.describe(adjusted_p_values, floor=floors.get(router.load), margin=margin)
+        for router in routers
+    )
 
 
 def choose_arms(classes: IntArray, logs: Values) -> IntArray:
@@ -105,7 +111,8 @@ def choose_by_other_rounds(classes: IntArray, by_round: Values) -> IntArray:
 
     Args:
         classes: code of each prompt's class, from 0.
-        by_round: log speed-up of each prompt in each round, NaN where absent. Shapes: (prompts, rounds).
+        by_round: log speed-up of each prompt in each round, NaN where absent. Shapes: (prompts,
+            rounds).
     """
     arms = np.empty(by_round.shape, np.intp)
     for round_ in range(by_round.shape[1]):
@@ -117,7 +124,7 @@ def choose_by_other_rounds(classes: IntArray, by_round: Values) -> IntArray:
 
 @dataclass(frozen=True)
 class _SavingEstimate:
-    """What the route saves against one arm: mean and 90th percentile, None where no interval can be had."""
+    """What the route saves against one arm: mean and 90th percentile; None without an interval."""
 
     against: str
     estimate: tuple[TailEstimate, ...] | None
@@ -216,14 +223,17 @@ class _LoadRouter:
             estimate = estimate_tails(pairs, shared_noise, own_noise, None, interval.LEVEL)
         return _SavingEstimate(self.arms[arm], estimate)
 
-    def describe(self, adjusted_p_values: Iterator[float], *, floor: float | None, margin: float) -> LoadRouting:
+    def describe(
+        self, adjusted_p_values: Iterator[float], *, floor: float | None, margin: float
+    ) -> LoadRouting:
         """Return the route and its savings; it takes their p-values from the iterator."""
         return LoadRouting(
             variant=self.arms[1],
             load=self.load,
             routes=tuple(self._describe_routes()),
             savings=tuple(
-                self._describe_saving(saving, adjusted_p_values, floor=floor, margin=margin) for saving in self.savings
+                self._describe_saving(saving, adjusted_p_values, floor=floor, margin=margin)
+                for saving in self.savings
             ),
             why=self.bar_reason,
         )
@@ -253,7 +263,9 @@ class _LoadRouter:
 
         mean, p90 = saving.estimate
         allowed_estimate = None if self.bar_reason else mean.estimate
-        decision = decide_speed_up(allowed_estimate, next(adjusted_p_values), floor=floor, margin=margin)
+        decision = decide_speed_up(
+            allowed_estimate, next(adjusted_p_values), floor=floor, margin=margin
+        )
         has_many_starts = mean.estimate.start_count >= FEWEST_STARTS
         return RoutingSaving(
             against=saving.against,

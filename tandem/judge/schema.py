@@ -1,8 +1,8 @@
 """The form of verdict.json: every field of it, what it means and its unit.
 
-Invariant: values alone, no computing; a figure that cannot be known is None and a sentence beside it says why. A
-speed-up is above 1 where the variant is better, whichever way the metric points. A change that an older reader would
-misread raises the schema, a new field with a default does not.
+Invariant: values alone, no computing; a figure that cannot be known is None and a sentence beside
+it says why. A speed-up is above 1 where the variant is better, whichever way the metric points. A
+change that an older reader would misread raises the schema, a new field with a default does not.
 """
 
 from __future__ import annotations
@@ -14,33 +14,38 @@ import msgspec
 from tandem.bench.schedule import LoadLevel
 
 SCHEMA = 3
-FILE, REPORT_FILE = "verdict.json", "report.html"
+FILE = "verdict.json"
+REPORT_FILE = "report.html"
 MARGIN = 0.05
-"""A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice, --margin says another."""
+"""A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice,
+--margin says another."""
 
 CellWord = Literal["faster", "slower", "same", "mixed", "no evidence"]
-"""Of one cell. `same`: the interval lies inside the margin. `mixed`: of E2E, the median says one thing and the mean or
-the 90th percentile another; of all classes together, the mean alone."""
+"""Of one cell. `same`: the interval lies inside the margin. `mixed`: of E2E, the median says one
+thing and the mean or the 90th percentile another; of all classes together, the mean alone."""
 
-VariantFinding = Literal["faster", "slower", "same", "mixed", "no evidence", "not comparable", "void"]
-"""Of a variant, without its reservations. `mixed`: some classes faster, some slower, or a class or all of them together
-mixed. `not comparable`: an arm failed requests that the other answered, so only survivors could be compared; or answers
-have another length and no time per output token can be judged. `void`: a control failed, so nothing is concluded."""
+VariantFinding = Literal[
+    "faster", "slower", "same", "mixed", "no evidence", "not comparable", "void"
+]
+"""Of a variant, without its reservations. `mixed`: some classes faster, some slower, or a class or
+all of them together mixed. `not comparable`: an arm failed requests that the other answered, so
+only survivors could be compared; or answers have another length and no time per output token can be
+judged. `void`: a control failed, so nothing is concluded."""
 
 EvidenceScope = Literal["one-start", "across-starts"]
-"""What a word holds for. `one-start`: for the starts of the servers that were measured; what starts differ by is in no
-interval. `across-starts`: for the servers whenever they are started."""
+"""What a word holds for. `one-start`: for the starts of the servers that were measured; what starts
+differ by is in no interval. `across-starts`: for the servers whenever they are started."""
 
 OutputFinding = Literal["the same", "same quality", "not shown", "not the same"]
-"""Whether the variant gives the baseline's output. `same quality`: the texts are not shown to be the same,
-but the variant answers every task as well. `not shown`: nothing compared shows it."""
+"""Whether the variant gives the baseline's output. `same quality`: the texts are not shown to be
+the same, but the variant answers every task as well. `not shown`: nothing compared shows it."""
 
 TailName = Literal["mean", "p90"]
 """What is judged of E2E beside its median."""
 
 
 class RatioEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """A speed-up, a plain number above 0, and its 95 % interval; ends are None where there is no interval."""
+    """A speed-up, a plain number above 0, with its 95 % interval; ends may be None."""
 
     value: float
     low: float | None = None
@@ -54,7 +59,8 @@ class TailSpeedUp(msgspec.Struct, frozen=True, kw_only=True):
         statistic: which.
         baseline, measured: of the baseline's and of the variant's requests, in the metric's unit.
         speed_up: baseline / measured, with its interval.
-        adjusted_p: of the test that the speed-up is 1, with every test of the report taken into account.
+        adjusted_p: of the test that the speed-up is 1, with every test of the report taken into
+            account.
         verdict: what may be said of it alone.
     """
 
@@ -76,18 +82,23 @@ class CellVerdict(msgspec.Struct, frozen=True, kw_only=True):
         metric: name in the catalogue (tandem.metrics).
         prompts: prompts that both arms answered; the number of independent units.
         rounds: rounds that both arms were asked in.
-        baseline, measured: medians over prompts of each prompt's median, in the metric's unit; of baseline and variant.
+        baseline, measured: medians over prompts of each prompt's median, in the metric's unit; of
+            baseline and variant.
         speed_up: geometric mean over prompts, with its interval.
-        p, adjusted_p: of the test that the speed-up is 1; alone, and with every test of the report taken into account.
-        noise_floor: a speed-up nearer to 1 than this ratio (above 1) is never called; None without a control.
+        p, adjusted_p: of the test that the speed-up is 1; alone, and with every test of the report
+            taken into account.
+        noise_floor: a speed-up nearer to 1 than this ratio (above 1) is never called; None without
+            a control.
         tails: mean and 90th percentile, of `e2e_ms` in a class alone; empty without an interval.
         evidence: what the verdict holds for.
-        opposition: what mean or 90th percentile say against the median, where that changed the verdict; else None.
+        opposition: what mean or 90th percentile say against the median, where that changed the
+            verdict; else None.
         verdict: what may be said.
         why: why it is this verdict, for a person.
-        detectable: the smallest speed-up (above 1) that so many prompts would find four times out of five.
-        more_prompts, more_rounds: how many in all would decide an undecided cell; None where it is decided, or where
-            no number would.
+        detectable: the smallest speed-up (above 1) that so many prompts would find four times out
+            of five.
+        more_prompts, more_rounds: how many in all would decide an undecided cell; None where it is
+            decided, or where no number would.
     """
 
     variant: str
@@ -146,12 +157,16 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
         variant: its arm.
         verdict: the finding with its reservations, as `faster but not the same output`.
         finding: the verdict without them.
-        evidence: `across-starts` where every judged class, and all together, have 6 starts of each arm or more.
+        evidence: `across-starts` where every judged class, and all together, have 6 starts of each
+            arm or more.
         output: whether the outputs are shown to be the same.
         sentence: for a manager.
-        reasons: what limits it, most important first: controls, errors, output, what intervals leave out.
-        faster, slower, same, mixed, undecided: classes at loads, as `class at concurrency 4`, by the deciding metric.
-        metric: the deciding metric: `e2e_ms`, or `tpot_ms` where the answers of the two have other lengths.
+        reasons: what limits it, most important first: controls, errors, output, what intervals
+            leave out.
+        faster, slower, same, mixed, undecided: classes at loads, as `class at concurrency 4`, by
+            the deciding metric.
+        metric: the deciding metric: `e2e_ms`, or `tpot_ms` where the answers of the two have other
+            lengths.
         requests: of the variant, in the rounds that count.
         speculates: whether the manifest says that the baseline or the variant speculates.
     """
@@ -174,16 +189,17 @@ class Headline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ArmFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Absolute figures of one arm at one load, over all prompts; control rounds and rounds left out are not in them.
+    """Absolute figures of an arm at a load, over all prompts; no control or excluded rounds.
 
     Args:
         arm: a variant, or the baseline. url: its address.
         load: how hard it was asked.
         requests: how many it got.
-        requests_per_s: answered requests, by the seconds in which the arm had at least one to answer.
+        requests_per_s: answered requests, by the seconds in which the arm had at least one to
+            answer.
         ttft_p50_ms, ttft_p99_ms, tpot_p50_ms, tpot_p99_ms: of answered requests.
-        within_limits: requests that kept every --goodput limit; None without limits, or where a limited figure is
-            absent.
+        within_limits: requests that kept every --goodput limit; None without limits, or where a
+            limited figure is absent.
     """
 
     arm: str
@@ -201,7 +217,8 @@ class ArmFigures(msgspec.Struct, frozen=True, kw_only=True):
 class NoiseFloor(msgspec.Struct, frozen=True, kw_only=True):
     """What the baseline differs from itself by, in one cell.
 
-    `speed_up` is of the control arm against the baseline; `ratio`, above 1, is the end of its interval farther from 1.
+    `speed_up` is of the control arm against the baseline; `ratio`, above 1, is the end of its
+    interval farther from 1.
     """
 
     class_: str = msgspec.field(name="class")
@@ -216,7 +233,14 @@ CheckFinding = tuple[Literal["passed", "caution", "failed", "absent"], str]
 
 
 CheckName = Literal[
-    "baseline against itself", "drift", "order", "warm-up", "client load", "placement", "start", "errors"
+    "baseline against itself",
+    "drift",
+    "order",
+    "warm-up",
+    "client load",
+    "placement",
+    "start",
+    "errors",
 ]
 
 
@@ -225,7 +249,8 @@ class ControlCheck(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         name: which.
-        result: `failed` voids the run; `caution` limits what may be said; `absent`: it could not be done.
+        result: `failed` voids the run; `caution` limits what may be said; `absent`: it could not be
+            done.
         sentence: what was seen, with figures, or why it is absent.
     """
 
@@ -255,7 +280,9 @@ class RunControls(msgspec.Struct, frozen=True, kw_only=True):
 
     def floor_ratios(self) -> dict[tuple[str, LoadLevel, str], float]:
         """Return the noise floor of each class, load and metric, as a ratio of 1 or more."""
-        return {(floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in self.floors}
+        return {
+            (floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in self.floors
+        }
 
     def overall_floor_ratios(self) -> dict[LoadLevel, float]:
         """Return the noise floor over all classes at each load, as a ratio of 1 or more."""
@@ -263,7 +290,7 @@ class RunControls(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def marked_rounds(self) -> tuple[int, ...]:
-        """Numbers of the rounds that are in no figure: the measuring machine was the bottleneck there."""
+        """Rounds that are in no figure, because the measuring machine was the bottleneck."""
         return tuple(bottleneck.round for bottleneck in self.marked)
 
     @property
@@ -297,8 +324,9 @@ class HistogramBin(msgspec.Struct, frozen=True, kw_only=True):
 class DivergenceExample(msgspec.Struct, frozen=True, kw_only=True):
     """One prompt whose outputs differ, side by side.
 
-    `at` is the first place at which they differ, in the unit of Equality.by; the texts are cut around it.
-    `near_tie` says whether the log-probabilities of the two choices were nearly equal; None where nobody gave them.
+    `at` is the first place at which they differ, in the unit of Equality.by; the texts are cut
+    around it. `near_tie` says whether the log-probabilities of the two choices were nearly equal;
+    None where nobody gave them.
     """
 
     class_: str = msgspec.field(name="class")
@@ -310,7 +338,7 @@ class DivergenceExample(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassEquality(msgspec.Struct, frozen=True, kw_only=True):
-    """How many paired outputs of one class are identical; `yardstick` is the baseline's against itself."""
+    """How many paired outputs of a class are identical; `yardstick` is the baseline's own."""
 
     class_: str = msgspec.field(name="class")
     identical: ShareEstimate
@@ -322,17 +350,22 @@ class OutputEquality(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         variant: its arm.
-        by: what was compared: ids of the server, ids of the target's tokenizer over the text, or characters.
-        result: `the same`: no more pairs differ than the baseline's own; `differs`; `no evidence`: too few pairs, no
-            greedy decoding, or no yardstick where some differ.
+        by: what was compared: ids of the server, ids of the target's tokenizer over the text, or
+            characters.
+        result: `the same`: no more pairs differ than the baseline's own; `differs`; `no evidence`:
+            too few pairs, no greedy decoding, or no yardstick where some differ.
         sentence: for a person.
-        identical: over all classes. yardstick: the baseline against itself; None where it was never asked twice.
+        identical: over all classes. yardstick: the baseline against itself; None where it was never
+            asked twice.
         classes: by class.
         first_divergence: histogram of the first place of difference.
-        near_ties: differing pairs whose two choices were nearly as likely; None where no log-probabilities are there.
-        lengths: variant's output tokens as a ratio of the baseline's, with interval; far from 1 it cuts or rambles.
+        near_ties: differing pairs whose two choices were nearly as likely; None where no
+            log-probabilities are there.
+        lengths: variant's output tokens as a ratio of the baseline's, with interval; far from 1 it
+            cuts or rambles.
         garbage: outputs of the variant that the suite's content check refused, and of the baseline.
-        failed_pairs: left out, because one side failed. silent_pairs: left out, because neither side has any output.
+        failed_pairs: left out, because one side failed. silent_pairs: left out, because neither
+            side has any output.
         examples: a few pairs that differ.
     """
 
@@ -354,13 +387,14 @@ class OutputEquality(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClassAcceptance(msgspec.Struct, frozen=True, kw_only=True):
-    """How many tokens a step of the target gave, of one arm in one class; class `all` is every class.
+    """How many tokens a step of the target gave, by arm and class; class `all` is every class.
 
     Args:
         arm: a variant, or the baseline.
         method: where it comes from.
         acceptance_length: tokens a target step committed, its own included; 1 is no speculation.
-        per_position: share of drafts whose token at each position, from 1, was accepted; counters only.
+        per_position: share of drafts whose token at each position, from 1, was accepted; counters
+            only.
         target_steps_per_token: target decode steps for one output token.
         sentence: why a figure is absent, or what limits it.
     """
@@ -381,7 +415,8 @@ class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True):
         claim: its id, C1 and so on.
         text: the claim in our words.
         where: where it was made.
-        answer: what the run says. `not comparable`: the run does not measure what the claim speaks of.
+        answer: what the run says. `not comparable`: the run does not measure what the claim speaks
+            of.
         why: with figures.
         against: ids of claims that contradict it.
         variant: the arm that it is answered of; None: of the run as a whole.
@@ -403,7 +438,8 @@ class TokenCost(msgspec.Struct, frozen=True, kw_only=True):
         arm: which.
         load: all classes at this load.
         usd_per_hour: what the run occupied, as --price says; None without it.
-        good_tokens: output tokens of requests that succeeded, passed the content check and kept the goodput limits.
+        good_tokens: output tokens of requests that succeeded, passed the content check and kept the
+            goodput limits.
         busy_s: seconds in which the arm was asked.
         usd_per_million_good_tokens: None without a price.
         sentence: what the price is of, or why there is none.
@@ -431,7 +467,8 @@ class TaskQuality(msgspec.Struct, frozen=True, kw_only=True):
         baseline_right, variant_right: of these.
         only_baseline, only_variant: items that one arm alone had right.
         chance: share of items that guessing has right.
-        difference, low, high: share right of the variant less that of the baseline, with its interval.
+        difference, low, high: share right of the variant less that of the baseline, with its
+            interval.
         p: of the exact test that both are right alike.
         word: what may be said. why: in a sentence.
         groups: of items that belong together, an item without a group counted as one.
@@ -475,13 +512,14 @@ class ClassRoute(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RoutingSaving(msgspec.Struct, frozen=True, kw_only=True):
-    """What routing by class saves against one arm for all classes; each round's route is chosen on the other rounds.
+    """What routing by class saves against one arm; each round's route is chosen on the others.
 
     Args:
         against: the arm.
-        mean, p90: time of that arm over time of the route, by the mean and the 90th percentile of E2E over prompts.
-        usd_per_1000_requests: saved, with each arm charged an equal share of the price; None without a price, and in an
-            open loop.
+        mean, p90: time of that arm over time of the route, by the mean and the 90th percentile of
+            E2E over prompts.
+        usd_per_1000_requests: saved, with each arm charged an equal share of the price; None
+            without a price, and in an open loop.
         evidence: what the word holds for.
         word: of the mean, decided as every other speed-up.
     """
@@ -513,7 +551,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         version: of Tandem.
         run: its id. folder: name of its folder, without the path. created_utc: when it began.
-        simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list its models.
+        simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list
+            its models.
         baseline: its arm; variants: the others, without the control.
         requests, failed: records that were judged, and those of them with an error.
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
@@ -526,7 +565,8 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         controls, equality, acceptance, claims, cost: as their names say.
         quality: of each task set that the arms were asked; empty if none was.
         routing: of each variant at each load; empty where the run is void.
-        claims_unasked: a sentence, why the post's claims are not asked of these servers; None where they are.
+        claims_unasked: a sentence, why the post's claims are not asked of these servers; None where
+            they are.
         notes: what a reader must know beside.
         recompute: commands that make this file again.
     """

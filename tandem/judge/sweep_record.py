@@ -1,7 +1,7 @@
-"""The decision of a sweep and its evidence, as the runner stores them and as screen and page show them.
+"""A sweep's decision and evidence, as the runner stores and screen and page show them.
 
-Invariant: the word of a pair's verdict decides whether its candidate can win; no speed stands in for it. What cannot
-win has a reason.
+Invariant: the word of a pair's verdict decides whether its candidate can win; no speed stands in
+for it. What cannot win has a reason.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge.schema import OutputFinding, QualityWord, VariantFinding
 
 GOOD_OUTPUTS: tuple[OutputFinding, ...] = ("the same", "same quality")
-"""Outputs with which a candidate can win: shown to be those of plain decoding, or as good at every task of 200 items
-or more (tandem.judge.quality.FEWEST_ITEMS)."""
+"""Outputs with which a candidate can win: shown to be those of plain decoding, or as good at every
+task of 200 items or more (tandem.judge.quality.FEWEST_ITEMS)."""
 
 _CENSORED: tuple[VariantFinding, ...] = ("void", "not comparable")
 _OUTPUT_WORDS: dict[OutputFinding, str] = {
@@ -71,7 +71,7 @@ class PairVerdict(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_figures(self) -> bool:
-        """Whether the pair's figures are those of plain decoding's work, so that a search can use them."""
+        """Whether the pair's figures are of plain decoding's work, so a search can use them."""
         return self.finding not in _CENSORED and self.output in GOOD_OUTPUTS
 
     @property
@@ -105,9 +105,10 @@ class PairEvidence(msgspec.Struct, frozen=True, kw_only=True):
         speed_ups: by cell, a class at a load: plain E2E over the candidate's.
         tokens: by cell: tokens of a target step.
         log_sd: standard deviation of the logarithm of the score, starts included.
-        position_rates: by cell: share of drafts accepted at each position, the first position first; without a cell
-            where the server counts none.
-        goodput_per_usd: good tokens per USD of plain decoding and of the candidate; None without a price.
+        position_rates: by cell: share of drafts accepted at each position, the first position
+            first; without a cell where the server counts none.
+        goodput_per_usd: good tokens per USD of plain decoding and of the candidate; None without a
+            price.
     """
 
     score: float
@@ -123,12 +124,13 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         variant, draft, num_speculative_tokens: which.
-        state: `measured`: it can win. `rejected`: its pair's verdict forbids that it wins. `eliminated`: at best no
-            faster than the best measured one. `failed`: its pair gave no evidence. `open`: nobody measured it.
+        state: `measured`: it can win. `rejected`: its pair's verdict forbids that it wins.
+            `eliminated`: at best no faster than the best measured one. `failed`: its pair gave no
+            evidence. `open`: nobody measured it.
         reason: why it was rejected, eliminated or failed.
         decided_at: when it was eliminated, ISO 8601.
-        speed_up: value, low and high of the 95 % interval, over plain decoding; None where the verdict is void or not
-            comparable, or the output another.
+        speed_up: value, low and high of the 95 % interval, over plain decoding; None where the
+            verdict is void or not comparable, or the output another.
         results: run id of its pair's results, next to those of other runs.
         verdict, evidence: of its pair.
         node_minutes, compile_minutes, usd: of its pair; the compile is part of the node minutes.
@@ -150,7 +152,7 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def goodput_per_usd(self) -> tuple[float, float] | None:
-        """Good tokens per USD of plain decoding and of the candidate; None without a price or a speed-up."""
+        """Good tokens per USD of plain decoding and the candidate; None without a price."""
         return self.evidence.goodput_per_usd if self.evidence and self.speed_up else None
 
 
@@ -159,12 +161,13 @@ class SweepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         winner: name of the variant to serve; empty for plain decoding.
-        output_note: that the winner's output is another one, and what the tasks say of it; empty if it is the same, and
-            of plain decoding.
+        output_note: that the winner's output is another one, and what the tasks say of it; empty if
+            it is the same, and of plain decoding.
         word: `unfinished` if candidates are neither measured nor eliminated nor failed.
         sentence: the decision in one sentence.
         budget_usd: as requested; 0 for none.
-        node_minutes, compile_minutes, usd: of all nodes of the run; the compiles are part of the node minutes.
+        node_minutes, compile_minutes, usd: of all nodes of the run; the compiles are part of the
+            node minutes.
         is_simulated: whether a server was simulated.
         candidates: in the order of the experiment.
     """

@@ -1,10 +1,11 @@
 """The mean and the 90th percentile of a time: they show slow requests, which the median does not.
 
-Invariant: prompts are resampled, as for the median, and every prompt counts alike. These figures show a variant whose
-median is better and whose slow requests became slower. The mean's interval is that of the linearized ratio of two means
-over prompts (the delta method: Cochran 1977, Sampling Techniques, chapter 6). Its shared noise of rounds or starts is
-from the same requests. The percentile's interval resamples prompts with all their requests. Its shared noise is that of
-the median, because noise of a server scales all its times.
+Invariant: prompts are resampled, as for the median, and every prompt counts alike. These figures
+show a variant whose median is better and whose slow requests became slower. The mean's interval is
+that of the linearized ratio of two means over prompts (the delta method: Cochran 1977, Sampling
+Techniques, chapter 6). Its shared noise of rounds or starts is from the same requests. The
+percentile's interval resamples prompts with all their requests. Its shared noise is that of the
+median, because noise of a server scales all its times.
 """
 
 from __future__ import annotations
@@ -26,15 +27,21 @@ from tandem.judge.text_format import describe_ratio
 
 QUANTILE = 0.9
 TAIL_NAMES: dict[TailName, str] = {"mean": "mean", "p90": "90th percentile"}
-_MEDIANS: dict[CellWord, str] = {"faster": "a faster median", "slower": "a slower median", "same": "the same median"}
+_MEDIANS: dict[CellWord, str] = {
+    "faster": "a faster median",
+    "slower": "a slower median",
+    "same": "the same median",
+}
 _DIFFERENCES: tuple[CellWord, ...] = ("faster", "slower")
 _OVERALL_LEVEL = 1 - OVERALL_SHARE * (1 - interval.LEVEL)
-_RESAMPLES, _FEWEST_RESAMPLES = 500, 100
-_NUMBERS = 4_000_000  # of one arm's resampled requests: 32 MB, until _FEWEST_RESAMPLES of many requests take more
+_RESAMPLES = 500
+_FEWEST_RESAMPLES = 100
+# of one arm's resampled requests: 32 MB, until _FEWEST_RESAMPLES of many requests take more
+_NUMBERS = 4_000_000
 
 
 class TailEstimate(NamedTuple):
-    """One statistic of a cell: of baseline and variant, in the metric's unit, and the log speed-up of the two."""
+    """A statistic of a cell: of both arms, in the metric's unit, and the log speed-up."""
 
     statistic: TailName
     baseline_value: float
@@ -58,14 +65,19 @@ def estimate_tails(
         pool: residuals of the medians of all classes; None where they are not skewed.
         level: of the intervals.
     """
-    return _estimate_mean(pairs, noise, pool, level), _estimate_percentile(pairs, median_noise, level)
+    return _estimate_mean(pairs, noise, pool, level), _estimate_percentile(
+        pairs, median_noise, level
+    )
 
 
-def pool_mean(joined_pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None, level: float) -> TailEstimate:
-    """Return the mean over all requests of several cells, failed ones too, as shares of each prompt's baseline median.
+def pool_mean(
+    joined_pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None, level: float
+) -> TailEstimate:
+    """Return the mean over all requests of cells, failed ones too, in shares of baseline medians.
 
-    A few slow requests in each of many classes show here, where each class alone has too few requests to tell. A
-    percentile of these shares would show how the speed-ups of prompts differ, and call that slow.
+    A few slow requests in each of many classes show here, where each class alone has too few
+    requests to tell. A percentile of these shares would show how the speed-ups of prompts differ,
+    and call that slow.
 
     Args:
         joined_pairs: several cells as one, of at least FEWEST_PROMPTS prompts.
@@ -80,8 +92,11 @@ def pool_mean(joined_pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | N
     return _estimate_mean(pairs, noise, pool, level)
 
 
-def _estimate_mean(pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None, level: float) -> TailEstimate:
-    requests, shape = pairs.requests, (2, *pairs.by_round.shape)
+def _estimate_mean(
+    pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None, level: float
+) -> TailEstimate:
+    requests = pairs.requests
+    shape = (2, *pairs.by_round.shape)
     group = np.ravel_multi_index((requests.arm, requests.prompt, requests.round), shape)
     count = np.bincount(group, minlength=np.prod(shape)).reshape(shape)
     total = np.bincount(group, requests.value, minlength=np.prod(shape)).reshape(shape)
@@ -104,9 +119,12 @@ def _estimate_mean(pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | Non
 
 
 def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise, level: float) -> TailEstimate:
-    requests, prompts = pairs.requests, len(pairs.prompts)
+    requests = pairs.requests
+    prompts = len(pairs.prompts)
     draws = min(_RESAMPLES, max(_NUMBERS // max(len(requests.value), 1), _FEWEST_RESAMPLES))
-    weights = np.vstack([np.full((1, prompts), 1 / prompts), interval.plan_resampling(prompts)[0][:draws]])
+    weights = np.vstack(
+        [np.full((1, prompts), 1 / prompts), interval.plan_resampling(prompts)[0][:draws]]
+    )
     baseline, variant = (_compute_percentile(requests, arm, weights) for arm in (0, 1))
     logs = np.log(baseline) - np.log(variant)
     # resampling n prompts makes the variance too small by (n - 1) / n
@@ -117,10 +135,11 @@ def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise, level: floa
 
 
 def _compute_percentile(requests: CellRequests, arm: int, weights: Values) -> Values:
-    """Return the percentile of one arm for each row of weights of the prompts. Shapes: weights (rows, prompts)."""
+    """Return an arm's percentile for each row of weights. Shapes: weights (rows, prompts)."""
     rows = np.flatnonzero(requests.arm == arm)
     rows = rows[np.argsort(requests.value[rows], kind="stable")]
-    prompt, value = requests.prompt[rows], requests.value[rows]
+    prompt = requests.prompt[rows]
+    value = requests.value[rows]
     share = 1 / np.bincount(prompt, minlength=weights.shape[1])
     cumulative_weights = np.cumsum(weights[:, prompt] * share[prompt], axis=1)
     place = (cumulative_weights < QUANTILE * cumulative_weights[:, -1:] - 1e-12).sum(axis=1)
@@ -143,7 +162,7 @@ class _TailWitness(NamedTuple):
 
 
 class TailVerdict(NamedTuple):
-    """The word of a cell after a look at its mean and 90th percentile, and their objection to the median's word.
+    """A cell's word after a look at its mean and 90th percentile, and what these object.
 
     `opposition` is empty if they left the word as it was.
     """
@@ -164,21 +183,24 @@ def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how 
 ) -> TailVerdict:
     """Return the word of a median after a look at the mean and the percentile.
 
-    The word becomes `mixed` if the mean or the percentile is shown to go the other way. The word becomes `no evidence`
-    if the mean's interval, or the percentile itself, which few requests decide, goes the other way beyond the margin.
-    Their own 95 % intervals decide here, but a pooled mean beside `same` needs the level of the pooled test; only the
-    words in `words` are adjusted for all tests of the report.
+    The word becomes `mixed` if the mean or the percentile is shown to go the other way. The word
+    becomes `no evidence` if the mean's interval, or the percentile itself, which few requests
+    decide, goes the other way beyond the margin. Their own 95 % intervals decide here, but a pooled
+    mean beside `same` needs the level of the pooled test; only the words in `words` are adjusted
+    for all tests of the report.
 
     Args:
         word: of the median.
-        words: the words that the cell's mean and 90th percentile have by themselves; empty over several classes.
-        pooled_mean: the mean over all requests of the variant's cells whose medians go this way, or are the same too:
-            it shows slow requests that are few.
+        words: the words that the cell's mean and 90th percentile have by themselves; empty over
+            several classes.
+        pooled_mean: the mean over all requests of the variant's cells whose medians go this way, or
+            are the same too: it shows slow requests that are few.
         is_overall: whether the median is of all classes, and the pooled mean of all their requests.
-        floor, margin: logs of the cell's noise floor and of 1 + the margin: nothing smaller is called.
-        failures: of the run. If the arm that the word favours failed requests, the pooled mean may not go the other
-            way at all, for a failure costs its user more than its wait. If it may fail far more than the other, it has
-            no word.
+        floor, margin: logs of the cell's noise floor and of 1 + the margin: nothing smaller is
+            called.
+        failures: of the run. If the arm that the word favours failed requests, the pooled mean may
+            not go the other way at all, for a failure costs its user more than its wait. If it may
+            fail far more than the other, it has no word.
     """
     if word not in _MEDIANS:
         return TailVerdict(word)
@@ -193,11 +215,15 @@ def weigh_tails(  # noqa: PLR0913 - a word, what it is weighed against, and how 
         witnesses.append(_TailWitness(pooled_mean, f"{scope} the ", margin))
         return _weigh_same(witnesses)
 
-    failure_count, request_count, _, other_requests = failures.count_favoured(is_faster=word == "faster")
+    failure_count, request_count, _, other_requests = failures.count_favoured(
+        is_faster=word == "faster"
+    )
     witnesses.append(_TailWitness(pooled_mean, f"{scope} the ", 0.0 if failure_count else margin))
     verdict = _weigh_difference(word, witnesses, floor)
     if verdict.word == word and failures.may_fail_far_more(is_faster=word == "faster"):
-        counts_text = f"{failure_count} of {request_count} requests, the other none of {other_requests}"
+        counts_text = (
+            f"{failure_count} of {request_count} requests, the other none of {other_requests}"
+        )
         doubt = f"the {word} arm failed {counts_text}: it may fail far more, and more prompts tell"
         return TailVerdict("no evidence", doubt)
     return verdict
@@ -209,11 +235,15 @@ def _weigh_same(witnesses: Sequence[_TailWitness]) -> TailVerdict:
         if abs(tail.estimate.log) > margin:
             low, high = interval.compute_interval(tail.estimate, _OVERALL_LEVEL)
             is_shown = scope == "the " or low > 0 or high < 0
-            return TailVerdict("mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}")
+            return TailVerdict(
+                "mixed" if is_shown else "no evidence", f"{scope}{describe_tail(tail)}"
+            )
     return TailVerdict("same")
 
 
-def _weigh_difference(word: CellWord, witnesses: Sequence[_TailWitness], floor: float) -> TailVerdict:
+def _weigh_difference(
+    word: CellWord, witnesses: Sequence[_TailWitness], floor: float
+) -> TailVerdict:
     """Return the word of a median that is faster or slower, beside tails."""
     direction = 1.0 if word == "faster" else -1.0
     contrary_tails = []

@@ -1,7 +1,7 @@
 """Text of a verdict's figures and names, the same in a terminal and in the report.
 
-Invariant: an absent figure is a dash, never a zero. No content of a record moves a terminal's cursor or turns the
-direction of a line.
+Invariant: an absent figure is a dash, never a zero. No content of a record moves a terminal's
+cursor or turns the direction of a line.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ _NEXT_STEPS: Mapping[VariantFinding, str] = {
 }
 _SPECULATION_STEPS: Mapping[VariantFinding, str] = {
     "slower": "Keep {baseline}; try another draft, or a smaller num_speculative_tokens.",
-    "same": "Keep {baseline}, which is simpler; try another draft, or another num_speculative_tokens.",
+    "same": (
+        "Keep {baseline}, which is simpler; try another draft, or another num_speculative_tokens."
+    ),
 }
 """Next steps that only fit arms of which the manifest says that they speculate."""
 
@@ -65,13 +67,18 @@ _CLASSLESS_STEPS: Mapping[VariantFinding, str] = {
 }
 """Next steps where no class by itself is faster or slower."""
 
-_LEAST_SPECULATION = 1.05  # tokens a step; a server that joins chunks is a little above 1 without speculation
+# tokens a step; a server that joins chunks is a little above 1 without speculation
+_LEAST_SPECULATION = 1.05
 _SPECULATION_METRICS = ("acceptance_length", "target_steps_per_token")
 _COUNTED = ("counters", "steps of the counters")
 _RULE_OF_THREE = 3
-_HUNDREDTH, _TENTHS, _WHOLE = 0.01, 10, 1000
+_HUNDREDTH = 0.01
+_TENTHS = 10
+_WHOLE = 1000
 _LEAST_WHOLE = 9.95  # rounds to 10
-_NEAR_ONE, _FINE = 0.1, 0.2  # from 1, within which a ratio has another digit
+# from 1, within which a ratio has another digit
+_NEAR_ONE = 0.1
+_FINE = 0.2
 _THIN_SPACE = " "
 clean_text = terminal_text.clean_text
 shorten_text = terminal_text.shorten_name
@@ -91,10 +98,15 @@ def format_short_load(load: LoadLevel) -> str:
     return ABSENT if load.rate_per_s is None else f"{load.rate_per_s:g}/s"
 
 
-def name_places(places: Sequence[tuple[str, LoadLevel]], format_place: Callable[[LoadLevel], str]) -> list[str]:
-    """Return a name of each class at a load: with its load, as `format_place` writes it, where there are several."""
+def name_places(
+    places: Sequence[tuple[str, LoadLevel]], format_place: Callable[[LoadLevel], str]
+) -> list[str]:
+    """Return a name of each class at a load, with the load where there are several."""
     has_loads = len({load for _, load in places}) > 1
-    return [shorten_text(f"{class_}, {format_place(load)}" if has_loads else class_) for class_, load in places]
+    return [
+        shorten_text(f"{class_}, {format_place(load)}" if has_loads else class_)
+        for class_, load in places
+    ]
 
 
 def format_metric(name: str) -> str:
@@ -103,7 +115,7 @@ def format_metric(name: str) -> str:
 
 
 def metric_unit(name: str) -> str:
-    """Return a metric's unit; empty for a plain number and for a metric that is not in the catalogue."""
+    """Return a metric's unit; empty for a plain number and an unknown metric."""
     is_known = name in CATALOGUE or name.startswith(acceptance_position(0)[:-1])
     unit = find_metric(name).unit if is_known else "1"
     return "" if unit == "1" else unit
@@ -130,7 +142,7 @@ def format_number(value: float | None) -> str:
 
 
 def format_ratio(value: float | None) -> str:
-    """Return a speed-up; with more digits near 1, where two could not separate it from a margin's end."""
+    """Return a speed-up, with more digits near 1, where two would not show the margin's end."""
     is_near_one = value is not None and abs(value - 1) < _NEAR_ONE
     return f"{value:.3f}" if is_near_one else format_number(value)
 
@@ -141,7 +153,7 @@ def format_short_ratio(value: float) -> str:
 
 
 def format_short_range(values: Sequence[float]) -> str:
-    """Return the range of some ratios, both ends with the same digits: `1.18 to 1.30`; one that they share alone."""
+    """Return the range of some ratios with equal digits, `1.18 to 1.30`, or their common value."""
     decimals = max(_count_short_decimals(value) for value in (min(values), max(values)))
     ends = dict.fromkeys(f"{value:,.{decimals}f}" for value in (min(values), max(values)))
     return " to ".join(ends)
@@ -163,7 +175,11 @@ def describe_ratio(ratio: RatioEstimate, standard: str = "") -> str:
         standard: what follows the comparison, as ` as base`.
     """
     is_slower = (ratio.high or ratio.value) < 1
-    values = [ratio.value] if ratio.low is None or ratio.high is None else [ratio.value, ratio.low, ratio.high]
+    values = (
+        [ratio.value]
+        if ratio.low is None or ratio.high is None
+        else [ratio.value, ratio.low, ratio.high]
+    )
     if is_slower:
         values = [1 / value for value in values]
     texts = [format_number(values[0]), *map(format_number, sorted(values[1:]))]
@@ -199,7 +215,10 @@ def format_percent(share: float | None) -> str:
 
 def describe_limits(verdict: Verdict) -> str:
     """Return the limits of --goodput with their units."""
-    return ", ".join(f"{format_metric(name)} {limit:g} {metric_unit(name)}" for name, limit in verdict.goodput.items())
+    return ", ".join(
+        f"{format_metric(name)} {limit:g} {metric_unit(name)}"
+        for name, limit in verdict.goodput.items()
+    )
 
 
 def format_attainment(figures: ArmFigures) -> str:
@@ -215,7 +234,7 @@ def format_level(verdict: Verdict) -> str:
 
 
 def describe_quality(task: TaskQuality, baseline: str) -> str:
-    """Return the shares of right answers and the reason of the word in one sentence, and each limit in another.
+    """Return the shares of right answers and the word's reason in a sentence, and its limits.
 
     Args:
         task: of a variant.
@@ -223,9 +242,14 @@ def describe_quality(task: TaskQuality, baseline: str) -> str:
     """
     if not task.items:
         return f"{task.why}."
-    shares = f"{task.variant_right} of {task.items} right, {shorten_text(baseline)} {task.baseline_right}"
+    shares = (
+        f"{task.variant_right} of {task.items} right, {shorten_text(baseline)}"
+        f" {task.baseline_right}"
+    )
     groups = f", in {task.groups} groups" if task.groups < task.items else ""
-    points = f"{100 * task.difference:+.1f} points ({100 * task.low:+.1f} to {100 * task.high:+.1f})"
+    points = (
+        f"{100 * task.difference:+.1f} points ({100 * task.low:+.1f} to {100 * task.high:+.1f})"
+    )
     limits = [f" {limit[:1].upper()}{limit[1:]}." for limit in task.limits]
     return f"{shares}{groups}: {points}; {task.why}.{''.join(limits)}"
 
@@ -241,13 +265,19 @@ def describe_next_step(headline: Headline, verdict: Verdict) -> str:
     if headline.finding == "faster" and headline.output == "not the same":
         return f"Find out why the outputs differ before you serve with {variant}."
     if headline.finding == "faster" and headline.output == "not shown":
-        return "Show whether the outputs are the same: rerun with --record token-ids, or report with --tokenizer."
+        return (
+            "Show whether the outputs are the same: rerun with --record token-ids, or report with"
+            " --tokenizer."
+        )
     if headline.finding == "faster" and headline.evidence == "one-start":
         if verdict.controls.has_replicas:
-            return "Rerun with the address of one server: behind one of these addresses there are several."
+            return (
+                "Rerun with the address of one server: behind one of these addresses there are"
+                " several."
+            )
         return (
-            f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6; or, until there are 6, "
-            "interrupt bench run, restart both servers and give --resume."
+            f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6; or,"
+            " until there are 6, interrupt bench run, restart both servers and give --resume."
         )
     step = _NEXT_STEPS[headline.finding]
     if not (headline.faster or headline.slower):
@@ -264,14 +294,20 @@ def describe_output(verdict: Verdict, headline: Headline) -> str:
         verdict: of the run.
         headline: of the variant.
     """
-    equality = next((entry for entry in verdict.equality if entry.variant == headline.variant), None)
+    equality = next(
+        (entry for entry in verdict.equality if entry.variant == headline.variant), None
+    )
     if equality is None:
         return "Output: not compared."
     text = "Output: not compared: no pair of answers has any"
     if equality.identical is not None:
         text = _describe_identical(equality)
     omissions = ((equality.failed_pairs, "one side failed"), (equality.silent_pairs, "no output"))
-    parts = [f"{count_things(count, 'pair')} not compared ({reason})" for count, reason in omissions if count]
+    parts = [
+        f"{count_things(count, 'pair')} not compared ({reason})"
+        for count, reason in omissions
+        if count
+    ]
     return f"{'; '.join([text, *parts])}."
 
 
@@ -285,30 +321,39 @@ def _describe_identical(equality: OutputEquality) -> str:
     yardstick = equality.yardstick
     if yardstick is None:
         return f"{text}; the baseline was not compared with itself"
-    return f"{text}; the baseline differs from itself in {yardstick.of - yardstick.n:,} of {yardstick.of:,}"
+    return (
+        f"{text}; the baseline differs from itself in {yardstick.of - yardstick.n:,} of"
+        f" {yardstick.of:,}"
+    )
 
 
 def describe_rare_requests(headline: Headline) -> str:
-    """Return how rare a slow or failing request must be to stay unseen in a run; empty without a request.
+    """Return how rare a slow or failing request must be to stay unseen; empty without a request.
 
-    Of an event that n requests never met, the rate may still be 3 / n at 95 % (the rule of three: Hanley and
-    Lippman-Hand 1983, JAMA 249, 1743).
+    Of an event that n requests never met, the rate may still be 3 / n at 95 % (the rule of three:
+    Hanley and Lippman-Hand 1983, JAMA 249, 1743).
 
     Args:
         headline: of the variant.
     """
     if not headline.requests:
         return ""
-    requests_text = f"{count_things(headline.requests, 'request')} of {shorten_text(headline.variant)}"
+    requests_text = (
+        f"{count_things(headline.requests, 'request')} of {shorten_text(headline.variant)}"
+    )
     rarity = headline.requests // _RULE_OF_THREE
     if rarity < 2:  # noqa: PLR2004 - one in one is every request
         return f"{requests_text}: too few to see slow or failing requests that are not the rule."
-    return f"{requests_text}: a slow or failing request rarer than 1 in {rarity:,} may not show here."
+    return (
+        f"{requests_text}: a slow or failing request rarer than 1 in {rarity:,} may not show here."
+    )
 
 
 def mentions_speculation(verdict: Verdict) -> bool:
-    """Return whether anybody says that an arm speculates: the manifest, or a server by its counters."""
-    has_counters = any(row.acceptance_length is not None and row.method in _COUNTED for row in verdict.acceptance)
+    """Return whether the manifest, or a server by its counters, says that an arm speculates."""
+    has_counters = any(
+        row.acceptance_length is not None and row.method in _COUNTED for row in verdict.acceptance
+    )
     return has_counters or any(headline.speculates for headline in verdict.headlines)
 
 
@@ -316,7 +361,9 @@ def list_notes(verdict: Verdict) -> tuple[str, ...]:
     """Return the notes, without those on acceptance where nobody says that an arm speculates."""
     if mentions_speculation(verdict):
         return verdict.notes
-    return tuple(note for note in verdict.notes if not any(name in note for name in _SPECULATION_METRICS))
+    return tuple(
+        note for note in verdict.notes if not any(name in note for name in _SPECULATION_METRICS)
+    )
 
 
 def format_verdict(headline: Headline) -> str:
@@ -327,13 +374,21 @@ def format_verdict(headline: Headline) -> str:
 
 def filter_speculation(rows: Sequence[ClassAcceptance]) -> tuple[ClassAcceptance, ...]:
     """Return the acceptance to show: of arms with more than one token a step in any class."""
-    arms = {row.arm for row in rows if row.acceptance_length is not None and row.acceptance_length > _LEAST_SPECULATION}
+    arms = {
+        row.arm
+        for row in rows
+        if row.acceptance_length is not None and row.acceptance_length > _LEAST_SPECULATION
+    }
     return tuple(row for row in rows if row.arm in arms and row.acceptance_length is not None)
 
 
 def select_cells(verdict: Verdict, headline: Headline) -> tuple[CellVerdict, ...]:
     """Return the cells of a variant by its deciding metric."""
-    return tuple(cell for cell in verdict.cells if cell.variant == headline.variant and cell.metric == headline.metric)
+    return tuple(
+        cell
+        for cell in verdict.cells
+        if cell.variant == headline.variant and cell.metric == headline.metric
+    )
 
 
 def select_loads(verdict: Verdict, headline: Headline) -> tuple[LoadVerdict, ...]:
@@ -341,12 +396,15 @@ def select_loads(verdict: Verdict, headline: Headline) -> tuple[LoadVerdict, ...
     return tuple(load for load in verdict.overall if load.deciding.variant == headline.variant)
 
 
-def list_overall_cells(verdict: Verdict, headline: Headline, metric: str) -> tuple[CellVerdict, ...]:
-    """Return one metric of a variant over all prompts, a cell a load; none of a metric that must not be compared.
+def list_overall_cells(
+    verdict: Verdict, headline: Headline, metric: str
+) -> tuple[CellVerdict, ...]:
+    """Return a metric of a variant over all prompts, a cell a load; none if not comparable.
 
     Args:
         verdict: of the run.
-        headline: of the variant; where answers have other lengths, their end-to-end times are not compared.
+        headline: of the variant; where answers have other lengths, their end-to-end times are not
+            compared.
         metric: its name.
     """
     cells = []
@@ -380,8 +438,10 @@ def name_word(cell: CellVerdict) -> str:
     return "not tested" if cell.why == UNTESTED else cell.verdict
 
 
-def choose_table_cells(verdict: Verdict, headline: Headline, limit: int) -> tuple[tuple[CellVerdict, ...], int]:
-    """Return the cells of a variant for a table of `limit` rows, the deciding metric first, and how many it has.
+def choose_table_cells(
+    verdict: Verdict, headline: Headline, limit: int
+) -> tuple[tuple[CellVerdict, ...], int]:
+    """Return a variant's cells for a table of `limit` rows, deciding metric first, and how many.
 
     If there are more, return only cells of the deciding metric: those that say most.
     """
@@ -394,13 +454,20 @@ def choose_table_cells(verdict: Verdict, headline: Headline, limit: int) -> tupl
 def choose_telling_cells(cells: Iterable[CellVerdict], limit: int) -> tuple[CellVerdict, ...]:
     """Return at most `limit` cells, those that say most, in their order.
 
-    First the cells farthest from 1, as many mixed and slower ones as faster ones; then the same, then the undecided.
+    First the cells farthest from 1, as many mixed and slower ones as faster ones; then the same,
+    then the undecided.
     """
     all_cells = list(cells)
     if len(all_cells) <= limit:
         return tuple(all_cells)
     distances = [abs(math.log(cell.speed_up.value)) if cell.speed_up else 0.0 for cell in all_cells]
-    by_word: dict[CellWord, list[int]] = {"mixed": [], "slower": [], "faster": [], "same": [], "no evidence": []}
+    by_word: dict[CellWord, list[int]] = {
+        "mixed": [],
+        "slower": [],
+        "faster": [],
+        "same": [],
+        "no evidence": [],
+    }
     for place in sorted(range(len(all_cells)), key=lambda place: -distances[place]):
         by_word[all_cells[place].verdict].append(place)
     *differences, same, undecided = by_word.values()

@@ -1,8 +1,8 @@
 """Effects of time and order on a variant against the baseline: drift, first round, place in a pass.
 
-Invariant: a prompt is compared only with itself, in the same class and load, so its length is in no figure. A prompt is
-one value. An effect on both arms alike, such as a machine that warms up, is in no speed-up and so in no figure here.
-Every figure is a share of e2e_ms, the deciding metric.
+Invariant: a prompt is compared only with itself, in the same class and load, so its length is in no
+figure. A prompt is one value. An effect on both arms alike, such as a machine that warms up, is in
+no speed-up and so in no figure here. Every figure is a share of e2e_ms, the deciding metric.
 """
 
 from __future__ import annotations
@@ -47,26 +47,30 @@ class ArmTimeline(NamedTuple):
     rows: TurnRows
 
     def pair_arms(self) -> Iterator[tuple[str, TurnRows, TurnRows]]:
-        """Yield each arm but the baseline: its name, and the rows of the baseline and of the arm that both have."""
+        """Yield each arm but the baseline: its name, and the rows that both have."""
         baseline = self.rows[self.rows["arm"] == 0]
         for code, name in enumerate(self.arms[1:], start=1):
             arm = self.rows[self.rows["arm"] == code]
-            _, *places = np.intersect1d(baseline["turn"], arm["turn"], assume_unique=True, return_indices=True)
+            _, *places = np.intersect1d(
+                baseline["turn"], arm["turn"], assume_unique=True, return_indices=True
+            )
             yield name, baseline[places[0]], arm[places[1]]
 
     def compare_arms(self) -> Iterator[tuple[str, TurnRows]]:
-        """Yield each arm but the baseline, its times as a share of the baseline's, for prompts of several rounds."""
+        """Yield each arm but the baseline, its times as shares of the baseline's, by prompt."""
         for name, baseline, arm in self.pair_arms():
             ratio = arm.copy()
             ratio["log"] = _read_column(arm, "log") - _read_column(baseline, "log")
             ratio["at_s"] = (_read_column(arm, "at_s") + _read_column(baseline, "at_s")) / 2
-            _, places, unit_counts = np.unique(ratio["unit"], return_inverse=True, return_counts=True)
+            _, places, unit_counts = np.unique(
+                ratio["unit"], return_inverse=True, return_counts=True
+            )
             if (unit_counts > 1).any():
                 yield name, ratio[unit_counts[places] > 1]
 
 
 def _read_column(rows: TurnRows, name: str) -> Values:
-    """Return a column of floats; without its type, mypy tries every overload of numpy wherever it is used."""
+    """Return a column of floats; its type spares mypy the overloads of numpy."""
     column: Values = rows[name]
     return column
 
@@ -74,9 +78,15 @@ def _read_column(rows: TurnRows, name: str) -> Values:
 def build_timeline(pairing: RequestPairing) -> ArmTimeline:
     """Group the requests that succeeded and stand in rounds that count."""
     table = pairing.table
-    usable_mask = pairing.row_mask() & ~table.failed & pairing.metric_mask(DECIDING_METRIC) & np.isfinite(table.start_s)
+    usable_mask = (
+        pairing.row_mask()
+        & ~table.failed
+        & pairing.metric_mask(DECIDING_METRIC)
+        & np.isfinite(table.start_s)
+    )
     requests = np.flatnonzero(usable_mask)
-    prompt_count, arm_count = max(len(table.prompts), 1), len(table.arms)
+    prompt_count = max(len(table.prompts), 1)
+    arm_count = len(table.arms)
     units = (pairing.cell_codes() * prompt_count + table.prompt)[requests]
     rounds, round_ = np.unique(table.round[requests], return_inverse=True)
     round_count = max(len(rounds), 1)
@@ -85,10 +95,15 @@ def build_timeline(pairing: RequestPairing) -> ArmTimeline:
     rows = np.zeros(len(keys), _COLUMNS)
     if len(keys):
         rows["unit"], rows["arm"] = np.divmod(keys // round_count, arm_count)
-        rows["cell"], rows["round"] = rows["unit"] // prompt_count, rounds[keys % round_count]
+        rows["cell"] = rows["unit"] // prompt_count
+        rows["round"] = rounds[keys % round_count]
         rows["turn"] = rows["unit"] * round_count + keys % round_count
         logs = np.log(table.figures[DECIDING_METRIC][requests])
-        for name, column in (("slot", table.slot[requests]), ("at_s", table.start_s[requests]), ("log", logs)):
+        for name, column in (
+            ("slot", table.slot[requests]),
+            ("at_s", table.start_s[requests]),
+            ("log", logs),
+        ):
             rows[name] = np.bincount(group, column) / group_sizes
     return ArmTimeline(table.arms, rows)
 
@@ -112,36 +127,52 @@ def check_drift(timeline: ArmTimeline) -> CheckFinding:
     if not drifts:
         reason = f"so a drift cannot be seen: --rounds {FEWEST_ROUNDS}"
         return "absent", f"no variant was asked 3 prompts in two rounds, {reason}"
-    template = f"from its first round to its last, {{arm}} became {{change}} against {timeline.arms[0]}"
+    template = (
+        f"from its first round to its last, {{arm}} became {{change}} against {timeline.arms[0]}"
+    )
     return _report_changes(drifts, template, "; the speed-up depends on when it was measured")
 
 
 def check_warm_up(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
-    """Return whether the arms were stable when measuring began, by their warm-up and by the first round."""
+    """Return whether arms were stable when measuring began, by warm-up and first round."""
     changes = _estimate_first_round(timeline)
     states = {
         True: "had reached steady state before the first record",
         False: "had not reached steady state when its warm-up ended",
     }
-    is_stable = {name: arm.stable for name, arm in table.run.warm_up.items() if arm.stable is not None}
-    result, sentences = "passed", [f"{name} {states[stable]}" for name, stable in is_stable.items()]
+    is_stable = {
+        name: arm.stable for name, arm in table.run.warm_up.items() if arm.stable is not None
+    }
+    result = "passed"
+    sentences = [f"{name} {states[stable]}" for name, stable in is_stable.items()]
     if changes:
         template = f"{{arm}} was {{change}} in its first round than later, against {table.baseline}"
         result, sentence = _report_changes(changes, template, "")
         sentences.append(sentence)
     if not sentences:
-        return "absent", "no warm-up was asked until it was stable, and no variant was asked 3 prompts in two rounds"
+        return (
+            "absent",
+            (
+                "no warm-up was asked until it was stable, and no variant was asked 3 prompts in"
+                " two rounds"
+            ),
+        )
     if result == "caution" or not all(is_stable.values()):
-        return "caution", f"{'; '.join(sentences)}; figures of the first round may be those of a cold server"
+        return (
+            "caution",
+            f"{'; '.join(sentences)}; figures of the first round may be those of a cold server",
+        )
     return "passed", "; ".join(sentences)
 
 
 def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
-    """Return how much slower each variant was, against the baseline, in its first round than in its later ones."""
+    """Return how much slower each variant was in its first round than later, by the baseline."""
     changes = {}
     for name, rows in timeline.compare_arms():
         owner = np.unique(rows["unit"], return_inverse=True)[1]
-        products, squares = _sum_products(owner, (rows["round"] == rows["round"].min()).astype(float), rows["log"])
+        products, squares = _sum_products(
+            owner, (rows["round"] == rows["round"].min()).astype(float), rows["log"]
+        )
         with np.errstate(invalid="ignore"):  # a prompt of one side alone is NaN, and so absent
             change = estimate_log_ratio(products / squares)
         if change is not None:
@@ -152,14 +183,17 @@ def _estimate_first_round(timeline: ArmTimeline) -> dict[str, LogRatioEstimate]:
 def _sum_products(owner: IntArray, cause: Values, log: Values) -> tuple[Values, Values]:
     """Return each owner's sums of cause times log and of cause squared, about the owner's means."""
     cause, log = (values - _average_groups(owner, values)[owner] for values in (cause, log))
-    return np.bincount(owner, cause * log).astype(float), np.bincount(owner, cause * cause).astype(float)
+    return np.bincount(owner, cause * log).astype(float), np.bincount(owner, cause * cause).astype(
+        float
+    )
 
 
 def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     """Return whether a prompt takes longer in the arm that gets it second.
 
-    The check compares the difference of two arms with their order, inside one class at one load of one pair of arms.
-    Subtracting the mean takes out the arms' own difference. A prompt is one value.
+    The check compares the difference of two arms with their order, inside one class at one load of
+    one pair of arms. Subtracting the mean takes out the arms' own difference. A prompt is one
+    value.
     """
     if table.run.schedule == "simultaneous" and table.control is None:
         return "absent", "all arms were asked at once"
@@ -178,35 +212,57 @@ def check_order(table: RequestTable, timeline: ArmTimeline) -> CheckFinding:
     prompts, prompt = np.unique(unit, return_inverse=True)
     squares = float((sign * sign).sum())
     if squares < 1:
-        return "caution", (
-            "every class was asked of the arms in one order only, so what an order does is in every speed-up: "
-            f"ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them fill the concurrency"
+        return (
+            "caution",
+            (
+                "every class was asked of the arms in one order only, so what an order does is in"
+                f" every speed-up: ask {FEWEST_ROUNDS} rounds, or so many prompts that half of them"
+                " fill the concurrency"
+            ),
         )
     effect = estimate_log_ratio(np.bincount(prompt, sign * log) * len(prompts) / squares)
     if effect is None:
-        return "absent", "fewer than 3 prompts were asked of two arms, so an order's effect cannot be seen"
+        return (
+            "absent",
+            "fewer than 3 prompts were asked of two arms, so an order's effect cannot be seen",
+        )
     template = "asked of the second arm of a pass, a prompt was {change} than of the first"
-    return _report_changes({"": effect}, template, "; of classes asked in one order it is in the speed-up")
+    return _report_changes(
+        {"": effect}, template, "; of classes asked in one order it is in the speed-up"
+    )
 
 
 def _select_cautions(estimates: Mapping[str, LogRatioEstimate]) -> dict[str, LogRatioEstimate]:
     """Return the changes that are surely beyond the margin, all arms taken together."""
     count = len(estimates)
-    return {arm: change for arm, change in estimates.items() if is_beyond_margin(change, FALSE_CAUTION_RATE, count)}
+    return {
+        arm: change
+        for arm, change in estimates.items()
+        if is_beyond_margin(change, FALSE_CAUTION_RATE, count)
+    }
 
 
 def _describe_change(estimate: LogRatioEstimate) -> str:
     """Return a log change of a time in words, with its interval."""
-    change, *ends = (convert_log_ratio(log) - 1 for log in (estimate.log, estimate.low, estimate.high))
+    change, *ends = (
+        convert_log_ratio(log) - 1 for log in (estimate.log, estimate.low, estimate.high)
+    )
     low, high = sorted(ends)
-    return f"{abs(change):.1%} {'slower' if estimate.log > 0 else 'faster'} ({low:+.1%} to {high:+.1%})"
+    return (
+        f"{abs(change):.1%} {'slower' if estimate.log > 0 else 'faster'} ({low:+.1%} to"
+        f" {high:+.1%})"
+    )
 
 
-def _report_changes(estimates: Mapping[str, LogRatioEstimate], template: str, caution_suffix: str) -> CheckFinding:
-    """Return a finding that cautions if a change is surely beyond the margin, else names the largest change."""
+def _report_changes(
+    estimates: Mapping[str, LogRatioEstimate], template: str, caution_suffix: str
+) -> CheckFinding:
+    """Return a finding: a caution if a change is surely beyond the margin, else the largest one."""
     cautions = _select_cautions(estimates)
     reports = cautions or dict([max(estimates.items(), key=lambda item: abs(item[1].log))])
-    sentence = "; ".join(template.format(arm=arm, change=_describe_change(change)) for arm, change in reports.items())
+    sentence = "; ".join(
+        template.format(arm=arm, change=_describe_change(change)) for arm, change in reports.items()
+    )
     return ("caution", f"{sentence}{caution_suffix}") if cautions else ("passed", sentence)
 
 

@@ -1,7 +1,7 @@
 """The verdict on a run, from its records, in the form of verdict.json.
 
-Invariant: the module that owns a part makes it from the records of this folder. Nothing comes from an earlier verdict.
-The same files and the same flags give the same bytes.
+Invariant: the module that owns a part makes it from the records of this folder. Nothing comes from
+an earlier verdict. The same files and the same flags give the same bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from tandem.judge.schema import FILE, MARGIN, Verdict
 from tandem.shell_command import quote_command
 
 RUN_FILES = (RECORDS_FILE, counters.FILE, host.FILE, MANIFEST)
-"""The files of a run that a verdict needs. The second and the third may be absent; then their figures are too."""
+"""The files of a run that a verdict needs. The second and the third may be absent; then their
+figures are too."""
 
 _CLOCK_TOLERANCE_S = 60.0  # records are written out of order by less than this
 
@@ -50,7 +51,8 @@ class JudgeOptions:
     Args:
         margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`; above 0.
         usd_per_hour: in place of the manifest's price; None keeps that.
-        tokenizer: the target's tokenizer.json, for outputs of servers that give no token ids; None compares characters.
+        tokenizer: the target's tokenizer.json, for outputs of servers that give no token ids; None
+            compares characters.
 
     Raises:
         InputError: the margin is not above 0.
@@ -100,51 +102,88 @@ def judge_run(
         notes: of the run's summary, if the caller has them already; None computes them.
 
     Raises:
-        InputError: the run has one arm, is one of LLMPerf, or its manifest's names leave no arm to judge; or a file
-            that an option names cannot be used.
+        InputError: the run has one arm, is one of LLMPerf, or its manifest's names leave no arm to
+            judge; or a file that an option names cannot be used.
     """
     reason = explain_unjudged(table.run)
     if reason is not None:
         where = str(table.folder / MANIFEST)
-        raise InputError(f"no verdict: {reason}", where=where, change="judge a run of two servers or more")
+        raise InputError(
+            f"no verdict: {reason}", where=where, change="judge a run of two servers or more"
+        )
     if notes is None:
         notes = summarize_table(table).notes
-    run, margin = table.run, options.margin
+    run = table.run
+    margin = options.margin
     if not table.variants:
         raise InputError(
-            f"no arm can be held against {table.baseline}: every other arm has its name or that of its control",
+            f"no arm can be held against {table.baseline}: every other arm has its name or that of"
+            " its control",
             where=str(table.folder / MANIFEST),
-            change="give it a name of its own, without a #, here and in the .jsonl files, or measure again",
+            change=(
+                "give it a name of its own, without a #, here and in the .jsonl files, or measure"
+                " again"
+            ),
         )
     controls = check_controls(table)
     pairing = RequestPairing(table, controls.marked_rounds)
     speed_ups = judge_speed_ups(pairing, controls, margin=margin)
     cells = speed_ups.cells
     equality = compare_outputs(table, tokenizer=options.tokenizer)
-    acceptance, (post_variants, claims_unasked) = compute_acceptance(table), find_post_variants(table)
+    acceptance, (post_variants, claims_unasked) = (
+        compute_acceptance(table),
+        find_post_variants(table),
+    )
     quality = tuple(judge_quality(read_quality(table.folder), table.baseline, table.variants))
     claims = answer_claims(
-        pairing, post_variants, cells, equality, acceptance, margin=margin, controls=controls, quality=quality
+        pairing,
+        post_variants,
+        cells,
+        equality,
+        acceptance,
+        margin=margin,
+        controls=controls,
+        quality=quality,
     )
     claims += answer_llmperf(table, post_variants, margin=margin)
-    headlines = build_headlines(pairing, speed_ups, controls, equality, margin=margin, quality=quality)
+    headlines = build_headlines(
+        pairing, speed_ups, controls, equality, margin=margin, quality=quality
+    )
     speed_ups = withhold_words(speed_ups, headlines)
     price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     return Verdict(
-        version=run.version, run=run_id(run), folder=table.folder.resolve().name, created_utc=run.created_utc,
-        simulated=run.simulated, baseline=table.baseline, variants=table.variants, requests=len(table),
-        failed=int(table.failed.sum()), margin=margin, controls=controls, cells=speed_ups.cells,
-        overall=speed_ups.overall, arms=measure_arms(table, controls), goodput=run.goodput or {}, equality=equality,
-        acceptance=acceptance, quality=quality,
+        version=run.version,
+        run=run_id(run),
+        folder=table.folder.resolve().name,
+        created_utc=run.created_utc,
+        simulated=run.simulated,
+        baseline=table.baseline,
+        variants=table.variants,
+        requests=len(table),
+        failed=int(table.failed.sum()),
+        margin=margin,
+        controls=controls,
+        cells=speed_ups.cells,
+        overall=speed_ups.overall,
+        arms=measure_arms(table, controls),
+        goodput=run.goodput or {},
+        equality=equality,
+        acceptance=acceptance,
+        quality=quality,
         headlines=headlines,
-        claims=claims, claims_unasked=claims_unasked,
+        claims=claims,
+        claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
-        routing=() if controls.void else route_classes(
-            pairing, speed_ups, usd_per_hour=price, controls=controls, margin=margin
+        routing=(
+            ()
+            if controls.void
+            else route_classes(
+                pairing, speed_ups, usd_per_hour=price, controls=controls, margin=margin
+            )
         ),
         notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
-    )  # fmt: skip
+    )
 
 
 def save_verdict(folder: Path, verdict: Verdict) -> Path:
@@ -159,13 +198,14 @@ def save_verdict(folder: Path, verdict: Verdict) -> Path:
 
 
 def _note_clock(table: RequestTable) -> Iterator[str]:
-    """Yield a note if the clock of the records ran backwards: the records stand in the order of their ends."""
+    """Yield a note if the records' clock ran backwards: they stand in order of their ends."""
     backward_rows = np.flatnonzero(np.diff(table.end_s) < -_CLOCK_TOLERANCE_S)
     if len(backward_rows):
         yield (
-            f"the clock of the records runs backwards, first at {RECORDS_FILE}:{int(backward_rows[0]) + 2}: the "
-            "machine was booted anew, or its clock was set; a request is timed by itself, so speed-ups hold, but drift "
-            "and cost may not"
+            "the clock of the records runs backwards, first at"
+            f" {RECORDS_FILE}:{int(backward_rows[0]) + 2}: the machine was booted anew, or its"
+            " clock was set; a request is timed by itself, so speed-ups hold, but drift and cost"
+            " may not"
         )
 
 
@@ -176,4 +216,7 @@ def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifes
     flags += [] if options.tokenizer is None else ["--tokenizer", options.tokenizer.name]
     yield quote_command("tandem", "bench", "report", folder.resolve().name, *flags)
     files = [*([f"{LLMPERF_FOLDER}/"] if (folder / LLMPERF_FOLDER).is_dir() else []), *RUN_FILES]
-    yield f"measured by Tandem {run.version}; {', '.join(files[:-1])} and {files[-1]} are all it needs"
+    yield (
+        f"measured by Tandem {run.version}; {', '.join(files[:-1])} and {files[-1]} are all it"
+        " needs"
+    )

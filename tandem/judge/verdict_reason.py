@@ -1,7 +1,7 @@
 """The reason for a cell's word, in a sentence for a person.
 
-Invariant: every sentence contains its figures and says no more than the cell. For an absent figure the sentence names
-the arm that lacks it.
+Invariant: every sentence contains its figures and says no more than the cell. For an absent figure
+the sentence names the arm that lacks it.
 """
 
 from __future__ import annotations
@@ -52,10 +52,15 @@ def explain_few_rounds(round_count: int) -> str:
     if not 0 < round_count < FEWEST_ROUNDS:
         return ""
     rounds_text = count_things(round_count, "round")
-    return f"{rounds_text} cannot tell a difference from noise that outlasts a turn: {FEWEST_ROUNDS} can (--rounds)"
+    return (
+        f"{rounds_text} cannot tell a difference from noise that outlasts a turn: {FEWEST_ROUNDS}"
+        " can (--rounds)"
+    )
 
 
-def explain_decision(cell: CellVerdict, decision: SpeedUpDecision, *, test_count: int, margin: float) -> str:
+def explain_decision(
+    cell: CellVerdict, decision: SpeedUpDecision, *, test_count: int, margin: float
+) -> str:
     """Return why a cell has its word.
 
     Args:
@@ -64,7 +69,9 @@ def explain_decision(cell: CellVerdict, decision: SpeedUpDecision, *, test_count
         test_count: tests of the report.
         margin: within which a speed-up is the same.
     """
-    speed_up, floor, p = cell.speed_up, cell.noise_floor, cell.adjusted_p or 0.0
+    speed_up = cell.speed_up
+    floor = cell.noise_floor
+    p = cell.adjusted_p or 0.0
     assert speed_up is not None  # a cell without an interval is not decided
     is_within_floor = abs(math.log(speed_up.value)) <= math.log(floor or 1.0)
     ends = f"{format_ratio(speed_up.low)} to {format_ratio(speed_up.high)}"
@@ -72,17 +79,27 @@ def explain_decision(cell: CellVerdict, decision: SpeedUpDecision, *, test_count
     p_text = _describe_p(p, test_count)
     floor_text = "no noise floor"
     if floor is not None:
-        floor_text = f"{'within' if is_within_floor else 'beyond'} the noise floor of {format_ratio(floor)}"
+        floor_text = (
+            f"{'within' if is_within_floor else 'beyond'} the noise floor of {format_ratio(floor)}"
+        )
     if cell.opposition:
         conjunction = "but" if cell.verdict == "no evidence" else "and"
         word = "the same" if decision.word == "same" else decision.word
-        return f"the median is {word}, {conjunction} {cell.opposition}; median {speed_up_text}; {p_text}; {floor_text}"
+        return (
+            f"the median is {word}, {conjunction} {cell.opposition}; median {speed_up_text};"
+            f" {p_text}; {floor_text}"
+        )
     if decision.ground == "margin":
-        return f"the whole interval, {ends}, lies inside the equivalence margin of {100 * margin:g} %"
+        return (
+            f"the whole interval, {ends}, lies inside the equivalence margin of {100 * margin:g} %"
+        )
     if decision.ground == "difference":
         return f"{speed_up_text}; {p_text}; {floor_text}"
     doubt = "" if decision.ground == "floor" else f", not significant ({p_text})"
-    return f"{speed_up_text}{doubt}; {floor_text}; {_suggest_sample_size(cell, is_within_floor=is_within_floor)}"
+    return (
+        f"{speed_up_text}{doubt}; {floor_text};"
+        f" {_suggest_sample_size(cell, is_within_floor=is_within_floor)}"
+    )
 
 
 def _describe_p(p: float, test_count: int) -> str:

@@ -1,8 +1,8 @@
 """The verdict on a variant in a few sentences, for a person who decides.
 
-Invariant: the figure over all prompts comes first, with its interval, one a load; only `same` never comes before a
-class that is called. Every sentence names its metric. A class is called a class, and a range over classes is of their
-estimates, never of the ends of intervals. Open classes are named.
+Invariant: the figure over all prompts comes first, with its interval, one a load; only `same` never
+comes before a class that is called. Every sentence names its metric. A class is called a class, and
+a range over classes is of their estimates, never of the ends of intervals. Open classes are named.
 """
 
 from __future__ import annotations
@@ -29,8 +29,14 @@ MAX_LOADS = 4
 """Loads of which a verdict gives the figure; the table has all."""
 
 _CALLED_WORDS: tuple[CellWord, ...] = ("faster", "slower", "mixed")
-_OPENINGS: Mapping[str, str] = {DECIDING_METRIC: "End to end", TPOT_METRIC: "Per output token (TPOT)"}
-_OTHER_METRICS: Mapping[str, tuple[str, ...]] = {DECIDING_METRIC: ("tpot_ms", "ttft_ms"), TPOT_METRIC: ("ttft_ms",)}
+_OPENINGS: Mapping[str, str] = {
+    DECIDING_METRIC: "End to end",
+    TPOT_METRIC: "Per output token (TPOT)",
+}
+_OTHER_METRICS: Mapping[str, tuple[str, ...]] = {
+    DECIDING_METRIC: ("tpot_ms", "ttft_ms"),
+    TPOT_METRIC: ("ttft_ms",),
+}
 _OUTPUT_SENTENCES: Mapping[OutputFinding, str] = {
     "the same": "Outputs are the same",
     "same quality": "Outputs differ or were not compared, but the tasks are answered as well",
@@ -62,7 +68,9 @@ def _list_sentences(facts: HeadlineFacts, finding: schema.VariantFinding) -> Ite
 
     if facts.different_lengths:
         lengths_text = facts.describe_lengths()
-        yield f"{lengths_text[:1].upper()}{lengths_text[1:]}, so end-to-end times are not comparable"
+        yield (
+            f"{lengths_text[:1].upper()}{lengths_text[1:]}, so end-to-end times are not comparable"
+        )
     yield from _describe_speed_ups(facts)
     if finding in {"no evidence", "same"}:
         yield from _describe_other_metrics(facts)
@@ -92,7 +100,9 @@ def _describe_speed_ups(facts: HeadlineFacts) -> Iterator[str]:
 def _explain_nothing(facts: HeadlineFacts) -> str:
     """Return why nothing could be judged at any load; empty where a class or all prompts could."""
     cells = facts.deciding_cells
-    reason = facts.invalid_reason or verdict_reason.explain_few_rounds(max((cell.rounds for cell in cells), default=0))
+    reason = facts.invalid_reason or verdict_reason.explain_few_rounds(
+        max((cell.rounds for cell in cells), default=0)
+    )
     if reason:
         return reason
     if not cells:
@@ -108,7 +118,9 @@ def _describe_load(facts: HeadlineFacts, load: LoadVerdict) -> str:
     classes = [cell for cell in facts.deciding_cells if cell.load == load.deciding.load]
     class_words = {cell.verdict for cell in classes}
     if facts.metric == TPOT_METRIC:
-        figure = next((entry.speed_up for entry in load.beside if entry.metric == TPOT_METRIC), None)
+        figure = next(
+            (entry.speed_up for entry in load.beside if entry.metric == TPOT_METRIC), None
+        )
         overall = _describe_untested(facts, figure)
         word: CellWord | None = None
     else:
@@ -121,15 +133,20 @@ def _describe_load(facts: HeadlineFacts, load: LoadVerdict) -> str:
     by_class = _describe_classes(classes, facts.margin)
     baseline, variant = facts.names
     if word == "same" and class_words & set(_CALLED_WORDS):
-        return f"{variant} against {baseline} by class: {by_class}; over all prompts as fast, {_give_margin(facts)}"
+        return (
+            f"{variant} against {baseline} by class: {by_class}; over all prompts as fast,"
+            f" {_give_margin(facts)}"
+        )
     if word == "no evidence" and class_words == {"no evidence"}:
         return overall
-    is_opposed = (word == "faster" and "slower" in class_words) or (word == "slower" and "faster" in class_words)
+    is_opposed = (word == "faster" and "slower" in class_words) or (
+        word == "slower" and "faster" in class_words
+    )
     return f"{overall}{', but not in every class' if is_opposed else '; by class'}: {by_class}"
 
 
 def _choose_overall_cell(overall: CellVerdict, classes: Sequence[CellVerdict]) -> CellVerdict:
-    """Return the cell of all prompts; of a load with one class, that of the class where it alone is called."""
+    """Return the cell of all prompts; of a load with one class, that class's."""
     if len(classes) != 1:
         return overall
     only_class = classes[0]
@@ -144,17 +161,25 @@ def _describe_overall(facts: HeadlineFacts, cell: CellVerdict) -> str:
         return f"{variant} is not shown to be faster or slower than {baseline}: {cell.why}"
     if cell.verdict == "same":
         interval = format_interval(cell.speed_up)
-        return f"{variant} is as fast as {baseline} over all prompts, {_give_margin(facts)} ({interval} times)"
-    comparison = describe_ratio(cell.speed_up, f" {_name_standard(cell.speed_up, baseline)} over all prompts")
+        return (
+            f"{variant} is as fast as {baseline} over all prompts, {_give_margin(facts)}"
+            f" ({interval} times)"
+        )
+    comparison = describe_ratio(
+        cell.speed_up, f" {_name_standard(cell.speed_up, baseline)} over all prompts"
+    )
     if cell.verdict in {"faster", "slower"}:
         return f"{variant} is {comparison}"
     if cell.verdict == "mixed":
         return f"by the median {variant} is {comparison}, but {cell.opposition}"
-    return f"{variant} is not shown to be faster or slower than {baseline} over all prompts: {cell.why}"
+    return (
+        f"{variant} is not shown to be faster or slower than {baseline} over all prompts:"
+        f" {cell.why}"
+    )
 
 
 def _describe_untested(facts: HeadlineFacts, figure: RatioEstimate | None) -> str:
-    """Return how a variant compares over all prompts by a metric that is tested in classes alone."""
+    """Return how a variant compares over all prompts by a metric tested in classes alone."""
     baseline, variant = facts.names
     if figure is None:
         return f"{variant} has no figure over all prompts"
@@ -179,11 +204,21 @@ def _describe_classes(classes: Sequence[CellVerdict], margin: float) -> str:
     names = {word: _name_classes(cells, len(classes)) for word, cells in by_word.items()}
 
     differences: tuple[CellWord, ...] = ("faster", "slower")
-    phrases = [f"{word} in {names[word]} ({_give_range(by_word[word])})" for word in differences if word in by_word]
+    phrases = [
+        f"{word} in {names[word]} ({_give_range(by_word[word])})"
+        for word in differences
+        if word in by_word
+    ]
     mixed_cells = by_word.get("mixed", [])
     for cell in mixed_cells[:MAX_CLASSES]:
-        median = describe_ratio(RatioEstimate(value=cell.speed_up.value)) if cell.speed_up else "not known"
-        phrases.append(f"mixed in {shorten_text(cell.class_)} (the median is {median}, but {cell.opposition})")
+        median = (
+            describe_ratio(RatioEstimate(value=cell.speed_up.value))
+            if cell.speed_up
+            else "not known"
+        )
+        phrases.append(
+            f"mixed in {shorten_text(cell.class_)} (the median is {median}, but {cell.opposition})"
+        )
     if len(mixed_cells) > MAX_CLASSES:
         phrases.append(f"mixed in {len(mixed_cells) - MAX_CLASSES:,} more classes")
     if "same" in by_word:
@@ -214,7 +249,7 @@ def _join_names(names: Sequence[str]) -> str:
 
 
 def _give_range(cells: Sequence[CellVerdict]) -> str:
-    """Return `2.1 times`, or `estimates 1.9 to 2.1 times` of classes that differ; of slower ones, as times slower."""
+    """Return `2.1 times`, or `estimates 1.9 to 2.1 times` where classes differ."""
     values = [cell.speed_up.value for cell in cells if cell.speed_up is not None]
     if cells[0].verdict == "slower":
         values = [1 / value for value in values]

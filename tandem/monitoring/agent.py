@@ -1,12 +1,13 @@
-"""Configuration of the add-on amazon-cloudwatch-observability: what its agents watch, and what stays off.
+"""Configuration of the add-on amazon-cloudwatch-observability: what its agents watch.
 
-Invariant: a function of the environment's names alone. Another experiment changes nothing here: the agent finds servers
-in the cluster by their labels.
+Invariant: a function of the environment's names alone. Another experiment changes nothing here: the
+agent finds servers in the cluster by their labels.
 
-Read in aws-observability/helm-charts@71a298ff, chart 6.4.0, the values and templates of the add-on's v6.4.0. Rendered
-with Helm 4.2.3 the chart makes both agents as they are here, no neuron-monitor and no DCGM exporter, and they fit its
-CRD and the agent's own schema (2026-11-21). Unproven: that the managed add-on's schema admits every key of the chart
-(`aws eks describe-addon-configuration` shows it), and all of it in a cluster.
+Read in aws-observability/helm-charts@71a298ff, chart 6.4.0, the values and templates of the
+add-on's v6.4.0. Rendered with Helm 4.2.3 the chart makes both agents as they are here, no
+neuron-monitor and no DCGM exporter, and they fit its CRD and the agent's own schema (2026-11-21).
+Unproven: that the managed add-on's schema admits every key of the chart (`aws eks
+describe-addon-configuration` shows it), and all of it in a cluster.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from tandem.metrics import CLOUDWATCH_METRICS, PUBLISHERS, VLLM_SCRAPE, cloudwatch_unit, format_namespace
+from tandem.metrics import (
+    CLOUDWATCH_METRICS,
+    PUBLISHERS,
+    VLLM_SCRAPE,
+    cloudwatch_unit,
+    format_namespace,
+)
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
@@ -29,26 +36,33 @@ SCRAPE_JOB = "vllm"
 # where the add-on's operator puts the content of `prometheus.config` (its collector/configmap.go)
 SCRAPE_FILE = "/etc/prometheusconfig/prometheus.yaml"
 SERVER_SELECTOR = (
-    "app.kubernetes.io/part-of=tandem,app.kubernetes.io/component=server"  # charts/serve.py sets these labels
+    # charts/serve.py sets these labels
+    "app.kubernetes.io/part-of=tandem,app.kubernetes.io/component=server"
 )
 SCRAPE_INTERVAL_S = 60
 FLUSH_INTERVAL_S = 5
 NO_UNIT = "None"
 ACCELERATOR_NODES = "accelerator_nodes"
 _SCRAPED_METRICS = {
-    name: metric for (publisher, name), metric in CLOUDWATCH_METRICS.items() if publisher == VLLM_SCRAPE
+    name: metric
+    for (publisher, name), metric in CLOUDWATCH_METRICS.items()
+    if publisher == VLLM_SCRAPE
 }
 
 
 def build_addon_configuration(environment: Environment) -> AddonValues:
-    """Return the values of the add-on; only for an environment with `observability.container_insights`.
+    """Return the add-on's values, for an environment with `observability.container_insights`.
 
     Parts are off if they cost money and show nothing here, or are unsupported:
 
-    - Application Signals: it puts itself into pods, and the servers are no web applications of its kind;
-    - OTel Container Insights, with what only it reads (node exporter, kube-state-metrics): a second pipeline;
-    - enhanced observability: charged by the observation, and no recording of its additions was found;
-    - the DCGM exporter, as there is no GPU; neuron-monitor, unsupported next to the Neuron DRA driver.
+    - Application Signals: it puts itself into pods, and the servers are no web applications of its
+      kind;
+    - OTel Container Insights, with what only it reads (node exporter, kube-state-metrics): a second
+      pipeline;
+    - enhanced observability: charged by the observation, and no recording of its additions was
+      found;
+    - the DCGM exporter, as there is no GPU; neuron-monitor, unsupported next to the Neuron DRA
+      driver.
     """
     switch_off = {"enabled": False}
     return {
@@ -60,7 +74,8 @@ def build_addon_configuration(environment: Environment) -> AddonValues:
         "neuronMonitor": switch_off,
         "kubeStateMetrics": switch_off,
         "nodeExporter": switch_off,
-        "tolerations": [{"operator": "Exists"}],  # the chart's default, repeated here: tainted nodes must be watched
+        # the chart's default, repeated here: tainted nodes must be watched
+        "tolerations": [{"operator": "Exists"}],
         "agents": _list_agents(environment),
     }
 
@@ -68,22 +83,28 @@ def build_addon_configuration(environment: Environment) -> AddonValues:
 def _list_agents(environment: Environment) -> list[AddonValues]:
     """Return the agent of each node, and one that reads all servers.
 
-    If the agent of each node read the servers, each would read them all and every figure would count twice. The reader
-    is not on its node's network, because a network policy that admits a namespace does not admit such a pod. It
-    tolerates no taint, so it stays on the system nodes and outlives the fleet.
+    If the agent of each node read the servers, each would read them all and every figure would
+    count twice. The reader is not on its node's network, because a network policy that admits a
+    namespace does not admit such a pod. It tolerates no taint, so it stays on the system nodes and
+    outlives the fleet.
     """
     kubernetes = {"enhanced_container_insights": False, "accelerated_compute_metrics": False}
     return [
         {"name": NODE_AGENT, "config": {"logs": {"metrics_collected": {"kubernetes": kubernetes}}}},
         {
-            "name": SCRAPER, "mode": "deployment", "replicas": 1, "hostNetwork": False, "tolerations": [],
-            "config": _emf_configuration(environment), "prometheus": {"config": _scrape_configuration()},
+            "name": SCRAPER,
+            "mode": "deployment",
+            "replicas": 1,
+            "hostNetwork": False,
+            "tolerations": [],
+            "config": _emf_configuration(environment),
+            "prometheus": {"config": _scrape_configuration()},
         },
-    ]  # fmt: skip
+    ]
 
 
 def _scrape_configuration() -> AddonValues:
-    """Return a Prometheus configuration: the ready and unready servers of every experiment, and only the kept figures.
+    """Return a Prometheus configuration: the servers of every experiment, and the kept figures.
 
     Every line that it reads and does not drop is written to the log group and costs money there.
     """
@@ -108,15 +129,20 @@ def _scrape_configuration() -> AddonValues:
         "job_name": SCRAPE_JOB,
         "metrics_path": "/metrics",
         "sample_limit": 10000,
-        "kubernetes_sd_configs": [{"role": "pod", "selectors": [{"role": "pod", "label": SERVER_SELECTOR}]}],
+        "kubernetes_sd_configs": [
+            {"role": "pod", "selectors": [{"role": "pod", "label": SERVER_SELECTOR}]}
+        ],
         "relabel_configs": [*keep_rules[:-1], *copy_rules],
         "metric_relabel_configs": keep_rules[-1:],
     }
-    return {"global": {"scrape_interval": f"{SCRAPE_INTERVAL_S}s", "scrape_timeout": "10s"}, "scrape_configs": [scrape]}
+    return {
+        "global": {"scrape_interval": f"{SCRAPE_INTERVAL_S}s", "scrape_timeout": "10s"},
+        "scrape_configs": [scrape],
+    }
 
 
 def _emf_configuration(environment: Environment) -> AddonValues:
-    """Return the rules that turn scraped lines into metrics of CloudWatch, with dimensions and units."""
+    """Return the rules that turn scraped lines into CloudWatch metrics."""
     units = {name: cloudwatch_unit(metric) for name, metric in _SCRAPED_METRICS.items()}
     cluster = names.cluster_name(environment)
     declaration = {
@@ -136,15 +162,20 @@ def _emf_configuration(environment: Environment) -> AddonValues:
         },
     }
     return {
-        "agent": {"region": environment.region},  # the chart adds this only to its own configurations
-        "logs": {"metrics_collected": {"prometheus": prometheus}, "force_flush_interval": FLUSH_INTERVAL_S},
+        # the chart adds this only to its own configurations
+        "agent": {"region": environment.region},
+        "logs": {
+            "metrics_collected": {"prometheus": prometheus},
+            "force_flush_interval": FLUSH_INTERVAL_S,
+        },
     }
 
 
 def build_node_pattern(environment: Environment) -> str:
-    """Return the metric filter of `accelerator_nodes`: events of type Node, one a minute of the agent on each node.
+    """Return the metric filter of `accelerator_nodes`: the agent's events of type Node.
 
-    Events of the system nodes keep the log group active, so that 0 is reported while no accelerator node lives. The
-    filter misses nodes whose agent is dead, and nodes that have not joined the cluster; EC2 bills both.
+    Events of the system nodes keep the log group active, so that 0 is reported while no accelerator
+    node lives. The filter misses nodes whose agent is dead, and nodes that have not joined the
+    cluster; EC2 bills both.
     """
     return f'{{ ($.Type = "Node") && ($.InstanceType = "{environment.capacity.instance_type}") }}'

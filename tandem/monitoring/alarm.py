@@ -14,15 +14,17 @@ Comparison = Literal["above", "below"]
 Missing = Literal["missing", "ignore", "breaching", "notBreaching"]
 LowSamples = Literal["evaluate", "ignore"]
 
-# CloudWatch API reference, PutMetricAlarm, PutCompositeAlarm and MetricDataQuery, of botocore 1.44.5
+# CloudWatch API reference, PutMetricAlarm, PutCompositeAlarm and MetricDataQuery, of botocore
+# 1.44.5
 MAX_RULE_CHARACTERS = 10_240
 MAX_CHILDREN = 100  # alarms that a composite's rule names
 MAX_ALARM_METRICS = 10  # metrics of one alarm's expression; a SEARCH is refused
-# of an environment: its template takes 500 resources (CloudFormation user guide, quotas), composites, dashboards,
-# subscribers and log groups among them
+# of an environment: its template takes 500 resources (CloudFormation user guide, quotas),
+# composites, dashboards, subscribers and log groups among them
 MAX_ALARMS = 460
-# A parked fleet takes its servers along: requests fail, pods go, and the suppressor shows it three minutes later,
-# plus one or two for Container Insights and the log. Nobody is notified within that time.
+# A parked fleet takes its servers along: requests fail, pods go, and the suppressor shows it three
+# minutes later, plus one or two for Container Insights and the log. Nobody is notified within that
+# time.
 SUPPRESSOR_WAIT_S = 300
 # As long after a fleet woke: an alarm that is still active then notifies.
 SUPPRESSOR_EXTENSION_S = 300
@@ -44,8 +46,8 @@ class MetricAlarm:
         period_s: of the statistic.
         periods, datapoints: fires when `datapoints` of the last `periods` are beyond the level.
         missing: how a period without data counts.
-        low_samples: of a percentile alone: whether it is evaluated with too few values for CloudWatch (below 20 for a
-            median); `ignore` keeps the state.
+        low_samples: of a percentile alone: whether it is evaluated with too few values for
+            CloudWatch (below 20 for a median); `ignore` keeps the state.
     """
 
     name: str
@@ -65,20 +67,22 @@ class MetricAlarm:
     @property
     def description(self) -> str:
         """The text in the console and in the notification."""
-        return f"{self.sentence} Threshold: {self.reason}. What to do: docs/{self.page}#{self.anchor}"
+        return (
+            f"{self.sentence} Threshold: {self.reason}. What to do: docs/{self.page}#{self.anchor}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompositeAlarm:
-    """An alarm that notifies: it fires when any of its alarms does, and is silent while its suppressor is in alarm.
+    """An alarm that notifies when any of its alarms fires, and is silent while suppressed.
 
     Args:
         name: unique in the account and region.
         sentence: one sentence.
         anchor: heading in docs/runbook.md, as its anchor.
         alarms: names of alarms.
-        suppressor: name of the alarm that is in alarm while the fleet is parked; None: there is none, and nothing is
-            muted.
+        suppressor: name of the alarm that is in alarm while the fleet is parked; None: there is
+            none, and nothing is muted.
     """
 
     name: str
@@ -114,31 +118,48 @@ class EnvironmentAlarms:
 
 
 def build_alarm(
-    environment: Environment, name_parts: Sequence[str], sentence: str, reason: str,
-    *lines: MetricLine | MathExpression, **fields: Any,
-) -> MetricAlarm:  # fmt: skip
-    """Return a metric alarm, beyond its level in all of its periods unless `fields` contain `datapoints`.
+    environment: Environment,
+    name_parts: Sequence[str],
+    sentence: str,
+    reason: str,
+    *lines: MetricLine | MathExpression,
+    **fields: Any,
+) -> MetricAlarm:
+    """Return a metric alarm, beyond its level in all its periods unless `datapoints` says else.
 
-    A median of few values is evaluated too: with `ignore` an alarm and its composite would stay in alarm after the
-    end of a run, when no more values come.
+    A median of few values is evaluated too: with `ignore` an alarm and its composite would stay in
+    alarm after the end of a run, when no more values come.
 
     Args:
         name_parts: of its name; the first is its kind, and its heading in the runbook.
         fields: of MetricAlarm.
     """
-    is_percentile = any(isinstance(line, MetricLine) and line.statistic.startswith("p") for line in lines)
-    defaults = {"datapoints": fields["periods"], "low_samples": "evaluate" if is_percentile else None}
+    is_percentile = any(
+        isinstance(line, MetricLine) and line.statistic.startswith("p") for line in lines
+    )
+    defaults = {
+        "datapoints": fields["periods"],
+        "low_samples": "evaluate" if is_percentile else None,
+    }
     name = names.alarm_name(environment, *name_parts)
     return MetricAlarm(
-        name=name, sentence=sentence, reason=reason, anchor=name_parts[0], lines=lines, **{**defaults, **fields}
+        name=name,
+        sentence=sentence,
+        reason=reason,
+        anchor=name_parts[0],
+        lines=lines,
+        **{**defaults, **fields},
     )
 
 
 def build_composites(
-    environment: Environment, kinds: Mapping[str, tuple[tuple[str, ...], str]], anchor: str,
-    metric_alarms: Sequence[MetricAlarm], suppressor: MetricAlarm | None = None,
-) -> Iterator[CompositeAlarm]:  # fmt: skip
-    """Yield the composites that notify of some alarms: one for each kind of fault, or several if a rule is too long.
+    environment: Environment,
+    kinds: Mapping[str, tuple[tuple[str, ...], str]],
+    anchor: str,
+    metric_alarms: Sequence[MetricAlarm],
+    suppressor: MetricAlarm | None = None,
+) -> Iterator[CompositeAlarm]:
+    """Yield the composites that notify of some alarms: one a kind of fault, more if a rule is long.
 
     Args:
         environment: of the alarms.
@@ -148,7 +169,9 @@ def build_composites(
         suppressor: mutes the composites; None: nothing does.
     """
     for kind, (alarm_anchors, sentence) in kinds.items():
-        groups = list(_group_names([alarm.name for alarm in metric_alarms if alarm.anchor in alarm_anchors]))
+        groups = list(
+            _group_names([alarm.name for alarm in metric_alarms if alarm.anchor in alarm_anchors])
+        )
         for number, group in enumerate(groups, 1):
             suffix = [str(number)] if len(groups) > 1 else []
             yield CompositeAlarm(
@@ -161,14 +184,15 @@ def build_composites(
 
 
 def _group_names(alarm_names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """Split names so that each rule keeps CloudWatch's limits, measured with ARNs, which are longer."""
+    """Split names so that each rule keeps CloudWatch's limits, measured with ARNs."""
     group: list[str] = []
     length = 0
     for name in alarm_names:
         name_length = len(f'ALARM("{_LONGEST_ARN}{name}") OR ')
         if group and (len(group) == MAX_CHILDREN or length + name_length > MAX_RULE_CHARACTERS):
             yield tuple(group)
-            group, length = [], 0
+            group = []
+            length = 0
         group.append(name)
         length += name_length
     if group:

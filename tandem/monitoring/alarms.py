@@ -1,10 +1,11 @@
 """All alarms of an environment, and the composites that notify of them.
 
-Invariant: a metric alarm notifies nobody; each belongs to one composite, and every composite is muted while the fleet
-is parked. Names are unique, and rules keep CloudWatch's limits however many variants there are.
+Invariant: a metric alarm notifies nobody; each belongs to one composite, and every composite is
+muted while the fleet is parked. Names are unique, and rules keep CloudWatch's limits however many
+variants there are.
 
-One composite for each kind of fault: a composite that is already in alarm does not report a second alarm, so a slow
-arm must not hide a dead one.
+One composite for each kind of fault: a composite that is already in alarm does not report a second
+alarm, so a slow arm must not hide a dead one.
 """
 
 from __future__ import annotations
@@ -40,40 +41,60 @@ COMPOSITE_KINDS: dict[str, tuple[tuple[str, ...], str]] = {
 def build_alarms(scope: MonitoringScope) -> EnvironmentAlarms:
     """Return every alarm of an environment, their suppressor and the composites that notify."""
     suppressor = serving.build_suppressor(scope)
-    metric_alarms = _rename_duplicates([*serving.build_serving_alarms(scope), *bench.build_bench_alarms(scope)])
-    composites = build_composites(scope.environment, COMPOSITE_KINDS, CALL_ANCHOR, metric_alarms, suppressor)
-    return EnvironmentAlarms(alarms=metric_alarms, suppressor=suppressor, composites=tuple(composites))
+    metric_alarms = _rename_duplicates(
+        [*serving.build_serving_alarms(scope), *bench.build_bench_alarms(scope)]
+    )
+    composites = build_composites(
+        scope.environment, COMPOSITE_KINDS, CALL_ANCHOR, metric_alarms, suppressor
+    )
+    return EnvironmentAlarms(
+        alarms=metric_alarms, suppressor=suppressor, composites=tuple(composites)
+    )
 
 
 def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
-    """Yield the gaps that no alarm of an environment covers: a sentence each, the reason after its first colon."""
+    """Yield the gaps that no alarm covers, a sentence each, the reason after its first colon."""
     environment = scope.environment
     if not environment.observability.container_insights:
         yield (
-            "No server is watched for being ready, and nothing is muted while the fleet is parked: Container Insights "
-            "is off."
+            "No server is watched for being ready, and nothing is muted while the fleet is parked:"
+            " Container Insights is off."
         )
     for experiment in (member.experiment for member in scope.experiments):
-        count, slots = len(experiment.all_variants()), serving.count_server_slots(environment, experiment)
+        count = len(experiment.all_variants())
+        slots = serving.count_server_slots(environment, experiment)
         if environment.observability.container_insights and not 1 < count <= slots:
             yield (
-                f"A server of {experiment.name} that runs nothing (no devices, no mount) is not seen while others run: "
-                f"of {count} variants {slots} fit the fleet, and no metric says which of them was raised."
+                f"A server of {experiment.name} that runs nothing (no devices, no mount) is not"
+                f" seen while others run: of {count} variants {slots} fit the fleet, and no metric"
+                " says which of them was raised."
             )
     if len(scope.experiments) > serving.MAX_NAMESPACES:
-        yield f"Nodes on which nothing runs are not seen: an alarm reads at most {serving.MAX_NAMESPACES} experiments."
+        yield (
+            "Nodes on which nothing runs are not seen: an alarm reads at most"
+            f" {serving.MAX_NAMESPACES} experiments."
+        )
     if environment.observability.reference is None:
-        yield "No regression of TTFT or TPOT is seen: observability.reference is null, so there is no level."
+        yield (
+            "No regression of TTFT or TPOT is seen: observability.reference is null, so there is no"
+            " level."
+        )
 
 
 def _rename_duplicates(metric_alarms: Sequence[MetricAlarm]) -> tuple[MetricAlarm, ...]:
-    """Rename alarms whose joined names are equal: variant `b-c` of experiment `a`, and `c` of `a-b`."""
+    """Rename alarms of equal joined names: `b-c` of experiment `a`, and `c` of `a-b`."""
     counts = Counter(alarm.name for alarm in metric_alarms)
     return tuple(
-        replace(alarm, name=f"{alarm.name}-{_digest_alarm(alarm)}") if counts[alarm.name] > 1 else alarm
+        (
+            replace(alarm, name=f"{alarm.name}-{_digest_alarm(alarm)}")
+            if counts[alarm.name] > 1
+            else alarm
+        )
         for alarm in metric_alarms
     )
 
 
 def _digest_alarm(alarm: MetricAlarm) -> str:
-    return hashlib.sha256(repr((alarm.anchor, alarm.lines)).encode()).hexdigest()[:_DIGEST_CHARACTERS]
+    return hashlib.sha256(repr((alarm.anchor, alarm.lines)).encode()).hexdigest()[
+        :_DIGEST_CHARACTERS
+    ]

@@ -1,11 +1,12 @@
 """Monthly cost of watching an environment, computed from its metrics, dashboards, alarms and logs.
 
-Invariant: an upper bound. CloudWatch charges a metric for the hours in which it is sent. Figures of a run are sent
-while accelerator nodes live, and those live no longer than the guard's monthly budget buys. Every variant counts as
-measured in each of these hours, although variants take turns. Unknown amounts are estimated high, and named here.
+Invariant: an upper bound. CloudWatch charges a metric for the hours in which it is sent. Figures of
+a run are sent while accelerator nodes live, and those live no longer than the guard's monthly
+budget buys. Every variant counts as measured in each of these hours, although variants take turns.
+Unknown amounts are estimated high, and named here.
 
-Not included: storage and requests of the bucket, notifications, queries of logs, the load of the system nodes; logs of
-the control plane, which are part of the parked cost (standing_cost).
+Not included: storage and requests of the bucket, notifications, queries of logs, the load of the
+system nodes; logs of the control plane, which are part of the parked cost (standing_cost).
 """
 
 from __future__ import annotations
@@ -13,7 +14,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from tandem.metrics import ALL_LOADS, CLOUDWATCH_METRICS, GUARD, LOG_FILTER, VLLM_SCRAPE, list_published_metrics
+from tandem.metrics import (
+    ALL_LOADS,
+    CLOUDWATCH_METRICS,
+    GUARD,
+    LOG_FILTER,
+    VLLM_SCRAPE,
+    list_published_metrics,
+)
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.guard_alarms import build_guard_alarms
@@ -29,26 +37,30 @@ HOURS_PER_MONTH = 730.0  # as in AWS's price examples
 DAYS_PER_MONTH = 30.0
 BYTES_PER_GB = 1e9
 
-# Series that Container Insights makes, by the declarations of tests/monitoring/samples/container-insights.json:
+# Series that Container Insights makes, by the declarations of
+# tests/monitoring/samples/container-insights.json:
 SERIES_PER_NODE = 8  # by NodeName and InstanceId
 SERIES_PER_CLUSTER = 24  # by ClusterName alone
 SERIES_PER_NAMESPACE = 7
 SERIES_PER_SERVICE = 7
 SERIES_PER_WORKLOAD = 9  # by PodName, the name of the Deployment or DaemonSet
-# Pods next to the servers: kube-system, amazon-cloudwatch, the DRA driver's; DNS, the add-on's own; the add-ons'
-# Deployments and DaemonSets, four of them for monitoring.
-NAMESPACES, SERVICES, WORKLOADS = 3, 5, 12
+# Pods next to the servers: kube-system, amazon-cloudwatch, the DRA driver's; DNS, the add-on's own;
+# the add-ons' Deployments and DaemonSets, four of them for monitoring.
+NAMESPACES = 3
+SERVICES = 5
+WORKLOADS = 12
 
-# Estimates, high: the agent writes some 60 events of about 1 kB a minute for a node, Fluent Bit less for its logs.
-# A server logs a line or two a second under load, and its scraped page is a few events a minute.
+# Estimates, high: the agent writes some 60 events of about 1 kB a minute for a node, Fluent Bit
+# less for its logs. A server logs a line or two a second under load, and its scraped page is a few
+# events a minute.
 NODE_LOG_BYTES_PER_HOUR = 6e6
 SERVER_LOG_BYTES_PER_HOUR = 4e6
 DATA_PER_REQUEST = 100  # of 1,000 that PutMetricData accepts: many values make large data
 
 
 CostRow = tuple[str, str, float, float, str]
-"""What is paid for, the field of WatchPrices, the amount of a month while parked, its increase if the fleet lives the
-whole month, both in the unit of the price, and how the amount is computed."""
+"""What is paid for, the field of WatchPrices, the amount of a month while parked, its increase if
+the fleet lives the whole month, both in the unit of the price, and how the amount is computed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,8 @@ class MonitoringCost:
         parts: every row, none of them negative.
         hours: of the fleet in a month, at most.
         region: of the prices.
-        usd, parked_usd, whole_month_usd: the total; with no hour of the fleet; with the fleet alive all month.
+        usd, parked_usd, whole_month_usd: the total; with no hour of the fleet; with the fleet alive
+            all month.
     """
 
     scope: MonitoringScope
@@ -94,32 +107,44 @@ class MonitoringCost:
 
 
 def compute_monitoring_cost(scope: MonitoringScope) -> MonitoringCost:
-    """Return the monthly cost of watching, by the dated data of tandem/spec/data/platform/watch-prices.yaml."""
-    catalogue, hours = load_catalogue(), compute_fleet_hours(scope.environment)
+    """Return the monthly cost of watching, by the dated watch-prices.yaml."""
+    catalogue = load_catalogue()
+    hours = compute_fleet_hours(scope.environment)
     prices = catalogue.watch_prices
-    parts, parked_usd, fleet_usd = [], 0.0, 0.0
-    for name, price, parked_amount, fleet_amount, explanation in _list_rows(scope, prices, hours / HOURS_PER_MONTH):
+    parts = []
+    parked_usd = 0.0
+    fleet_usd = 0.0
+    for name, price, parked_amount, fleet_amount, explanation in _list_rows(
+        scope, prices, hours / HOURS_PER_MONTH
+    ):
         unit = find_price(scope.environment, catalogue, price)
         assert unit.usd is not None, "the data has every price of watching"
         amount = parked_amount + fleet_amount * hours / HOURS_PER_MONTH
-        parts.append(CostPart(name, explanation, price, unit.is_verified, amount, unit.usd * amount))
+        parts.append(
+            CostPart(name, explanation, price, unit.is_verified, amount, unit.usd * amount)
+        )
         parked_usd += unit.usd * parked_amount
         fleet_usd += unit.usd * fleet_amount
     return MonitoringCost(
-        scope=scope, parts=tuple(parts), hours=hours, region=prices.region, usd=sum(part.usd for part in parts),
-        parked_usd=parked_usd, whole_month_usd=parked_usd + fleet_usd,
-    )  # fmt: skip
+        scope=scope,
+        parts=tuple(parts),
+        hours=hours,
+        region=prices.region,
+        usd=sum(part.usd for part in parts),
+        parked_usd=parked_usd,
+        whole_month_usd=parked_usd + fleet_usd,
+    )
 
 
 def compute_fleet_hours(environment: Environment) -> float:
-    """Return the hours of all nodes that the guard's budget buys in a month, at least one, at most all."""
+    """Return the node hours that the guard's budget buys in a month, at least one, at most all."""
     hourly = environment.capacity.nodes * environment.capacity.usd_per_hour
     budget_hours = compute_budget_usd(environment) / hourly if hourly else HOURS_PER_MONTH
     return min(max(budget_hours, 1.0), HOURS_PER_MONTH)
 
 
 def count_bench_series(experiment_scope: ExperimentScope) -> int:
-    """Return how many series the bench publishes for an experiment when every class ran at every concurrency.
+    """Return how many series the bench publishes of an experiment, all classes at all loads.
 
     Each figure by class (and all of them) and concurrency, then the figures over all loads.
     """
@@ -139,16 +164,31 @@ def _list_rows(scope: MonitoringScope, prices: WatchPrices, share: float) -> Ite
     variants = sum(len(member.experiment.all_variants()) for member in scope.experiments)
     has_insights = scope.environment.observability.container_insights
     guard_series, server_series = (
-        sum(publisher == sender for publisher, _ in CLOUDWATCH_METRICS) for sender in (GUARD, VLLM_SCRAPE)
+        sum(publisher == sender for publisher, _ in CLOUDWATCH_METRICS)
+        for sender in (GUARD, VLLM_SCRAPE)
     )
     hours_text = f"for {share * HOURS_PER_MONTH:.1f} of {HOURS_PER_MONTH:.0f} hours"
     bench_text = f"{series} series of {variants} variants, {hours_text}"
     yield "metrics of the bench", "metric_month", 0, series, bench_text
-    yield f"metrics of the {GUARD}", "metric_month", guard_series, 0, f"{guard_series} series always"
+    yield (
+        f"metrics of the {GUARD}",
+        "metric_month",
+        guard_series,
+        0,
+        f"{guard_series} series always",
+    )
     if has_insights:
         constant_series, fleet_series = _count_insights_series(scope, variants)
-        insights_text = f"{constant_series} series always, {fleet_series} more while the fleet lives"
-        yield "metrics of Container Insights", "metric_month", constant_series, fleet_series, insights_text
+        insights_text = (
+            f"{constant_series} series always, {fleet_series} more while the fleet lives"
+        )
+        yield (
+            "metrics of Container Insights",
+            "metric_month",
+            constant_series,
+            fleet_series,
+            insights_text,
+        )
         server_series *= variants
         server_text = f"{server_series} series while the fleet lives"
         yield "metrics of the servers", "metric_month", 0, server_series, server_text
@@ -164,14 +204,15 @@ def _list_rows(scope: MonitoringScope, prices: WatchPrices, share: float) -> Ite
 
 
 def _list_log_rows(environment: Environment, share: float, variants: int) -> Iterator[CostRow]:
-    """Yield the cost of logs: of the system nodes always, of accelerator nodes and servers while the fleet lives."""
+    """Yield the cost of logs: system nodes' always, accelerators' and servers' while they live."""
     node_gb, server_gb = (
         HOURS_PER_MONTH * byte_count / BYTES_PER_GB
         for byte_count in (NODE_LOG_BYTES_PER_HOUR, SERVER_LOG_BYTES_PER_HOUR)
     )
     parked_gb = environment.cluster.system_nodes.count * node_gb
     fleet_gb = environment.capacity.nodes * node_gb + variants * server_gb
-    ingest_gb, retention_months = parked_gb + fleet_gb * share, environment.log_retention_days / DAYS_PER_MONTH
+    ingest_gb = parked_gb + fleet_gb * share
+    retention_months = environment.log_retention_days / DAYS_PER_MONTH
     ingest_text = (
         f"{ingest_gb:.1f} GB, estimated: {NODE_LOG_BYTES_PER_HOUR / 1e6:.0f} MB an hour of a node, "
         f"{SERVER_LOG_BYTES_PER_HOUR / 1e6:.0f} of a server"
@@ -179,7 +220,13 @@ def _list_log_rows(environment: Environment, share: float, variants: int) -> Ite
     days_text = f"those of {environment.log_retention_days} days, as if stored uncompressed"
     storage_text = f"{ingest_gb * retention_months:.1f} GB, {days_text}"
     yield "logs taken in", "log_gb_ingested", parked_gb, fleet_gb, ingest_text
-    yield "logs kept", "log_gb_month_stored", parked_gb * retention_months, fleet_gb * retention_months, storage_text
+    yield (
+        "logs kept",
+        "log_gb_month_stored",
+        parked_gb * retention_months,
+        fleet_gb * retention_months,
+        storage_text,
+    )
 
 
 def _count_insights_series(scope: MonitoringScope, variants: int) -> tuple[int, int]:
@@ -192,35 +239,59 @@ def _count_insights_series(scope: MonitoringScope, variants: int) -> tuple[int, 
         (SERIES_PER_SERVICE, SERVICES),
         (SERIES_PER_WORKLOAD, WORKLOADS),
     )
-    fleet_series = SERIES_PER_NODE * environment.capacity.nodes + SERIES_PER_NAMESPACE * len(scope.experiments)
+    fleet_series = SERIES_PER_NODE * environment.capacity.nodes + SERIES_PER_NAMESPACE * len(
+        scope.experiments
+    )
     server_series = (SERIES_PER_SERVICE + SERIES_PER_WORKLOAD) * variants
     return sum(series * count for series, count in constant_counts), fleet_series + server_series
 
 
 def _list_display_rows(scope: MonitoringScope, prices: WatchPrices) -> Iterator[CostRow]:
     """Yield the cost of dashboards and alarms."""
-    dashboards, free_metrics = build_dashboards(scope), prices.free_dashboard_metrics.value
-    small_count = sum(_count_dashboard_metrics(dashboard) <= free_metrics for dashboard in dashboards)
+    dashboards = build_dashboards(scope)
+    free_metrics = prices.free_dashboard_metrics.value
+    small_count = sum(
+        _count_dashboard_metrics(dashboard) <= free_metrics for dashboard in dashboards
+    )
     free_count = min(small_count, prices.free_dashboards.value)
     dashboard_text = (
-        f"{len(dashboards)}, {free_count} of them free (an account has {prices.free_dashboards.value} of up to "
-        f"{free_metrics} metrics)"
+        f"{len(dashboards)}, {free_count} of them free (an account has"
+        f" {prices.free_dashboards.value} of up to {free_metrics} metrics)"
     )
     yield "dashboards", "dashboard_month", len(dashboards) - free_count, 0, dashboard_text
     sets = (build_alarms(scope), build_guard_alarms(scope.environment))
-    alarms = [alarm for alarm_set in sets for alarm in (*alarm_set.alarms, alarm_set.suppressor) if alarm]
+    alarms = [
+        alarm for alarm_set in sets for alarm in (*alarm_set.alarms, alarm_set.suppressor) if alarm
+    ]
     metric_count = sum(len(_collect_metrics(alarm.lines)) for alarm in alarms)
-    yield "alarms", "alarm_metric_month", metric_count, 0, f"{len(alarms)}, which read {metric_count} metrics"
+    yield (
+        "alarms",
+        "alarm_metric_month",
+        metric_count,
+        0,
+        f"{len(alarms)}, which read {metric_count} metrics",
+    )
     composite_count = sum(len(alarm_set.composites) for alarm_set in sets)
     yield "composite alarms", "composite_alarm_month", composite_count, 0, str(composite_count)
 
 
 def _count_dashboard_metrics(dashboard: Dashboard) -> int:
     """Return how many metrics a dashboard names; a SEARCH counts as one, however many it finds."""
-    lines = [line for widget in dashboard.widgets if isinstance(widget, GraphWidget) for line in widget.lines]
-    search_texts = {line.text for line in lines if isinstance(line, MathExpression) and "SEARCH(" in line.text}
+    lines = [
+        line
+        for widget in dashboard.widgets
+        if isinstance(widget, GraphWidget)
+        for line in widget.lines
+    ]
+    search_texts = {
+        line.text for line in lines if isinstance(line, MathExpression) and "SEARCH(" in line.text
+    }
     return len(_collect_metrics(lines)) + len(search_texts)
 
 
 def _collect_metrics(lines: Iterable[MetricLine | MathExpression]) -> set[tuple[object, ...]]:
-    return {(line.namespace, line.metric, line.dimensions) for line in lines if isinstance(line, MetricLine)}
+    return {
+        (line.namespace, line.metric, line.dimensions)
+        for line in lines
+        if isinstance(line, MetricLine)
+    }

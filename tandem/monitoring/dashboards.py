@@ -1,33 +1,34 @@
-"""Every dashboard of an environment: one that compares the arms of each experiment, one for the machine, one for money.
+"""Every dashboard of an environment: each experiment's comparison, the machine, money.
 
-Invariant: a function of the scope alone. Every drawn metric is published, and every figure of the bench is drawn.
+Invariant: a function of the scope alone. Every drawn metric is published, and every figure of the
+bench is drawn.
 
-Expressions are few, so that the tests can evaluate each of them without CloudWatch. An ID is a line's or an
-expression's id, a NUMBER a plain decimal:
+Expressions are few, so that the tests can evaluate each of them without CloudWatch. An ID is a
+line's or an expression's id, a NUMBER a plain decimal:
 
-    IF(ID * ID > 0, ID / ID)            speed-up, absent where one of the two has no point: alone it would be 0 there
-    ID / NUMBER                         node-minutes of a period -> nodes, or hours; tokens of a period -> a second's
-    ID / NUMBER * NUMBER                node-minutes -> USD
-    100 * ID / ID                       a share in percent
-    IF(ID > 0, 1 + ID / ID)             acceptance length by the server's counters
-    FILL(ID, 0)                         a missing value counts as none
-    RUNNING_SUM(FILL(ID, 0)) / NUMBER
-    RUNNING_SUM(FILL(ID, 0)) / NUMBER * NUMBER
+    IF(ID * ID > 0, ID / ID)            speed-up, absent where one of the two has no point: alone it
+    would be 0 there ID / NUMBER                         node-minutes of a period -> nodes, or
+    hours; tokens of a period -> a second's ID / NUMBER * NUMBER                node-minutes -> USD
+    100 * ID / ID                       a share in percent IF(ID > 0, 1 + ID / ID)
+    acceptance length by the server's counters FILL(ID, 0)                         a missing value
+    counts as none RUNNING_SUM(FILL(ID, 0)) / NUMBER RUNNING_SUM(FILL(ID, 0)) / NUMBER * NUMBER
     SEARCH('{"NAMESPACE",DIM,DIM,...} MetricName="NAME" DIM="VALUE" ...', 'STATISTIC', PERIOD_S)
     SUM(SEARCH(...))                    one series: the sum of the found series, period by period
 
-A SEARCH finds the metrics of its namespace that have exactly the named dimensions and, if a value is given, exactly
-that value. Each found metric is a series, whose label holds the values of its dimensions as `${PROP('Dim.NAME')}`.
+A SEARCH finds the metrics of its namespace that have exactly the named dimensions and, if a value
+is given, exactly that value. Each found metric is a series, whose label holds the values of its
+dimensions as `${PROP('Dim.NAME')}`.
 
 A graph whose view is `numbers` has one period: the whole time range in view (CloudWatch's
 setPeriodToTimeRange), for its lines and for its expressions.
 
-A choice is a variable of type `pattern`, not of type `property`: a property variable rewrites its dimension everywhere,
-also inside of SEARCH expressions (AWS's own aws/sagemaker-python-sdk, src/sagemaker/model_monitor/dashboards.py, relies
-on that), so no graph could keep its class next to one that varies. A pattern is only in the graphs that vary.
+A choice is a variable of type `pattern`, not of type `property`: a property variable rewrites its
+dimension everywhere, also inside of SEARCH expressions (AWS's own aws/sagemaker-python-sdk,
+src/sagemaker/model_monitor/dashboards.py, relies on that), so no graph could keep its class next to
+one that varies. A pattern is only in the graphs that vary.
 
-CloudWatch's forms are from "Dashboard Body Structure and Syntax" (docs.aws.amazon.com, AmazonCloudWatch, API
-reference, read 2026-11-21). `stacks/dashboards.py` draws the dashboards.
+CloudWatch's forms are from "Dashboard Body Structure and Syntax" (docs.aws.amazon.com,
+AmazonCloudWatch, API reference, read 2026-11-21). `stacks/dashboards.py` draws the dashboards.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from tandem.monitoring.widget import Dashboard
 
 
 def build_dashboards(scope: MonitoringScope) -> tuple[Dashboard, ...]:
-    """Return every dashboard of an environment: its experiments in its order, then the machine, then money."""
-    experiments = (build_experiment_dashboard(scope.environment, member) for member in scope.experiments)
+    """Return an environment's dashboards: experiments in order, the machine, money."""
+    experiments = (
+        build_experiment_dashboard(scope.environment, member) for member in scope.experiments
+    )
     return (*experiments, build_infrastructure_dashboard(scope), build_cost_dashboard(scope))

@@ -1,7 +1,7 @@
-"""The dashboard of the machine: nodes, whether each arm's server is ready, and each server's own metrics.
+"""The dashboard of the machine: nodes, readiness, and each server's own metrics.
 
-Invariant: a metric without a recorded sample, or one that is switched off, is a text and no graph. Both arms of an
-experiment are in one graph, in the same colors as in every other dashboard.
+Invariant: a metric without a recorded sample, or one that is switched off, is a text and no graph.
+Both arms of an experiment are in one graph, in the same colors as in every other dashboard.
 """
 
 from __future__ import annotations
@@ -14,12 +14,20 @@ from tandem import metrics
 from tandem.monitoring import widget
 from tandem.monitoring.dashboard_arms import DashboardArms, build_metric_graph, build_search
 from tandem.monitoring.scope import MetricSource, MonitoringScope
-from tandem.monitoring.widget import COLUMNS, PERIOD_S, GraphWidget, MathExpression, MetricLine, TextWidget
+from tandem.monitoring.widget import (
+    COLUMNS,
+    PERIOD_S,
+    GraphWidget,
+    MathExpression,
+    MetricLine,
+    TextWidget,
+)
 from tandem.spec import names
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.environment import Environment
 
-THIRD, HALF = COLUMNS // 3, COLUMNS // 2
+THIRD = COLUMNS // 3
+HALF = COLUMNS // 2
 _V0 = "nxdi-v0"  # the runtime of vLLM's V0 engine; its metric of the cache's use has another name
 _NODE_METRICS = (
     "node_cpu_utilization",
@@ -30,7 +38,8 @@ _NODE_METRICS = (
 _CLUSTER_METRICS = ("cluster_node_count", "cluster_failed_node_count")
 _RESTARTS = "pod_number_of_container_restarts"
 _CACHE_USE = "vllm:kv_cache_usage_perc"
-_DRAFTS, _ACCEPTED = "vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_accepted_tokens_total"
+_DRAFTS = "vllm:spec_decode_num_drafts_total"
+_ACCEPTED = "vllm:spec_decode_num_accepted_tokens_total"
 
 
 def build_infrastructure_dashboard(scope: MonitoringScope) -> widget.Dashboard:
@@ -38,13 +47,20 @@ def build_infrastructure_dashboard(scope: MonitoringScope) -> widget.Dashboard:
     environment = scope.environment
     widgets: list[GraphWidget | TextWidget] = [widget.render_text("no_machine")]
     if environment.observability.container_insights:
-        servers = [_list_server_widgets(DashboardArms(environment, member)) for member in scope.experiments]
+        servers = [
+            _list_server_widgets(DashboardArms(environment, member)) for member in scope.experiments
+        ]
         widgets = [*_list_node_graphs(environment), *itertools.chain.from_iterable(servers)]
     header = widget.render_text(
-        "machine_header", environment=environment, cluster=names.cluster_name(environment),
-        insights=metrics.CONTAINER_INSIGHTS, scrape=metrics.VLLM_SCRAPE,
-    )  # fmt: skip
-    namespaces = ", ".join(f"`{names.experiment_namespace(member.experiment)}`" for member in scope.experiments)
+        "machine_header",
+        environment=environment,
+        cluster=names.cluster_name(environment),
+        insights=metrics.CONTAINER_INSIGHTS,
+        scrape=metrics.VLLM_SCRAPE,
+    )
+    namespaces = ", ".join(
+        f"`{names.experiment_namespace(member.experiment)}`" for member in scope.experiments
+    )
     return widget.Dashboard(
         name=names.dashboard_name(environment, "machine"),
         widgets=(header, *widgets, widget.render_text("neuron_cores", namespaces=namespaces)),
@@ -58,9 +74,12 @@ def _list_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
     for name in _NODE_METRICS:
         metric = metrics.CLOUDWATCH_METRICS[metrics.CONTAINER_INSIGHTS, name]
         dimensions = ("NodeName", "InstanceId", "ClusterName")
-        search = build_search(namespace, dimensions, name, metric.statistic, {"ClusterName": cluster})
+        search = build_search(
+            namespace, dimensions, name, metric.statistic, {"ClusterName": cluster}
+        )
         yield build_metric_graph(
-            metric, MathExpression(text=search, label=widget.dimension_label("NodeName"), id="nodes")
+            metric,
+            MathExpression(text=search, label=widget.dimension_label("NodeName"), id="nodes"),
         )
     source = MetricSource(environment, metrics.CONTAINER_INSIGHTS, {"ClusterName": cluster})
     for name in _CLUSTER_METRICS:
@@ -70,16 +89,24 @@ def _list_node_graphs(environment: Environment) -> Iterator[GraphWidget]:
 
 
 def _list_server_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidget]:
-    """Yield the servers of one experiment: readiness, each one's own metrics, and reasons for missing graphs."""
-    experiment, insights, scrape = arms.experiment, metrics.CONTAINER_INSIGHTS, metrics.VLLM_SCRAPE
+    """Yield an experiment's servers: readiness, their own metrics, reasons for missing graphs."""
+    experiment = arms.experiment
+    insights = metrics.CONTAINER_INSIGHTS
+    scrape = metrics.VLLM_SCRAPE
     namespace = names.experiment_namespace(experiment)
     yield widget.render_text(
         "servers", experiment=experiment.name, namespace=namespace, overflow=arms.overflow_variants
     )
-    yield _build_server_graph(arms, insights, {"m": "service_number_of_running_pods"}, "FILL(m{0}, 0)")
+    yield _build_server_graph(
+        arms, insights, {"m": "service_number_of_running_pods"}, "FILL(m{0}, 0)"
+    )
     yield _build_pod_graph(arms)
     yield _build_server_graph(arms, insights, {"m": _RESTARTS})
-    for name in ("vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:num_preemptions_total"):
+    for name in (
+        "vllm:num_requests_running",
+        "vllm:num_requests_waiting",
+        "vllm:num_preemptions_total",
+    ):
         yield _build_server_graph(arms, scrape, {"m": name})
     if experiment.runtime == _V0:
         title = metrics.CLOUDWATCH_METRICS[scrape, _CACHE_USE].title
@@ -87,7 +114,9 @@ def _list_server_widgets(arms: DashboardArms) -> Iterator[GraphWidget | TextWidg
     else:
         yield _build_server_graph(arms, scrape, {"m": _CACHE_USE}, width=HALF)
     tokens_formula = f"m{{0}} / {PERIOD_S}"
-    yield _build_server_graph(arms, scrape, {"m": "vllm:generation_tokens_total"}, tokens_formula, width=HALF)
+    yield _build_server_graph(
+        arms, scrape, {"m": "vllm:generation_tokens_total"}, tokens_formula, width=HALF
+    )
     yield _build_server_graph(arms, scrape, {"m": "vllm:request_success_total"}, width=HALF)
     title = metrics.CLOUDWATCH_METRICS[scrape, _DRAFTS].title
     if all(variant.mode == "none" for variant in arms.visible_variants):
@@ -106,16 +135,23 @@ def _locate_servers(arms: DashboardArms) -> dict[str, str]:
 
 def _build_pod_graph(arms: DashboardArms) -> GraphWidget:
     """Return a graph of the experiment's running pods."""
-    metric = metrics.CLOUDWATCH_METRICS[metrics.CONTAINER_INSIGHTS, "namespace_number_of_running_pods"]
+    metric = metrics.CLOUDWATCH_METRICS[
+        metrics.CONTAINER_INSIGHTS, "namespace_number_of_running_pods"
+    ]
     source = MetricSource(arms.environment, metrics.CONTAINER_INSIGHTS, _locate_servers(arms))
     line = source.line(metric.name, metric.statistic, id="m", label=None)
-    return build_metric_graph(metric, line, MathExpression(text="FILL(m, 0)", label=arms.experiment.name, id="r"))
+    return build_metric_graph(
+        metric, line, MathExpression(text="FILL(m, 0)", label=arms.experiment.name, id="r")
+    )
 
 
 def _build_server_graph(
-    arms: DashboardArms, publisher: str, metric_names: Mapping[str, str], formula: str | None = None,
+    arms: DashboardArms,
+    publisher: str,
+    metric_names: Mapping[str, str],
+    formula: str | None = None,
     width: int = THIRD,
-) -> GraphWidget:  # fmt: skip
+) -> GraphWidget:
     """Return a graph of every server; acceptance has only servers that speculate.
 
     Args:
@@ -123,7 +159,11 @@ def _build_server_graph(
         formula: expression to draw instead of the series; `{0}` is the server's number.
     """
     drawn = [metrics.CLOUDWATCH_METRICS[publisher, name] for name in metric_names.values()]
-    variants = [variant for variant in arms.visible_variants if "d" not in metric_names or variant.mode != "none"]
+    variants = [
+        variant
+        for variant in arms.visible_variants
+        if "d" not in metric_names or variant.mode != "none"
+    ]
     lines: list[MetricLine | MathExpression] = []
     for number, variant in enumerate(variants):
         visible = {"label": variant.name, "color": arms.color(variant), "is_visible": True}
@@ -132,7 +172,9 @@ def _build_server_graph(
             place = {"PodName" if metric.name == _RESTARTS else "Service": variant.name}
             source = MetricSource(arms.environment, publisher, _locate_servers(arms) | place)
             fields: dict[str, Any] = {"label": None} if formula else visible
-            lines.append(source.line(metric.name, metric.statistic, id=f"{letter}{number}", **fields))
+            lines.append(
+                source.line(metric.name, metric.statistic, id=f"{letter}{number}", **fields)
+            )
         if formula:
             lines.append(arms.build_expression(formula.format(number), variant, f"r{number}"))
     return build_metric_graph(drawn[0], *lines, width=width)

@@ -1,4 +1,4 @@
-"""Scope of the monitoring: an environment, its experiments with the load of their suites, and the publishers."""
+"""Scope of the monitoring: an environment, its experiments with their load, the publishers."""
 
 from __future__ import annotations
 
@@ -55,15 +55,19 @@ class MetricSource:
     dimensions: Mapping[str, str] = field(default_factory=dict)
 
     def line(self, name: str, statistic: Statistic, **fields: Any) -> MetricLine:
-        """Return one metric, its dimensions in the publisher's order, hidden unless `fields` of MetricLine say so."""
-        dimension_sets = {frozenset(row): row for row in metrics.PUBLISHERS[self.publisher].dimensions}
+        """Return a metric with its dimensions in the publisher's order, hidden by default."""
+        dimension_sets = {
+            frozenset(row): row for row in metrics.PUBLISHERS[self.publisher].dimensions
+        }
         dimension_names = dimension_sets[frozenset(self.dimensions)]
         cluster = names.cluster_name(self.environment)
         defaults = {"label": name, "is_visible": False}
         return MetricLine(
             metric=name,
             namespace=metrics.format_namespace(self.publisher, self.environment.name, cluster),
-            dimensions=tuple((dimension, self.dimensions[dimension]) for dimension in dimension_names),
+            dimensions=tuple(
+                (dimension, self.dimensions[dimension]) for dimension in dimension_names
+            ),
             statistic=statistic,
             **{**defaults, **fields},
         )

@@ -1,8 +1,10 @@
-"""What an environment costs by the month while its fleet is parked, once at its start, and by the run.
+"""An environment's cost by the month with its fleet parked, once at its start, and by run.
 
-Invariant: a price that nobody read makes a part unknown, never free; whoever prints a sum names these parts beside it.
+Invariant: a price that nobody read makes a part unknown, never free; whoever prints a sum names
+these parts beside it.
 
-Not included: costs that vary or grow, such as other bytes through NAT, flow logs, requests and the bucket's content.
+Not included: costs that vary or grow, such as other bytes through NAT, flow logs, requests and the
+bucket's content.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ from tandem.spec.project_image import BUILD_MINUTES, list_hosted_images
 # Estimate, high: five kinds of logs of a quiet cluster are "a few hundred megabytes" a day
 # (https://abd-ulbasit.github.io/bookstore-kubernetes-guide/14-eks-in-production-a-to-z/05-logging-and-metrics-cost/).
 CONTROL_PLANE_GB_PER_DAY = 0.5
-# What our images hold unpacked (docs/image.md); ECR counts them packed, so this is above what it counts.
+# What our images hold unpacked (docs/image.md); ECR counts them packed, so this is above what it
+# counts.
 IMAGES_GB = 2.1
 
 
@@ -80,7 +83,7 @@ def list_unpriced(parts: Iterable[StandingPart]) -> tuple[str, ...]:
 
 
 def compute_parked_cost(monitoring_cost: MonitoringCost, catalogue: Catalogue) -> ParkedCost:
-    """Return the cost of an environment while its fleet is parked, at its start, and of a run of `guard.max_hours`.
+    """Return an environment's cost parked, at its start, and for a run of `guard.max_hours`.
 
     Args:
         monitoring_cost: of watching the environment.
@@ -103,7 +106,8 @@ def compute_parked_cost(monitoring_cost: MonitoringCost, catalogue: Catalogue) -
         region=environment.region,
         parts=(*(_price_row(environment, catalogue, row) for row in monthly_rows), watching),
         start_parts=tuple(
-            _price_row(environment, catalogue, row) for row in _list_start_rows(monitoring_cost, catalogue)
+            _price_row(environment, catalogue, row)
+            for row in _list_start_rows(monitoring_cost, catalogue)
         ),
         run_hours=environment.guard.max_hours,
         run_usd=compute_run_usd(environment),
@@ -112,26 +116,45 @@ def compute_parked_cost(monitoring_cost: MonitoringCost, catalogue: Catalogue) -
 
 
 CostRow = tuple[str, str, str, tuple[tuple[str, float], ...]]
-"""The group, the paid item, how its amount is computed, and its prices (fields of OwnPrices), each with an amount."""
+"""The group, the paid item, how its amount is computed, and its prices (fields of OwnPrices), each
+with an amount."""
 
 
 def _list_cluster_rows(environment: Environment) -> Iterator[CostRow]:
     """Yield what the cluster costs in a month."""
     nodes = environment.cluster.system_nodes
-    node_hours, volume_gb = nodes.count * HOURS_PER_MONTH, nodes.count * SYSTEM_NODE_ROOT_GIB
+    node_hours = nodes.count * HOURS_PER_MONTH
+    volume_gb = nodes.count * SYSTEM_NODE_ROOT_GIB
     yield "EKS", "EKS control plane", "1 cluster", (("cluster_hour", HOURS_PER_MONTH),)
     log_gb = CONTROL_PLANE_GB_PER_DAY * DAYS_PER_MONTH
     kept_gb = CONTROL_PLANE_GB_PER_DAY * environment.log_retention_days
-    log_text = f"{log_gb:.1f} GB, estimated: {CONTROL_PLANE_GB_PER_DAY:g} GB a day, {kept_gb:.1f} GB kept"
-    yield "EKS", "its logs", log_text, (("log_gb_ingested", log_gb), ("log_gb_month_stored", kept_gb))
-    yield "EKS", "key of its secrets", "1; as much again after each of the first two rotations", (("key_month", 1),)
-    yield "nodes", "system nodes", f"{nodes.count} x {nodes.instance_type}", ((NODE_PRICE, node_hours),)
+    log_text = (
+        f"{log_gb:.1f} GB, estimated: {CONTROL_PLANE_GB_PER_DAY:g} GB a day, {kept_gb:.1f} GB kept"
+    )
+    yield (
+        "EKS",
+        "its logs",
+        log_text,
+        (("log_gb_ingested", log_gb), ("log_gb_month_stored", kept_gb)),
+    )
+    yield (
+        "EKS",
+        "key of its secrets",
+        "1; as much again after each of the first two rotations",
+        (("key_month", 1),),
+    )
+    yield (
+        "nodes",
+        "system nodes",
+        f"{nodes.count} x {nodes.instance_type}",
+        ((NODE_PRICE, node_hours),),
+    )
     volume_text = f"{nodes.count} x {SYSTEM_NODE_ROOT_GIB} GiB gp3"
     yield "nodes", "their volumes", volume_text, (("volume_gb_month", volume_gb),)
 
 
 def _list_network_rows(environment: Environment) -> Iterator[CostRow]:
-    """Yield what a network of ours costs in a month; the owner of another pays for its gateways and endpoints."""
+    """Yield our network's monthly cost; another's owner pays its gateways and endpoints."""
     network = environment.network
     if not isinstance(network, NewNetwork):
         return
@@ -144,7 +167,12 @@ def _list_network_rows(environment: Environment) -> Iterator[CostRow]:
     endpoints = len(list_endpoint_services(environment))
     if endpoints:
         hours = endpoints * zones * HOURS_PER_MONTH
-        yield "endpoints", "interface endpoints", f"{endpoints} in {zones} zones", (("endpoint_hour", hours),)
+        yield (
+            "endpoints",
+            "interface endpoints",
+            f"{endpoints} in {zones} zones",
+            (("endpoint_hour", hours),),
+        )
 
 
 def _count_images(monitoring_cost: MonitoringCost) -> int:
@@ -166,9 +194,16 @@ def _list_start_rows(monitoring_cost: MonitoringCost, catalogue: Catalogue) -> I
     yield "builds", "builds of images", build_text, (("build_minute", minutes),)
     if has_nat(monitoring_cost.scope.environment):
         scopes = monitoring_cost.scope.experiments
-        models = tuple(dict.fromkeys(model for scope in scopes for model in scope.experiment.all_models()))
+        models = tuple(
+            dict.fromkeys(model for scope in scopes for model in scope.experiment.all_models())
+        )
         model_gb = count_model_gb(catalogue, models)
-        yield "staging through NAT", "staging through NAT", f"{model_gb:.1f} GB of models", (("nat_gb", model_gb),)
+        yield (
+            "staging through NAT",
+            "staging through NAT",
+            f"{model_gb:.1f} GB of models",
+            (("nat_gb", model_gb),),
+        )
 
 
 def _price_row(environment: Environment, catalogue: Catalogue, row: CostRow) -> StandingPart:

@@ -11,10 +11,12 @@ from typing import Literal
 
 import jinja2
 
-PERIOD_S = 300  # CloudWatch keeps minutes for 15 days and five minutes for 63 (user guide, metrics retention)
+# CloudWatch keeps minutes for 15 days and five minutes for 63 (user guide, metrics retention)
+PERIOD_S = 300
 COLUMNS = 24
-# CloudWatch gives no size of its grid in pixels. Assumed: a narrow console (a laptop's 1366 pixels) and its text
-# of 14 pixels, so that a caption fits there and has room on a wider one; a longer text scrolls in its widget.
+# CloudWatch gives no size of its grid in pixels. Assumed: a narrow console (a laptop's 1366 pixels)
+# and its text of 14 pixels, so that a caption fits there and has room on a wider one; a longer text
+# scrolls in its widget.
 CHARACTERS_PER_COLUMN = 8
 ROW_PX = 48
 LINE_PX = 21
@@ -22,9 +24,11 @@ PADDING_PX = 24
 TABLE_LINES = 1.75  # lines of text in the height of a table's row
 MAX_TEXT_ROWS = 12  # rows of a text; longer ones scroll
 _TEXTS = jinja2.Environment(  # noqa: S701 - Markdown
-    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"), undefined=jinja2.StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True,
-).get_template("texts.md.j2")  # fmt: skip
+    loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+).get_template("texts.md.j2")
 # a paragraph's line: neither heading nor table row, and the next line is no heading, row or item
 _WRAPPED_LINE = re.compile(r"^(?![#|])(.+)\n(?=[^\n#|-])", re.MULTILINE)
 
@@ -64,8 +68,8 @@ class MathExpression:
 
     Args:
         text: one of the forms that tandem.monitoring.dashboards lists.
-        label: in the legend; that of a SEARCH holds the dimension that distinguishes its series, from
-            `dimension_label`.
+        label: in the legend; that of a SEARCH holds the dimension that distinguishes its series,
+            from `dimension_label`.
         id: as of a MetricLine.
         is_visible: whether the expression itself is drawn.
         color: of all its series; None leaves it to the renderer.
@@ -81,14 +85,15 @@ class MathExpression:
 def dimension_label(dimension: str) -> str:
     """Return the placeholder in a SEARCH's label for each found metric's value of a dimension.
 
-    CloudWatch's user guide, "Use dynamic labels": the label applies to every metric that the search returns.
+    CloudWatch's user guide, "Use dynamic labels": the label applies to every metric that the search
+    returns.
     """
     return f"${{PROP('Dim.{dimension}')}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GraphMark:
-    """A level or a moment drawn across a graph; exactly one of `value` (in the unit) and `moment` (ISO 8601, UTC)."""
+    """A level or a moment across a graph: exactly one of `value` (in the unit), `moment` (UTC)."""
 
     label: str
     value: float | None = None
@@ -107,8 +112,8 @@ class GraphWidget:
         lines: metrics and expressions, in the order of the legend.
         view: a line over time, or one number a line over the whole time range in view.
         period_s: of the statistics; whole minutes. Numbers have the whole time range for a period.
-        varies: whether the dashboard's variables (class, concurrency) change the graph: then they replace the first
-            value of their dimension in it.
+        varies: whether the dashboard's variables (class, concurrency) change the graph: then they
+            replace the first value of their dimension in it.
         width, height: in the dashboard's columns and rows, without the caption.
     """
 
@@ -140,7 +145,7 @@ def build_text(markdown: str, width: int = COLUMNS) -> TextWidget:
 
 
 def render_text(name: str, width: int = COLUMNS, **values: object) -> TextWidget:
-    """Return the text widget of a macro of templates/texts.md.j2; `values` are the macro's arguments."""
+    """Return the text widget of a macro of templates/texts.md.j2, with its arguments `values`."""
     return build_text(render_markdown(name, **values), width)
 
 
@@ -165,9 +170,10 @@ class Dashboard:
 
     Args:
         name: unique in the account: letters, digits, dash and underscore.
-        widgets: in reading order; placed left to right, 24 columns; each graph has its sentence under it.
-        variables: choices at its head, PromptClass or Concurrency -> values, the first chosen: it replaces the value of
-            that dimension in every graph that varies.
+        widgets: in reading order; placed left to right, 24 columns; each graph has its sentence
+            under it.
+        variables: choices at its head, PromptClass or Concurrency -> values, the first chosen: it
+            replaces the value of that dimension in every graph that varies.
         start: time range when opened, back from now: an ISO 8601 duration with a minus.
     """
 

@@ -1,6 +1,7 @@
-"""One account for operators' commands: its credentials, clients that are made once, and paged lists.
+"""One account for operators' commands: credentials, clients made once, paged lists.
 
-Invariant: a list ends, although a service, or a proxy in its place, may send the same token for ever.
+Invariant: a list ends, although a service, or a proxy in its place, may send the same token for
+ever.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ from tandem.spec import names
 from tandem.spec.environment import Environment
 
 _RETRIES = {"mode": "standard", "total_max_attempts": 5}
-CLIENT_CONFIG = Config(connect_timeout=10.0, read_timeout=60.0, retries=_RETRIES, user_agent_extra="tandem-ops")
+CLIENT_CONFIG = Config(
+    connect_timeout=10.0, read_timeout=60.0, retries=_RETRIES, user_agent_extra="tandem-ops"
+)
 MAX_PAGES = 10_000  # of a bucket's versions, a thousand a page
 GUARD_SERVICES = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "autoscaling")
 
 
 def create_session() -> Any:
-    """Return a boto3 session, which the clients of one command share: each new session reads AWS's files again.
+    """Return a boto3 session that a command's clients share, as each reads AWS's files again.
 
     Raises:
         InputError: AWS_PROFILE names no profile, or AWS's files cannot be read.
@@ -41,7 +44,11 @@ def create_session() -> Any:
 
 
 def create_client(
-    environment: Environment, service: str, boto_session: Any = None, region: str = "", config: Config = CLIENT_CONFIG
+    environment: Environment,
+    service: str,
+    boto_session: Any = None,
+    region: str = "",
+    config: Config = CLIENT_CONFIG,
 ) -> Any:
     """Return a boto3 client with credentials and endpoint from boto3's chain.
 
@@ -57,7 +64,9 @@ def create_client(
     """
     region = region or environment.region
     with _convert_setting_errors(region):
-        boto_client = (boto_session or create_session()).client(service, region_name=region, config=config)
+        boto_client = (boto_session or create_session()).client(
+            service, region_name=region, config=config
+        )
     reject_foreign_answers(boto_client)
     return boto_client
 
@@ -74,17 +83,21 @@ def create_guard_clients(environment: Environment, boto_session: Any) -> AwsClie
 
 @contextmanager
 def _convert_setting_errors(where: str) -> Iterator[None]:
-    """Turn boto3's errors about the settings of this machine into an error that says what to correct."""
+    """Turn boto3's errors about this machine's settings into one that says what to correct."""
     try:
         yield
     except BotoCoreError as error:
         raise convert_error(error, service="sts", operation="Connect", where=where) from error
     except ValueError as error:
         change = "correct AWS_ENDPOINT_URL if it is set"
-        raise InputError(f"the AWS settings cannot be used ({error})", where=where, change=change) from None
+        raise InputError(
+            f"the AWS settings cannot be used ({error})", where=where, change=change
+        ) from None
 
 
-def require_account(environment: Environment, boto_session: Any = None, config: Config = CLIENT_CONFIG) -> str:
+def require_account(
+    environment: Environment, boto_session: Any = None, config: Config = CLIENT_CONFIG
+) -> str:
     """Check that the credentials are of the environment's account; return the ARN of their owner.
 
     Args:
@@ -117,11 +130,18 @@ class AccountClients:
     """
 
     def __init__(
-        self, environment: Environment, boto_session: Any = None, adopted_stacks: Collection[str] = ()
+        self,
+        environment: Environment,
+        boto_session: Any = None,
+        adopted_stacks: Collection[str] = (),
     ) -> None:
         self.environment, self.adopted_stacks = environment, frozenset(adopted_stacks)
         self.name, self.cluster = environment.name, names.cluster_name(environment)
-        self._session, self._clients, self._lock = boto_session, dict[tuple[str, str], Any](), threading.Lock()
+        self._session, self._clients, self._lock = (
+            boto_session,
+            dict[tuple[str, str], Any](),
+            threading.Lock(),
+        )
 
     def client(self, service: str, region: str = "") -> Any:
         """Return the one client of a service; boto3 makes them one at a time.
@@ -132,7 +152,9 @@ class AccountClients:
         with self._lock:
             if (service, region) not in self._clients:
                 self._session = self._session or create_session()
-                self._clients[service, region] = create_client(self.environment, service, self._session, region)
+                self._clients[service, region] = create_client(
+                    self.environment, service, self._session, region
+                )
             return self._clients[service, region]
 
     def guard_clients(self, *services: str) -> AwsClients:
@@ -141,7 +163,9 @@ class AccountClients:
         boto_clients |= {service: self.client(service) for service in services or GUARD_SERVICES}
         return AwsClients(**boto_clients)
 
-    def ask(self, service: str, operation: str, where: str, *, region: str = "", **parameters: Any) -> dict[str, Any]:
+    def ask(
+        self, service: str, operation: str, where: str, *, region: str = "", **parameters: Any
+    ) -> dict[str, Any]:
         """Call one operation.
 
         Args:
@@ -162,14 +186,17 @@ class AccountClients:
 
         Args:
             service, operation, where, region: as for `ask`.
-            parameters: of the call; `absent` has the codes that say so, if they are other than ABSENT_CODES.
+            parameters: of the call; `absent` has the codes that say so, if they are other than
+                ABSENT_CODES.
 
         Raises:
             TandemError: the call failed for another reason.
         """
         return call_if_present(self.client(service, region), operation, where, **parameters)
 
-    def list_rows(self, service: str, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
+    def list_rows(
+        self, service: str, operation: str, key: str, where: str, **parameters: Any
+    ) -> Iterator[Any]:
         """Yield the rows under `key` of every page, page by page.
 
         Raises:
@@ -180,7 +207,10 @@ class AccountClients:
 
 def tags_of(rows: list[dict[str, str]] | None) -> dict[str, str]:
     """Return tags as a mapping; services spell their keys differently."""
-    return {str(row.get("Key", row.get("TagKey"))): str(row.get("Value", row.get("TagValue"))) for row in rows or []}
+    return {
+        str(row.get("Key", row.get("TagKey"))): str(row.get("Value", row.get("TagValue")))
+        for row in rows or []
+    }
 
 
 def build_aws_command(words: str, **flags: str | Collection[str]) -> str:
@@ -188,7 +218,8 @@ def build_aws_command(words: str, **flags: str | Collection[str]) -> str:
 
     Args:
         words: service and verb, and flags that need no quotes.
-        flags: values by the flag's name, with underscores for hyphens; several values of one flag as a collection.
+        flags: values by the flag's name, with underscores for hyphens; several values of one flag
+            as a collection.
     """
     values: list[str] = []
     for name, value in flags.items():
@@ -196,8 +227,10 @@ def build_aws_command(words: str, **flags: str | Collection[str]) -> str:
     return quote_command("aws", *words.split(), *values)
 
 
-def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters: Any) -> Iterator[Any]:
-    """Yield the rows under `key` of every page of a list, whatever name a service gives the token of its next page.
+def iterate_rows(
+    client: Any, operation: str, key: str, where: str, **parameters: Any
+) -> Iterator[Any]:
+    """Yield the rows under `key` of every page of a list, whatever a service calls its token.
 
     Args:
         client: of boto3.
@@ -207,9 +240,11 @@ def iterate_rows(client: Any, operation: str, key: str, where: str, **parameters
         parameters: of the call.
 
     Raises:
-        ExternalError: a page failed, or the list does not end; a service's refusal is in `__cause__`.
+        ExternalError: a page failed, or the list does not end; a service's refusal is in
+            `__cause__`.
     """
-    name, service = xform_name(operation), client.meta.service_model.service_name
+    name = xform_name(operation)
+    service = client.meta.service_model.service_name
     if not client.can_paginate(name):
         yield from call_operation(client, operation, where, **parameters).get(key) or []
         return

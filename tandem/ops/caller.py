@@ -1,4 +1,4 @@
-"""The caller of a stop: queried from STS, but no condition of the stop, because the fleet costs money meanwhile."""
+"""The caller of a stop, from STS, but no condition of it: the fleet costs money meanwhile."""
 
 from __future__ import annotations
 
@@ -31,11 +31,12 @@ def identify_caller(
 ) -> CallerIdentity:
     """Return the owner of the credentials; unknown if STS gives no answer.
 
-    Going on without STS is safe. The fence's address names the account: in our own bucket's name, or in the key's
-    prefix in an existing bucket. S3 denies a stranger both. The ARN of the stop function names the account too.
-    EKS and EC2 look into the account of the credentials, where an environment of the same name may be deployed. There
-    the ARN that EKS gives the node group decides instead of STS. If EKS does not answer either, EKS also sets no size,
-    and instances are ended by id only if they are older than guard.max_hours.
+    Going on without STS is safe. The fence's address names the account: in our own bucket's name,
+    or in the key's prefix in an existing bucket. S3 denies a stranger both. The ARN of the stop
+    function names the account too. EKS and EC2 look into the account of the credentials, where an
+    environment of the same name may be deployed. There the ARN that EKS gives the node group
+    decides instead of STS. If EKS does not answer either, EKS also sets no size, and instances are
+    ended by id only if they are older than guard.max_hours.
 
     Args:
         environment: as declared.
@@ -43,7 +44,8 @@ def identify_caller(
         clients, config: of the environment.
 
     Raises:
-        InputError: the credentials are of another account, or AWS's settings on this machine cannot be used.
+        InputError: the credentials are of another account, or AWS's settings on this machine cannot
+            be used.
         ExternalError: there are no credentials.
     """
     try:
@@ -58,7 +60,9 @@ def identify_caller(
     except CALL_ERRORS as error:  # botocore fails on a page that a proxy sends in place of STS
         doubt = describe_error(error)
     try:
-        answer = clients.eks.describe_nodegroup(clusterName=config.cluster, nodegroupName=config.node_group)
+        answer = clients.eks.describe_nodegroup(
+            clusterName=config.cluster, nodegroupName=config.node_group
+        )
         account = str(answer["nodegroup"]["nodegroupArn"]).split(":")[4]
     except (*CALL_ERRORS, IndexError):
         account = environment.account  # EKS gives no account either

@@ -1,9 +1,10 @@
 """Faults between an operator's command and AWS, in words for three in the morning.
 
-Invariant: any error of botocore leaves this package as a TandemError that names the call and its subject, and says what
-to do.
+Invariant: any error of botocore leaves this package as a TandemError that names the call and its
+subject, and says what to do.
 
-Sources: the Service Authorization Reference for the actions; tandem/aws/faults.py for the kinds of faults.
+Sources: the Service Authorization Reference for the actions; tandem/aws/faults.py for the kinds of
+faults.
 """
 
 from __future__ import annotations
@@ -36,16 +37,18 @@ IAM_ACTIONS = {
     "sts:GetCallerIdentity": "",  # IAM requires no right (STS API reference, GetCallerIdentity)
 }
 _ABSENT_WORDS = (
-    "ResourceNotFoundException NotFoundException NotFound NoSuchEntity NoSuchEntityException NoSuchBucket 404 "
-    "ParameterNotFound RepositoryNotFoundException ImageNotFoundException InvalidSubnetID.NotFound QueueDoesNotExist "
-    "InvalidCapacityReservationId.NotFound InvalidCapacityReservationId.Malformed "
-    "AWS.SimpleQueueService.NonExistentQueue"
+    "ResourceNotFoundException NotFoundException NotFound NoSuchEntity NoSuchEntityException"
+    " NoSuchBucket 404 ParameterNotFound RepositoryNotFoundException ImageNotFoundException"
+    " InvalidSubnetID.NotFound QueueDoesNotExist InvalidCapacityReservationId.NotFound"
+    " InvalidCapacityReservationId.Malformed AWS.SimpleQueueService.NonExistentQueue"
 )
 ABSENT_CODES = frozenset(_ABSENT_WORDS.split())
 """Codes with which services say that there is no such thing."""
 
 # IAM's name of a service, if boto3's is another
-_SERVICE_PREFIXES = dict.fromkeys(("elb", "elbv2"), "elasticloadbalancing") | {"service-quotas": "servicequotas"}
+_SERVICE_PREFIXES = dict.fromkeys(("elb", "elbv2"), "elasticloadbalancing") | {
+    "service-quotas": "servicequotas"
+}
 
 
 class AwsCall(NamedTuple):
@@ -68,7 +71,11 @@ class AwsCall(NamedTuple):
 
 def list_calls(*rows: str) -> tuple[AwsCall, ...]:
     """Return the calls of rows that each name a service and then its operations."""
-    return tuple(AwsCall(service, name) for service, *operations in map(str.split, rows) for name in operations)
+    return tuple(
+        AwsCall(service, name)
+        for service, *operations in map(str.split, rows)
+        for name in operations
+    )
 
 
 class AccessDeniedError(ExternalError):
@@ -97,9 +104,13 @@ def call_operation(client: Any, operation: str, where: str, **parameters: Any) -
 
 
 def call_if_present(
-    client: Any, operation: str, where: str, absent: Collection[str] = ABSENT_CODES, **parameters: Any
+    client: Any,
+    operation: str,
+    where: str,
+    absent: Collection[str] = ABSENT_CODES,
+    **parameters: Any,
 ) -> dict[str, Any] | None:
-    """Call one operation as `call_operation` does; return None if the service answers with a code of `absent`.
+    """Call one operation; return None if the service answers with a code of `absent`.
 
     Raises:
         TandemError: the call failed for another reason.
@@ -113,15 +124,19 @@ def call_if_present(
 
 
 class _StrictResponse(dict[str, Any]):
-    """An answer; botocore reads one that is not the service's, e.g. a proxy's, as an empty answer."""
+    """An answer; botocore reads a foreign one, such as a proxy's, as empty."""
 
     def __init__(self, response: dict[str, Any], operation: str, where: str) -> None:
         super().__init__(response)
-        self.operation, self.where = operation, where
+        self.operation = operation
+        self.where = where
 
     def __missing__(self, key: str) -> Any:
-        raise ExternalError(f"{self.operation} was answered without {key}", where=self.where,
-                       change="try again; if it stays so, see what answers in the place of AWS (a proxy)")  # fmt: skip
+        raise ExternalError(
+            f"{self.operation} was answered without {key}",
+            where=self.where,
+            change="try again; if it stays so, see what answers in the place of AWS (a proxy)",
+        )
 
 
 def convert_error(error: BaseException, *, service: str, operation: str, where: str) -> TandemError:
@@ -138,8 +153,12 @@ def convert_error(error: BaseException, *, service: str, operation: str, where: 
 _REFUSAL_CHANGE = "see this code in the API reference"
 _FAULT_CHANGES: dict[FaultKind, str] = {
     "no credentials": "log in, or set AWS_PROFILE (aws sts get-caller-identity shows who you are)",
-    "misconfigured": "correct AWS_PROFILE, AWS_ENDPOINT_URL, AWS_RETRY_MODE and the environment's region",
-    "unreachable": "check the region's name, DNS, proxies and the way out of this machine, then try again",
+    "misconfigured": (
+        "correct AWS_PROFILE, AWS_ENDPOINT_URL, AWS_RETRY_MODE and the environment's region"
+    ),
+    "unreachable": (
+        "check the region's name, DNS, proxies and the way out of this machine, then try again"
+    ),
     "clock": "set the clock (timedatectl, chronyc makestep), then try again",
     "expired": "log in again",
     "foreign": "log in again, and see that the region is enabled for the account",

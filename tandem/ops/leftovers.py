@@ -1,8 +1,9 @@
 """Leftovers of an environment in an account: found by tag and by name, kind by kind.
 
-Invariant: it only reads. A resource that stays on purpose is distinguished from an orphan, and each orphan has the
-command that removes it. A kind that could not be searched is named: no answer never means no leftovers. A resource that
-goes by itself (a terminated instance, a deleted gateway) is not reported.
+Invariant: it only reads. A resource that stays on purpose is distinguished from an orphan, and each
+orphan has the command that removes it. A kind that could not be searched is named: no answer never
+means no leftovers. A resource that goes by itself (a terminated instance, a deleted gateway) is not
+reported.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from tandem.spec import names
 
 # a node group replaces its instances, and a cluster with a node group does not go
 REMOVAL_ORDER = ("node group", "instance", "cluster")
-RETENTION_NOTE = "builds of images; kept so that a deploy that was rolled back says why, until its retention ends"
+RETENTION_NOTE = (
+    "builds of images; kept so that a deploy that was rolled back says why, until its retention"
+    " ends"
+)
 MAX_TAG_BATCH = 20  # load balancers of one DescribeTags
 
 
@@ -59,7 +63,7 @@ Search = Callable[[AccountClients, ResourceOwnership], Iterator[LeftoverResource
 def search_leftovers(
     account: AccountClients, other_environments: Sequence[str] = ()
 ) -> tuple[tuple[LeftoverResource, ...], dict[str, str]]:
-    """Search every kind; return the leftovers in the order of the commands, and why a kind was not searched.
+    """Search every kind; return leftovers in order of the commands, and why a kind was skipped.
 
     Args:
         account: of the environment.
@@ -82,8 +86,10 @@ def search_leftovers(
     return tuple(resources[key] for key in keys), failures
 
 
-def search_stacks(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield the stacks of the environment and those that look like its own; that of the buckets stays.
+def search_stacks(
+    account: AccountClients, _ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
+    """Yield the stacks of the environment and those that look like it, but not the buckets'.
 
     Raises:
         ExternalError: CloudFormation does not list them.
@@ -93,13 +99,17 @@ def search_stacks(account: AccountClients, _ownership: ResourceOwnership) -> Ite
             continue
         lookup = build_aws_command("cloudformation describe-stacks", stack_name=stack.name)
         tag_note = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup})"
-        note, remove = stack.status, build_aws_command("cloudformation delete-stack", stack_name=stack.name)
+        note = stack.status
+        remove = build_aws_command("cloudformation delete-stack", stack_name=stack.name)
         if kind == PERMANENT_KIND:
-            note, remove = "the record of the buckets; costs nothing" if stack.is_ours else tag_note, ""
+            note = "the record of the buckets; costs nothing" if stack.is_ours else tag_note
+            remove = ""
         elif not stack.is_ours:
             adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", stack.name)
             remove = f"{tag_note}, and only if it is yours {adopt}"
-        yield LeftoverResource(kind="stack", name=stack.name, note=note, remove=remove, kept=kind == PERMANENT_KIND)
+        yield LeftoverResource(
+            kind="stack", name=stack.name, note=note, remove=remove, kept=kind == PERMANENT_KIND
+        )
 
 
 def list_buckets(account: AccountClients) -> dict[str, str]:
@@ -111,30 +121,41 @@ def list_buckets(account: AccountClients) -> dict[str, str]:
     return notes
 
 
-def _search_buckets(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+def _search_buckets(
+    account: AccountClients, _ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
     for bucket, note in list_buckets(account).items():
         if has_bucket(account, bucket):
             yield LeftoverResource(kind="bucket", name=bucket, note=note, kept=True)
 
 
-def search_log_groups(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+def search_log_groups(
+    account: AccountClients, ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
     """Yield the log groups, by name: in all regions CloudWatch Logs can search only names.
 
     Raises:
         ExternalError: CloudWatch Logs does not list them.
     """
     where = f"log groups of {account.name}"
-    for row in account.list_rows("logs", "DescribeLogGroups", "logGroups", where, logGroupNamePattern=account.name):
-        name, size = str(row["logGroupName"]), int(row.get("storedBytes", 0))
+    for row in account.list_rows(
+        "logs", "DescribeLogGroups", "logGroups", where, logGroupNamePattern=account.name
+    ):
+        name = str(row["logGroupName"])
+        size = int(row.get("storedBytes", 0))
         if ownership.owns({}, name):
             remove = build_aws_command("logs delete-log-group", log_group_name=name)
             is_kept = ownership.find_stack_kind(name) == "Registry" and "Logs" in name
             note = RETENTION_NOTE if is_kept else f"{size} bytes"
-            yield LeftoverResource(kind="log group", name=name, note=note, remove=remove, kept=is_kept, size=size)
+            yield LeftoverResource(
+                kind="log group", name=name, note=note, remove=remove, kept=is_kept, size=size
+            )
 
 
-def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield the cluster of our name and its contents; EKS gives the owner of each, and no name decides."""
+def _search_clusters(
+    account: AccountClients, _ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
+    """Yield the cluster of our name and its contents; EKS names each one's owner."""
     cluster = account.cluster
     response = account.find("eks", "DescribeCluster", cluster, name=cluster)
     if response is None:
@@ -142,13 +163,23 @@ def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> 
 
     def build_removal(tags: Mapping[str, str], verb: str, **flags: str) -> str:
         lookup = build_aws_command(verb.replace("delete", "describe"), **flags)
-        question = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup}), and only if it is yours "
-        return ("" if tags.get(names.OWNER_TAG) == account.name else question) + build_aws_command(verb, **flags)
+        question = (
+            f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup}), and only if it"
+            " is yours "
+        )
+        return ("" if tags.get(names.OWNER_TAG) == account.name else question) + build_aws_command(
+            verb, **flags
+        )
 
-    for group in account.list_rows("eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster):
-        answer = account.find("eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
+    for group in account.list_rows(
+        "eks", "ListNodegroups", "nodegroups", cluster, clusterName=cluster
+    ):
+        answer = account.find(
+            "eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group
+        )
         if answer is not None:
-            tags, flags = answer["nodegroup"].get("tags", {}), {"cluster_name": cluster, "nodegroup_name": group}
+            tags = answer["nodegroup"].get("tags", {})
+            flags = {"cluster_name": cluster, "nodegroup_name": group}
             remove = build_removal(tags, "eks delete-nodegroup", **flags)
             yield LeftoverResource(kind="node group", name=group, remove=remove)
     remove = build_removal(response["cluster"].get("tags", {}), "eks delete-cluster", name=cluster)
@@ -156,18 +187,30 @@ def _search_clusters(account: AccountClients, _ownership: ResourceOwnership) -> 
 
 
 BALANCER_KINDS = (
-    ("load balancer", "elbv2 DescribeLoadBalancers LoadBalancers LoadBalancerArn", "load_balancer_arn"),
+    (
+        "load balancer",
+        "elbv2 DescribeLoadBalancers LoadBalancers LoadBalancerArn",
+        "load_balancer_arn",
+    ),
     ("target group", "elbv2 DescribeTargetGroups TargetGroups TargetGroupArn", "target_group_arn"),
-    ("load balancer", "elb DescribeLoadBalancers LoadBalancerDescriptions LoadBalancerName", "load_balancer_name"),
+    (
+        "load balancer",
+        "elb DescribeLoadBalancers LoadBalancerDescriptions LoadBalancerName",
+        "load_balancer_name",
+    ),
 )
 """Kind; service, operation, key of the rows, of the id; flag of the command."""
 
 
-def _search_balancers(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
+def _search_balancers(
+    account: AccountClients, ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
     for kind, call, flag in BALANCER_KINDS:
         service, operation, rows_key, id_key = call.split()
         tags_key = id_key if service == "elb" else "ResourceArn"
-        ids = (row[id_key] for row in account.list_rows(service, operation, rows_key, "load balancers"))
+        ids = (
+            row[id_key] for row in account.list_rows(service, operation, rows_key, "load balancers")
+        )
         while batch := list(islice(ids, MAX_TAG_BATCH)):
             request: dict[str, Any] = {f"{tags_key}s": batch}
             answer = account.ask(service, "DescribeTags", "load balancers", **request)
@@ -178,31 +221,47 @@ def _search_balancers(account: AccountClients, ownership: ResourceOwnership) -> 
                     yield LeftoverResource(kind=kind, name=row[tags_key], remove=remove)
 
 
-def _search_roles(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield roles whose name begins like ours, unless their tags name another owner: IAM lists roles without tags."""
+def _search_roles(
+    account: AccountClients, ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
+    """Yield roles named like ours, unless their tags name another: IAM lists none."""
     for row in account.list_rows("iam", "ListRoles", "Roles", "IAM roles"):
         name = str(row["RoleName"])
         if not name.startswith((f"{ownership.name}-", f"tandem-{ownership.name}")):
             continue
         tags = tags_of(list(account.list_rows("iam", "ListRoleTags", "Tags", name, RoleName=name)))
         if ownership.owns(tags, name):
-            remove = f"take its policies away, then {build_aws_command('iam delete-role', role_name=name)}"
+            remove = (
+                "take its policies away, then"
+                f" {build_aws_command('iam delete-role', role_name=name)}"
+            )
             yield LeftoverResource(kind="role", name=name, remove=remove)
 
 
-def _search_policies(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield policies; those of people stay, because the person who takes the environment down has rights from them."""
+def _search_policies(
+    account: AccountClients, ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
+    """Yield policies, except people's, who take the environment down by them."""
     people_policies = {names.people_policy_name(account.environment, kind) for kind in names.PEOPLE}
     for row in account.list_rows("iam", "ListPolicies", "Policies", "IAM policies", Scope="Local"):
-        name, arn = row["PolicyName"], row["Arn"]
-        remove, is_kept = build_aws_command("iam delete-policy", policy_arn=arn), name in people_policies
-        note = f"rights of people, attached to {row.get('AttachmentCount', 0)}; when none has it: {remove}"
+        name = row["PolicyName"]
+        arn = row["Arn"]
+        remove = build_aws_command("iam delete-policy", policy_arn=arn)
+        is_kept = name in people_policies
+        note = (
+            f"rights of people, attached to {row.get('AttachmentCount', 0)}; when none has it:"
+            f" {remove}"
+        )
         if is_kept or ownership.owns({}, name):
-            yield LeftoverResource(kind="policy", name=arn, note=note if is_kept else "", remove=remove, kept=is_kept)
+            yield LeftoverResource(
+                kind="policy", name=arn, note=note if is_kept else "", remove=remove, kept=is_kept
+            )
 
 
-def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield our keys. A key that denies this identity is another's; if all keys deny it, raise the denial."""
+def _search_keys(
+    account: AccountClients, ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
+    """Yield our keys; one that denies us is another's, but if all deny, raise the denial."""
     denial: AccessDeniedError | None = None
     read_count = 0
     for row in account.list_rows("kms", "ListKeys", "Keys", "KMS keys"):
@@ -211,7 +270,9 @@ def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Itera
             metadata = account.ask("kms", "DescribeKey", key, KeyId=key)["KeyMetadata"]
             if metadata.get("KeyManager") == "AWS":
                 continue
-            tags = tags_of(list(account.list_rows("kms", "ListResourceTags", "Tags", key, KeyId=key)))
+            tags = tags_of(
+                list(account.list_rows("kms", "ListResourceTags", "Tags", key, KeyId=key))
+            )
         except AccessDeniedError as error:
             denial = error
             continue
@@ -228,12 +289,16 @@ def _search_keys(account: AccountClients, ownership: ResourceOwnership) -> Itera
         raise denial
 
 
-def _search_alarms(account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    """Yield alarms that begin with the environment's name and mention it in a field; the name alone proves nothing."""
+def _search_alarms(
+    account: AccountClients, ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
+    """Yield alarms that begin with the environment's name and mention it in a field as well."""
     prefixes = tuple(f"{neighbour}-" for neighbour in ownership.neighbours)
     for kind in ("MetricAlarm", "CompositeAlarm"):
         parameters = {"AlarmNamePrefix": f"{ownership.name}-", "AlarmTypes": [kind]}
-        for row in account.list_rows("cloudwatch", "DescribeAlarms", f"{kind}s", "alarms", **parameters):
+        for row in account.list_rows(
+            "cloudwatch", "DescribeAlarms", f"{kind}s", "alarms", **parameters
+        ):
             name = row["AlarmName"]
             if not name.startswith(prefixes) and ownership.mentions_environment(_list_texts(row)):
                 remove = build_aws_command("cloudwatch delete-alarms", alarm_names=name)
@@ -246,35 +311,65 @@ def _list_texts(row: Mapping[str, Any]) -> list[str]:
 
 _LISTED_ROWS = (
     "instance | ec2 DescribeInstances Reservations InstanceId | terminate-instances --instance-ids",
-    "network interface | ec2 DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId | delete-network-interface",
+    (
+        "network interface | ec2 DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId |"
+        " delete-network-interface"
+    ),
     "volume | ec2 DescribeVolumes Volumes VolumeId | delete-volume --volume-id",
     "snapshot | ec2 DescribeSnapshots Snapshots SnapshotId | delete-snapshot --snapshot-id",
-    "NAT gateway | ec2 DescribeNatGateways NatGateways NatGatewayId | delete-nat-gateway --nat-gateway-id",
+    (
+        "NAT gateway | ec2 DescribeNatGateways NatGateways NatGatewayId | delete-nat-gateway"
+        " --nat-gateway-id"
+    ),
     "elastic IP | ec2 DescribeAddresses Addresses AllocationId | release-address --allocation-id",
-    "VPC endpoint | ec2 DescribeVpcEndpoints VpcEndpoints VpcEndpointId | delete-vpc-endpoints --vpc-endpoint-ids",
-    "security group | ec2 DescribeSecurityGroups SecurityGroups GroupId | delete-security-group --group-id",
-    "launch template | ec2 DescribeLaunchTemplates LaunchTemplates LaunchTemplateId | delete-launch-template",
+    (
+        "VPC endpoint | ec2 DescribeVpcEndpoints VpcEndpoints VpcEndpointId | delete-vpc-endpoints"
+        " --vpc-endpoint-ids"
+    ),
+    (
+        "security group | ec2 DescribeSecurityGroups SecurityGroups GroupId | delete-security-group"
+        " --group-id"
+    ),
+    (
+        "launch template | ec2 DescribeLaunchTemplates LaunchTemplates LaunchTemplateId |"
+        " delete-launch-template"
+    ),
     "subnet | ec2 DescribeSubnets Subnets SubnetId | delete-subnet --subnet-id",
     "VPC | ec2 DescribeVpcs Vpcs VpcId | delete-vpc --vpc-id",
     (
         "ECR repository | ecr DescribeRepositories repositories repositoryName"
         " | delete-repository --force --repository-name"
     ),
-    "dashboard | cloudwatch ListDashboards DashboardEntries DashboardName | delete-dashboards --dashboard-names",
+    (
+        "dashboard | cloudwatch ListDashboards DashboardEntries DashboardName | delete-dashboards"
+        " --dashboard-names"
+    ),
     "SNS topic | sns ListTopics Topics TopicArn | delete-topic --topic-arn",
     "SQS queue | sqs ListQueues QueueUrls | delete-queue --queue-url",
-    "Lambda function | lambda ListFunctions Functions FunctionName | delete-function --function-name",
+    (
+        "Lambda function | lambda ListFunctions Functions FunctionName | delete-function"
+        " --function-name"
+    ),
     "CodeBuild project | codebuild ListProjects projects | delete-project --name",
     "EventBridge rule | events ListRules Rules Name | delete-rule --name",
     "schedule | scheduler ListSchedules Schedules Name | delete-schedule --name",
-    "schedule group | scheduler ListScheduleGroups ScheduleGroups Name | delete-schedule-group --name",
-    "budget | budgets DescribeBudgets Budgets BudgetName | delete-budget --account-id {account} --budget-name",
+    (
+        "schedule group | scheduler ListScheduleGroups ScheduleGroups Name | delete-schedule-group"
+        " --name"
+    ),
+    (
+        "budget | budgets DescribeBudgets Budgets BudgetName | delete-budget --account-id {account}"
+        " --budget-name"
+    ),
 )
-LISTED_KINDS = {kind: (call, remove) for kind, call, remove in (row.split(" | ") for row in _LISTED_ROWS)}
-"""Kind to service, operation, key of the rows and of a row's id (no key: the row is the id); the command that removes.
+LISTED_KINDS = {
+    kind: (call, remove) for kind, call, remove in (row.split(" | ") for row in _LISTED_ROWS)
+}
+"""Kind to service, operation, key of the rows and of a row's id (no key: the row is the id); the
+command that removes.
 
-A command without a flag takes the id of the resource that it names. Only EC2's lists have tags; in all others the id is
-a name, or has one after a colon or a slash.
+A command without a flag takes the id of the resource that it names. Only EC2's lists have tags; in
+all others the id is a name, or has one after a colon or a slash.
 """
 PRESENT_STATES = {
     "instance": ALIVE_STATES,
@@ -286,27 +381,40 @@ NAME_KEYS = {  # for EC2: names or descriptions that may identify the owner with
     "security group": "GroupName",
     "launch template": "LaunchTemplateName",
 }
-REMOVAL_NOTES = {"EventBridge rule": "its targets go first: aws events list-targets-by-rule --rule {}"}
+REMOVAL_NOTES = {
+    "EventBridge rule": "its targets go first: aws events list-targets-by-rule --rule {}"
+}
 
 
-def _search_listed(title: str, account: AccountClients, ownership: ResourceOwnership) -> Iterator[LeftoverResource]:
-    (service, operation, rows_key, *id_key), command = LISTED_KINDS[title][0].split(), LISTED_KINDS[title][1]
+def _search_listed(
+    title: str, account: AccountClients, ownership: ResourceOwnership
+) -> Iterator[LeftoverResource]:
+    (service, operation, rows_key, *id_key), command = (
+        LISTED_KINDS[title][0].split(),
+        LISTED_KINDS[title][1],
+    )
     flag = "" if "--" in command else f" --{command.partition('-')[2]}-id"
     words = f"{service} {command.format(account=account.environment.account)}{flag}"
     parameter_sets: dict[str, dict[str, Any]] = {
         "snapshot": {"OwnerIds": ["self"]},
         "schedule": {"GroupName": "default"},  # schedules of our group go with the group
-        "SQS queue": {"MaxResults": 1000},  # by default SQS gives 1,000 at most and no token of a next page
+        # by default SQS gives 1,000 at most and no token of a next page
+        "SQS queue": {"MaxResults": 1000},
         "budget": {"AccountId": account.environment.account},
     }
-    rows = account.list_rows(service, operation, rows_key, f"{title}s", **parameter_sets.get(title, {}))
+    rows = account.list_rows(
+        service, operation, rows_key, f"{title}s", **parameter_sets.get(title, {})
+    )
     if title == "instance":
         rows = (instance for reservation in rows for instance in reservation["Instances"])
     for row in rows:
-        text = resource_id = str(row.get(id_key[0], "") if id_key else row)  # an address of EC2-Classic has none
-        tags, note = dict[str, str](), REMOVAL_NOTES.get(title, "").format(resource_id)
+        # an address of EC2-Classic has none
+        text = resource_id = str(row.get(id_key[0], "") if id_key else row)
+        tags = dict[str, str]()
+        note = REMOVAL_NOTES.get(title, "").format(resource_id)
         if service == "ec2":
-            tags, state = tags_of(row.get("Tags") or row.get("TagSet")), row.get("State", "")
+            tags = tags_of(row.get("Tags") or row.get("TagSet"))
+            state = row.get("State", "")
             state_name = str(state["Name"] if isinstance(state, dict) else state)
             note = ", ".join(filter(None, (tags.get("Name"), state_name)))
             text = str(row.get(NAME_KEYS.get(title), ""))

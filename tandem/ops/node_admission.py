@@ -32,9 +32,11 @@ def admit_compile_jobs(experiment: Experiment) -> NodeAdmission:
 
 
 def admit_sweep(experiment: Experiment) -> NodeAdmission:
-    """Return the admission of the compile jobs and all servers of a sweep, which compiles between its measurements."""
+    """Return the admission of a sweep's compile jobs and servers, which take turns."""
     variants = experiment.all_variants()
-    labels = dict([names.compile_label(experiment)]) | {names.raise_label(row): experiment.name for row in variants}
+    labels = dict([names.compile_label(experiment)]) | {
+        names.raise_label(row): experiment.name for row in variants
+    }
     return NodeAdmission(labels=labels, variants=variants)
 
 
@@ -46,7 +48,7 @@ def admit_servers(
     nodes: int,
     variant_names: Collection[str] = (),
 ) -> NodeAdmission:
-    """Return the admission of as many of an experiment's servers as there are devices for, in the order of its file.
+    """Return the admission of as many servers as there are devices for, in the file's order.
 
     Args:
         environment, experiment, catalogue: as declared; the rules admit them.
@@ -56,10 +58,13 @@ def admit_servers(
     devices = catalogue.instances.instances[environment.capacity.instance_type].devices.value or 0
     server_count = nodes * (devices // experiment.serving.devices)
     candidates = [
-        variant for variant in experiment.all_variants() if not variant_names or variant.name in variant_names
+        variant
+        for variant in experiment.all_variants()
+        if not variant_names or variant.name in variant_names
     ]
     variants = tuple(candidates[:server_count])
     return NodeAdmission(
-        labels={names.raise_label(variant): experiment.name for variant in variants}, variants=variants,
+        labels={names.raise_label(variant): experiment.name for variant in variants},
+        variants=variants,
         waiting_variants=tuple(candidates[server_count:]),
-    )  # fmt: skip
+    )

@@ -1,7 +1,7 @@
 """Owner of a resource: known by its tags, or by its name if it has none.
 
-Invariant: a tag beats a name. A name counts only up to its last dash-separated part, and never if it belongs to another
-environment: `tandem-post` is no part of `tandem-post-us-east-2`.
+Invariant: a tag beats a name. A name counts only up to its last dash-separated part, and never if
+it belongs to another environment: `tandem-post` is no part of `tandem-post-us-east-2`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,14 @@ from typing import Self
 
 from tandem.guard.observe import CLUSTER_TAG
 from tandem.ops.account import AccountClients, tags_of
-from tandem.ops.destroy.stacks import CNI_TAG, DELETION_ORDER, DESCRIPTION_PREFIX, EKS_TAG, IN_TREE_TAG, PERMANENT_KIND
+from tandem.ops.destroy.stacks import (
+    CNI_TAG,
+    DELETION_ORDER,
+    DESCRIPTION_PREFIX,
+    EKS_TAG,
+    IN_TREE_TAG,
+    PERMANENT_KIND,
+)
 from tandem.spec import names
 
 STACK_KIND_PATTERN = "|".join((*DELETION_ORDER, PERMANENT_KIND))
@@ -35,7 +42,7 @@ class ResourceOwnership:
 
     @classmethod
     def discover(cls, account: AccountClients, other_environments: Sequence[str] = ()) -> Self:
-        """Return the marks that tell an environment's resources from those of its neighbours in the same account.
+        """Return the marks that tell an environment's resources from its neighbours'.
 
         Args:
             account: of the environment.
@@ -49,19 +56,28 @@ class ResourceOwnership:
             owner = tags_of(row.get("Tags")).get(names.OWNER_TAG)
             if owner or str(row.get("Description", "")).startswith(DESCRIPTION_PREFIX):
                 environment_names.add(owner or str(row["StackName"]).rpartition("-")[0])
-        neighbours = sorted(name for name in environment_names if name.startswith(f"{account.name}-"))
+        neighbours = sorted(
+            name for name in environment_names if name.startswith(f"{account.name}-")
+        )
         return cls(name=account.name, cluster=account.cluster, neighbours=tuple(neighbours))
 
     def list_own_tags(self) -> tuple[tuple[str, str], ...]:
         """Return the tags of which any one makes a resource this environment's.
 
-        Sources: names.OWNER_TAG; the EKS user guide (eks:cluster-name on instances, aws:eks:cluster-name on its
-        security group); amazon-vpc-cni-k8s (cluster.k8s.amazonaws.com/name on interfaces);
-        aws-load-balancer-controller (elbv2.k8s.aws/cluster); aws-ebs-csi-driver docs/tagging.md
-        (kubernetes.io/cluster/NAME on volumes and snapshots), AWS's managed policy
-        AmazonEBSCSIDriverEKSClusterScopedPolicy (ebs.csi.aws.com/cluster-name).
+        Sources: names.OWNER_TAG; the EKS user guide (eks:cluster-name on instances,
+        aws:eks:cluster-name on its security group); amazon-vpc-cni-k8s
+        (cluster.k8s.amazonaws.com/name on interfaces); aws-load-balancer-controller
+        (elbv2.k8s.aws/cluster); aws-ebs-csi-driver docs/tagging.md (kubernetes.io/cluster/NAME on
+        volumes and snapshots), AWS's managed policy AmazonEBSCSIDriverEKSClusterScopedPolicy
+        (ebs.csi.aws.com/cluster-name).
         """
-        cluster_keys = (CLUSTER_TAG, EKS_TAG, CNI_TAG, "elbv2.k8s.aws/cluster", "ebs.csi.aws.com/cluster-name")
+        cluster_keys = (
+            CLUSTER_TAG,
+            EKS_TAG,
+            CNI_TAG,
+            "elbv2.k8s.aws/cluster",
+            "ebs.csi.aws.com/cluster-name",
+        )
         return (
             (names.OWNER_TAG, self.name),
             (f"{IN_TREE_TAG}{self.cluster}", "owned"),
@@ -77,31 +93,43 @@ class ResourceOwnership:
         return any(tags.get(key, value) != value for key, value in self.list_own_tags())
 
     def owns(self, tags: Mapping[str, str], *texts: str) -> bool:
-        """Whether a resource is this environment's by its tags, or by a name if the tags say nothing."""
+        """Whether a resource is this environment's, by its tags, else by its name."""
         return self.has_own_tag(tags) or (
             not self.has_foreign_tag(tags)
             and any(self.has_own_name(text) or self.find_stack_kind(text) for text in texts)
         )
 
     def has_own_name(self, name: str) -> bool:
-        """Whether a name holds `tandem-ENVIRONMENT`, alone or before a dash or a slash, and is no neighbour's.
+        """Whether a name holds `tandem-ENVIRONMENT`, ended properly, and is no neighbour's.
 
-        EKS's own interfaces and the group that EKS makes with a cluster have the names in its user guide.
+        EKS's own interfaces and the group that EKS makes with a cluster have the names in its user
+        guide.
         """
-        has_name = re.search(rf"(?:^|[/:])tandem-{re.escape(self.name)}(?:$|[-/])", name) is not None
+        has_name = (
+            re.search(rf"(?:^|[/:])tandem-{re.escape(self.name)}(?:$|[-/])", name) is not None
+        )
         is_neighbour = any(
-            re.search(rf"(?:^|[/:-]){re.escape(neighbour)}(?:$|[-/])", name) for neighbour in self.neighbours
+            re.search(rf"(?:^|[/:-]){re.escape(neighbour)}(?:$|[-/])", name)
+            for neighbour in self.neighbours
         )
         cluster = re.escape(self.cluster)
-        is_of_eks = re.fullmatch(rf"Amazon EKS {cluster}|eks-cluster-sg-{cluster}-[0-9]+", name) is not None
+        is_of_eks = (
+            re.fullmatch(rf"Amazon EKS {cluster}|eks-cluster-sg-{cluster}-[0-9]+", name) is not None
+        )
         return is_of_eks or (has_name and not is_neighbour)
 
     def find_stack_kind(self, name: str) -> str:
-        """Return the kind of stack for which CloudFormation generated a name; "" if it is no such name."""
-        match = re.search(rf"(?:^|[/:]){re.escape(self.name)}-({STACK_KIND_PATTERN})(?:$|[-/])", name)
+        """Return the kind of stack whose name CloudFormation generated; "" for another name."""
+        match = re.search(
+            rf"(?:^|[/:]){re.escape(self.name)}-({STACK_KIND_PATTERN})(?:$|[-/])", name
+        )
         return match[1] if match else ""
 
     def mentions_environment(self, texts: Iterable[str]) -> bool:
-        """Whether one of a resource's fields names this environment's namespace, cluster or topic."""
-        namespaces = {f"Tandem/{self.name}", f"Tandem/Guard/{self.name}", f"Tandem/Simulated/{self.name}"}
+        """Whether a field of a resource names this environment's namespace, cluster or topic."""
+        namespaces = {
+            f"Tandem/{self.name}",
+            f"Tandem/Guard/{self.name}",
+            f"Tandem/Simulated/{self.name}",
+        }
         return any(self.has_own_name(text) or text in namespaces for text in texts)

@@ -1,6 +1,7 @@
-"""The Capacity Block or reservation of an environment's nodes: as EC2 knows it, as deployed, and as declared.
+"""An environment's Capacity Block or reservation: as EC2 knows it, as deployed, as declared.
 
-EC2's word goes first. The node group's tags and `capacity.block` are plans, and a difference is told.
+EC2's word goes first. The node group's tags and `capacity.block` are plans, and a difference is
+told.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def find_reservation_id(environment: Environment, node_group: Mapping[str, Any] 
 
 
 def read_reservation(ec2: Any, reservation_id: str) -> dict[str, Any] | None:
-    """Return a reservation as EC2 describes it; None if no id is given, or EC2 knows none of this id here.
+    """Return a reservation as EC2 describes it; None without an id, or if EC2 knows none here.
 
     Raises:
         ExternalError: EC2 did not answer.
@@ -53,7 +54,9 @@ def read_reservation(ec2: Any, reservation_id: str) -> dict[str, Any] | None:
     if not reservation_id:
         return None
     where = f"reservation {reservation_id}"
-    answer = call_if_present(ec2, "DescribeCapacityReservations", where, CapacityReservationIds=[reservation_id])
+    answer = call_if_present(
+        ec2, "DescribeCapacityReservations", where, CapacityReservationIds=[reservation_id]
+    )
     return next(iter(answer["CapacityReservations"]), None) if answer else None
 
 
@@ -71,25 +74,36 @@ def list_plan_differences(
     declared_id = "" if capacity.awaits_reservation else capacity.reservation_id
     if deployed_id and deployed_id != declared_id:
         declared_text = f"the file names {declared_id or 'none'}"
-        problem = f"Fleet is deployed for {deployed_id}, and {declared_text}: start and reaper follow what is deployed"
+        problem = (
+            f"Fleet is deployed for {deployed_id}, and {declared_text}: start and reaper follow"
+            " what is deployed"
+        )
         yield PlanDifference(problem, f"deploy Fleet when the new one begins: {RENEWAL_PAGE}")
         return
     if capacity.kind != "capacity-block" or actual.starts is None or actual.ends is None:
         return
     actual_text = _format_window(actual.starts, actual.ends)
-    lines = f"capacity.block: {{starts: {_format_moment(actual.starts)}, ends: {_format_moment(actual.ends)}}}"
+    lines = (
+        f"capacity.block: {{starts: {_format_moment(actual.starts)}, ends:"
+        f" {_format_moment(actual.ends)}}}"
+    )
     block = capacity.block
     if block is None:
         problem = "capacity.block is null: check and the budget do not know when the block ends"
         yield PlanDifference(problem, "write what EC2 says", lines)
     elif (block.starts, block.ends) != (actual.starts, actual.ends):
-        problem = f"capacity.block says {_format_window(block.starts, block.ends)}, EC2 {actual_text}"
-        yield PlanDifference(problem, "write what EC2 says: check and the budget plan with the file", lines)
+        problem = (
+            f"capacity.block says {_format_window(block.starts, block.ends)}, EC2 {actual_text}"
+        )
+        yield PlanDifference(
+            problem, "write what EC2 says: check and the budget plan with the file", lines
+        )
     if deployed_id and planned != actual and planned.ends is not None:
         stop_at = _format_moment(planned.ends - BLOCK_MARGIN)
         problem = (
-            f"the node group's tags end the block at {_format_moment(planned.ends)}, EC2 at "
-            f"{_format_moment(actual.ends)}: where EC2 does not answer, the reaper stops the fleet at {stop_at}"
+            f"the node group's tags end the block at {_format_moment(planned.ends)}, EC2 at"
+            f" {_format_moment(actual.ends)}: where EC2 does not answer, the reaper stops the fleet"
+            f" at {stop_at}"
         )
         yield PlanDifference(problem, f"deploy Fleet once nothing runs: {EXTENSION_PAGE}")
 

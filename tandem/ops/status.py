@@ -1,7 +1,8 @@
 """State and cost of an environment's fleet at this moment, and its next end.
 
-Invariant: nothing is changed. A source that could not be read is named with the missing right, and is never reported as
-fine. A node group or an instance without the environment's own tag is shown as somebody else's.
+Invariant: nothing is changed. A source that could not be read is named with the missing right, and
+is never reported as fine. A node group or an instance without the environment's own tag is shown as
+somebody else's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from tandem.spec.environment import Environment
 
 # a normal end removes the lease, and the status must still show tonight's cost
 BILL_WINDOW_WITHOUT_LEASE = timedelta(hours=24)
-MAX_BILL_WINDOW = timedelta(days=30)  # 720 figures of an hour each; CloudWatch gives at most 1,440 at once
+# 720 figures of an hour each; CloudWatch gives at most 1,440 at once
+MAX_BILL_WINDOW = timedelta(days=30)
 
 # the rights to read each source of a look
 READ_RIGHTS = {
@@ -50,7 +52,8 @@ class FleetBill:
     Args:
         run: of the lease; None: no lease, so the last hours are counted.
         since: beginning of the count.
-        usd: the sum of the reaper's figures, one a pass; None: the reaper published none in this time.
+        usd: the sum of the reaper's figures, one a pass; None: the reaper published none in this
+            time.
     """
 
     run: str | None
@@ -65,8 +68,8 @@ class StatusReport:
     Args:
         deployment: how far the environment exists; None: unknown.
         node_group: as EKS describes it; None: unknown, or absent.
-        reservation: the deployed one as EC2 describes it, before a deploy the declared one; None: unknown, there is no
-            id, or EC2 knows none of this id.
+        reservation: the deployed one as EC2 describes it, before a deploy the declared one; None:
+            unknown, there is no id, or EC2 knows none of this id.
         paths: the three that stop the fleet, independent of each other.
         alarms: names of those in ALARM, without that of the parked fleet.
         bill: cost since the lease began; None: unknown, or nothing is deployed.
@@ -89,30 +92,37 @@ class StatusReport:
 
     @property
     def reservation_id(self) -> str:
-        """Return the id of the deployed reservation, before a deploy of the declared one; empty if there is none."""
+        """Return the deployed reservation's id, before a deploy of the declared; empty if none."""
         return find_reservation_id(self.environment, self.node_group)
 
     @property
     def node_hours(self) -> float:
         """Return the hours of all instances that EC2 lists now, each since its launch."""
-        ages = (max(self.now - instance.launched_at, timedelta()) for instance in self.fleet.instances)
+        ages = (
+            max(self.now - instance.launched_at, timedelta()) for instance in self.fleet.instances
+        )
         return sum(ages, timedelta()) / timedelta(hours=1)
 
     @property
     def cost_usd(self) -> float:
-        """Return the cost of these hours at the declared price; those of a block are already paid."""
+        """Return the cost of these hours at the declared price; a block's are paid."""
         return self.node_hours * self.guard_config.usd_per_hour
 
     @property
     def is_block_active(self) -> bool:
         """Whether capacity costs money at this moment, used or not."""
         row = self.reservation or {"State": ""}
-        starts, ends = row.get("StartDate"), row.get("EndDate")
-        return row["State"] == "active" and (starts or self.now) <= self.now and not (ends and ends <= self.now)
+        starts = row.get("StartDate")
+        ends = row.get("EndDate")
+        return (
+            row["State"] == "active"
+            and (starts or self.now) <= self.now
+            and not (ends and ends <= self.now)
+        )
 
     @property
     def is_block_idle(self) -> bool:
-        """Whether capacity costs money and nothing runs on it with a live lease; False if unknown."""
+        """Whether capacity costs money and no live lease uses it; False if unknown."""
         is_used = self.fleet.live_lease and any(instance.is_up for instance in self.fleet.instances)
         return self.is_block_active and "instances" not in self.unknown and not is_used
 
@@ -136,7 +146,8 @@ def read_status(
         ExternalError: the settings of this machine cannot be used.
     """
     boto_session = boto_session or create_session()
-    clients, unknown = create_guard_clients(environment, boto_session), dict[str, str]()
+    clients = create_guard_clients(environment, boto_session)
+    unknown = dict[str, str]()
 
     def try_read(source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
         try:
@@ -146,8 +157,11 @@ def read_status(
             return None
 
     fleet = observe_fleet(clients, config, now)
-    where, flags = config.node_group_description, {"clusterName": config.cluster, "nodegroupName": config.node_group}
-    answer = try_read("node group", lambda: call_if_present(clients.eks, "DescribeNodegroup", where, **flags))
+    where = config.node_group_description
+    flags = {"clusterName": config.cluster, "nodegroupName": config.node_group}
+    answer = try_read(
+        "node group", lambda: call_if_present(clients.eks, "DescribeNodegroup", where, **flags)
+    )
     if "instances" in fleet.unknown:
         unknown["instances"] = f"{fleet.unknown['instances']}; it takes {READ_RIGHTS['instances']}"
     deployment: DeploymentLevel | None = "fleet"
@@ -157,14 +171,21 @@ def read_status(
     node_group = answer["nodegroup"] if answer else None
     reservation_id = find_reservation_id(environment, node_group)
     reservation = try_read("reservation", lambda: read_reservation(clients.ec2, reservation_id))
-    alarms = try_read("alarms", lambda: tuple(_list_alarms(clients, environment, other_environments)))
-    bill, paths, schedules = None, tuple[StopPath, ...](), None
+    alarms = try_read(
+        "alarms", lambda: tuple(_list_alarms(clients, environment, other_environments))
+    )
+    bill = None
+    paths = tuple[StopPath, ...]()
+    schedules = None
     if deployment != "nothing":  # only a deployed environment has these
         paths, unread_paths = read_stop_paths(clients, boto_session, environment, config, fleet)
         unknown |= unread_paths
         bill = try_read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
         schedules = try_read("schedules", lambda: _read_foreign_schedules(clients, config, fleet))
-        unknown = {source: f"{why}; it takes {READ_RIGHTS[source]}" for source, why in fleet.unknown.items()} | unknown
+        unknown = {
+            source: f"{why}; it takes {READ_RIGHTS[source]}"
+            for source, why in fleet.unknown.items()
+        } | unknown
     return StatusReport(
         environment=environment,
         guard_config=config,
@@ -188,14 +209,20 @@ def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetB
         ExternalError: its figures could not be read.
     """
     lease = fleet.lease
-    bill_start = max(lease.created, fleet.now - MAX_BILL_WINDOW) if lease else fleet.now - BILL_WINDOW_WITHOUT_LEASE
+    bill_start = (
+        max(lease.created, fleet.now - MAX_BILL_WINDOW)
+        if lease
+        else fleet.now - BILL_WINDOW_WITHOUT_LEASE
+    )
     span = (bill_start, fleet.now)
     points = read_statistics(cloudwatch, config, FLEET_USD, span, Period=3600, Statistics=["Sum"])
     usd = sum(float(point["Sum"]) for point in points) if points else None
     return FleetBill(run=lease.run if lease else None, since=bill_start, usd=usd)
 
 
-def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: FleetState) -> tuple[ForeignSchedule, ...]:
+def _read_foreign_schedules(
+    clients: AwsClients, config: GuardConfig, fleet: FleetState
+) -> tuple[ForeignSchedule, ...]:
     """Return the schedules of the guard's group that no lease owns.
 
     Raises:
@@ -207,7 +234,9 @@ def _read_foreign_schedules(clients: AwsClients, config: GuardConfig, fleet: Fle
         return list_foreign_schedules(clients, config, fleet.lease)
     except CALL_ERRORS as error:
         where = f"schedules of group {config.schedule_group}"
-        raise convert_error(error, service="scheduler", operation="ListSchedules", where=where) from error
+        raise convert_error(
+            error, service="scheduler", operation="ListSchedules", where=where
+        ) from error
 
 
 def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
@@ -220,15 +249,22 @@ def cluster_exists(clients: AwsClients, config: GuardConfig) -> bool:
     return call_if_present(clients.eks, "DescribeCluster", where, name=config.cluster) is not None
 
 
-def _list_alarms(clients: AwsClients, environment: Environment, other_environments: Sequence[str]) -> Iterator[str]:
+def _list_alarms(
+    clients: AwsClients, environment: Environment, other_environments: Sequence[str]
+) -> Iterator[str]:
     """Yield the names of the environment's alarms in ALARM, except the one of the parked fleet."""
-    prefix, where = names.alarm_name(environment, ""), f"alarms {names.alarm_name(environment, '')}*"
+    prefix = names.alarm_name(environment, "")
+    where = f"alarms {names.alarm_name(environment, '')}*"
     neighbour_prefixes = tuple(f"{name}-" for name in other_environments if name.startswith(prefix))
     for kind in ("MetricAlarm", "CompositeAlarm"):
         parameters = {"AlarmNamePrefix": prefix, "StateValue": "ALARM", "AlarmTypes": [kind]}
-        for alarm in iterate_rows(clients.cloudwatch, "DescribeAlarms", f"{kind}s", where, **parameters):
+        for alarm in iterate_rows(
+            clients.cloudwatch, "DescribeAlarms", f"{kind}s", where, **parameters
+        ):
             name = str(alarm["AlarmName"])
-            if name != names.alarm_name(environment, "parked") and not name.startswith(neighbour_prefixes):
+            if name != names.alarm_name(environment, "parked") and not name.startswith(
+                neighbour_prefixes
+            ):
                 yield name
 
 

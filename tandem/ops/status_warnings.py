@@ -24,7 +24,9 @@ RUNBOOK = "docs/runbook.md"
 STUCK_PAGE = f"{RUNBOOK}#fleet-will-not-go-to-zero"
 _DEPLOY_ADVICE = "deploy the stack Guard (npx cdk deploy {name}/Guard -c env={name})"
 _PATH_ADVICE = {
-    "schedule": "the reaper still ends the lease; stop and start again to arm it: tandem stop --env {name}",
+    "schedule": (
+        "the reaper still ends the lease; stop and start again to arm it: tandem stop --env {name}"
+    ),
     "reaper": f"{_DEPLOY_ADVICE}, then look at its log",
     "budget": _DEPLOY_ADVICE,
 }
@@ -46,14 +48,19 @@ class StatusWarning:
 
 
 def list_warnings(status: StatusReport) -> tuple[StatusWarning, ...]:
-    """Return the problems that a person must look after; empty if no known part of the status has one."""
+    """Return the problems that a person must see to; empty if no known part has one."""
     if status.deployment == "nothing" and not status.fleet.instances:
         return ()
-    return (*_list_fleet_warnings(status), *_list_stop_warnings(status), *_list_resource_warnings(status))
+    return (
+        *_list_fleet_warnings(status),
+        *_list_stop_warnings(status),
+        *_list_resource_warnings(status),
+    )
 
 
 def _list_fleet_warnings(status: StatusReport) -> Iterator[StatusWarning]:
-    fleet, unknown = status.fleet, set(status.unknown)
+    fleet = status.fleet
+    unknown = set(status.unknown)
     stop_command = f"tandem stop --env {shlex.quote(status.environment.name)}"
     for sentence in fleet.faults:  # unreadable objects, and resources of another tool
         yield StatusWarning(sentence, f"{RUNBOOK}#break-glass")
@@ -65,36 +72,56 @@ def _list_fleet_warnings(status: StatusReport) -> Iterator[StatusWarning]:
     elif instance_ids and fleet.live_lease is None and not {"lease", "fence"} & unknown:
         problem = f"{', '.join(instance_ids)}: alive without a live lease"
         yield StatusWarning(problem, f"if nobody needs them: {stop_command}")
-    elif not instance_ids and wants_nodes and fleet.live_lease is None and "instances" not in unknown:
-        yield StatusWarning(f"the node group wants {fleet.desired_size} without a live lease", stop_command)
+    elif (
+        not instance_ids and wants_nodes and fleet.live_lease is None and "instances" not in unknown
+    ):
+        yield StatusWarning(
+            f"the node group wants {fleet.desired_size} without a live lease", stop_command
+        )
 
 
 def _list_stop_warnings(status: StatusReport) -> Iterator[StatusWarning]:
-    fleet, config, environment = status.fleet, status.guard_config, status.environment
+    fleet = status.fleet
+    config = status.guard_config
+    environment = status.environment
     plan = plan_stop(fleet, config)
     for sentence in plan.failures:
         yield StatusWarning(f"the stop is failing: {sentence}", STUCK_PAGE)
     is_raised = count_excess_nodes(fleet, config) or fleet.live_lease or fleet.own_instances
     for why in plan.reasons if is_raised and not fleet.is_fenced else ():
-        change = f"the reaper's next pass does it; now: tandem stop --env {shlex.quote(environment.name)}"
+        change = (
+            "the reaper's next pass does it; now: tandem stop --env"
+            f" {shlex.quote(environment.name)}"
+        )
         yield StatusWarning(f"a stop is due: {why}", change)
     for path in status.paths:
         if path.state == "unarmed":
-            yield StatusWarning(f"{path.name} stops nothing: {path.sentence}", describe_path_fix(path, environment))
-    deployed_kind, declared_kind = fleet_capacity_kind(fleet, config), config.capacity_kind
+            yield StatusWarning(
+                f"{path.name} stops nothing: {path.sentence}", describe_path_fix(path, environment)
+            )
+    deployed_kind = fleet_capacity_kind(fleet, config)
+    declared_kind = config.capacity_kind
     if deployed_kind != declared_kind:  # the guard follows the deployed Fleet stack
         effect = "only tells people" if deployed_kind == "capacity-block" else "stops the fleet"
-        problem = f"the node group is of {deployed_kind}, the file declares {declared_kind}: the budget {effect}"
+        problem = (
+            f"the node group is of {deployed_kind}, the file declares {declared_kind}: the budget"
+            f" {effect}"
+        )
         yield StatusWarning(problem, _DEPLOY_ADVICE.format(name=shlex.quote(environment.name)))
     yield from (build_schedule_warning(config, schedule) for schedule in status.schedules)
 
 
 def build_schedule_warning(config: GuardConfig, schedule: ForeignSchedule) -> StatusWarning:
-    """Return the warning about a schedule of the guard's group without a lease: it may raise a fenced fleet."""
+    """Return the warning about a guard schedule without a lease: it may raise a fenced fleet."""
     flags = {"region": config.region, "group_name": config.schedule_group, "name": schedule.name}
     place = f"schedule {schedule.name} of {config.schedule_group}"
-    problem = f"{place} belongs to no lease and is {schedule.state.lower()}: it calls {schedule.target_arn}"
-    return StatusWarning(problem, build_aws_command("scheduler delete-schedule", **flags), is_command=True)
+    problem = (
+        f"{place} belongs to no lease and is {schedule.state.lower()}: it calls"
+        f" {schedule.target_arn}"
+    )
+    return StatusWarning(
+        problem, build_aws_command("scheduler delete-schedule", **flags), is_command=True
+    )
 
 
 def describe_path_fix(path: StopPath, environment: Environment) -> str:
@@ -102,26 +129,36 @@ def describe_path_fix(path: StopPath, environment: Environment) -> str:
     name = shlex.quote(environment.name)
     if path.name == "budget" and path.sentence.endswith(SPENT_NOTE):
         deploy = _DEPLOY_ADVICE.format(name=name)
-        return f"the other paths stop; it comes back next month, or: raise guard.budget_usd and {deploy}"
+        return (
+            "the other paths stop; it comes back next month, or: raise guard.budget_usd and"
+            f" {deploy}"
+        )
     if path.name == "budget" and needs_manual_budget(environment):
         return f"make it by hand: {RUNBOOK}#when-the-fleet-must-stop"
     return _PATH_ADVICE[path.name].format(name=name)
 
 
 def _list_resource_warnings(status: StatusReport) -> Iterator[StatusWarning]:
-    name, capacity = shlex.quote(status.environment.name), status.environment.capacity
+    name = shlex.quote(status.environment.name)
+    capacity = status.environment.capacity
     for issue in (status.node_group or {}).get("health", {}).get("issues", []):
-        yield StatusWarning(f"node group: {issue.get('code', '')}: {issue.get('message', '')}", STUCK_PAGE)
+        yield StatusWarning(
+            f"node group: {issue.get('code', '')}: {issue.get('message', '')}", STUCK_PAGE
+        )
     if status.is_block_idle:
         use = f"use it: tandem start --env {name} --hours H --experiment NAME"
         problem = f"{status.reservation_id} is paid for and nothing runs on it with a live lease"
-        yield StatusWarning(problem, f"{use}; a Capacity Block is prepaid: stopping early refunds nothing")
+        yield StatusWarning(
+            problem, f"{use}; a Capacity Block is prepaid: stopping early refunds nothing"
+        )
     if status.reservation_id and status.reservation is None and "reservation" not in status.unknown:
         problem = f"EC2 knows no {status.reservation_id} in this account and region"
         yield StatusWarning(problem, f"write the id of your {capacity.kind}: {RENEWAL_PAGE}")
     yield from _list_plan_warnings(status)
     for alarm in status.alarms:
-        yield StatusWarning(f"{alarm} is in ALARM", f"its description links to its section of {RUNBOOK}")
+        yield StatusWarning(
+            f"{alarm} is in ALARM", f"its description links to its section of {RUNBOOK}"
+        )
 
 
 def _list_plan_warnings(status: StatusReport) -> Iterator[StatusWarning]:
@@ -134,5 +171,7 @@ def _list_plan_warnings(status: StatusReport) -> Iterator[StatusWarning]:
         actual=fleet.reservation.window if fleet.reservation else NO_WINDOW,
     )
     for difference in differences:
-        change = f"{difference.change} ({difference.lines})" if difference.lines else difference.change
+        change = (
+            f"{difference.change} ({difference.lines})" if difference.lines else difference.change
+        )
         yield StatusWarning(difference.problem, change)

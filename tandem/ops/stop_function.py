@@ -1,7 +1,7 @@
-"""Call of the stop function in the account: for people who may invoke it but may not size a node group.
+"""Call of the stop function: for people who may invoke it but not size a node group.
 
-IAM has one action for every size of a node group, so a right to stop by it would also be a right to raise. The
-function's own role sets the size, and its code knows only 0.
+IAM has one action for every size of a node group, so a right to stop by it would also be a right to
+raise. The function's own role sets the size, and its code knows only 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ def has_denial(failures: Iterable[str]) -> bool:
     return any(f"{code}:" in sentence for sentence in failures for code in ANSWER_CODES["denied"])
 
 
-def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_session: Any = None) -> tuple[str, ...]:
+def invoke_stop_function(
+    environment: Environment, *, who: str, why: str, boto_session: Any = None
+) -> tuple[str, ...]:
     """Invoke the stop function and wait for it.
 
     Args:
@@ -37,11 +39,14 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
         The actions of the function, each a sentence.
 
     Raises:
-        ExternalError: the function cannot be invoked, is missing, could not do all, or its answer cannot be read.
+        ExternalError: the function cannot be invoked, is missing, could not do all, or its answer
+            cannot be read.
     """
     name = names.guard_function_name(environment, "stop")
-    where, client = f"function {name}", create_client(environment, "lambda", boto_session)
-    # with the account: a stranger's credentials must not call a function of this name in their own account
+    where = f"function {name}"
+    client = create_client(environment, "lambda", boto_session)
+    # with the account: a stranger's credentials must not call a function of this name in their own
+    # account
     arn = build_arn(environment, "lambda", f"function:{name}")
     payload = json.dumps({"who": who, "why": why}).encode()
     try:
@@ -54,7 +59,10 @@ def invoke_stop_function(environment: Environment, *, who: str, why: str, boto_s
     advice = "the reaper tries again within 5 minutes; docs/runbook.md#fleet-will-not-go-to-zero"
     with convert_call_errors("reading what it did", where, advice):
         report = json.loads(answer["Payload"].read())
-        reason, actions = report.get("errorMessage"), tuple(str(action) for action in report.get("done", ()))
+        reason = report.get("errorMessage")
+        actions = tuple(str(action) for action in report.get("done", ()))
     if "FunctionError" in answer:
-        raise ExternalError(f"it could not do all ({reason or answer['FunctionError']})", where=where, change=advice)
+        raise ExternalError(
+            f"it could not do all ({reason or answer['FunctionError']})", where=where, change=advice
+        )
     return actions

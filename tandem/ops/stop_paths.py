@@ -1,10 +1,11 @@
-"""The three paths that stop a fleet, each independent of the others: their state and their next action.
+"""The three independent paths that stop a fleet: their state and their next action.
 
-Each path is judged by its traces: the schedule as Scheduler reads it back, the reaper by the figures of its last pass,
-the budget by its description and notifications in AWS Budgets.
+Each path is judged by its traces: the schedule as Scheduler reads it back, the reaper by the
+figures of its last pass, the budget by its description and notifications in AWS Budgets.
 
-Sources: AWS Billing and Cost Management API reference, DescribeNotificationsForBudget and Notification (at most ten a
-budget; ALARM: the threshold was passed); AWS Lambda API reference, GetFunctionConfiguration (LastModified).
+Sources: AWS Billing and Cost Management API reference, DescribeNotificationsForBudget and
+Notification (at most ten a budget; ALARM: the threshold was passed); AWS Lambda API reference,
+GetFunctionConfiguration (LastModified).
 """
 
 from __future__ import annotations
@@ -27,9 +28,11 @@ from tandem.spec import names
 from tandem.spec.budgets import needs_manual_budget
 from tandem.spec.environment import Environment
 
-SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)  # three missed passes, and CloudWatch's own delay
+# three missed passes, and CloudWatch's own delay
+SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)
 SPENT_NOTE = "spent: no further alert this month"
-_NOTIFICATION_KEYS = ("NotificationType", "ComparisonOperator", "Threshold", "ThresholdType")  # these name an alert
+# these name an alert
+_NOTIFICATION_KEYS = ("NotificationType", "ComparisonOperator", "Threshold", "ThresholdType")
 PathName = Literal["schedule", "reaper", "budget"]
 PathState = Literal["armed", "unarmed", "absent", "unknown"]
 _AT_EXPRESSION = re.compile(r"^at\((\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\)$")
@@ -41,8 +44,8 @@ class StopPath:
 
     Args:
         name: schedule, reaper or budget.
-        state: armed: it would act; unarmed: it should act and would not; absent: it has nothing to stop, or cannot
-            exist here; unknown: its state cannot be read now.
+        state: armed: it would act; unarmed: it should act and would not; absent: it has nothing to
+            stop, or cannot exist here; unknown: its state cannot be read now.
         sentence: why, in a few words.
         at: time of its next action, as things stand; None: nothing that is known now makes it act.
     """
@@ -54,11 +57,16 @@ class StopPath:
 
 
 def read_stop_paths(
-    clients: AwsClients, boto_session: Any, environment: Environment, config: GuardConfig, fleet: FleetState
+    clients: AwsClients,
+    boto_session: Any,
+    environment: Environment,
+    config: GuardConfig,
+    fleet: FleetState,
 ) -> tuple[tuple[StopPath, ...], dict[str, str]]:
     """Return the three paths, and why one could not be read, by its name; never raise for AWS.
 
-    The clients give up soon: AWS Budgets has one endpoint for all regions and none inside a VPC. Without a way to it,
+    The clients give up soon: AWS Budgets has one endpoint for all regions and none inside a VPC.
+    Without a way to it,
         the
     path is unknown and nobody waits.
 
@@ -69,14 +77,20 @@ def read_stop_paths(
         fleet: a look at the fleet.
     """
     budgets, functions = (
-        create_client(environment, service, boto_session, config=CLIENT_CONFIG) for service in ("budgets", "lambda")
+        create_client(environment, service, boto_session, config=CLIENT_CONFIG)
+        for service in ("budgets", "lambda")
     )
     readers: dict[PathName, Callable[[], StopPath]] = {
         "schedule": lambda: read_schedule_path(clients.scheduler, config, fleet),
-        "reaper": lambda: read_reaper_path(clients.cloudwatch, functions, environment, config, fleet),
-        "budget": lambda: read_budget_path(budgets, environment, fleet_capacity_kind(fleet, config)),
+        "reaper": lambda: read_reaper_path(
+            clients.cloudwatch, functions, environment, config, fleet
+        ),
+        "budget": lambda: read_budget_path(
+            budgets, environment, fleet_capacity_kind(fleet, config)
+        ),
     }
-    paths, unknown = [], {}
+    paths = []
+    unknown = {}
     for name, read in readers.items():
         try:
             paths.append(read())
@@ -87,7 +101,7 @@ def read_stop_paths(
 
 
 def fleet_capacity_kind(fleet: FleetState, config: GuardConfig) -> str:
-    """Return the fleet's kind of capacity: that of the deployed node group comes before the declared kind."""
+    """Return the fleet's kind of capacity: the deployed node group's, else the declared."""
     return fleet.capacity_kind or config.capacity_kind
 
 
@@ -109,14 +123,19 @@ def read_schedule_path(scheduler: Any, config: GuardConfig, fleet: FleetState) -
         return StopPath("schedule", "unarmed", f"{lease.schedule} is missing")
     match = _AT_EXPRESSION.match(schedule["ScheduleExpression"])
     if match is None or schedule.get("State") != "ENABLED":
-        state, expression = schedule.get("State", "?").lower(), schedule["ScheduleExpression"]
+        state = schedule.get("State", "?").lower()
+        expression = schedule["ScheduleExpression"]
         return StopPath("schedule", "unarmed", f"{lease.schedule} is {state}, {expression}")
     at = datetime.fromisoformat(match[1]).replace(tzinfo=UTC)
     return StopPath("schedule", "armed", f"{lease.schedule} calls EKS", at)
 
 
 def read_reaper_path(
-    cloudwatch: Any, functions: Any, environment: Environment, config: GuardConfig, fleet: FleetState
+    cloudwatch: Any,
+    functions: Any,
+    environment: Environment,
+    config: GuardConfig,
+    fleet: FleetState,
 ) -> StopPath:
     """Return the path of the reaper, which looks every few minutes.
 
@@ -129,11 +148,16 @@ def read_reaper_path(
         ExternalError: its figures could not be read.
     """
     span = (fleet.now - SILENCE_LIMIT, fleet.now)
-    points = read_statistics(cloudwatch, config, INSTANCES_ALIVE, span, Period=60, Statistics=["SampleCount"])
+    points = read_statistics(
+        cloudwatch, config, INSTANCES_ALIVE, span, Period=60, Statistics=["SampleCount"]
+    )
     passes = [point["Timestamp"] for point in points]
     if not passes:
         return _judge_silent_reaper(functions, environment, fleet.now)
-    sentence = f"looked {max(_count_minutes(fleet.now - max(passes)), 0)} min ago, looks every {PASS_MINUTES} min"
+    sentence = (
+        f"looked {max(_count_minutes(fleet.now - max(passes)), 0)} min ago, looks every"
+        f" {PASS_MINUTES} min"
+    )
     if next_stop := foretell_stop(fleet, config):
         return StopPath("reaper", "armed", f"{sentence}; acts because {next_stop[1]}", next_stop[0])
     return StopPath("reaper", "armed", sentence)
@@ -170,18 +194,22 @@ def _judge_silent_reaper(functions: Any, environment: Environment, now: datetime
     silence = f"silent: no pass in the last {_count_minutes(SILENCE_LIMIT)} min"
     function = names.guard_function_name(environment, "reap")
     try:
-        answer = call_operation(functions, "GetFunctionConfiguration", f"function {function}", FunctionName=function)
+        answer = call_operation(
+            functions, "GetFunctionConfiguration", f"function {function}", FunctionName=function
+        )
         age = now - datetime.fromisoformat(answer["LastModified"])
     except (TandemError, ValueError, TypeError):  # also for a time without a zone
         return StopPath("reaper", "unarmed", silence)  # no figure is known, and nothing excuses it
     if not timedelta() <= age < SILENCE_LIMIT:
         return StopPath("reaper", "unarmed", silence)
-    sentence = f"deployed {_count_minutes(age)} min ago; its first pass comes within {PASS_MINUTES} min"
+    sentence = (
+        f"deployed {_count_minutes(age)} min ago; its first pass comes within {PASS_MINUTES} min"
+    )
     return StopPath("reaper", "unknown", sentence)
 
 
 def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopPath:
-    """Return the path of the monthly budget; its alerts stop the fleet, or for a Capacity Block only notify people.
+    """Return the path of the monthly budget, which stops the fleet or, for a block, notifies.
 
     Args:
         budgets: boto3's client of AWS Budgets.
@@ -198,7 +226,11 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
     answer = call_if_present(budgets, "DescribeBudget", f"budget {name}", **parameters)
     if answer is None:
         by_hand = needs_manual_budget(environment)
-        reason = f": CloudFormation makes none in {environment.region}, and nobody made it by hand" if by_hand else ""
+        reason = (
+            f": CloudFormation makes none in {environment.region}, and nobody made it by hand"
+            if by_hand
+            else ""
+        )
         return StopPath("budget", "absent" if by_hand else "unarmed", f"{name} is missing{reason}")
     budget = answer["Budget"]
     spent_usd = float(budget.get("CalculatedSpend", {}).get("ActualSpend", {}).get("Amount", 0))
@@ -207,28 +239,47 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
     form = (budget.get("BudgetType"), budget.get("TimeUnit"))
     if form != ("COST", "MONTHLY") or limit_usd <= 0:
         form_text = f"{form[0]}, {form[1]}, up to {limit_usd:,.2f} USD"
-        return StopPath("budget", "unarmed", f"{name} is of {form_text}: no monthly budget of cost with a limit")
+        return StopPath(
+            "budget", "unarmed", f"{name} is of {form_text}: no monthly budget of cost with a limit"
+        )
     alerts = list(_list_stopping_alerts(budgets, environment))
     if not alerts:
-        return StopPath("budget", "unarmed", f"{month_text}; it has no alert of actual cost that tells the stop topic")
-    # AWS sends each alert once in a period, as soon as its threshold is passed; the default type is PERCENTAGE
+        return StopPath(
+            "budget",
+            "unarmed",
+            f"{month_text}; it has no alert of actual cost that tells the stop topic",
+        )
+    # AWS sends each alert once in a period, as soon as its threshold is passed; the default type is
+    # PERCENTAGE
     thresholds_usd = [
-        alert["Threshold"] * (1 if alert.get("ThresholdType") == "ABSOLUTE_VALUE" else limit_usd / 100)
-        for alert in alerts if alert.get("NotificationState") != "ALARM"
-    ]  # fmt: skip
-    next_usd = min((threshold for threshold in thresholds_usd if threshold >= spent_usd), default=None)
+        alert["Threshold"]
+        * (1 if alert.get("ThresholdType") == "ABSOLUTE_VALUE" else limit_usd / 100)
+        for alert in alerts
+        if alert.get("NotificationState") != "ALARM"
+    ]
+    next_usd = min(
+        (threshold for threshold in thresholds_usd if threshold >= spent_usd), default=None
+    )
     if next_usd is None:
         return StopPath("budget", "unarmed", f"{month_text}, {SPENT_NOTE}")
     return StopPath("budget", "armed", f"{month_text}; at {next_usd:,.2f} USD it stops the fleet")
 
 
 def _list_stopping_alerts(budgets: Any, environment: Environment) -> Iterator[Mapping[str, Any]]:
-    """Yield the alerts of actual cost that notify the stop topic; an alert that only sends mail stops nothing."""
+    """Yield alerts of actual cost that notify the stop topic; mail alone stops nothing."""
     where = f"budget {names.budget_name(environment)}"
     parameters = {"AccountId": environment.account, "BudgetName": names.budget_name(environment)}
-    for alert in iterate_rows(budgets, "DescribeNotificationsForBudget", "Notifications", where, **parameters):
+    for alert in iterate_rows(
+        budgets, "DescribeNotificationsForBudget", "Notifications", where, **parameters
+    ):
         if (alert["NotificationType"], alert["ComparisonOperator"]) == ("ACTUAL", "GREATER_THAN"):
-            request = {"Notification": {key: alert[key] for key in _NOTIFICATION_KEYS if key in alert}, **parameters}
+            request = {
+                "Notification": {key: alert[key] for key in _NOTIFICATION_KEYS if key in alert},
+                **parameters,
+            }
             answer = call_operation(budgets, "DescribeSubscribersForNotification", where, **request)
-            if any(subscriber.get("Address") == stop_topic_arn(environment) for subscriber in answer["Subscribers"]):
+            if any(
+                subscriber.get("Address") == stop_topic_arn(environment)
+                for subscriber in answer["Subscribers"]
+            ):
                 yield alert

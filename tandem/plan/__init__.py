@@ -1,4 +1,4 @@
-"""What speculation can give before anybody pays for a node: tokens of a step, what a step costs, what was published.
+"""What speculation can give before anybody pays for a node: tokens, costs, published rows.
 
 Invariant: it reads `spec` and plain numbers alone; the caller passes a run's own figures.
 """

@@ -1,12 +1,13 @@
-"""Which draft and window to measure next, which to leave out, and which to serve: the search of a sweep.
+"""Which draft and window to measure next, to leave out, and to serve: a sweep's search.
 
-A run measures each candidate against plain decoding on the two halves of a node. What the windows of a draft committed,
-and how long their steps took, bounds every other window of that draft. The search leaves out a window that even at its
-bound is no faster than the best measured one. No law of acceptance by position is assumed (`window_bound`).
+A run measures each candidate against plain decoding on the two halves of a node. What the windows
+of a draft committed, and how long their steps took, bounds every other window of that draft. The
+search leaves out a window that even at its bound is no faster than the best measured one. No law of
+acceptance by position is assumed (`window_bound`).
 
-Invariant: pure arithmetic on plain numbers; the same measurements give the same search. Plain decoding is always a
-candidate, and a draft wins only where its pair's verdict allows it and chance does not explain its lead over plain
-decoding.
+Invariant: pure arithmetic on plain numbers; the same measurements give the same search. Plain
+decoding is always a candidate, and a draft wins only where its pair's verdict allows it and chance
+does not explain its lead over plain decoding.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from tandem.plan.step_tokens import CommitLaw
 from tandem.plan.window_bound import WindowTokens, bound_tokens
 
 NOISE_SLACK = 0.03
-"""A window is left out where its bound lies so far below the best: more than the starts of two servers put a measured
-speed-up off, 2.1 % (1.5 % each, as a judged pair assumes)."""
+"""A window is left out where its bound lies so far below the best: more than the starts of two
+servers put a measured speed-up off, 2.1 % (1.5 % each, as a judged pair assumes)."""
 
 FALSE_LEAD = 0.05
 """How often a draft may be named where plain decoding is as fast."""
@@ -51,10 +52,10 @@ class CandidateResult:
         speed_ups: by class: plain time over the candidate's, of the same answers.
         tokens: by class: mean tokens of a step.
         log_sd: standard deviation of the logarithm of the score, starts included.
-        can_win: whether the verdict of its pair allows that it wins. What cannot win predicts other windows, and leaves
-            none out.
-        position_rates: by class: share of drafts accepted at each position, the first position first; without a class
-            where the server counts none.
+        can_win: whether the verdict of its pair allows that it wins. What cannot win predicts other
+            windows, and leaves none out.
+        position_rates: by class: share of drafts accepted at each position, the first position
+            first; without a class where the server counts none.
     """
 
     candidate: SweepCandidate
@@ -108,7 +109,8 @@ class SweepDecision(NamedTuple):
         winner: the candidate; None for plain decoding.
         score: of the winner, 1 for plain decoding.
         low, high: its interval.
-        word: `decided`: the search ended. `unfinished`: candidates remain that were neither measured nor left out.
+        word: `decided`: the search ended. `unfinished`: candidates remain that were neither
+            measured nor left out.
         reason: in a sentence.
     """
 
@@ -121,11 +123,13 @@ class SweepDecision(NamedTuple):
 
 
 def score_classes(speed_ups: Iterable[float]) -> float:
-    """Return the speed-up over classes of as many prompts each: the geometric mean, as in a verdict."""
+    """Return the speed-up over classes of equally many prompts: the geometric mean."""
     return geometric_mean(speed_ups)
 
 
-def plan_next(candidates: Sequence[SweepCandidate], results: Sequence[CandidateResult], law: CommitLaw) -> SearchState:
+def plan_next(
+    candidates: Sequence[SweepCandidate], results: Sequence[CandidateResult], law: CommitLaw
+) -> SearchState:
     """Return what to measure next.
 
     Args:
@@ -138,7 +142,9 @@ def plan_next(candidates: Sequence[SweepCandidate], results: Sequence[CandidateR
     known_drafts = {result.candidate.draft for result in results}
     for candidate in candidates:
         if candidate.draft not in known_drafts:
-            return SearchState(next=candidate, eliminated=(), reason="nothing was measured of its draft yet")
+            return SearchState(
+                next=candidate, eliminated=(), reason="nothing was measured of its draft yet"
+            )
 
     eliminated = list[Elimination]()
     open_bounds = dict[SweepCandidate, float]()
@@ -152,14 +158,18 @@ def plan_next(candidates: Sequence[SweepCandidate], results: Sequence[CandidateR
             open_bounds[candidate] = bound
 
     if not open_bounds:
-        return SearchState(next=None, eliminated=tuple(eliminated), reason="every other candidate is left out")
+        return SearchState(
+            next=None, eliminated=tuple(eliminated), reason="every other candidate is left out"
+        )
     following = max(open_bounds, key=lambda candidate: open_bounds[candidate])
     reason = f"it can be as much as {open_bounds[following]:.2f} times as fast, more than any other"
     return SearchState(next=following, eliminated=tuple(eliminated), reason=reason)
 
 
-def bound_score(candidate: SweepCandidate, results: Sequence[CandidateResult], law: CommitLaw) -> float:
-    """Return the most that a candidate's score can be, by what was measured of its draft in other windows.
+def bound_score(
+    candidate: SweepCandidate, results: Sequence[CandidateResult], law: CommitLaw
+) -> float:
+    """Return the most that a candidate can score, by its draft's other windows.
 
     Args:
         candidate: not measured.
@@ -186,8 +196,8 @@ def bound_score(candidate: SweepCandidate, results: Sequence[CandidateResult], l
 def estimate_step_time(own: Iterable[CandidateResult], window: int) -> float:
     """Return the time of a step over a plain one.
 
-    Between two measured windows it lies on the line between them, and the plain step is window 0. Beyond the longest
-    measured window each draft forward takes its share of that one.
+    Between two measured windows it lies on the line between them, and the plain step is window 0.
+    Beyond the longest measured window each draft forward takes its share of that one.
 
     Args:
         own: of one draft, one result at least.
@@ -202,8 +212,10 @@ def estimate_step_time(own: Iterable[CandidateResult], window: int) -> float:
 
 
 def _imply_step_time(result: CandidateResult) -> float:
-    """Return the time of a measured step over a plain one, over all classes alike; noise may put it below 1."""
-    return max(1.0, fmean(result.tokens[class_] / result.speed_ups[class_] for class_ in result.speed_ups))
+    """Return a step's time over a plain one, over all classes; noise may put it below 1."""
+    return max(
+        1.0, fmean(result.tokens[class_] / result.speed_ups[class_] for class_ in result.speed_ups)
+    )
 
 
 def decide_sweep(
@@ -229,7 +241,8 @@ def decide_sweep(
     name = f"{best.candidate.draft} with window {best.candidate.window}"
     if low <= 1:
         reason = (
-            f"plain decoding: the best candidate, {name}, is {best.score:.2f} times as fast ({low:.2f} to {high:.2f})"
+            f"plain decoding: the best candidate, {name}, is {best.score:.2f} times as fast"
+            f" ({low:.2f} to {high:.2f})"
         )
         return SweepDecision(None, 1.0, low, high, word, reason)
     reason = f"{name}: {best.score:.2f} times as fast as plain decoding ({low:.2f} to {high:.2f})"

@@ -1,12 +1,14 @@
-"""What each draft and window of an experiment can give at each load: tokens, speed-up, break-even, memory.
+"""What each draft and window gives at each load: tokens, speed-up, break-even, memory.
 
-Invariant: every figure carries where it comes from (`measured`, `published`, `assumed`), and the speed-up is a ratio.
-It is given where a run measured the cost of a draft. Else it needs the plain TPOT, a load that was published, and
-published rows of the target's kind that predict each other (step_cost.py); each other cell has none.
+Invariant: every figure carries where it comes from (`measured`, `published`, `assumed`), and the
+speed-up is a ratio. It is given where a run measured the cost of a draft. Else it needs the plain
+TPOT, a load that was published, and published rows of the target's kind that predict each other
+(step_cost.py); each other cell has none.
 
-Batches: a plain step reads the weights once and the KV cache of each sequence, and a draft forward is bound by latency,
-so it is a smaller share of a longer step. A step that verifies more tokens than the chip computes while it reads the
-weights is bound by arithmetic and takes longer: there speculation loses what it gains at small batches.
+Batches: a plain step reads the weights once and the KV cache of each sequence, and a draft forward
+is bound by latency, so it is a smaller share of a longer step. A step that verifies more tokens
+than the chip computes while it reads the weights is bound by arithmetic and takes longer: there
+speculation loses what it gains at small batches.
 """
 
 from __future__ import annotations
@@ -20,19 +22,28 @@ from typing import Literal
 from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import PublishedRow, RowKind, TargetKind
 from tandem.plan.step_cost import RANGE_FACTOR, StepCost, find_objection, fit_step_cost
-from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, extend_positions, find_acceptance
+from tandem.plan.step_tokens import (
+    CommitLaw,
+    count_drafted,
+    expect_tokens,
+    extend_positions,
+    find_acceptance,
+)
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment
 from tandem.spec.model import ModelConfig
 
 FigureBasis = Literal["measured", "published", "assumed"]
-ASSUMED_ACCEPTANCE = 0.8  # between the break-even of the post's pair, 0.58, and what llmperf's copying prompts give
+# between the break-even of the post's pair, 0.58, and what llmperf's copying prompts give
+ASSUMED_ACCEPTANCE = 0.8
 BYTES_PER_VALUE = 2  # bfloat16 and float16
 GIB = 2**30
-# tokens that Trainium2 computes while it reads each 2-byte weight once: 667 BF16 TFLOPS over 2.9 TB/s, 2 FLOP a weight
-# and token (awsdocs-neuron v2.29.0 about-neuron/arch/neuron-hardware/trainium2.rst; nki/arch/trainium2_arch.html)
+# tokens that Trainium2 computes while it reads each 2-byte weight once: 667 BF16 TFLOPS over 2.9
+# TB/s, 2 FLOP a weight and token (awsdocs-neuron v2.29.0
+# about-neuron/arch/neuron-hardware/trainium2.rst; nki/arch/trainium2_arch.html)
 TOKENS_PER_READ = 230
-# model_type of a published configuration (transformers, models/*/configuration_*.py) -> kind of the target
+# model_type of a published configuration (transformers, models/*/configuration_*.py) -> kind of the
+# target
 TARGET_KINDS: dict[str, TargetKind] = {
     "llama": "dense",
     "qwen3": "dense",
@@ -69,7 +80,8 @@ class PlanBasis:
     Args:
         acceptance: chance that a draft is accepted after all before it were.
         words: where the acceptance comes from.
-        share: of a draft forward; the range of a measured one is that of the classes. None where none is known.
+        share: of a draft forward; the range of a measured one is that of the classes. None where
+            none is known.
         is_simulated: whether it was measured on simulated servers.
         position_rates: share of drafts accepted at each position, where a run counted them.
         cost: of a step, as published rows of the target's kind say; None where they say nothing.
@@ -94,7 +106,8 @@ class PlanLoad:
         target: the model served.
         context_tokens: of a sequence in the middle of its answer.
         acceptance: chance that a draft is accepted after all before it were.
-        position_rates: share of drafts accepted at each position, where a server counted them: used instead.
+        position_rates: share of drafts accepted at each position, where a server counted them: used
+            instead.
     """
 
     law: CommitLaw
@@ -105,7 +118,10 @@ class PlanLoad:
 
 
 def build_load(
-    experiment: Experiment, catalogue: Catalogue, acceptance: float, position_rates: tuple[float, ...] = ()
+    experiment: Experiment,
+    catalogue: Catalogue,
+    acceptance: float,
+    position_rates: tuple[float, ...] = (),
 ) -> PlanLoad:
     """Return what an experiment serves, with a sequence in the middle of its longest answer."""
     return PlanLoad(
@@ -143,14 +159,20 @@ def convert_cost(cost: StepCost, plain_tpot_ms: float) -> DraftShare:
 
 
 def count_kv_bytes(model: ModelConfig) -> int | None:
-    """Return the bytes of one token in the KV cache, keys and values of all layers; None where a figure is unknown."""
-    heads, dim = model.kv_heads.value, model.head_dim.value
-    return None if heads is None or dim is None else 2 * model.layers.value * heads * dim * BYTES_PER_VALUE
+    """Return a token's bytes in the KV cache, over all layers; None where a figure is unknown."""
+    heads = model.kv_heads.value
+    dim = model.head_dim.value
+    return (
+        None
+        if heads is None or dim is None
+        else 2 * model.layers.value * heads * dim * BYTES_PER_VALUE
+    )
 
 
 def stretch_step(load: PlanLoad, concurrency: int) -> float:
-    """Return how much longer a plain step is at a load than at concurrency 1, by the bytes that it reads."""
-    kv_bytes, weight_bytes = count_kv_bytes(load.target), load.target.bytes.value
+    """Return how much longer a plain step is at a load than alone, by the bytes that it reads."""
+    kv_bytes = count_kv_bytes(load.target)
+    weight_bytes = load.target.bytes.value
     if kv_bytes is None or weight_bytes is None:
         return 1.0
     per_sequence = kv_bytes * load.context_tokens
@@ -203,18 +225,25 @@ def forecast_cells(  # noqa: PLR0913 - what a cell depends on
             least, tokens = extend_positions(load.law, load.position_rates, window)
         gain_tpot_ms = None
         if cost is not None and count <= cost.concurrency:
-            gain_tpot_ms = cost.find_gain_tpot(least, window, count * count_drafted(load.law, window))
-        cell = ForecastCell(draft=draft, window=window, concurrency=count, tokens=tokens, gain_tpot_ms=gain_tpot_ms)
+            gain_tpot_ms = cost.find_gain_tpot(
+                least, window, count * count_drafted(load.law, window)
+            )
+        cell = ForecastCell(
+            draft=draft, window=window, concurrency=count, tokens=tokens, gain_tpot_ms=gain_tpot_ms
+        )
         if share is not None and count <= (share.concurrency or count):
             cell = _add_speed_up(cell, load, share, least)
         yield cell
 
 
-def _add_speed_up(cell: ForecastCell, load: PlanLoad, share: DraftShare, least_tokens: float) -> ForecastCell:
+def _add_speed_up(
+    cell: ForecastCell, load: PlanLoad, share: DraftShare, least_tokens: float
+) -> ForecastCell:
     """Return a cell with its speed-up, the range of it and break-even."""
     place = (cell.window, cell.concurrency, share.verified)
     middle = compute_step_cost(load, share.mean, *place)
-    dearest, cheapest = middle * RANGE_FACTOR, middle / RANGE_FACTOR
+    dearest = middle * RANGE_FACTOR
+    cheapest = middle / RANGE_FACTOR
     if share.basis == "measured":
         dearest = compute_step_cost(load, share.high, *place)
         cheapest = compute_step_cost(load, share.low, *place)
@@ -247,11 +276,17 @@ class CoreMemory:
 
 
 def compute_core_memory(
-    target: ModelConfig, draft: ModelConfig | None, *, cores: int, sequences: int, max_model_len: int
+    target: ModelConfig,
+    draft: ModelConfig | None,
+    *,
+    cores: int,
+    sequences: int,
+    max_model_len: int,
 ) -> CoreMemory | None:
     """Return what weights and KV cache take on each logical core; None where a figure is unknown.
 
-    More cores than KV heads hold copies of them (NxD Inference modules/attention/gqa.py, REPLICATE_TO_TP_DEGREE).
+    More cores than KV heads hold copies of them (NxD Inference modules/attention/gqa.py,
+    REPLICATE_TO_TP_DEGREE).
 
     Args:
         target, draft: the models.
@@ -259,12 +294,14 @@ def compute_core_memory(
         sequences: max_num_seqs.
         max_model_len: tokens of a sequence.
     """
-    weights, kv_bytes = [], 0.0
+    weights = []
+    kv_bytes = 0.0
     for model in (target, draft):
         if model is None:
             weights.append(0.0)
             continue
-        token_bytes, heads = count_kv_bytes(model), model.kv_heads.value
+        token_bytes = count_kv_bytes(model)
+        heads = model.kv_heads.value
         if token_bytes is None or heads is None or model.bytes.value is None:
             return None
         weights.append(model.bytes.value / cores / GIB)
@@ -275,7 +312,8 @@ def compute_core_memory(
 def choose_window(cells: Iterable[ForecastCell], draft: str, concurrency: int) -> ForecastCell:
     """Return the cell of a draft at a load whose worst case is best, the shorter window of equals.
 
-    Without speed-ups it is the cell that gains from the shortest plain step on, without that the shortest window.
+    Without speed-ups it is the cell that gains from the shortest plain step on, without that the
+    shortest window.
     """
     own = [cell for cell in cells if (cell.draft, cell.concurrency) == (draft, concurrency)]
     return max(own, key=rank_cell)

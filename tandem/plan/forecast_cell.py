@@ -17,11 +17,12 @@ class ForecastCell:
         window: num_speculative_tokens.
         concurrency: sequences decoded at once.
         tokens: mean of a step.
-        speed_up, low, high: of the time per token, and its range: by the range of a measured cost of
-            the draft, a factor 2 wide by a published one. Beyond the positions that a server counted,
-            the low end takes no later token for accepted. None where no speed-up can be forecast.
-        break_even: acceptance below which speculation is slower; None where even full acceptance is,
-            or where it is not known.
+        speed_up, low, high: of the time per token, and its range: by the range of a measured cost
+            of the draft, a factor 2 wide by a published one. Beyond the positions that a server
+            counted, the low end takes no later token for accepted. None where no speed-up can be
+            forecast.
+        break_even: acceptance below which speculation is slower; None where even full acceptance
+            is, or where it is not known.
         gain_tpot_ms: the plain server's TPOT above which the low end of the range is faster; None
             where it never is, or where that is not known.
     """

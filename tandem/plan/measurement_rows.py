@@ -1,4 +1,4 @@
-"""What others measured of speculation on Neuron: one row a pair of servers and window, each figure with its source.
+"""What others measured of speculation on Neuron: a row a pair and window, with its source.
 
 Invariant: a row without a known or assumed acceptance fits nothing, and says why it is left out.
 """
@@ -57,7 +57,9 @@ class PublishedRow(SpecRecord):
     window: int = Field(ge=1, description="num_speculative_tokens")
     concurrency: int = Field(ge=1, description="requests at once")
     tokens: float | None = Field(description="mean tokens of a step; null where no source says it")
-    assumed: str | None = Field(None, description="why `tokens` is taken as it is, where it was not measured")
+    assumed: str | None = Field(
+        None, description="why `tokens` is taken as it is, where it was not measured"
+    )
     baseline_tpot_ms: DataFigure[float] = Field(description="without speculation")
     speculative_tpot_ms: DataFigure[float] = Field(description="with it")
     left_out: str | None = Field(None, description="why the row is not used")

@@ -1,7 +1,8 @@
-"""An experiment on another runtime: its variants in modes that the runtime serves, and everything that changes.
+"""An experiment on another runtime: variants in its modes, and everything that changes.
 
-Invariant: pure; every difference comes from the two runtimes' data and the two servers' commands. A setting that the
-other runtime does not read leaves the experiment. The rules say whether the result is legal.
+Invariant: pure; every difference comes from the two runtimes' data and the two servers' commands. A
+setting that the other runtime does not read leaves the experiment. The rules say whether the result
+is legal.
 """
 
 from __future__ import annotations
@@ -56,7 +57,9 @@ class ExperimentMigration:
     evidence: tuple[str, ...]
 
 
-def migrate_experiment(experiment: Experiment, runtime_name: str, catalogue: Catalogue) -> ExperimentMigration:
+def migrate_experiment(
+    experiment: Experiment, runtime_name: str, catalogue: Catalogue
+) -> ExperimentMigration:
     """Return an experiment on another runtime.
 
     Args:
@@ -65,19 +68,29 @@ def migrate_experiment(experiment: Experiment, runtime_name: str, catalogue: Cat
         catalogue: runtimes and models.
 
     Raises:
-        InputError: the runtime is unknown, is not rendered, is the experiment's own, or does not serve its target.
+        InputError: the runtime is unknown, is not rendered, is the experiment's own, or does not
+            serve its target.
     """
-    before, after = catalogue.runtimes[experiment.runtime], _find_runtime(experiment, runtime_name, catalogue)
-    moves = [_move_variant(variant, experiment, after, catalogue) for variant in experiment.variants]
+    before = catalogue.runtimes[experiment.runtime]
+    after = _find_runtime(experiment, runtime_name, catalogue)
+    moves = [
+        _move_variant(variant, experiment, after, catalogue) for variant in experiment.variants
+    ]
     variants = [move for move in moves if not isinstance(move, str)]
     losses = [move for move in moves if isinstance(move, str)]
     sweep = _move_sweep(experiment, after, catalogue) if experiment.sweep else None
     tuning = experiment.serving.tuning
-    dropped = sorted(tuning.model_fields_set - set(after.spelling.tuning_keys if after.spelling else ()))
-    kept = TuningSettings(**{name: getattr(tuning, name) for name in tuning.model_fields_set - set(dropped)})
+    dropped = sorted(
+        tuning.model_fields_set - set(after.spelling.tuning_keys if after.spelling else ())
+    )
+    kept = TuningSettings(
+        **{name: getattr(tuning, name) for name in tuning.model_fields_set - set(dropped)}
+    )
     losses += [f"serving.tuning.{name}: {after.name} reads no such setting" for name in dropped]
     if experiment.sweep and sweep is None:
-        losses.append(f"sweep {experiment.sweep.prefix}: {_find_support(after, experiment.sweep.mode).reason}")
+        losses.append(
+            f"sweep {experiment.sweep.prefix}: {_find_support(after, experiment.sweep.mode).reason}"
+        )
     moved = experiment.model_copy(
         update={
             "name": f"{experiment.name}-{after.name}",
@@ -100,22 +113,33 @@ def migrate_experiment(experiment: Experiment, runtime_name: str, catalogue: Cat
 
 def _find_runtime(experiment: Experiment, name: str, catalogue: Catalogue) -> Runtime:
     """Return the other runtime, or refuse with the nearest that can be had."""
-    runtime, family = catalogue.runtimes.get(name), catalogue.models[experiment.target].family.value
+    runtime = catalogue.runtimes.get(name)
+    family = catalogue.models[experiment.target].family.value
     legal = [
         other.name
         for other in catalogue.runtimes.values()
-        if other.rendered and other.name != experiment.runtime and family in other.target_families.value
+        if other.rendered
+        and other.name != experiment.runtime
+        and family in other.target_families.value
     ]
-    change = f"name one of: {', '.join(legal)}" if legal else f"keep {experiment.runtime}: no other serves {family}"
+    change = (
+        f"name one of: {', '.join(legal)}"
+        if legal
+        else f"keep {experiment.runtime}: no other serves {family}"
+    )
     if runtime is None:
         raise InputError(f"no runtime is called {name}", where="--runtime", change=change)
     if name == experiment.runtime:
-        raise InputError(f"{experiment.name} is on {name} already", where="--runtime", change=change)
+        raise InputError(
+            f"{experiment.name} is on {name} already", where="--runtime", change=change
+        )
     if not runtime.rendered:
         reason = runtime.not_rendered_because or "it is known, and not rendered"
         raise InputError(f"{name} cannot be deployed: {reason}", where="--runtime", change=change)
     if name not in legal:
-        raise InputError(f"{name} serves no target of family {family}", where="--runtime", change=change)
+        raise InputError(
+            f"{name} serves no target of family {family}", where="--runtime", change=change
+        )
     return runtime
 
 
@@ -137,15 +161,21 @@ def _list_drafts(mode: Mode, target: ModelConfig, catalogue: Catalogue) -> list[
         for model in catalogue.models.values()
         if model.kind.value == kind
         and model.id != target.id
-        and (model.head_of == target.id if model.head_of else model.tokenizer.value == target.tokenizer.value)
+        and (
+            model.head_of == target.id
+            if model.head_of
+            else model.tokenizer.value == target.tokenizer.value
+        )
         and model.layers.value < target.layers.value
     ]
     drafts.sort(key=lambda model: (model.layers.value, model.hidden_size.value), reverse=True)
     return [model.id for model in drafts]
 
 
-def _choose_mode(mode: Mode, target: ModelConfig, runtime: Runtime, catalogue: Catalogue) -> tuple[Mode, list[str]]:
-    """Return the mode itself where the runtime serves it, else the nearest that has a draft; none for neither."""
+def _choose_mode(
+    mode: Mode, target: ModelConfig, runtime: Runtime, catalogue: Catalogue
+) -> tuple[Mode, list[str]]:
+    """Return the mode where the runtime serves it, else the nearest with a draft, or none."""
     options = [
         support
         for support in runtime.modes
@@ -161,11 +191,15 @@ def _choose_mode(mode: Mode, target: ModelConfig, runtime: Runtime, catalogue: C
     return "none", []
 
 
-def _move_variant(variant: Variant, experiment: Experiment, runtime: Runtime, catalogue: Catalogue) -> Variant | str:
+def _move_variant(
+    variant: Variant, experiment: Experiment, runtime: Runtime, catalogue: Catalogue
+) -> Variant | str:
     """Return the variant for the runtime, or why there is none."""
     if variant.mode == "none":
         return variant
-    mode, drafts = _choose_mode(variant.mode, catalogue.models[experiment.target], runtime, catalogue)
+    mode, drafts = _choose_mode(
+        variant.mode, catalogue.models[experiment.target], runtime, catalogue
+    )
     if mode == "none":
         support = _find_support(runtime, variant.mode)
         return f"variant {variant.name}: {support.reason}; nearest: {support.nearest}"
@@ -174,14 +208,16 @@ def _move_variant(variant: Variant, experiment: Experiment, runtime: Runtime, ca
     update = {
         "mode": mode,
         "draft": variant.draft if is_same else drafts[0],
-        "num_speculative_tokens": variant.num_speculative_tokens if is_same else DOCUMENTED_WINDOWS[kind],
+        "num_speculative_tokens": (
+            variant.num_speculative_tokens if is_same else DOCUMENTED_WINDOWS[kind]
+        ),
         "method": None,
     }
     return variant.model_copy(update=update)
 
 
 def _move_sweep(experiment: Experiment, runtime: Runtime, catalogue: Catalogue) -> Sweep | None:
-    """Return the sweep over the drafts that the runtime takes, with the same windows; None where it takes none."""
+    """Return the sweep over drafts that the runtime takes; None where it takes none."""
     sweep = experiment.sweep
     assert sweep is not None, "the caller asks where there is one"
     mode, drafts = _choose_mode(sweep.mode, catalogue.models[experiment.target], runtime, catalogue)
@@ -194,13 +230,17 @@ def _move_sweep(experiment: Experiment, runtime: Runtime, catalogue: Catalogue) 
 def _list_changes(
     pair: tuple[Experiment, Experiment], runtimes: tuple[Runtime, Runtime], catalogue: Catalogue
 ) -> Iterator[MigrationChange]:
-    """Yield what differs: variants, image, counters, driver, then flags, variables and artifact of each variant."""
+    """Yield what differs: variants, image, counters, driver, then each variant's settings."""
     (experiment, moved), (before, after) = pair, runtimes
     later = {variant.name: variant for variant in moved.all_variants()}
     for variant in experiment.all_variants():
         twin = later.get(variant.name)
-        reason = "" if twin and twin.mode == variant.mode else _find_support(after, variant.mode).reason
-        yield MigrationChange("variant", variant.name, _describe(variant), _describe(twin) if twin else "", reason)
+        reason = (
+            "" if twin and twin.mode == variant.mode else _find_support(after, variant.mode).reason
+        )
+        yield MigrationChange(
+            "variant", variant.name, _describe(variant), _describe(twin) if twin else "", reason
+        )
     old_names = {variant.name for variant in experiment.all_variants()}
     for name, variant in later.items():
         if name not in old_names:
@@ -211,13 +251,28 @@ def _list_changes(
         old, new = (getattr(runtime.versions, name).value for runtime in runtimes)
         if old != new:
             yield MigrationChange("driver" if name == "driver" else "image", name, old, new)
-    counters = [(runtime.counters.speculation.value, runtime.counters.tokens_per_step.value) for runtime in runtimes]
+    counters = [
+        (runtime.counters.speculation.value, runtime.counters.tokens_per_step.value)
+        for runtime in runtimes
+    ]
     if counters[0] != counters[1]:
-        texts = [f"spec_decode counters {word}, at most {law} tokens a step" for word, law in counters]
+        texts = [
+            f"spec_decode counters {word}, at most {law} tokens a step" for word, law in counters
+        ]
         yield MigrationChange("counters", "acceptance", *texts)
-    if before.spelling and after.spelling and before.spelling.artifact_is_cache != after.spelling.artifact_is_cache:
-        forms = ["cache, copied to local disk" if spelling.artifact_is_cache else "folder that the server reads"
-                 for spelling in (before.spelling, after.spelling)]  # fmt: skip
+    if (
+        before.spelling
+        and after.spelling
+        and before.spelling.artifact_is_cache != after.spelling.artifact_is_cache
+    ):
+        forms = [
+            (
+                "cache, copied to local disk"
+                if spelling.artifact_is_cache
+                else "folder that the server reads"
+            )
+            for spelling in (before.spelling, after.spelling)
+        ]
         yield MigrationChange("artifact", "form", *forms)
     yield from _list_command_changes(pair, catalogue)
 
@@ -228,8 +283,10 @@ def _describe(variant: Variant) -> str:
     return f"{variant.mode}, {variant.draft or 'no draft'}, window {variant.num_speculative_tokens}"
 
 
-def _list_command_changes(pair: tuple[Experiment, Experiment], catalogue: Catalogue) -> Iterator[MigrationChange]:
-    """Yield flags and variables that differ, each once where all variants agree, and every artifact key."""
+def _list_command_changes(
+    pair: tuple[Experiment, Experiment], catalogue: Catalogue
+) -> Iterator[MigrationChange]:
+    """Yield flags and variables that differ, once where variants agree, and every key."""
     experiment, moved = pair
     later = {variant.name: variant for variant in moved.all_variants()}
     seen = set()
@@ -241,20 +298,26 @@ def _list_command_changes(pair: tuple[Experiment, Experiment], catalogue: Catalo
             for owner, entry in ((experiment, variant), (moved, later[variant.name]))
         ]
         flags = [pair_flags(command) for command in commands]
-        for topic, (old, new) in (("flag", flags), ("variable", [command.environment for command in commands])):
+        for topic, (old, new) in (
+            ("flag", flags),
+            ("variable", [command.environment for command in commands]),
+        ):
             for name in dict.fromkeys([*old, *new]):
                 change = MigrationChange(topic, name, old.get(name, ""), new.get(name, ""))
                 if change.before != change.after and change not in seen:
                     seen.add(change)
                     yield change
-        keys = [compute_artifact_key(experiment, variant, catalogue).name,
-                compute_artifact_key(moved, later[variant.name], catalogue).name]  # fmt: skip
+        keys = [
+            compute_artifact_key(experiment, variant, catalogue).name,
+            compute_artifact_key(moved, later[variant.name], catalogue).name,
+        ]
         yield MigrationChange("artifact", variant.name, *keys)
 
 
 def pair_flags(command: ServerCommand) -> dict[str, str]:
     """Return each flag with its value, `on` for a switch; the bare model first."""
-    flags, arguments = dict[str, str](), list(command.arguments)
+    flags = dict[str, str]()
+    arguments = list(command.arguments)
     for index, argument in enumerate(arguments):
         if argument.startswith("--"):
             value = arguments[index + 1] if index + 1 < len(arguments) else "--"
@@ -276,9 +339,13 @@ def _list_evidence(moved: Experiment, runtime: Runtime) -> Iterator[str]:
     for support in (_find_support(runtime, mode) for mode in modes):
         if not _is_shown(support, moved.target):
             yield f"{support.mode} with {moved.target} has no documented run: {support.reason}"
-        shown, batch = support.shown_max_num_seqs, moved.serving.max_num_seqs
+        shown = support.shown_max_num_seqs
+        batch = moved.serving.max_num_seqs
         if shown is not None and batch > shown.value:
-            yield f"{support.mode} with max_num_seqs {batch}: the largest batch shown to run is {shown.value}"
+            yield (
+                f"{support.mode} with max_num_seqs {batch}: the largest batch shown to run is"
+                f" {shown.value}"
+            )
     if runtime.proven_targets.value and moved.target not in runtime.proven_targets.value:
         yield f"{moved.target} on {runtime.name}: no documented run"
     spelling = runtime.spelling

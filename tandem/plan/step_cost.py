@@ -1,12 +1,14 @@
 """The cost of a speculative step relative to a plain one, fitted to published rows of one kind.
 
-The model: a step takes the time of a plain step, that of its draft forwards, and a share of a plain step for each
-drafted token that it verifies. On Neuron a draft forward is bound by latency: heads of one layer and drafts of sixteen
-take about as many milliseconds (docs/theory.md). A verified token costs little where the target is dense, because the
-weights are read anyway; each one loads experts of its own where it is not.
+The model: a step takes the time of a plain step, that of its draft forwards, and a share of a plain
+step for each drafted token that it verifies. On Neuron a draft forward is bound by latency: heads
+of one layer and drafts of sixteen take about as many milliseconds (docs/theory.md). A verified
+token costs little where the target is dense, because the weights are read anyway; each one loads
+experts of its own where it is not.
 
-Invariant: no time is predicted without a measured plain TPOT, and no speed-up for a kind whose own rows do not predict
-each other: a range is a factor 2 wide, and each row lies in the range that is fitted to the other pairs of servers.
+Invariant: no time is predicted without a measured plain TPOT, and no speed-up for a kind whose own
+rows do not predict each other: a range is a factor 2 wide, and each row lies in the range that is
+fitted to the other pairs of servers.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from typing import NamedTuple
 from tandem.plan.measurement_rows import PublishedRow, RowKind, TargetKind
 
 RANGE_FACTOR = math.sqrt(2)
-"""A step may cost so many times more, or less, than the fit says: the range of a speed-up is a factor 2 wide. Two
-pairs of servers give no distribution; the largest error of their own rows is smaller (docs/theory.md)."""
+"""A step may cost so many times more, or less, than the fit says: the range of a speed-up is a
+factor 2 wide. Two pairs of servers give no distribution; the largest error of their own rows is
+smaller (docs/theory.md)."""
 
 FEWEST_PAIRS = 2
 """Pairs of servers without which nothing can be left out and predicted from the rest."""
@@ -64,7 +67,7 @@ class StepCost:
         return 1 + forwards * self.draft_ms / plain_tpot_ms + verified * self.verified_share
 
     def find_gain_tpot(self, tokens: float, forwards: int, verified: int) -> float | None:
-        """Return the plain TPOT in ms above which speculation is faster at the low end of the range; None where never.
+        """Return the plain TPOT in ms above which speculation is surely faster; else None.
 
         Args:
             tokens: mean of a step.
@@ -75,7 +78,7 @@ class StepCost:
 
 
 def fit_step_cost(rows: Iterable[PublishedRow], kind: RowKind) -> StepCost:
-    """Return the cost of a step over all rows of a kind that are not left out; each pair of servers counts once.
+    """Return a step's cost over all kept rows of a kind; each pair of servers counts once.
 
     Raises:
         ValueError: there is no such row.
@@ -101,24 +104,27 @@ def fit_step_cost(rows: Iterable[PublishedRow], kind: RowKind) -> StepCost:
 def fit_verified_share(rows: Iterable[PublishedRow], target: TargetKind) -> float:
     """Return the share of a plain step that one more verified token costs: 0 where no rows tell.
 
-    Only parallel drafts tell: their windows differ in verified tokens alone. It is the slope of the cost of a step over
-    verified tokens, within rows that have one plain server.
+    Only parallel drafts tell: their windows differ in verified tokens alone. It is the slope of the
+    cost of a step over verified tokens, within rows that have one plain server.
     """
     groups = defaultdict[tuple[str, float], list[PublishedRow]](list)
     for row in rows:
         if row.left_out is None and row.target == target and row.drafting == "parallel":
             groups[row.pair, row.baseline_tpot_ms.value].append(row)
-    products, squares = 0.0, 0.0
+    products = 0.0
+    squares = 0.0
     for group in groups.values():
         mean_verified = fmean(row.verified for row in group)
         mean_cost = fmean(row.step_cost for row in group)
-        products += sum((row.verified - mean_verified) * (row.step_cost - mean_cost) for row in group)
+        products += sum(
+            (row.verified - mean_verified) * (row.step_cost - mean_cost) for row in group
+        )
         squares += sum((row.verified - mean_verified) ** 2 for row in group)
     return max(0.0, products / squares) if squares else 0.0
 
 
 def imply_draft_ms(row: PublishedRow, verified_share: float) -> float:
-    """Return what one draft forward took, if the rest of a step is a plain step and its verified tokens."""
+    """Return a draft forward's time, if the rest of a step is plain plus verified tokens."""
     draft_steps = row.step_cost - 1 - row.verified * verified_share
     return draft_steps * row.baseline_tpot_ms.value / row.forwards
 
@@ -140,24 +146,39 @@ class HeldOutRow(NamedTuple):
     @property
     def is_within(self) -> bool:
         """Return whether the range contains what was measured."""
-        return self.predicted is not None and self.predicted.low <= self.row.speed_up <= self.predicted.high
+        return (
+            self.predicted is not None
+            and self.predicted.low <= self.row.speed_up <= self.predicted.high
+        )
 
 
 def hold_rows_out(rows: Sequence[PublishedRow]) -> Iterator[HeldOutRow]:
-    """Yield each row that is not left out with what the other pairs of servers of its kind say of it."""
+    """Yield each kept row with what the other pairs of its kind say of it."""
     for row in rows:
         if row.left_out is not None:
             continue
         others = [other for other in rows if other.pair != row.pair]
-        pairs = {other.pair for other in others if other.left_out is None and other.kind == row.kind}
-        yield HeldOutRow(row, predict_range(row, fit_step_cost(others, row.kind)) if pairs else None)
+        pairs = {
+            other.pair for other in others if other.left_out is None and other.kind == row.kind
+        }
+        yield HeldOutRow(
+            row, predict_range(row, fit_step_cost(others, row.kind)) if pairs else None
+        )
 
 
 def find_objection(rows: Sequence[PublishedRow], kind: RowKind) -> str:
     """Return why no speed-up of a kind is forecast; empty where its rows predict each other."""
     pairs = sorted({row.pair for row in rows if row.left_out is None and row.kind == kind})
     if len(pairs) < FEWEST_PAIRS:
-        count = f"one pair of servers was published ({pairs[0]})" if pairs else "no pair of servers was published"
+        count = (
+            f"one pair of servers was published ({pairs[0]})"
+            if pairs
+            else "no pair of servers was published"
+        )
         return f"{count}, and a range needs {FEWEST_PAIRS} to be tested"
-    missed = [held.row.name for held in hold_rows_out(rows) if held.row.kind == kind and not held.is_within]
+    missed = [
+        held.row.name
+        for held in hold_rows_out(rows)
+        if held.row.kind == kind and not held.is_within
+    ]
     return f"the published rows do not predict {', '.join(missed)}" if missed else ""

@@ -1,11 +1,12 @@
-"""How many tokens a speculative step commits: by the runtime's law, for one acceptance or one of each position.
+"""How many tokens a speculative step commits, by the runtime's law and acceptance.
 
-Invariant: pure arithmetic on plain numbers. The law is data of the runtime (`counters.tokens_per_step`): NxD Inference
-runs k draft forwards and commits at most k tokens, vLLM and the native plugin commit at most k + 1.
+Invariant: pure arithmetic on plain numbers. The law is data of the runtime
+(`counters.tokens_per_step`): NxD Inference runs k draft forwards and commits at most k tokens, vLLM
+and the native plugin commit at most k + 1.
 
-Source of the closed form: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", arXiv
-2211.17192, equation 1; NxD Inference's own law: neuronx-distributed-inference models/model_base.py,
-_token_gen_forward.
+Source of the closed form: Leviathan et al., "Fast Inference from Transformers via Speculative
+Decoding", arXiv 2211.17192, equation 1; NxD Inference's own law: neuronx-distributed-inference
+models/model_base.py, _token_gen_forward.
 """
 
 from __future__ import annotations
@@ -38,29 +39,33 @@ def sum_positions(law: CommitLaw, position_rates: Sequence[float], window: int) 
 
     Args:
         law: of the runtime.
-        position_rates: not conditional on the positions before, as vLLM counts; first position first. Positions that
-            were not measured add nothing, so that a longer window is bounded from below.
+        position_rates: not conditional on the positions before, as vLLM counts; first position
+            first. Positions that were not measured add nothing, so that a longer window is bounded
+            from below.
         window: num_speculative_tokens, from 1.
     """
     return 1 + sum(position_rates[: count_drafted(law, window)])
 
 
-def extend_positions(law: CommitLaw, position_rates: Sequence[float], window: int) -> tuple[float, float]:
-    """Return the least tokens of a step, and the expected ones with the last conditional rate at every later position.
+def extend_positions(
+    law: CommitLaw, position_rates: Sequence[float], window: int
+) -> tuple[float, float]:
+    """Return a step's least tokens, and those expected with the last rate at later positions.
 
     Args:
         law, window: as of `sum_positions`.
         position_rates: as of `sum_positions`, one at least.
     """
     previous = position_rates[-2] if len(position_rates) > 1 else 1.0
-    rates, conditional = list(position_rates), position_rates[-1] / previous if previous else 0.0
+    rates = list(position_rates)
+    conditional = position_rates[-1] / previous if previous else 0.0
     while len(rates) < window:
         rates.append(rates[-1] * min(conditional, 1.0))
     return sum_positions(law, position_rates, window), sum_positions(law, rates, window)
 
 
 def find_acceptance(law: CommitLaw, tokens: float, window: int) -> float | None:
-    """Return the acceptance at which a step commits so many tokens on average; None where no acceptance gives so many.
+    """Return the acceptance at which a step commits so many tokens on average, or None.
 
     Args:
         law: of the runtime.
@@ -69,7 +74,8 @@ def find_acceptance(law: CommitLaw, tokens: float, window: int) -> float | None:
     """
     if not 1 - _TOLERANCE <= tokens <= count_drafted(law, window) + 1 + _TOLERANCE:
         return None
-    low, high = 0.0, 1.0
+    low = 0.0
+    high = 1.0
     while high - low > _TOLERANCE:
         middle = (low + high) / 2
         low, high = (middle, high) if expect_tokens(law, middle, window) < tokens else (low, middle)

@@ -22,19 +22,24 @@ def patch_experiment(text: str, name: str, winner: Mapping[str, str | int], note
     Args:
         text: of the file, with a top-level `sweep`.
         name: path of the file in the repository.
-        winner: name, draft and num_speculative_tokens of the variant to serve; empty for plain decoding.
+        winner: name, draft and num_speculative_tokens of the variant to serve; empty for plain
+            decoding.
         note: a comment above the variant; empty for none.
 
     Raises:
         InputError: the file has no sweep any more.
     """
-    lines, blocks = text.splitlines(keepends=True), _find_blocks(text)
+    lines = text.splitlines(keepends=True)
+    blocks = _find_blocks(text)
     if "sweep" not in blocks or "variants" not in blocks:
         change = "take the file of the commit that the sweep ran with"
         raise InputError("the file has no sweep any more", where=name, change=change)
     mode = yaml.safe_load(text)["sweep"]["mode"]  # the winner decodes as its sweep
     fields = {"name": winner["name"], "mode": mode, **winner} if winner else {}
-    rows = [f"{'    ' if index else '  - '}{key}: {value}\n" for index, (key, value) in enumerate(fields.items())]
+    rows = [
+        f"{'    ' if index else '  - '}{key}: {value}\n"
+        for index, (key, value) in enumerate(fields.items())
+    ]
     if note:
         rows = [f"  # {line}\n" for line in textwrap.wrap(note, COMMENT_COLUMNS)] + rows
     first, last = blocks["sweep"]
@@ -46,8 +51,9 @@ def patch_experiment(text: str, name: str, winner: Mapping[str, str | int], note
 
 
 def _find_blocks(text: str) -> dict[str, tuple[int, int]]:
-    """Return the first line of each top-level key and the line behind its value, comments after it left out."""
-    lines, root = text.splitlines(), yaml.compose(text, Loader=yaml.SafeLoader)
+    """Return the first line of each top-level key and the line behind its value."""
+    lines = text.splitlines()
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
     blocks = {}
     for key, value in root.value if isinstance(root, yaml.MappingNode) else ():
         end = value.end_mark.line + (value.end_mark.column > 0)

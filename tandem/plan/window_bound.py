@@ -1,8 +1,9 @@
-"""The most tokens that a step of one window can commit, from what other windows of the same draft committed.
+"""The most tokens that a step of one window can commit, by the draft's other windows.
 
-A draft counts at a position if it and all before it were accepted, so each position adds at most as much as the one
-before it. With the window the mean of a step therefore rises in a concave curve. Between measured windows, and beyond
-them, the curve lies below the lines through its measured points. That needs no law of acceptance by position.
+A draft counts at a position if it and all before it were accepted, so each position adds at most as
+much as the one before it. With the window the mean of a step therefore rises in a concave curve.
+Between measured windows, and beyond them, the curve lies below the lines through its measured
+points. That needs no law of acceptance by position.
 
 Invariant: pure arithmetic on plain numbers.
 """
@@ -24,8 +25,8 @@ class WindowTokens:
     Args:
         window: num_speculative_tokens.
         tokens: mean of a step.
-        position_rates: share of drafts accepted at each position, the first position first; empty where the server
-            counts none.
+        position_rates: share of drafts accepted at each position, the first position first; empty
+            where the server counts none.
     """
 
     window: int
@@ -36,8 +37,9 @@ class WindowTokens:
 def bound_tokens(law: CommitLaw, measurements: Sequence[WindowTokens], window: int) -> float:
     """Return the most tokens that a step can commit on average.
 
-    A window shorter than all measured ones has no such line on its left. There the bound is the mean of a constant
-    acceptance: no acceptance that rises by position commits more. One that falls does, by a few percent.
+    A window shorter than all measured ones has no such line on its left. There the bound is the
+    mean of a constant acceptance: no acceptance that rises by position commits more. One that falls
+    does, by a few percent.
 
     Args:
         law: of the runtime.
@@ -53,16 +55,21 @@ def bound_tokens(law: CommitLaw, measurements: Sequence[WindowTokens], window: i
     longer = [count for count in sorted(points) if count > drafted]
     bounds = [1.0 + drafted, *(points[count] for count in longer[:1])]
     if len(longer) > 1:
-        bounds.append(points[longer[0]] - (longer[0] - drafted) * _find_slope(points, longer[0], longer[1]))
+        bounds.append(
+            points[longer[0]] - (longer[0] - drafted) * _find_slope(points, longer[0], longer[1])
+        )
     if len(shorter) > 1:
-        bounds.append(points[shorter[-1]] + (drafted - shorter[-1]) * _find_slope(points, shorter[-2], shorter[-1]))
+        bounds.append(
+            points[shorter[-1]]
+            + (drafted - shorter[-1]) * _find_slope(points, shorter[-2], shorter[-1])
+        )
     elif longer:
         bounds.append(_predict_shorter(points[longer[0]], longer[0], drafted))
     return max(1.0, min(bounds))
 
 
 def _list_points(law: CommitLaw, measurements: Iterable[WindowTokens]) -> dict[int, float]:
-    """Return the mean of a step by the number of drafts that it may commit; without any it commits one token."""
+    """Return a step's mean by the number of drafts that it may commit; one token without any."""
     values = dict[int, list[float]]()
     for measurement in measurements:
         drafted = count_drafted(law, measurement.window)
@@ -75,14 +82,15 @@ def _list_points(law: CommitLaw, measurements: Iterable[WindowTokens]) -> dict[i
 
 
 def _find_slope(points: Mapping[int, float], left: int, right: int) -> float:
-    """Return the tokens that a position adds on average; noise may put a share outside of 0 to 1."""
+    """Return the tokens that a position adds; noise may put a share outside of 0 to 1."""
     slope = (points[right] - points[left]) / (right - left)
     return min(1.0, max(0.0, slope))
 
 
 def _predict_shorter(tokens: float, longer: int, shorter: int) -> float:
-    """Return the mean of a step that may commit fewer drafts, each accepted with the same chance."""
-    acceptance = find_acceptance("k+1", tokens, longer)  # of this law the window is the number of drafts
+    """Return the mean of a step with fewer drafts, each accepted with the same chance."""
+    # of this law the window is the number of drafts
+    acceptance = find_acceptance("k+1", tokens, longer)
     if acceptance is None:  # noise puts the mean outside of what a step can commit
         acceptance = float(tokens > 1)
     return expect_tokens("k+1", acceptance, shorter)

@@ -1,10 +1,11 @@
 """Build the batches of a round: the data that one PutMetricData sends.
 
-Invariant: the same figures, in any order, give the same batches; a batch keeps to CloudWatch's limits. A batch holds
-one prompt class, so that a class that CloudWatch refuses costs no other.
+Invariant: the same figures, in any order, give the same batches; a batch keeps to CloudWatch's
+limits. A batch holds one prompt class, so that a class that CloudWatch refuses costs no other.
 
-Values are rounded to three significant digits, by 0.5 % at most, so that equal ones are sent once with their count.
-Sources of the limits: the API reference of PutMetricData, MetricDatum and Dimension, as in botocore 1.43.
+Values are rounded to three significant digits, by 0.5 % at most, so that equal ones are sent once
+with their count. Sources of the limits: the API reference of PutMetricData, MetricDatum and
+Dimension, as in botocore 1.43.
 """
 
 from __future__ import annotations
@@ -23,11 +24,13 @@ from numpy.typing import NDArray
 from tandem.metrics import MINUTE_S, SeriesMinute, cloudwatch_unit, find_metric
 
 MAX_DATA = 1000  # a request
-MAX_BYTES = 900_000  # a request before compression; the limit is 1 MB, before or after compression is not documented
+# a request before compression; the limit is 1 MB, before or after compression is not documented
+MAX_BYTES = 900_000
 MAX_VALUES = 150  # unique values in a datum
 MAX_SIZE = 2.0**360  # of a value
 DIGITS = 3
-_PAIR_BYTES = 24  # a value of three digits and its count, in JSON or CBOR: botocore uses either for CloudWatch
+# a value of three digits and its count, in JSON or CBOR: botocore uses either for CloudWatch
+_PAIR_BYTES = 24
 _DATUM_BYTES = 250  # names of the fields, of the unit, the time
 _DIMENSION_BYTES = 32
 
@@ -43,14 +46,23 @@ class MetricDatum:
     @property
     def size(self) -> int:
         """Bytes in a request, an upper estimate."""
-        dimension_bytes = sum(len(name) + len(value) + _DIMENSION_BYTES for name, value in self.minute.dimensions)
-        return _DATUM_BYTES + len(self.minute.metric) + dimension_bytes + _PAIR_BYTES * len(self.values)
+        dimension_bytes = sum(
+            len(name) + len(value) + _DIMENSION_BYTES for name, value in self.minute.dimensions
+        )
+        return (
+            _DATUM_BYTES
+            + len(self.minute.metric)
+            + dimension_bytes
+            + _PAIR_BYTES * len(self.values)
+        )
 
     def as_request(self) -> dict[str, Any]:
         """Return the datum in the form of PutMetricData."""
         return {
             "MetricName": self.minute.metric,
-            "Dimensions": [{"Name": name, "Value": value} for name, value in self.minute.dimensions],
+            "Dimensions": [
+                {"Name": name, "Value": value} for name, value in self.minute.dimensions
+            ],
             "Timestamp": datetime.fromtimestamp(self.minute.at_s, tz=UTC),
             "Values": list(self.values),
             "Counts": [float(count) for count in self.counts],
@@ -78,18 +90,22 @@ def build_batches(values: Mapping[SeriesMinute, NDArray[np.float64]]) -> tuple[M
     return tuple(
         MetricBatch(data)
         for _, class_minutes in groupby(minutes, key=lambda minute: minute.prompt_class)
-        for data in _fill_batches(_count_values(minute, round_values(values[minute])) for minute in class_minutes)
+        for data in _fill_batches(
+            _count_values(minute, round_values(values[minute])) for minute in class_minutes
+        )
     )
 
 
 def round_values(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the finite values at three significant digits; a value too near to 0 for CloudWatch becomes 0."""
+    """Return the finite values at three significant digits; 0 where CloudWatch needs it."""
     finite = values[np.isfinite(values)]
     size = np.abs(finite)
     finite = np.where(size < 1 / MAX_SIZE, 0.0, finite)[size < MAX_SIZE]
     power = np.floor(np.log10(np.where(finite == 0, 1.0, np.abs(finite)))) - (DIGITS - 1)
-    up, down = 10.0 ** np.maximum(-power, 0), 10.0 ** np.maximum(power, 0)
-    rounded_values: NDArray[np.float64] = np.rint(finite * up / down) / up * down + 0.0  # -0.0 is 0.0
+    up = 10.0 ** np.maximum(-power, 0)
+    down = 10.0 ** np.maximum(power, 0)
+    # -0.0 is 0.0
+    rounded_values: NDArray[np.float64] = np.rint(finite * up / down) / up * down + 0.0
     return rounded_values
 
 
@@ -106,7 +122,7 @@ def _count_values(minute: SeriesMinute, values: NDArray[np.float64]) -> tuple[Me
 
 
 def _fill_batches(minutes: Iterable[tuple[MetricDatum, ...]]) -> Iterator[tuple[MetricDatum, ...]]:
-    """Yield batches filled in order; a minute of a series is split between two only if no single batch can hold it."""
+    """Yield batches filled in order; split a series' minute only if no batch can hold it."""
     batch: list[MetricDatum] = []
     batch_bytes = 0
     for data in minutes:
@@ -115,7 +131,8 @@ def _fill_batches(minutes: Iterable[tuple[MetricDatum, ...]]) -> Iterator[tuple[
             count, size = (len(data), minute_bytes) if index == 0 else (1, datum.size)
             if batch and (len(batch) + count > MAX_DATA or batch_bytes + size > MAX_BYTES):
                 yield tuple(batch)
-                batch, batch_bytes = [], 0
+                batch = []
+                batch_bytes = 0
             batch.append(datum)
             batch_bytes += datum.size
     if batch:

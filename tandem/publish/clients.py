@@ -1,8 +1,8 @@
-"""Connect to CloudWatch, S3 and STS, store a run's results, and turn faults of AWS into advice for an operator.
+"""Connect to AWS, store a run's results, and turn AWS's faults into advice.
 
-Invariant: every error of botocore leaves this package as a TandemError that names the call and the object.
-botocore itself retries, so a request whose answer was lost may be sent twice. S3 checks every object against its
-SHA-256; nothing is deleted.
+Invariant: every error of botocore leaves this package as a TandemError that names the call and the
+object. botocore itself retries, so a request whose answer was lost may be sent twice. S3 checks
+every object against its SHA-256; nothing is deleted.
 """
 
 from __future__ import annotations
@@ -23,29 +23,48 @@ from tandem.aws.faults import BOTO_ERRORS, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError, convert_os_errors
 
 # two parts at once: a bench that still measures needs nearly all of the network and the processor
-TRANSFER = TransferConfig(multipart_threshold=8 << 20, multipart_chunksize=8 << 20, max_concurrency=2)
+TRANSFER = TransferConfig(
+    multipart_threshold=8 << 20, multipart_chunksize=8 << 20, max_concurrency=2
+)
 EXTRA_ARGS = {"ChecksumAlgorithm": "SHA256", "ContentType": "application/json"}
 RETRY_ADVICE = "the records are kept: run `tandem bench publish` again, it completes what is left"
 # operation -> action that IAM must allow (Service Authorization Reference)
 _ACTIONS = {
-    "PutMetricData": "cloudwatch:PutMetricData with the condition cloudwatch:namespace = the namespace named here",
+    "PutMetricData": (
+        "cloudwatch:PutMetricData with the condition cloudwatch:namespace = the namespace named"
+        " here"
+    ),
     "ListObjectsV2": "s3:ListBucket",
     "GetObject": "s3:GetObject",
     "AbortMultipartUpload": "s3:AbortMultipartUpload",
-    **dict.fromkeys(("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"), "s3:PutObject"),
+    **dict.fromkeys(
+        ("PutObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"),
+        "s3:PutObject",
+    ),
 }
 # kind of a fault -> advice
 _CHANGES = {
     "busy": "wait a few minutes",
     "clock": "set the clock (chronyc tracking tells by how much)",
-    "denied": "{action} is missing for this identity: run with the role of service account tandem-bench, or allow it",
+    "denied": (
+        "{action} is missing for this identity: run with the role of service account tandem-bench,"
+        " or allow it"
+    ),
     "expired": "log in again",
-    "foreign": "in a pod: check its Pod Identity association; by hand: log in again, and enable the account's region",
+    "foreign": (
+        "in a pod: check its Pod Identity association; by hand: log in again, and enable the"
+        " account's region"
+    ),
     "no bucket": "deploy the environment's Artifacts stack",
     "other region": "correct `region` of the environment, or the bucket's name",
-    "no credentials": "in a pod: its service account has no Pod Identity association; by hand: log in",
+    "no credentials": (
+        "in a pod: its service account has no Pod Identity association; by hand: log in"
+    ),
     "misconfigured": "correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region",
-    "unreachable": "check the region's name, DNS, the VPC's endpoints monitoring, sts and s3, and the network policy",
+    "unreachable": (
+        "check the region's name, DNS, the VPC's endpoints monitoring, sts and s3, and the network"
+        " policy"
+    ),
 }
 _INPUT_KINDS = {"misconfigured", "other region"}
 
@@ -59,7 +78,9 @@ class PublishClients:
     sts: Any
 
 
-def connect(region: str, *, connect_s: float = 10.0, read_s: float = 60.0, attempts: int = 5) -> PublishClients:
+def connect(
+    region: str, *, connect_s: float = 10.0, read_s: float = 60.0, attempts: int = 5
+) -> PublishClients:
     """Return clients with credentials and endpoints from boto3's own chain of settings.
 
     Args:
@@ -72,18 +93,26 @@ def connect(region: str, *, connect_s: float = 10.0, read_s: float = 60.0, attem
         InputError: the settings cannot be used.
     """
     config = Config(
-        connect_timeout=connect_s, read_timeout=read_s, tcp_keepalive=True, user_agent_extra="tandem-publish",
+        connect_timeout=connect_s,
+        read_timeout=read_s,
+        tcp_keepalive=True,
+        user_agent_extra="tandem-publish",
         retries={"mode": "standard", "total_max_attempts": attempts},
-    )  # fmt: skip
+    )
     try:
-        return PublishClients(*(
-            boto3.client(service, region_name=region, config=config) for service in ("cloudwatch", "s3", "sts")
-        ))  # fmt: skip
+        return PublishClients(
+            *(
+                boto3.client(service, region_name=region, config=config)
+                for service in ("cloudwatch", "s3", "sts")
+            )
+        )
     except BotoCoreError as error:
         raise convert_error(error, "Connect", region) from error
     except ValueError as error:  # of an endpoint's URL
         raise InputError(
-            f"the AWS settings cannot be used ({error})", where=region, change="correct AWS_ENDPOINT_URL if it is set"
+            f"the AWS settings cannot be used ({error})",
+            where=region,
+            change="correct AWS_ENDPOINT_URL if it is set",
         ) from error
 
 
@@ -123,21 +152,25 @@ def require_account(clients: PublishClients, account: str, environment: str) -> 
 
     Raises:
         InputError: the credentials are of another account.
-        ExternalError: there are no credentials, they have expired, STS is out of reach and the like.
+        ExternalError: there are no credentials, they have expired, STS is out of reach and the
+            like.
     """
     where = f"{environment} in account {account}"
     with translate_errors("GetCallerIdentity", where):
         caller_account = clients.sts.get_caller_identity()["Account"]
     if caller_account != account:
         raise InputError(
-            f"these credentials are of account {caller_account}", where=where,
-            change=f"log in to {account} (aws sts get-caller-identity shows who you are), or name the other "
-            "environment with --env",
-        )  # fmt: skip
+            f"these credentials are of account {caller_account}",
+            where=where,
+            change=(
+                f"log in to {account} (aws sts get-caller-identity shows who you are), or name the"
+                " other environment with --env"
+            ),
+        )
 
 
 class ResultStore:
-    """The objects of a run; each method raises a TandemError if S3 denies, fails or is out of reach.
+    """The objects of a run; methods raise TandemError if S3 denies, fails or cannot be reached.
 
     Args:
         s3: boto3's client.
@@ -146,26 +179,38 @@ class ResultStore:
     """
 
     def __init__(self, s3: Any, bucket: str, prefix: str) -> None:
-        self._s3, self._bucket, self._prefix, self._url = s3, bucket, prefix, f"s3://{bucket}/{prefix}"
+        self._s3 = s3
+        self._bucket = bucket
+        self._prefix = prefix
+        self._url = f"s3://{bucket}/{prefix}"
 
     def list_sizes(self) -> dict[str, int]:
         """Return the bytes of every object, by its name below the prefix."""
         with translate_errors("ListObjectsV2", self._url):
-            pages = self._s3.get_paginator("list_objects_v2").paginate(Bucket=self._bucket, Prefix=self._prefix)
+            pages = self._s3.get_paginator("list_objects_v2").paginate(
+                Bucket=self._bucket, Prefix=self._prefix
+            )
             return {
-                row["Key"].removeprefix(self._prefix): row["Size"] for page in pages for row in page.get("Contents", ())
+                row["Key"].removeprefix(self._prefix): row["Size"]
+                for page in pages
+                for row in page.get("Contents", ())
             }
 
     def store(self, name: str, file: BinaryIO) -> None:
         """Store a file, a large one in parts."""
         with translate_errors("PutObject", self._url + name):
-            self._s3.upload_fileobj(file, self._bucket, self._prefix + name, Config=TRANSFER, ExtraArgs=EXTRA_ARGS)
+            self._s3.upload_fileobj(
+                file, self._bucket, self._prefix + name, Config=TRANSFER, ExtraArgs=EXTRA_ARGS
+            )
 
     def store_ranges(self, name: str, path: Path, ranges: Sequence[tuple[int, int]]) -> None:
         """Store ranges of a file's bytes as one object; an unreadable file is a TandemError too."""
         change = "see that it is there and may be read, then publish again"
         with tempfile.TemporaryFile() as joined_file:
-            with convert_os_errors("the file cannot be read", path, change, ExternalError), path.open("rb") as file:
+            with (
+                convert_os_errors("the file cannot be read", path, change, ExternalError),
+                path.open("rb") as file,
+            ):
                 for first, end in ranges:
                     file.seek(first)
                     joined_file.write(file.read(end - first))

@@ -1,9 +1,10 @@
-"""Publish a run at least once: a round's records to S3, its figures to CloudWatch, then its marker to S3.
+"""Publish a run at least once: a round's records, its figures, then its marker to S3.
 
-Invariant: a round with a marker is neither read nor sent again. Each batch that CloudWatch took is logged in the folder
-at once, so a kill counts at most one batch twice and loses none. A round that is not recorded whole sends no figures.
-A fault of CloudWatch keeps no record out of S3. The publish that completes reports the figures that CloudWatch never
-takes: until then their round has no marker, and the log has the sentence.
+Invariant: a round with a marker is neither read nor sent again. Each batch that CloudWatch took is
+logged in the folder at once, so a kill counts at most one batch twice and loses none. A round that
+is not recorded whole sends no figures. A fault of CloudWatch keeps no record out of S3. The publish
+that completes reports the figures that CloudWatch never takes: until then their round has no
+marker, and the log has the sentence.
 """
 
 from __future__ import annotations
@@ -32,11 +33,13 @@ from tandem.metrics import (
     RoundFigures,
     SeriesMinute,
     format_namespace,
-)  # fmt: skip
+)
 from tandem.publish.batch import MetricBatch, MetricDatum, build_batches
 from tandem.publish.clients import PublishClients, ResultStore, require_account, translate_errors
 
-MAX_AGE_S, MAX_AHEAD_S = 14 * 86400, 2 * 3600  # limits of PutMetricData: oldest time, and time ahead
+# limits of PutMetricData: oldest time, and time ahead
+MAX_AGE_S = 14 * 86400
+MAX_AHEAD_S = 2 * 3600
 MAX_UTC_S = 253_402_300_799  # the last second of the year 9999, the latest of `datetime`
 MARGIN_S = 300  # of both: clocks differ, and a request takes time
 GAUGE = "unpublished_rounds"
@@ -86,7 +89,8 @@ class PublishReport:
         rounds: numbers of the rounds that got their marker.
         sent: number of batches that CloudWatch took.
         stored: number of objects that S3 took, without markers.
-        lost: sentences about figures that never reach CloudWatch: refused classes, times too old. Each is given once.
+        lost: sentences about figures that never reach CloudWatch: refused classes, times too old.
+            Each is given once.
         left: sentences about work for a later publish.
         notes: sentences that ask for no action.
     """
@@ -107,8 +111,9 @@ class PublishReport:
 class BatchLog:
     """The finished batches of a run, by round and digest: a JSON line each in the run's folder.
 
-    A line is written right after the request, and its batch is not sent again. A line that a kill cut short does not
-    count. `losses` has, by round and digest, the sentence on a batch that CloudWatch never takes, "" for any other.
+    A line is written right after the request, and its batch is not sent again. A line that a kill
+    cut short does not count. `losses` has, by round and digest, the sentence on a batch that
+    CloudWatch never takes, "" for any other.
 
     Args:
         folder: of the run.
@@ -119,7 +124,8 @@ class BatchLog:
     """
 
     def __init__(self, folder: Path, environment: str) -> None:
-        self._path, self._environment = folder / SENT_FILE, environment
+        self._path = folder / SENT_FILE
+        self._environment = environment
         self.losses: dict[tuple[int, str], str] = {}
         with self._open() as file:
             file.seek(0)
@@ -134,9 +140,14 @@ class BatchLog:
 
     @contextlib.contextmanager
     def _open(self) -> Iterator[BinaryIO]:
-        change = "make room, or give this user the right to write there; without it figures count twice"
+        change = (
+            "make room, or give this user the right to write there; without it figures count twice"
+        )
         problem = "what was sent cannot be written down"
-        with convert_os_errors(problem, self._path, change, ExternalError), self._path.open("a+b") as file:
+        with (
+            convert_os_errors(problem, self._path, change, ExternalError),
+            self._path.open("a+b") as file,
+        ):
             yield file
 
     def add(self, round_number: int, digest: str, state: BatchState, loss: str) -> None:
@@ -145,16 +156,21 @@ class BatchLog:
         Args:
             round_number: of the batch.
             digest: of the batch.
-            state: `sent`: CloudWatch took the batch; `refused`: CloudWatch never will; `skipped`: too old.
+            state: `sent`: CloudWatch took the batch; `refused`: CloudWatch never will; `skipped`:
+                too old.
             loss: sentence on a batch that was not sent.
 
         Raises:
             ExternalError: the line cannot be written.
         """
         line = {
-            "environment": self._environment, "round": round_number, "digest": digest, "state": state,
-            "at": datetime.now(UTC).isoformat(timespec="milliseconds"), "lost": loss,
-        }  # fmt: skip
+            "environment": self._environment,
+            "round": round_number,
+            "digest": digest,
+            "state": state,
+            "at": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "lost": loss,
+        }
         with self._open() as file:
             file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
         self.losses[round_number, digest] = loss
@@ -167,18 +183,26 @@ class RunPublisher:
         destination: of the run: namespace, bucket and prefix.
         folder: of the run.
         clients: boto3's.
-        end_s: limit on the monotonic clock; a later publish sends the batches that did not begin by then.
+        end_s: limit on the monotonic clock; a later publish sends the batches that did not begin by
+            then.
 
     Raises:
         TandemError: the credentials are another account's, or AWS or the folder cannot be used.
     """
 
     def __init__(
-        self, destination: RunDestination, folder: Path, clients: PublishClients, *, end_s: float = float("inf")
+        self,
+        destination: RunDestination,
+        folder: Path,
+        clients: PublishClients,
+        *,
+        end_s: float = float("inf"),
     ) -> None:
         require_account(clients, destination.account, destination.environment)
         self.report = PublishReport()
-        self._destination, self._folder, self._end_s = destination, folder, end_s
+        self._destination = destination
+        self._folder = folder
+        self._end_s = end_s
         self._cloudwatch = clients.cloudwatch
         self._store = ResultStore(clients.s3, destination.bucket, destination.prefix)
         self._marker_prefix = f"published/{destination.environment}/round-"
@@ -189,7 +213,9 @@ class RunPublisher:
     @property
     def published_rounds(self) -> frozenset[int]:
         """Numbers of the rounds that had a marker when this publish began."""
-        matches = [re.fullmatch(rf"{self._marker_prefix}(\d{{5,}})\.json", name) for name in self._sizes]
+        matches = [
+            re.fullmatch(rf"{self._marker_prefix}(\d{{5,}})\.json", name) for name in self._sizes
+        ]
         return frozenset(int(match[1]) for match in matches if match)
 
     def publish(self, rounds: Iterable[RoundFigures], files: Sequence[Path]) -> PublishReport:
@@ -208,7 +234,9 @@ class RunPublisher:
             if figures.is_complete:
                 complete_rounds.append(figures.number)
             if self._is_late():
-                self.report.left.append(f"rounds from {figures.number} on were not sent in the time that there was")
+                self.report.left.append(
+                    f"rounds from {figures.number} on were not sent in the time that there was"
+                )
                 break
             try:
                 self._store_records(figures)
@@ -230,7 +258,7 @@ class RunPublisher:
         return self.report
 
     def _store_late_markers(self) -> None:
-        """Store the markers of rounds with losses: last, so that after a failed publish the next reports the losses."""
+        """Store the markers of rounds with losses last, so that a later publish reports them."""
         for name, marker in self._late_markers.items():
             self._store.store(name, marker)
 
@@ -238,40 +266,48 @@ class RunPublisher:
         return time.monotonic() >= self._end_s
 
     def _store_records(self, figures: RoundFigures) -> None:
-        """Store a round's raw records, unless S3 has them; records are only appended, so an equal size is enough."""
+        """Store a round's raw records unless S3 has them; as they only grow, size is enough."""
         name = f"records/round-{figures.number:05d}.jsonl"
         if self._sizes.get(name) != sum(end - first for first, end in figures.ranges):
             self._store.store_ranges(name, self._folder / "records.jsonl", figures.ranges)
             self.report.stored += 1
 
     def _publish_figures(self, figures: RoundFigures) -> None:
-        """Send the batches of a round that are not logged as sent, then store the round's marker."""
+        """Send the batches of a round that are not logged as sent, then its marker."""
         number = figures.number
         if not figures.is_complete:
             self.report.notes.append(
-                f"round {number} is not recorded whole, so no figure of it is sent: go on with the run "
-                "(tandem bench run --resume), then publish again"
+                f"round {number} is not recorded whole, so no figure of it is sent: go on with the"
+                " run (tandem bench run --resume), then publish again"
             )
             return
-        last_s, now_s = max((minute.at_s for minute in figures.values), default=0), time.time()
+        last_s = max((minute.at_s for minute in figures.values), default=0)
+        now_s = time.time()
         if last_s > now_s + MAX_AHEAD_S - MARGIN_S:
             self.report.left.append(
-                f"round {number} has figures of {_format_utc(last_s)}, too far ahead of this machine's clock "
-                f"({_format_utc(now_s)}), which is wrong or was when they were recorded: set it, and publish again; "
-                f"CloudWatch takes them from {_format_utc(last_s - MAX_AHEAD_S + MARGIN_S)} on"
+                f"round {number} has figures of {_format_utc(last_s)}, too far ahead of this"
+                f" machine's clock ({_format_utc(now_s)}), which is wrong or was when they were"
+                " recorded: set it, and publish again; CloudWatch takes them from"
+                f" {_format_utc(last_s - MAX_AHEAD_S + MARGIN_S)} on"
             )
             return
-        batches, losses = build_batches(figures.values), self._batch_log.losses
+        batches = build_batches(figures.values)
+        losses = self._batch_log.losses
         for batch in batches:
             if (number, batch.digest) in losses:
                 continue
             if self._is_late():
-                self.report.left.append(f"round {number} was not sent whole in the time that there was")
+                self.report.left.append(
+                    f"round {number} was not sent whole in the time that there was"
+                )
                 return
             self._batch_log.add(number, batch.digest, *self._send_batch(number, batch))
         content = {"round": number, "batches": len(batches), "at": _format_utc(time.time())}
-        name, marker = f"{self._marker_prefix}{number:05d}.json", BytesIO(json.dumps(content).encode())
-        lost = list(dict.fromkeys(filter(None, (losses[number, batch.digest] for batch in batches))))
+        name = f"{self._marker_prefix}{number:05d}.json"
+        marker = BytesIO(json.dumps(content).encode())
+        lost = list(
+            dict.fromkeys(filter(None, (losses[number, batch.digest] for batch in batches)))
+        )
         if lost:
             self.report.lost += lost
             self._late_markers[name] = marker
@@ -280,7 +316,7 @@ class RunPublisher:
         self.report.rounds.append(number)
 
     def _send_batch(self, number: int, batch: MetricBatch) -> tuple[BatchState, str]:
-        """Send one batch; return its state, and the sentence on a batch that CloudWatch never takes, else ""."""
+        """Send a batch; return its state, and a sentence if CloudWatch never takes it."""
         if min(datum.minute.at_s for datum in batch.data) < time.time() - MAX_AGE_S + MARGIN_S:
             when = "older than two weeks, which CloudWatch takes no more"
             return "skipped", f"round {number} has figures {when}; S3 has its records"
@@ -293,11 +329,13 @@ class RunPublisher:
         return "sent", ""
 
     def _put_data(self, data: Sequence[MetricDatum]) -> str | None:
-        """Call PutMetricData; return why CloudWatch will never take these data, None if CloudWatch took them."""
+        """Call PutMetricData; return why CloudWatch will never take these data, else None."""
         namespace = self._destination.namespace
         with translate_errors("PutMetricData", f"namespace {namespace}"):
             try:
-                self._cloudwatch.put_metric_data(Namespace=namespace, MetricData=[datum.as_request() for datum in data])
+                self._cloudwatch.put_metric_data(
+                    Namespace=namespace, MetricData=[datum.as_request() for datum in data]
+                )
             except ClientError as error:
                 kind, problem = explain_fault(error, "PutMetricData")
                 if kind != "invalid":
@@ -306,12 +344,19 @@ class RunPublisher:
         return None
 
     def _send_gauge(self, round_count: int) -> None:
-        """Send the number of earlier rounds that are recorded whole but not in CloudWatch; a failure is a note."""
+        """Send the number of whole rounds missing in CloudWatch; a failure is a note."""
         minute = int(time.time()) // MINUTE_S * MINUTE_S
-        dimensions = dict.fromkeys(BENCH_DIMENSIONS, ALL_VALUES) | {BENCH_DIMENSIONS[0]: self._destination.experiment}
-        arms = [tuple((dimensions | {BENCH_DIMENSIONS[1]: arm}).items()) for arm in self._destination.variants]
+        dimensions = dict.fromkeys(BENCH_DIMENSIONS, ALL_VALUES) | {
+            BENCH_DIMENSIONS[0]: self._destination.experiment
+        }
+        arms = [
+            tuple((dimensions | {BENCH_DIMENSIONS[1]: arm}).items())
+            for arm in self._destination.variants
+        ]
         gauge_data = [
-            MetricDatum(minute=SeriesMinute(arm, GAUGE, minute), values=(float(round_count),), counts=(1,))
+            MetricDatum(
+                minute=SeriesMinute(arm, GAUGE, minute), values=(float(round_count),), counts=(1,)
+            )
             for arm in arms
         ]
         try:

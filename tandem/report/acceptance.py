@@ -1,6 +1,7 @@
 """The section on acceptance: tokens per step of the target, per class and per drafted position.
 
-Invariant: the method is next to each figure; for arms and classes without a figure the section gives the reason.
+Invariant: the method is next to each figure; for arms and classes without a figure the section
+gives the reason.
 """
 
 from __future__ import annotations
@@ -10,9 +11,22 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from tandem.judge.schema import FILE, ClassAcceptance, Verdict
-from tandem.judge.text_format import ABSENT, filter_speculation, format_number, format_percent, shorten_text
+from tandem.judge.text_format import (
+    ABSENT,
+    filter_speculation,
+    format_number,
+    format_percent,
+    shorten_text,
+)
 from tandem.report import charts, colors
-from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
+from tandem.report.charts import (
+    HALF_PX,
+    ReportChart,
+    ReportSection,
+    VegaSpec,
+    build_layer,
+    encode_nominal,
+)
 from tandem.report.markup import build_sentence, build_table, render_template
 
 MAX_ROWS = 20
@@ -31,26 +45,43 @@ LINE_LOOKS = (
 def build_acceptance_section(verdict: Verdict) -> ReportSection:
     """Return the section on acceptance."""
     rows = filter_speculation(verdict.acceptance)
-    parts: list[Markup | ReportChart] = [build_sentence("No acceptance is known of any arm, or none speculates.")]
+    parts: list[Markup | ReportChart] = [
+        build_sentence("No acceptance is known of any arm, or none speculates.")
+    ]
     if rows:
         parts = [_build_length_chart(rows, verdict), *_build_position_charts(rows)]
-    sentences = dict.fromkeys(f"{row.arm}: {row.sentence}" for row in verdict.acceptance if row.sentence)
+    sentences = dict.fromkeys(
+        f"{row.arm}: {row.sentence}" for row in verdict.acceptance if row.sentence
+    )
     parts.append(render_template("reasons", sentences=list(sentences)[:MAX_ROWS]))
-    return ReportSection(name="acceptance", short="Acceptance", title="Acceptance", parts=tuple(parts))
+    return ReportSection(
+        name="acceptance", short="Acceptance", title="Acceptance", parts=tuple(parts)
+    )
 
 
 def _build_length_chart(rows: Sequence[ClassAcceptance], verdict: Verdict) -> ReportChart:
     class_names = list(dict.fromkeys(row.class_ for row in rows))[:MAX_ROWS]
-    arm_colors = {arm: colors.arm_color(place) for place, arm in enumerate((verdict.baseline, *verdict.variants))}
+    arm_colors = {
+        arm: colors.arm_color(place)
+        for place, arm in enumerate((verdict.baseline, *verdict.variants))
+    }
     arms = [arm for arm in arm_colors if any(row.arm == arm for row in rows)][: colors.MAX_ARMS]
     chart_rows = [row for row in rows if row.class_ in class_names and row.arm in arms]
-    note = f" {len(rows) - len(chart_rows):,} more are in {FILE}." if len(chart_rows) < len(rows) else ""
+    note = (
+        f" {len(rows) - len(chart_rows):,} more are in {FILE}."
+        if len(chart_rows) < len(rows)
+        else ""
+    )
     return ReportChart(
         name="acceptance-length",
         title="Acceptance length, tokens per step of the target",
-        caption="Tokens that one step of the target gave, its own included: 1 is no speculation; no length can be more "
-        f"than the number of drafted tokens plus 1.{note}",
-        spec=lambda width: _build_bar_spec(chart_rows, class_names, {arm: arm_colors[arm] for arm in arms}, width),
+        caption=(
+            "Tokens that one step of the target gave, its own included: 1 is no speculation; no"
+            f" length can be more than the number of drafted tokens plus 1.{note}"
+        ),
+        spec=lambda width: _build_bar_spec(
+            chart_rows, class_names, {arm: arm_colors[arm] for arm in arms}, width
+        ),
         table=_build_acceptance_table(chart_rows),
         width_px=HALF_PX,
     )
@@ -62,10 +93,15 @@ def _build_acceptance_table(rows: Sequence[ClassAcceptance]) -> Markup:
     cells = []
     for row in rows:
         figures = (format_number(row.acceptance_length), format_number(row.target_steps_per_token))
-        shares = [format_percent(row.per_position[at]) if at < len(row.per_position) else ABSENT for at in places]
+        shares = [
+            format_percent(row.per_position[at]) if at < len(row.per_position) else ABSENT
+            for at in places
+        ]
         cells.append((row.class_, row.arm, *figures, row.method, *shares))
     numbers = (2, 3, *(5 + place for place in places))
-    return build_table("Acceptance", [*heads, *(f"Position {at + 1}" for at in places)], cells, numbers=numbers)
+    return build_table(
+        "Acceptance", [*heads, *(f"Position {at + 1}" for at in places)], cells, numbers=numbers
+    )
 
 
 def _build_bar_spec(
@@ -82,15 +118,37 @@ def _build_bar_spec(
     ]
     scale = {shorten_text(arm): color for arm, color in arm_colors.items()}
     highest = max([2.0, *(row.acceptance_length or 0 for row in rows)])
-    axis = {"grid": True, "tickMinStep": 1, "tickCount": 6, "tickSize": 4, "title": "tokens per step"}
-    x = charts.encode_values("linear", 0, highest, figure_px=45) | {"field": "length", "axis": axis, "stack": None}
+    axis = {
+        "grid": True,
+        "tickMinStep": 1,
+        "tickCount": 6,
+        "tickSize": 4,
+        "title": "tokens per step",
+    }
+    x = charts.encode_values("linear", 0, highest, figure_px=45) | {
+        "field": "length",
+        "axis": axis,
+        "stack": None,
+    }
     place = {"y": charts.encode_rows([shorten_text(name) for name in class_names], width)}
     place["yOffset"] = {"field": "arm", "type": "nominal", "scale": {"domain": list(scale)}}
     legend = {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30}
     layers = [
         build_layer("bar", {**place, "x": x, "color": encode_nominal("arm", scale, legend=legend)}),
-        build_layer("rule", {"x": x | {"field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3]),
-        build_layer("text", {**place, "x": x, "text": {"field": "told"}}, align="left", baseline="middle", dx=7),
+        build_layer(
+            "rule",
+            {"x": x | {"field": "one"}},
+            [{"one": 1}],
+            color="var(--text)",
+            strokeDash=[4, 3],
+        ),
+        build_layer(
+            "text",
+            {**place, "x": x, "text": {"field": "told"}},
+            align="left",
+            baseline="middle",
+            dx=7,
+        ),
     ]
     return charts.build_fit_spec(width, {"step": _BAR_PX}, data={"values": values}, layer=layers)
 
@@ -102,7 +160,10 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
     chart_rows = [row for row in rows if row.arm == rows[0].arm][: len(LINE_LOOKS)]
     omitted_count = len(rows) - len(chart_rows)
     note = f" {omitted_count:,} more lines are in the table of {FILE}." if omitted_count else ""
-    caption = "Share of drafts whose token at this position was accepted, by the server's counters; it cannot rise, "
+    caption = (
+        "Share of drafts whose token at this position was accepted, by the server's counters; it"
+        " cannot rise, "
+    )
     return [
         ReportChart(
             name="acceptance-position",
@@ -126,6 +187,13 @@ def _build_position_spec(rows: Sequence[ClassAcceptance], width: int) -> VegaSpe
     legend = {"columns": 2 if width < HALF_PX else 3, "labelLimit": 110, "symbolSize": 70}
     x_axis = {"grid": False, "tickMinStep": 1, "title": "drafted position", "format": "d"}
     y_axis = {"format": ".0%", "tickCount": 5, "title": None}
-    x = {"field": "position", "type": "quantitative", "scale": {"zero": False, "nice": False}, "axis": x_axis}
+    x = {
+        "field": "position",
+        "type": "quantitative",
+        "scale": {"zero": False, "nice": False},
+        "axis": x_axis,
+    }
     y = {"field": "share", "type": "quantitative", "scale": {"domain": [0, 1]}, "axis": y_axis}
-    return charts.build_line_spec(width, values, {"x": x, "y": y}, dict(zip(names, LINE_LOOKS, strict=False)), legend)
+    return charts.build_line_spec(
+        width, values, {"x": x, "y": y}, dict(zip(names, LINE_LOOKS, strict=False)), legend
+    )

@@ -1,7 +1,7 @@
-"""The sections behind the verdict: cost, controls, the post's claims, definitions, and how to recompute the report.
+"""The sections behind the verdict: cost, controls, claims, definitions, how to recompute.
 
-Invariant: every claim has its answer and the reason; claims that contradict each other are shown as pairs. No price is
-assumed; without one the section shows tokens only, and how to give a price.
+Invariant: every claim has its answer and the reason; claims that contradict each other are shown as
+pairs. No price is assumed; without one the section shows tokens only, and how to give a price.
 """
 
 from __future__ import annotations
@@ -27,17 +27,30 @@ _TONES = {
 
 def build_cost_section(verdict: Verdict) -> ReportSection:
     """Return the section on each arm's cost of a million good output tokens."""
-    rows, part = [], build_sentence("No cost is known: no arm gave output that can be counted.")
-    baseline_usd = {row.load: row.usd_per_million_good_tokens for row in verdict.cost if row.arm == verdict.baseline}
+    rows = []
+    part = build_sentence("No cost is known: no arm gave output that can be counted.")
+    baseline_usd = {
+        row.load: row.usd_per_million_good_tokens
+        for row in verdict.cost
+        if row.arm == verdict.baseline
+    }
     for row in verdict.cost:
         usd = row.usd_per_million_good_tokens
         own_usd = None if row.arm == verdict.baseline else baseline_usd.get(row.load)
-        prices = [fmt.ABSENT if price is None else f"{price:,.2f}" for price in (usd, row.usd_per_hour)]
-        change = f"{100 * (usd / own_usd - 1):+.0f} %" if usd is not None and own_usd else fmt.ABSENT
+        prices = [
+            fmt.ABSENT if price is None else f"{price:,.2f}" for price in (usd, row.usd_per_hour)
+        ]
+        change = (
+            f"{100 * (usd / own_usd - 1):+.0f} %" if usd is not None and own_usd else fmt.ABSENT
+        )
         work = (f"{row.good_tokens:,}", fmt.format_number(row.busy_s))
         rows.append((row.arm, fmt.format_load(row.load), prices[0], change, *work, prices[1]))
     if rows:
-        figures = ("USD per million good output tokens", "Against the baseline", "Good output tokens")
+        figures = (
+            "USD per million good output tokens",
+            "Against the baseline",
+            "Good output tokens",
+        )
         heads = ("Arm", "Load", *figures, "Seconds asked", "USD per hour")
         part = render_template(
             "card",
@@ -46,7 +59,9 @@ def build_cost_section(verdict: Verdict) -> ReportSection:
             sentences=list(dict.fromkeys(row.sentence for row in verdict.cost)),
             note=None,
         )
-    return ReportSection(name="cost", short="Cost", title="Cost per million good output tokens", parts=(part,))
+    return ReportSection(
+        name="cost", short="Cost", title="Cost per million good output tokens", parts=(part,)
+    )
 
 
 def _count_omitted(count: int, words: str) -> str | None:
@@ -55,15 +70,24 @@ def _count_omitted(count: int, words: str) -> str | None:
 
 def build_controls_section(verdict: Verdict) -> ReportSection:
     """Return the section on controls."""
-    controls, interval = verdict.controls, f"{fmt.format_level(verdict)} interval"
-    floor_count, omission = len(controls.floors), _count_omitted(len(controls.marked), "more are in")
+    controls = verdict.controls
+    interval = f"{fmt.format_level(verdict)} interval"
+    floor_count = len(controls.floors)
+    omission = _count_omitted(len(controls.marked), "more are in")
     floor_rows = []
     for floor in sorted(controls.floors, key=lambda floor: -floor.ratio)[:MAX_ROWS]:
         place = (floor.class_, fmt.format_load(floor.load), fmt.format_metric(floor.metric))
         speed_up = (fmt.format_times(floor.speed_up.value), fmt.format_interval(floor.speed_up))
         floor_rows.append((*place, *speed_up, fmt.format_times(floor.ratio)))
-    rounds = [f"round {bottleneck.round}: {bottleneck.sentence}" for bottleneck in controls.marked[:MAX_ROWS]]
-    floor_note = f"The widest {MAX_ROWS} of {floor_count:,}; all are in {FILE}." if floor_count > MAX_ROWS else None
+    rounds = [
+        f"round {bottleneck.round}: {bottleneck.sentence}"
+        for bottleneck in controls.marked[:MAX_ROWS]
+    ]
+    floor_note = (
+        f"The widest {MAX_ROWS} of {floor_count:,}; all are in {FILE}."
+        if floor_count > MAX_ROWS
+        else None
+    )
     part = render_template(
         "controls",
         controls=controls,
@@ -77,8 +101,9 @@ def build_controls_section(verdict: Verdict) -> ReportSection:
 
 
 def build_claims_section(verdict: Verdict) -> ReportSection:
-    """Return the section on the post's claims; each pair that contradict each other is shown once."""
-    title, part = "The post's claims", build_sentence(verdict.claims_unasked or "No claim was held against this run.")
+    """Return the section on the post's claims; show each contradicting pair once."""
+    title = "The post's claims"
+    part = build_sentence(verdict.claims_unasked or "No claim was held against this run.")
     if verdict.claims:
         claims = {claim.claim: claim for claim in verdict.claims}
         pairs: dict[frozenset[str], tuple[ClaimVerdict, ClaimVerdict]] = {}
@@ -87,7 +112,9 @@ def build_claims_section(verdict: Verdict) -> ReportSection:
                 if other in claims and other != claim.claim:
                     pairs.setdefault(frozenset((claim.claim, other)), (claim, claims[other]))
         title = "The post's claims, answered by this run"
-        part = render_template("claims", claims=verdict.claims, contradictions=list(pairs.values()), tones=_TONES)
+        part = render_template(
+            "claims", claims=verdict.claims, contradictions=list(pairs.values()), tones=_TONES
+        )
     return ReportSection(name="claims", short="Claims", title=title, parts=(part,))
 
 
@@ -97,6 +124,10 @@ def build_closing_sections(verdict: Verdict) -> list[ReportSection]:
     definitions = render_template("definitions", metrics=metrics)
     recompute = render_template("recompute", verdict=verdict, file=FILE)
     return [
-        ReportSection(name="definitions", short="Definitions", title="Definitions", parts=(definitions,)),
-        ReportSection(name="recompute", short="Recompute", title="How to recompute this", parts=(recompute,)),
+        ReportSection(
+            name="definitions", short="Definitions", title="Definitions", parts=(definitions,)
+        ),
+        ReportSection(
+            name="recompute", short="Recompute", title="How to recompute this", parts=(recompute,)
+        ),
     ]

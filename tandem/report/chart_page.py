@@ -1,4 +1,4 @@
-"""A page of charts and tables in one file: no script, no outside reference; a page of simulated servers says so."""
+"""A page of charts and tables in one file, without script; it names simulated servers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,11 @@ def write_chart_page(header: PageHeader, sections: Sequence[ReportSection], path
     band = SIMULATED_BAND if header.is_simulated else None
     style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
     opening = render_template(
-        "plan_header", band=band, eyebrow=header.eyebrow, title=header.title, sentences=header.sentences
+        "plan_header",
+        band=band,
+        eyebrow=header.eyebrow,
+        title=header.title,
+        sentences=header.sentences,
     )
     text = render_template(
         "report",

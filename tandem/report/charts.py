@@ -1,9 +1,10 @@
-"""The sections of the page and their charts: each as SVG for the page and as PNG for slides, by Vega in vl-convert.
+"""The page's sections and charts: SVG for the page, PNG for slides, by Vega in vl-convert.
 
-Invariant: text is text, and colors are CSS variables, so light, dark and paper share one drawing; a screen reader reads
-the title and the caption of a chart, and the figures in the table under it. No script, no font, no outside reference.
-A chart is drawn twice, wide and narrow, because a phone cannot show a wide one. A section without content gives the
-reason; only sections on speculation and on the post are left out, where nobody says that an arm speculates.
+Invariant: text is text, and colors are CSS variables, so light, dark and paper share one drawing; a
+screen reader reads the title and the caption of a chart, and the figures in the table under it. No
+script, no font, no outside reference. A chart is drawn twice, wide and narrow, because a phone
+cannot show a wide one. A section without content gives the reason; only sections on speculation and
+on the post are left out, where nobody says that an arm speculates.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ NARROW_PX = 330  # pixels: a phone's 390 without the page's and the card's edges
 HALF_PX = 540
 FULL_PX = 1030
 _NARROW_LIMIT_PX = 500
-_NAME_PX, _NARROW_NAME_PX = 210, 100  # of a row's name
+# of a row's name
+_NAME_PX = 210
+_NARROW_NAME_PX = 100
 _LETTER_PX = 6.8  # of a letter of a row's name, on average
-_FIT_PADDING = {"left": 10, "right": 8, "top": 4, "bottom": 2}  # a browser's letters may be wider than vl-convert's
+# a browser's letters may be wider than vl-convert's
+_FIT_PADDING = {"left": 10, "right": 8, "top": 4, "bottom": 2}
 _SPANS = {NARROW_PX: "third", HALF_PX: "half", FULL_PX: "whole"}
 SLIDE_PX = 1600  # pixels of a PNG
 _SLIDE_CHART_PX = 800  # of the chart on it, which is drawn twice as large
@@ -49,7 +53,8 @@ class ReportChart:
         caption: content of the chart and how to read it, in a sentence or two.
         spec: returns its Vega-Lite specification for a width in pixels.
         table: the same figures.
-        width_px: pixels on a desktop: FULL_PX, HALF_PX, or NARROW_PX, for which one drawing is enough.
+        width_px: pixels on a desktop: FULL_PX, HALF_PX, or NARROW_PX, for which one drawing is
+            enough.
         has_slide: whether the chart also gets a PNG.
     """
 
@@ -80,11 +85,13 @@ class ReportSection:
 
     def render_parts(self) -> list[Markup]:
         """Return the HTML of the parts."""
-        return [render_figure(part) if isinstance(part, ReportChart) else part for part in self.parts]
+        return [
+            render_figure(part) if isinstance(part, ReportChart) else part for part in self.parts
+        ]
 
 
 def encode_nominal(field: str, scale: Mapping[Any, Any], **channel: Any) -> dict[str, Any]:
-    """Return a channel that shows a word as a color, shape or dash: `scale` maps each word to its look."""
+    """Return a channel that shows a word as a color, shape or dash, by `scale`."""
     return {
         "field": field,
         "type": "nominal",
@@ -94,18 +101,28 @@ def encode_nominal(field: str, scale: Mapping[Any, Any], **channel: Any) -> dict
 
 
 def build_layer(
-    mark: str, encoding: Mapping[str, Any], rows: Iterable[Mapping[str, Any]] | None = None, **style: Any
+    mark: str,
+    encoding: Mapping[str, Any],
+    rows: Iterable[Mapping[str, Any]] | None = None,
+    **style: Any,
 ) -> dict[str, Any]:
-    """Return one layer of a chart: marks of one kind and style, for the chart's rows or for `rows`."""
+    """Return a layer of a chart: marks of one kind and style, for its rows or for `rows`."""
     layer = {"mark": {"type": mark, **style}, "encoding": encoding}
     return layer if rows is None else {"data": {"values": rows}, **layer}
 
 
 def encode_rows(names: Sequence[str], width: int) -> dict[str, Any]:
-    """Return the vertical channel of a chart with a named row for each datum's `row`; long names are cut."""
+    """Return the vertical channel of a chart with named rows; long names are cut."""
     limit = _NARROW_NAME_PX if is_narrow(width) else _NAME_PX
-    axis = {"title": None, "grid": False, "labelColor": "var(--text)", "labelLimit": limit, "labelPadding": 10}
-    # a browser's letters may be wider than vl-convert's, which alone would leave too little room for a long name
+    axis = {
+        "title": None,
+        "grid": False,
+        "labelColor": "var(--text)",
+        "labelLimit": limit,
+        "labelPadding": 10,
+    }
+    # a browser's letters may be wider than vl-convert's, which alone would leave too little room
+    # for a long name
     axis["minExtent"] = min(limit, round(_LETTER_PX * max(map(len, names), default=0)))
     return {
         "field": "row",
@@ -116,15 +133,23 @@ def encode_rows(names: Sequence[str], width: int) -> dict[str, Any]:
     }
 
 
-def encode_values(kind: str, first: float, last: float, *, figure_px: int, **scale: Any) -> dict[str, Any]:
-    """Return the horizontal channel of a value axis; `kind` is linear or log, `figure_px` the room on its right."""
+def encode_values(
+    kind: str, first: float, last: float, *, figure_px: int, **scale: Any
+) -> dict[str, Any]:
+    """Return a value axis's channel; `kind` is linear or log, `figure_px` the room on its right."""
     ends = {"domain": [first, last], "range": [0, {"expr": f"width - {figure_px}"}]}
     return {"type": "quantitative", "scale": {"type": kind, "nice": False, **ends, **scale}}
 
 
-def build_figure_layer(encoding: Mapping[str, Any], right_px: int = 0, **style: Any) -> dict[str, Any]:
-    """Return a layer of figures as text; each figure ends `right_px` pixels from a row's right edge."""
-    place: dict[str, Any] = {"x": {"expr": f"width - {right_px}"}, "align": "right", "baseline": "middle"}
+def build_figure_layer(
+    encoding: Mapping[str, Any], right_px: int = 0, **style: Any
+) -> dict[str, Any]:
+    """Return a layer of figures as text, each `right_px` pixels from a row's right edge."""
+    place: dict[str, Any] = {
+        "x": {"expr": f"width - {right_px}"},
+        "align": "right",
+        "baseline": "middle",
+    }
     return build_layer("text", encoding, **place, **style)
 
 
@@ -135,7 +160,7 @@ def build_line_spec(
     looks: Mapping[str, Sequence[Any]],
     legend: Mapping[str, Any],
 ) -> VegaSpec:
-    """Return the specification of lines through points, each line with its own color, dash and shape.
+    """Return the specification of lines through points, each with its color, dash and shape.
 
     Args:
         width: pixels.
@@ -145,28 +170,38 @@ def build_line_spec(
         legend: its layout.
     """
     color, dash, shape = (
-        encode_nominal("series", dict(zip(looks, look, strict=True)), sort=None, title=None, legend=legend)
+        encode_nominal(
+            "series", dict(zip(looks, look, strict=True)), sort=None, title=None, legend=legend
+        )
         for look in zip(*looks.values(), strict=True)
     )
     layers = [
         build_layer("line", {"strokeDash": dash, "detail": {"field": "part"}}, strokeWidth=2),
         build_layer("point", {"shape": shape}, filled=True, size=38, opacity=1),
     ]
-    return build_fit_spec(width, 230, data={"values": points}, encoding={**axes, "color": color}, layer=layers)
+    return build_fit_spec(
+        width, 230, data={"values": points}, encoding={**axes, "color": color}, layer=layers
+    )
 
 
 def encode_windows(figure_format: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the channels of a chart by num_speculative_tokens: x is the window, y a figure without its field."""
+    """Return the channels of a chart by num_speculative_tokens: x the window, y a figure."""
     x_axis = {"grid": False, "tickMinStep": 1, "format": "d", "title": "num_speculative_tokens"}
-    x = {"field": "window", "type": "quantitative", "scale": {"zero": False, "nice": False, "padding": 12}}
+    x = {
+        "field": "window",
+        "type": "quantitative",
+        "scale": {"zero": False, "nice": False, "padding": 12},
+    }
     y_axis = {"title": None, "format": figure_format, "tickCount": 6}
     return {**x, "axis": x_axis}, {"type": "quantitative", "scale": {"zero": False}, "axis": y_axis}
 
 
 def encode_drafts(looks: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the channels color and dash of a chart by num_speculative_tokens; `looks` has both of each draft."""
+    """Return the channels color and dash of a chart by window; `looks` has each draft's."""
     color, dash = (
-        encode_nominal("series", {name: look[place] for name, look in looks.items()}, sort=None, title=None)
+        encode_nominal(
+            "series", {name: look[place] for name, look in looks.items()}, sort=None, title=None
+        )
         for place in (0, 1)
     )
     return color, dash
@@ -174,7 +209,9 @@ def encode_drafts(looks: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Any], d
 
 def mark_plain_decoding(y: Mapping[str, Any]) -> dict[str, Any]:
     """Return the line at 1, where a candidate is as fast as plain decoding."""
-    return build_layer("rule", {"y": {**y, "field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3])
+    return build_layer(
+        "rule", {"y": {**y, "field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3]
+    )
 
 
 def build_fit_spec(width: int, height: int | dict[str, int], **spec: Any) -> VegaSpec:
@@ -190,7 +227,11 @@ def is_narrow(width: int) -> bool:
 
 def render_figure(chart: ReportChart) -> Markup:
     """Return a chart with its title, its caption and its table."""
-    sizes = ((NARROW_PX, "any"),) if chart.width_px == NARROW_PX else ((chart.width_px, "wide"), (NARROW_PX, "narrow"))
+    sizes = (
+        ((NARROW_PX, "any"),)
+        if chart.width_px == NARROW_PX
+        else ((chart.width_px, "wide"), (NARROW_PX, "narrow"))
+    )
     drawings = [_render_svg(chart, width, kind) for width, kind in sizes]
     return render_template("figure", chart=chart, drawings=drawings, span=_SPANS[chart.width_px])
 
@@ -206,7 +247,8 @@ def write_png(chart: ReportChart, folder: Path, band: str | None = None) -> Path
 def compose_slide(chart: ReportChart, band: str | None) -> VegaSpec:
     """Return the specification of a chart's PNG."""
     spec = _apply_theme(chart.spec(_SLIDE_CHART_PX - 2 * _SLIDE_MARGIN_PX))
-    spec |= {"background": LIGHT["card"], "padding": _SLIDE_MARGIN_PX, "width": _SLIDE_CHART_PX}  # edges included
+    # edges included
+    spec |= {"background": LIGHT["card"], "padding": _SLIDE_MARGIN_PX, "width": _SLIDE_CHART_PX}
     title = {"anchor": "start", "fontSize": 17, "offset": 14, "color": LIGHT["text"]}
     spec["title"] = {"text": shorten_text(chart.title, 240), **title}
     if band is not None:
@@ -227,17 +269,32 @@ def _render_svg(chart: ReportChart, width: int, kind: str) -> Markup:
     )
     tag_end = svg_body.index(">") + 1
     return Markup(  # noqa: S704 - Vega escapes what it draws
-        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{name}-t" aria-describedby="{name}-d" '
-        f'class="{kind}" style="max-width:{size_match[2]}px"{svg_body[:tag_end]}{description}{svg_body[tag_end:]}'
+        f'<svg xmlns="http://www.w3.org/2000/svg" role="img" aria-labelledby="{name}-t"'
+        f' aria-describedby="{name}-d" class="{kind}"'
+        f' style="max-width:{size_match[2]}px"{svg_body[:tag_end]}{description}{svg_body[tag_end:]}'
     )
 
 
 def _apply_theme(spec: VegaSpec) -> VegaSpec:
-    """Return a specification with the common theme: no frame, quiet axes, text of the page's size."""
-    axis_text = {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "labelPadding": 5}
-    axis_color = {"labelColor": "var(--muted)", "titleColor": "var(--muted)", "gridColor": "var(--grid)"}
+    """Return a specification with the common theme: no frame, quiet axes, the page's text size."""
+    axis_text = {
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelPadding": 5,
+    }
+    axis_color = {
+        "labelColor": "var(--muted)",
+        "titleColor": "var(--muted)",
+        "gridColor": "var(--grid)",
+    }
     axis_lines = {"domainColor": "var(--faint)", "tickColor": "var(--faint)"}
-    legend_text = {"labelColor": "var(--text)", "labelFontSize": 12, "labelLimit": 300, "title": None}
+    legend_text = {
+        "labelColor": "var(--text)",
+        "labelFontSize": 12,
+        "labelLimit": 300,
+        "title": None,
+    }
     legend = {"orient": "top", "direction": "horizontal", "symbolSize": 90, "offset": 10}
     return {
         "$schema": "https://vega.github.io/schema/vega-lite/v5.json",

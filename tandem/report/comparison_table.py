@@ -1,6 +1,7 @@
 """A comparison of two runs, or of a series, for a terminal.
 
-Invariant: an absent figure is a dash, never a zero; no line is wider than `width`; notes are never cut.
+Invariant: an absent figure is a dash, never a zero; no line is wider than `width`; notes are never
+cut.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from tandem.judge.pairs import DECIDING_METRIC
 from tandem.report.terminal import MARKS, MARKS_LEGEND, WIDTH, format_table
 
 MAX_CLASSES = 40
-"""Most classes in one table; if there are more, classes with a verdict go first, and --json has all."""
+"""Most classes in one table; if there are more, classes with a verdict go first, and --json has
+all."""
 
 _HEADS = ("class", "prompts", "before", "after", "E2E", "95 %", "", "TPOT", "TTFT")
 
@@ -35,7 +37,7 @@ def render_lines(comparison: RunComparison, *, width: int = WIDTH) -> Iterator[s
 
 
 def render_series(series: RunSeries, *, width: int = WIDTH) -> Iterator[str]:
-    """Yield the answer to the claim, and each later run's differences from the first in acceptance and in E2E.
+    """Yield the claim's answer, and later runs' differences in acceptance and E2E.
 
     Args:
         series: of runs.
@@ -44,32 +46,61 @@ def render_series(series: RunSeries, *, width: int = WIDTH) -> Iterator[str]:
     first = series.comparisons[0].before
     if first.simulated or any(comparison.after.simulated for comparison in series.comparisons):
         yield SIMULATED_BAND
-    texts = [f"{series.claim}: {series.answer}", f"against {first.folder} ({first.run}), begun {first.created_utc}"]
+    texts = [
+        f"{series.claim}: {series.answer}",
+        f"against {first.folder} ({first.run}), begun {first.created_utc}",
+    ]
     for text in texts:
         yield from wrap_text(text, width, indent="  ")
     yield ""
     rows = []
     for comparison in series.comparisons:
-        day, names = comparison.after.created_utc[:10], comparison.after.folder
+        day = comparison.after.created_utc[:10]
+        names = comparison.after.folder
         for drift in comparison.acceptance:
             lengths = [fmt.format_number(drift.before), fmt.format_number(drift.after)]
             ratio = fmt.format_times(drift.ratio.value) if drift.ratio else fmt.ABSENT
-            rows.append([names, day, drift.arm, *lengths, ratio, fmt.format_interval(drift.ratio), drift.word])
+            rows.append(
+                [
+                    names,
+                    day,
+                    drift.arm,
+                    *lengths,
+                    ratio,
+                    fmt.format_interval(drift.ratio),
+                    drift.word,
+                ]
+            )
     heads = ("run", "begun", "arm", "first", "later", "ratio", "95 %", "acceptance")
     yield from format_table(heads, rows, numbers=(3, 4, 5, 6), width=width)
     yield ""
     for comparison in series.comparisons:
         for row in comparison.overall:
             if (row.kind, row.metric) == ("gain", DECIDING_METRIC):
-                text = f"speed-up of {row.arm} by E2E over all prompts at {fmt.format_load(row.load)}: {row.verdict}"
+                text = (
+                    f"speed-up of {row.arm} by E2E over all prompts at {fmt.format_load(row.load)}:"
+                    f" {row.verdict}"
+                )
                 yield from wrap_text(f"{comparison.after.folder}: {text}", width, indent="  ")
-        words = Counter(row.verdict for row in comparison.rows if (row.kind, row.metric) == ("gain", DECIDING_METRIC))
-        counts = ", ".join(f"{count} {word}" for word, count in words.items()) or "no gain to compare"
-        yield from wrap_text(f"{comparison.after.folder}: speed-up by E2E in each class: {counts}", width, indent="  ")
+        words = Counter(
+            row.verdict
+            for row in comparison.rows
+            if (row.kind, row.metric) == ("gain", DECIDING_METRIC)
+        )
+        counts = (
+            ", ".join(f"{count} {word}" for word, count in words.items()) or "no gain to compare"
+        )
+        yield from wrap_text(
+            f"{comparison.after.folder}: speed-up by E2E in each class: {counts}",
+            width,
+            indent="  ",
+        )
         for reason in (*comparison.before.void, *comparison.after.void):
             yield from wrap_text(f"void: {comparison.after.folder}: {reason}", width, indent="  ")
     yield ""
-    yield from wrap_text("every figure of two of them: tandem bench compare FIRST LATER", width, indent="  ")
+    yield from wrap_text(
+        "every figure of two of them: tandem bench compare FIRST LATER", width, indent="  "
+    )
 
 
 def _render_comparison(comparison: RunComparison, width: int) -> Iterator[str]:
@@ -77,13 +108,22 @@ def _render_comparison(comparison: RunComparison, width: int) -> Iterator[str]:
         yield SIMULATED_BAND
     yield from _render_manifests(comparison)
     # a suite may have a class of the same name as all of them
-    overall_rows = [msgspec.structs.replace(row, class_=fmt.ALL_PROMPTS) for row in comparison.overall]
-    for kind, title in (("figure", "its own E2E, ms"), ("gain", "its speed-up over its baseline, by E2E")):
+    overall_rows = [
+        msgspec.structs.replace(row, class_=fmt.ALL_PROMPTS) for row in comparison.overall
+    ]
+    for kind, title in (
+        ("figure", "its own E2E, ms"),
+        ("gain", "its speed-up over its baseline, by E2E"),
+    ):
         rows = [row for row in (*overall_rows, *comparison.rows) if row.kind == kind]
         for arm, load in dict.fromkeys((row.arm, row.load) for row in rows):
             yield ""
-            yield f"{fmt.shorten_text(arm)} at {fmt.format_load(load)}: {title}; after against before"
-            yield from _render_table([row for row in rows if (row.arm, row.load) == (arm, load)], width)
+            yield (
+                f"{fmt.shorten_text(arm)} at {fmt.format_load(load)}: {title}; after against before"
+            )
+            yield from _render_table(
+                [row for row in rows if (row.arm, row.load) == (arm, load)], width
+            )
     if comparison.rows:
         yield ""
         yield MARKS_LEGEND
@@ -105,12 +145,22 @@ def _render_manifests(comparison: RunComparison) -> Iterator[str]:
 
 def _render_remarks(comparison: RunComparison) -> Iterator[str]:
     for drift in comparison.acceptance:
-        lengths = f"{fmt.format_number(drift.before)} to {fmt.format_number(drift.after)} tokens a step"
-        ratio = f", {fmt.format_times(drift.ratio.value)} ({fmt.format_interval(drift.ratio)})" if drift.ratio else ""
+        lengths = (
+            f"{fmt.format_number(drift.before)} to {fmt.format_number(drift.after)} tokens a step"
+        )
+        ratio = (
+            f", {fmt.format_times(drift.ratio.value)} ({fmt.format_interval(drift.ratio)})"
+            if drift.ratio
+            else ""
+        )
         yield f"{drift.arm}: acceptance {drift.word}: {lengths}{ratio}"
     for agreement in comparison.outputs:
-        share, counts = agreement.identical, f"{agreement.identical.n} of {agreement.identical.of}"
-        yield f"{agreement.arm}: {counts} outputs are identical ({fmt.format_percent(share.n / share.of)})"
+        share = agreement.identical
+        counts = f"{agreement.identical.n} of {agreement.identical.of}"
+        yield (
+            f"{agreement.arm}: {counts} outputs are identical"
+            f" ({fmt.format_percent(share.n / share.of)})"
+        )
     reasons = Counter(row.why for row in comparison.rows if row.verdict == "no evidence")
     for reason, count in reasons.items():
         yield f"no evidence: {reason} ({count} of {len(comparison.rows)} rows)"
@@ -135,19 +185,27 @@ def _render_table(rows: Sequence[ComparisonRow], width: int) -> Iterator[str]:
 
 
 def _is_undecided(class_: str, metrics: Mapping[str, ComparisonRow]) -> bool:
-    """Return whether no metric of a class has a word; all prompts together are shown in any case."""
-    return class_ != fmt.ALL_PROMPTS and all(row.verdict == "no evidence" for row in metrics.values())
+    """Return whether no metric of a class has a word; all prompts are shown anyway."""
+    return class_ != fmt.ALL_PROMPTS and all(
+        row.verdict == "no evidence" for row in metrics.values()
+    )
 
 
 def _format_class(class_: str, metrics: Mapping[str, ComparisonRow]) -> list[str]:
     row = metrics.get(DECIDING_METRIC)
     others = [
-        f"{_format_ratio(metrics.get(name))}{_mark_verdict(metrics.get(name))}" for name in ("tpot_ms", "ttft_ms")
+        f"{_format_ratio(metrics.get(name))}{_mark_verdict(metrics.get(name))}"
+        for name in ("tpot_ms", "ttft_ms")
     ]
     if row is None:
         return [class_, *[fmt.ABSENT] * 5, "", *others]
     format_value = fmt.format_times if row.kind == "gain" else fmt.format_number
-    figures = [format_value(row.before), format_value(row.after), _format_ratio(row), fmt.format_interval(row.speed_up)]
+    figures = [
+        format_value(row.before),
+        format_value(row.after),
+        _format_ratio(row),
+        fmt.format_interval(row.speed_up),
+    ]
     return [class_, str(row.prompts), *figures, row.verdict, *others]
 
 

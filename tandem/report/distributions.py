@@ -1,6 +1,7 @@
-"""Distributions of the figures of single requests: TTFT, TPOT and E2E, baseline against variant, per class.
+"""Distributions of single requests' TTFT, TPOT and E2E, baseline against variant, by class.
 
-Invariant: the figures are of single requests, not of pairs: these charts show the spread and decide nothing.
+Invariant: the figures are of single requests, not of pairs: these charts show the spread and decide
+nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from tandem.bench.request_table import RequestTable
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict
 from tandem.report import charts, colors, sampling
-from tandem.report.charts import FULL_PX, ReportChart, ReportSection, VegaSpec, build_layer, encode_nominal
+from tandem.report.charts import (
+    FULL_PX,
+    ReportChart,
+    ReportSection,
+    VegaSpec,
+    build_layer,
+    encode_nominal,
+)
 from tandem.report.markup import build_sentence, build_table
 
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
@@ -37,7 +45,8 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
     cells, cell_count = sampling.choose_cells(verdict, requests, MAX_ROWS)
     arms = (requests.baseline, *requests.variants)[: colors.MAX_ARMS]
     names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)
-    good_mask, note = sampling.mask_good_requests(verdict, requests), ""
+    good_mask = sampling.mask_good_requests(verdict, requests)
+    note = ""
     if len(cells) < cell_count:
         note = f" Drawn are {len(cells)} of {cell_count:,} classes at loads; the records have all."
     parts: list[Markup | ReportChart] = []
@@ -46,50 +55,95 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
         boxes: list[dict[str, Any]] = []
         dots: list[dict[str, Any]] = []
         for (name, cell), arm in product(zip(names, cells, strict=True), arms):
-            mask = sampling.mask_cell(requests, cell) & good_mask & np.isfinite(figures) & requests.arm_mask(arm)
+            mask = (
+                sampling.mask_cell(requests, cell)
+                & good_mask
+                & np.isfinite(figures)
+                & requests.arm_mask(arm)
+            )
             values: Values = figures[mask]
             if len(values):
                 place = {"row": name, "arm": fmt.shorten_text(arm)}
-                quantiles = dict(zip(_QUANTILES, np.quantile(values, list(_QUANTILES.values())).tolist(), strict=True))
-                boxes.append({**place, **quantiles, "n": len(values), "median": fmt.format_number(quantiles["p50"])})
+                quantiles = dict(
+                    zip(
+                        _QUANTILES,
+                        np.quantile(values, list(_QUANTILES.values())).tolist(),
+                        strict=True,
+                    )
+                )
+                boxes.append(
+                    {
+                        **place,
+                        **quantiles,
+                        "n": len(values),
+                        "median": fmt.format_number(quantiles["p50"]),
+                    }
+                )
                 dots += [{"at": value, **place} for value in values[: MAX_DOTS + 1].tolist()]
         if boxes:
-            parts.append(_build_box_chart(metric, arms, boxes, dots if len(dots) <= MAX_DOTS else [], note))
+            parts.append(
+                _build_box_chart(metric, arms, boxes, dots if len(dots) <= MAX_DOTS else [], note)
+            )
     sentence = "No request of this run has these figures: none succeeded."
     if parts:
         sentence = (
-            "Single requests, all prompts and rounds together; the verdict pairs each prompt with itself instead."
+            "Single requests, all prompts and rounds together; the verdict pairs each prompt with"
+            " itself instead."
         )
     parts.insert(0, build_sentence(sentence))
-    return ReportSection(name="spread", short="Distributions", title="Distributions", parts=tuple(parts))
+    return ReportSection(
+        name="spread", short="Distributions", title="Distributions", parts=tuple(parts)
+    )
 
 
 def _build_box_chart(
-    metric: str, arms: Sequence[str], boxes: list[dict[str, Any]], dots: list[dict[str, Any]], note: str
+    metric: str,
+    arms: Sequence[str],
+    boxes: list[dict[str, Any]],
+    dots: list[dict[str, Any]],
+    note: str,
 ) -> ReportChart:
     label = f"{fmt.format_metric(metric)}, {fmt.metric_unit(metric)}"
     rows = [
-        (box["row"], box["arm"], f"{box['n']:,}", *(fmt.format_number(box[name]) for name in _QUANTILES))
+        (
+            box["row"],
+            box["arm"],
+            f"{box['n']:,}",
+            *(fmt.format_number(box[name]) for name in _QUANTILES),
+        )
         for box in boxes
     ]
     ticks = " Each tick is a request." if dots else ""
     return ReportChart(
         name=f"spread-{metric.replace('_', '-')}",
         title=f"{fmt.format_metric(metric)} of single requests, {fmt.metric_unit(metric)}",
-        caption="The box holds the middle half of the requests, the line in it is the median, which stands on the "
-        f"right as a figure; the thin line runs from p5 to p95.{ticks}{note}",
+        caption=(
+            "The box holds the middle half of the requests, the line in it is the median, which"
+            f" stands on the right as a figure; the thin line runs from p5 to p95.{ticks}{note}"
+        ),
         spec=lambda width: _build_box_spec(label, arms, boxes, dots, width),
-        table=build_table(label, ("Class", "Arm", "Requests", *_QUANTILES), rows, numbers=range(2, 8)),
+        table=build_table(
+            label, ("Class", "Arm", "Requests", *_QUANTILES), rows, numbers=range(2, 8)
+        ),
         width_px=FULL_PX,
     )
 
 
 def _build_box_spec(
-    label: str, arms: Sequence[str], boxes: list[dict[str, Any]], dots: list[dict[str, Any]], width: int
+    label: str,
+    arms: Sequence[str],
+    boxes: list[dict[str, Any]],
+    dots: list[dict[str, Any]],
+    width: int,
 ) -> VegaSpec:
-    low, high = min(box["p5"] for box in boxes), max([*(box["p95"] for box in boxes), *(dot["at"] for dot in dots)])
+    low = min(box["p5"] for box in boxes)
+    high = max([*(box["p95"] for box in boxes), *(dot["at"] for dot in dots)])
     is_log = low > 0 and high / low > _LOG_RATIO
-    ends = (max(low, high / _MAX_AXIS_RATIO) / _AXIS_MARGIN, high * _AXIS_MARGIN) if is_log else (0, high)
+    ends = (
+        (max(low, high / _MAX_AXIS_RATIO) / _AXIS_MARGIN, high * _AXIS_MARGIN)
+        if is_log
+        else (0, high)
+    )
     x = charts.encode_values("log" if is_log else "linear", *ends, figure_px=65, clamp=True)
     axis = {"grid": True, "tickSize": 4, "labelExpr": "format(datum.value, ',')", "title": label}
     axis |= {"labelOverlap": True, "tickCount": 4 if charts.is_narrow(width) else 8}
@@ -99,9 +153,20 @@ def _build_box_spec(
     look |= {"color": encode_nominal("arm", scale, legend=legend)}
     look |= {"yOffset": {"field": "arm", "type": "nominal", "scale": {"domain": list(scale)}}}
     layers = [
-        build_layer("rule", {"x": x | {"field": "p5", "axis": axis}, "x2": {"field": "p95"}, **look}, strokeWidth=1.5),
-        build_layer("rule", {"x": x | {"field": "p25"}, "x2": {"field": "p75"}, **look}, strokeWidth=11, opacity=0.35),
-        build_layer("tick", {"x": x | {"field": "at"}, **look}, dots, size=11, thickness=1, opacity=0.55),
+        build_layer(
+            "rule",
+            {"x": x | {"field": "p5", "axis": axis}, "x2": {"field": "p95"}, **look},
+            strokeWidth=1.5,
+        ),
+        build_layer(
+            "rule",
+            {"x": x | {"field": "p25"}, "x2": {"field": "p75"}, **look},
+            strokeWidth=11,
+            opacity=0.35,
+        ),
+        build_layer(
+            "tick", {"x": x | {"field": "at"}, **look}, dots, size=11, thickness=1, opacity=0.55
+        ),
         build_layer("tick", {"x": x | {"field": "p50"}, **look}, size=15, thickness=3, opacity=1),
         charts.build_figure_layer({**look, "text": {"field": "median"}}, fontWeight="bold"),
     ]

@@ -1,7 +1,7 @@
-"""The head of the page: the verdict in sentences, the servers with their absolute figures, and what limits the verdict.
+"""The head of the page: the verdict, the servers' absolute figures, and the limits.
 
-Invariant: the note on simulated servers, and the reasons that void the verdict, come before any figure; a void run says
-so first. What limits a verdict stands in the same box.
+Invariant: the note on simulated servers, and the reasons that void the verdict, come before any
+figure; a void run says so first. What limits a verdict stands in the same box.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _TONES_OF_FASTER: dict[OutputFinding, VerdictTone] = {
 
 
 def find_tone(headline: Headline, word: VariantFinding | None = None) -> VerdictTone:
-    """Return the look of a word of a variant: "faster" is green only if its output is shown to be the baseline's.
+    """Return the look of a variant's word: green only if its output is the baseline's.
 
     Args:
         headline: of the variant.
@@ -89,17 +89,26 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> Markup:
         "Run": verdict.run,
     }
     return render_template(
-        "header", verdict=verdict, band=SIMULATED_BAND, title=format_title(verdict),
-        heading="h1" if is_single else "h2", subheading="h2" if is_single else "h3",
+        "header",
+        verdict=verdict,
+        band=SIMULATED_BAND,
+        title=format_title(verdict),
+        heading="h1" if is_single else "h2",
+        subheading="h2" if is_single else "h3",
         entries=[_describe_headline(headline, verdict) for headline in verdict.headlines],
-        void_reasons=[f"{reason.rstrip('.')}." for reason in verdict.controls.void], max_reasons=_MAX_REASONS,
-        max_notes=_MAX_NOTES, notes=fmt.list_notes(verdict), facts=list(facts.items()),
-    )  # fmt: skip
+        void_reasons=[f"{reason.rstrip('.')}." for reason in verdict.controls.void],
+        max_reasons=_MAX_REASONS,
+        max_notes=_MAX_NOTES,
+        notes=fmt.list_notes(verdict),
+        facts=list(facts.items()),
+    )
 
 
 def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:
     names = ("faster", "slower", "same", "mixed", "undecided")
-    groups: list[tuple[str, Sequence[str]]] = [(name.capitalize(), getattr(headline, name)) for name in names]
+    groups: list[tuple[str, Sequence[str]]] = [
+        (name.capitalize(), getattr(headline, name)) for name in names
+    ]
     lines = (fmt.describe_output(verdict, headline), fmt.describe_rare_requests(headline))
     return {
         "headline": headline,
@@ -108,30 +117,45 @@ def _describe_headline(headline: Headline, verdict: Verdict) -> dict[str, Any]:
         "lines": [line for line in lines if line],
         "arms": _build_arms_table(headline, verdict),
         "next_step": fmt.describe_next_step(headline, verdict),
-        "groups": [(f"{name} ({len(classes):,})", _join_names(classes)) for name, classes in groups if classes],
+        "groups": [
+            (f"{name} ({len(classes):,})", _join_names(classes))
+            for name, classes in groups
+            if classes
+        ],
     }
 
 
 def _build_arms_table(headline: Headline, verdict: Verdict) -> Markup | None:
-    """Return a table of the baseline and a variant: address, load and absolute figures; None without any."""
-    arms = [figures for figures in verdict.arms if figures.arm in {verdict.baseline, headline.variant}]
+    """Return a table of two arms: address, load and absolute figures; None without any."""
+    arms = [
+        figures for figures in verdict.arms if figures.arm in {verdict.baseline, headline.variant}
+    ]
     if not arms:
         return None
     heads = ["Arm", "Address", "Load", "Requests/s", "TTFT p50", "TTFT p99", "TPOT p50", "TPOT p99"]
     sentences = []
     if verdict.goodput:
         heads.append("Within limits")
-        sentences.append(f"Within limits: requests within every --goodput limit ({fmt.describe_limits(verdict)}).")
+        sentences.append(
+            "Within limits: requests within every --goodput limit"
+            f" ({fmt.describe_limits(verdict)})."
+        )
     if len(arms) > _MAX_ARM_ROWS:
         sentences.append(f"{len(arms) - _MAX_ARM_ROWS:,} more rows are in {FILE}.")
-    rows = [_format_arm(figures, has_limits=bool(verdict.goodput)) for figures in arms[:_MAX_ARM_ROWS]]
-    table = build_table("Servers, over all prompts", heads, rows, numbers=range(3, len(heads)), class_="arms")
+    rows = [
+        _format_arm(figures, has_limits=bool(verdict.goodput)) for figures in arms[:_MAX_ARM_ROWS]
+    ]
+    table = build_table(
+        "Servers, over all prompts", heads, rows, numbers=range(3, len(heads)), class_="arms"
+    )
     return table + build_sentence(" ".join(sentences)) if sentences else table
 
 
 def _format_arm(figures: ArmFigures, *, has_limits: bool) -> list[str]:
     times_ms = (figures.ttft_p50_ms, figures.ttft_p99_ms, figures.tpot_p50_ms, figures.tpot_p99_ms)
-    times = [fmt.ABSENT if value is None else f"{fmt.format_number(value)} ms" for value in times_ms]
+    times = [
+        fmt.ABSENT if value is None else f"{fmt.format_number(value)} ms" for value in times_ms
+    ]
     rate = fmt.format_number(figures.requests_per_s)
     row = [fmt.shorten_text(figures.arm), figures.url, fmt.format_load(figures.load), rate, *times]
     return [*row, fmt.format_attainment(figures)] if has_limits else row

@@ -1,7 +1,8 @@
 """HTML from the templates of this folder: values that a template prints are text, and are escaped.
 
-Invariant: no string of a record becomes markup; control characters, and those that change the direction of a line, are
-shown as visible signs, so a file has no character that a browser refuses or that deceives a reader.
+Invariant: no string of a record becomes markup; control characters, and those that change the
+direction of a line, are shown as visible signs, so a file has no character that a browser refuses
+or that deceives a reader.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 def clean_value(value: object) -> str:
-    """Return a value as a template prints it: empty for None, visible signs for the control characters of a text."""
+    """Return a value as a template prints it, with visible signs for control characters."""
     if value is None:
         return ""
     return value if isinstance(value, Markup) else clean_text(str(value))
 
 
 _ENVIRONMENT = Environment(
-    loader=FileSystemLoader(TEMPLATES), autoescape=True, finalize=clean_value, undefined=StrictUndefined,
-    trim_blocks=True, lstrip_blocks=True,
-)  # fmt: skip
+    loader=FileSystemLoader(TEMPLATES),
+    autoescape=True,
+    finalize=clean_value,
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
 
 
 def render_template(name: str, **values: object) -> Markup:
@@ -41,7 +46,12 @@ def build_sentence(text: str) -> Markup:
 
 
 def build_table(
-    caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: Sequence[int] = (), class_: str = ""
+    caption: str,
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    numbers: Sequence[int] = (),
+    class_: str = "",
 ) -> Markup:
     """Return a table; the first column heads each row.
 
@@ -52,4 +62,6 @@ def build_table(
         numbers: columns whose cells are figures, from 0.
         class_: CSS class of the table.
     """
-    return render_template("table", caption=caption, heads=heads, rows=rows, numbers=numbers, class_=class_)
+    return render_template(
+        "table", caption=caption, heads=heads, rows=rows, numbers=numbers, class_=class_
+    )

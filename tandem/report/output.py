@@ -1,7 +1,7 @@
-"""The section on output: whether it is the same, how often, the place of the first difference, and examples.
+"""The section on output: whether it is the same, how often, where it parts, examples.
 
-Invariant: brackets, which a screen reader reads out, and underlining mark the differences, not only color; the texts
-are shown unchanged, except that visible signs replace invisible characters.
+Invariant: brackets, which a screen reader reads out, and underlining mark the differences, not only
+color; the texts are shown unchanged, except that visible signs replace invisible characters.
 """
 
 from __future__ import annotations
@@ -43,17 +43,27 @@ def build_output_section(verdict: schema.Verdict) -> ReportSection:
     ]
     parts += [
         build_sentence(
-            f"Quality of {task.variant} on {task.task}: {task.word}. {fmt.describe_quality(task, verdict.baseline)}"
+            f"Quality of {task.variant} on {task.task}: {task.word}."
+            f" {fmt.describe_quality(task, verdict.baseline)}"
         )
         for task in verdict.quality
     ]
     if not parts:
-        parts = [build_sentence("Outputs were not compared: there are no pairs of answers to the same prompt.")]
-    return ReportSection(name="output", short="Output", title="Is the output the same?", parts=tuple(parts))
+        parts = [
+            build_sentence(
+                "Outputs were not compared: there are no pairs of answers to the same prompt."
+            )
+        ]
+    return ReportSection(
+        name="output", short="Output", title="Is the output the same?", parts=tuple(parts)
+    )
 
 
-def _build_variant_parts(equality: schema.OutputEquality, place: int, baseline: str) -> Iterator[Markup | ReportChart]:
-    ratio, length_text = equality.lengths, fmt.ABSENT
+def _build_variant_parts(
+    equality: schema.OutputEquality, place: int, baseline: str
+) -> Iterator[Markup | ReportChart]:
+    ratio = equality.lengths
+    length_text = fmt.ABSENT
     if ratio is not None:
         length_text = f"{fmt.format_number(ratio.value)} ({fmt.format_interval(ratio)})"
     facts = {
@@ -66,21 +76,31 @@ def _build_variant_parts(equality: schema.OutputEquality, place: int, baseline: 
         "Refused of the baseline": _format_share(equality.garbage_of_baseline),
     }
     tone = _TONES[equality.result]
-    yield render_template("output", equality=equality, baseline=baseline, tone=tone, facts=list(facts.items()))
+    yield render_template(
+        "output", equality=equality, baseline=baseline, tone=tone, facts=list(facts.items())
+    )
     if equality.classes:
         yield _build_identical_chart(equality, place)
     if any(bar.n for bar in equality.first_divergence):
         yield _build_divergence_chart(equality, place)
     if equality.examples:
         unit = "character" if equality.by == "characters" else "token"
-        examples = [_describe_example(example, unit) for example in equality.examples[:MAX_EXAMPLES]]
-        yield render_template("examples", examples=examples, variant=equality.variant, baseline=baseline)
+        examples = [
+            _describe_example(example, unit) for example in equality.examples[:MAX_EXAMPLES]
+        ]
+        yield render_template(
+            "examples", examples=examples, variant=equality.variant, baseline=baseline
+        )
 
 
 def _format_share(share: schema.ShareEstimate | None) -> str:
     if share is None:
         return "not known"
-    interval = f", {fmt.format_percent(share.low)} to {fmt.format_percent(share.high)}" if share.low is not None else ""
+    interval = (
+        f", {fmt.format_percent(share.low)} to {fmt.format_percent(share.high)}"
+        if share.low is not None
+        else ""
+    )
     return f"{share.n:,} of {share.of:,} ({fmt.format_percent(share.share)}{interval})"
 
 
@@ -89,32 +109,65 @@ def _build_identical_chart(equality: schema.OutputEquality, place: int) -> Repor
     note = ""
     if len(classes) > MAX_CLASSES:
         classes = sorted(classes, key=lambda entry: entry.identical.share)[:MAX_CLASSES]
-        note = f" The {MAX_CLASSES} of {len(equality.classes):,} classes that differ most; all are in {schema.FILE}."
-    rows = ((entry.class_, _format_share(entry.identical), _format_share(entry.yardstick)) for entry in classes)
+        note = (
+            f" The {MAX_CLASSES} of {len(equality.classes):,} classes that differ most; all are in"
+            f" {schema.FILE}."
+        )
+    rows = (
+        (entry.class_, _format_share(entry.identical), _format_share(entry.yardstick))
+        for entry in classes
+    )
     return ReportChart(
         name=f"identical-{place}",
         title=f"Identical outputs per class, {fmt.shorten_text(equality.variant)}",
-        caption="The mark is the share of pairs that are identical, its line the interval; the upright line is the "
-        f"yardstick, the baseline's own share against itself.{note}",
+        caption=(
+            "The mark is the share of pairs that are identical, its line the interval; the upright"
+            f" line is the yardstick, the baseline's own share against itself.{note}"
+        ),
         spec=lambda width: _build_share_spec(classes, width),
-        table=build_table("Identical outputs per class", ("Class", "Identical", "Baseline against itself"), rows),
+        table=build_table(
+            "Identical outputs per class", ("Class", "Identical", "Baseline against itself"), rows
+        ),
         width_px=HALF_PX,
     )
 
 
 def _build_share_spec(classes: Sequence[schema.ClassEquality], width: int) -> VegaSpec:
-    names, values = [fmt.shorten_text(entry.class_) for entry in classes], []
+    names = [fmt.shorten_text(entry.class_) for entry in classes]
+    values = []
     for name, entry in zip(names, classes, strict=True):
-        identical, yardstick, share = entry.identical, entry.yardstick, entry.identical.share
+        identical = entry.identical
+        yardstick = entry.yardstick
+        share = entry.identical.share
         ends = {"low": share if identical.low is None else identical.low}
         ends["high"] = share if identical.high is None else identical.high
         own = None if yardstick is None else yardstick.share
-        values.append({"row": name, "share": share, **ends, "own": own, "told": f"{identical.n:,} of {identical.of:,}"})
-    x, y = charts.encode_values("linear", 0, 1, figure_px=85), charts.encode_rows(names, width)
+        values.append(
+            {
+                "row": name,
+                "share": share,
+                **ends,
+                "own": own,
+                "told": f"{identical.n:,} of {identical.of:,}",
+            }
+        )
+    x = charts.encode_values("linear", 0, 1, figure_px=85)
+    y = charts.encode_rows(names, width)
     axis = {"grid": True, "format": ".0%", "tickCount": 5, "tickSize": 4, "title": "identical"}
     interval = {"x": x | {"field": "low", "axis": axis}, "x2": {"field": "high"}, "y": y}
-    yardstick_style: dict[str, Any] = {"orient": "vertical", "size": 18, "thickness": 3, "color": "var(--floor)"}
-    point_style: dict[str, Any] = {"filled": True, "size": 80, "opacity": 1, "shape": "square", "color": "var(--same)"}
+    yardstick_style: dict[str, Any] = {
+        "orient": "vertical",
+        "size": 18,
+        "thickness": 3,
+        "color": "var(--floor)",
+    }
+    point_style: dict[str, Any] = {
+        "filled": True,
+        "size": 80,
+        "opacity": 1,
+        "shape": "square",
+        "color": "var(--same)",
+    }
     layers = [
         build_layer("rule", interval, color="var(--same)", strokeWidth=2.5),
         build_layer("tick", {"x": x | {"field": "own"}, "y": y}, **yardstick_style),
@@ -143,31 +196,50 @@ def _format_bin(bar: schema.HistogramBin) -> str:
 
 
 def _build_histogram_spec(bars: Sequence[schema.HistogramBin], unit: str, width: int) -> VegaSpec:
-    values = [{"bin": _format_bin(bar), "n": bar.n, "told": f"{bar.n:,}" if bar.n else ""} for bar in bars]
-    axis = {"title": f"{unit} before the first difference", "labelAngle": -40 if len(values) > _MAX_LEVEL_LABELS else 0}
-    x = {"field": "bin", "type": "nominal", "sort": None, "scale": {"paddingInner": 0.25}, "axis": axis}
+    values = [
+        {"bin": _format_bin(bar), "n": bar.n, "told": f"{bar.n:,}" if bar.n else ""} for bar in bars
+    ]
+    axis = {
+        "title": f"{unit} before the first difference",
+        "labelAngle": -40 if len(values) > _MAX_LEVEL_LABELS else 0,
+    }
+    x = {
+        "field": "bin",
+        "type": "nominal",
+        "sort": None,
+        "scale": {"paddingInner": 0.25},
+        "axis": axis,
+    }
     y = {"field": "n", "type": "quantitative", "axis": None}  # each column has its figure
     layers = [
         {"mark": {"type": "bar", "color": "var(--same)"}},
         build_layer("text", {"text": {"field": "told"}}, dy=-8),
     ]
-    return charts.build_fit_spec(width, 190, data={"values": values}, encoding={"x": x, "y": y}, layer=layers)
+    return charts.build_fit_spec(
+        width, 190, data={"values": values}, encoding={"x": x, "y": y}, layer=layers
+    )
 
 
 def _describe_example(example: schema.DivergenceExample, unit: str) -> dict[str, object]:
-    """Return the place of the first difference of two texts, and both texts with their differing words marked."""
-    before, after = (_WORD.findall(text[:MAX_TEXT_CHARACTERS]) for text in (example.baseline, example.measured))
+    """Return where two texts first differ, and both with their differing words marked."""
+    before, after = (
+        _WORD.findall(text[:MAX_TEXT_CHARACTERS]) for text in (example.baseline, example.measured)
+    )
     opcodes = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
     place = f"{example.class_}, {example.prompt_id}: first difference at {unit} {example.at:,}"
     return {
         "location": f"{place}; {_TIE[example.near_tie]}",
-        "before": _mark_tokens((before[first:last], tag != "equal") for tag, first, last, _, _ in opcodes),
-        "after": _mark_tokens((after[first:last], tag != "equal") for tag, _, _, first, last in opcodes),
+        "before": _mark_tokens(
+            (before[first:last], tag != "equal") for tag, first, last, _, _ in opcodes
+        ),
+        "after": _mark_tokens(
+            (after[first:last], tag != "equal") for tag, _, _, first, last in opcodes
+        ),
     }
 
 
 def _mark_tokens(parts: Iterable[tuple[list[str], bool]]) -> Markup:
-    """Return the tokens as HTML; tokens with a true flag, which the other side lacks, are marked."""
+    """Return the tokens as HTML, marking those that the other side lacks."""
     pieces = []
     for tokens, is_different in parts:
         line_end = Markup("\u21b5\n") if is_different else Markup("\n")

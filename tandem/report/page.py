@@ -1,7 +1,8 @@
 """The page: built from its sections, written whole; and the charts as pictures next to it.
 
-Invariant: one file without script and without any outside reference, which its content policy also forbids; the same
-verdict and records give the same bytes. If a report cannot be written whole, the report of an earlier verdict stays.
+Invariant: one file without script and without any outside reference, which its content policy also
+forbids; the same verdict and records give the same bytes. If a report cannot be written whole, the
+report of an earlier verdict stays.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CHARTS_FOLDER = "charts"
 
 
 def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path:
-    """Write the report of a verdict into a folder, report.html and charts/*.png; return the page's path.
+    """Write a verdict's report into a folder, report.html and charts/*.png; return the page.
 
     Args:
         verdict: to show.
@@ -58,7 +59,8 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path
         source="the records of the run",
     )
     parts = [part for section in sections for part in section.parts]
-    html, charts = folder / REPORT_FILE, folder / CHARTS_FOLDER
+    html = folder / REPORT_FILE
+    charts = folder / CHARTS_FOLDER
     band = SIMULATED_BAND if verdict.simulated else None
     change = "make room, or report a copy of the folder that may be written to"
     with convert_os_errors("the report cannot be written", folder, change, ExternalError):

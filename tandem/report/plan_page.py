@@ -1,8 +1,8 @@
-"""The page of `tandem plan --page`: speed-up by window for each draft at each load, with measured points of a run.
+"""The page of `tandem plan --page`: speed-up by window, draft and load, with measured points.
 
-Invariant: speed-ups are relative to plain decoding at the same load, unlike the post's Figure 1. A load without a
-forecast speed-up has no chart. A measured point has its interval and its class; a page of simulated servers says so.
-One file, no script, no outside reference.
+Invariant: speed-ups are relative to plain decoding at the same load, unlike the post's Figure 1. A
+load without a forecast speed-up has no chart. A measured point has its interval and its class; a
+page of simulated servers says so. One file, no script, no outside reference.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MAX_DRAFTS = len(LINE_LOOKS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredPoint:
-    """A run's measurement of one class at one load: the speed-up by TPOT, with its 95 % interval."""
+    """A run's measurement of a class at a load: the speed-up by TPOT and its 95 % interval."""
 
     class_: str
     draft: str
@@ -63,20 +63,29 @@ def write_plan_page(
     """
     loads = sorted({line.concurrency for line in lines if line.speed_up is not None})
     charts = tuple(_build_load_chart(lines, points, load) for load in loads)
-    table = render_template("card", summary=None, table=_build_lines_table(lines), sentences=(), note=None)
+    table = render_template(
+        "card", summary=None, table=_build_lines_table(lines), sentences=(), note=None
+    )
     figures = ReportSection(name="figures", short="Figures", title="Every figure", parts=(table,))
-    speed_up = ReportSection(name="speed-up", short="Speed-up", title="Speed-up by window", parts=charts)
+    speed_up = ReportSection(
+        name="speed-up", short="Speed-up", title="Speed-up by window", parts=charts
+    )
     write_chart_page(header, [speed_up, figures] if charts else [figures], path)
 
 
-def _build_load_chart(all_lines: Sequence[ForecastCell], all_points: Sequence[MeasuredPoint], load: int) -> ReportChart:
+def _build_load_chart(
+    all_lines: Sequence[ForecastCell], all_points: Sequence[MeasuredPoint], load: int
+) -> ReportChart:
     lines = [line for line in all_lines if line.concurrency == load]
     points = [point for point in all_points if point.concurrency == load]
     measured = " Points are classes of the run, with their 95 % intervals." if points else ""
     return ReportChart(
         name=f"plan-{load}",
         title=f"Speed-up over plain decoding at concurrency {load}",
-        caption="A line a draft, the band its range by the cost of a draft forward. Below 1 speculation is slower."
+        caption=(
+            "A line a draft, the band its range by the cost of a draft forward. Below 1 speculation"
+            " is slower."
+        )
         + measured,
         spec=lambda width: _build_window_spec(lines, points, width),
         table=_build_points_table(points) if points else _build_lines_table(lines),
@@ -85,56 +94,93 @@ def _build_load_chart(all_lines: Sequence[ForecastCell], all_points: Sequence[Me
     )
 
 
-def _build_window_spec(lines: Sequence[ForecastCell], points: Sequence[MeasuredPoint], width: int) -> VegaSpec:
+def _build_window_spec(
+    lines: Sequence[ForecastCell], points: Sequence[MeasuredPoint], width: int
+) -> VegaSpec:
     drafts = list(dict.fromkeys(line.draft for line in lines))[:_MAX_DRAFTS]
     names = {draft: shorten_text(draft.rpartition("/")[2]) for draft in drafts}
     looks = dict(zip(names.values(), LINE_LOOKS, strict=False))
     (color, dash), (x, y) = encode_drafts(looks), encode_windows(".1f")
     values = [
-        {"series": names[line.draft], "window": line.window, "value": line.speed_up, "low": line.low, "high": line.high}
+        {
+            "series": names[line.draft],
+            "window": line.window,
+            "value": line.speed_up,
+            "low": line.low,
+            "high": line.high,
+        }
         for line in lines
         if line.draft in names
     ]
     middle = (len(points) - 1) / 2
     measured = [
         {
-            "window": point.window + (place - middle) * _SPREAD, "value": point.speed_up,
-            "low": point.low or point.speed_up, "high": point.high or point.speed_up,
+            "window": point.window + (place - middle) * _SPREAD,
+            "value": point.speed_up,
+            "low": point.low or point.speed_up,
+            "high": point.high or point.speed_up,
         }
         for place, point in enumerate(points)
-    ]  # fmt: skip
+    ]
     ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
     layers = [
         build_layer("area", {"x": x, "color": color, **ends}, opacity=0.12),
-        build_layer("line", {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}}, strokeWidth=2),
+        build_layer(
+            "line",
+            {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}},
+            strokeWidth=2,
+        ),
         mark_plain_decoding(y),
     ]
     if measured:
         layers += [
             build_layer("rule", {"x": x, **ends}, measured, color="var(--text)"),
-            build_layer("point", {"x": x, "y": {**y, "field": "value"}}, measured, filled=True, color="var(--text)"),
+            build_layer(
+                "point",
+                {"x": x, "y": {**y, "field": "value"}},
+                measured,
+                filled=True,
+                color="var(--text)",
+            ),
         ]
     return build_fit_spec(width, 260, data={"values": values}, layer=layers)
 
 
 def _build_points_table(points: Sequence[MeasuredPoint]) -> Markup:
     rows = [
-        (point.class_, str(point.window), format_times(point.speed_up),
-         f"{format_number(point.low)} to {format_number(point.high)}" if point.low is not None else ABSENT)
+        (
+            point.class_,
+            str(point.window),
+            format_times(point.speed_up),
+            (
+                f"{format_number(point.low)} to {format_number(point.high)}"
+                if point.low is not None
+                else ABSENT
+            ),
+        )
         for point in points
-    ]  # fmt: skip
+    ]
     return build_table("Measured", ["Class", "Window", "Speed-up", "95 %"], rows, numbers=(1, 2))
 
 
 def _build_lines_table(lines: Sequence[ForecastCell]) -> Markup:
     rows = [_format_line(line) for line in lines]
-    heads = ["Draft", "Window", "Concurrency", "Tokens a step", "Speed-up", "Range", "Break-even acceptance"]
+    heads = [
+        "Draft",
+        "Window",
+        "Concurrency",
+        "Tokens a step",
+        "Speed-up",
+        "Range",
+        "Break-even acceptance",
+    ]
     heads.append("Gains above, ms of plain TPOT")
     return build_table("Every draft, window and load", heads, rows, numbers=(1, 2, 3, 4, 6, 7))
 
 
 def _format_line(line: ForecastCell) -> tuple[str, ...]:
-    speed_up, span = ABSENT, ABSENT
+    speed_up = ABSENT
+    span = ABSENT
     if line.speed_up is not None:
         speed_up = format_times(line.speed_up)
         span = f"{format_number(line.low)} to {format_number(line.high)}"

@@ -1,7 +1,7 @@
-"""Results of a run's records, computed at once: figures, verdict, page; callers print or store them.
+"""Results of a run's records, computed at once, for callers to print or store.
 
-Invariant: every figure comes from the records; a run in a read-only folder is reported too. scipy and the chart
-library are loaded only for a verdict.
+Invariant: every figure comes from the records; a run in a read-only folder is reported too. scipy
+and the chart library are loaded only for a verdict.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunReport:
     exit_code: ExitCode
 
     def format_lines(self, *, width: int = WIDTH, verbose: bool = False) -> Iterator[str]:
-        """Yield the verdict, or the figures if there is none; if verbose, the figures and all of the verdict.
+        """Yield the verdict, or the figures if there is none; if verbose, all of it.
 
         Args:
             width: of a line, in columns.
@@ -60,9 +60,10 @@ class RunReport:
 def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:
     """Compute the results of a run's records, and write summary.json, verdict.json and the report.
 
-    The exit code is VOID if a control failed; else EXTERNAL_FAILURE if none of an arm's requests of a class at one
-    concurrency succeeded; else STALE if some planned requests failed or are missing; else DONE. A request that an
-    interrupt cut is no failure if the run later reached its end: the request was repeated.
+    The exit code is VOID if a control failed; else EXTERNAL_FAILURE if none of an arm's requests of
+    a class at one concurrency succeeded; else STALE if some planned requests failed or are missing;
+    else DONE. A request that an interrupt cut is no failure if the run later reached its end: the
+    request was repeated.
 
     Args:
         folder: from `tandem bench run --out`.
@@ -71,13 +72,16 @@ def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:
     Raises:
         InputError: a file is missing, or a line is malformed.
     """
-    table, faults = read_request_table(folder), list[ExternalError]()
+    table = read_request_table(folder)
+    faults = list[ExternalError]()
     run_summary = summary.summarize_table(table)
     try:
         summary.save_summary(folder, run_summary)
     except ExternalError as fault:
         faults.append(fault)
-    code, verdict, note = _compute_exit_code(run_summary, table.run), None, ""
+    code = _compute_exit_code(run_summary, table.run)
+    verdict = None
+    note = ""
     if options is not None:
         verdict, note = _judge_run(table, options, run_summary, faults)
     return RunReport(
@@ -90,7 +94,10 @@ def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:
 
 
 def _judge_run(
-    table: RequestTable, options: JudgeOptions, run_summary: RecordSummary, faults: list[ExternalError]
+    table: RequestTable,
+    options: JudgeOptions,
+    run_summary: RecordSummary,
+    faults: list[ExternalError],
 ) -> tuple[Verdict | None, str]:
     """Judge the run and write the results; return the verdict and the note."""
     from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415 - scipy
@@ -110,9 +117,19 @@ def _judge_run(
 
 
 def _compute_exit_code(run_summary: RecordSummary, run_manifest: RunManifest) -> ExitCode:
-    if any(arm_requests.requests and not arm_requests.succeeded for arm_requests in run_summary.requests):
+    if any(
+        arm_requests.requests and not arm_requests.succeeded
+        for arm_requests in run_summary.requests
+    ):
         return ExitCode.EXTERNAL_FAILURE
-    is_complete = run_manifest.ended is not None and run_manifest.ended.reason in {"done", "duration"}
-    failure_count = sum(word.n for word in run_summary.errors if not (is_complete and word.word == "interrupted"))
-    has_missing_records = run_manifest.plan.requests is not None and run_summary.records < run_manifest.plan.requests
+    is_complete = run_manifest.ended is not None and run_manifest.ended.reason in {
+        "done",
+        "duration",
+    }
+    failure_count = sum(
+        word.n for word in run_summary.errors if not (is_complete and word.word == "interrupted")
+    )
+    has_missing_records = (
+        run_manifest.plan.requests is not None and run_summary.records < run_manifest.plan.requests
+    )
     return ExitCode.STALE if failure_count or has_missing_records else ExitCode.DONE

@@ -1,7 +1,7 @@
 """Choice of the data for charts: the requests, and the classes if there are too many.
 
-Invariant: charts use the same requests as the verdict: none that failed, none of a round in which the client was the
-bottleneck, and none of a control round, which has no requests to variants.
+Invariant: charts use the same requests as the verdict: none that failed, none of a round in which
+the client was the bottleneck, and none of a control round, which has no requests to variants.
 """
 
 from __future__ import annotations
@@ -29,19 +29,28 @@ class ChartCell(NamedTuple):
 def mask_good_requests(verdict: Verdict, requests: RequestTable) -> BoolArray:
     """Return the mask of the requests that charts use. Shapes: (requests,)."""
     mask: BoolArray = (
-        ~requests.failed & ~np.isin(requests.round, verdict.controls.marked_rounds) & ~requests.control_round_mask()
+        ~requests.failed
+        & ~np.isin(requests.round, verdict.controls.marked_rounds)
+        & ~requests.control_round_mask()
     )
     return mask
 
 
-def choose_cells(verdict: Verdict, requests: RequestTable, max_cells: int) -> tuple[list[ChartCell], int]:
+def choose_cells(
+    verdict: Verdict, requests: RequestTable, max_cells: int
+) -> tuple[list[ChartCell], int]:
     """Return the classes at loads to draw, and the number of all.
 
     The choice is by the verdict of the first variant's deciding metric: the cells that say most.
     """
     cells = select_cells(verdict, verdict.headlines[0])
     return [
-        ChartCell(cell.class_, cell.load, requests.classes.index(cell.class_), requests.loads.index(cell.load))
+        ChartCell(
+            cell.class_,
+            cell.load,
+            requests.classes.index(cell.class_),
+            requests.loads.index(cell.load),
+        )
         for cell in choose_telling_cells(cells, max_cells)
     ], len(cells)
 

@@ -1,7 +1,7 @@
-"""The page of a sweep: speed-up by draft and window with intervals (the post's Figure 1), goodput per USD, evidence.
+"""The page of a sweep: speed-up by draft and window, goodput per USD, evidence.
 
-Invariant: a speed-up is relative to plain decoding in the same pair, unlike the post's figure; a candidate that nobody
-measured has no point. One file, no script, no outside reference.
+Invariant: a speed-up is relative to plain decoding in the same pair, unlike the post's figure; a
+candidate that nobody measured has no point. One file, no script, no outside reference.
 """
 
 from __future__ import annotations
@@ -46,26 +46,46 @@ def write_sweep_page(header: PageHeader, points: Sequence[CandidateRecord], path
     measured = [point for point in points if point.speed_up]
     charts = [
         ReportChart(
-            name="sweep-speed-up", title="Speed-up over plain decoding",
-            caption="A point for each measured candidate, with its 95 % interval. Below 1 speculation is slower.",
+            name="sweep-speed-up",
+            title="Speed-up over plain decoding",
+            caption=(
+                "A point for each measured candidate, with its 95 % interval. Below 1 speculation"
+                " is slower."
+            ),
             spec=lambda width: _build_spec(measured, _list_speed_ups(measured), width),
-            table=_build_candidates_table(points), width_px=HALF_PX, has_slide=False,
+            table=_build_candidates_table(points),
+            width_px=HALF_PX,
+            has_slide=False,
         )
-    ]  # fmt: skip
+    ]
     priced = [point for point in measured if point.goodput_per_usd]
-    ratios = [point.goodput_per_usd[1] / point.goodput_per_usd[0] for point in priced if point.goodput_per_usd]
+    ratios = [
+        point.goodput_per_usd[1] / point.goodput_per_usd[0]
+        for point in priced
+        if point.goodput_per_usd
+    ]
     if priced:
         values = [{"value": ratio, "low": ratio, "high": ratio} for ratio in ratios]
         goodput = ReportChart(
-            name="sweep-goodput", title="Goodput per USD, relative to plain decoding",
-            caption="Good tokens keep the limits of the experiment. Each pair is compared with its own plain server.",
+            name="sweep-goodput",
+            title="Goodput per USD, relative to plain decoding",
+            caption=(
+                "Good tokens keep the limits of the experiment. Each pair is compared with its own"
+                " plain server."
+            ),
             spec=lambda width: _build_spec(priced, values, width),
-            table=_build_goodput_table(priced), width_px=HALF_PX, has_slide=False,
-        )  # fmt: skip
+            table=_build_goodput_table(priced),
+            width_px=HALF_PX,
+            has_slide=False,
+        )
         charts.append(goodput)
-    table = render_template("card", summary=None, table=_build_evidence_table(points), sentences=(), note=None)
+    table = render_template(
+        "card", summary=None, table=_build_evidence_table(points), sentences=(), note=None
+    )
     sections = [
-        ReportSection(name="candidates", short="Candidates", title="Drafts and windows", parts=tuple(charts)),
+        ReportSection(
+            name="candidates", short="Candidates", title="Drafts and windows", parts=tuple(charts)
+        ),
         ReportSection(name="evidence", short="Evidence", title="What decided", parts=(table,)),
     ]
     write_chart_page(header, sections, path)
@@ -79,25 +99,41 @@ def _list_speed_ups(points: Sequence[CandidateRecord]) -> list[dict[str, float]]
     ]
 
 
-def _build_spec(points: Sequence[CandidateRecord], values: Sequence[Mapping[str, float]], width: int) -> VegaSpec:
+def _build_spec(
+    points: Sequence[CandidateRecord], values: Sequence[Mapping[str, float]], width: int
+) -> VegaSpec:
     """Return a chart of one value for each point by its window; a line marks plain decoding."""
     drafts = list(dict.fromkeys(point.draft.rpartition("/")[2] for point in points))
     looks = dict(zip(drafts, LINE_LOOKS, strict=False))
     rows = [
         {
-            **value, "series": draft,
-            "window": point.num_speculative_tokens + (drafts.index(draft) - (len(drafts) - 1) / 2) * _SPREAD,
+            **value,
+            "series": draft,
+            "window": (
+                point.num_speculative_tokens
+                + (drafts.index(draft) - (len(drafts) - 1) / 2) * _SPREAD
+            ),
         }
         for point, value in zip(points, values, strict=True)
         if (draft := point.draft.rpartition("/")[2]) in looks
-    ]  # fmt: skip
+    ]
     (color, dash), (x, y) = encode_drafts(looks), encode_windows(".2f")
     ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
     layers = [
         mark_plain_decoding(y),
-        build_layer("line", {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}}, opacity=0.5),
+        build_layer(
+            "line",
+            {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}},
+            opacity=0.5,
+        ),
         build_layer("rule", {"x": x, "color": color, **ends}, strokeWidth=2),
-        build_layer("point", {"x": x, "color": color, "y": {**y, "field": "value"}}, filled=True, size=50, opacity=1),
+        build_layer(
+            "point",
+            {"x": x, "color": color, "y": {**y, "field": "value"}},
+            filled=True,
+            size=50,
+            opacity=1,
+        ),
     ]
     return build_fit_spec(width, 260, data={"values": rows}, layer=layers)
 
@@ -105,35 +141,57 @@ def _build_spec(points: Sequence[CandidateRecord], values: Sequence[Mapping[str,
 def _build_candidates_table(points: Sequence[CandidateRecord]) -> Markup:
     rows = [
         (
-            point.draft, str(point.num_speculative_tokens), point.state,
+            point.draft,
+            str(point.num_speculative_tokens),
+            point.state,
             format_times(point.speed_up[0]) if point.speed_up else ABSENT,
-            f"{format_number(point.speed_up[1])} to {format_number(point.speed_up[2])}" if point.speed_up else ABSENT,
+            (
+                f"{format_number(point.speed_up[1])} to {format_number(point.speed_up[2])}"
+                if point.speed_up
+                else ABSENT
+            ),
         )
         for point in points
-    ]  # fmt: skip
-    return build_table("Candidates", ["Draft", "Window", "State", "Speed-up", "95 %"], rows, numbers=(1, 3))
+    ]
+    return build_table(
+        "Candidates", ["Draft", "Window", "State", "Speed-up", "95 %"], rows, numbers=(1, 3)
+    )
 
 
 def _build_goodput_table(points: Sequence[CandidateRecord]) -> Markup:
     rows = [
-        (point.draft, str(point.num_speculative_tokens), *(f"{tokens:,.0f}" for tokens in point.goodput_per_usd))
+        (
+            point.draft,
+            str(point.num_speculative_tokens),
+            *(f"{tokens:,.0f}" for tokens in point.goodput_per_usd),
+        )
         for point in points
         if point.goodput_per_usd
     ]
-    return build_table("Good tokens per USD", ["Draft", "Window", PLAIN, "Candidate"], rows, numbers=(1, 2, 3))
+    return build_table(
+        "Good tokens per USD", ["Draft", "Window", PLAIN, "Candidate"], rows, numbers=(1, 2, 3)
+    )
 
 
 def _build_evidence_table(points: Sequence[CandidateRecord]) -> Markup:
     outputs = [
-        " ".join(filter(None, (point.verdict.equality, point.verdict.quality))) if point.verdict else ""
+        (
+            " ".join(filter(None, (point.verdict.equality, point.verdict.quality)))
+            if point.verdict
+            else ""
+        )
         for point in points
     ]
     rows = [
         (
-            point.variant, point.state, point.reason or output or ABSENT, f"{point.node_minutes:.0f}",
-            f"{point.compile_minutes:.0f}", f"{point.usd:.2f}",
+            point.variant,
+            point.state,
+            point.reason or output or ABSENT,
+            f"{point.node_minutes:.0f}",
+            f"{point.compile_minutes:.0f}",
+            f"{point.usd:.2f}",
         )
         for point, output in zip(points, outputs, strict=True)
-    ]  # fmt: skip
+    ]
     heads = ["Candidate", "State", "Why, or the output", "Node minutes", "of compile", "USD"]
     return build_table("Every candidate", heads, rows, numbers=(3, 4, 5))

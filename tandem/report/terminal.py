@@ -1,8 +1,8 @@
-"""A verdict for a terminal: the answer, the servers, a table and its limits; if verbose, also the details behind them.
+"""A verdict for a terminal: answer, servers, a table and its limits; verbose adds details.
 
-Invariant: the deciding metric comes first, and before it the note on simulated servers; the row of all prompts comes
-before those of the classes; no line is wider than `width`, for any name in the records; omitted rows are counted, and
-verdict.json has them.
+Invariant: the deciding metric comes first, and before it the note on simulated servers; the row of
+all prompts comes before those of the classes; no line is wider than `width`, for any name in the
+records; omitted rows are counted, and verdict.json has them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _PARTS: Mapping[str, tuple[str, str]] = {
     "e2e_ms": ("tpot_ms", "ttft_ms"),
     "tpot_ms": ("ttft_ms", "output_tokens_per_s"),
 }
-"""Metrics beside a deciding one. End-to-end times are not shown where answers have other lengths."""
+"""Metrics beside a deciding one. End-to-end times are not shown where answers have other
+lengths."""
 
 _OVERALL_METRICS = ("e2e_ms", "tpot_ms", "ttft_ms", "output_tokens_per_s")
 
@@ -53,7 +54,8 @@ def format_table(  # noqa: PLR0913 - what a table is made of
         heads: of the columns; empty prints only the rows.
         rows: cells of each row.
         numbers: columns with figures, aligned to the right.
-        flexible: the column to shrink if the table is too wide: it is folded, or cut with an ellipsis.
+        flexible: the column to shrink if the table is too wide: it is folded, or cut with an
+            ellipsis.
         folds: whether to fold that column.
         width: of the table, in columns of the terminal.
     """
@@ -64,7 +66,12 @@ def format_table(  # noqa: PLR0913 - what a table is made of
     ]
     table = Table(*columns, box=None, show_header=False, pad_edge=False)
     for row in cells:
-        table.add_row(*(Text(cell, no_wrap=not folds, overflow="fold" if folds else "ellipsis") for cell in row))
+        table.add_row(
+            *(
+                Text(cell, no_wrap=not folds, overflow="fold" if folds else "ellipsis")
+                for cell in row
+            )
+        )
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
         console.print(table)
@@ -72,12 +79,13 @@ def format_table(  # noqa: PLR0913 - what a table is made of
 
 
 def render_lines(verdict: Verdict, *, width: int = WIDTH, verbose: bool = False) -> Iterator[str]:
-    """Yield the verdict: the headline of each variant, a table, the limits; if verbose, the details behind them too.
+    """Yield the verdict: headlines, a table, the limits; if verbose, the details too.
 
     Args:
         verdict: of a run.
         width: of a line, in columns.
-        verbose: whether to add every metric, controls, outputs, acceptance, cost, routing, claims and notes.
+        verbose: whether to add every metric, controls, outputs, acceptance, cost, routing, claims
+            and notes.
     """
     for line in _render_verdict(verdict, width, verbose=verbose):
         yield from wrap_text(line, width, indent="  ") or [""]
@@ -90,10 +98,14 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
         yield "VOID: this run does not support a verdict"
         yield from _list_items(verdict.controls.void)
     for headline in verdict.headlines:
-        names = " against ".join(fmt.shorten_text(name, 30) for name in (headline.variant, verdict.baseline))
+        names = " against ".join(
+            fmt.shorten_text(name, 30) for name in (headline.variant, verdict.baseline)
+        )
         yield f"{names}: {fmt.format_verdict(headline)}"
         yield headline.sentence
-        yield from filter(None, (fmt.describe_output(verdict, headline), fmt.describe_rare_requests(headline)))
+        yield from filter(
+            None, (fmt.describe_output(verdict, headline), fmt.describe_rare_requests(headline))
+        )
         yield ""
     yield from _render_arms(verdict, width)
     for headline in verdict.headlines:
@@ -101,12 +113,16 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
             yield f"{headline.variant}:"
         render_cells = _render_all_cells if verbose else _render_cells
         yield from render_cells(headline, verdict, width)
-    limits = list(dict.fromkeys(reason for headline in verdict.headlines for reason in headline.reasons))
+    limits = list(
+        dict.fromkeys(reason for headline in verdict.headlines for reason in headline.reasons)
+    )
     shown_count = len(limits) if verbose else MOST_LIMITS
     if limits:
         yield "limits"
         hidden_count = len(limits) - shown_count
-        yield from _list_items(limits[:shown_count] + [f"and {hidden_count} more"] * (hidden_count > 0))
+        yield from _list_items(
+            limits[:shown_count] + [f"and {hidden_count} more"] * (hidden_count > 0)
+        )
     for headline in verdict.headlines:
         yield f"next: {fmt.describe_next_step(headline, verdict)}"
     if verbose:
@@ -136,7 +152,9 @@ def _render_arms(verdict: Verdict, width: int) -> Iterator[str]:
     if verdict.goodput:
         heads.append("in limits")
     rows = [_format_arm(figures, has_limits=bool(verdict.goodput)) for figures in verdict.arms]
-    yield from format_table(heads, rows[:MOST_ROWS], numbers=range(2, len(heads)), flexible=1, width=width)
+    yield from format_table(
+        heads, rows[:MOST_ROWS], numbers=range(2, len(heads)), flexible=1, width=width
+    )
     yield from _count_omitted(len(rows), MOST_ROWS, "rows")
     if verdict.goodput:
         yield f"in limits: requests within every --goodput limit ({fmt.describe_limits(verdict)})"
@@ -151,14 +169,18 @@ def _format_arm(figures: ArmFigures, *, has_limits: bool) -> list[str]:
         figures.tpot_p50_ms,
         figures.tpot_p99_ms,
     )
-    row = [fmt.format_short_load(figures.load), fmt.shorten_text(figures.arm, 30), *map(fmt.format_number, values)]
+    row = [
+        fmt.format_short_load(figures.load),
+        fmt.shorten_text(figures.arm, 30),
+        *map(fmt.format_number, values),
+    ]
     if has_limits:
         row.append(fmt.format_attainment(figures))
     return row
 
 
 def _render_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[str]:
-    """Yield all prompts of each load by every metric, then a row a class and load: the deciding metric and two more.
+    """Yield all prompts of each load by every metric, then the classes by three metrics.
 
     The other metrics of all prompts are not tested, so they have intervals and no word.
     """
@@ -172,7 +194,9 @@ def _render_cells(headline: Headline, verdict: Verdict, width: int) -> Iterator[
     by_place = {(cell.variant, cell.class_, cell.load, cell.metric): cell for cell in verdict.cells}
     for cell in own_cells:
         name = _name_row(cell.class_, cell.load, has_loads=has_loads)
-        part_cells = [by_place.get((cell.variant, cell.class_, cell.load, metric)) for metric in parts]
+        part_cells = [
+            by_place.get((cell.variant, cell.class_, cell.load, metric)) for metric in parts
+        ]
         rows.append([name, *_format_speed_up(cell), cell.verdict, *map(_format_mark, part_cells)])
     metric_heading = f"by {fmt.format_metric_unit(headline.metric)}"
     heads = ["class", "base", "variant", "speed-up", fmt.format_level(verdict), metric_heading]
@@ -206,7 +230,13 @@ def _format_overall_rows(
         yield [name, *_format_speed_up(cell), fmt.name_word(cell), *marks]
         for metric, others in cells.items():
             if load in others:
-                yield [f"  {fmt.format_metric_unit(metric)}", *_format_speed_up(others[load]), "", "", ""]
+                yield [
+                    f"  {fmt.format_metric_unit(metric)}",
+                    *_format_speed_up(others[load]),
+                    "",
+                    "",
+                    "",
+                ]
 
 
 def _format_speed_up(cell: CellVerdict) -> list[str]:
@@ -220,14 +250,36 @@ def _render_all_cells(headline: Headline, verdict: Verdict, width: int) -> Itera
     cells, cell_count = fmt.choose_table_cells(verdict, headline, MOST_ROWS)
     if not cells:
         return
-    overall_cells = [cell for metric in _OVERALL_METRICS for cell in fmt.list_overall_cells(verdict, headline, metric)]
+    overall_cells = [
+        cell
+        for metric in _OVERALL_METRICS
+        for cell in fmt.list_overall_cells(verdict, headline, metric)
+    ]
     rows = []
     for cell in (*overall_cells, *cells):
-        metric_name = f"{fmt.format_metric(cell.metric)} {fmt.metric_unit(cell.metric).removesuffix('tokens/s')}"
-        rows.append(
-            [cell.class_, fmt.format_short_load(cell.load), metric_name, *_format_speed_up(cell), fmt.name_word(cell)]
+        metric_name = (
+            f"{fmt.format_metric(cell.metric)}"
+            f" {fmt.metric_unit(cell.metric).removesuffix('tokens/s')}"
         )
-    heads = ["class", "load", "metric", "base", "variant", "speed-up", fmt.format_level(verdict), "verdict"]
+        rows.append(
+            [
+                cell.class_,
+                fmt.format_short_load(cell.load),
+                metric_name,
+                *_format_speed_up(cell),
+                fmt.name_word(cell),
+            ]
+        )
+    heads = [
+        "class",
+        "load",
+        "metric",
+        "base",
+        "variant",
+        "speed-up",
+        fmt.format_level(verdict),
+        "verdict",
+    ]
     yield from format_table(heads, rows, numbers=range(3, 7), width=width)
     yield from _count_omitted(cell_count, len(cells), "cells")
     yield ""
@@ -239,15 +291,23 @@ def _render_outputs(verdict: Verdict) -> Iterator[str]:
         yield equality.sentence
         yield ""
     for task in verdict.quality:
-        yield f"quality of {fmt.shorten_text(task.variant, 60)} on {fmt.shorten_text(task.task, 60)}: {task.word}"
+        yield (
+            f"quality of {fmt.shorten_text(task.variant, 60)} on {fmt.shorten_text(task.task, 60)}:"
+            f" {task.word}"
+        )
         yield fmt.describe_quality(task, verdict.baseline)
         yield ""
 
 
 def _render_controls(verdict: Verdict, width: int) -> Iterator[str]:
     controls = verdict.controls
-    rows: list[tuple[str, str]] = [(check.result, f"{check.name}: {check.sentence}") for check in controls.checks]
-    rows += [("left out", f"round {marked.round}: {marked.sentence}") for marked in controls.marked[:MOST_ROWS]]
+    rows: list[tuple[str, str]] = [
+        (check.result, f"{check.name}: {check.sentence}") for check in controls.checks
+    ]
+    rows += [
+        ("left out", f"round {marked.round}: {marked.sentence}")
+        for marked in controls.marked[:MOST_ROWS]
+    ]
     if rows:
         yield "controls"
         yield from format_table((), rows, flexible=1, folds=True, width=width)
@@ -287,7 +347,10 @@ def _render_cost(verdict: Verdict) -> Iterator[str]:
 def _render_routing(verdict: Verdict, width: int) -> Iterator[str]:
     for row in verdict.routing:
         variant = fmt.shorten_text(row.variant, 40)
-        yield f"routing between {fmt.shorten_text(verdict.baseline, 40)} and {variant} at {fmt.format_load(row.load)}"
+        yield (
+            f"routing between {fmt.shorten_text(verdict.baseline, 40)} and {variant} at"
+            f" {fmt.format_load(row.load)}"
+        )
         for arm in dict.fromkeys(route.arm for route in row.routes):
             classes = ", ".join(route.class_ for route in row.routes if route.arm == arm)
             yield f"  {fmt.shorten_text(arm, 40)}: {classes}"
@@ -315,7 +378,10 @@ def _render_claims(verdict: Verdict, width: int) -> Iterator[str]:
     if not verdict.claims:
         return
     yield f"the post's claims (why: {FILE} and the report)"
-    rows = [(claim.claim, claim.answer, claim.text, ", ".join(claim.against)) for claim in verdict.claims]
+    rows = [
+        (claim.claim, claim.answer, claim.text, ", ".join(claim.against))
+        for claim in verdict.claims
+    ]
     yield from format_table(("claim", "answer", "", "against"), rows, flexible=2, width=width)
     yield ""
 

@@ -1,7 +1,8 @@
-"""Figures over time: E2E, TPOT, TTFT and throughput; where an arm speculates, those of the post. Four series each.
+"""Figures over time: E2E, TPOT, TTFT and throughput; for speculation, the post's.
 
-Invariant: two kinds of prompt, each from the baseline and from the variant, as in the post's figures; the section names
-the two and their load. Inter-token latency is drawn twice: as time per output token, and as llmperf computes it.
+Invariant: two kinds of prompt, each from the baseline and from the variant, as in the post's
+figures; the section names the two and their load. Inter-token latency is drawn twice: as time per
+output token, and as llmperf computes it.
 """
 
 from __future__ import annotations
@@ -30,13 +31,14 @@ POST_CLASSES = ("repeat", "open")
 
 _METRICS = ("e2e_ms", "ttft_ms", "tpot_ms")
 MAX_WINDOWS = 40
-_DAY_S, _SHORT_S = 86400, 600
+_DAY_S = 86400
+_SHORT_S = 600
 _LOOKS = (([1, 0], "circle"), ([5, 3], "diamond"))  # dash and shape of each kind of prompt
 _NO_DATA_TEXT = "None of the requests that would be drawn here succeeded."
 
 
 class _ChartLine(NamedTuple):
-    """One line: its name, the mask of its requests, and the arm and kind of prompt that set its look."""
+    """A line: its name, the mask of its requests, and what sets its look."""
 
     name: str
     mask: BoolArray
@@ -46,12 +48,14 @@ class _ChartLine(NamedTuple):
 
 def build_time_series_section(verdict: Verdict, requests: RequestTable) -> ReportSection:
     """Return the section; if it cannot be drawn, with the reason."""
-    sentence, charts = "No request is recorded, so there is nothing to draw over time.", []
+    sentence = "No request is recorded, so there is nothing to draw over time."
+    charts = []
     if len(requests):
         cells, sentence = _choose_cells(verdict, requests)
         chart_lines = list(_build_chart_lines(verdict, requests, cells))
         try:
-            at_s, clock = compute_utc_s(requests.run, requests.start_s, requests.end_s), ""
+            at_s = compute_utc_s(requests.run, requests.start_s, requests.end_s)
+            clock = ""
         except TandemError:
             at_s = requests.start_s - requests.start_s.min()
             clock = " The clocks of the manifest show no moment, so time counts from 1970."
@@ -61,27 +65,41 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
         figures = _list_figures(is_post=_is_of_post(verdict, requests))
         for name, title, caption in figures:
             values = requests.figures.get(name, np.full(len(requests), np.nan))
-            points = [point for line in chart_lines for point in _compute_medians(line, values, at_s, window_s)]
+            points = [
+                point
+                for line in chart_lines
+                for point in _compute_medians(line, values, at_s, window_s)
+            ]
             if points:
                 charts.append(_build_figure_chart((name, title, caption), chart_lines, points))
         windows = f"Each point is the median of the requests begun within {window_s:,} s."
         sentence = f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT
-    title = "The post's Figures 3 to 5, of this run" if _is_of_post(verdict, requests) else "Over time"
-    return ReportSection(name="over-time", short="Over time", title=title, parts=(build_sentence(sentence), *charts))
+    title = (
+        "The post's Figures 3 to 5, of this run" if _is_of_post(verdict, requests) else "Over time"
+    )
+    return ReportSection(
+        name="over-time", short="Over time", title=title, parts=(build_sentence(sentence), *charts)
+    )
 
 
 def _is_of_post(verdict: Verdict, requests: RequestTable) -> bool:
-    """Return whether an arm speculates and was sent the post's two prompts, as in the post's figures."""
-    return fmt.mentions_speculation(verdict) and all(name in requests.classes for name in POST_CLASSES)
+    """Return whether an arm speculates and was sent the post's two prompts."""
+    return fmt.mentions_speculation(verdict) and all(
+        name in requests.classes for name in POST_CLASSES
+    )
 
 
 def _list_figures(*, is_post: bool) -> list[tuple[str, str, str]]:
     """Return the metric, the title and the caption of each chart."""
     figures = [(figure.metric, figure.title, figure.sentence) for figure in POST_FIGURES]
     if not is_post:
-        figures = [(name, fmt.format_metric(name), f"{find_metric(name).definition}.") for name in _METRICS]
+        figures = [
+            (name, fmt.format_metric(name), f"{find_metric(name).definition}.") for name in _METRICS
+        ]
     throughput = find_metric("output_tokens_per_s")  # the post prints none
-    figures.append((throughput.name, "Throughput of a stream", f"Output tokens: {throughput.definition}."))
+    figures.append(
+        (throughput.name, "Throughput of a stream", f"Output tokens: {throughput.definition}.")
+    )
     return figures
 
 
@@ -91,14 +109,21 @@ def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartC
         load_code = int(np.bincount(requests.load).argmax())
         load = requests.loads[load_code]
         names = f"{POST_CLASSES[0]} (structured) and {POST_CLASSES[1]} (open-ended)"
-        sentence = f"The post's two prompts, {names}, at {fmt.format_load(load)}, the load with the most requests."
-        return [ChartCell(name, load, requests.classes.index(name), load_code) for name in POST_CLASSES], sentence
+        sentence = (
+            f"The post's two prompts, {names}, at {fmt.format_load(load)}, the load with the most"
+            " requests."
+        )
+        return [
+            ChartCell(name, load, requests.classes.index(name), load_code) for name in POST_CLASSES
+        ], sentence
     cells, _ = sampling.choose_cells(verdict, requests, len(POST_CLASSES))
     names = " and ".join(f"{cell.class_} at {fmt.format_load(cell.load)}" for cell in cells)
     return cells, f"The classes whose speed-up says most: {names}."
 
 
-def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[ChartCell]) -> Iterator[_ChartLine]:
+def _build_chart_lines(
+    verdict: Verdict, requests: RequestTable, cells: list[ChartCell]
+) -> Iterator[_ChartLine]:
     good_mask = sampling.mask_good_requests(verdict, requests)
     names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)
     for kind, (class_name, cell) in enumerate(zip(names, cells, strict=True)):
@@ -107,8 +132,10 @@ def _build_chart_lines(verdict: Verdict, requests: RequestTable, cells: list[Cha
             yield _ChartLine(fmt.shorten_text(f"{class_name}, {name}"), mask, arm, kind)
 
 
-def _compute_medians(chart_line: _ChartLine, values: Values, at_s: Values, window_s: int) -> list[dict[str, Any]]:
-    """Return the medians of a line's windows that have a value; a new `part` of the line begins after each gap."""
+def _compute_medians(
+    chart_line: _ChartLine, values: Values, at_s: Values, window_s: int
+) -> list[dict[str, Any]]:
+    """Return the medians of a line's windows with a value; a gap begins a new `part`."""
     rows = np.flatnonzero(chart_line.mask & np.isfinite(values))
     if not len(rows):
         return []
@@ -117,12 +144,15 @@ def _compute_medians(chart_line: _ChartLine, values: Values, at_s: Values, windo
     windows = np.split(rows, edges)
     at_ms = [1000 * float(at_s[window].mean()) for window in windows]
     steps_ms = np.diff(at_ms, prepend=at_ms[0])
-    # twice a window: neighbors are at most so far apart; twice the usual step: requests may be rarer than windows
+    # twice a window: neighbors are at most so far apart; twice the usual step: requests may be
+    # rarer than windows
     parts = np.cumsum(steps_ms > 2 * max(1000 * window_s, float(np.median(steps_ms))))
     points: list[dict[str, Any]] = []
     for part, at, window in zip(parts.tolist(), at_ms, windows, strict=True):
         median = float(np.median(values[window]))
-        points.append({"series": chart_line.name, "part": part, "at": at, "value": median, "n": len(window)})
+        points.append(
+            {"series": chart_line.name, "part": part, "at": at, "value": median, "n": len(window)}
+        )
     return points
 
 
@@ -145,15 +175,33 @@ def _build_figure_chart(
     )
 
 
-def _build_line_spec(chart_lines: list[_ChartLine], points: list[dict[str, Any]], width: int) -> VegaSpec:
+def _build_line_spec(
+    chart_lines: list[_ChartLine], points: list[dict[str, Any]], width: int
+) -> VegaSpec:
     span_s = (max(point["at"] for point in points) - min(point["at"] for point in points)) / 1000
     columns = 1 if width < HALF_PX else 2
     time_format = "%m-%d %H:%M" if span_s > _DAY_S else "%H:%M:%S" if span_s < _SHORT_S else "%H:%M"
-    clock = {"format": time_format, "grid": False, "title": "UTC", "labelOverlap": True, "tickCount": 3 * columns}
+    clock = {
+        "format": time_format,
+        "grid": False,
+        "title": "UTC",
+        "labelOverlap": True,
+        "tickCount": 3 * columns,
+    }
     x = {"field": "at", "type": "temporal", "scale": {"type": "utc"}, "axis": clock}
     y_axis = {"title": None, "tickCount": 5, "labelExpr": "format(datum.value, ',')"}
-    y = {"field": "value", "type": "quantitative", "scale": {"zero": True, "nice": 5}, "axis": y_axis}
+    y = {
+        "field": "value",
+        "type": "quantitative",
+        "scale": {"zero": True, "nice": 5},
+        "axis": y_axis,
+    }
     symbols = {"symbolSize": 70, "symbolStrokeWidth": 2, "symbolOpacity": 1}
-    legend = {"columns": columns, "columnPadding": 30, "labelLimit": width // columns - 60, **symbols}
+    legend = {
+        "columns": columns,
+        "columnPadding": 30,
+        "labelLimit": width // columns - 60,
+        **symbols,
+    }
     looks = {line.name: (colors.arm_color(line.arm), *_LOOKS[line.kind]) for line in chart_lines}
     return charts.build_line_spec(width, points, {"x": x, "y": y}, looks, legend)

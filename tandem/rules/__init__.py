@@ -1,4 +1,4 @@
-"""The table of rules, each with its source; `check_workspace` checks declared files by these rules."""
+"""The table of rules with their sources, by which `check_workspace` checks declared files."""
 
 from tandem.rules.check import RULES, check_workspace
 

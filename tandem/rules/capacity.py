@@ -1,4 +1,4 @@
-"""Rules on capacity: regions and zones of an instance type, kinds of purchase, prices, and dates."""
+"""Rules on capacity: regions and zones of an instance type, purchase kinds, prices, and dates."""
 
 from __future__ import annotations
 
@@ -12,15 +12,20 @@ from tandem.spec import names
 from tandem.spec.budgets import compute_budget_usd, compute_run_usd, needs_manual_budget
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID
 
-LONGEST_BLOCK = timedelta(days=183)  # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
-EAST_OF_UTC = timedelta(hours=14)  # the earliest time zone: a price read there may have a date that UTC has not reached
+# 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
+LONGEST_BLOCK = timedelta(days=183)
+# the earliest time zone: a price read there may have a date that UTC has not reached
+EAST_OF_UTC = timedelta(hours=14)
 _MOMENT = "%Y-%m-%dT%H:%MZ"
 
 _OFFERINGS = f"{DATA}/platform/offerings.yaml"
 _BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
 _BLOCK_DURATIONS = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html"
 _EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
-_CLUSTER_ZONES = "awsdocs/amazon-eks-user-guide@101184ec latest/ug/networking/network-reqs.adoc, subnets for clusters"
+_CLUSTER_ZONES = (
+    "awsdocs/amazon-eks-user-guide@101184ec latest/ug/networking/network-reqs.adoc, subnets for"
+    " clusters"
+)
 ZONES_WITHOUT_EKS = ("use1-az3", "usw1-az2", "cac1-az3")
 _BUDGET_STOP = "Tandem's own: the budget alarm would stop the run; it counts instances alone"
 _AS_OFFERED = "write both as the offer says: aws ec2 describe-capacity-blocks"
@@ -29,8 +34,9 @@ RULES = RuleList()
 
 @RULES.warn("region-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A dated list has the region among those that offer the instance type; some offers are hidden from an account."""
-    region, instance_type = context.environment.region, context.environment.capacity.instance_type
+    """A dated list has the region for the instance type; accounts may not see every offer."""
+    region = context.environment.region
+    instance_type = context.environment.capacity.instance_type
     regions = context.catalogue.offerings.offerings.get(instance_type, {})
     if region not in regions:
         got = f"{region}, not listed for {instance_type}"
@@ -40,14 +46,16 @@ def _find_unoffered_region(context: EnvironmentContext) -> Iterable[RuleFinding]
 
 @RULES.warn("zone-offers-type", _OFFERINGS, "2026-11-21")
 def _find_unoffered_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A dated list has the zone among those that offer the instance type; some offers are hidden from an account."""
+    """A dated list has the zone for the instance type; accounts may not see every offer."""
     capacity = context.environment.capacity
     zones_by_region = context.catalogue.offerings.offerings.get(capacity.instance_type, {})
     figure = zones_by_region.get(context.environment.region)
     is_foreign = _is_foreign(context, capacity.zone)  # zone-of-region refuses these
     if figure is not None and capacity.zone not in figure.value and not is_foreign:
         got = f"{capacity.zone}, not listed for {capacity.instance_type}"
-        change = f"{_ask_account(context)}, or write {figure.value[0]}, also among the network's zones"
+        change = (
+            f"{_ask_account(context)}, or write {figure.value[0]}, also among the network's zones"
+        )
         yield RuleFinding("capacity.zone", got, join_values(figure.value), change, figure)
 
 
@@ -64,14 +72,17 @@ def _find_foreign_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     capacity_zone = ("capacity.zone", context.environment.capacity.zone)
     for path, zone in [capacity_zone, *context.zones(), *context.control_plane_zones()]:
         if figure is not None and _is_foreign(context, zone):
-            got, legal = f"{zone} in region {region}", join_values(figure.value)
+            got = f"{zone} in region {region}"
+            legal = join_values(figure.value)
             yield RuleFinding(path, got, legal, "write one of them", figure)
 
 
 def _is_foreign(context: EnvironmentContext, zone: str) -> bool:
     """Return whether a zone id begins otherwise than the region's: use2- is us-east-2's."""
     figure = context.catalogue.offerings.zones.get(context.environment.region)
-    return figure is not None and zone.partition("-")[0] not in {known.partition("-")[0] for known in figure.value}
+    return figure is not None and zone.partition("-")[0] not in {
+        known.partition("-")[0] for known in figure.value
+    }
 
 
 @RULES.warn("zone-listed", _OFFERINGS, "2026-10-27")
@@ -91,30 +102,48 @@ def _find_refused_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No zone is one in which EKS takes no subnet of a cluster."""
     for path, zone in context.zones():
         if zone in ZONES_WITHOUT_EKS:
-            yield RuleFinding(path, zone, f"a zone other than {join_values(ZONES_WITHOUT_EKS)}", "write another zone")
+            yield RuleFinding(
+                path,
+                zone,
+                f"a zone other than {join_values(ZONES_WITHOUT_EKS)}",
+                "write another zone",
+            )
 
 
 @RULES.refuse("zone-has-subnet", _BLOCKS, "2026-11-21")
 def _find_zone_without_subnet(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The network has a subnet in the nodes' zone."""
-    zone, zones = context.environment.capacity.zone, dict.fromkeys(zone for _, zone in context.zones())
+    zone, zones = (
+        context.environment.capacity.zone,
+        dict.fromkeys(zone for _, zone in context.zones()),
+    )
     if zone not in zones:
         key = "network.zones" if context.environment.network.kind == "new" else "network.subnets"
         got = f"{zone}, which has no subnet"
-        change = f"add {zone} to {key} as the last: the first two zones are the cluster's, and nothing of it moves"
+        change = (
+            f"add {zone} to {key} as the last: the first two zones are the cluster's, and nothing"
+            " of it moves"
+        )
         yield RuleFinding("capacity.zone", got, join_values(zones), change)
 
 
 @RULES.warn("system-nodes-offered", _OFFERINGS, "2026-11-21")
 def _find_unoffered_system_type(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A dated list has one of the network's first two zones among those that offer the system nodes' type."""
-    offerings, instance_type = context.catalogue.offerings, context.environment.cluster.system_nodes.instance_type
+    """A dated list has one of the network's first two zones for the system nodes' type."""
+    offerings = context.catalogue.offerings
+    instance_type = context.environment.cluster.system_nodes.instance_type
     figure = offerings.offerings.get(instance_type, {}).get(context.environment.region)
     zones = context.base_zones()
     if figure is not None and set(zones).isdisjoint(figure.value):
         got = f"{instance_type}, listed for none of {join_values(sorted(zones))}"
-        legal = f"a type of the network's first two zones; {instance_type} is in {join_values(figure.value)}"
-        change = f"{_ask_account(context)}, or name one of these zones among the first two of the network"
+        legal = (
+            f"a type of the network's first two zones; {instance_type} is in"
+            f" {join_values(figure.value)}"
+        )
+        change = (
+            f"{_ask_account(context)}, or name one of these zones among the first two of the"
+            " network"
+        )
         source = figure
         yield RuleFinding("cluster.system_nodes.instance_type", got, legal, change, source)
 
@@ -125,8 +154,11 @@ def _find_wrong_kind(context: EnvironmentContext) -> Iterable[RuleFinding]:
     capacity = context.environment.capacity
     kinds = context.catalogue.instances.instances[capacity.instance_type].capacity_kinds
     if capacity.kind not in kinds.value:
-        got, source = f"{capacity.kind} for {capacity.instance_type}", kinds
-        yield RuleFinding("capacity.kind", got, join_values(kinds.value), "write one of them", source)
+        got = f"{capacity.kind} for {capacity.instance_type}"
+        source = kinds
+        yield RuleFinding(
+            "capacity.kind", got, join_values(kinds.value), "write one of them", source
+        )
 
 
 @RULES.warn("reservation-given", _BLOCKS, "2026-11-21")
@@ -136,7 +168,8 @@ def _find_missing_reservation(context: EnvironmentContext) -> Iterable[RuleFindi
     if capacity.awaits_reservation:
         got = "null" if capacity.reservation_id is None else "the placeholder"
         got += ": no Fleet stack, no node"
-        legal, change = f"the id of your {capacity.kind}, cr-...", "write it; until then the Fleet stack is left out"
+        legal = f"the id of your {capacity.kind}, cr-..."
+        change = "write it; until then the Fleet stack is left out"
         yield RuleFinding("capacity.reservation_id", got, legal, change)
 
 
@@ -145,7 +178,8 @@ def _find_needless_reservation(context: EnvironmentContext) -> Iterable[RuleFind
     """Spot and on-demand nodes name no reservation."""
     capacity = context.environment.capacity
     if not capacity.needs_reservation and capacity.reservation_id is not None:
-        got, legal = f"{capacity.reservation_id} with kind {capacity.kind}", f"null with kind {capacity.kind}"
+        got = f"{capacity.reservation_id} with kind {capacity.kind}"
+        legal = f"null with kind {capacity.kind}"
         change = "delete it, or write kind: capacity-block or reservation"
         yield RuleFinding("capacity.reservation_id", got, legal, change)
 
@@ -154,20 +188,29 @@ def _find_needless_reservation(context: EnvironmentContext) -> Iterable[RuleFind
 def _find_shared_reservation(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No two environments raise nodes from the same reservation."""
     reservation = context.environment.capacity.reservation_id
-    sharing = [peer.name for peer in context.other_environments if peer.capacity.reservation_id == reservation]
+    sharing = [
+        peer.name
+        for peer in context.other_environments
+        if peer.capacity.reservation_id == reservation
+    ]
     if reservation not in {None, PLACEHOLDER_RESERVATION_ID} and sharing:
         got = f"{reservation}, as in environment {join_values(sharing)}"
         legal = "a reservation that no other environment raises nodes from"
-        yield RuleFinding("capacity.reservation_id", got, legal, "write its own, or raise one of them at a time")
+        yield RuleFinding(
+            "capacity.reservation_id", got, legal, "write its own, or raise one of them at a time"
+        )
 
 
 @RULES.refuse("block-kind", _BLOCK_DURATIONS, "2026-11-21")
 def _find_needless_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Only a Capacity Block has a start and an end."""
-    block, kind = context.environment.capacity.block, context.environment.capacity.kind
+    block = context.environment.capacity.block
+    kind = context.environment.capacity.kind
     if block is not None and kind != "capacity-block":
         change = "delete it, or write kind: capacity-block"
-        yield RuleFinding("capacity.block", f"a block with kind {kind}", f"null with kind {kind}", change)
+        yield RuleFinding(
+            "capacity.block", f"a block with kind {kind}", f"null with kind {kind}", change
+        )
 
 
 @RULES.refuse("block-order", _BLOCK_DURATIONS, "2026-11-21")
@@ -175,7 +218,8 @@ def _find_reversed_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A Capacity Block ends after it starts."""
     block = context.environment.capacity.block
     if block is not None and block.ends <= block.starts:
-        got, legal = f"{block.ends:{_MOMENT}}, which is not after its start", f"later than {block.starts:{_MOMENT}}"
+        got = f"{block.ends:{_MOMENT}}, which is not after its start"
+        legal = f"later than {block.starts:{_MOMENT}}"
         yield RuleFinding("capacity.block.ends", got, legal, _AS_OFFERED)
 
 
@@ -185,7 +229,8 @@ def _find_long_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
     block = context.environment.capacity.block
     if block is not None and block.ends - block.starts > LONGEST_BLOCK:
         days = (block.ends - block.starts) / timedelta(days=1)
-        got, legal = f"{block.ends:{_MOMENT}}, {days:.1f} days after its start", f"at most {LONGEST_BLOCK.days} days"
+        got = f"{block.ends:{_MOMENT}}, {days:.1f} days after its start"
+        legal = f"at most {LONGEST_BLOCK.days} days"
         yield RuleFinding("capacity.block.ends", got, legal, _AS_OFFERED)
 
 
@@ -195,63 +240,87 @@ def _find_example_account(context: EnvironmentContext) -> Iterable[RuleFinding]:
     account = context.environment.account
     if account in EXAMPLE_ACCOUNTS:
         change = "write it; until then the CDK CLI stops: your credentials are of another account"
-        yield RuleFinding("account", f"{account}, an account of the AWS documentation", "your own account", change)
+        yield RuleFinding(
+            "account", f"{account}, an account of the AWS documentation", "your own account", change
+        )
 
 
 @RULES.warn("budget-holds-run", _BUDGET_STOP, "2026-11-22")
 def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The monthly budget holds one run of max_hours at the declared price."""
-    capacity, guard = context.environment.capacity, context.environment.guard
+    capacity = context.environment.capacity
+    guard = context.environment.guard
     run_usd = compute_run_usd(context.environment)
     budget_usd = compute_budget_usd(context.environment)
     if budget_usd < run_usd:
-        legal = f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} {capacity.kind} nodes"
-        change = f"raise it, or write max_hours: {max(1, int(budget_usd / (run_usd / guard.max_hours)))}"
+        legal = (
+            f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} {capacity.kind}"
+            " nodes"
+        )
+        change = (
+            f"raise it, or write max_hours: {max(1, int(budget_usd / (run_usd / guard.max_hours)))}"
+        )
         yield RuleFinding("guard.budget_usd", f"{budget_usd:g}", legal, change)
 
 
-@RULES.warn("budget-by-hand", "CloudFormation's registry: AWS::Budgets::Budget by region", "2026-11-22")
+@RULES.warn(
+    "budget-by-hand", "CloudFormation's registry: AWS::Budgets::Budget by region", "2026-11-22"
+)
 def _find_manual_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """CloudFormation makes budgets in the region; elsewhere somebody makes this one by hand."""
     environment = context.environment
     if needs_manual_budget(environment):
         got = f"{environment.region}, where CloudFormation makes no budget"
         legal = f"a budget {names.budget_name(environment)} that you made by hand"
-        change = "make it once (docs/runbook.md#a-budget-by-hand); until then two paths stop the fleet, not three"
+        change = (
+            "make it once (docs/runbook.md#a-budget-by-hand); until then two paths stop the fleet,"
+            " not three"
+        )
         yield RuleFinding("region", got, legal, change)
 
 
 @RULES.warn("billing-code", _OFFERINGS, "2026-11-22")
 def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The region's billing code is known, by which the budget counts the fleet's instances alone."""
+    """The region's billing code is known: the budget counts only fleet instances by it."""
     region = context.environment.region
     codes = context.catalogue.offerings.billing_codes
     if region not in codes:
-        got = f"{region}, whose billing code is not known: the budget also counts what runs while it is parked"
+        got = (
+            f"{region}, whose billing code is not known: the budget also counts what runs while it"
+            " is parked"
+        )
         change = "raise guard.budget_usd by a month of what `tandem show` says parked costs"
         yield RuleFinding("region", got, join_values(sorted(codes)), change)
 
 
-@RULES.warn("idle-before-max", "Tandem's own: else the idle stop never stops anything", "2026-11-21")
+@RULES.warn(
+    "idle-before-max", "Tandem's own: else the idle stop never stops anything", "2026-11-21"
+)
 def _find_late_idle_stop(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The guard's idle_minutes is less than its max_hours."""
-    idle, hours = context.environment.guard.idle_minutes, context.environment.guard.max_hours
+    idle = context.environment.guard.idle_minutes
+    hours = context.environment.guard.max_hours
     if idle >= hours * 60:
         legal = f"less than the {hours * 60} minutes of max_hours {hours}"
         change = "write 30: nodes are stopped by max_hours before they could be found idle"
         yield RuleFinding("guard.idle_minutes", str(idle), legal, change)
 
 
-@RULES.refuse("storage-price-dated", "Tandem's own: a price without a date is nobody's figure", "2026-11-21")
+@RULES.refuse(
+    "storage-price-dated", "Tandem's own: a price without a date is nobody's figure", "2026-11-21"
+)
 def _find_undated_storage_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A price of storage has its date."""
     artifacts = context.environment.artifacts
     if artifacts.usd_per_gb_month is not None and artifacts.usd_per_gb_month_date is None:
-        legal, change = "the day on which the price was read", "add it, or delete usd_per_gb_month"
+        legal = "the day on which the price was read"
+        change = "add it, or delete usd_per_gb_month"
         yield RuleFinding("artifacts.usd_per_gb_month_date", "no date", legal, change)
 
 
-@RULES.warn("efa-needless", f"{NEURON_SDK} about-neuron/arch/neuron-hardware/trn2-arch.rst", "2026-08-21")
+@RULES.warn(
+    "efa-needless", f"{NEURON_SDK} about-neuron/arch/neuron-hardware/trn2-arch.rst", "2026-08-21"
+)
 def _find_needless_efa(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """EFA is off, as no variant spans two nodes."""
     if context.environment.capacity.efa:
@@ -264,10 +333,13 @@ def _find_needless_efa(context: EnvironmentContext) -> Iterable[RuleFinding]:
 def _find_foreign_price(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The price of a node-hour is of the declared instance type and kind."""
     capacity = context.environment.capacity
-    purchase, price_of = f"{capacity.instance_type} {capacity.kind}", capacity.usd_per_hour_of
+    purchase = f"{capacity.instance_type} {capacity.kind}"
+    price_of = capacity.usd_per_hour_of
     change = f"read the price of {purchase} and write it, its day and what it is of"
     if price_of is not None and price_of != purchase:
-        yield RuleFinding("capacity.usd_per_hour_of", f"{price_of} with {purchase}", purchase, change)
+        yield RuleFinding(
+            "capacity.usd_per_hour_of", f"{price_of} with {purchase}", purchase, change
+        )
     for other in context.other_environments if price_of is None and capacity.usd_per_hour else ():
         other_purchase = f"{other.capacity.instance_type} {other.capacity.kind}"
         if other.capacity.usd_per_hour == capacity.usd_per_hour and other_purchase != purchase:
@@ -281,7 +353,8 @@ def _find_past_block(context: DateContext) -> Iterable[RuleFinding]:
     """The Capacity Block is not over."""
     block = context.environment.capacity.block
     if block is not None and block.ends <= context.now:
-        got, legal = f"{block.ends:{_MOMENT}}, which is over", f"later than {context.now:{_MOMENT}}"
+        got = f"{block.ends:{_MOMENT}}, which is over"
+        legal = f"later than {context.now:{_MOMENT}}"
         change = "write the block you have now with its reservation_id, or block: null"
         yield RuleFinding("capacity.block.ends", got, legal, change)
 
@@ -289,7 +362,8 @@ def _find_past_block(context: DateContext) -> Iterable[RuleFinding]:
 @RULES.refuse("price-to-come", "Tandem's own: nobody has read a price of tomorrow", "2026-11-22")
 def _find_future_price(context: DateContext) -> Iterable[RuleFinding]:
     """A price was read today or before."""
-    environment, latest = context.environment, (context.now + EAST_OF_UTC).date()
+    environment = context.environment
+    latest = (context.now + EAST_OF_UTC).date()
     days = {
         "capacity.usd_per_hour_date": environment.capacity.usd_per_hour_date,
         "artifacts.usd_per_gb_month_date": environment.artifacts.usd_per_gb_month_date,

@@ -30,29 +30,44 @@ from tandem.spec.faults import SpecFault
 from tandem.spec.record import UnknownValueError
 from tandem.spec.workspace import Workspace
 
-MODULES = (models, speculation, lengths, placement, compilation, capacity, software, network, naming, observability)
+MODULES = (
+    models,
+    speculation,
+    lengths,
+    placement,
+    compilation,
+    capacity,
+    software,
+    network,
+    naming,
+    observability,
+)
 # in the order of the modules and of their functions
 RULES: tuple[Rule, ...] = tuple(rule for module in MODULES for rule in module.RULES)
 
 
-def check_workspace(workspace: Workspace, catalogue: Catalogue, now: datetime | None = None) -> tuple[SpecFault, ...]:
+def check_workspace(
+    workspace: Workspace, catalogue: Catalogue, now: datetime | None = None
+) -> tuple[SpecFault, ...]:
     """Return every refusal and warning of a workspace, file by file.
 
     A malformed file is judged too: a rule that reads a malformed key finds nothing.
 
-    An experiment is judged once, for any number of environments; a fault that depends on the environment is reported
-    in the environment's file, at the entry that hosts the experiment.
+    An experiment is judged once, for any number of environments; a fault that depends on the
+    environment is reported in the environment's file, at the entry that hosts the experiment.
 
     Args:
         workspace: the declared files.
         catalogue: data files for the rules.
-        now: present time, UTC, for rules on dates; None skips these rules, which a synthesis must do.
+        now: present time, UTC, for rules on dates; None skips these rules, which a synthesis must
+            do.
     """
     experiments = workspace.experiments | workspace.partial_experiments
     environments = workspace.environments | workspace.partial_environments
     faults: list[SpecFault] = []
     for name, file in environments.items():
-        environment, names = file.record, file.record.__dict__.get("experiments", ())
+        environment = file.record
+        names = file.record.__dict__.get("experiments", ())
         hosted = {entry: experiments[entry].record for entry in names if entry in experiments}
         peers = tuple(peer.record for peer_name, peer in environments.items() if peer_name != name)
         contexts: list[object] = [
@@ -66,7 +81,9 @@ def check_workspace(workspace: Workspace, catalogue: Catalogue, now: datetime | 
         for entry, experiment in hosted.items():
             path = f"experiments[{names.index(entry)}]"
             contexts.append(
-                HostingContext(experiment=experiment, catalogue=catalogue, environment=environment, path=path)
+                HostingContext(
+                    experiment=experiment, catalogue=catalogue, environment=environment, path=path
+                )
             )
         contexts += [DateContext(environment=environment, now=now)] if now else []
         faults += _list_faults(contexts, file.document)
@@ -83,12 +100,15 @@ def _list_faults(contexts: Iterable[object], document: YamlDocument) -> list[Spe
     """Return the faults of one file, each once, from top to bottom."""
     faults = {}
     for context in contexts:
-        # exact type: HostingContext is an ExperimentContext, whose rules judge the experiment itself
+        # exact type: HostingContext is an ExperimentContext, whose rules judge the experiment
+        # itself
         for rule in (rule for rule in RULES if rule.context_type is type(context)):
             for finding in rule.judge(context):
                 where = finding.figure.source if finding.figure else None
                 source = f"{where.where}, {where.date}" if where else f"{rule.source}, {rule.date}"
-                fault = document.build_fault(finding.path, finding.got, finding.allowed, finding.change)
+                fault = document.build_fault(
+                    finding.path, finding.got, finding.allowed, finding.change
+                )
                 fault = replace(fault, rule=rule.id, source=source, severity=rule.severity)
                 faults[rule.id, finding.path, finding.got] = fault
     return sorted(faults.values(), key=lambda fault: fault.line or 0)

@@ -11,10 +11,13 @@ from tandem.spec.disk import GIB, artifact_gib, compile_gib
 from tandem.spec.runtime import CpuCompile
 
 TRANSFER_HOURS = 1  # besides the compile: node start, image pull, transfer of models and artifact
-# of local disk: the kubelet keeps a tenth free (its default nodefs.available), images and logs take the rest
+# of local disk: the kubelet keeps a tenth free (its default nodefs.available), images and logs take
+# the rest
 DISK_SHARE = 0.8
-# No source gives a figure: Tandem's own reading of the Neuron SDK's guides, which compile such models on whole nodes.
-LARGE_TARGET_B, LARGE_COMPILE_GIB = 20, 700  # 10**9 parameters
+# No source gives a figure: Tandem's own reading of the Neuron SDK's guides, which compile such
+# models on whole nodes. 10**9 parameters
+LARGE_TARGET_B = 20
+LARGE_COMPILE_GIB = 700
 VALUE_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
 
 _CPU = f"{DATA}/runtimes, spelling.compile.cpu"
@@ -26,7 +29,7 @@ RULES = RuleList()
 
 
 def _cpu_compile(context: ExperimentContext) -> CpuCompile:
-    """Return the runtime's compile without devices; unknown if the experiment compiles on devices."""
+    """Return the runtime's compile without devices; unknown if the experiment compiles on them."""
     return look_up({"cpu": context.spelling.compile.cpu}, context.experiment.compile.where)
 
 
@@ -34,7 +37,9 @@ def _cpu_compile(context: ExperimentContext) -> CpuCompile:
 def _find_unsupported_modes(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Every mode can be compiled where the experiment says."""
     cpu_compile = _cpu_compile(context)
-    variant = next((arm.variant for arm in context.arms if arm.variant.mode not in cpu_compile.modes), None)
+    variant = next(
+        (arm.variant for arm in context.arms if arm.variant.mode not in cpu_compile.modes), None
+    )
     if variant:
         got = f"cpu, with mode {variant.mode} of {variant.name} on runtime {context.runtime.name}"
         legal = f"device; cpu with modes {join_values(cpu_compile.modes)}"
@@ -49,32 +54,48 @@ def _find_unsupported_modes(context: ExperimentContext) -> Iterable[RuleFinding]
 )
 def _find_unproven_cpu(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Artifacts are compiled on devices, or the experiment says accept_unproven."""
-    unproven, accepts = _cpu_compile(context).unproven, context.experiment.accept_unproven
+    unproven = _cpu_compile(context).unproven
+    accepts = context.experiment.accept_unproven
     got = f"cpu on runtime {context.runtime.name}: {unproven.value}"
-    change = "hold one such artifact against one made on a device" if accepts else "write it, or accept_unproven: true"
+    change = (
+        "hold one such artifact against one made on a device"
+        if accepts
+        else "write it, or accept_unproven: true"
+    )
     yield RuleFinding("compile.where", got, "device", change, unproven)
 
 
 @RULES.refuse("compile-shm", _VOLUMES, "2026-11-21")
 def _find_memory_below_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
     """A compile's memory is more than the shared memory, which counts against it."""
-    memory, shm = context.experiment.compile.memory_gib, context.experiment.serving.shm_gib
+    memory = context.experiment.compile.memory_gib
+    shm = context.experiment.serving.shm_gib
     if memory is not None and memory <= shm:
-        got, legal = f"{memory} with serving.shm_gib {shm}", f"more than {shm}: /dev/shm counts against it"
-        yield RuleFinding("compile.memory_gib", got, legal, "write null, which is a server's memory")
+        got = f"{memory} with serving.shm_gib {shm}"
+        legal = f"more than {shm}: /dev/shm counts against it"
+        yield RuleFinding(
+            "compile.memory_gib", got, legal, "write null, which is a server's memory"
+        )
 
 
 @RULES.warn("compile-memory", "Tandem's own reading: no published figure is known", "2026-11-22")
 def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFinding]:
     """From {LARGE_TARGET_B} B parameters on, a target is compiled with {LARGE_COMPILE_GIB} GiB."""
-    target, own = context.target, context.experiment.compile.memory_gib
+    target = context.target
+    own = context.experiment.compile.memory_gib
     memory = own or context.experiment.serving.memory_gib
     parameters = (target.bytes.value or 0) // VALUE_BYTES.get(target.dtype.value or "", 2) / 10**9
     if memory < LARGE_COMPILE_GIB and parameters >= LARGE_TARGET_B:
         kind = "" if own else ", the memory of a server,"
         got = f"{memory}{kind} to compile a target of {parameters:.0f} B parameters"
-        legal = f"{LARGE_COMPILE_GIB} or more from {LARGE_TARGET_B} B, where the node has it; no figure is published"
-        change = f"write memory_gib: {LARGE_COMPILE_GIB}, or read the peak of a first compile and write that"
+        legal = (
+            f"{LARGE_COMPILE_GIB} or more from {LARGE_TARGET_B} B, where the node has it; no figure"
+            " is published"
+        )
+        change = (
+            f"write memory_gib: {LARGE_COMPILE_GIB}, or read the peak of a first compile and write"
+            " that"
+        )
         yield RuleFinding("compile.memory_gib", got, legal, change)
 
 
@@ -85,7 +106,9 @@ def _compile_limits(context: HostingContext) -> dict[str, int]:
     """
     if context.experiment.compile.where != "device":
         return {}
-    return {name: limit // unit for name, (limit, unit) in allocatable_limits(context.instance).items()}
+    return {
+        name: limit // unit for name, (limit, unit) in allocatable_limits(context.instance).items()
+    }
 
 
 @RULES.refuse("compile-fits", _INSTANCES, "2026-11-21")
@@ -96,30 +119,42 @@ def _find_oversize_compiles(context: HostingContext) -> Iterable[RuleFinding]:
         if value is not None and value > limit:
             legal = f"at most {limit} on a {context.instance_name}"
             change = f"write {name}: {limit} in the experiment, or null, which is a server's"
-            yield context.find(f"compile.{name}", value, legal, change, context.instance.allocatable_cpu_m)
+            yield context.find(
+                f"compile.{name}", value, legal, change, context.instance.allocatable_cpu_m
+            )
 
 
 @RULES.warn("compiles-side-by-side", _DEADLINE, "2026-11-22")
 def _find_waiting_compiles(context: HostingContext) -> Iterable[RuleFinding]:
     """The compiles that a node's devices admit at once fit its CPUs and memory together."""
     # a Job without room waits, and its deadline runs from its creation
-    experiment, devices = context.experiment, context.instance.devices.value or 0
+    experiment = context.experiment
+    devices = context.instance.devices.value or 0
     fields = ("mode", "draft", "num_speculative_tokens")
     artifacts = {tuple(getattr(arm.variant, field) for field in fields) for arm in context.arms}
     count = min(len(artifacts), devices // experiment.serving.devices)
     for name, limit in _compile_limits(context).items():
         share = getattr(experiment.compile, name) or getattr(experiment.serving, name)
         if share <= limit < share * count:
-            got = f"{share}, of a node's {limit}, for each of {count} compiles that its devices admit at once"
+            got = (
+                f"{share}, of a node's {limit}, for each of {count} compiles that its devices admit"
+                " at once"
+            )
             legal = f"at most {limit // count}, or no more than {limit // share} compiles at once"
-            change = "create as many of the Jobs, and the next when one has ended: a deadline runs from the start"
-            yield context.find(f"compile.{name}", got, legal, change, context.instance.allocatable_cpu_m)
+            change = (
+                "create as many of the Jobs, and the next when one has ended: a deadline runs from"
+                " the start"
+            )
+            yield context.find(
+                f"compile.{name}", got, legal, change, context.instance.allocatable_cpu_m
+            )
 
 
 @RULES.refuse("disk-fits", _DISK, "2026-11-21")
 def _find_disk_shortage(context: HostingContext) -> Iterable[RuleFinding]:
     """A compile, and the artifacts that servers copy, fit the node's local disk."""
-    figure, serving = context.instance.nvme_gb, context.experiment.serving
+    figure = context.instance.nvme_gb
+    serving = context.experiment.serving
     target, *drafts = context.known_pair()
     pair = (target, *sorted(drafts, key=lambda model: model.bytes.value or 0)[-1:])
     arms = max(1, min(len(context.arms), (context.instance.devices.value or 0) // serving.devices))
@@ -139,10 +174,14 @@ def _find_disk_shortage(context: HostingContext) -> Iterable[RuleFinding]:
 
 @RULES.warn("compile-before-guard", "Tandem's own: guard.max_hours", "2026-11-21")
 def _find_late_deadline(context: HostingContext) -> Iterable[RuleFinding]:
-    """A compile's deadline, and {TRANSFER_HOURS} hour to move files, end before the guard stops the node."""
-    settings, guard_hours = context.experiment.compile, context.environment.guard.max_hours
-    needed_hours, most = settings.deadline_hours + TRANSFER_HOURS, max(guard_hours - TRANSFER_HOURS, 1)
+    """A compile's deadline plus {TRANSFER_HOURS} hour to move files is before the guard's stop."""
+    settings = context.experiment.compile
+    guard_hours = context.environment.guard.max_hours
+    needed_hours = settings.deadline_hours + TRANSFER_HOURS
+    most = max(guard_hours - TRANSFER_HOURS, 1)
     if settings.where == "device" and needed_hours > guard_hours:
-        change = f"write deadline_hours: {most} in the experiment, or guard.max_hours: {needed_hours}"
+        change = (
+            f"write deadline_hours: {most} in the experiment, or guard.max_hours: {needed_hours}"
+        )
         legal = f"at most {most} with guard.max_hours {guard_hours}"
         yield context.find("compile.deadline_hours", settings.deadline_hours, legal, change)

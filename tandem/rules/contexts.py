@@ -1,7 +1,8 @@
-"""Subjects of rules: an environment with its experiments, an experiment, and an experiment in an environment.
+"""Subjects of rules: an environment with its experiments, an experiment alone or in an environment.
 
-Invariant: an experiment is judged once; only rules that depend on the environment judge each hosting. A name is looked
-up at the time of its use by a rule; a rule that needs an unknown value finds nothing.
+Invariant: an experiment is judged once; only rules that depend on the environment judge each
+hosting. A name is looked up at the time of its use by a rule; a rule that needs an unknown value
+finds nothing.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class ExperimentContext:
 
     @property
     def spelling(self) -> RuntimeSpelling:
-        """Spelling of the runtime's arguments; unknown for a runtime that Tandem does not render."""
+        """Spelling of the runtime's arguments; unknown if Tandem does not render the runtime."""
         if self.runtime.spelling is None:
             raise UnknownValueError(self.runtime.name)
         return self.runtime.spelling
@@ -64,15 +65,27 @@ class ExperimentContext:
     @cached_property
     def arms(self) -> tuple[ArmContext, ...]:
         """The written variants, then the swept ones."""
-        arms, sweep = [], self.experiment.sweep
+        arms = []
+        sweep = self.experiment.sweep
         for index, variant in enumerate(self.experiment.all_variants()):
             paths = {name: f"variants[{index}].{name}" for name in Variant.model_fields}
             swept_index = index - len(self.experiment.variants)
             if sweep and swept_index >= 0:
                 draft, window = divmod(swept_index, len(sweep.num_speculative_tokens))
-                paths = {"name": "sweep.prefix", "mode": "sweep.mode", "draft": f"sweep.drafts[{draft}]"}
+                paths = {
+                    "name": "sweep.prefix",
+                    "mode": "sweep.mode",
+                    "draft": f"sweep.drafts[{draft}]",
+                }
                 paths["num_speculative_tokens"] = f"sweep.num_speculative_tokens[{window}]"
-            arms.append(ArmContext(experiment=self.experiment, catalogue=self.catalogue, variant=variant, paths=paths))
+            arms.append(
+                ArmContext(
+                    experiment=self.experiment,
+                    catalogue=self.catalogue,
+                    variant=variant,
+                    paths=paths,
+                )
+            )
         return tuple(arms)
 
     def models(self) -> dict[str, ModelConfig]:
@@ -84,15 +97,23 @@ class ExperimentContext:
         return {path: models[name] for name, path in paths.items() if name in models}
 
     def known_pair(self) -> list[ModelConfig]:
-        """Return the target, then each known draft once; a target that drafts for itself is loaded twice."""
-        drafts, models = {arm.variant.draft: None for arm in self.arms}, self.catalogue.models
+        """Return the target, then each known draft once; a target drafting for itself, twice."""
+        drafts = {arm.variant.draft: None for arm in self.arms}
+        models = self.catalogue.models
         return [self.target, *(models[name] for name in drafts if name in models)]
 
     def logical_cores(self) -> int:
-        """Return the logical cores of the claimed devices; every Trainium2 type has the same devices."""
-        figures = [instance.physical_cores_per_device.value for instance in self.catalogue.instances.instances.values()]
+        """Return the claimed devices' logical cores; all Trainium2 types have the same devices."""
+        figures = [
+            instance.physical_cores_per_device.value
+            for instance in self.catalogue.instances.instances.values()
+        ]
         per_device = max((figure for figure in figures if figure), default=0)
-        return self.experiment.serving.devices * per_device // self.experiment.serving.logical_neuron_core
+        return (
+            self.experiment.serving.devices
+            * per_device
+            // self.experiment.serving.logical_neuron_core
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +126,10 @@ class ArmContext(ExperimentContext):
     @property
     def support(self) -> ModeSupport:
         """The runtime's support of the mode; unknown for a runtime that Tandem does not render."""
-        return look_up({support.mode: support for support in self.runtime.modes if self.spelling}, self.variant.mode)
+        return look_up(
+            {support.mode: support for support in self.runtime.modes if self.spelling},
+            self.variant.mode,
+        )
 
     @property
     def draft(self) -> ModelConfig:
@@ -114,14 +138,17 @@ class ArmContext(ExperimentContext):
 
     @property
     def pair(self) -> tuple[ModelConfig, ModelConfig]:
-        """Draft and target, if the draft is of the mode's kind and the target decodes by itself; else unknown."""
-        is_pair = self.draft.kind.value == DRAFT_KINDS.get(self.variant.mode) and self.target.kind.value == "causal-lm"
+        """Draft and target if the draft fits the mode and the target decodes alone; or unknown."""
+        is_pair = (
+            self.draft.kind.value == DRAFT_KINDS.get(self.variant.mode)
+            and self.target.kind.value == "causal-lm"
+        )
         return look_up({True: (self.draft, self.target)}, is_pair)
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostingContext(ExperimentContext):
-    """An experiment in one environment; `path` is the key path of its entry in the environment's file."""
+    """An experiment in one environment; `path` is its key path in the environment's file."""
 
     environment: Environment
     path: str
@@ -137,15 +164,23 @@ class HostingContext(ExperimentContext):
         return self.environment.capacity.instance_type
 
     def bindable_devices(self) -> int:
-        """Return the claimed number of devices if it can be bound, else the next larger one, else the largest."""
-        devices, counts = self.experiment.serving.devices, self.instance.device_counts.value
+        """Return the claimed device count if bindable, else the next larger, else the largest."""
+        devices = self.experiment.serving.devices
+        counts = self.instance.device_counts.value
         return min((count for count in counts if count >= devices), default=max(counts, default=0))
 
     def find(
-        self, key: str, value: object, allowed: str, change: str, figure: DataFigure[Any] | None = None
+        self,
+        key: str,
+        value: object,
+        allowed: str,
+        change: str,
+        figure: DataFigure[Any] | None = None,
     ) -> RuleFinding:
         """Return a finding on a value of the experiment, reported in the environment's file."""
-        return RuleFinding(self.path, f"{self.experiment.name!r} with {key} {value}", allowed, change, figure)
+        return RuleFinding(
+            self.path, f"{self.experiment.name!r} with {key} {value}", allowed, change, figure
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +198,7 @@ class EnvironmentContext:
     other_environments: tuple[Environment, ...]
 
     def is_closed(self) -> bool:
-        """Return whether the VPC has no way out, by the environment's file: a new network without NAT."""
+        """Return whether the VPC has no way out, by its file: a new network without NAT."""
         network = self.environment.network
         return isinstance(network, NewNetwork) and network.nat == "none"
 
@@ -172,16 +207,22 @@ class EnvironmentContext:
         network = self.environment.network
         if isinstance(network, NewNetwork):
             return index_paths("network.zones", network.zones)
-        return [(f"{path}.zone", subnet.zone) for path, subnet in index_paths("network.subnets", network.subnets)]
+        return [
+            (f"{path}.zone", subnet.zone)
+            for path, subnet in index_paths("network.subnets", network.subnets)
+        ]
 
     def base_zones(self) -> tuple[str, ...]:
         """Return the zones of all that is no accelerator."""
         return self.environment.network.base_zones
 
     def control_plane_zones(self) -> list[tuple[str, str]]:
-        """Return (key path, zone id) of the control plane's subnets that an existing network names."""
+        """Return (key path, zone id) of control plane subnets that an existing network names."""
         subnets = getattr(self.environment.network, "control_plane_subnets", None) or ()
-        return [(f"{path}.zone", subnet.zone) for path, subnet in index_paths("network.control_plane_subnets", subnets)]
+        return [
+            (f"{path}.zone", subnet.zone)
+            for path, subnet in index_paths("network.control_plane_subnets", subnets)
+        ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

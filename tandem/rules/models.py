@@ -1,17 +1,27 @@
-"""Rules on runtimes and models: known ones, targets that a runtime serves, and drafts that fit a target."""
+"""Rules on runtimes and models: known ones, targets a runtime serves, drafts that fit a target."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from tandem.rules.contexts import ArmContext, ExperimentContext
-from tandem.rules.rule import DATA, NEURON_SDK, NXDI, RuleFinding, RuleList, join_values, suggest_nearest
+from tandem.rules.rule import (
+    DATA,
+    NEURON_SDK,
+    NXDI,
+    RuleFinding,
+    RuleList,
+    join_values,
+    suggest_nearest,
+)
 from tandem.spec.experiment import DRAFT_KINDS
 from tandem.spec.model import ModelConfig
 
 HOW_TO_ADD = "or add its figures to tandem/spec/data/models"
 
-_FEATURES = f"{NEURON_SDK} libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"
+_FEATURES = (
+    f"{NEURON_SDK} libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"
+)
 _EAGLE = f"{NEURON_SDK} libraries/nxd-inference/developer_guides/feature-guide.rst, EAGLE"
 _EAGLE3 = f"{NEURON_SDK} vllm-neuron/docs/guides/features-guide.md, speculative decoding (EAGLE3)"
 _GPT_OSS = f"{NEURON_SDK} libraries/nxd-inference/tutorials/trn3-gpt-oss-120b-tutorial.rst"
@@ -22,7 +32,8 @@ RULES = RuleList()
 @RULES.refuse("runtime-known", f"{DATA}/runtimes", "2026-11-21")
 def _find_unknown_runtime(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The runtime has a data file."""
-    name, names = context.experiment.runtime, sorted(context.catalogue.runtimes)
+    name = context.experiment.runtime
+    names = sorted(context.catalogue.runtimes)
     if name not in names:
         yield RuleFinding("runtime", repr(name), join_values(names), suggest_nearest(name, names))
 
@@ -33,7 +44,9 @@ def _find_unrendered_runtime(context: ExperimentContext) -> Iterable[RuleFinding
     runtime = context.runtime
     if not runtime.rendered:
         got = f"{runtime.name!r}, which is not rendered: {runtime.not_rendered_because}"
-        legal = join_values(name for name, item in sorted(context.catalogue.runtimes.items()) if item.rendered)
+        legal = join_values(
+            name for name, item in sorted(context.catalogue.runtimes.items()) if item.rendered
+        )
         change = "nxdi-v0 for a plain draft model, native for EAGLE3"
         yield RuleFinding("runtime", got, legal, change, runtime.support)
 
@@ -41,12 +54,16 @@ def _find_unrendered_runtime(context: ExperimentContext) -> Iterable[RuleFinding
 @RULES.refuse("target-family", f"{DATA}/runtimes, target_families", "2026-11-21")
 def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The runtime serves the target's family."""
-    runtime, target = context.runtime, context.target
-    family, families = target.family.value, runtime.target_families
+    runtime = context.runtime
+    target = context.target
+    family = target.family.value
+    families = runtime.target_families
     if family not in families.value:
         got = f"{target.id}, of family {family}, on runtime {runtime.name}"
         change = "write a target of these families, or another runtime"
-        yield RuleFinding("target", got, f"families {join_values(families.value)}", change, families)
+        yield RuleFinding(
+            "target", got, f"families {join_values(families.value)}", change, families
+        )
 
 
 @RULES.refuse_unproven(
@@ -56,13 +73,19 @@ def _find_unsupported_family(context: ExperimentContext) -> Iterable[RuleFinding
     accepted="A target admitted by accept_unproven has no documented run.",
 )
 def _find_unproven_target(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """A documented run of the target exists on the runtime, or the experiment says accept_unproven."""
-    runtime, target = context.runtime, context.target
-    proven, accepts = runtime.proven_targets, context.experiment.accept_unproven
+    """A documented run of the target is on the runtime, or the experiment says accept_unproven."""
+    runtime = context.runtime
+    target = context.target
+    proven = runtime.proven_targets
+    accepts = context.experiment.accept_unproven
     is_served = target.family.value in runtime.target_families.value
     if is_served and proven.value and target.id not in proven.value:
         got = f"{target.id}, which no source shows on runtime {runtime.name}"
-        change = "prove it on one node first" if accepts else "write one of them, or accept_unproven: true"
+        change = (
+            "prove it on one node first"
+            if accepts
+            else "write one of them, or accept_unproven: true"
+        )
         yield RuleFinding("target", got, join_values(proven.value), change, proven)
 
 
@@ -72,27 +95,38 @@ def _find_vulnerable_image(context: ExperimentContext) -> Iterable[RuleFinding]:
     runtime = context.runtime
     figure = runtime.image.vulnerabilities
     if figure.value is not None:
-        change = "keep its servers inside the cluster, as rendered; use another runtime where its modes suffice"
+        change = (
+            "keep its servers inside the cluster, as rendered; use another runtime where its modes"
+            " suffice"
+        )
         legal = "an image without known vulnerabilities"
         yield RuleFinding("runtime", f"{runtime.name}: {figure.value}", legal, change, figure)
 
 
 def _list_targets(context: ExperimentContext) -> list[str]:
-    return sorted(model.id for model in context.catalogue.models.values() if model.kind.value == "causal-lm")
+    return sorted(
+        model.id for model in context.catalogue.models.values() if model.kind.value == "causal-lm"
+    )
 
 
 def _list_drafts(context: ExperimentContext, kind: str) -> list[str]:
-    """Return the drafts of a kind that fit the target: its own heads, and smaller models with its vocabulary."""
-    models, target = context.catalogue.models, context.catalogue.models.get(context.experiment.target)
+    """Return a kind's drafts that fit: the target's own heads, smaller models of its vocabulary."""
+    models = context.catalogue.models
+    target = context.catalogue.models.get(context.experiment.target)
     drafts = [model for model in models.values() if model.kind.value == kind]
     if target is None:
-        return sorted(model.id for model in drafts if model.head_of in (None, context.experiment.target))
+        return sorted(
+            model.id for model in drafts if model.head_of in (None, context.experiment.target)
+        )
     return sorted(
         model.id
         for model in drafts
         if model.tokenizer.value == target.tokenizer.value
         and model.head_of in (None, target.id)
-        and (model.head_of or (model.vocabulary.value == target.vocabulary.value and _is_smaller(model, target)))
+        and (
+            model.head_of
+            or (model.vocabulary.value == target.vocabulary.value and _is_smaller(model, target))
+        )
     )
 
 
@@ -104,7 +138,8 @@ def _is_smaller(draft: ModelConfig, target: ModelConfig) -> bool:
 @RULES.refuse("target-known", f"{DATA}/models", "2026-11-21")
 def _find_unknown_target(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The target has a data file."""
-    name, targets = context.experiment.target, _list_targets(context)
+    name = context.experiment.target
+    targets = _list_targets(context)
     if name not in context.catalogue.models:
         change = f"{suggest_nearest(name, targets)}, {HOW_TO_ADD}"
         yield RuleFinding("target", repr(name), join_values(targets), change)
@@ -115,14 +150,16 @@ def _find_wrong_target_kind(context: ExperimentContext) -> Iterable[RuleFinding]
     """The target is a model that decodes by itself, not a head."""
     target = context.target
     if target.kind.value != "causal-lm":
-        got, change = f"{target.id}, of kind {target.kind.value}", f"write {target.head_of or 'a causal-lm'}"
+        got = f"{target.id}, of kind {target.kind.value}"
+        change = f"write {target.head_of or 'a causal-lm'}"
         yield RuleFinding("target", got, join_values(_list_targets(context)), change)
 
 
 @RULES.refuse("draft-known", f"{DATA}/models", "2026-11-21")
 def _find_unknown_draft(context: ArmContext) -> Iterable[RuleFinding]:
     """The draft has a data file."""
-    name, kind = context.variant.draft, DRAFT_KINDS.get(context.variant.mode)
+    name = context.variant.draft
+    kind = DRAFT_KINDS.get(context.variant.mode)
     if name is not None and name not in context.catalogue.models and kind is not None:
         drafts = _list_drafts(context, kind)
         change = f"{suggest_nearest(name, drafts)}, {HOW_TO_ADD}"
@@ -132,7 +169,9 @@ def _find_unknown_draft(context: ArmContext) -> Iterable[RuleFinding]:
 @RULES.refuse("draft-by-mode", _FEATURES, "2026-08-21")
 def _find_draft_mode_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """Vanilla, fused, eagle and eagle3 name a draft; none and medusa name none."""
-    path, mode, name = context.paths["draft"], context.variant.mode, context.variant.draft
+    path = context.paths["draft"]
+    mode = context.variant.mode
+    name = context.variant.draft
     kind = DRAFT_KINDS.get(mode)
     if kind is None and name is not None:
         yield RuleFinding(path, name, f"no draft with mode {mode}", "delete it")
@@ -144,14 +183,15 @@ def _find_draft_mode_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
 @RULES.refuse("draft-kind", _FEATURES, "2026-08-21")
 def _find_wrong_draft_kind(context: ArmContext) -> Iterable[RuleFinding]:
     """The draft is what the mode takes: a causal-lm, an EAGLE head or an EAGLE3 head."""
-    kind, draft_kind = DRAFT_KINDS.get(context.variant.mode), context.draft.kind.value
+    kind = DRAFT_KINDS.get(context.variant.mode)
+    draft_kind = context.draft.kind.value
     if kind is not None and draft_kind != kind:
-        got, drafts = (
-            f"{context.draft.id}, a {draft_kind}, with mode {context.variant.mode}",
-            _list_drafts(context, kind),
-        )
+        got = f"{context.draft.id}, a {draft_kind}, with mode {context.variant.mode}"
+        drafts = _list_drafts(context, kind)
         change = "write one of them" if drafts else "write mode none"
-        yield RuleFinding(context.paths["draft"], got, f"of kind {kind}: {join_values(drafts)}", change)
+        yield RuleFinding(
+            context.paths["draft"], got, f"of kind {kind}: {join_values(drafts)}", change
+        )
 
 
 @RULES.warn("model-unpinned", f"{DATA}/models", "2026-11-21")
@@ -159,7 +199,8 @@ def _find_unpinned_models(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Each model is pinned to a commit."""
     for path, model in context.models().items():
         if model.revision.value is None:
-            got, change = f"{model.id} at main, which moves", f"write revision.value in its file in {DATA}/models"
+            got = f"{model.id} at main, which moves"
+            change = f"write revision.value in its file in {DATA}/models"
             yield RuleFinding(path, got, "a commit of its repository", change, model.revision)
 
 
@@ -168,7 +209,8 @@ def _find_gated_models(context: ExperimentContext) -> Iterable[RuleFinding]:
     """No model needs a token to be staged."""
     for path, model in context.models().items():
         if model.gated.value:
-            got, change = f"{model.id}, which is gated", "accept its licence and have a token ready for staging"
+            got = f"{model.id}, which is gated"
+            change = "accept its licence and have a token ready for staging"
             yield RuleFinding(path, got, "a model that needs no token", change, model.gated)
 
 
@@ -183,7 +225,9 @@ def _find_tokenizer_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     if draft.head_of in (None, target.id) and draft.tokenizer.value != target.tokenizer.value:
         got = f"{draft.id}, whose tokenizer is {draft.tokenizer.value}"
         legal = f"the target's tokenizer, {target.tokenizer.value}"
-        yield RuleFinding(context.paths["draft"], got, legal, _suggest_drafts(context), draft.tokenizer)
+        yield RuleFinding(
+            context.paths["draft"], got, legal, _suggest_drafts(context), draft.tokenizer
+        )
 
 
 @RULES.refuse("vocabulary-equal", "vllm 0.16.0 vllm/config/speculative.py", "2026-11-21")
@@ -194,7 +238,9 @@ def _find_vocabulary_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     if is_comparable and draft.vocabulary.value != target.vocabulary.value:
         got = f"{draft.id}, whose vocabulary has {draft.vocabulary.value} rows"
         legal = f"the target's {target.vocabulary.value} rows"
-        yield RuleFinding(context.paths["draft"], got, legal, _suggest_drafts(context), draft.vocabulary)
+        yield RuleFinding(
+            context.paths["draft"], got, legal, _suggest_drafts(context), draft.vocabulary
+        )
 
 
 @RULES.warn("draft-family", "arXiv 2211.17192, section 3: acceptance", "2026-11-21")
@@ -202,18 +248,26 @@ def _find_family_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """Draft and target are of one family."""
     draft, target = context.pair
     if draft.head_of is None and draft.family.value != target.family.value:
-        got, legal = f"{draft.id}, of family {draft.family.value}", f"the target's family, {target.family.value}"
+        got = f"{draft.id}, of family {draft.family.value}"
+        legal = f"the target's family, {target.family.value}"
         change = "expect a lower acceptance, or write one of the same family"
         yield RuleFinding(context.paths["draft"], got, legal, change, draft.family)
 
 
-@RULES.refuse("draft-smaller", "arXiv 2211.17192, section 3.3: no speedup unless the draft costs less", "2026-11-21")
+@RULES.refuse(
+    "draft-smaller",
+    "arXiv 2211.17192, section 3.3: no speedup unless the draft costs less",
+    "2026-11-21",
+)
 def _find_large_draft(context: ArmContext) -> Iterable[RuleFinding]:
     """The draft has fewer layers and bytes than the target."""
     draft, target = context.pair
     if draft.head_of is None and not _is_smaller(draft, target):
-        got, legal = f"{draft.id}, of {draft.layers.value} layers", f"less than the target's {target.layers.value}"
-        yield RuleFinding(context.paths["draft"], got, legal, _suggest_drafts(context), draft.layers)
+        got = f"{draft.id}, of {draft.layers.value} layers"
+        legal = f"less than the target's {target.layers.value}"
+        yield RuleFinding(
+            context.paths["draft"], got, legal, _suggest_drafts(context), draft.layers
+        )
 
 
 @RULES.refuse("head-of-target", _EAGLE3, "2026-08-21")
@@ -223,7 +277,9 @@ def _find_foreign_head(context: ArmContext) -> Iterable[RuleFinding]:
     if draft.head_of not in (None, target.id):
         legal = f"a head of {target.id}: {join_values(_list_drafts(context, draft.kind.value))}"
         change = f"write one of them, or target {draft.head_of}"
-        yield RuleFinding(context.paths["draft"], f"{draft.id}, a head of {draft.head_of}", legal, change)
+        yield RuleFinding(
+            context.paths["draft"], f"{draft.id}, a head of {draft.head_of}", legal, change
+        )
 
 
 @RULES.refuse("head-hidden-size", _GPT_OSS, "2026-08-21")
@@ -231,8 +287,15 @@ def _find_hidden_size_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """A head has the target's hidden size."""
     draft, target = context.pair
     if draft.head_of == target.id and draft.hidden_size.value != target.hidden_size.value:
-        got, size = f"{draft.id}, of hidden size {draft.hidden_size.value}", target.hidden_size.value
-        yield RuleFinding(context.paths["draft"], got, f"the target's {size}", "write another head", draft.hidden_size)
+        got = f"{draft.id}, of hidden size {draft.hidden_size.value}"
+        size = target.hidden_size.value
+        yield RuleFinding(
+            context.paths["draft"],
+            got,
+            f"the target's {size}",
+            "write another head",
+            draft.hidden_size,
+        )
 
 
 @RULES.refuse("head-vocabulary", _GPT_OSS, "2026-08-21")
@@ -242,7 +305,8 @@ def _find_small_head_vocabulary(context: ArmContext) -> Iterable[RuleFinding]:
     rows = (draft.draft_vocabulary and draft.draft_vocabulary.value) or draft.vocabulary.value
     if needs_match.value and draft.head_of is not None and rows != target.vocabulary.value:
         got = f"{draft.id}, which drafts from {rows} tokens, on runtime {context.runtime.name}"
-        legal, change = f"all {target.vocabulary.value} tokens", "write another head, or runtime native"
+        legal = f"all {target.vocabulary.value} tokens"
+        change = "write another head, or runtime native"
         yield RuleFinding(context.paths["draft"], got, legal, change, needs_match)
 
 
@@ -251,6 +315,11 @@ def _find_missing_output_matrix(context: ArmContext) -> Iterable[RuleFinding]:
     """With NxD Inference the files of an EAGLE head hold the target's output matrix."""
     draft, _ = context.pair
     if context.runtime.versions.nxdi.value is not None and context.variant.mode == "eagle":
-        legal = "a head whose files hold the target's output matrix (lm_head), which published heads leave out"
+        legal = (
+            "a head whose files hold the target's output matrix (lm_head), which published heads"
+            " leave out"
+        )
         change = "copy lm_head from the target into the head's files before they are staged"
-        yield RuleFinding(context.paths["draft"], f"{draft.id} on runtime {context.runtime.name}", legal, change)
+        yield RuleFinding(
+            context.paths["draft"], f"{draft.id} on runtime {context.runtime.name}", legal, change
+        )

@@ -14,27 +14,42 @@ from tandem.spec.environment import EXAMPLE_ACCOUNTS, ExistingNetwork, NewNetwor
 from tandem.spec.record import UnknownValueError
 
 # a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
-LARGEST_PREFIX, SMALLEST_PREFIX = 16, 20
-WIDEST_PREFIX = 8  # the largest block that a registry gave one organisation; a wider range means everybody
-PRIVATE = tuple(ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"))
-SHARED = ipaddress.IPv4Network("100.64.0.0/10")  # RFC 6598, which EKS admits as a VPC's secondary range
-# IAM API Reference, CreatePolicy: a name, behind its path; of the path what `cdk bootstrap` takes (validatePolicyName)
+LARGEST_PREFIX = 16
+SMALLEST_PREFIX = 20
+# the largest block that a registry gave one organisation; a wider range means everybody
+WIDEST_PREFIX = 8
+PRIVATE = tuple(
+    ipaddress.IPv4Network(block) for block in ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
+)
+# RFC 6598, which EKS admits as a VPC's secondary range
+SHARED = ipaddress.IPv4Network("100.64.0.0/10")
+# IAM API Reference, CreatePolicy: a name, behind its path; of the path what `cdk bootstrap` takes
+# (validatePolicyName)
 POLICY_NAME = re.compile(r"([\w+=,.@-]+/)*[\w+=,.@-]{1,128}", re.ASCII)
 
 _EKS = "docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"
 _CLOSED = "awsdocs/amazon-eks-user-guide latest/ug/clusters/private-clusters.adoc"
 _ENDPOINT = "EKS API Reference, VpcConfigRequest publicAccessCidrs"
-_ADMIN = "EKS API Reference, CreateAccessConfigRequest bootstrapClusterCreatorAdminPermissions, rendered false"
+_ADMIN = (
+    "EKS API Reference, CreateAccessConfigRequest bootstrapClusterCreatorAdminPermissions, rendered"
+    " false"
+)
 _ENTRIES = "docs.aws.amazon.com/eks/latest/userguide/creating-access-entries.html"
-_PARTITIONS = "AWS General Reference, ARNs: a principal of another partition cannot exist in the account"
-_RESERVED_PATH = "IAM Identity Center user guide, IAM roles created by IAM Identity Center; terraform-aws-eks#2969"
-SSO_NAME, SSO_PATH = "AWSReservedSSO_", "aws-reserved/sso.amazonaws.com/"
+_PARTITIONS = (
+    "AWS General Reference, ARNs: a principal of another partition cannot exist in the account"
+)
+_RESERVED_PATH = (
+    "IAM Identity Center user guide, IAM roles created by IAM Identity Center;"
+    " terraform-aws-eks#2969"
+)
+SSO_NAME = "AWSReservedSSO_"
+SSO_PATH = "aws-reserved/sso.amazonaws.com/"
 _FOREIGN = "Tandem's own: an access entry for a principal of another account is unproven"
 RULES = RuleList()
 
 
 def _parse_network(cidr: str) -> ipaddress.IPv4Network:
-    """Return the range; unknown for an invalid text (an octet over 255, bits set after the prefix)."""
+    """Return the range; unknown if invalid (an octet over 255, bits set after the prefix)."""
     try:
         return ipaddress.IPv4Network(cidr)
     except ValueError:
@@ -54,7 +69,8 @@ def _new_network(context: EnvironmentContext) -> NewNetwork:
 
 
 def _yield_ranges(context: EnvironmentContext) -> Iterator[tuple[str, str]]:
-    network, endpoint = context.environment.network, context.environment.cluster.endpoint
+    network = context.environment.network
+    endpoint = context.environment.cluster.endpoint
     yield "network.cidr", network.cidr
     secondary = network.secondary_cidrs if isinstance(network, ExistingNetwork) else ()
     yield from index_paths("network.secondary_cidrs", secondary)
@@ -81,7 +97,12 @@ def _find_wrong_range_size(context: EnvironmentContext) -> Iterable[RuleFinding]
     prefix = min(max(block.prefixlen, LARGEST_PREFIX), SMALLEST_PREFIX)
     if prefix != block.prefixlen:
         change = f"write {ipaddress.IPv4Network((block.network_address, prefix), strict=False)}"
-        yield RuleFinding("network.cidr", str(block), f"a prefix from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}", change)
+        yield RuleFinding(
+            "network.cidr",
+            str(block),
+            f"a prefix from /{LARGEST_PREFIX} to /{SMALLEST_PREFIX}",
+            change,
+        )
 
 
 @RULES.refuse("range-private", "RFC 1918", "1996-02-01")
@@ -89,7 +110,9 @@ def _find_public_range(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The range of a new VPC is private."""
     cidr = _new_network(context).cidr
     if not _is_inside(cidr, PRIVATE):
-        yield RuleFinding("network.cidr", cidr, f"inside {join_values(PRIVATE)}", "write 10.42.0.0/16")
+        yield RuleFinding(
+            "network.cidr", cidr, f"inside {join_values(PRIVATE)}", "write 10.42.0.0/16"
+        )
 
 
 @RULES.refuse("zones-two", _EKS, "2026-11-21")
@@ -107,7 +130,10 @@ def _list_subnets(context: EnvironmentContext) -> Iterable[tuple[str, str]]:
     """Each zone of a new network, and each subnet of an existing one, stands once."""
     network = context.environment.network
     if isinstance(network, ExistingNetwork):
-        return [(f"{path}.id", subnet.id) for path, subnet in index_paths("network.subnets", network.subnets)]
+        return [
+            (f"{path}.id", subnet.id)
+            for path, subnet in index_paths("network.subnets", network.subnets)
+        ]
     return context.zones() if len(set(network.zones)) > 1 else ()  # zones-two refuses a single zone
 
 
@@ -116,8 +142,12 @@ def _find_single_control_plane_zone(context: EnvironmentContext) -> Iterable[Rul
     """The control plane's subnets lie in two zones."""
     zones = [zone for _, zone in context.control_plane_zones()]
     if len(set(zones)) < len(zones):
-        got, legal = f"twice {zones[0]}", "two subnets in two zones: EKS needs them"
-        change = "name one in another zone, or delete the key: then the first two zones of network.subnets have it"
+        got = f"twice {zones[0]}"
+        legal = "two subnets in two zones: EKS needs them"
+        change = (
+            "name one in another zone, or delete the key: then the first two zones of"
+            " network.subnets have it"
+        )
         yield RuleFinding("network.control_plane_subnets", got, legal, change)
 
 
@@ -128,21 +158,29 @@ def _find_foreign_nat_zone(context: EnvironmentContext) -> Iterable[RuleFinding]
     if network.nat_zone is None:
         return
     if network.nat != "single":
-        got, legal = f"{network.nat_zone} with nat {network.nat}", f"null with nat {network.nat}"
+        got = f"{network.nat_zone} with nat {network.nat}"
+        legal = f"null with nat {network.nat}"
         yield RuleFinding("network.nat_zone", got, legal, "delete it, or write nat: single")
     elif network.nat_zone not in network.zones:
-        yield RuleFinding("network.nat_zone", network.nat_zone, join_values(network.zones), "write one of them")
+        yield RuleFinding(
+            "network.nat_zone", network.nat_zone, join_values(network.zones), "write one of them"
+        )
 
 
 @RULES.refuse("ranges-apart", "EC2 API Reference, AssociateVpcCidrBlock", "2026-11-22")
 def _find_overlaps(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The ranges of an existing network do not overlap."""
     network = context.environment.network
-    blocks = [_parse_network(cidr) for cidr in network.cidrs] if isinstance(network, ExistingNetwork) else []
+    blocks = (
+        [_parse_network(cidr) for cidr in network.cidrs]
+        if isinstance(network, ExistingNetwork)
+        else []
+    )
     for index, block in enumerate(blocks[1:]):
         overlaps = [first for first in blocks[: index + 1] if first.overlaps(block)]
         if overlaps:
-            got, legal = f"{block}, which overlaps {overlaps[0]}", "ranges that do not overlap, as EC2 admits them"
+            got = f"{block}, which overlaps {overlaps[0]}"
+            legal = "ranges that do not overlap, as EC2 admits them"
             yield RuleFinding(f"network.secondary_cidrs[{index}]", got, legal, "delete one")
 
 
@@ -151,7 +189,12 @@ def _find_missing_endpoints(context: EnvironmentContext) -> Iterable[RuleFinding
     """A network without NAT has the interface endpoints."""
     if context.is_closed() and not _new_network(context).has_interface_endpoints:
         change = "delete it, or nat: single: nodes must reach the AWS services to join"
-        yield RuleFinding("network.interface_endpoints", "false with nat none", "true or null with nat none", change)
+        yield RuleFinding(
+            "network.interface_endpoints",
+            "false with nat none",
+            "true or null with nat none",
+            change,
+        )
 
 
 @RULES.refuse("endpoint-named", _ENDPOINT, "2026-11-21")
@@ -159,14 +202,19 @@ def _find_missing_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A public endpoint names the ranges it admits."""
     endpoint = context.environment.cluster.endpoint
     if endpoint.access == "public" and not endpoint.cidrs:
-        got, legal = "none with a public endpoint", "the ranges your people come from"
-        yield RuleFinding("cluster.endpoint.cidrs", got, legal, "name them, or write access: private")
+        got = "none with a public endpoint"
+        legal = "the ranges your people come from"
+        yield RuleFinding(
+            "cluster.endpoint.cidrs", got, legal, "name them, or write access: private"
+        )
 
 
 @RULES.refuse("endpoint-open", f"{_ENDPOINT}; cdk-nag AwsSolutions-EKS1", "2026-11-21")
 def _find_wide_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No admitted range is wider than /{WIDEST_PREFIX}."""
-    for path, cidr in index_paths("cluster.endpoint.cidrs", context.environment.cluster.endpoint.cidrs):
+    for path, cidr in index_paths(
+        "cluster.endpoint.cidrs", context.environment.cluster.endpoint.cidrs
+    ):
         if _parse_network(cidr).prefixlen < WIDEST_PREFIX:
             change = "name the ranges your people come from, or write access: private"
             yield RuleFinding(path, cidr, f"a prefix of /{WIDEST_PREFIX} or longer", change)
@@ -187,7 +235,8 @@ def _find_unused_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A private endpoint names no ranges."""
     endpoint = context.environment.cluster.endpoint
     if endpoint.access == "private" and endpoint.cidrs:
-        got, change = f"{join_values(endpoint.cidrs)} with a private endpoint", "delete them, or write access: public"
+        got = f"{join_values(endpoint.cidrs)} with a private endpoint"
+        change = "delete them, or write access: public"
         yield RuleFinding("cluster.endpoint.cidrs", got, "none with a private endpoint", change)
 
 
@@ -195,9 +244,13 @@ def _find_unused_cidrs(context: EnvironmentContext) -> Iterable[RuleFinding]:
 def _find_public_clients(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """Who reaches the API's private address comes from a private range or a security group."""
     private = (*PRIVATE, SHARED)
-    for path, client in index_paths("cluster.endpoint.clients", context.environment.cluster.endpoint.clients):
+    for path, client in index_paths(
+        "cluster.endpoint.clients", context.environment.cluster.endpoint.clients
+    ):
         if not client.startswith("sg-") and not _is_inside(client, private):
-            legal = f"inside {join_values(private)}: no other address arrives at the API's private one"
+            legal = (
+                f"inside {join_values(private)}: no other address arrives at the API's private one"
+            )
             change = "delete it, or with access: public write it into cluster.endpoint.cidrs"
             yield RuleFinding(path, client, legal, change)
 
@@ -213,7 +266,10 @@ def _find_missing_admin(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse_repeats("principal-once", _ENTRIES, "2026-11-21")
 def _list_principals(context: EnvironmentContext) -> list[tuple[str, str]]:
     """Each principal is of one kind only."""
-    entries = [index_paths(f"cluster.access.{kind}", arns) for kind, arns in context.environment.cluster.access]
+    entries = [
+        index_paths(f"cluster.access.{kind}", arns)
+        for kind, arns in context.environment.cluster.access
+    ]
     return [entry for kind_entries in entries for entry in kind_entries]
 
 
@@ -225,7 +281,8 @@ def _find_foreign_partitions(context: EnvironmentContext) -> Iterable[RuleFindin
     for path, arn in _list_principals(context):
         partition, _, rest = arn.removeprefix("arn:").partition(":")
         if partition != own_partition:
-            got, legal = f"{arn} in {region}", f"an ARN that begins with arn:{own_partition}:"
+            got = f"{arn} in {region}"
+            legal = f"an ARN that begins with arn:{own_partition}:"
             yield RuleFinding(path, got, legal, f"write arn:{own_partition}:{rest}")
 
 
@@ -236,7 +293,9 @@ def _find_pathless_roles(context: EnvironmentContext) -> Iterable[RuleFinding]:
         folder, _, name = arn.partition(":role/")[2].rpartition("/")
         if name.startswith(SSO_NAME) and not f"{folder}/".startswith(SSO_PATH):
             change = f"write what `aws iam get-role --role-name {name} --query Role.Arn` prints"
-            yield RuleFinding(path, arn, f"...:role/{SSO_PATH}[REGION/]{name}, as EKS admits it", change)
+            yield RuleFinding(
+                path, arn, f"...:role/{SSO_PATH}[REGION/]{name}, as EKS admits it", change
+            )
 
 
 @RULES.warn("principal-own", _FOREIGN, "2026-11-22")
@@ -245,10 +304,14 @@ def _find_foreign_principals(context: EnvironmentContext) -> Iterable[RuleFindin
     account = context.environment.account
     for path, arn in _list_principals(context):
         owner = arn.split(":")[4]
-        is_example = owner in EXAMPLE_ACCOUNTS and account not in EXAMPLE_ACCOUNTS  # example-leftover refuses these
+        # example-leftover refuses these
+        is_example = owner in EXAMPLE_ACCOUNTS and account not in EXAMPLE_ACCOUNTS
         if owner != account and not is_example:
-            got, legal = f"{arn} in an environment of account {account}", f"a principal of account {account}"
-            change = f"write a role of {account}; one that people of {owner} may assume lets them in"
+            got = f"{arn} in an environment of account {account}"
+            legal = f"a principal of account {account}"
+            change = (
+                f"write a role of {account}; one that people of {owner} may assume lets them in"
+            )
             yield RuleFinding(path, got, legal, change)
 
 
@@ -258,6 +321,10 @@ def _find_boundary_arn(context: EnvironmentContext) -> Iterable[RuleFinding]:
     boundary = context.environment.bootstrap.permissions_boundary
     if boundary is not None and not POLICY_NAME.fullmatch(boundary):
         name = boundary.partition(":policy/")[2].lstrip("/") or boundary.strip("/")
-        change = f"write {name}" if POLICY_NAME.fullmatch(name) else "write the last part of its ARN, behind policy/"
+        change = (
+            f"write {name}"
+            if POLICY_NAME.fullmatch(name)
+            else "write the last part of its ARN, behind policy/"
+        )
         legal = "the name of a managed policy, or path/name, not its ARN"
         yield RuleFinding("bootstrap.permissions_boundary", repr(boundary), legal, change)

@@ -14,8 +14,14 @@ from tandem.spec.experiment import Variant
 ENDPOINTS: dict[str, tuple[re.Pattern[str], str]] = {
     "email": (re.compile(r"[^@]+@[^@.]+(\.[^@.]+)+"), "an e-mail address such as oncall@acme.dev"),
     "https": (re.compile(r"https://[^/@]+(/.*)?"), "an https:// URL without a user name"),
-    "sqs": (re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[\w-]{1,80}"), "the ARN of a standard queue"),
-    "lambda": (re.compile(r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:[\w:$-]+"), "the ARN of a function"),
+    "sqs": (
+        re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:\d{12}:[\w-]{1,80}"),
+        "the ARN of a standard queue",
+    ),
+    "lambda": (
+        re.compile(r"arn:aws[a-z-]*:lambda:[a-z0-9-]+:\d{12}:function:[\w:$-]+"),
+        "the ARN of a function",
+    ),
 }
 
 _SNS = "SNS API Reference, Subscribe: Protocol and Endpoint"
@@ -27,11 +33,15 @@ RULES = RuleList()
 @RULES.refuse("subscription-endpoint", _SNS, "2026-11-21")
 def _find_wrong_endpoint(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """A subscriber's endpoint is of its protocol."""
-    for path, subscription in index_paths(_SUBSCRIPTIONS, context.environment.observability.alarm_subscriptions):
+    for path, subscription in index_paths(
+        _SUBSCRIPTIONS, context.environment.observability.alarm_subscriptions
+    ):
         pattern, legal = ENDPOINTS[subscription.protocol]
         if not pattern.fullmatch(subscription.endpoint):
             got = f"{subscription.endpoint} with protocol {subscription.protocol}"
-            yield RuleFinding(f"{path}.endpoint", got, legal, "write one, or the protocol that was meant")
+            yield RuleFinding(
+                f"{path}.endpoint", got, legal, "write one, or the protocol that was meant"
+            )
 
 
 @RULES.warn("alarms-heard", "Tandem's own: an alarm that nobody hears stops nothing", "2026-11-21")
@@ -46,14 +56,20 @@ def _find_missing_subscribers(context: EnvironmentContext) -> Iterable[RuleFindi
 def _list_subscribers(context: EnvironmentContext) -> Iterable[tuple[str, str]]:
     """Each subscriber of the alarms stands once."""
     subscriptions = context.environment.observability.alarm_subscriptions
-    return index_paths(_SUBSCRIPTIONS, [f"{item.endpoint} by {item.protocol}" for item in subscriptions])
+    return index_paths(
+        _SUBSCRIPTIONS, [f"{item.endpoint} by {item.protocol}" for item in subscriptions]
+    )
 
 
-def _yield_references(context: EnvironmentContext) -> Iterator[tuple[str, ReferenceValue, tuple[Variant, ...]]]:
-    """Yield key path, value and its experiment's variants; no variants if that is malformed or not hosted here."""
+def _yield_references(
+    context: EnvironmentContext,
+) -> Iterator[tuple[str, ReferenceValue, tuple[Variant, ...]]]:
+    """Yield key path, value and experiment's variants; none if malformed or not hosted here."""
     reference = context.environment.observability.reference
     variants = {experiment.name: experiment.all_variants() for experiment in context.experiments}
-    for path, value in index_paths("observability.reference.values", reference.values if reference else ()):
+    for path, value in index_paths(
+        "observability.reference.values", reference.values if reference else ()
+    ):
         yield path, value, variants.get(value.experiment, ())
 
 
@@ -64,7 +80,9 @@ def _find_unknown_experiment(context: EnvironmentContext) -> Iterable[RuleFindin
     for path, value, _ in _yield_references(context):
         if value.experiment not in host_names:
             change = suggest_nearest(value.experiment, host_names)
-            yield RuleFinding(f"{path}.experiment", value.experiment, join_values(host_names), change)
+            yield RuleFinding(
+                f"{path}.experiment", value.experiment, join_values(host_names), change
+            )
 
 
 @RULES.refuse("reference-variant", _TANDEM, "2026-11-21")
@@ -73,7 +91,8 @@ def _find_unknown_variant(context: EnvironmentContext) -> Iterable[RuleFinding]:
     for path, value, variants in _yield_references(context):
         names = [variant.name for variant in variants]
         if variants and value.variant not in names:
-            got, change = f"{value.variant} of experiment {value.experiment}", suggest_nearest(value.variant, names)
+            got = f"{value.variant} of experiment {value.experiment}"
+            change = suggest_nearest(value.variant, names)
             yield RuleFinding(f"{path}.variant", got, join_values(names), change)
 
 
@@ -94,7 +113,12 @@ def _find_empty_value(context: EnvironmentContext) -> Iterable[RuleFinding]:
     for path, value, _ in _yield_references(context):
         if value.ttft_ms is None and value.tpot_ms is None and value.acceptance_length is None:
             legal = "at least one of ttft_ms, tpot_ms, acceptance_length"
-            yield RuleFinding(path, "no figure", legal, "write the run's medians (summary.json), or delete the entry")
+            yield RuleFinding(
+                path,
+                "no figure",
+                legal,
+                "write the run's medians (summary.json), or delete the entry",
+            )
 
 
 @RULES.refuse_repeats("reference-once", _TANDEM, "2026-11-21")

@@ -1,4 +1,4 @@
-"""Rules on cores, devices and connected groups for a model and an instance type, and on a variant's share of a node."""
+"""Rules on cores, devices and groups of a model and instance type, and a variant's node share."""
 
 from __future__ import annotations
 
@@ -13,15 +13,20 @@ from tandem.spec.model import ModelConfig
 from tandem.spec.platform import InstanceType
 from tandem.spec.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB, sum_job_requests
 
-# for a node's DaemonSets next to the servers: one job of 190 CPU leaves 1.45 of a trn2.48xlarge's 191.45
+# for a node's DaemonSets next to the servers: one job of 190 CPU leaves 1.45 of a trn2.48xlarge's
+# 191.45
 DAEMONS_CPU_M = 1450
-# the requests of the CloudWatch agent, Neuron monitor, DRA driver and VPC CNI are 128 MiB each, from their charts
+# the requests of the CloudWatch agent, Neuron monitor, DRA driver and VPC CNI are 128 MiB each,
+# from their charts
 DAEMONS_MEMORY_MIB = 1024
-# Requests of a system node's DaemonSets (CNI 50m, kube-proxy 100m, S3 driver 10m and 40 MiB, CloudWatch agent 250m and
-# 128 MiB, Fluent Bit 50m and 25 MiB), and once per cluster: CoreDNS 2 x 100m and 70 MiB, the agent's operator 100m and
-# 64 MiB, a GitOps tool 500m and 1 GiB; rounded up, since releases change them; and the runner.
-SYSTEM_NODE_CPU_M, SYSTEM_NODE_MEMORY_MIB = 500, 256
-CONTROLLERS_CPU_M, CONTROLLERS_MEMORY_MIB = 1000 + RUNNER_CPU_M, 1536 + RUNNER_MEMORY_MIB
+# Requests of a system node's DaemonSets (CNI 50m, kube-proxy 100m, S3 driver 10m and 40 MiB,
+# CloudWatch agent 250m and 128 MiB, Fluent Bit 50m and 25 MiB), and once per cluster: CoreDNS 2 x
+# 100m and 70 MiB, the agent's operator 100m and 64 MiB, a GitOps tool 500m and 1 GiB; rounded up,
+# since releases change them; and the runner.
+SYSTEM_NODE_CPU_M = 500
+SYSTEM_NODE_MEMORY_MIB = 256
+CONTROLLERS_CPU_M = 1000 + RUNNER_CPU_M
+CONTROLLERS_MEMORY_MIB = 1536 + RUNNER_MEMORY_MIB
 BYTES_PER_VALUE = 2  # bfloat16 and float16
 
 _ARCH = f"{NEURON_SDK} about-neuron/arch/neuron-hardware/trn2-arch.rst"
@@ -36,19 +41,26 @@ RULES = RuleList()
 @RULES.refuse("cores-present", _ARCH, "2026-08-21")
 def _find_missing_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree is at most the claimed devices' logical cores at the LNC."""
-    serving, cores = context.experiment.serving, context.logical_cores()
+    serving = context.experiment.serving
+    cores = context.logical_cores()
     if serving.tensor_parallel_size > cores:
         of_device = f"{cores // serving.devices} logical cores at LNC {serving.logical_neuron_core}"
         legal = f"at most {cores}: {serving.devices} devices of {of_device}"
-        yield RuleFinding(_DEGREE, str(serving.tensor_parallel_size), legal, f"write {cores}, or more devices")
+        yield RuleFinding(
+            _DEGREE, str(serving.tensor_parallel_size), legal, f"write {cores}, or more devices"
+        )
 
 
 @RULES.warn("cores-idle", _ARCH, "2026-08-21")
 def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The TP degree uses every logical core it claims."""
-    degree, cores = context.experiment.serving.tensor_parallel_size, context.logical_cores()
+    degree = context.experiment.serving.tensor_parallel_size
+    cores = context.logical_cores()
     if degree < cores:
-        got = f"{degree}: {cores - degree} of {cores} logical cores ({1 - degree / cores:.0%}) stay idle"
+        got = (
+            f"{degree}: {cores - degree} of {cores} logical cores ({1 - degree / cores:.0%}) stay"
+            " idle"
+        )
         change = f"write {cores}, or fewer devices where they hold this degree"
         yield RuleFinding(_DEGREE, got, f"{cores} uses all", change)
 
@@ -59,7 +71,8 @@ def _find_indivisible_degree(context: ExperimentContext) -> Iterable[RuleFinding
     degree = context.experiment.serving.tensor_parallel_size
     models = context.models().values()
     widths = [model.intermediate_size.value for model in models if model.intermediate_size.value]
-    common, highest = math.gcd(*widths), min(degree, context.logical_cores())
+    common = math.gcd(*widths)
+    highest = min(degree, context.logical_cores())
     change = f"write {next(value for value in range(highest, 0, -1) if common % value == 0)}"
     for model in models:
         width = model.intermediate_size
@@ -70,42 +83,63 @@ def _find_indivisible_degree(context: ExperimentContext) -> Iterable[RuleFinding
 
 @RULES.warn("degree-pads", _LLAMA, "2026-07-28")
 def _find_padding(context: ExperimentContext) -> Iterable[RuleFinding]:
-    """The TP degree divides the target's attention heads and vocabulary, which are padded otherwise."""
-    degree, target = context.experiment.serving.tensor_parallel_size, context.target
-    for figure, part in ((target.attention_heads, "attention heads"), (target.vocabulary, "rows of the vocabulary")):
+    """The TP degree divides the target's attention heads and vocabulary, else they are padded."""
+    degree = context.experiment.serving.tensor_parallel_size
+    target = context.target
+    for figure, part in (
+        (target.attention_heads, "attention heads"),
+        (target.vocabulary, "rows of the vocabulary"),
+    ):
         if figure.value is not None and figure.value % degree:
-            got = f"{degree} with {figure.value} {part}, padded to {-(-figure.value // degree) * degree}"
-            change, source = "write a divisor, or accept the padded work", figure
+            got = (
+                f"{degree} with {figure.value} {part}, padded to"
+                f" {-(-figure.value // degree) * degree}"
+            )
+            change = "write a divisor, or accept the padded work"
+            source = figure
             yield RuleFinding(_DEGREE, got, f"a divisor of {figure.value}", change, source)
 
 
 @RULES.refuse("group-holds", _DRA, "2026-08-21")
 def _find_small_group(context: ExperimentContext) -> Iterable[RuleFinding]:
     """The connected group holds all claimed devices."""
-    group, devices = context.experiment.serving.device_group, context.experiment.serving.devices
+    group = context.experiment.serving.device_group
+    devices = context.experiment.serving.devices
     if group is not None and devices > group:
         change = f"write {next((size for size in (4, 8, 16) if size >= devices), 16)}"
-        yield RuleFinding("serving.device_group", f"{group} for {devices} devices", f"{devices} or more", change)
+        yield RuleFinding(
+            "serving.device_group", f"{group} for {devices} devices", f"{devices} or more", change
+        )
 
 
 @RULES.refuse("device-count", _DRA, "2026-08-21")
 def _find_unbindable_count(context: HostingContext) -> Iterable[RuleFinding]:
     """The instance type can bind a claim of so many devices."""
-    devices, counts = context.experiment.serving.devices, context.instance.device_counts
+    devices = context.experiment.serving.devices
+    counts = context.instance.device_counts
     if devices not in counts.value:
         legal = f"{join_values(counts.value)} on {context.instance_name}"
-        change = f"host an experiment with devices: {context.bindable_devices()}, or another instance type"
+        change = (
+            f"host an experiment with devices: {context.bindable_devices()}, or another instance"
+            " type"
+        )
         yield context.find("serving.devices", devices, legal, change, counts)
 
 
 @RULES.refuse("cores-bound", _DRA, "2026-08-21")
 def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
-    """The TP degree is at most the logical cores of the largest claim that the instance type can bind."""
-    serving, devices = context.experiment.serving, context.bindable_devices()
+    """The TP degree is at most the logical cores of the instance type's largest bindable claim."""
+    serving = context.experiment.serving
+    devices = context.bindable_devices()
     per_device = context.logical_cores() // serving.devices
-    cores, degree, counts = devices * per_device, serving.tensor_parallel_size, context.instance.device_counts
+    cores = devices * per_device
+    degree = serving.tensor_parallel_size
+    counts = context.instance.device_counts
     if devices < serving.devices and degree > cores:
-        legal = f"at most {cores}: a {context.instance_name} binds {devices} devices of {per_device} logical cores"
+        legal = (
+            f"at most {cores}: a {context.instance_name} binds {devices} devices of {per_device}"
+            " logical cores"
+        )
         change = f"host an experiment with tensor_parallel_size: {cores}, or another instance type"
         yield context.find(_DEGREE, degree, legal, change, counts)
 
@@ -113,30 +147,42 @@ def _find_unbindable_degree(context: HostingContext) -> Iterable[RuleFinding]:
 @RULES.refuse("group-published", _LOOKUP, "2026-08-21")
 def _find_unpublished_group(context: HostingContext) -> Iterable[RuleFinding]:
     """The instance type publishes groups of the size claimed."""
-    group, groups = context.experiment.serving.device_group, context.instance.device_groups
+    group = context.experiment.serving.device_group
+    groups = context.instance.device_groups
     if group is not None and group not in groups.value:
         legal = f"{join_values((*groups.value, 'null'))} on {context.instance_name}"
-        change = "host an experiment with one of these: a claim for this group would stay pending for ever"
+        change = (
+            "host an experiment with one of these: a claim for this group would stay pending for"
+            " ever"
+        )
         yield context.find("serving.device_group", group, legal, change, groups)
 
 
 @RULES.warn("group-named", _DRA, "2026-08-21")
 def _find_missing_group(context: HostingContext) -> Iterable[RuleFinding]:
     """A claim of several devices names the smallest connected group that holds them."""
-    devices, group = context.experiment.serving.devices, context.experiment.serving.device_group
+    devices = context.experiment.serving.devices
+    group = context.experiment.serving.device_group
     groups = context.instance.device_groups
     fitting = min((size for size in groups.value if size >= devices), default=None)
     is_bindable = devices in context.instance.device_counts.value  # device-count refuses the rest
     if devices > 1 and is_bindable and fitting is not None and (group is None or group > fitting):
-        got, legal = f"{group or 'null'} for {devices} devices", f"the smallest group that holds them: {fitting}"
-        change = f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split both halves"
+        got = f"{group or 'null'} for {devices} devices"
+        legal = f"the smallest group that holds them: {fitting}"
+        change = (
+            f"write device_group: {fitting}; devices taken anywhere are not neighbours, and split"
+            " both halves"
+        )
         yield context.find("serving.device_group", got, legal, change, groups)
 
 
-@RULES.refuse("shm-in-memory", "kubernetes.io/docs/concepts/storage/volumes, emptyDir", "2026-11-21")
+@RULES.refuse(
+    "shm-in-memory", "kubernetes.io/docs/concepts/storage/volumes, emptyDir", "2026-11-21"
+)
 def _find_large_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
     """Shared memory is smaller than the server's memory, which it counts against."""
-    shm, memory = context.experiment.serving.shm_gib, context.experiment.serving.memory_gib
+    shm = context.experiment.serving.shm_gib
+    memory = context.experiment.serving.memory_gib
     if shm >= memory:
         legal = f"less than {memory}: /dev/shm counts against the server's memory"
         change = f"write {max(1, memory // 4)}, or raise memory_gib"
@@ -144,18 +190,22 @@ def _find_large_shm(context: ExperimentContext) -> Iterable[RuleFinding]:
 
 
 def allocatable_limits(instance: InstanceType) -> dict[str, tuple[int, int]]:
-    """Return setting -> (limit of all requests on a node next to the DaemonSets, size of the setting's unit).
+    """Return setting -> (limit of all requests on a node next to the DaemonSets, unit size).
 
     In millicores and MiB; a setting is missing if the node's allocatable amount is unknown.
     """
-    cpu, memory = instance.allocatable_cpu_m.value, instance.allocatable_memory_mib.value
+    cpu = instance.allocatable_cpu_m.value
+    memory = instance.allocatable_memory_mib.value
     limits = {"cpu": (cpu - DAEMONS_CPU_M, 1000)} if cpu else {}
     return {**limits, "memory_gib": (memory - DAEMONS_MEMORY_MIB, 1024)} if memory else limits
 
 
-def _find_large_request(context: HostingContext, setting: str, figure: DataFigure[int | None]) -> Iterable[RuleFinding]:
-    """Compare a request with the devices' share of the node; device-count refuses a count that no claim has."""
-    limit, total = allocatable_limits(context.instance).get(setting), context.instance.devices.value
+def _find_large_request(
+    context: HostingContext, setting: str, figure: DataFigure[int | None]
+) -> Iterable[RuleFinding]:
+    """Compare a request with the devices' node share; device-count refuses a count no claim has."""
+    limit = allocatable_limits(context.instance).get(setting)
+    total = context.instance.devices.value
     value: int = getattr(context.experiment.serving, setting)
     if limit and total:
         share = limit[0] * context.bindable_devices() // total
@@ -178,11 +228,12 @@ def _find_large_memory(context: HostingContext) -> Iterable[RuleFinding]:
 
 
 def cache_bytes(model: ModelConfig, *, degree: int, tokens: int) -> int:
-    """Return the KV cache of `tokens` tokens over all ranks; fewer KV heads than ranks are replicated.
+    """Return the KV cache of `tokens` tokens over all ranks; KV heads fewer than ranks replicate.
 
     Source: neuronx-distributed-inference modules/attention/gqa.py, REPLICATE_TO_TP_DEGREE.
     """
-    heads, dimension = model.kv_heads.value, model.head_dim.value
+    heads = model.kv_heads.value
+    dimension = model.head_dim.value
     if heads is None or dimension is None:
         return 0
     return 2 * model.layers.value * max(heads, degree) * dimension * BYTES_PER_VALUE * tokens
@@ -191,18 +242,29 @@ def cache_bytes(model: ModelConfig, *, degree: int, tokens: int) -> int:
 @RULES.refuse("device-memory", _ARCH, "2026-08-21")
 def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFinding]:
     """Weights and KV cache of target and largest draft fit the claimed devices' memory."""
-    serving, figure = context.experiment.serving, context.instance.hbm_gib_per_device
-    tokens, per_device = serving.max_num_seqs * serving.max_model_len, (figure.value or 0) * GIB
+    serving = context.experiment.serving
+    figure = context.instance.hbm_gib_per_device
+    tokens = serving.max_num_seqs * serving.max_model_len
+    per_device = (figure.value or 0) * GIB
     target_bytes, *draft_bytes = (
-        (model.bytes.value or 0) + cache_bytes(model, degree=serving.tensor_parallel_size, tokens=tokens)
+        (model.bytes.value or 0)
+        + cache_bytes(model, degree=serving.tensor_parallel_size, tokens=tokens)
         for model in context.known_pair()
     )
-    needed_bytes, present_bytes = target_bytes + max(draft_bytes, default=0), serving.devices * per_device
+    needed_bytes = target_bytes + max(draft_bytes, default=0)
+    present_bytes = serving.devices * per_device
     if figure.value is not None and needed_bytes > present_bytes:
         counts = context.instance.device_counts.value
-        larger = min((count for count in counts if count * per_device >= needed_bytes), default=None)
-        got = f"{context.experiment.name!r}, whose weights and KV cache take {needed_bytes / GIB:.0f} GiB"
-        legal = f"at most {present_bytes // GIB} GiB: {serving.devices} devices of {figure.value} GiB"
+        larger = min(
+            (count for count in counts if count * per_device >= needed_bytes), default=None
+        )
+        got = (
+            f"{context.experiment.name!r}, whose weights and KV cache take"
+            f" {needed_bytes / GIB:.0f} GiB"
+        )
+        legal = (
+            f"at most {present_bytes // GIB} GiB: {serving.devices} devices of {figure.value} GiB"
+        )
         claim = f"write devices: {larger} in the experiment, or " if larger else ""
         change = f"{claim}lower max_num_seqs or max_model_len"
         yield RuleFinding(context.path, got, legal, change, figure)
@@ -210,20 +272,33 @@ def _find_device_memory_shortage(context: HostingContext) -> Iterable[RuleFindin
 
 @RULES.warn("system-nodes-hold", _INSTANCES, "2026-11-21")
 def _find_system_node_shortage(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """The system nodes hold every staging job and what measures at once, next to runner and add-ons."""
-    nodes, table = context.environment.cluster.system_nodes, context.catalogue.instances
+    """The system nodes hold all staging jobs and what measures at once with runner and add-ons."""
+    nodes = context.environment.cluster.system_nodes
+    table = context.catalogue.instances
     instance = table.instances.get(nodes.instance_type)
     if instance is None:
         return
     requests = [sum_job_requests(experiment) for experiment in context.experiments]
-    cpu_m, memory_mib = (sum(column) for column in zip(*requests, strict=True)) if requests else (0, 0)
+    cpu_m, memory_mib = (
+        (sum(column) for column in zip(*requests, strict=True)) if requests else (0, 0)
+    )
     for needs, figure, node_reserve, cluster_reserve, unit in (
         (cpu_m, instance.allocatable_cpu_m, SYSTEM_NODE_CPU_M, CONTROLLERS_CPU_M, "m of CPU"),
-        (memory_mib, instance.allocatable_memory_mib, SYSTEM_NODE_MEMORY_MIB, CONTROLLERS_MEMORY_MIB, " MiB of memory"),
+        (
+            memory_mib,
+            instance.allocatable_memory_mib,
+            SYSTEM_NODE_MEMORY_MIB,
+            CONTROLLERS_MEMORY_MIB,
+            " MiB of memory",
+        ),
     ):
         available = nodes.count * ((figure.value or 0) - node_reserve) - cluster_reserve
         if figure.value and needs > available:
             got = f"{nodes.count} x {nodes.instance_type} for {needs}{unit}"
-            legal = f"at most {max(available, 0)}{unit}: what is left of them beside runner and add-ons"
-            change = "raise count or take a larger type, or stage and measure one experiment at a time"
+            legal = (
+                f"at most {max(available, 0)}{unit}: what is left of them beside runner and add-ons"
+            )
+            change = (
+                "raise count or take a larger type, or stage and measure one experiment at a time"
+            )
             yield RuleFinding("cluster.system_nodes", got, legal, change, figure)

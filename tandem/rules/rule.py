@@ -1,7 +1,7 @@
 """A rule: one sentence that must hold, with its source and the function that checks a spec.
 
-Invariant: a rule yields findings or nothing; a rule that needs a value which another fault already refused gets an
-UnknownValueError, and ends without a finding.
+Invariant: a rule yields findings or nothing; a rule that needs a value which another fault already
+refused gets an UnknownValueError, and ends without a finding.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class RuleFinding:
         got: the value found.
         allowed: the accepted values; empty if `got` alone states the fault: "is empty: ...".
         change: the nearest legal value, and the key for it.
-        figure: the figure of a data file that decided, whose source is reported; None for the rule's own source.
+        figure: the figure of a data file that decided, whose source is reported; None for the
+            rule's own source.
     """
 
     path: str
@@ -72,17 +73,21 @@ class Rule:
     accepts_unproven: bool | None = None
 
     def judge(self, context: Any) -> Iterator[RuleFinding]:
-        """Yield the rule's findings until it needs an unknown value; nothing for an experiment it does not judge."""
+        """Yield findings until an unknown value is needed; nothing for experiments not judged."""
         with contextlib.suppress(UnknownValueError):
-            if self.accepts_unproven is None or context.experiment.accept_unproven == self.accepts_unproven:
+            if (
+                self.accepts_unproven is None
+                or context.experiment.accept_unproven == self.accepts_unproven
+            ):
                 yield from self.find(context)
 
 
 class RuleList(list[Rule]):
     """The rules of one module, in the order of their functions.
 
-    The type of a function's argument is the rule's subject, its docstring is the rule's sentence, in which `{NAME}` is
-    a constant of its module. Each decorator takes the rule's id, its source and the day, as 2026-11-21, of its reading.
+    The type of a function's argument is the rule's subject, its docstring is the rule's sentence,
+    in which `{NAME}` is a constant of its module. Each decorator takes the rule's id, its source
+    and the day, as 2026-11-21, of its reading.
     """
 
     def refuse(self, rule_id: str, source: str, day: str) -> Callable[[FindFunction], FindFunction]:
@@ -93,8 +98,10 @@ class RuleList(list[Rule]):
         """Make the decorated function a rule that only warns."""
         return self._add_rule(rule_id, source, day, severity="warning")
 
-    def refuse_repeats(self, rule_id: str, source: str, day: str) -> Callable[[EntryFunction], EntryFunction]:
-        """Make a rule of the decorated function, which lists key paths and values; each value may occur once."""
+    def refuse_repeats(
+        self, rule_id: str, source: str, day: str
+    ) -> Callable[[EntryFunction], EntryFunction]:
+        """Make a rule of a function that lists key paths and values; each value may occur once."""
 
         def add_rule(list_entries: EntryFunction) -> EntryFunction:
             @functools.wraps(list_entries)
@@ -114,7 +121,7 @@ class RuleList(list[Rule]):
     def refuse_unproven(
         self, rule_id: str, source: str, day: str, *, accepted: str
     ) -> Callable[[FindFunction], FindFunction]:
-        """Make two rules of the decorated function: one refuses; with accept_unproven `<rule_id>-accepted` warns.
+        """Make a rule that refuses and one, `<rule_id>-accepted`, that warns if accept_unproven.
 
         Args:
             rule_id: of the refusal.
@@ -131,12 +138,28 @@ class RuleList(list[Rule]):
 
         return add_rules
 
-    def _add_rule(self, rule_id: str, source: str, day: str, **fields: Any) -> Callable[[FindFunction], FindFunction]:
+    def _add_rule(
+        self, rule_id: str, source: str, day: str, **fields: Any
+    ) -> Callable[[FindFunction], FindFunction]:
         def add_rule(find: FindFunction) -> FindFunction:
             constants = getattr(find, "__globals__", {})
-            texts = {"severity": "refusal", "sentence": (find.__doc__ or "").format_map(constants), **fields}
-            date, context_type = dt.date.fromisoformat(day), get_type_hints(find)["context"]
-            self.append(Rule(id=rule_id, context_type=context_type, source=source, date=date, find=find, **texts))
+            texts = {
+                "severity": "refusal",
+                "sentence": (find.__doc__ or "").format_map(constants),
+                **fields,
+            }
+            date = dt.date.fromisoformat(day)
+            context_type = get_type_hints(find)["context"]
+            self.append(
+                Rule(
+                    id=rule_id,
+                    context_type=context_type,
+                    source=source,
+                    date=date,
+                    find=find,
+                    **texts,
+                )
+            )
             return find
 
         return add_rule

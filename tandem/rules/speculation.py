@@ -1,8 +1,9 @@
 """Rules on speculation modes and windows of a runtime, and on the variants of an experiment.
 
-No runtime's data has a largest `num_speculative_tokens`: no source states one. Therefore no rule refuses a window by
-runtime. Every window is 1 to 64 (tandem/spec/experiment.py), `tokens-by-mode` requires one by mode, and `length-holds`
-(tandem/rules/lengths.py) refuses a window that max_model_len does not hold.
+No runtime's data has a largest `num_speculative_tokens`: no source states one. Therefore no rule
+refuses a window by runtime. Every window is 1 to 64 (tandem/spec/experiment.py), `tokens-by-mode`
+requires one by mode, and `length-holds` (tandem/rules/lengths.py) refuses a window that
+max_model_len does not hold.
 """
 
 from __future__ import annotations
@@ -15,40 +16,58 @@ from tandem.spec.model import ModelConfig
 from tandem.spec.runtime import ModeSupport
 
 OWN_TASK_NAME = "sums"  # tandem/bench/tasks/sums.jsonl, which is in the image
-LONG_WINDOW = 10  # above 10 only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
+# above 10 only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
+LONG_WINDOW = 10
 # CloudFormation takes a template of 1 MB; a variant with its artifact takes up to 27 KB
 MAX_CDK_VARIANTS = 30
 
 _MODES = f"{DATA}/runtimes, modes"
 _OWN = "Tandem's own: what an experiment is"
-_TEMPLATE_SIZE = "docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html: a template's size"
+_TEMPLATE_SIZE = (
+    "docs.aws.amazon.com/AWSCloudFormation/latest/UserGuide/cloudformation-limits.html: a"
+    " template's size"
+)
 _POD_NAMES = "kubernetes.io/docs/concepts/overview/working-with-objects/names"
 RULES = RuleList()
 
 
 def _serves_family(support: ModeSupport, target: ModelConfig | None) -> bool:
-    return target is None or not support.target_families or target.family.value in support.target_families
+    return (
+        target is None
+        or not support.target_families
+        or target.family.value in support.target_families
+    )
 
 
 @RULES.refuse("mode-served", _MODES, "2026-11-21")
 def _find_refused_mode(context: ArmContext) -> Iterable[RuleFinding]:
     """The runtime serves the mode for the target's family."""
-    target, runtime = context.catalogue.models.get(context.experiment.target), context.runtime
-    support, can_serve = context.support, context.support.verdict.value != "refused"
+    target = context.catalogue.models.get(context.experiment.target)
+    runtime = context.runtime
+    support = context.support
+    can_serve = context.support.verdict.value != "refused"
     # target-family refuses a family that the runtime serves in no mode
     is_known = target is None or target.family.value in runtime.target_families.value
     if not can_serve or (is_known and not _serves_family(support, target)):
         family = f" with a target of family {target.family.value}" if can_serve and target else ""
         got = f"{support.mode} on runtime {runtime.name}{family}: {support.reason}"
-        modes = [mode for mode in runtime.modes if mode.verdict.value == "served" and _serves_family(mode, target)]
+        modes = [
+            mode
+            for mode in runtime.modes
+            if mode.verdict.value == "served" and _serves_family(mode, target)
+        ]
         legal = join_values(mode.mode for mode in modes)
-        yield RuleFinding(context.paths["mode"], got, legal, f"nearest: {support.nearest}", support.verdict)
+        yield RuleFinding(
+            context.paths["mode"], got, legal, f"nearest: {support.nearest}", support.verdict
+        )
 
 
 @RULES.refuse("mode-batch", _MODES, "2026-11-21")
 def _find_large_batch(context: ArmContext) -> Iterable[RuleFinding]:
     """The batch is within what the runtime serves in the mode."""
-    batch, support, limit = context.experiment.serving.max_num_seqs, context.support, context.support.max_num_seqs
+    batch = context.experiment.serving.max_num_seqs
+    support = context.support
+    limit = context.support.max_num_seqs
     if limit is not None and support.verdict.value != "refused" and batch > limit.value:
         got = f"{batch} with mode {support.mode} on runtime {context.runtime.name}"
         change = f"write {limit.value}, or: {support.nearest}"
@@ -56,26 +75,40 @@ def _find_large_batch(context: ArmContext) -> Iterable[RuleFinding]:
 
 
 @RULES.refuse_unproven(
-    "mode-unproven", _MODES, "2026-11-21", accepted="A mode admitted by accept_unproven has no documented run."
+    "mode-unproven",
+    _MODES,
+    "2026-11-21",
+    accepted="A mode admitted by accept_unproven has no documented run.",
 )
 def _find_unproven_mode(context: ArmContext) -> Iterable[RuleFinding]:
     """A documented run of mode and target exists, or the experiment says accept_unproven."""
-    target, support, verdict = context.experiment.target, context.support, context.support.verdict
+    target = context.experiment.target
+    support = context.support
+    verdict = context.support.verdict
     is_foreign = bool(support.proven_targets) and target not in support.proven_targets
     is_shown = verdict.value == "served" and not is_foreign
     model = context.catalogue.models.get(target)
     if not is_shown and verdict.value != "refused" and _serves_family(support, model):
         got = f"{support.mode} with {target} on runtime {context.runtime.name}: {support.reason}"
-        legal = f"{support.mode} with {join_values(support.proven_targets)}" if is_foreign else "a mode that is served"
+        legal = (
+            f"{support.mode} with {join_values(support.proven_targets)}"
+            if is_foreign
+            else "a mode that is served"
+        )
         accepts = context.experiment.accept_unproven
-        change = "prove it on one node first" if accepts else f"accept_unproven: true, or: {support.nearest}"
+        change = (
+            "prove it on one node first"
+            if accepts
+            else f"accept_unproven: true, or: {support.nearest}"
+        )
         yield RuleFinding(context.paths["mode"], got, legal, change, verdict)
 
 
 @RULES.refuse("tokens-by-mode", LOADER, "2026-11-21")
 def _find_token_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
     """Every mode but none says num_speculative_tokens, and none does not."""
-    path, mode = context.paths["num_speculative_tokens"], context.variant.mode
+    path = context.paths["num_speculative_tokens"]
+    mode = context.variant.mode
     tokens = context.variant.num_speculative_tokens
     if mode == "none" and tokens is not None:
         yield RuleFinding(path, str(tokens), "nothing with mode none", "delete it")
@@ -87,13 +120,18 @@ def _find_token_mismatch(context: ArmContext) -> Iterable[RuleFinding]:
 @RULES.refuse("method-read", LOADER, "2026-11-21")
 def _find_unread_method(context: ArmContext) -> Iterable[RuleFinding]:
     """VLLM's `method` is left out, or is what the runtime itself reads for the mode."""
-    method, mode = context.variant.method, context.variant.mode
+    method = context.variant.method
+    mode = context.variant.mode
     read_method = context.spelling.speculation_methods.get(mode)
     if method is not None and method != read_method:
         got = f"{method!r} with mode {mode} on runtime {context.runtime.name}"
         if not read_method and mode != "none":
             got += ", which its loader never reads: what runs is decided by mode"
-            got += f"; the post's `eagle` is such a label, {mode} is what ran" if method == "eagle" else ""
+            got += (
+                f"; the post's `eagle` is such a label, {mode} is what ran"
+                if method == "eagle"
+                else ""
+            )
         legal = f"nothing, or {read_method}" if read_method else "nothing"
         yield RuleFinding(context.paths["method"], got, legal, "delete it")
 
@@ -101,8 +139,13 @@ def _find_unread_method(context: ArmContext) -> Iterable[RuleFinding]:
 @RULES.warn("window-gains", f"{NXDI} models/model_base.py _token_gen_forward", "2025-09-22")
 def _find_useless_window(context: ArmContext) -> Iterable[RuleFinding]:
     """A window of 1 gains nothing where a step commits at most k tokens."""
-    step, path = context.runtime.counters.tokens_per_step, context.paths["num_speculative_tokens"]
-    if context.support.mode != "none" and context.variant.num_speculative_tokens == 1 and step.value == "k":
+    step = context.runtime.counters.tokens_per_step
+    path = context.paths["num_speculative_tokens"]
+    if (
+        context.support.mode != "none"
+        and context.variant.num_speculative_tokens == 1
+        and step.value == "k"
+    ):
         legal = f"2 or more: a step on {context.runtime.name} commits at most k tokens"
         yield RuleFinding(path, "1", legal, "write 2 or more", step)
 
@@ -110,20 +153,29 @@ def _find_useless_window(context: ArmContext) -> Iterable[RuleFinding]:
 @RULES.warn("window-long", "arXiv 2211.17192, expected tokens per step", "2026-11-21")
 def _find_long_window(context: ArmContext) -> Iterable[RuleFinding]:
     """A window above {LONG_WINDOW} is explored by a sweep, not served."""
-    path, tokens = context.paths["num_speculative_tokens"], context.variant.num_speculative_tokens or 0
+    path = context.paths["num_speculative_tokens"]
+    tokens = context.variant.num_speculative_tokens or 0
     if context.variant.mode != "none" and tokens > LONG_WINDOW and not path.startswith("sweep."):
         change = "write 5 to 7 for mixed text, or find the best window by `sweep`"
-        yield RuleFinding(path, str(tokens), f"at most {LONG_WINDOW}, unless the text is near-deterministic", change)
+        yield RuleFinding(
+            path,
+            str(tokens),
+            f"at most {LONG_WINDOW}, unless the text is near-deterministic",
+            change,
+        )
 
 
 @RULES.warn("batch-shown", f"{_MODES}, shown_max_num_seqs", "2026-11-22")
 def _find_unshown_batch(context: ArmContext) -> Iterable[RuleFinding]:
     """A documented run shows the mode with so large a batch."""
-    batch, limit = context.experiment.serving.max_num_seqs, context.support.shown_max_num_seqs
+    batch = context.experiment.serving.max_num_seqs
+    limit = context.support.shown_max_num_seqs
     if limit is not None and batch > limit.value:
         got = f"{batch} with mode {context.variant.mode} on runtime {context.runtime.name}"
         change = f"write {limit.value}, or try {batch} on one node first"
-        yield RuleFinding("serving.max_num_seqs", got, f"at most {limit.value} is shown to run", change, limit)
+        yield RuleFinding(
+            "serving.max_num_seqs", got, f"at most {limit.value} is shown to run", change, limit
+        )
 
 
 @RULES.refuse("sweep-declared", _OWN, "2026-11-27")
@@ -134,10 +186,14 @@ def _find_undeclared_sweep(context: ExperimentContext) -> Iterable[RuleFinding]:
         return
     if not experiment.concurrency:
         legal = "the closed loops at which candidates are compared, with a sweep"
-        yield RuleFinding("concurrency", "nothing", legal, "write [4], the post's load, or your own")
+        yield RuleFinding(
+            "concurrency", "nothing", legal, "write [4], the post's load, or your own"
+        )
     if experiment.goodput is None or not experiment.goodput.list_limits():
         change = "write goodput: {ttft_ms: ..., tpot_ms: ...}, what your users wait for at most"
-        yield RuleFinding("goodput", "nothing", "a limit on ttft_ms, tpot_ms or both with a sweep", change)
+        yield RuleFinding(
+            "goodput", "nothing", "a limit on ttft_ms, tpot_ms or both with a sweep", change
+        )
 
 
 @RULES.refuse("task-set", _OWN, "2026-11-28")
@@ -146,10 +202,17 @@ def _find_task_faults(context: ExperimentContext) -> Iterable[RuleFinding]:
     tasks = [task.name for task in context.experiment.quality]
     for index, task in enumerate(context.experiment.quality):
         if task.sha256 is None and task.name != OWN_TASK_NAME:
-            change = f"stage the set, then write the digest: tandem artifacts stage-task {task.name} --env NAME"
-            yield RuleFinding(f"quality[{index}].sha256", "nothing", "the SHA-256 of the task set", change)
+            change = (
+                f"stage the set, then write the digest: tandem artifacts stage-task {task.name}"
+                " --env NAME"
+            )
+            yield RuleFinding(
+                f"quality[{index}].sha256", "nothing", "the SHA-256 of the task set", change
+            )
         if task.name in tasks[:index]:
-            yield RuleFinding(f"quality[{index}].name", task.name, "each task once", "remove one of them")
+            yield RuleFinding(
+                f"quality[{index}].name", task.name, "each task once", "remove one of them"
+            )
 
 
 @RULES.warn("concurrency-served", _OWN, "2026-11-27")
@@ -159,7 +222,9 @@ def _find_excess_concurrency(context: ExperimentContext) -> Iterable[RuleFinding
     for index, streams in enumerate(context.experiment.concurrency):
         if streams > limit:
             change = f"write at most {limit}, or raise serving.max_num_seqs"
-            yield RuleFinding(f"concurrency[{index}]", str(streams), f"at most max_num_seqs, {limit}", change)
+            yield RuleFinding(
+                f"concurrency[{index}]", str(streams), f"at most max_num_seqs, {limit}", change
+            )
 
 
 @RULES.refuse("baseline", _OWN, "2026-11-21")
@@ -167,14 +232,18 @@ def _find_missing_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
     """An experiment has a variant without speculation to compare with."""
     if all(arm.variant.mode != "none" for arm in context.arms):
         change = "add a variant with mode none: nothing is faster than what it is not compared with"
-        yield RuleFinding("variants", "no variant with mode none", "one or more with mode none", change)
+        yield RuleFinding(
+            "variants", "no variant with mode none", "one or more with mode none", change
+        )
 
 
 @RULES.warn("two-variants", _OWN, "2026-11-21")
 def _find_single_variant(context: ExperimentContext) -> Iterable[RuleFinding]:
     """An experiment compares at least two variants."""
     if len(context.arms) == 1:
-        yield RuleFinding("variants", "one variant", "two or more", "add what the first is compared with")
+        yield RuleFinding(
+            "variants", "one variant", "two or more", "add what the first is compared with"
+        )
 
 
 @RULES.refuse_repeats("variant-once", _POD_NAMES, "2026-11-21")
@@ -192,21 +261,29 @@ def _list_suites(context: ExperimentContext) -> Iterable[tuple[str, str]]:
 @RULES.refuse("arms-at-once", "Tandem's own: a claim is bound to one node", "2026-11-21")
 def _find_excess_arms(context: HostingContext) -> Iterable[RuleFinding]:
     """With schedule simultaneous the fleet holds every variant at once."""
-    experiment, total = context.experiment, context.instance.devices.value
-    devices, nodes, arms = experiment.serving.devices, context.environment.capacity.nodes, len(context.arms)
+    experiment = context.experiment
+    total = context.instance.devices.value
+    devices = experiment.serving.devices
+    nodes = context.environment.capacity.nodes
+    arms = len(context.arms)
     per_node = (total or 0) // devices
     if experiment.schedule == "simultaneous" and per_node and arms > per_node * nodes:
         got = f"{experiment.name!r}, whose {arms} variants of {devices} devices run all at once"
         legal = f"at most {per_node * nodes} variants on {nodes} nodes of {total} devices"
-        change = f"write schedule: interleaved in the experiment, or capacity.nodes: {-(-arms // per_node)}"
+        change = (
+            "write schedule: interleaved in the experiment, or capacity.nodes:"
+            f" {-(-arms // per_node)}"
+        )
         yield RuleFinding(context.path, got, legal, change)
 
 
 @RULES.refuse("variants-sent", _TEMPLATE_SIZE, "2026-11-21")
 def _find_excess_variants(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """With delivery cdk the hosted experiments have at most {MAX_CDK_VARIANTS} variants together."""
+    """With delivery cdk, hosted experiments have at most {MAX_CDK_VARIANTS} variants in all."""
     arms = sum(len(experiment.all_variants()) for experiment in context.experiments)
     if context.environment.delivery.kind == "cdk" and arms > MAX_CDK_VARIANTS:
         legal = f"at most {MAX_CDK_VARIANTS} variants with delivery cdk"
         change = "host fewer experiments here, shorten a sweep, or write delivery.kind: gitops"
-        yield RuleFinding("experiments", f"{arms} variants in all, applied by the CDK", legal, change)
+        yield RuleFinding(
+            "experiments", f"{arms} variants in all, applied by the CDK", legal, change
+        )

@@ -1,1 +1,1 @@
-"""Steps of an experiment inside the cluster: from a request in the bucket to a verdict and an empty fleet."""
+"""Steps of an experiment in the cluster: from a bucket request to a verdict and an empty fleet."""

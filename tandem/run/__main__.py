@@ -1,7 +1,8 @@
 """`python -m tandem.run serve | measure | judge`: the commands of a run's pods.
 
-Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do. A Job reads its task
-from its variable TANDEM_TASK and refuses a bad one at the border. A Job that gets SIGTERM ends with 3.
+Invariant: no traceback for a foreseeable fault; the last line of a failed process says what to do.
+A Job reads its task from its variable TANDEM_TASK and refuses a bad one at the border. A Job that
+gets SIGTERM ends with 3.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from tandem.run.run_values import SILENT_EXIT_CODE
 from tandem.run.task_settings import read_task
 
 ABOUT = "the runner of an environment, and the Jobs that it makes: measure one round, judge a run"
-EPILOG = "exit codes: 0 done; 2 bad input; 3 an external service failed, or told to stop; 5 a server does not answer"
+EPILOG = (
+    "exit codes: 0 done; 2 bad input; 3 an external service failed, or told to stop; 5 a server"
+    " does not answer"
+)
 WORK_FOLDER = Path("/work/run")  # on the pod's own disk (charts/runner.py)
 
 
@@ -29,7 +33,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tandem.run", description=ABOUT, epilog=EPILOG)
     parser.add_argument("command", choices=("serve", "measure", "judge"))
     parser.add_argument("--environment", help="of `serve`: its name")
-    parser.add_argument("--specs", type=Path, help="of `serve`: folder of environments/ and experiments/")
+    parser.add_argument(
+        "--specs", type=Path, help="of `serve`: folder of environments/ and experiments/"
+    )
     folder_help = "of a Job: its own, what it holds is thrown away"
     parser.add_argument("--folder", type=Path, default=WORK_FOLDER, help=folder_help)
     options = parser.parse_args(argv)
@@ -40,8 +46,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run_command(options)
     except TandemError as error:
-        exit_code = SILENT_EXIT_CODE if isinstance(error, SilentServerError) else int(error.exit_code)
-        log_event(error.problem, level="error", where=error.where, change=error.change, exit_code=exit_code)
+        exit_code = (
+            SILENT_EXIT_CODE if isinstance(error, SilentServerError) else int(error.exit_code)
+        )
+        log_event(
+            error.problem,
+            level="error",
+            where=error.where,
+            change=error.change,
+            exit_code=exit_code,
+        )
         return exit_code
 
 

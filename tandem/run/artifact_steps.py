@@ -1,4 +1,4 @@
-"""Steps that fill the bucket: stage the models, compile the artifacts; and the first look at the cluster.
+"""Steps that fill the bucket with models and compiled artifacts, and the first look at the cluster.
 
 Invariant: the bucket decides, not the Job: a Job that ended well and left nothing is a fault.
 """
@@ -26,7 +26,7 @@ PARK_WAIT_S = 10 * 60
 
 
 def check_bucket(work: StepWork) -> StepProgress:
-    """Check that the cluster can stage what the bucket lacks; read nothing of fleet, lease or stops.
+    """Check that the cluster can stage what the bucket lacks; read no fleet, lease or stops.
 
     Raises:
         RunEndError: a CronJob is missing, or the bucket has a set that no Job repairs.
@@ -44,7 +44,8 @@ def check_before_money(work: StepWork) -> StepProgress:
         InputError: the bucket lacks a task set, or has other bytes of it.
         ExternalError: AWS or Kubernetes failed.
     """
-    world, request = work.world, work.journal.run.request
+    world = work.world
+    request = work.journal.run.request
     compile_jobs = list_missing_jobs(work, "artifact")
     jobs = [*list_missing_jobs(work, "model"), *compile_jobs]
     needed: list[tuple[ObjectKind, str]] = [("cronjobs", job) for job in jobs]
@@ -59,9 +60,14 @@ def check_before_money(work: StepWork) -> StepProgress:
         _read_task_sets(work)
 
     raise_request = RaiseRequest(
-        run=work.lease_name, hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
-        node_labels=admit_compile_jobs(work.experiment).labels, who=work.journal.run.who, beats=True,
-    )  # fmt: skip
+        run=work.lease_name,
+        hours=request.hours,
+        nodes=work.plan_inputs.nodes,
+        experiment=work.experiment.name,
+        node_labels=admit_compile_jobs(work.experiment).labels,
+        who=work.journal.run.who,
+        beats=True,
+    )
     try:
         check_start(world.clients, world.guard, raise_request, world.now())
     except InputError as fault:
@@ -87,7 +93,8 @@ def _require_objects(work: StepWork, needed: Iterable[tuple[ObjectKind, str]]) -
         RunEndError: it lacks some.
         ExternalError: Kubernetes failed.
     """
-    cluster, namespace = work.world.cluster, work.namespace
+    cluster = work.world.cluster
+    namespace = work.namespace
     absent = [name for kind, name in needed if cluster.get_object(kind, namespace, name) is None]
     if absent:
         raise RunEndError(f"namespace {namespace} lacks {', '.join(absent)}: deploy or sync first")
@@ -107,7 +114,7 @@ def _read_task_sets(work: StepWork) -> None:
 
 
 def park_servers(work: StepWork) -> StepProgress:
-    """Set every server of the experiment to 0 and wait for its pod to go, so that no pod takes a node by itself."""
+    """Set the experiment's servers to 0 and wait for their pods to go, so none takes a node."""
     for arm in work.servers:
         work.world.cluster.scale_deployment(work.namespace, arm, 0)
     waiting = [arm for arm in work.servers if list_unfinished_pods(work, arm)]
@@ -115,7 +122,10 @@ def park_servers(work: StepWork) -> StepProgress:
         return StepProgress(state="done")
     work.restart_clock()  # of the first look that scaled them all
     if "since" in work.result and work.count_elapsed_s() > PARK_WAIT_S:
-        raise RunEndError(f"pods of {', '.join(waiting)} are still there {PARK_WAIT_S // 60} min after a scale to 0")
+        raise RunEndError(
+            f"pods of {', '.join(waiting)} are still there {PARK_WAIT_S // 60} min after a scale"
+            " to 0"
+        )
     result = {"since": work.result.get("since") or work.world.now().isoformat()}
     return StepProgress(note=f"waits for pods of {', '.join(waiting)} to end", result=result)
 
@@ -127,16 +137,26 @@ def list_missing_jobs(work: StepWork, kind: str) -> dict[str, SurveyRow]:
         RunEndError: the bucket has a set that no Job repairs.
         ExternalError: the bucket cannot be read.
     """
-    experiment, catalogue = work.experiment, work.world.catalogue
-    rows = {row.prefix: row for row in work.world.survey(experiment) if row.kind == kind and row.state != "present"}
+    experiment = work.experiment
+    catalogue = work.world.catalogue
+    rows = {
+        row.prefix: row
+        for row in work.world.survey(experiment)
+        if row.kind == kind and row.state != "present"
+    }
     for row in rows.values():
         if row.needs_person:
-            raise RunEndError(f"{row.name} is {row.state}: {', '.join(row.why)}; see docs/artifacts.md")
+            raise RunEndError(
+                f"{row.name} is {row.state}: {', '.join(row.why)}; see docs/artifacts.md"
+            )
     if kind == "model":
         models = [catalogue.models[name] for name in experiment.all_models()]
         jobs = {names.stage_job_name(model): model.prefix() for model in models}
     else:
-        keys = [compute_artifact_key(experiment, variant, catalogue) for variant in experiment.all_variants()]
+        keys = [
+            compute_artifact_key(experiment, variant, catalogue)
+            for variant in experiment.all_variants()
+        ]
         jobs = {names.compile_job_name(key): key.prefix for key in keys}
     return {job: rows[prefix] for job, prefix in jobs.items() if prefix in rows}
 
@@ -152,7 +172,7 @@ def stage_models(work: StepWork) -> StepProgress:
 
 
 def compile_artifacts(work: StepWork) -> StepProgress:
-    """Compile the artifacts that the bucket lacks, as many at once as devices and memory of the nodes allow.
+    """Compile the artifacts that the bucket lacks, as many at once as devices and memory allow.
 
     Raises:
         RunEndError: a Job failed for good.
@@ -160,15 +180,19 @@ def compile_artifacts(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     inputs = work.plan_inputs
-    return _run_jobs(work, "artifact", limit=max(1, inputs.nodes * inputs.count_slots(work.experiment.compile)))
+    return _run_jobs(
+        work, "artifact", limit=max(1, inputs.nodes * inputs.count_slots(work.experiment.compile))
+    )
 
 
 def _run_jobs(work: StepWork, kind: str, *, limit: int) -> StepProgress:
-    """Look at the Jobs of all missing rows; begin those that have room, end the step when nothing is missing.
+    """Look at the Jobs of all missing rows; begin those with room, end the step if none is missing.
 
-    The journal has an attempt before its Job is made: the look that decides on the attempt makes no Job.
+    The journal has an attempt before its Job is made: the look that decides on the attempt makes no
+    Job.
     """
-    missing, notes = list_missing_jobs(work, kind), list[str]()
+    missing = list_missing_jobs(work, kind)
+    notes = list[str]()
     attempts: dict[str, int] = dict(work.result.get("attempts", {}))
     open_jobs: set[str] = set(work.result.get("open", ()))
     for job in sorted(open_jobs):

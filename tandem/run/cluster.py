@@ -1,7 +1,8 @@
 """Calls of the runner to Kubernetes: a few kinds of objects, as plain mappings.
 
-Invariant: these calls and no other, so that the Role of charts/runner.py can be compared with them. Nothing is watched:
-a list every few seconds shows the same, and knows neither bookmarks nor a version that is too old.
+Invariant: these calls and no other, so that the Role of charts/runner.py can be compared with them.
+Nothing is watched: a list every few seconds shows the same, and knows neither bookmarks nor a
+version that is too old.
 """
 
 from __future__ import annotations
@@ -23,13 +24,21 @@ Object = dict[str, Any]
 
 
 class RefusedCallError(ExternalError):
-    """A call that Kubernetes forbids or does not admit: it fails again until somebody changes something."""
+    """A call that Kubernetes forbids or rejects: it fails until somebody changes something."""
 
 
 ObjectKind = Literal[
-    "jobs", "cronjobs", "deployments", "pods", "nodes", "endpointslices", "resourceclaims", "resourceslices"
+    "jobs",
+    "cronjobs",
+    "deployments",
+    "pods",
+    "nodes",
+    "endpointslices",
+    "resourceclaims",
+    "resourceslices",
 ]
-NOT_FOUND, CONFLICT = 404, 409
+NOT_FOUND = 404
+CONFLICT = 409
 REFUSALS = frozenset({400, 403, NOT_FOUND, 422})
 MAX_LOG_LINES = 200
 _RESOURCES: dict[ObjectKind, Any] = {
@@ -97,7 +106,9 @@ class KubernetesCluster:
         """Return the objects of a namespace, or of the cluster for kinds without a namespace."""
         resource: Any = _RESOURCES[kind]
         with _convert_errors(f"list {kind} {namespace}"):
-            items = self._client.list(resource, namespace=namespace or None, labels={**(labels or {})})
+            items = self._client.list(
+                resource, namespace=namespace or None, labels={**(labels or {})}
+            )
             return [dict(item.to_dict()) for item in items]
 
     def create_job(self, namespace: str, body: Object) -> None:
@@ -114,7 +125,9 @@ class KubernetesCluster:
         """Delete a Job and its pods; a missing Job is no fault."""
         with _convert_errors(f"delete job {namespace}/{name}"):
             try:
-                self._client.delete(batch_v1.Job, name, namespace=namespace, cascade=CascadeType.BACKGROUND)
+                self._client.delete(
+                    batch_v1.Job, name, namespace=namespace, cascade=CascadeType.BACKGROUND
+                )
             except ApiError as error:
                 if error.status.code != NOT_FOUND:
                     raise
@@ -125,7 +138,9 @@ class KubernetesCluster:
         with _convert_errors(f"scale deployment {namespace}/{name}"):
             try:
                 scale = apps_v1.Deployment.Scale
-                self._client.patch(scale, name, body, namespace=namespace, patch_type=PatchType.MERGE)
+                self._client.patch(
+                    scale, name, body, namespace=namespace, patch_type=PatchType.MERGE
+                )
             except ApiError as error:
                 if error.status.code != NOT_FOUND or replicas:
                     raise
@@ -133,20 +148,32 @@ class KubernetesCluster:
     def read_log(self, namespace: str, pod: str, container: str) -> str:
         """Return the last lines that a container wrote; empty if it wrote none yet."""
         with _convert_errors(f"read log {namespace}/{pod}"):
-            lines = self._client.log(pod, namespace=namespace, container=container, tail_lines=MAX_LOG_LINES)
+            lines = self._client.log(
+                pod, namespace=namespace, container=container, tail_lines=MAX_LOG_LINES
+            )
             return "".join(itertools.islice(lines, MAX_LOG_LINES))
 
 
 @contextmanager
 def _convert_errors(call: str) -> Iterator[None]:
-    """Turn the client's errors into an error that names the call; let errors of its HTTP library through."""
+    """Turn the client's errors into one that names the call; let HTTP library errors pass."""
     try:
         yield
     except ApiError as error:
         problem = f"Kubernetes refused to {call}: {error.status.code} {error.status.message}"
         kind = RefusedCallError if error.status.code in REFUSALS else ExternalError
         raise kind(problem, change="see docs/run.md, 'When Kubernetes refuses'") from error
-    # lightkube needs a Content-Type, which a load balancer's 503 lacks, and reads its token file at each call
-    except (ConfigError, LoadResourceError, OSError, KeyError, ValueError, httpx2.HTTPError) as error:
+    # lightkube needs a Content-Type, which a load balancer's 503 lacks, and reads its token file at
+    # each call
+    except (
+        ConfigError,
+        LoadResourceError,
+        OSError,
+        KeyError,
+        ValueError,
+        httpx2.HTTPError,
+    ) as error:
         problem = f"Kubernetes did not answer to {call}: {type(error).__name__}: {error}"
-        raise ExternalError(problem, change="the runner tries again until the step's deadline") from error
+        raise ExternalError(
+            problem, change="the runner tries again until the step's deadline"
+        ) from error

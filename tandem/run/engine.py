@@ -1,8 +1,8 @@
 """The ordered list of a run's steps, and one look at the first that is not done.
 
-Invariant: a look does the missing work and nothing twice; a decision is in the journal before the next look. Any end
-of a run leads to the step `end`, and the end of a lease to `park`. Both set servers, Jobs and fleet to zero, and the
-engine looks at both until nothing is left.
+Invariant: a look does the missing work and nothing twice; a decision is in the journal before the
+next look. Any end of a run leads to the step `end`, and the end of a lease to `park`. Both set
+servers, Jobs and fleet to zero, and the engine looks at both until nothing is left.
 """
 
 from __future__ import annotations
@@ -35,11 +35,15 @@ from tandem.spec.spec_digest import compute_spec_digest
 
 FLEET_LOOK = timedelta(seconds=30)
 NOTIFY_WAIT_S = 900
-WATCH_S = 30 * 60  # a runner looks at a step for so long before the step is late: hours without a runner are not its
+# a runner looks at a step for so long before the step is late: hours without a runner are not its
+WATCH_S = 30 * 60
 REFUSAL_WAIT = timedelta(minutes=10)  # nodes cost money while Kubernetes refuses a call
 # faults of the program itself end the run, not the runner with its nodes up
 OWN_FAULTS = (AssertionError, AttributeError, LookupError, TypeError, ValueError)
-END, PARK, PARK_INDEX = "end", "park", 900  # in the journal a park comes after all steps
+# in the journal a park comes after all steps
+END = "end"
+PARK = "park"
+PARK_INDEX = 900
 HOUR_S = 3600
 COMPILE_MARGIN_S = 1.5 * HOUR_S  # for nodes and transfers
 
@@ -49,12 +53,14 @@ class StepSpec:
     """One step.
 
     Args:
-        name: in the journal; a step that each lease takes anew has the lease's number behind its name.
+        name: in the journal; a step that each lease takes anew has the lease's number behind its
+            name.
         advance: looks at the world, does the missing work, and returns the progress of the step.
         deadline_s: from its start; then the run ends.
         needs_node: whether the step is pointless after the lease's end.
         is_end: whether the step ends the run or parks it, so that nothing ends the step.
-        is_optional: whether the run goes on without the step if an external service fails for too long.
+        is_optional: whether the run goes on without the step if an external service fails for too
+            long.
         pair: of a sweep, whose work the step does; 0 for that of the run.
         is_over: whether the step's pair is over, so that no later lease takes the step.
     """
@@ -81,16 +87,27 @@ def list_restart_rounds(request: RunRequest) -> dict[int, int]:
 
 
 def list_steps(work: StepWork) -> list[StepSpec]:
-    """Return the steps of a run in their order, up to its last; those of a sweep as far as it has chosen its pairs."""
-    request, lease, experiment = work.journal.run.request, work.lease_number, work.experiment
+    """Return a run's steps in order, up to its last; a sweep's as far as its pairs are chosen."""
+    request = work.journal.run.request
+    lease = work.lease_number
+    experiment = work.experiment
 
     def name_step(step: str) -> str:
         return step if lease == 1 else f"{step}.{lease}"
 
-    preflight = artifact_steps.check_bucket if request.until == "stage" else artifact_steps.check_before_money
+    preflight = (
+        artifact_steps.check_bucket
+        if request.until == "stage"
+        else artifact_steps.check_before_money
+    )
     steps = [
         StepSpec(name="preflight", advance=preflight, deadline_s=1800, needs_node=False),
-        StepSpec(name="stage", advance=artifact_steps.stage_models, deadline_s=7 * HOUR_S, needs_node=False),
+        StepSpec(
+            name="stage",
+            advance=artifact_steps.stage_models,
+            deadline_s=7 * HOUR_S,
+            needs_node=False,
+        ),
     ]
     if request.until == "stage":
         return steps
@@ -100,38 +117,62 @@ def list_steps(work: StepWork) -> list[StepSpec]:
         StepSpec(name=name_step("raise"), advance=raise_nodes, deadline_s=fleet_steps.RAISE_WAIT_S),
         StepSpec(name=name_step("node"), advance=wait_for_nodes, deadline_s=HOUR_S),
     ]
-    compile_s = _count_compile_waves(work) * experiment.compile.deadline_hours * HOUR_S + COMPILE_MARGIN_S
-    compile_step = StepSpec(name="compile", advance=artifact_steps.compile_artifacts, deadline_s=compile_s)
+    compile_s = (
+        _count_compile_waves(work) * experiment.compile.deadline_hours * HOUR_S + COMPILE_MARGIN_S
+    )
+    compile_step = StepSpec(
+        name="compile", advance=artifact_steps.compile_artifacts, deadline_s=compile_s
+    )
     if request.until == "compile":
         return [*steps, compile_step]
-    serve_step = StepSpec(name=name_step("serve"), advance=serving_steps.start_servers, deadline_s=HOUR_S)
+    serve_step = StepSpec(
+        name=name_step("serve"), advance=serving_steps.start_servers, deadline_s=HOUR_S
+    )
     answer_steps = [
-        StepSpec(name=name_step("ready"), advance=serving_steps.wait_until_ready, deadline_s=2 * HOUR_S),
-        StepSpec(name=name_step("check"), advance=serving_steps.check_servers, deadline_s=1.5 * HOUR_S),
+        StepSpec(
+            name=name_step("ready"), advance=serving_steps.wait_until_ready, deadline_s=2 * HOUR_S
+        ),
+        StepSpec(
+            name=name_step("check"), advance=serving_steps.check_servers, deadline_s=1.5 * HOUR_S
+        ),
     ]
     round_specs = [
-        StepSpec(name=f"{ROUND_STEP}{number:05}", advance=round_steps.measure_round, deadline_s=8 * HOUR_S)
+        StepSpec(
+            name=f"{ROUND_STEP}{number:05}",
+            advance=round_steps.measure_round,
+            deadline_s=8 * HOUR_S,
+        )
         for number in range(count_rounds(request))
     ]
-    quality_step = StepSpec(name="quality", advance=round_steps.ask_tasks, deadline_s=5 * HOUR_S, is_optional=True)
+    quality_step = StepSpec(
+        name="quality", advance=round_steps.ask_tasks, deadline_s=5 * HOUR_S, is_optional=True
+    )
     quality_steps = [quality_step] if experiment.quality else []
-    judge_step = StepSpec(name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False)
+    judge_step = StepSpec(
+        name="judge", advance=round_steps.judge_run, deadline_s=2 * HOUR_S, needs_node=False
+    )
     if experiment.sweep:
         # the compile needs the devices
-        clear_step = StepSpec(name=name_step("clear"), advance=artifact_steps.park_servers, deadline_s=0.5 * HOUR_S)
+        clear_step = StepSpec(
+            name=name_step("clear"), advance=artifact_steps.park_servers, deadline_s=0.5 * HOUR_S
+        )
         pair_serve_step = replace(serve_step, advance=sweep_steps.start_pair)
         start_steps = [clear_step, compile_step, pair_serve_step, *answer_steps]
         served_judge_step = replace(judge_step, needs_node=True)
         measure_steps = [*round_specs, *_list_task_steps(work, quality_steps, served_judge_step)]
         pair_judge_step = replace(served_judge_step, advance=sweep_steps.judge_pair)
         return [*steps, *_list_sweep_steps(work, start_steps, measure_steps, pair_judge_step)]
-    label_step = StepSpec(name=name_step("label"), advance=_label_if_compiled, deadline_s=0.5 * HOUR_S)
+    label_step = StepSpec(
+        name=name_step("label"), advance=_label_if_compiled, deadline_s=0.5 * HOUR_S
+    )
     steps += [compile_step, label_step, serve_step, *answer_steps]
     restarts = list_restart_rounds(request)
     for number, round_step in enumerate(round_specs):
         if number in restarts:
             restart = f"restart-{restarts[number]}"
-            steps.append(StepSpec(name=restart, advance=serving_steps.restart_servers, deadline_s=4 * HOUR_S))
+            steps.append(
+                StepSpec(name=restart, advance=serving_steps.restart_servers, deadline_s=4 * HOUR_S)
+            )
         steps.append(round_step)
     steps += quality_steps
     if request.llmperf:
@@ -146,8 +187,10 @@ def list_steps(work: StepWork) -> list[StepSpec]:
     return [*steps, judge_step]
 
 
-def _list_task_steps(work: StepWork, quality_steps: Sequence[StepSpec], judge_step: StepSpec) -> Iterator[StepSpec]:
-    """Yield the steps that ask the servers of a pair the tasks; where a judgment costs less, it comes first."""
+def _list_task_steps(
+    work: StepWork, quality_steps: Sequence[StepSpec], judge_step: StepSpec
+) -> Iterator[StepSpec]:
+    """Yield the steps that ask a pair's servers the tasks; a cheaper judgment comes first."""
     if work.plan_inputs.asks_leaders_only:
         yield replace(judge_step, name=RANK_STEP)
     for step in quality_steps:
@@ -155,9 +198,12 @@ def _list_task_steps(work: StepWork, quality_steps: Sequence[StepSpec], judge_st
 
 
 def _list_sweep_steps(
-    work: StepWork, start_steps: Sequence[StepSpec], measure_steps: Sequence[StepSpec], judge_step: StepSpec
+    work: StepWork,
+    start_steps: Sequence[StepSpec],
+    measure_steps: Sequence[StepSpec],
+    judge_step: StepSpec,
 ) -> Iterator[StepSpec]:
-    """Yield the steps of each pair so far, the choice of the next one, and after the last the decision.
+    """Yield the steps of each pair so far, the next choice, and after the last the decision.
 
     Args:
         work: of the sweep.
@@ -167,7 +213,9 @@ def _list_sweep_steps(
 
     def choose(pair: int) -> StepSpec:
         name = pair_step(pair, "choose")
-        return StepSpec(name=name, advance=sweep_steps.choose_candidate, deadline_s=HOUR_S, needs_node=False)
+        return StepSpec(
+            name=name, advance=sweep_steps.choose_candidate, deadline_s=HOUR_S, needs_node=False
+        )
 
     pairs = list(list_pairs(work.journal.steps))
     for pair in pairs:
@@ -176,22 +224,27 @@ def _list_sweep_steps(
         is_measured = ended.issuperset(step.name for step in measure_steps)
         for step in (*start_steps, *measure_steps, judge_step):
             yield replace(
-                step, name=pair_step(pair.number, step.name), pair=pair.number,
+                step,
+                name=pair_step(pair.number, step.name),
+                pair=pair.number,
                 advance=partial(sweep_steps.try_candidate, step.advance),
                 is_over=pair.is_over or (is_measured and step in start_steps),
-            )  # fmt: skip
+            )
     if pairs and not pairs[-1].is_over:
         return
     last_choice = choose(len(pairs) + 1)
     yield last_choice
     record = work.journal.steps.get(last_choice.name)
     if record is not None and record.state == "done":
-        yield StepSpec(name="judge", advance=sweep_steps.decide_winner, deadline_s=2 * HOUR_S, needs_node=False)
+        yield StepSpec(
+            name="judge", advance=sweep_steps.decide_winner, deadline_s=2 * HOUR_S, needs_node=False
+        )
 
 
 def _count_compile_waves(work: StepWork) -> int:
-    """Return how many sets of Jobs, as many as the nodes hold at once, compile every artifact of the step."""
-    inputs, experiment = work.plan_inputs, work.experiment
+    """Return how many sets of Jobs, as many as nodes hold, compile every artifact of the step."""
+    inputs = work.plan_inputs
+    experiment = work.experiment
     is_pair = experiment.sweep is not None and work.journal.run.request.until == "judge"
     artifacts = 2 if is_pair else len(experiment.all_variants())
     slots = max(1, inputs.nodes * inputs.count_slots(experiment.compile))
@@ -237,7 +290,8 @@ class RunEngine:
         self._refused_at: datetime | None = None
         self._watched_step = ""
         self._watched_since = world.now()
-        self.step, self.note = "", ""
+        self.step = ""
+        self.note = ""
 
     def advance(self) -> bool:
         """Take one look at the run; return whether there is more to do.
@@ -256,8 +310,12 @@ class RunEngine:
             return self._finish(record)
         self.work = work = self._find_work(spec)
         work.attempts, work.result = record.attempts, dict(record.result)
-        starts = [record.started_at, *([work.journal.run.leases[-1].raised_at] if work.has_lease else [])]
-        work.started_at = datetime.fromisoformat(max(starts))  # the hours that a run waited belong to no step
+        starts = [
+            record.started_at,
+            *([work.journal.run.leases[-1].raised_at] if work.has_lease else []),
+        ]
+        # the hours that a run waited belong to no step
+        work.started_at = datetime.fromisoformat(max(starts))
         try:
             progress = self._take_look(spec, is_late=self._is_late(spec))
         except RunEndError as end:
@@ -273,13 +331,15 @@ class RunEngine:
         self._watched_step = ""
 
     def _is_late(self, spec: StepSpec) -> bool:
-        """Tell whether a step's deadline is over, and this runner has looked at the step for long enough."""
+        """Tell whether a step's deadline is over and this runner watched it long enough."""
         now = self.work.world.now()
         if self._watched_step != spec.name:
             self._watched_step = spec.name
             self._watched_since = now
         watched_s = (now - self._watched_since).total_seconds()
-        is_over = self.work.count_elapsed_s() > spec.deadline_s and watched_s >= min(WATCH_S, spec.deadline_s)
+        is_over = self.work.count_elapsed_s() > spec.deadline_s and watched_s >= min(
+            WATCH_S, spec.deadline_s
+        )
         return is_over and not spec.is_end
 
     def _take_look(self, spec: StepSpec, *, is_late: bool) -> StepProgress:
@@ -295,10 +355,12 @@ class RunEngine:
             progress = spec.advance(work)
             self._refused_at = None
         except ExternalError as fault:
-            now, is_refused = work.world.now(), isinstance(fault, RefusedCallError) and not spec.is_end
+            now = work.world.now()
+            is_refused = isinstance(fault, RefusedCallError) and not spec.is_end
             self._refused_at = (self._refused_at or now) if is_refused else None
             is_lasting = self._refused_at is not None and now - self._refused_at > REFUSAL_WAIT
-            is_idle = work.journal.run.request.until == "stage"  # others wait for the runner meanwhile
+            # others wait for the runner meanwhile
+            is_idle = work.journal.run.request.until == "stage"
             if is_late or (is_lasting and (work.has_lease or is_idle)):
                 self._refused_at = None
                 if spec.is_optional:
@@ -306,8 +368,13 @@ class RunEngine:
                 raise RunEndError(describe_fault(fault), "failed") from fault
             work.world.log(f"{spec.name}: {fault.problem}")
             return StepProgress(note=f"tries again: {fault.problem}", result=work.result)
-        except (TandemError, *OWN_FAULTS) as error:  # of the specs, or of ours: waiting repairs none
-            text = describe_fault(error) if isinstance(error, TandemError) else f"{type(error).__name__}: {error}"
+        # of the specs, or of ours: waiting repairs none
+        except (TandemError, *OWN_FAULTS) as error:
+            text = (
+                describe_fault(error)
+                if isinstance(error, TandemError)
+                else f"{type(error).__name__}: {error}"
+            )
             work.world.log(f"{spec.name}: {text}")
             if spec.is_end:  # nothing stops the way to zero
                 return StepProgress(note=f"tries again: {text}", result=work.result)
@@ -327,14 +394,19 @@ class RunEngine:
         elif spec.pair:
             pairs = {pair.number: pair.variant for pair in list_pairs(work.journal.steps)}
             experiment = build_pair(work.experiment, pairs[spec.pair])
-            work = StepWork(world=work.world, journal=work.journal, experiment=experiment, pair=spec.pair)
+            work = StepWork(
+                world=work.world, journal=work.journal, experiment=experiment, pair=spec.pair
+            )
         work.name = strip_pair(spec.name)
         return work
 
     def _find_step(self) -> tuple[int, StepSpec]:
-        """Return the first step that is not done; an end or a park that has begun goes before all others."""
-        steps, journal = list_steps(self.run_work), self.work.journal
-        end_spec = StepSpec(name=END, advance=self._advance_end, deadline_s=0, needs_node=False, is_end=True)
+        """Return the first step that is not done; an end or park that has begun goes first."""
+        steps = list_steps(self.run_work)
+        journal = self.work.journal
+        end_spec = StepSpec(
+            name=END, advance=self._advance_end, deadline_s=0, needs_node=False, is_end=True
+        )
         if END in journal.steps:
             return len(steps), end_spec
         for number in range(journal.run.resumes + 1, len(journal.run.leases) + 1):
@@ -344,7 +416,9 @@ class RunEngine:
             record = journal.steps.get(spec.name)
             is_open = record is None or record.state == "running"
             if (
-                is_open and not spec.is_over and (spec.name == "judge" or "judge" not in journal.steps)
+                is_open
+                and not spec.is_over
+                and (spec.name == "judge" or "judge" not in journal.steps)
             ):  # the judge has and needs no lease
                 return index, spec
         return len(steps), end_spec
@@ -363,37 +437,54 @@ class RunEngine:
                 return self._begin_step(index, spec.name, end, verdict=judgment["sentence"])
         return self._begin_step(index, spec.name, end)
 
-    def _begin_step(self, index: int, name: str, end: RunEndError | None = None, **details: str) -> StepRecord:
-        world, result = self.work.world, {"state": end.state, "reason": end.reason, **details} if end else {}
+    def _begin_step(
+        self, index: int, name: str, end: RunEndError | None = None, **details: str
+    ) -> StepRecord:
+        world = self.work.world
+        result = {"state": end.state, "reason": end.reason, **details} if end else {}
         record = StepRecord(
-            run=self.work.run, step=name, state="running", started_at=world.now().isoformat(), result=result,
+            run=self.work.run,
+            step=name,
+            state="running",
+            started_at=world.now().isoformat(),
+            result=result,
             writer=world.writer,
-        )  # fmt: skip
+        )
         self.work.journal.write_step(index, record)
         return record
 
     def _write_progress(self, index: int, record: StepRecord, progress: StepProgress) -> StepRecord:
-        now, is_over = self.work.world.now().isoformat(), progress.state != "running"
+        now = self.work.world.now().isoformat()
+        is_over = progress.state != "running"
         self.note = progress.note
         new_record = msgspec.structs.replace(
-            record, state=progress.state, note=progress.note, result=progress.result,
+            record,
+            state=progress.state,
+            note=progress.note,
+            result=progress.result,
             attempts=record.attempts if progress.attempts is None else progress.attempts,
-            ended_at=now if is_over else None, writer=self.work.world.writer,
-        )  # fmt: skip
+            ended_at=now if is_over else None,
+            writer=self.work.world.writer,
+        )
         self.work.journal.write_step(index, new_record)
         return new_record
 
     def _check_run(self, spec: StepSpec) -> None:
-        """Check that nobody cancelled the run, that its lease is live, and that the next step fits into the lease.
+        """Check that the run is not cancelled, its lease lives, and the next step fits into it.
 
         Raises:
             RunEndError, LeaseEndError: the run must end, or wait.
         """
-        work, world, run = self.work, self.work.world, self.work.journal.run
+        work = self.work
+        world = self.work.world
+        run = self.work.journal.run
         if run.cancelled_by and not (spec.name == "judge" and self._has_verdict()):
             raise RunEndError(f"cancelled by {run.cancelled_by}", "cancelled")
         if self._has_other_specs:
-            raise RunEndError("the runner has other specs than the run began with: a deploy or sync came in between")
+            raise RunEndError(
+                "the runner has other specs than the run began with: a deploy or sync came in"
+                " between"
+            )
         if not work.has_lease or not spec.needs_node:
             return
         is_new_round = work.name.startswith(ROUND_STEP) and not work.result.get("before")
@@ -402,12 +493,15 @@ class RunEngine:
             self._check_fleet()
 
     def _has_verdict(self) -> bool:
-        """Tell whether the last step only has to write down what is known; a sweep decides by its journal.
+        """Tell whether the last step only has to write what is known; sweeps use the journal.
 
         Raises:
             ExternalError: S3 failed.
         """
-        return self.work.experiment.sweep is not None or round_steps.read_judgment(self.work) is not None
+        return (
+            self.work.experiment.sweep is not None
+            or round_steps.read_judgment(self.work) is not None
+        )
 
     def _check_fleet(self) -> None:
         """Check that nobody stopped the fleet, and that its lease is still the run's.
@@ -427,7 +521,7 @@ class RunEngine:
             raise RunEndError(f"its lease {name} is gone: {holder}")
 
     def _find_first_cause(self, spec: StepSpec, end: RunEndError) -> RunEndError:
-        """Return why the run ends: that its fleet was stopped, if it was, for all else follows from that."""
+        """Return why the run ends: a stop of its fleet, if any, as all else follows from it."""
         if end.state in {"waiting", "cancelled"} or not (self.work.has_lease and spec.needs_node):
             return end
         try:
@@ -437,24 +531,30 @@ class RunEngine:
         return end
 
     def _estimate_round_s(self) -> float:
-        """Return the longest time of a round: somewhat more than the longest so far, else as planned."""
+        """Return the longest time of a round: a bit over the longest so far, else as planned."""
         longest_s = estimate_round_s(self.work.steps.values())
         return longest_s or 60 * max(self.work.plan_inputs.round_minutes)
 
     def _begin_end(self, index: int, record: StepRecord, end: RunEndError) -> None:
         """Begin the end or the park that follows; then write why the step does not go on.
 
-        The order matters: the decision must be in the journal if the runner is killed between the two.
+        The order matters: the decision must be in the journal if the runner is killed between the
+        two.
         """
-        journal, lease_count, is_wait = self.work.journal, len(self.work.journal.run.leases), end.state == "waiting"
-        name, at = f"{PARK}-{lease_count}", PARK_INDEX + lease_count
+        journal = self.work.journal
+        lease_count = len(self.work.journal.run.leases)
+        is_wait = end.state == "waiting"
+        name = f"{PARK}-{lease_count}"
+        at = PARK_INDEX + lease_count
         if is_wait and record.note:  # the reason why the lease was too short
             end = RunEndError(f"{end.reason}; {record.step} was at: {record.note}", end.state)
         self._begin_step(*((at, name) if is_wait else (len(list_steps(self.run_work)), END)), end)
         failure = {"state": "failed", "ended_at": self.work.world.now().isoformat()}
         # the step's look at its servers ends with it
         changes: dict[str, Any] = {"note": end.reason, **({"result": {}} if is_wait else failure)}
-        journal.write_step(index, msgspec.structs.replace(record, writer=self.work.world.writer, **changes))
+        journal.write_step(
+            index, msgspec.structs.replace(record, writer=self.work.world.writer, **changes)
+        )
         self.work.world.log(f"{record.step}: {end.reason}")
 
     def _advance_end(self, work: StepWork) -> StepProgress:
@@ -463,37 +563,54 @@ class RunEngine:
             close_jobs(work)
         elif not fleet_steps.release_fleet(work):
             return StepProgress(note="the fleet goes to zero", result=work.result)
-        state, reason, verdict = (str(work.result.get(name, "")) for name in ("state", "reason", "verdict"))
+        state, reason, verdict = (
+            str(work.result.get(name, "")) for name in ("state", "reason", "verdict")
+        )
         note = "nothing runs any more"
         try:
             text = f"{work.world.environment.name}: run {work.run} {state}. {verdict or reason}"
-            notify_subscribers(work.world.clients, work.world.guard, f"run {work.run} {state}", text)
+            notify_subscribers(
+                work.world.clients, work.world.guard, f"run {work.run} {state}", text
+            )
         except CALL_ERRORS as error:
             if work.count_elapsed_s() < NOTIFY_WAIT_S:
-                return StepProgress(note=f"people are not told yet: {describe_error(error)}", result=work.result)
+                return StepProgress(
+                    note=f"people are not told yet: {describe_error(error)}", result=work.result
+                )
             note = f"{note}; people were not told: {describe_error(error)}"
         return StepProgress(state="done", note=note, result=work.result)
 
     def _finish(self, record: StepRecord) -> bool:
         """Write how the run ended, or that it waits."""
-        work, result = self.work, dict(record.result)
+        work = self.work
+        result = dict(record.result)
         if result["state"] == "waiting" and work.journal.run.cancelled_by:
-            result |= {"state": "cancelled", "reason": f"cancelled by {work.journal.run.cancelled_by}"}
+            result |= {
+                "state": "cancelled",
+                "reason": f"cancelled by {work.journal.run.cancelled_by}",
+            }
         ended_at = None if result["state"] == "waiting" else record.ended_at
         work.journal.write_run(
-            state=result["state"], reason=result["reason"], verdict=result.get("verdict", ""), ended_at=ended_at,
-            used_node_s=self._sum_used_s(), writer=work.world.writer,
-        )  # fmt: skip
+            state=result["state"],
+            reason=result["reason"],
+            verdict=result.get("verdict", ""),
+            ended_at=ended_at,
+            used_node_s=self._sum_used_s(),
+            writer=work.world.writer,
+        )
         return False
 
     def _sum_used_s(self) -> float:
         """Return the node seconds in which something compiled or was measured."""
-        journal, used_s = self.work.journal, 0.0
+        journal = self.work.journal
+        used_s = 0.0
         for full_name, step in journal.steps.items():
             name = strip_pair(full_name)
             if name.startswith(ROUND_STEP):
                 used_s += step.result.get("used_s", 0)
             elif name in {"compile", "llmperf", "quality"} and step.state == "done":
                 start = step.result.get("since", step.started_at)  # of the attempt that counts
-                used_s += count_paid_s([msgspec.structs.replace(step, started_at=start)], journal.run.leases)
+                used_s += count_paid_s(
+                    [msgspec.structs.replace(step, started_at=start)], journal.run.leases
+                )
         return used_s * max((lease.nodes for lease in journal.run.leases), default=0)

@@ -1,4 +1,4 @@
-"""Arms of a run whose servers are declared: the variants of an experiment, as the manifest names them."""
+"""Arms of a run with declared servers: an experiment's variants, as the manifest names them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,25 @@ def build_pair(experiment: Experiment, variant_name: str) -> Experiment:
 
 
 def build_arms(
-    environment: Environment, experiment: Experiment, catalogue: Catalogue, variant_names: Sequence[str] = ()
+    environment: Environment,
+    experiment: Experiment,
+    catalogue: Catalogue,
+    variant_names: Sequence[str] = (),
 ) -> tuple[ManifestArm, ...]:
     """Return the arms, the baseline first, with the addresses that hold inside the cluster.
 
     Args:
         environment, experiment, catalogue: as declared.
-        variant_names: these variants in this order, the first is the baseline. Empty means all: the first without
-            speculation, then the others in the file's order.
+        variant_names: these variants in this order, the first is the baseline. Empty means all: the
+            first without speculation, then the others in the file's order.
     """
     variants = {variant.name: variant for variant in experiment.all_variants()}
-    # a rule refuses an experiment with no variant without speculation; sorting keeps the order of the rest
+    # a rule refuses an experiment with no variant without speculation; sorting keeps the order of
+    # the rest
     baseline = next(variant for variant in variants.values() if variant.mode == "none")
-    chosen_names = variant_names or sorted(variants, key=lambda variant_name: variant_name != baseline.name)
+    chosen_names = variant_names or sorted(
+        variants, key=lambda variant_name: variant_name != baseline.name
+    )
     image = catalogue.runtimes[experiment.runtime].image.reference
     image = pull_name(image, catalogue.digests.find_digest(image), environment.registry_mirrors)
     return tuple(

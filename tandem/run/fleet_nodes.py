@@ -22,11 +22,14 @@ def list_fleet_nodes(work: StepWork) -> list[Object]:
 def is_node_ready(node: Object) -> bool:
     """Tell whether a node is ready and takes pods.
 
-    A cordoned one is leaving: the node of an earlier lease says Ready for up to a minute after its instance is gone.
+    A cordoned one is leaving: the node of an earlier lease says Ready for up to a minute after its
+    instance is gone.
     """
     conditions = node.get("status", {}).get("conditions", [])
     is_cordoned = node.get("spec", {}).get("unschedulable", False)
-    return not is_cordoned and any(row["type"] == "Ready" and row["status"] == "True" for row in conditions)
+    return not is_cordoned and any(
+        row["type"] == "Ready" and row["status"] == "True" for row in conditions
+    )
 
 
 def describe_taints(nodes: Iterable[Object]) -> str:

@@ -1,7 +1,8 @@
 """Steps of the nodes: raise, node, label; and the way to zero, which every end takes.
 
-Invariant: `tandem.guard` alone raises, relabels and ends. The run's record has a lease before its nodes are waited
-for, and the lease has its `empty_at` only after EC2 listed no instance of it; by then it is EC2's own moment.
+Invariant: `tandem.guard` alone raises, relabels and ends. The run's record has a lease before its
+nodes are waited for, and the lease has its `empty_at` only after EC2 listed no instance of it; by
+then it is EC2's own moment.
 """
 
 from __future__ import annotations
@@ -29,11 +30,13 @@ from tandem.run.run_values import LeaseSpan, StepRecord
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import list_unfinished_pods
 
-NODE_WAIT_S = 20 * 60  # an instance boots and joins in minutes; a Capacity Block without one never does
-# from a ready node to one that takes pods: the Mountpoint driver looks for its taint in its first ten minutes only
-# (awslabs/mountpoint-s3-csi-driver v2.7.0 pkg/driver/node/taint.go)
+# an instance boots and joins in minutes; a Capacity Block without one never does
+NODE_WAIT_S = 20 * 60
+# from a ready node to one that takes pods: the Mountpoint driver looks for its taint in its first
+# ten minutes only (awslabs/mountpoint-s3-csi-driver v2.7.0 pkg/driver/node/taint.go)
 TAINT_WAIT_S = 12 * 60
-DEVICE_WAIT_S = 5 * 60  # from such a node to its ResourceSlices: the Neuron driver's pod starts and publishes
+# from such a node to its ResourceSlices: the Neuron driver's pod starts and publishes
+DEVICE_WAIT_S = 5 * 60
 LABEL_WAIT_S = 5 * 60  # from EKS's update to the node; not yet seen on a real account
 RAISE_WAIT_S = 15 * 60
 RELEASE_WAIT_S = 10 * 60  # from the scale to 0 until the last server's pod is gone
@@ -41,7 +44,7 @@ NEURON_DEVICE = "neuron_device"
 
 
 def choose_admission(work: StepWork) -> NodeAdmission:
-    """Return the pods that may take the nodes first: compile jobs if an artifact is missing, else the servers.
+    """Return which pods may take nodes first: compile jobs if artifacts are missing, else servers.
 
     The nodes of a sweep admit both at once: the runner alone decides which pods there are.
     """
@@ -49,7 +52,8 @@ def choose_admission(work: StepWork) -> NodeAdmission:
         return admit_sweep(work.experiment)
     step = work.journal.steps.get("compile")  # a compile step that a lease's end cut goes on
     needs_compile = (step is None or step.state == "running") and any(
-        row.kind == "artifact" and row.state != "present" for row in work.world.survey(work.experiment)
+        row.kind == "artifact" and row.state != "present"
+        for row in work.world.survey(work.experiment)
     )
     return admit_compile_jobs(work.experiment) if needs_compile else choose_serving_admission(work)
 
@@ -57,40 +61,61 @@ def choose_admission(work: StepWork) -> NodeAdmission:
 def choose_serving_admission(work: StepWork) -> NodeAdmission:
     """Return the admission of the servers of all arms."""
     world = work.world
-    return admit_servers(world.environment, work.experiment, world.catalogue, nodes=work.plan_inputs.nodes)
+    return admit_servers(
+        world.environment, work.experiment, world.catalogue, nodes=work.plan_inputs.nodes
+    )
 
 
 def raise_nodes(work: StepWork) -> StepProgress:
     """Arm the stop and raise the fleet; a second look gets the lease of the first one.
 
     Raises:
-        RunEndError: a fence, another lease, a window, or a path that is not armed forbids the raise.
+        RunEndError: a fence, another lease, a window, or a path that is not armed forbids the
+            raise.
         ExternalError: AWS failed; the stop is armed or nothing was raised.
     """
-    world, request = work.world, work.journal.run.request
+    world = work.world
+    request = work.journal.run.request
     labels = work.result.get("labels") or choose_admission(work).labels
-    if "labels" not in work.result:  # decided before the raise, so that a second look requests the same
-        return StepProgress(note="looks for what guards the fleet", result={"labels": labels}, attempts=1)
+    # decided before the raise, so that a second look requests the same
+    if "labels" not in work.result:
+        return StepProgress(
+            note="looks for what guards the fleet", result={"labels": labels}, attempts=1
+        )
     now = world.now()
     fleet = observe_fleet(world.clients, world.guard, now)
-    if fleet.has_node_group and not fleet.is_stable:  # e.g. just after a raise whose answer was lost
-        return StepProgress(note=f"waits for EKS: the node group is {fleet.status}", result=work.result)
+    # e.g. just after a raise whose answer was lost
+    if fleet.has_node_group and not fleet.is_stable:
+        return StepProgress(
+            note=f"waits for EKS: the node group is {fleet.status}", result=work.result
+        )
     paths = [path for path in world.read_paths(fleet) if path.name != "schedule"]
     unarmed = tuple(path.name for path in paths if path.state == "unarmed")
     if unarmed and not request.accept_unarmed:
-        reasons = "; ".join(f"{path.name}: {path.sentence}" for path in paths if path.name in unarmed)
-        raise RunEndError(f"a path that should stop the fleet would not ({reasons}); --accept-unarmed accepts it")
+        reasons = "; ".join(
+            f"{path.name}: {path.sentence}" for path in paths if path.name in unarmed
+        )
+        raise RunEndError(
+            f"a path that should stop the fleet would not ({reasons}); --accept-unarmed accepts it"
+        )
     raise_request = RaiseRequest(
-        run=_find_lease_name(work), hours=request.hours, nodes=work.plan_inputs.nodes, experiment=work.experiment.name,
-        node_labels=labels, who=f"{work.journal.run.who} (tandem run {work.run})", beats=True, unarmed_paths=unarmed,
-    )  # fmt: skip
+        run=_find_lease_name(work),
+        hours=request.hours,
+        nodes=work.plan_inputs.nodes,
+        experiment=work.experiment.name,
+        node_labels=labels,
+        who=f"{work.journal.run.who} (tandem run {work.run})",
+        beats=True,
+        unarmed_paths=unarmed,
+    )
     work.require_seat()
     try:
         report = raise_fleet(world.clients, world.guard, raise_request, now)
     except InputError as fault:
         raise RunEndError(f"the fleet is not raised: {fault}") from fault
     if not work.has_lease:
-        # the lease's own moment: an earlier look may have raised the nodes and died before it wrote so
+        # the lease's own moment: an earlier look may have raised the nodes and died before it wrote
+        # so
         lease = report.lease
         span = LeaseSpan(
             name=lease.run,
@@ -99,19 +124,27 @@ def raise_nodes(work: StepWork) -> StepProgress:
             raised_at=lease.created.isoformat(),
         )
         work.journal.write_run(leases=(*work.journal.run.leases, span), writer=world.writer)
-    note = f"{report.lease.nodes} x {world.environment.capacity.instance_type} until {report.lease.deadline:%H:%M} UTC"
-    return StepProgress(state="done", note=note, result={"labels": dict(labels), "nodes": report.lease.nodes})
+    note = (
+        f"{report.lease.nodes} x {world.environment.capacity.instance_type} until"
+        f" {report.lease.deadline:%H:%M} UTC"
+    )
+    return StepProgress(
+        state="done", note=note, result={"labels": dict(labels), "nodes": report.lease.nodes}
+    )
 
 
 def _find_lease_name(work: StepWork) -> str:
-    """Return the name of the lease to request: a start whose stop could not be armed returned its lease for good.
+    """Return the lease name to request: a start with an unarmed stop returned its lease for good.
 
     Delete the schedule of such a lease, if it exists all the same: next to it nobody could start.
     """
     if work.has_lease:
         return work.lease_name
-    number, world = work.lease_number, work.world
-    with convert_call_errors("reading the leases of the run", world.guard.bucket, "the runner tries again"):
+    number = work.lease_number
+    world = work.world
+    with convert_call_errors(
+        "reading the leases of the run", world.guard.bucket, "the runner tries again"
+    ):
         while True:
             name = lease_run(work.run, number)
             lease, _ = read_lease(world.clients, world.guard, LeasePointer(run=name))
@@ -133,15 +166,22 @@ def wait_for_nodes(work: StepWork) -> StepProgress:
     if len(nodes) < wanted:
         if work.count_elapsed_s() > NODE_WAIT_S:
             reason = _describe_absence(work)
-            raise RunEndError(f"{len(nodes)} of {wanted} nodes are ready after {NODE_WAIT_S // 60} min: {reason}")
+            raise RunEndError(
+                f"{len(nodes)} of {wanted} nodes are ready after {NODE_WAIT_S // 60} min: {reason}"
+            )
         return StepProgress(note=f"{len(nodes)} of {wanted} nodes are ready")
     taints = describe_taints(nodes)
     if taints:
         return _wait_on_nodes(work, "tainted_at", taints, TAINT_WAIT_S)
     declared = (
-        work.world.catalogue.instances.instances[work.world.environment.capacity.instance_type].devices.value or 0
+        work.world.catalogue.instances.instances[
+            work.world.environment.capacity.instance_type
+        ].devices.value
+        or 0
     )
-    counts = {node["metadata"]["name"]: count_devices(work, node["metadata"]["name"]) for node in nodes}
+    counts = {
+        node["metadata"]["name"]: count_devices(work, node["metadata"]["name"]) for node in nodes
+    }
     short = {name: count for name, count in counts.items() if count < declared}
     if not short:
         return StepProgress(state="done", note=f"{', '.join(counts)}: {declared} devices each")
@@ -153,7 +193,10 @@ def _wait_on_nodes(work: StepWork, key: str, text: str, limit_s: int) -> StepPro
     """Return that the step waits for ready nodes; the journal keeps since when, under a key."""
     since = work.result.get(key) or work.world.now().isoformat()
     if (work.world.now() - datetime.fromisoformat(since)).total_seconds() > limit_s:
-        raise RunEndError(f"{text}, and it stayed so for {limit_s // 60} min; see docs/runbook-serving.md#not-started")
+        raise RunEndError(
+            f"{text}, and it stayed so for {limit_s // 60} min; see"
+            " docs/runbook-serving.md#not-started"
+        )
     return StepProgress(note=text, result={**work.result, key: since})
 
 
@@ -165,7 +208,8 @@ def find_raise_step(work: StepWork) -> StepRecord:
 
 def count_devices(work: StepWork, node: str) -> int:
     """Return how many accelerators the ResourceSlices of a node list."""
-    driver, count = work.world.catalogue.dra_chart.driver.value, 0
+    driver = work.world.catalogue.dra_chart.driver.value
+    count = 0
     for row in work.world.cluster.list_objects("resourceslices"):
         spec = row["spec"]
         if spec.get("nodeName") == node and spec["driver"] == driver:
@@ -177,7 +221,9 @@ def count_devices(work: StepWork, node: str) -> int:
 def _read_resource_type(device: Object) -> str:
     attributes = device.get("attributes") or {}
     values = [
-        value.get("string", "") for name, value in attributes.items() if name.rpartition("/")[2] == "resourceType"
+        value.get("string", "")
+        for name, value in attributes.items()
+        if name.rpartition("/")[2] == "resourceType"
     ]
     return values[0] if values else ""
 
@@ -185,8 +231,14 @@ def _read_resource_type(device: Object) -> str:
 def _describe_absence(work: StepWork) -> str:
     world = work.world
     fleet = observe_fleet(world.clients, world.guard, world.now())
-    instances = ", ".join(f"{instance.id} is {instance.state}" for instance in fleet.instances) or "EC2 lists none"
-    return f"the node group is {fleet.status or 'unknown'}, {instances}; see docs/runbook-serving.md#not-ready"
+    instances = (
+        ", ".join(f"{instance.id} is {instance.state}" for instance in fleet.instances)
+        or "EC2 lists none"
+    )
+    return (
+        f"the node group is {fleet.status or 'unknown'}, {instances}; see"
+        " docs/runbook-serving.md#not-ready"
+    )
 
 
 def label_for_serving(work: StepWork) -> StepProgress:
@@ -196,36 +248,48 @@ def label_for_serving(work: StepWork) -> StepProgress:
         RunEndError: the nodes never get the label, or the lease is gone.
         ExternalError: AWS or Kubernetes failed.
     """
-    world, labels = work.world, choose_serving_admission(work).labels
+    world = work.world
+    labels = choose_serving_admission(work).labels
     lease = observe_fleet(world.clients, world.guard, world.now()).lease
     if lease is None or lease.node_label != labels or not work.attempts:
         work.require_seat()
         try:
-            relabel_nodes(world.clients, world.guard, run=work.lease_name, node_labels=labels, now=world.now())
+            relabel_nodes(
+                world.clients, world.guard, run=work.lease_name, node_labels=labels, now=world.now()
+            )
         except InputError as fault:
             raise RunEndError(f"the nodes are not labelled for the servers: {fault}") from fault
         work.result = {"since": world.now().isoformat()}
     work.restart_clock()  # from EKS's answer on: earlier tries are no time of the node
     nodes = list_fleet_nodes(work)
-    waiting = [node for node in nodes if not labels.items() <= node["metadata"].get("labels", {}).items()]
+    waiting = [
+        node for node in nodes if not labels.items() <= node["metadata"].get("labels", {}).items()
+    ]
     if nodes and not waiting:
         return StepProgress(state="done", note=", ".join(labels))
     if work.count_elapsed_s() > LABEL_WAIT_S:
         minutes = LABEL_WAIT_S // 60
-        raise RunEndError(f"no node has the labels {', '.join(labels)} {minutes} min after EKS was told of them")
-    return StepProgress(note=f"{len(waiting)} nodes wait for their labels", result=work.result, attempts=1)
+        raise RunEndError(
+            f"no node has the labels {', '.join(labels)} {minutes} min after EKS was told of them"
+        )
+    return StepProgress(
+        note=f"{len(waiting)} nodes wait for their labels", result=work.result, attempts=1
+    )
 
 
 def release_fleet(work: StepWork) -> bool:
     """Close the run's Jobs, set its servers to 0 and end its lease; return whether nothing is left.
 
-    Callers repeat the call until it returns True. A lease that somebody else's stop ended is left to that stop. The
-    wait for a pod that does not go is limited, because nobody pays for the pod after the lease.
+    Callers repeat the call until it returns True. A lease that somebody else's stop ended is left
+    to that stop. The wait for a pod that does not go is limited, because nobody pays for the pod
+    after the lease.
 
     Raises:
         ExternalError: AWS or Kubernetes failed; the next call goes on.
     """
-    world, is_late, is_gone = work.world, work.count_elapsed_s() > RELEASE_WAIT_S, True
+    world = work.world
+    is_late = work.count_elapsed_s() > RELEASE_WAIT_S
+    is_gone = True
     holder = _adopt_lease(work)
     # a run that never had a lease has no server up: what runs is of whoever has the fleet
     servers = () if holder and not work.journal.run.leases else work.servers
@@ -254,28 +318,33 @@ def _adopt_lease(work: StepWork) -> str:
     Returns:
         The name of a lease of somebody else, if that one has the fleet; else an empty text.
     """
-    world, spans = work.world, work.journal.run.leases
+    world = work.world
+    spans = work.journal.run.leases
     if work.has_lease:
         return ""
     fleet = observe_fleet(world.clients, world.guard, world.now())
-    fleet.require_known("lease", where=world.environment.name, consequence="nothing is ended", change="try again")
+    fleet.require_known(
+        "lease", where=world.environment.name, consequence="nothing is ended", change="try again"
+    )
     lease = fleet.lease
     is_own = lease is not None and lease.run.partition(".")[0] == work.run  # a run's id has no dot
     if lease is None or not is_own or lease.run in {span.name for span in spans}:
         return lease.run if lease and not is_own else ""
-    deadline, created = lease.deadline.isoformat(), lease.created.isoformat()
+    deadline = lease.deadline.isoformat()
+    created = lease.created.isoformat()
     span = LeaseSpan(name=lease.run, nodes=lease.nodes, deadline=deadline, raised_at=created)
     work.journal.write_run(leases=(*spans, span), writer=world.writer)
     return ""
 
 
 def end_own_lease(work: StepWork) -> None:
-    """End the run's lease, and count its nodes' time; if somebody else's stop is at work, wait for it and return.
+    """End the run's lease and count its nodes' time; wait and return if another stop is at work.
 
     Raises:
         ExternalError: AWS failed; the next call goes on.
     """
-    world, name = work.world, work.journal.run.leases[-1].name
+    world = work.world
+    name = work.journal.run.leases[-1].name
 
     def wait(span: timedelta) -> None:
         world.beat()
@@ -283,7 +352,12 @@ def end_own_lease(work: StepWork) -> None:
 
     fleet = observe_fleet(world.clients, world.guard, world.now())
     fleet.require_known(
-        "fence", "lease", "instances", where=world.environment.name, consequence="nothing is ended", change="try again"
+        "fence",
+        "lease",
+        "instances",
+        where=world.environment.name,
+        consequence="nothing is ended",
+        change="try again",
     )
     if fleet.lease is not None and fleet.lease.run == name and not fleet.is_fenced:
         work.require_seat()

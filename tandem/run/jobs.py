@@ -1,8 +1,8 @@
-"""Jobs of a run: the runner alone makes them of CronJobs, looks at them, keeps their logs' tails and deletes them.
+"""Jobs of a run: only the runner makes them of CronJobs, looks at them, keeps log tails, deletes.
 
-Invariant: a Job's name follows from run, CronJob and attempt, so a new runner finds the Jobs of the last one. Its
-labels name run and step: a Job of such a name without them is somebody else's, and no runner deletes it. A Job has no
-owner: pruning a CronJob kills no work that is paid for.
+Invariant: a Job's name follows from run, CronJob and attempt, so a new runner finds the Jobs of the
+last one. Its labels name run and step: a Job of such a name without them is somebody else's, and no
+runner deletes it. A Job has no owner: pruning a CronJob kills no work that is paid for.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ from tandem.run.run_values import list_confirmed
 from tandem.run.run_world import RunEndError, StepWork
 from tandem.shell_command import quote_command
 
-RUN_LABEL, STEP_LABEL = "tandem.run/id", "tandem.run/step"
+RUN_LABEL = "tandem.run/id"
+STEP_LABEL = "tandem.run/step"
 MAX_WORD_CHARACTERS = 240  # of a container's last words in a sentence
-START_WAIT = timedelta(minutes=15)  # from the Job to its pod's first container; a system node pulls its image
+# from the Job to its pod's first container; a system node pulls its image
+START_WAIT = timedelta(minutes=15)
 JobState = Literal["absent", "running", "succeeded", "failed"]
 
 
@@ -35,7 +37,8 @@ class JobLook:
 
     Args:
         name: of the Job.
-        state: of the Job; `failed` if its pod does not start in START_WAIT, because its node costs money.
+        state: of the Job; `failed` if its pod does not start in START_WAIT, because its node costs
+            money.
         exit_code: of the last container that failed; None if none did.
         words: why it failed or waits, in a few words.
         image_id: of the image that its container runs, `sha256:...`; empty if not known yet.
@@ -54,7 +57,12 @@ def name_job(run: str, cron_job: str, attempt: int) -> str:
 
 
 def start_job(
-    work: StepWork, cron_job: str, attempt: int, *, variables: Mapping[str, str] | None = None, image: str = ""
+    work: StepWork,
+    cron_job: str,
+    attempt: int,
+    *,
+    variables: Mapping[str, str] | None = None,
+    image: str = "",
 ) -> str:
     """Make a Job of a CronJob unless the Job exists, and return its name.
 
@@ -69,7 +77,8 @@ def start_job(
         RefusedCallError: the cluster has no such CronJob now; the step goes on when it is back.
         ExternalError: Kubernetes failed.
     """
-    name, namespace = name_job(work.run, cron_job, attempt), work.namespace
+    name = name_job(work.run, cron_job, attempt)
+    namespace = work.namespace
     rendered = work.world.cluster.get_object("cronjobs", namespace, cron_job)
     if rendered is None:
         raise _build_absence(work, cron_job)
@@ -81,7 +90,10 @@ def start_job(
         for variable in container.get("env", []):
             if variable["name"] in (variables or {}):
                 variable["value"] = (variables or {})[variable["name"]]
-    labels = template.get("metadata", {}).get("labels", {}) | {RUN_LABEL: work.run, STEP_LABEL: work.name}
+    labels = template.get("metadata", {}).get("labels", {}) | {
+        RUN_LABEL: work.run,
+        STEP_LABEL: work.name,
+    }
     body = {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -93,7 +105,7 @@ def start_job(
 
 
 def _build_absence(work: StepWork, cron_job: str) -> RefusedCallError:
-    """Return that a CronJob is missing, and how the measured rounds can be judged without this run."""
+    """Return that a CronJob is missing, and how to judge the measured rounds without this run."""
     problem = f"namespace {work.namespace} lacks CronJob {cron_job}: deploy or sync the manifests"
     change = "then start another run"
     if list_confirmed(work.steps.values()) and not work.pair:
@@ -110,7 +122,8 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
         RunEndError: somebody else made a Job of this name.
         ExternalError: Kubernetes failed.
     """
-    cluster, namespace = work.world.cluster, work.namespace
+    cluster = work.world.cluster
+    namespace = work.namespace
     job = cluster.get_object("jobs", namespace, name)
     if job is None:
         return JobLook(name=name, state="absent")
@@ -118,24 +131,42 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
     if (labels.get(RUN_LABEL), labels.get(STEP_LABEL)) != (work.run, work.name):
         reason = f"Job {namespace}/{name} exists and this run did not create it"
         raise RunEndError(f"{reason}; see who made it, delete it, and start another run")
-    conditions = {row["type"]: row for row in job.get("status", {}).get("conditions", []) if row["status"] == "True"}
+    conditions = {
+        row["type"]: row
+        for row in job.get("status", {}).get("conditions", [])
+        if row["status"] == "True"
+    }
     pods = cluster.list_objects("pods", namespace, {"batch.kubernetes.io/job-name": name})
     pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
     statuses = [row for pod in pods for row in list_container_statuses(pod)]
-    ended = [row["state"]["terminated"] for row in statuses if row.get("state", {}).get("terminated")]
+    ended = [
+        row["state"]["terminated"] for row in statuses if row.get("state", {}).get("terminated")
+    ]
     failures = [row for row in ended if row.get("exitCode")]
     message = str(failures[-1].get("message") or "").strip() if failures else ""
-    image_ids = [row["imageID"].rpartition("@")[2] for row in statuses if "@sha256:" in row.get("imageID", "")]
+    image_ids = [
+        row["imageID"].rpartition("@")[2]
+        for row in statuses
+        if "@sha256:" in row.get("imageID", "")
+    ]
     condition = conditions.get("Failed", {})
     reason = ": ".join(filter(None, (condition.get("reason", ""), condition.get("message", ""))))
     words = _read_last_words(message) if message else reason or describe_waiting(work, pods)
-    state: JobState = "succeeded" if "Complete" in conditions else "failed" if "Failed" in conditions else "running"
+    state: JobState = (
+        "succeeded"
+        if "Complete" in conditions
+        else "failed"
+        if "Failed" in conditions
+        else "running"
+    )
     has_begun = any(
-        row.get("state", {}).keys() & {"running", "terminated"} or row.get("restartCount") for row in statuses
+        row.get("state", {}).keys() & {"running", "terminated"} or row.get("restartCount")
+        for row in statuses
     )
     created_at = datetime.fromisoformat(str(job["metadata"]["creationTimestamp"]))
     if state == "running" and not has_begun and work.world.now() - created_at > START_WAIT:
-        state, words = "failed", f"its pod did not start in {START_WAIT.seconds // 60} min: {words or 'it has none'}"
+        state = "failed"
+        words = f"its pod did not start in {START_WAIT.seconds // 60} min: {words or 'it has none'}"
     return JobLook(
         name=name,
         state=state,
@@ -146,7 +177,7 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
 
 
 def _read_last_words(message: str) -> str:
-    """Return the last line of a container; of a line of our log its sentence, and what to change."""
+    """Return a container's last line; of our own log line its sentence and what to change."""
     line = message.splitlines()[-1]
     try:
         row = msgspec.json.decode(line, type=dict[str, Any])
@@ -171,12 +202,22 @@ def describe_waiting(work: StepWork, pods: list[Object]) -> str:
     """
     if not pods:
         return ""
-    waiting = [row["state"]["waiting"] for row in list_container_statuses(pods[-1]) if row["state"].get("waiting")]
+    waiting = [
+        row["state"]["waiting"]
+        for row in list_container_statuses(pods[-1])
+        if row["state"].get("waiting")
+    ]
     conditions = [
-        row for row in pods[-1].get("status", {}).get("conditions", []) if row["status"] != "True" and row.get("reason")
+        row
+        for row in pods[-1].get("status", {}).get("conditions", [])
+        if row["status"] != "True" and row.get("reason")
     ]
     rows = waiting or [row for row in conditions if row["type"] == "PodScheduled"]
-    words = ": ".join(filter(None, (rows[0].get("reason", ""), rows[0].get("message", "")))) if rows else ""
+    words = (
+        ": ".join(filter(None, (rows[0].get("reason", ""), rows[0].get("message", ""))))
+        if rows
+        else ""
+    )
     taints = describe_taints(list_fleet_nodes(work)) if "untolerated taint" in words else ""
     return f"{taints}: {words}" if taints else words
 
@@ -187,12 +228,15 @@ def close_job(work: StepWork, name: str) -> None:
     Raises:
         ExternalError: Kubernetes failed. A log that cannot be read or kept delays nothing.
     """
-    cluster, namespace = work.world.cluster, work.namespace
+    cluster = work.world.cluster
+    namespace = work.namespace
     try:
         tails = [
             f"== {pod['metadata']['name']} {row['name']}\n"
             f"{cluster.read_log(namespace, pod['metadata']['name'], row['name'])}"
-            for pod in cluster.list_objects("pods", namespace, {"batch.kubernetes.io/job-name": name})
+            for pod in cluster.list_objects(
+                "pods", namespace, {"batch.kubernetes.io/job-name": name}
+            )
             for row in list_container_statuses(pod)
             if not row.get("state", {}).get("waiting")
         ]
@@ -211,7 +255,9 @@ def has_ended(work: StepWork, name: str) -> bool:
     """
     if look_at_job(work, name).state != "absent":
         close_job(work, name)
-    return not work.world.cluster.list_objects("pods", work.namespace, {"batch.kubernetes.io/job-name": name})
+    return not work.world.cluster.list_objects(
+        "pods", work.namespace, {"batch.kubernetes.io/job-name": name}
+    )
 
 
 def close_jobs(work: StepWork) -> None:

@@ -1,7 +1,8 @@
-"""The journal of a run: one object for the run and one for each step; a write replaces only the version that was read.
+"""The journal of a run: one object for the run and each step; a write replaces the version read.
 
-Invariant: of two runners the one that writes second loses at once. The bucket has every decision, so a new runner goes
-on where any other stopped. A write whose answer was lost is read back and kept.
+Invariant: of two runners the one that writes second loses at once. The bucket has every decision,
+so a new runner goes on where any other stopped. A write whose answer was lost is read back and
+kept.
 """
 
 from __future__ import annotations
@@ -34,23 +35,32 @@ class StoredValueError(ExternalError):
 
 
 class ObjectFile:
-    """Objects of one environment's bucket that hold our values, with the ETag of each at its last read.
+    """Objects of an environment's bucket that hold our values, with their ETags at the last read.
 
     Args:
         clients, config: of the environment.
-        require_seat: of a runner, raises LostRunError if another runner is at work; see tandem/run/runner_seat.py.
+        require_seat: of a runner, raises LostRunError if another runner is at work; see
+            tandem/run/runner_seat.py.
     """
 
     def __init__(
-        self, clients: AwsClients, config: GuardConfig, require_seat: Callable[[], None] = lambda: None
+        self,
+        clients: AwsClients,
+        config: GuardConfig,
+        require_seat: Callable[[], None] = lambda: None,
     ) -> None:
-        self.clients, self.config = clients, config
+        self.clients = clients
+        self.config = config
         self.require_seat = require_seat
         self._etags: dict[str, str] = {}
 
     def at_root(self) -> ObjectFile:
         """Return the same bucket without the environment's prefix; results are there."""
-        return ObjectFile(self.clients, replace(self.config, prefix="")) if self.config.prefix else self
+        return (
+            ObjectFile(self.clients, replace(self.config, prefix=""))
+            if self.config.prefix
+            else self
+        )
 
     def read(self, key: str, kind: type[Value]) -> Value | None:
         """Return the value at a key; None if there is none.
@@ -71,7 +81,9 @@ class ObjectFile:
         except SchemaError as error:
             raise StoredValueError(error.problem, where=url, change=error.change) from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise StoredValueError(f"it is not understood: {error}", where=url, change="see docs/run.md") from error
+            raise StoredValueError(
+                f"it is not understood: {error}", where=url, change="see docs/run.md"
+            ) from error
 
     def read_bytes(self, key: str) -> bytes:
         """Return the bytes at a key; empty if there is no object.
@@ -87,7 +99,8 @@ class ObjectFile:
         """Write a value over the version that was read, or where there was none.
 
         Raises:
-            LostRunError: somebody else wrote meanwhile, or another runner is at work and the key is new to this one.
+            LostRunError: somebody else wrote meanwhile, or another runner is at work and the key is
+                new to this one.
             ExternalError: S3 failed; the value may be there.
         """
         if key not in self._etags:  # no version to lose by
@@ -106,22 +119,34 @@ class ObjectFile:
         """Write a value over the version that was read; return whether nobody wrote first."""
         document: dict[str, Any] = msgspec.to_builtins(value)
         with convert_call_errors(f"writing {key}", self.config.url(key), RETRY_ADVICE):
-            etag = write_object(self.clients, self.config, key, document, etag=self._etags.get(key, ""))
+            etag = write_object(
+                self.clients, self.config, key, document, etag=self._etags.get(key, "")
+            )
         if etag is not None:
             self._etags[key] = etag
         return etag is not None
 
-    def list_keys(self, prefix: str, *, delimiter: str = "") -> Iterator[tuple[str, int, datetime | None]]:
-        """Yield key, size and time of each object below a prefix; with a delimiter the folders below it, of size 0.
+    def list_keys(
+        self, prefix: str, *, delimiter: str = ""
+    ) -> Iterator[tuple[str, int, datetime | None]]:
+        """Yield key, size and time of objects below a prefix; with a delimiter folders, of size 0.
 
         Raises:
             ExternalError: S3 failed.
         """
-        full, token = self.config.prefix + prefix, ""
+        full = self.config.prefix + prefix
+        token = ""
         while True:
-            query = {"Bucket": self.config.bucket, "Prefix": full, "Delimiter": delimiter, "ContinuationToken": token}
+            query = {
+                "Bucket": self.config.bucket,
+                "Prefix": full,
+                "Delimiter": delimiter,
+                "ContinuationToken": token,
+            }
             with convert_call_errors(f"listing {prefix}", self.config.url(prefix), RETRY_ADVICE):
-                answer = self.clients.s3.list_objects_v2(**{name: text for name, text in query.items() if text})
+                answer = self.clients.s3.list_objects_v2(
+                    **{name: text for name, text in query.items() if text}
+                )
             for row in answer.get("CommonPrefixes", []):
                 yield row["Prefix"].removeprefix(self.config.prefix), 0, None
             for row in answer.get("Contents", []):
@@ -138,15 +163,21 @@ class ObjectFile:
         """
         with convert_call_errors(f"writing {key}", self.config.url(key), RETRY_ADVICE):
             self.clients.s3.put_object(
-                Bucket=self.config.bucket, Key=self.config.prefix + key, Body=text.encode(), ContentType="text/plain"
+                Bucket=self.config.bucket,
+                Key=self.config.prefix + key,
+                Body=text.encode(),
+                ContentType="text/plain",
             )
 
 
 class RunJournal:
     """One run and its steps, as the bucket has them."""
 
-    def __init__(self, file: ObjectFile, run: RunRecord, steps: dict[str, StepRecord] | None = None) -> None:
-        self.file, self.run = file, run
+    def __init__(
+        self, file: ObjectFile, run: RunRecord, steps: dict[str, StepRecord] | None = None
+    ) -> None:
+        self.file = file
+        self.run = run
         self.steps: dict[str, StepRecord] = steps or {}
 
     @classmethod
@@ -160,8 +191,11 @@ class RunJournal:
         if record is None:
             return None
         steps = dict[str, StepRecord | None]()
-        # an end is written before the step that it ends is marked as failed: whoever saw the mark sees the end
-        while new_keys := [key for key, _, _ in file.list_keys(steps_prefix(run)) if key not in steps]:
+        # an end is written before the step that it ends is marked as failed: whoever saw the mark
+        # sees the end
+        while new_keys := [
+            key for key, _, _ in file.list_keys(steps_prefix(run)) if key not in steps
+        ]:
             steps |= {key: file.read(key, StepRecord) for key in new_keys}
         return cls(file, record, {step.step: step for step in steps.values() if step})
 

@@ -1,7 +1,8 @@
-"""The Job that judges a run: it publishes and judges the run's folder, and stores verdict, report and judgment.
+"""The Job that judges a run: it publishes and judges its folder, stores verdict and judgment.
 
-Invariant: judgment.json is stored after every file that it names. A file that was not published, or a claim without an
-answer, is a note in it. The sentence says SIMULATED if the servers are simulated.
+Invariant: judgment.json is stored after every file that it names. A file that was not published, or
+a claim without an answer, is a note in it. The sentence says SIMULATED if the servers are
+simulated.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ from tandem.run.run_keys import JUDGMENT_FILE, job_prefix, results_prefix
 from tandem.run.run_values import TASK_VARIABLE, BenchTask, JudgmentResult
 
 START_SD = 0.015
-"""Deviation of a server's speed from start to start, by which a pair of one start may be off; assumed, as no source
-gives it for this hardware."""
+"""Deviation of a server's speed from start to start, by which a pair of one start may be off;
+assumed, as no source gives it for this hardware."""
 
 TEXT_COLUMNS = 80
 """Width of verdict.txt, which `tandem results` prints on any terminal."""
@@ -52,7 +53,11 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     """
     if not task.confirmed:
         change = "measure a round first"
-        raise InputError("no round is confirmed, so there is nothing to judge", where=TASK_VARIABLE, change=change)
+        raise InputError(
+            "no round is confirmed, so there is nothing to judge",
+            where=TASK_VARIABLE,
+            change=change,
+        )
     store = open_store(task.bucket)
     shutil.rmtree(folder, ignore_errors=True)
     round_records.rebuild_folder(store, task.experiment, task.run, task.confirmed, folder)
@@ -60,7 +65,9 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     if task.llmperf_job:
         place = job_prefix(task.experiment, LLMPERF_FOLDER, task.llmperf_job)
         fault = round_records.write_job_files(store, place, round_records.LLMPERF_FILES, folder)
-        notes += [f"no claim of the post is answered from {LLMPERF_FOLDER}: {fault}"] if fault else []
+        notes += (
+            [f"no claim of the post is answered from {LLMPERF_FOLDER}: {fault}"] if fault else []
+        )
     _write_answers(store, task, folder)
     report = report_run(folder, JudgeOptions())
     if report.faults:
@@ -77,7 +84,11 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     with translate_disk_errors(folder):
         (folder / round_records.VERDICT_TEXT).write_text("\n".join(lines) + "\n", encoding="utf-8")
         (folder / JUDGMENT_FILE).write_bytes(msgspec.json.encode(judgment))
-    names = [name for name in (*RUN_FILES, *round_records.JUDGED_FILES, JUDGMENT_FILE) if (folder / name).is_file()]
+    names = [
+        name
+        for name in (*RUN_FILES, *round_records.JUDGED_FILES, JUDGMENT_FILE)
+        if (folder / name).is_file()
+    ]
     prefix = results_prefix(task.experiment, task.run)
 
     def store_files() -> None:
@@ -91,13 +102,18 @@ def judge_run(task: BenchTask, folder: Path) -> int:
 
 def describe_judgment(report: RunReport) -> str:
     """Return the result of a run in one sentence."""
-    verdict, sentences = report.verdict, [report.note]
+    verdict = report.verdict
+    sentences = [report.note]
     if verdict is not None and verdict.controls.void:
         sentences = [f"the run is void, so nothing is concluded: {verdict.controls.void[0]}"]
     elif verdict is not None:
         sentences = [headline.sentence for headline in verdict.headlines]
     text = "; ".join(sentence.rstrip(".") for sentence in sentences)
-    return f"SIMULATED servers: {text}." if report.summary.simulated else f"{text[:1].upper()}{text[1:]}."
+    return (
+        f"SIMULATED servers: {text}."
+        if report.summary.simulated
+        else f"{text[:1].upper()}{text[1:]}."
+    )
 
 
 def _write_answers(store: ObjectStore, task: BenchTask, folder: Path) -> None:
@@ -119,7 +135,12 @@ def extract_verdict(verdict: Verdict) -> PairVerdict | None:
     headline = verdict.headlines[0]
     rounds = [load.deciding.rounds for load in verdict.overall]
     tasks = [
-        TaskWord(task=task.task, items=task.items, word=task.word, text=describe_quality(task, verdict.baseline))
+        TaskWord(
+            task=task.task,
+            items=task.items,
+            word=task.word,
+            text=describe_quality(task, verdict.baseline),
+        )
         for task in verdict.quality
     ]
     return PairVerdict(
@@ -133,7 +154,7 @@ def extract_verdict(verdict: Verdict) -> PairVerdict | None:
 
 
 def extract_evidence(verdict: Verdict) -> PairEvidence | None:
-    """Return the figures of the only candidate; None of several, of a void run, or where a cell has no figure."""
+    """Return the only candidate's figures; None of several, a void run, or a missing figure."""
     if verdict.controls.void or len(verdict.variants) != 1:
         return None
     arm = verdict.variants[0]
@@ -169,18 +190,22 @@ def extract_evidence(verdict: Verdict) -> PairEvidence | None:
 
 
 def _find_log_sd(ratio: RatioEstimate | None) -> float | None:
-    """Return the standard deviation of the logarithm of a ratio, by its 95 % interval; None without one."""
+    """Return the standard deviation of a ratio's logarithm, by its 95 % interval, or None."""
     if ratio is None or ratio.low is None or ratio.high is None:
         return None
     return math.log(ratio.high / ratio.low) / (2 * NormalDist().inv_cdf(0.975))
 
 
 def _compare_goodput(verdict: Verdict, arm: str) -> tuple[float, float] | None:
-    """Return good tokens per USD of plain decoding and of an arm, over all loads; None without a price."""
+    """Return good tokens per USD of plain decoding and an arm, over all loads; None if unpriced."""
     goodput = []
     for name in (verdict.baseline, arm):
-        costs = [cost for cost in verdict.cost if cost.arm == name and cost.usd_per_million_good_tokens]
-        usd = sum((cost.usd_per_million_good_tokens or 0) * cost.good_tokens / 1e6 for cost in costs)
+        costs = [
+            cost for cost in verdict.cost if cost.arm == name and cost.usd_per_million_good_tokens
+        ]
+        usd = sum(
+            (cost.usd_per_million_good_tokens or 0) * cost.good_tokens / 1e6 for cost in costs
+        )
         if not usd:
             return None
         goodput.append(sum(cost.good_tokens for cost in costs) / usd)

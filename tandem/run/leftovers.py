@@ -1,9 +1,9 @@
 """Leftovers of runs that are over: Jobs, and servers that are up without a lease.
 
-A runner that froze directly before a call makes it when it wakes, perhaps after the run's end has seen that nothing
-runs any more. So the live runner looks again at each beat.
-Invariant: a Job counts as a run's by its label alone, and only one run is at work at a time. Without a lease there is
-no node, so no server at 1 is in use; with one, servers are whoever's that has it.
+A runner that froze directly before a call makes it when it wakes, perhaps after the run's end has
+seen that nothing runs any more. So the live runner looks again at each beat. Invariant: a Job
+counts as a run's by its label alone, and only one run is at work at a time. Without a lease there
+is no node, so no server at 1 is in use; with one, servers are whoever's that has it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tandem.spec.experiment import Experiment
 
 
 def remove_leftovers(world: RunWorld, active_run: str, parked_experiments: Collection[str]) -> None:
-    """Delete the Jobs of all runs but the one at work; without any, set servers to 0 if nobody has a lease.
+    """Delete all Jobs but the active run's; without one, set servers to 0 if nobody has a lease.
 
     Args:
         world: of the runner.
@@ -42,7 +42,8 @@ def delete_run_jobs(world: RunWorld, experiment: str, run: str) -> str:
     """Delete the Jobs of a run whose experiment the environment hosts no longer.
 
     Returns:
-        The command that deletes them, if Kubernetes refuses: the runner's rights in a namespace go with its experiment.
+        The command that deletes them, if Kubernetes refuses: the runner's rights in a namespace go
+            with its experiment.
         Else an empty text.
 
     Raises:
@@ -53,7 +54,9 @@ def delete_run_jobs(world: RunWorld, experiment: str, run: str) -> str:
         for job in world.cluster.list_objects("jobs", namespace, {RUN_LABEL: run}):
             world.cluster.delete_job(namespace, job["metadata"]["name"])
     except RefusedCallError:
-        return quote_command("kubectl", "-n", namespace, "delete", "jobs", "-l", f"{RUN_LABEL}={run}")
+        return quote_command(
+            "kubectl", "-n", namespace, "delete", "jobs", "-l", f"{RUN_LABEL}={run}"
+        )
     return ""
 
 
@@ -72,7 +75,9 @@ def _park_servers(world: RunWorld, experiment: Experiment) -> None:
         variant.name: world.cluster.get_object("deployments", namespace, variant.name)
         for variant in experiment.all_variants()
     }
-    servers = [name for name, body in deployments.items() if body and body["spec"].get("replicas", 1)]
+    servers = [
+        name for name, body in deployments.items() if body and body["spec"].get("replicas", 1)
+    ]
     if not servers:
         return
     with convert_call_errors("reading whose fleet it is", world.guard.bucket, RETRY_ADVICE):
@@ -80,4 +85,6 @@ def _park_servers(world: RunWorld, experiment: Experiment) -> None:
             return
     for name in servers:
         world.cluster.scale_deployment(namespace, name, 0)
-        world.log(f"server {namespace}/{name} is set to 0: no run is at work and nobody has a lease")
+        world.log(
+            f"server {namespace}/{name} is set to 0: no run is at work and nobody has a lease"
+        )

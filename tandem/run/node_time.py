@@ -1,12 +1,13 @@
-"""Time of a lease's nodes by AWS's own times, so that hours in which no runner lived are neither added nor lost.
+"""Time of a lease's nodes by AWS's own times: hours without a runner are neither added nor lost.
 
-EC2 lists a terminated instance for about an hour, with the moment at which its end began; from there on nobody pays.
-Auto Scaling lists every launch and every end of its group for six weeks, an end when it is over, minutes later. So
-EC2's times count where EC2 still lists the instance, else Auto Scaling's; without either, the time is the runner's own
-count, and the lease says so.
+EC2 lists a terminated instance for about an hour, with the moment at which its end began; from
+there on nobody pays. Auto Scaling lists every launch and every end of its group for six weeks, an
+end when it is over, minutes later. So EC2's times count where EC2 still lists the instance, else
+Auto Scaling's; without either, the time is the runner's own count, and the lease says so.
 
-Source: EC2 user guide, "Amazon EC2 instance state changes"; EC2 API reference, Instance (`stateTransitionReason`: "User
-initiated (2013-10-24 18:11:30 GMT)"); Amazon EC2 Auto Scaling API reference, DescribeScalingActivities.
+Source: EC2 user guide, "Amazon EC2 instance state changes"; EC2 API reference, Instance
+(`stateTransitionReason`: "User initiated (2013-10-24 18:11:30 GMT)"); Amazon EC2 Auto Scaling API
+reference, DescribeScalingActivities.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.run.journal import RETRY_ADVICE
 from tandem.run.run_values import LeaseSpan
 
-CLOCK_SLACK = timedelta(minutes=1)  # an instance may be launched so long before the lease, by another clock
+# an instance may be launched so long before the lease, by another clock
+CLOCK_SLACK = timedelta(minutes=1)
 ENDED_STATES = frozenset({"shutting-down", "terminated"})
 _TRANSITION_TIME = re.compile(r"\((\d{4}-\d\d-\d\d \d\d:\d\d:\d\d) (?:GMT|UTC)\)")
 _ACTIVITY = re.compile(r"(Launching a new|Terminating) EC2 instance: (i-[0-9a-f]+)")
@@ -39,7 +41,8 @@ class NodeTime:
     Args:
         paid_s: seconds of all its nodes.
         ended_at: when the last of them ended; the moment of the look if that is not known.
-        doubt: why the time is the runner's own count, in one sentence; empty if AWS's times say all of it.
+        doubt: why the time is the runner's own count, in one sentence; empty if AWS's times say all
+            of it.
     """
 
     paid_s: float
@@ -84,14 +87,18 @@ def read_node_time(
         span_s = (fleet.now - datetime.fromisoformat(lease.raised_at)).total_seconds()
         doubt = f"AWS's times of the nodes are unknown: {reason}"
         return NodeTime(paid_s=lease.nodes * span_s, ended_at=fleet.now, doubt=doubt)
-    own_times = {instance: row for instance, row in times.items() if _is_of_lease(row, lease, fleet)}
+    own_times = {
+        instance: row for instance, row in times.items() if _is_of_lease(row, lease, fleet)
+    }
     return _sum_times(own_times, fleet.now)
 
 
 def _sum_times(times: Mapping[str, InstanceTimes], now: datetime) -> NodeTime:
     """Return the time of some instances; one whose end is not known counts until now."""
     ends = {instance: min(row.ended_at or now, now) for instance, row in times.items()}
-    paid_s = sum((ends[instance] - row.launched_at).total_seconds() for instance, row in times.items())
+    paid_s = sum(
+        (ends[instance] - row.launched_at).total_seconds() for instance, row in times.items()
+    )
     unended = sorted(instance for instance, row in times.items() if row.ended_at is None)
     doubt = f"neither EC2 nor Auto Scaling lists the end of {', '.join(unended)}" if unended else ""
     return NodeTime(paid_s=paid_s, ended_at=max(ends.values(), default=now), doubt=doubt)
@@ -102,7 +109,7 @@ def _find_first_launch(lease: LeaseSpan) -> datetime:
 
 
 def _is_of_lease(row: InstanceTimes, lease: LeaseSpan, fleet: FleetState) -> bool:
-    """Tell whether an instance was launched under a lease: before its deadline, and before the lease that came next."""
+    """Tell whether an instance is of a lease: launched before its deadline and the next lease."""
     ends = [datetime.fromisoformat(lease.deadline)]
     if fleet.lease is not None and fleet.lease.run != lease.name:
         ends.append(fleet.lease.created - CLOCK_SLACK)
@@ -112,7 +119,7 @@ def _is_of_lease(row: InstanceTimes, lease: LeaseSpan, fleet: FleetState) -> boo
 def _read_times(
     clients: AwsClients, config: GuardConfig, groups: Sequence[str], since: datetime
 ) -> dict[str, InstanceTimes]:
-    """Return the times of the node group's instances: EC2's of those that it lists, else Auto Scaling's.
+    """Return the times of the node group's instances: EC2's where listed, else Auto Scaling's.
 
     Raises:
         CALL_ERRORS: AWS does not answer, or denies a call.
@@ -131,14 +138,19 @@ def _read_times(
         if end and instance["State"]["Name"] in ENDED_STATES:
             ends[instance["InstanceId"]] = datetime.fromisoformat(end[1]).replace(tzinfo=UTC)
     return {
-        instance: InstanceTimes(launched_at=time, ended_at=ends.get(instance)) for instance, time in launches.items()
+        instance: InstanceTimes(launched_at=time, ended_at=ends.get(instance))
+        for instance, time in launches.items()
     }
 
 
-def _list_activities(clients: AwsClients, groups: Sequence[str], since: datetime) -> Iterator[dict[str, Any]]:
-    """Yield the activities of some Auto Scaling groups that began after a moment; a group lists its newest first."""
+def _list_activities(
+    clients: AwsClients, groups: Sequence[str], since: datetime
+) -> Iterator[dict[str, Any]]:
+    """Yield Auto Scaling groups' activities begun after a moment; a group lists newest first."""
     for group in groups:
-        pages = iterate_pages(clients.autoscaling, "describe_scaling_activities", AutoScalingGroupName=group)
+        pages = iterate_pages(
+            clients.autoscaling, "describe_scaling_activities", AutoScalingGroupName=group
+        )
         for activity in (row for page in pages for row in page["Activities"]):
             if activity["StartTime"] < since:
                 break

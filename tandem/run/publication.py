@@ -1,6 +1,7 @@
-"""Publication of a folder of records to CloudWatch and S3: the destination, the rounds and the files.
+"""Publication of a folder of records to CloudWatch and S3: destination, rounds and files.
 
-Invariant: figures of simulated servers go to a separate namespace; the run's manifest says whether servers are.
+Invariant: figures of simulated servers go to a separate namespace; the run's manifest says whether
+servers are.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def publish_rounds(
 
 
 def publish_confirmed(task: BenchTask, folder: Path, *, end_s: float = float("inf")) -> list[str]:
-    """Publish the rounds of a task's folder; return sentences on data that is not, or never will be, published.
+    """Publish the rounds of a task's folder; return sentences on data not yet or never published.
 
     Args:
         task: names the destination.

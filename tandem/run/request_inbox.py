@@ -1,8 +1,9 @@
-"""Requests of people to the runner: objects in the bucket; each gets one answer, a refusal with its reason.
+"""Requests of people to the runner: bucket objects; each gets one answer, or a reasoned refusal.
 
-Invariant: the folder that IAM lets a person write to identifies the person, never a word of theirs, and a folder of
-STAGE_REQUESTS_PREFIX begins and cancels nothing but runs that only stage. An answered request is never looked at again.
-A request that is older than an hour at first sight is refused, unless it cancels.
+Invariant: the folder that IAM lets a person write to identifies the person, never a word of theirs,
+and a folder of STAGE_REQUESTS_PREFIX begins and cancels nothing but runs that only stage. An
+answered request is never looked at again. A request that is older than an hour at first sight is
+refused, unless it cancels.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from tandem.run.run_keys import (
     run_record_key,
 )
 from tandem.run.run_plan import RunPlanInputs, find_gaps, list_refusals
-from tandem.run.run_values import RequestAnswer, RunRecord, RunRequest, estimate_round_s, parse_request
+from tandem.run.run_values import (
+    RequestAnswer,
+    RunRecord,
+    RunRequest,
+    estimate_round_s,
+    parse_request,
+)
 from tandem.run.run_world import RunWorld
 from tandem.spec.experiment import Experiment
 from tandem.spec.spec_digest import compute_spec_digest
@@ -65,13 +72,15 @@ class RequestInbox:
     """The requests of one environment."""
 
     def __init__(self, world: RunWorld, file: ObjectFile) -> None:
-        self.world, self.file = world, file
+        self.world = world
+        self.file = file
 
     def find_next(self, delayed_keys: Collection[str]) -> InboxItem | None:
         """Return the request to take next.
 
-        Those that failed at an earlier look come last; then operators' before engineers', cancels first, then by age.
-        An engineer may write any number of requests, and requests that nobody can read: no operator waits for them.
+        Those that failed at an earlier look come last; then operators' before engineers', cancels
+        first, then by age. An engineer may write any number of requests, and requests that nobody
+        can read: no operator waits for them.
 
         Args:
             delayed_keys: of requests that could not be read or answered at an earlier look.
@@ -113,7 +122,8 @@ class RequestInbox:
             LostRunError: another runner has the run.
             ExternalError: S3 failed; the runner looks at the request again.
         """
-        journal, answer_at = None, self.world.now().isoformat()
+        journal = None
+        answer_at = self.world.now().isoformat()
         try:
             request = self._read(item)
             journal = self._accept(item, request, active)
@@ -123,9 +133,12 @@ class RequestInbox:
             if isinstance(fault, ExternalError) and not is_lasting:
                 raise
             reason = f"{fault.where}: {fault.problem}" if fault.where else fault.problem
-            answer = RequestAnswer(is_accepted=False, at=answer_at, reason=reason, change=fault.change)
+            answer = RequestAnswer(
+                is_accepted=False, at=answer_at, reason=reason, change=fault.change
+            )
             self.world.log(f"{item.key} is refused: {reason}")
-        with suppress(LostRunError):  # the answer was written before, and the acknowledgement was lost
+        # the answer was written before, and the acknowledgement was lost
+        with suppress(LostRunError):
             self.file.write(answer_key(item.key), answer)
         return journal
 
@@ -144,7 +157,10 @@ class RequestInbox:
             request.kind != "cancel" and self.world.now() - item.written_at > MAX_AGE
         )  # a cancel never comes too late
         if is_old and not self._is_begun(item, request):
-            problem = f"it is of {item.written_at:%Y-%m-%d %H:%M} UTC, more than an hour old when it was first seen"
+            problem = (
+                f"it is of {item.written_at:%Y-%m-%d %H:%M} UTC, more than an hour old when it was"
+                " first seen"
+            )
             raise InputError(problem, where=item.key, change="ask again")
         stem = _STEMS[request.kind].format(run=re.escape(request.run))
         fault = find_run_id_fault(request.run)
@@ -152,16 +168,27 @@ class RequestInbox:
             problem = fault or f"its name does not say {request.kind} of run {request.run}"
             raise InputError(problem, where=item.key, change="write it with `tandem run`")
         if request.environment != self.world.environment.name:
-            problem = f"it is for environment {request.environment}, and this is {self.world.environment.name}"
-            raise InputError(problem, where=item.key, change=f"ask the runner of {request.environment}")
+            problem = (
+                f"it is for environment {request.environment}, and this is"
+                f" {self.world.environment.name}"
+            )
+            raise InputError(
+                problem, where=item.key, change=f"ask the runner of {request.environment}"
+            )
         return request
 
     def _is_begun(self, item: InboxItem, request: RunRequest) -> bool:
         """Return whether this very request began a run, but its answer could not be written."""
-        record = None if find_run_id_fault(request.run) else self.file.read(run_record_key(request.run), RunRecord)
+        record = (
+            None
+            if find_run_id_fault(request.run)
+            else self.file.read(run_record_key(request.run), RunRecord)
+        )
         return record is not None and (record.request, record.who) == (request, item.who)
 
-    def _accept(self, item: InboxItem, request: RunRequest, active: RunJournal | None) -> RunJournal | None:
+    def _accept(
+        self, item: InboxItem, request: RunRequest, active: RunJournal | None
+    ) -> RunJournal | None:
         if item.prefix == STAGE_REQUESTS_PREFIX:
             self._require_stage(request)
         if request.kind == "cancel":
@@ -172,16 +199,23 @@ class RequestInbox:
             hosted = ", ".join(self.world.experiments) or "none"
             problem = f"the runner knows no experiment {request.experiment!r}"
             raise InputError(problem, change=f"name one of: {hosted}; or deploy or sync first")
-        if compute_spec_digest(self.world.environment, experiment, self.world.catalogue) != request.spec_digest:
+        if (
+            compute_spec_digest(self.world.environment, experiment, self.world.catalogue)
+            != request.spec_digest
+        ):
             problem = f"the specs of {request.experiment} differ from those that the cluster has"
-            raise InputError(problem, change="deploy or sync first, or ask from the checkout that was deployed")
+            raise InputError(
+                problem, change="deploy or sync first, or ask from the checkout that was deployed"
+            )
         stored = RunJournal.load(self.file, request.run)
         if request.kind == "resume":
             return self._resume(request, stored, active)
         if stored is not None:
             if stored.run.request == request and stored.run.who == item.who:
                 return stored  # accepted before the runner could answer
-            raise InputError(f"run {request.run} exists already", change="take another name for this run")
+            raise InputError(
+                f"run {request.run} exists already", change="take another name for this run"
+            )
         _require_idle(active)
         prefix = results_prefix(request.experiment, request.run)
         if next(self.file.at_root().list_keys(prefix), None) is not None:
@@ -190,10 +224,15 @@ class RequestInbox:
         self._require_plan(experiment, request)
         pair_count = len(experiment.sweep.variants()) if experiment.sweep else 1
         record = RunRecord(
-            run=request.run, environment=request.environment, experiment=request.experiment, who=item.who,
-            request=request, started_at=self.world.now().isoformat(), writer=self.world.writer,
+            run=request.run,
+            environment=request.environment,
+            experiment=request.experiment,
+            who=item.who,
+            request=request,
+            started_at=self.world.now().isoformat(),
+            writer=self.world.writer,
             rounds_total=count_rounds(request) * pair_count if request.until == "judge" else 0,
-        )  # fmt: skip
+        )
         self.file.write(run_record_key(request.run), record)
         return RunJournal(self.file, record)
 
@@ -210,18 +249,28 @@ class RequestInbox:
             until = stored.request.until if stored else until
         if until != "stage" or request.kind == "resume":
             change = "an operator sends other requests (docs/people.md)"
-            raise InputError(f"requests below {STAGE_REQUESTS_PREFIX} only stage models", change=change)
+            raise InputError(
+                f"requests below {STAGE_REQUESTS_PREFIX} only stage models", change=change
+            )
 
-    def _require_plan(self, experiment: Experiment, request: RunRequest, measured_minutes: float = 0) -> None:
+    def _require_plan(
+        self, experiment: Experiment, request: RunRequest, measured_minutes: float = 0
+    ) -> None:
         gaps = find_gaps(self.world.survey(experiment))
         inputs = RunPlanInputs(
-            environment=self.world.environment, experiment=experiment, catalogue=self.world.catalogue, gaps=gaps,
-            request=request, measured_minutes=measured_minutes,
-        )  # fmt: skip
+            environment=self.world.environment,
+            experiment=experiment,
+            catalogue=self.world.catalogue,
+            gaps=gaps,
+            request=request,
+            measured_minutes=measured_minutes,
+        )
         for refusal in list_refusals(inputs):
             raise refusal
 
-    def _resume(self, request: RunRequest, stored: RunJournal | None, active: RunJournal | None) -> RunJournal:
+    def _resume(
+        self, request: RunRequest, stored: RunJournal | None, active: RunJournal | None
+    ) -> RunJournal:
         if stored is None:
             raise InputError(f"there is no run {request.run}", change="tandem runs lists them")
         before = stored.run.request
@@ -241,10 +290,15 @@ class RequestInbox:
         for name, step in stored.steps.items():
             if name.startswith(PARK) and step.state == "running":
                 stored.write_step(
-                    PARK_INDEX + int(name.rpartition("-")[2]), msgspec.structs.replace(step, state="done")
+                    PARK_INDEX + int(name.rpartition("-")[2]),
+                    msgspec.structs.replace(step, state="done"),
                 )
         stored.write_run(
-            state="running", reason="", request=request, resumes=len(stored.run.leases), writer=self.world.writer
+            state="running",
+            reason="",
+            request=request,
+            resumes=len(stored.run.leases),
+            writer=self.world.writer,
         )
         return stored
 
@@ -255,16 +309,24 @@ class RequestInbox:
             raise InputError(f"there is no run {request.run}", change="tandem runs lists them")
         if stored.run.state == "waiting":
             stored.write_run(
-                state="cancelled", reason=f"{item.who} cancelled it while it waited", cancelled_by=item.who,
-                ended_at=self.world.now().isoformat(), writer=self.world.writer,
-            )  # fmt: skip
+                state="cancelled",
+                reason=f"{item.who} cancelled it while it waited",
+                cancelled_by=item.who,
+                ended_at=self.world.now().isoformat(),
+                writer=self.world.writer,
+            )
         elif stored.run.state == "running":
             stored.write_run(cancelled_by=item.who, writer=self.world.writer)
         else:
-            raise InputError(f"run {request.run} is {stored.run.state} already", change="there is nothing to cancel")
+            raise InputError(
+                f"run {request.run} is {stored.run.state} already",
+                change="there is nothing to cancel",
+            )
 
 
 def _require_idle(active: RunJournal | None) -> None:
     if active is not None:
         problem = f"run {active.run.run} of {active.run.who} is at work"
-        raise InputError(problem, change="ask again when it has ended, or cancel it: tandem runs cancel")
+        raise InputError(
+            problem, change="ask again when it has ended, or cancel it: tandem runs cancel"
+        )

@@ -1,8 +1,9 @@
 """A run's folder of records in the bucket: stored round by round, and rebuilt from the rounds.
 
-Invariant: the records of one Job are at `round_prefix`, its `round.json` last, so that a torn round does not count. A
-folder is made of the confirmed rounds alone, each by the attempt that counts. A round's records keep their bytes: the
-folder equals that of one run of the bench. The run's journal alone says which rounds are confirmed.
+Invariant: the records of one Job are at `round_prefix`, its `round.json` last, so that a torn round
+does not count. A folder is made of the confirmed rounds alone, each by the attempt that counts. A
+round's records keep their bytes: the folder equals that of one run of the bench. The run's journal
+alone says which rounds are confirmed.
 """
 
 from __future__ import annotations
@@ -34,10 +35,19 @@ ROUND_FILES = (RECORDS_FILE, counters.FILE, host.FILE, WARM_UP_FILE)
 
 VERDICT_TEXT = "verdict.txt"
 LLMPERF_FILES = tuple(f"{LLMPERF_FOLDER}/{name}" for name in (RECORDS_FILE, manifest.FILE))
-JUDGED_FILES = (*LLMPERF_FILES, QUALITY_FILE, summary.FILE, schema.FILE, VERDICT_TEXT, schema.REPORT_FILE)
-"""The files that the judge adds to a run's folder, next to judgment.json, which is stored after all of them."""
+JUDGED_FILES = (
+    *LLMPERF_FILES,
+    QUALITY_FILE,
+    summary.FILE,
+    schema.FILE,
+    VERDICT_TEXT,
+    schema.REPORT_FILE,
+)
+"""The files that the judge adds to a run's folder, next to judgment.json, which is stored after all
+of them."""
 
-S3_RETRY_S = 20 * 60.0  # S3 may be down for ten minutes, and a pod's disk has the only copy of a round
+# S3 may be down for ten minutes, and a pod's disk has the only copy of a round
+S3_RETRY_S = 20 * 60.0
 
 Confirmed = tuple[tuple[int, int], ...]
 
@@ -55,11 +65,14 @@ def store_round(
         duration_s: how long this process measured.
 
     Raises:
-        ExternalError: the disk failed, or S3 failed for longer than S3_RETRY_S; or another process stored this attempt
-            meanwhile, so the owner of its files is unknown.
+        ExternalError: the disk failed, or S3 failed for longer than S3_RETRY_S; or another process
+            stored this attempt meanwhile, so the owner of its files is unknown.
     """
     prefix = round_prefix(task.experiment, task.run, task.number, task.attempt)
-    with TemporaryDirectory(dir=folder.parent, prefix=".round-") as scratch, translate_disk_errors(folder):
+    with (
+        TemporaryDirectory(dir=folder.parent, prefix=".round-") as scratch,
+        translate_disk_errors(folder),
+    ):
         delta = Path(scratch)
         shutil.copy(folder / manifest.FILE, delta)
         for name in ROUND_FILES:
@@ -67,10 +80,14 @@ def store_round(
             (delta / name).write_bytes(content[sizes[name] :])
         records = list(read_records(delta / RECORDS_FILE))
         result = RoundResult(
-            environment=task.environment, number=task.number, attempt=task.attempt, requests=len(records),
-            failed=sum(record.error is not None for record in records), duration_s=round(duration_s, 3),
+            environment=task.environment,
+            number=task.number,
+            attempt=task.attempt,
+            requests=len(records),
+            failed=sum(record.error is not None for record in records),
+            duration_s=round(duration_s, 3),
             is_simulated=bool(manifest.read_manifest(folder).simulated),
-        )  # fmt: skip
+        )
 
         def store_files() -> bool:
             upload_files(store, LocalFiles(delta), prefix.removesuffix("/"))
@@ -78,12 +95,16 @@ def store_round(
 
         if not retry_upload(store_files, S3_RETRY_S):
             change = "measure the round again, as another attempt"
-            raise ExternalError("another process stored this attempt", where=store.url(prefix), change=change)
+            raise ExternalError(
+                "another process stored this attempt", where=store.url(prefix), change=change
+            )
     return result
 
 
-def rebuild_folder(store: ObjectStore, experiment: str, run: str, confirmed: Confirmed, folder: Path) -> dict[str, int]:
-    """Rebuild the folder of a run from its confirmed rounds; return the bytes of each of ROUND_FILES.
+def rebuild_folder(
+    store: ObjectStore, experiment: str, run: str, confirmed: Confirmed, folder: Path
+) -> dict[str, int]:
+    """Rebuild a run's folder from its confirmed rounds; return the bytes of each of ROUND_FILES.
 
     Args:
         store: the bucket.
@@ -98,11 +119,16 @@ def rebuild_folder(store: ObjectStore, experiment: str, run: str, confirmed: Con
     with translate_disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise InputError("the folder is not empty", where=str(folder), change="name a new folder")
+            raise InputError(
+                "the folder is not empty", where=str(folder), change="name a new folder"
+            )
         sizes = dict.fromkeys(ROUND_FILES, 0)
         for number, attempt in confirmed:
             prefix = round_prefix(experiment, run, number, attempt)
-            contents = {name: _read_object(store, prefix + name) for name in (*ROUND_FILES, manifest.FILE, ROUND_FILE)}
+            contents = {
+                name: _read_object(store, prefix + name)
+                for name in (*ROUND_FILES, manifest.FILE, ROUND_FILE)
+            }
             _check_round(contents, number, store.url(prefix))
             for name in ROUND_FILES:
                 content = contents[name] or b""
@@ -114,8 +140,10 @@ def rebuild_folder(store: ObjectStore, experiment: str, run: str, confirmed: Con
     return sizes
 
 
-def download_results(store: ObjectStore, experiment: str, run: str, folder: Path, confirmed: Confirmed) -> Path:
-    """Download a run's folder from the bucket: the confirmed rounds' records, and all that the judge made of them.
+def download_results(
+    store: ObjectStore, experiment: str, run: str, folder: Path, confirmed: Confirmed
+) -> Path:
+    """Download a run's folder from the bucket: confirmed rounds' records and all the judge made.
 
     Args:
         store: the bucket.
@@ -130,12 +158,20 @@ def download_results(store: ObjectStore, experiment: str, run: str, folder: Path
     prefix = results_prefix(experiment, run)
     if not confirmed or (folder.exists() and any(folder.iterdir())):
         problem = "the folder is not empty" if confirmed else "no round of this run is confirmed"
-        change = "name a new folder by --out" if confirmed else "see what was measured: tandem runs show"
-        raise InputError(problem, where=str(folder) if confirmed else store.url(prefix), change=change)
-    partial = folder.with_name(f".{folder.name}.receiving")  # the rest of an interrupted download is deleted
+        change = (
+            "name a new folder by --out" if confirmed else "see what was measured: tandem runs show"
+        )
+        raise InputError(
+            problem, where=str(folder) if confirmed else store.url(prefix), change=change
+        )
+    # the rest of an interrupted download is deleted
+    partial = folder.with_name(f".{folder.name}.receiving")
     shutil.rmtree(partial, ignore_errors=True)
     rebuild_folder(store, experiment, run, confirmed, partial)
-    _write_files(partial, {name: _read_object(store, prefix + name) for name in (*JUDGED_FILES, JUDGMENT_FILE)})
+    _write_files(
+        partial,
+        {name: _read_object(store, prefix + name) for name in (*JUDGED_FILES, JUDGMENT_FILE)},
+    )
     partial.replace(folder)
     return folder
 
@@ -153,7 +189,12 @@ def write_job_files(store: ObjectStore, job: str, files: Sequence[str], folder: 
         ExternalError: S3 failed for longer than S3_RETRY_S.
     """
     keys = retry_upload(lambda: [row.key for row in store.list(f"{job}-")], S3_RETRY_S)
-    contents = {file: _read_object(store, key) for key in keys for file in files if key.endswith(f"/{Path(file).name}")}
+    contents = {
+        file: _read_object(store, key)
+        for key in keys
+        for file in files
+        if key.endswith(f"/{Path(file).name}")
+    }
     if len(contents) < len(files):
         return f"{store.url(job)} lacks {', '.join(sorted(set(files) - set(contents)))}"
     _write_files(folder, contents)
@@ -177,10 +218,16 @@ def _check_round(contents: Mapping[str, bytes | None], number: int, url: str) ->
     """
     missing = [name for name, content in contents.items() if content is None]
     require_schema(contents[ROUND_FILE] or b"", SCHEMA, label="the round", where=url)
-    count, result_body = (contents[RECORDS_FILE] or b"").count(b"\n"), contents[ROUND_FILE] or b""
+    count = (contents[RECORDS_FILE] or b"").count(b"\n")
+    result_body = contents[ROUND_FILE] or b""
     if missing or count != msgspec.json.decode(result_body, type=RoundResult).requests:
-        reason = f"{', '.join(missing)} is missing" if missing else f"it has {count} records, and not those it counts"
-        problem, change = f"round {number} is not stored whole: {reason}", "measure it again, as another attempt"
+        reason = (
+            f"{', '.join(missing)} is missing"
+            if missing
+            else f"it has {count} records, and not those it counts"
+        )
+        problem = f"round {number} is not stored whole: {reason}"
+        change = "measure it again, as another attempt"
         raise InputError(problem, where=url, change=change)
 
 

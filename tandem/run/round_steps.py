@@ -1,7 +1,7 @@
-"""Steps that measure and judge: a Job for each round, the tasks, the post's own generator, the judge.
+"""Steps that measure and judge: a Job for each round, the tasks, the post's generator, the judge.
 
-Invariant: a round counts only if its servers were the same before and after it. The journal has the servers before the
-round's Job is made. One image digest measures all rounds of a run.
+Invariant: a round counts only if its servers were the same before and after it. The journal has the
+servers before the round's Job is made. One image digest measures all rounds of a run.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ from tandem.run.task_settings import build_task_settings
 from tandem.spec import names
 from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB, SERVERS_VARIABLE
 
-MAX_ROUND_ATTEMPTS, MAX_JUDGE_ATTEMPTS, MAX_QUALITY_ATTEMPTS = 3, 3, 2
+MAX_ROUND_ATTEMPTS = 3
+MAX_JUDGE_ATTEMPTS = 3
+MAX_QUALITY_ATTEMPTS = 2
 LLMPERF_WAIT_S = 110 * 60  # it is skipped before its step's deadline would end the run
 QUALITY_WAIT_S = 60 * QUALITY_WAIT_MINUTES  # the same for the tasks
 REFUSED_EXIT_CODE = 2
@@ -61,20 +63,39 @@ SILENCE_WAIT = timedelta(seconds=60)
 
 def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -> BenchTask:
     """Return the task of a bench Job."""
-    environment, experiment, request = work.world.environment, work.experiment, work.journal.run.request
-    capacity, confirmed = environment.capacity, list_confirmed(work.steps.values())
+    environment = work.world.environment
+    experiment = work.experiment
+    request = work.journal.run.request
+    capacity = environment.capacity
+    confirmed = list_confirmed(work.steps.values())
     arms = tuple(
-        msgspec.structs.replace(arm, placement=servers[arm.name].placement if arm.name in servers else None)
+        msgspec.structs.replace(
+            arm, placement=servers[arm.name].placement if arm.name in servers else None
+        )
         for arm in work.plan_inputs.arms
     )
     return BenchTask(
-        run=work.results_run, environment=environment.name, experiment=experiment.name, account=environment.account,
-        region=environment.region, bucket=names.bucket_name(environment), confirmed=confirmed, arms=arms,
-        suites=experiment.suites, most_tokens=experiment.max_output_tokens, size=request.size, rounds=request.rounds,
-        control_rounds=request.control_rounds, seed=request.seed, schedule=experiment.schedule,
-        goodput=experiment.goodput.list_limits() if experiment.goodput else None, concurrency=experiment.concurrency,
-        instance_type=capacity.instance_type, usd_per_hour=capacity.usd_per_hour * work.plan_inputs.nodes, **fields,
-    )  # fmt: skip
+        run=work.results_run,
+        environment=environment.name,
+        experiment=experiment.name,
+        account=environment.account,
+        region=environment.region,
+        bucket=names.bucket_name(environment),
+        confirmed=confirmed,
+        arms=arms,
+        suites=experiment.suites,
+        most_tokens=experiment.max_output_tokens,
+        size=request.size,
+        rounds=request.rounds,
+        control_rounds=request.control_rounds,
+        seed=request.seed,
+        schedule=experiment.schedule,
+        goodput=experiment.goodput.list_limits() if experiment.goodput else None,
+        concurrency=experiment.concurrency,
+        instance_type=capacity.instance_type,
+        usd_per_hour=capacity.usd_per_hour * work.plan_inputs.nodes,
+        **fields,
+    )
 
 
 def measure_round(work: StepWork) -> StepProgress:
@@ -84,15 +105,19 @@ def measure_round(work: StepWork) -> StepProgress:
         RunEndError: a second endpoint, or no attempt that counts.
         ExternalError: AWS or Kubernetes failed.
     """
-    number, attempt = int(work.name.removeprefix(ROUND_STEP)), work.attempts
+    number = int(work.name.removeprefix(ROUND_STEP))
+    attempt = work.attempts
     require_single_servers(work)
     work.restart_clock()
-    before: dict[str, ServerState] = msgspec.convert(work.result.get("before", {}), dict[str, ServerState])
+    before: dict[str, ServerState] = msgspec.convert(
+        work.result.get("before", {}), dict[str, ServerState]
+    )
     if not before:
         return _prepare_round(work, number)
     job = name_job(work.run, MEASURE_JOB, _count_job(work, number, attempt))
     look = look_at_job(work, job)
-    prefix, measured = round_prefix(work.experiment.name, work.results_run, number, attempt), None
+    prefix = round_prefix(work.experiment.name, work.results_run, number, attempt)
+    measured = None
     if look.state != "running":  # a round that is stored whole counts, however its Job ended later
         measured = work.journal.file.at_root().read(prefix + ROUND_FILE, RoundResult)
         if measured is not None and measured.environment != work.world.environment.name:
@@ -100,7 +125,13 @@ def measure_round(work: StepWork) -> StepProgress:
     if look.state == "absent" and measured is None:
         task = build_task(work, before, number=number, attempt=attempt)
         variables = {TASK_VARIABLE: msgspec.json.encode(task).decode()}
-        start_job(work, MEASURE_JOB, _count_job(work, number, attempt), variables=variables, image=_pin_image(work))
+        start_job(
+            work,
+            MEASURE_JOB,
+            _count_job(work, number, attempt),
+            variables=variables,
+            image=_pin_image(work),
+        )
         return StepProgress(note=f"attempt {attempt} begins", result=work.result)
     change = describe_change(before, read_servers(work))
     if look.state == "running" and not change:
@@ -111,20 +142,24 @@ def measure_round(work: StepWork) -> StepProgress:
         close_job(work, job)
         return _confirm_round(work, measured, before, look.image_id, prefix + ROUND_FILE)
     if look.exit_code == REFUSED_EXIT_CODE and not change:
-        raise RunEndError(f"round {number} is refused: {look.words}; what was recorded is kept", "failed")
+        raise RunEndError(
+            f"round {number} is refused: {look.words}; what was recorded is kept", "failed"
+        )
     reason = change or look.words or "its Job left no records"
     if measured is not None and measured.requests != wanted:
         reason = f"its Job recorded {measured.requests} of {wanted} requests"
     if attempt >= MAX_ROUND_ATTEMPTS:
         state: RunState = "void" if change else "failed"
-        raise RunEndError(f"round {number} could not be measured in {attempt} attempts: {reason}", state)
+        raise RunEndError(
+            f"round {number} could not be measured in {attempt} attempts: {reason}", state
+        )
     times = _time_next_attempt(work, is_silent=look.exit_code == SILENT_EXIT_CODE)
     voided = {"voided": [*work.result.get("voided", []), reason], **times}
     return StepProgress(note=f"attempt {attempt} does not count: {reason}", result=voided)
 
 
 def _time_next_attempt(work: StepWork, *, is_silent: bool) -> dict[str, str]:
-    """Return when the phase of the next attempt begins, and until when it waits if nothing answered."""
+    """Return when the next attempt's phase begins, and until when it waits after no answer."""
     now = work.world.now()
     times = {"since": now.isoformat()}
     if is_silent:
@@ -137,7 +172,10 @@ def _describe_silence(work: StepWork) -> str:
     until = work.result.get("silent_until")
     if until is None or work.world.now() >= datetime.fromisoformat(until):
         return ""
-    return f"the last attempt got no answer; the next one starts at {datetime.fromisoformat(until):%H:%M:%S} UTC"
+    return (
+        "the last attempt got no answer; the next one starts at"
+        f" {datetime.fromisoformat(until):%H:%M:%S} UTC"
+    )
 
 
 def count_requests(work: StepWork, number: int) -> int:
@@ -149,7 +187,8 @@ def count_requests(work: StepWork, number: int) -> int:
 def _prepare_round(work: StepWork, number: int) -> StepProgress:
     """Check that all servers are ready and as declared, and record them before the Job is made."""
     former_job = name_job(work.run, MEASURE_JOB, _count_job(work, number, work.attempts))
-    if work.attempts and not has_ended(work, former_job):  # it may still send requests to the servers
+    # it may still send requests to the servers
+    if work.attempts and not has_ended(work, former_job):
         return StepProgress(note=f"waits for {former_job} to go", result=work.result)
     if silence := _describe_silence(work):
         return StepProgress(note=silence, result=work.result)
@@ -160,25 +199,43 @@ def _prepare_round(work: StepWork, number: int) -> StepProgress:
     if not servers:
         return StepProgress(note=SERVER_LEFT, result=work.result)
     now = work.world.now().isoformat()
-    result = {**work.result, "before": msgspec.to_builtins(servers), "begun_at": now, "number": number}
-    return StepProgress(note="the servers are as declared", result=result, attempts=work.attempts + 1)
+    result = {
+        **work.result,
+        "before": msgspec.to_builtins(servers),
+        "begun_at": now,
+        "number": number,
+    }
+    return StepProgress(
+        note="the servers are as declared", result=result, attempts=work.attempts + 1
+    )
 
 
 def _confirm_round(
-    work: StepWork, measured: RoundResult, before: dict[str, ServerState], image_id: str, round_key: str
+    work: StepWork,
+    measured: RoundResult,
+    before: dict[str, ServerState],
+    image_id: str,
+    round_key: str,
 ) -> StepProgress:
-    """Return that a round counts; it lasted until its Job stored `round_key`, however late a runner looks."""
-    moments = [stored_at for _, _, stored_at in work.journal.file.at_root().list_keys(round_key) if stored_at]
+    """Return that a round counts; it lasted until its Job stored `round_key`, however late seen."""
+    moments = [
+        stored_at
+        for _, _, stored_at in work.journal.file.at_root().list_keys(round_key)
+        if stored_at
+    ]
     ended_at = moments[0] if moments else work.world.now()
     spent_s = (ended_at - datetime.fromisoformat(work.result["begun_at"])).total_seconds()
     failed = f", {measured.failed} failed" if measured.failed else ""
     note = f"{measured.requests} requests{failed} in {spent_s / 60:.1f} min"
     result = {
-        "number": measured.number, "attempt": measured.attempt, "used_s": spent_s,
-        "image_id": image_id or work.result.get("image_id", ""), "voided": work.result.get("voided", []),
+        "number": measured.number,
+        "attempt": measured.attempt,
+        "used_s": spent_s,
+        "image_id": image_id or work.result.get("image_id", ""),
+        "voided": work.result.get("voided", []),
         "placements": {name: server.placement for name, server in before.items()},
         "is_simulated": measured.is_simulated,
-    }  # fmt: skip
+    }
     return StepProgress(state="done", note=note, result=result)
 
 
@@ -189,12 +246,22 @@ def _count_job(work: StepWork, number: int, attempt: int) -> int:
 
 def _pin_image(work: StepWork) -> str:
     """Return the image of the earlier rounds, by its digest; empty before the first."""
-    digests = [step.result.get("image_id") for name, step in work.journal.steps.items() if ROUND_STEP in name]
+    digests = [
+        step.result.get("image_id")
+        for name, step in work.journal.steps.items()
+        if ROUND_STEP in name
+    ]
     digest = next(filter(None, digests), "")
     if not digest:
         return ""
     rendered = work.world.cluster.get_object("cronjobs", work.namespace, MEASURE_JOB) or {}
-    containers = rendered.get("spec", {}).get("jobTemplate", {}).get("spec", {}).get("template", {}).get("spec", {})
+    containers = (
+        rendered.get("spec", {})
+        .get("jobTemplate", {})
+        .get("spec", {})
+        .get("template", {})
+        .get("spec", {})
+    )
     image = str(containers.get("containers", [{}])[0].get("image", ""))
     repository = image.partition("@")[0]
     if ":" in repository.rpartition("/")[2]:
@@ -218,7 +285,7 @@ def describe_change(before: dict[str, ServerState], after: dict[str, ServerState
 
 
 def run_llmperf(work: StepWork) -> StepProgress:
-    """Run the post's own generator against both arms at once, once they answer; its failure or hang is a note.
+    """Run the post's generator on both arms at once when they answer; note its failure or hang.
 
     Raises:
         LeaseEndError: the rest of the lease is too short for the generator, before it has begun.
@@ -234,7 +301,8 @@ def run_llmperf(work: StepWork) -> StepProgress:
         before = msgspec.to_builtins(read_servers(work))
         return StepProgress(note="begins", result={"job": name, "before": before}, attempts=1)
     before = msgspec.convert(work.result["before"], dict[str, ServerState])
-    left_s, is_long = work.count_lease_s(), work.count_elapsed_s() > LLMPERF_WAIT_S
+    left_s = work.count_lease_s()
+    is_long = work.count_elapsed_s() > LLMPERF_WAIT_S
     is_late = is_long or (left_s is not None and left_s < LEASE_MARGIN_S)
     fault = ""
     if change := describe_change(before, read_servers(work)):
@@ -249,15 +317,19 @@ def run_llmperf(work: StepWork) -> StepProgress:
     elif look.state != "running":
         close_job(work, name)
         if look.state == "failed":
-            return StepProgress(state="skipped", note=f"llmperf failed: {look.words or 'it says nothing'}")
+            return StepProgress(
+                state="skipped", note=f"llmperf failed: {look.words or 'it says nothing'}"
+            )
         return StepProgress(
-            state="done", note=f"{job_prefix(work.experiment.name, 'llmperf', name)}/", result={"job": name}
+            state="done",
+            note=f"{job_prefix(work.experiment.name, 'llmperf', name)}/",
+            result={"job": name},
         )
     return StepProgress(note=look.words or "llmperf runs", result=work.result)
 
 
 def ask_tasks(work: StepWork) -> StepProgress:
-    """Ask all servers the tasks of the experiment; if that fails, the verdict says why it knows no quality.
+    """Ask all servers the tasks; if that fails, the verdict says why it knows no quality.
 
     Raises:
         LeaseEndError: the rest of the lease is too short; the next lease asks again.
@@ -270,7 +342,8 @@ def ask_tasks(work: StepWork) -> StepProgress:
     name = name_job(work.run, QUALITY_JOB, work.result["number"])
     if "end" in work.result:
         return _end_attempt(work, name)
-    look, is_late = look_at_job(work, name), step_s > QUALITY_WAIT_S
+    look = look_at_job(work, name)
+    is_late = step_s > QUALITY_WAIT_S
     is_stored = look.state != "running" and _has_answers(work, name)  # however the Job ended later
     if look.state == "absent" and not (is_stored or is_late):
         servers = " ".join(f"{arm.name}={arm.url}" for arm in work.plan_inputs.arms)
@@ -280,9 +353,11 @@ def ask_tasks(work: StepWork) -> StepProgress:
     if look.state in {"absent", "running"} and not (is_stored or is_late or change):
         return StepProgress(note=look.words or "asks the tasks", result=work.result)
     end: dict[str, Any] = {
-        "words": change or look.words or "its Job left no answers", "is_stored": is_stored and not change,
-        "is_final": is_late or (look.exit_code == REFUSED_EXIT_CODE and not change), "exit_code": look.exit_code,
-    }  # fmt: skip
+        "words": change or look.words or "its Job left no answers",
+        "is_stored": is_stored and not change,
+        "is_final": is_late or (look.exit_code == REFUSED_EXIT_CODE and not change),
+        "exit_code": look.exit_code,
+    }
     note = "the answers are stored" if end["is_stored"] else end["words"]
     return StepProgress(note=note, result={**work.result, "end": end})
 
@@ -291,20 +366,25 @@ def _end_attempt(work: StepWork, job: str) -> StepProgress:
     """Close the Job of an attempt; end the step, or let another attempt follow."""
     if not has_ended(work, job):  # it may still send requests to the servers
         return StepProgress(note=f"waits for {job} to go", result=work.result)
-    end, tries = work.result["end"], work.result["tries"]
+    end = work.result["end"]
+    tries = work.result["tries"]
     if end["is_stored"]:
         result = {"job": job, "since": work.result["since"]}
-        return StepProgress(state="done", note=f"{job_prefix(work.experiment.name, 'quality', job)}/", result=result)
+        return StepProgress(
+            state="done", note=f"{job_prefix(work.experiment.name, 'quality', job)}/", result=result
+        )
     if end["is_final"] or tries >= MAX_QUALITY_ATTEMPTS:
         return StepProgress(state="skipped", note=end["words"])
     # the quality Job has one exit code for all faults outside it, so each of them gets the pause
     times = _time_next_attempt(work, is_silent=end["exit_code"] == ExitCode.EXTERNAL_FAILURE)
     result = {"tries": tries, **times}
-    return StepProgress(note=f"attempt {work.attempts} does not count: {end['words']}", result=result)
+    return StepProgress(
+        note=f"attempt {work.attempts} does not count: {end['words']}", result=result
+    )
 
 
 def _prepare_tasks(work: StepWork) -> StepProgress:
-    """Check that the lease lasts and all servers are as declared, and record them before the Job is made."""
+    """Check that the lease lasts and all servers are as declared; record them before the Job."""
     work.require_lease_s(60 * work.plan_inputs.quality_minutes, "quality")
     if silence := _describe_silence(work):
         return StepProgress(note=silence, result=work.result)
@@ -314,16 +394,19 @@ def _prepare_tasks(work: StepWork) -> StepProgress:
     servers = read_serving_servers(work)
     if not servers:
         return StepProgress(note=SERVER_LEFT, result=work.result)
-    attempt, since = work.attempts + 1, work.world.now().isoformat()
+    attempt = work.attempts + 1
+    since = work.world.now().isoformat()
     result = {
-        "number": 100 * work.pair + attempt, "tries": work.result.get("tries", 0) + 1, "since": since,
+        "number": 100 * work.pair + attempt,
+        "tries": work.result.get("tries", 0) + 1,
+        "since": since,
         "before": msgspec.to_builtins(servers),
-    }  # fmt: skip
+    }
     return StepProgress(note=f"attempt {attempt}", result=result, attempts=attempt)
 
 
 def _check_or_skip(work: StepWork) -> StepProgress:
-    """Check the servers after the last round, and skip the step if one changed: the rounds are measured."""
+    """Check servers after the last round; if one changed, skip the step: rounds are measured."""
     try:
         return check_servers(work)
     except RunEndError as end:
@@ -364,23 +447,32 @@ def judge_run(work: StepWork) -> StepProgress:
     if work.has_lease and not work.pair and not release_fleet(work):  # a verdict needs no node
         return StepProgress(note="the fleet goes to zero first", result=work.result)
     if not attempt or work.result.get("phase") == "again":
-        return StepProgress(note=f"attempt {attempt + 1}", result={"phase": "judge"}, attempts=attempt + 1)
+        return StepProgress(
+            note=f"attempt {attempt + 1}", result={"phase": "judge"}, attempts=attempt + 1
+        )
     number = 100 * work.pair + attempt + (RANK_JOBS if work.name == RANK_STEP else 0)
     name = name_job(work.run, JUDGE_JOB, number)
     look = look_at_job(work, name)
     if look.state == "absent":
-        quality, quality_job = work.steps.get("quality"), _find_job(work, "quality")
+        quality = work.steps.get("quality")
+        quality_job = _find_job(work, "quality")
         fault = quality.note if quality and not quality_job else ""
         llmperf_job = _find_job(work, "llmperf")
-        task = build_task(work, {}, llmperf_job=llmperf_job, quality_job=quality_job, quality_fault=fault)
-        start_job(work, JUDGE_JOB, number, variables={TASK_VARIABLE: msgspec.json.encode(task).decode()})
+        task = build_task(
+            work, {}, llmperf_job=llmperf_job, quality_job=quality_job, quality_fault=fault
+        )
+        start_job(
+            work, JUDGE_JOB, number, variables={TASK_VARIABLE: msgspec.json.encode(task).decode()}
+        )
         return StepProgress(note="begins", result=work.result)
     if look.state == "running":
         return StepProgress(note=look.words or "judges", result=work.result)
     judgment = read_judgment(work) if look.state == "succeeded" else None
     close_job(work, name)
     if judgment is not None:
-        return StepProgress(state="done", note=judgment.sentence, result=msgspec.to_builtins(judgment))
+        return StepProgress(
+            state="done", note=judgment.sentence, result=msgspec.to_builtins(judgment)
+        )
     if attempt >= MAX_JUDGE_ATTEMPTS or look.exit_code == REFUSED_EXIT_CODE:
         reason = look.words or "its Job left no verdict"
         raise RunEndError(f"no verdict could be made: {reason}; the records are whole", "failed")

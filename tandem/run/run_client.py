@@ -1,10 +1,12 @@
 """Access of a person's commands to runs in the bucket: requests and answers, records, steps, logs.
 
-Invariant: a request's key alone says who sends the request; the key is below the caller's own `aws:userid`. An object
-that cannot be read or parsed is a sentence, and a denial names the kind of people that has the right.
+Invariant: a request's key alone says who sends the request; the key is below the caller's own
+`aws:userid`. An object that cannot be read or parsed is a sentence, and a denial names the kind of
+people that has the right.
 
-Sources: IAM user guide, "IAM and AWS STS condition context keys" (aws:userid is the UserId of GetCallerIdentity);
-CloudWatch Logs user guide, "Filter pattern syntax" (JSON patterns, `*` in a value); Fluent Bit's record of a container.
+Sources: IAM user guide, "IAM and AWS STS condition context keys" (aws:userid is the UserId of
+GetCallerIdentity); CloudWatch Logs user guide, "Filter pattern syntax" (JSON patterns, `*` in a
+value); Fluent Bit's record of a container.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ class LogLine(NamedTuple):
 
 @contextmanager
 def name_people(environment: Environment, kind: PeopleKind) -> Iterator[None]:
-    """Name in a denial the people with the right; advise a person to try again where the runner would retry.
+    """Name in a denial the people with the right; advise trying again where the runner would.
 
     Raises:
         AccessDeniedError: the credentials may not do it.
@@ -60,16 +62,22 @@ def name_people(environment: Environment, kind: PeopleKind) -> Iterator[None]:
     try:
         yield
     except TandemError as fault:
-        cause = fault.__cause__ or fault.__context__  # the artifacts' store hides the error that it converts
+        # the artifacts' store hides the error that it converts
+        cause = fault.__cause__ or fault.__context__
         deploy = build_cdk_command("deploy", environment.name)
         if error_code(cause) == "NoSuchBucket":
-            raise InputError("it is not deployed: it has no bucket", where=fault.where, change=deploy) from cause
+            raise InputError(
+                "it is not deployed: it has no bucket", where=fault.where, change=deploy
+            ) from cause
         if fault.change == RETRY_ADVICE:
             fault = ExternalError(fault.problem, where=fault.where, change="try again")
         if cause is None or explain_fault(cause, "").kind != "denied":
             raise fault from cause
         policy = names.people_policy_name(environment, kind)
-        change = f"it takes the rights of {kind}: log in as one, or have {policy} attached (docs/people.md)"
+        change = (
+            f"it takes the rights of {kind}: log in as one, or have {policy} attached"
+            " (docs/people.md)"
+        )
         raise AccessDeniedError(fault.problem, where=fault.where, change=change) from cause
 
 
@@ -80,18 +88,23 @@ class RunClient:
         environment: as declared.
         boto_session: a boto3 session; None makes a new one.
 
-    Every method raises a TandemError if AWS fails, and an AccessDeniedError that names the people with the right.
+    Every method raises a TandemError if AWS fails, and an AccessDeniedError that names the people
+    with the right.
     """
 
     def __init__(self, environment: Environment, boto_session: Any = None) -> None:
         self.environment, self.session = environment, boto_session or create_session()
-        self.clients, self.config = create_guard_clients(environment, self.session), build_guard_config(environment)
+        self.clients, self.config = (
+            create_guard_clients(environment, self.session),
+            build_guard_config(environment),
+        )
         self.file = ObjectFile(self.clients, self.config)
         self._steps: dict[str, tuple[object, StepRecord]] = {}
 
     def read_user_id(self) -> str:
         """Return the caller's `aws:userid`."""
-        sts, where = create_client(self.environment, "sts", self.session), f"account {self.environment.account}"
+        sts = create_client(self.environment, "sts", self.session)
+        where = f"account {self.environment.account}"
         return str(call_operation(sts, "GetCallerIdentity", where)["UserId"])
 
     def read_beat(self) -> RunnerBeat | None:
@@ -120,7 +133,8 @@ class RunClient:
 
     def list_runs(self) -> tuple[list[RunRecord], dict[str, str]]:
         """Return all runs, the newest first, and why others could not be read, by their ids."""
-        records, unread = list[RunRecord](), dict[str, str]()
+        records = list[RunRecord]()
+        unread = dict[str, str]()
         with name_people(self.environment, "viewer"):
             runs = [run for run in list_runs(self.file) if not find_run_id_fault(run)]
 
@@ -136,7 +150,7 @@ class RunClient:
         return sorted(records, key=lambda record: record.started_at, reverse=True), unread
 
     def read_steps(self, run: str) -> tuple[StepRecord, ...]:
-        """Return the steps of a run in their order; steps that were read before and have ended are not read again."""
+        """Return a run's steps in order; ended steps that were read are not read again."""
         steps = list[StepRecord]()
         with name_people(self.environment, "viewer"):
             for key, size, modified_at in self.file.list_keys(run_keys.steps_prefix(run)):
@@ -153,21 +167,26 @@ class RunClient:
         """Write a request below the caller's own id and return its key.
 
         Raises:
-            InputError: the caller has a request under this name already, or the request is too large.
+            InputError: the caller has a request under this name already, or the request is too
+                large.
         """
         is_stage = request.until == "stage"
         key = run_keys.request_key(self.read_user_id(), stem, is_stage=is_stage)
         where = self.config.url(key)
         limit = run_keys.MAX_REQUEST_BYTES
         if len(msgspec.json.encode(request)) > limit - 1024:  # spaces and the schema are added
-            raise InputError(f"it is larger than {limit // 1024} KiB", where=where, change="shorten it")
+            raise InputError(
+                f"it is larger than {limit // 1024} KiB", where=where, change="shorten it"
+            )
         try:
             with name_people(self.environment, _find_sender_kind(key)):
                 self.file.write(key, request)
         except LostRunError:
             change = "take another name (--run), or look how it stands: "
             change += build_tandem_command(f"runs show {request.run}", self.environment.name)
-            raise InputError("you have asked for this already", where=where, change=change) from None
+            raise InputError(
+                "you have asked for this already", where=where, change=change
+            ) from None
         return key
 
     def read_answer(self, key: str) -> RequestAnswer | None:
@@ -182,17 +201,21 @@ class RunClient:
             run: its id.
             started_at, ended_at: of the steps in question.
         """
-        group, mark = names.container_log_group_name(self.environment, "application"), run_keys.mark_jobs(run)
+        group = names.container_log_group_name(self.environment, "application")
+        mark = run_keys.mark_jobs(run)
         query = {
             "logGroupName": group,
             "filterPattern": f'{{ $.kubernetes.pod_name = "*{mark}*" }}',
             "startTime": int((started_at - LOG_DELAY).timestamp() * 1000),
             "endTime": int((ended_at + LOG_DELAY).timestamp() * 1000),
         }
-        logs, lines = create_client(self.environment, "logs", self.session), deque[LogLine](maxlen=MAX_LOG_LINES)
+        logs = create_client(self.environment, "logs", self.session)
+        lines = deque[LogLine](maxlen=MAX_LOG_LINES)
         try:
             with name_people(self.environment, "engineer"):
-                for event in iterate_rows(logs, "FilterLogEvents", "events", f"log group {group}", **query):
+                for event in iterate_rows(
+                    logs, "FilterLogEvents", "events", f"log group {group}", **query
+                ):
                     line = _parse_event(event)
                     lines.extend([line] if line and mark in line.pod else [])
         except TandemError as fault:

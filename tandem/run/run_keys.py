@@ -1,7 +1,7 @@
 """Keys of a run in the bucket: one id names its lease, its journal and its results.
 
-Keys of requests, journal and runner come after `guard.config.prefix`, as those of leases do. Results are where the
-bench publishes them.
+Keys of requests, journal and runner come after `guard.config.prefix`, as those of leases do.
+Results are where the bench publishes them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ import re
 from tandem.guard.lease import RUN_NAME_PATTERN
 
 RUN_ID_PATTERN = re.compile(r"[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?")
-# our folders next to those of runs: results/EXPERIMENT/llmperf/ and quality/ hold the files of these Jobs
+# our folders next to those of runs: results/EXPERIMENT/llmperf/ and quality/ hold the files of
+# these Jobs
 RESERVED_RUN_IDS = frozenset({"llmperf", "quality"})
 REQUESTS_PREFIX = "requests/"
-STAGE_REQUESTS_PREFIX = "stage-requests/"  # engineers may write here, and the runner only stages for them
+# engineers may write here, and the runner only stages for them
+STAGE_REQUESTS_PREFIX = "stage-requests/"
 RUNS_PREFIX = "runs/"
 RUNNER_KEY = "runner.json"
 MAX_REQUEST_BYTES = 64 * 1024
@@ -24,7 +26,10 @@ MAX_REQUEST_BYTES = 64 * 1024
 def find_run_id_fault(run: str) -> str:
     """Return why a text is no valid run id; empty if it is one."""
     if not RUN_ID_PATTERN.fullmatch(run) or not RUN_NAME_PATTERN.fullmatch(run):
-        return f"{run!r} names no run: 1 to 40 lower-case letters, digits and '-', a letter or digit at both ends"
+        return (
+            f"{run!r} names no run: 1 to 40 lower-case letters, digits and '-', a letter or digit"
+            " at both ends"
+        )
     if run in RESERVED_RUN_IDS:
         return f"{run!r} is a folder of Tandem's own beside the runs' results"
     return ""
@@ -93,12 +98,12 @@ def strip_pair(step: str) -> str:
 
 
 def results_prefix(experiment: str, run: str) -> str:
-    """Return the prefix of a run's results; as for the bench, no environment's prefix comes before it."""
+    """Return the prefix of a run's results; as for the bench, no environment precedes it."""
     return f"results/{experiment}/{run}/"
 
 
 def job_prefix(experiment: str, folder: str, job: str) -> str:
-    """Return the prefix of what a Job of ours stored, in a folder next to those of runs; the Job's uid follows."""
+    """Return the prefix of what our Job stored, in a folder next to the runs'; its uid follows."""
     return f"{results_prefix(experiment, folder)}{job}"
 
 
@@ -108,7 +113,9 @@ def round_prefix(experiment: str, run: str, number: int, attempt: int) -> str:
 
 
 ROUND_STEP = "round-"  # plus its number in five digits: the name of a round's step
-RANK_STEP = "rank"  # of a pair: its rounds are judged, so that only a candidate that leads is asked the tasks
+# of a pair: its rounds are judged, so that only a candidate that leads is asked the tasks
+RANK_STEP = "rank"
 PAIR_STEP = "pair-"  # plus the pair's number in two digits and the name of the step
 DECISION_FILE = "decision.json"
-ROUND_FILE, JUDGMENT_FILE = "round.json", "judgment.json"
+ROUND_FILE = "round.json"
+JUDGMENT_FILE = "judgment.json"

@@ -1,7 +1,7 @@
-"""The ordered steps of a run with their minutes, USD and deadlines; and the reasons why a run cannot fit.
+"""The ordered steps of a run with minutes, USD and deadlines, and reasons why it cannot fit.
 
-Invariant: pure. A figure gives its basis, and is marked as a bound if nothing better is known. An estimate refuses a
-step that no lease of these hours can hold, and decides nothing else.
+Invariant: pure. A figure gives its basis, and is marked as a bound if nothing better is known. An
+estimate refuses a step that no lease of these hours can hold, and decides nothing else.
 """
 
 from __future__ import annotations
@@ -31,16 +31,25 @@ from tandem.spec.experiment import CompileSettings, Experiment, QualityTask, Ser
 from tandem.spec.prices import count_model_gb, find_price, has_nat
 
 STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quarters of an hour
-# assumed, as no source gives them: EC2's launch and the node's join; image and weights of the servers; a restart
-NODE_MINUTES, SERVE_MINUTES, READY_MINUTES, RESTART_MINUTES = 10.0, 8.0, 20.0, 20.0
+# assumed, as no source gives them: EC2's launch and the node's join; image and weights of the
+# servers; a restart
+NODE_MINUTES = 10.0
+SERVE_MINUTES = 8.0
+READY_MINUTES = 20.0
+RESTART_MINUTES = 20.0
 ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, its uploads
 LLMPERF_MINUTES = 40.0  # charts/llmperf.py: 25 calls of 70 s, and Ray's start
 OWN_ITEMS = 400  # tandem/bench/tasks/sums.jsonl
-OWN_ANSWER_TOKENS, QUALITY_STREAMS = 64, 4  # MAX_ANSWER_TOKENS and CONCURRENCY of tandem.bench.task_items
-JUDGE_MINUTES, END_MINUTES = 5.0, 5.0
+# MAX_ANSWER_TOKENS and CONCURRENCY of tandem.bench.task_items
+OWN_ANSWER_TOKENS = 64
+QUALITY_STREAMS = 4
+JUDGE_MINUTES = 5.0
+END_MINUTES = 5.0
 MAX_QUALITY_MINUTES = 240.0  # of all tasks
-QUALITY_WAIT_MINUTES = 285.0  # then the runner ends their Job, a second attempt too; below the step's deadline
-LEASE_MARGIN_MINUTES = 10.0  # the end of a lease, in which nothing new begins: its fleet goes to zero before
+# then the runner ends their Job, a second attempt too; below the step's deadline
+QUALITY_WAIT_MINUTES = 285.0
+# the end of a lease, in which nothing new begins: its fleet goes to zero before
+LEASE_MARGIN_MINUTES = 10.0
 COMPILE_EXTRA_MINUTES = 90.0  # for nodes and transfers, in addition to compile.deadline_hours
 STARTS_CHOICES = (1, 2, 6)
 ITEMS_OF_WORD = 200  # tandem.judge.quality.FEWEST_ITEMS, which is loaded with scipy
@@ -50,7 +59,7 @@ ASSUMED = "assumed"  # no source gives it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BucketGaps:
-    """Models and artifacts that an experiment needs and the bucket lacks: ids, names of artifact keys, each once."""
+    """Models and artifacts an experiment needs and the bucket lacks: ids, key names, each once."""
 
     models: tuple[str, ...] = ()
     artifacts: tuple[str, ...] = ()
@@ -65,7 +74,8 @@ class RunPlanInputs:
         gaps: models to stage and artifacts to compile.
         request: of the run.
         done_steps: names of steps that an earlier lease of the run has done.
-        measured_minutes: of a round, by the rounds that an earlier lease measured; 0 if there are none.
+        measured_minutes: of a round, by the rounds that an earlier lease measured; 0 if there are
+            none.
     """
 
     environment: Environment
@@ -77,12 +87,14 @@ class RunPlanInputs:
     measured_minutes: float = 0
 
     def count_slots(self, settings: ServingSettings | CompileSettings) -> int:
-        """Return how many servers or compiles a node holds at once; a compile without its own count has a server's."""
+        """Return how many servers or compiles a node holds; a compile's default is a server's."""
         instance = self.catalogue.instances.instances[self.environment.capacity.instance_type]
         serving = self.experiment.serving
         counts = [(instance.devices.value or 0) // serving.devices]
         for setting, (limit, unit) in allocatable_limits(instance).items():
-            counts.append(limit // (unit * (getattr(settings, setting) or getattr(serving, setting))))
+            counts.append(
+                limit // (unit * (getattr(settings, setting) or getattr(serving, setting)))
+            )
         return min(counts)
 
     @property
@@ -94,7 +106,8 @@ class RunPlanInputs:
     @cached_property
     def arms(self) -> tuple[ManifestArm, ...]:
         """The variants that are served at once, the baseline first; of a sweep the first pair."""
-        experiment, sweep = self.experiment, self.experiment.sweep
+        experiment = self.experiment
+        sweep = self.experiment.sweep
         served = build_pair(experiment, sweep.variants()[0].name) if sweep else experiment
         return build_arms(self.environment, served, self.catalogue)
 
@@ -107,22 +120,32 @@ class RunPlanInputs:
     @cached_property
     def round_minutes(self) -> tuple[float, float]:
         """Minutes of a round and of a control round."""
-        experiment, request = self.experiment, self.request
+        experiment = self.experiment
+        request = self.request
         size = SIZES[request.size]
         fields = {
-            "arms": self.arms, "schedule": experiment.schedule, "seed": request.seed, "api": "chat",
-            "rounds": request.rounds, "control_rounds": request.control_rounds,
-        }  # fmt: skip
+            "arms": self.arms,
+            "schedule": experiment.schedule,
+            "seed": request.seed,
+            "api": "chat",
+            "rounds": request.rounds,
+            "control_rounds": request.control_rounds,
+        }
         suites = size.load_suites(size.select_names(experiment.suites))
         loads = experiment.concurrency or None
-        plan = build_settings(size, suites, fields, most_tokens=experiment.max_output_tokens, concurrency=loads).plan()
+        plan = build_settings(
+            size, suites, fields, most_tokens=experiment.max_output_tokens, concurrency=loads
+        ).plan()
         numbers = [plan.first_round, *plan.control_round_numbers[:1]]
-        minutes = [sum(map(estimate_turn_s, plan.round(number))) / 60 + ROUND_EXTRA_MINUTES for number in numbers]
+        minutes = [
+            sum(map(estimate_turn_s, plan.round(number))) / 60 + ROUND_EXTRA_MINUTES
+            for number in numbers
+        ]
         return minutes[0], minutes[-1]
 
     @property
     def quality_minutes(self) -> float:
-        """Most minutes in which the servers answer all tasks, each answer as long as allowed; 0 without tasks."""
+        """Most minutes to answer all tasks, each answer as long as allowed; 0 without tasks."""
         tasks = self.experiment.quality
         answers_s = sum(count_items(task) * self._bound_answer_s(task) for task in tasks)
         return answers_s / QUALITY_STREAMS / 60 + ROUND_EXTRA_MINUTES if tasks else 0.0
@@ -130,19 +153,22 @@ class RunPlanInputs:
     @property
     def quality_usd(self) -> float:
         """Most USD of the nodes in these minutes."""
-        return self.quality_minutes / 60 * max(self.nodes, 1) * self.environment.capacity.usd_per_hour
+        return (
+            self.quality_minutes / 60 * max(self.nodes, 1) * self.environment.capacity.usd_per_hour
+        )
 
     @property
     def asks_leaders_only(self) -> bool:
-        """Whether a sweep asks its tasks of a candidate only if it leads so far, because that is cheaper.
+        """Whether a sweep asks tasks only of a candidate that leads so far, as it is cheaper.
 
-        To know whether it leads takes another judgment. Of the pairs of a sweep, 59 % do not lead (3.6 pairs, 1.5 of
-        them leaders, in the worlds of tests/plan/sweep_worlds.py), so it pays from 1.7 judgments on.
+        To know whether it leads takes another judgment. Of the pairs of a sweep, 59 % do not lead
+        (3.6 pairs, 1.5 of them leaders, in the worlds of tests/plan/sweep_worlds.py), so it pays
+        from 1.7 judgments on.
         """
         return self.experiment.sweep is not None and self.quality_minutes > 2 * JUDGE_MINUTES
 
     def _bound_answer_s(self, task: QualityTask) -> float:
-        """Return the longest time of an answer; of a staged set nobody knows here whether its items are lm-eval's."""
+        """Return the longest time of an answer; a staged set's items may not be lm-eval's."""
         most_tokens = self.experiment.max_output_tokens
         if task.sha256 is None:
             most_tokens = min(most_tokens, OWN_ANSWER_TOKENS)
@@ -162,7 +188,8 @@ class StepEstimate:
         deadline_minutes: then the step is ended; 0 for the way to zero, which nothing ends.
         ending: what its deadline does.
         lease: number of the lease that holds the step and pays nodes for it; 0 before the first.
-        usd: for the paid nodes during the step, at the declared price; of staging, the models' way through NAT.
+        usd: for the paid nodes during the step, at the declared price; of staging, the models' way
+            through NAT.
         unpriced: what else is paid, whose price nobody read in the region; empty for nothing.
     """
 
@@ -207,7 +234,7 @@ class RunEstimate:
 
     @property
     def leases(self) -> int:
-        """Return how many leases the run takes; each but the first takes a `tandem run --resume`."""
+        """Return how many leases a run takes; each but the first takes `tandem run --resume`."""
         return max(step.lease for step in self.steps)
 
     @property
@@ -218,7 +245,7 @@ class RunEstimate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartsOption:
-    """The cost of a number of starts of each server, and the basis of the verdict's word with so many."""
+    """The cost of so many starts of each server, and the basis of the verdict's word with them."""
 
     starts: int
     rounds: int
@@ -245,14 +272,16 @@ def find_gaps(rows: Iterable[SurveyRow]) -> BucketGaps:
 
 
 def assign_starts(rounds: int, control_rounds: int, starts: int) -> tuple[int, ...]:
-    """Return the start of the servers, from 1, for each round of a plan; a control round has that of the one before.
+    """Return each round's start of the servers, from 1; a control round has that of the one before.
 
     Args:
         rounds: without control rounds, at least as many as starts.
         control_rounds: as planned.
         starts: of each server.
     """
-    controls, numbers, earlier_rounds = control_numbers(rounds, control_rounds), list[int](), 0
+    controls = control_numbers(rounds, control_rounds)
+    numbers = list[int]()
+    earlier_rounds = 0
     for number in range(rounds + control_rounds):
         if number in controls:
             numbers.append(numbers[-1] if numbers else 1)
@@ -271,9 +300,12 @@ def describe_word_scope(rounds: int, starts: int) -> str:
 
 def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
     """Return the steps of a run, each in the lease that holds it."""
-    nodes, usd_per_hour = max(inputs.nodes, 1), inputs.environment.capacity.usd_per_hour
+    nodes = max(inputs.nodes, 1)
+    usd_per_hour = inputs.environment.capacity.usd_per_hour
     lease_steps = _pack_leases(_list_work_steps(inputs), inputs.request.hours * 60)
-    priced_steps = (replace(step, usd=step.minutes / 60 * nodes * usd_per_hour) for step in lease_steps)
+    priced_steps = (
+        replace(step, usd=step.minutes / 60 * nodes * usd_per_hour) for step in lease_steps
+    )
     free_steps = (_estimate_step("preflight"), _estimate_stage(inputs))
     if not inputs.needs_nodes:
         return RunEstimate(steps=free_steps, nodes=0)
@@ -281,13 +313,16 @@ def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
 
 
 def compare_starts(inputs: RunPlanInputs) -> tuple[StartsOption, ...]:
-    """Return the cost of 1, 2 and 6 starts of each server; with as many rounds as starts if the plan has fewer."""
+    """Return the cost of 1, 2 and 6 starts of each server, with no fewer rounds than starts."""
     options = []
     for starts in STARTS_CHOICES:
         rounds = max(inputs.request.rounds, starts)
         request = msgspec.structs.replace(inputs.request, starts=starts, rounds=rounds)
-        estimate, word_scope = estimate_run(replace(inputs, request=request)), describe_word_scope(rounds, starts)
-        options.append(StartsOption(starts=starts, rounds=rounds, word_scope=word_scope, estimate=estimate))
+        estimate = estimate_run(replace(inputs, request=request))
+        word_scope = describe_word_scope(rounds, starts)
+        options.append(
+            StartsOption(starts=starts, rounds=rounds, word_scope=word_scope, estimate=estimate)
+        )
     return tuple(options)
 
 
@@ -297,7 +332,8 @@ def list_refusals(inputs: RunPlanInputs) -> tuple[InputError, ...]:
 
 
 def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
-    request, max_hours = inputs.request, inputs.environment.guard.max_hours
+    request = inputs.request
+    max_hours = inputs.environment.guard.max_hours
     if request.until != "judge":
         yield from _find_unused_flags(request)
     if not inputs.needs_nodes:
@@ -309,9 +345,14 @@ def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
 
     if not 1 <= request.starts <= request.rounds:
         problem = f"{request.starts} starts of each server, and {request.rounds} rounds"
-        yield InputError(problem, where="--starts", change=f"ask for 1 to {request.rounds} starts, or for more rounds")
+        yield InputError(
+            problem,
+            where="--starts",
+            change=f"ask for 1 to {request.rounds} starts, or for more rounds",
+        )
     elif not MIN_HOURS <= request.hours <= max_hours:
-        where, change = f"environment {request.environment}", f"ask for {MIN_HOURS:g} to {max_hours} (guard.max_hours)"
+        where = f"environment {request.environment}"
+        change = f"ask for {MIN_HOURS:g} to {max_hours} (guard.max_hours)"
         yield InputError(f"{request.hours:g} hours are asked for", where=where, change=change)
     else:
         yield from _find_long_steps(inputs)
@@ -335,44 +376,70 @@ def _find_unused_flags(request: RunRequest) -> Iterator[InputError]:
 
 def _find_capacity_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
     """Yield why the declared capacity cannot hold or compile the experiment."""
-    environment, experiment, capacity = inputs.environment, inputs.experiment, inputs.environment.capacity
+    environment = inputs.environment
+    experiment = inputs.experiment
+    capacity = inputs.environment.capacity
     where = f"experiment {experiment.name}"
     if capacity.awaits_reservation:
         change = "write capacity.reservation_id, deploy Fleet"
-        yield InputError("it has no Fleet stack yet", where=f"environment {environment.name}", change=change)
+        yield InputError(
+            "it has no Fleet stack yet", where=f"environment {environment.name}", change=change
+        )
     if not 1 <= inputs.nodes <= capacity.nodes:
-        arms, slots = len(inputs.arms), inputs.count_slots(experiment.serving)
-        fit = f"a {capacity.instance_type} holds {slots} at once, and capacity.nodes is {capacity.nodes}"
-        change = f"name another experiment or environment, or raise capacity.nodes to {inputs.nodes} and deploy Fleet"
+        arms = len(inputs.arms)
+        slots = inputs.count_slots(experiment.serving)
+        fit = (
+            f"a {capacity.instance_type} holds {slots} at once, and capacity.nodes is"
+            f" {capacity.nodes}"
+        )
+        change = (
+            f"name another experiment or environment, or raise capacity.nodes to {inputs.nodes} and"
+            " deploy Fleet"
+        )
         yield InputError(f"its {arms} servers do not fit: {fit}", where=where, change=change)
     if inputs.gaps.artifacts and experiment.compile.where == "cpu":
         change = "write compile.where: device, or compile by hand (docs/run-by-hand.md)"
-        problem = f"{len(inputs.gaps.artifacts)} artifacts are to be compiled on a node without devices; there is none"
+        problem = (
+            f"{len(inputs.gaps.artifacts)} artifacts are to be compiled on a node without devices;"
+            " there is none"
+        )
         yield InputError(problem, where=where, change=change)
 
 
 def _find_measuring_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
     """Yield why the run cannot be measured as requested, apart from its starts and hours."""
-    experiment, request = inputs.experiment, inputs.request
+    experiment = inputs.experiment
+    request = inputs.request
     if experiment.sweep and (request.starts > 1 or request.llmperf):
         flag = "--llmperf" if request.llmperf else "--starts"
-        yield InputError("a sweep starts each pair once, and runs no llmperf", where=flag, change="leave the flag out")
+        yield InputError(
+            "a sweep starts each pair once, and runs no llmperf",
+            where=flag,
+            change="leave the flag out",
+        )
     if inputs.quality_minutes > MAX_QUALITY_MINUTES:
         limit = f"the Job ends after {MAX_QUALITY_MINUTES:.0f}"
         problem = f"its tasks take up to {inputs.quality_minutes:.0f} min, and {limit}"
         change = "write fewer items in its quality"
         yield InputError(problem, where=f"experiment {experiment.name}", change=change)
     if request.budget_usd and not experiment.sweep:
-        yield InputError("only a sweep has a budget", where="--budget-usd", change="leave the flag out: --hours limits")
+        yield InputError(
+            "only a sweep has a budget",
+            where="--budget-usd",
+            change="leave the flag out: --hours limits",
+        )
 
 
 def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
-    """Yield a refusal of the longest step, if no lease of these hours holds it after the first steps of a lease."""
-    hours, max_hours = inputs.request.hours, inputs.environment.guard.max_hours
+    """Yield a refusal of the longest step if no lease of these hours holds it and its start."""
+    hours = inputs.request.hours
+    max_hours = inputs.environment.guard.max_hours
     needs = []
     for step in _list_work_steps(inputs):
         begins = _list_lease_steps(1, has_nodes=False, is_serving=step.step != "compile")
-        needs.append((sum(row.minutes for row in (*begins, step)) + END_MINUTES + LEASE_MARGIN_MINUTES, step))
+        needs.append(
+            (sum(row.minutes for row in (*begins, step)) + END_MINUTES + LEASE_MARGIN_MINUTES, step)
+        )
     if not needs:
         return
     minutes, step = max(needs, key=lambda need: need[0])
@@ -381,15 +448,27 @@ def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
     needed_hours = math.ceil(minutes / 15) / 4
     change = f"ask for --hours {needed_hours:g}"
     if needed_hours > max_hours:
-        changes = {"compile": "lower compile.deadline_hours", "quality": "write fewer items in its quality"}
+        changes = {
+            "compile": "lower compile.deadline_hours",
+            "quality": "write fewer items in its quality",
+        }
         lower = changes.get(step.step, "ask for --quick")
-        change = f"{lower}, or raise guard.max_hours (now {max_hours}) to {needed_hours:g} and deploy Guard"
+        change = (
+            f"{lower}, or raise guard.max_hours (now {max_hours}) to {needed_hours:g} and deploy"
+            " Guard"
+        )
     size = f"{'at most' if step.is_bound else 'about'} {step.minutes:.0f} min"
-    problem = f"step {step.step} takes {size} ({step.basis}), with nodes that come and go {minutes:.0f} min"
-    yield InputError(f"{problem}; a lease of {hours:g} h does not hold it", where="--hours", change=change)
+    problem = (
+        f"step {step.step} takes {size} ({step.basis}), with nodes that come and go"
+        f" {minutes:.0f} min"
+    )
+    yield InputError(
+        f"{problem}; a lease of {hours:g} h does not hold it", where="--hours", change=change
+    )
 
 
-# step, without the suffix of its name -> title, minutes, minutes to its deadline (tandem.run.engine)
+# step, without the suffix of its name -> title, minutes, minutes to its deadline
+# (tandem.run.engine)
 _STEP_ROWS = {
     "preflight": ("look at account, bucket and cluster", 1.0, 30.0),
     "stage": ("bring the models into the bucket", 0.0, 420.0),
@@ -414,7 +493,13 @@ _STEP_ROWS = {
 def _estimate_step(step: str, **changes: Any) -> StepEstimate:
     title, minutes, deadline_minutes = _STEP_ROWS[step.partition(".")[0].partition("-")[0]]
     return StepEstimate(
-        **{"step": step, "title": title, "minutes": minutes, "deadline_minutes": deadline_minutes, **changes}
+        **{
+            "step": step,
+            "title": title,
+            "minutes": minutes,
+            "deadline_minutes": deadline_minutes,
+            **changes,
+        }
     )
 
 
@@ -423,12 +508,20 @@ def _estimate_stage(inputs: RunPlanInputs) -> StepEstimate:
     minutes = size_gb * 1000 / STAGE_MB_PER_S / 60
     if not inputs.gaps.models:
         return _estimate_step("stage", minutes=minutes, basis="the bucket has every model")
-    basis = f"{size_gb:.1f} GB ({', '.join(inputs.gaps.models)}) at {STAGE_MB_PER_S} MB/s, {ASSUMED}"
+    basis = (
+        f"{size_gb:.1f} GB ({', '.join(inputs.gaps.models)}) at {STAGE_MB_PER_S} MB/s, {ASSUMED}"
+    )
     if not has_nat(inputs.environment):
         return _estimate_step("stage", minutes=minutes, basis=basis)
     price = find_price(inputs.environment, inputs.catalogue, "nat_gb")
-    unpriced = "" if price.usd is not None else f"staging through NAT: no price for {inputs.environment.region}"
-    return _estimate_step("stage", minutes=minutes, basis=basis, usd=size_gb * (price.usd or 0.0), unpriced=unpriced)
+    unpriced = (
+        ""
+        if price.usd is not None
+        else f"staging through NAT: no price for {inputs.environment.region}"
+    )
+    return _estimate_step(
+        "stage", minutes=minutes, basis=basis, usd=size_gb * (price.usd or 0.0), unpriced=unpriced
+    )
 
 
 def _list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
@@ -446,22 +539,27 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
         return
     request, (round_minutes, control_minutes) = inputs.request, inputs.round_minutes
     yield from _list_compile_steps(inputs)
-    controls, start = control_numbers(request.rounds, request.control_rounds), 1
+    controls = control_numbers(request.rounds, request.control_rounds)
+    start = 1
     basis = f"{FIRST_TOKEN_S:g} s and {TOKEN_S * 1000:.0f} ms a token, answers as long as allowed"
     if inputs.measured_minutes:
         round_minutes = control_minutes = inputs.measured_minutes
         basis = f"{ROUND_SLACK:g} times the longest round so far"
-    for number, own_start in enumerate(assign_starts(request.rounds, request.control_rounds, request.starts)):
+    for number, own_start in enumerate(
+        assign_starts(request.rounds, request.control_rounds, request.starts)
+    ):
         if own_start != start:
             start = own_start
             yield _estimate_step(f"restart-{start}")
         minutes = control_minutes if number in controls else round_minutes
         yield _estimate_step(f"round-{number:05}", minutes=minutes, basis=basis)
     if minutes := inputs.quality_minutes:
-        basis, ending = "every answer as long as allowed", "skips it with a note"
+        basis = "every answer as long as allowed"
+        ending = "skips it with a note"
         yield _estimate_step("quality", minutes=minutes, basis=basis, ending=ending, is_bound=True)
     if request.llmperf:
-        basis, ending = "25 calls of about 70 s at 45 ms a token", "skips it with a note"
+        basis = "25 calls of about 70 s at 45 ms a token"
+        ending = "skips it with a note"
         yield _estimate_step("llmperf", basis=basis, ending=ending)
     yield _estimate_step("judge")
 
@@ -487,38 +585,58 @@ def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstima
     minutes = request.rounds * round_minutes + request.control_rounds * control_minutes
     minutes += hours * 60 + SERVE_MINUTES + READY_MINUTES + inputs.quality_minutes + END_MINUTES
     minutes += JUDGE_MINUTES * inputs.asks_leaders_only
-    basis = f"a start, {request.rounds + request.control_rounds} rounds" + f", {hours} h of compile" * bool(hours)
+    basis = (
+        f"a start, {request.rounds + request.control_rounds} rounds"
+        + f", {hours} h of compile" * bool(hours)
+    )
     basis += "; most sweeps measure less than half of their candidates (docs/sweep.md)"
     for number, _ in enumerate(sweep.variants(), 1):
         yield _estimate_step(
-            f"pair-{number:02}-judge", minutes=minutes, basis=basis, is_bound=True, deadline_minutes=2 * minutes
+            f"pair-{number:02}-judge",
+            minutes=minutes,
+            basis=basis,
+            is_bound=True,
+            deadline_minutes=2 * minutes,
         )
     yield _estimate_step("judge")
 
 
 def _list_lease_steps(lease: int, *, has_nodes: bool, is_serving: bool) -> Iterator[StepEstimate]:
     """Yield the missing first steps of a lease: its nodes, then its servers."""
-    steps = (() if has_nodes else ("raise", "node")) + (("label", "serve", "ready", "check") if is_serving else ())
+    steps = (() if has_nodes else ("raise", "node")) + (
+        ("label", "serve", "ready", "check") if is_serving else ()
+    )
     for step in steps:
         yield _estimate_step(f"{step}.{lease}" if lease > 1 else step, lease=lease)
 
 
-def _pack_leases(work_steps: Iterable[StepEstimate], lease_minutes: float) -> Iterator[StepEstimate]:
-    """Yield the steps in leases of so many minutes; a step that does not fit begins the next lease."""
-    lease, left_minutes, is_served, restart = 0, 0.0, False, tuple[StepEstimate, ...]()
+def _pack_leases(
+    work_steps: Iterable[StepEstimate], lease_minutes: float
+) -> Iterator[StepEstimate]:
+    """Yield the steps in leases of so many minutes; one that does not fit begins the next."""
+    lease = 0
+    left_minutes = 0.0
+    is_served = False
+    restart = tuple[StepEstimate, ...]()
     for step in work_steps:
         if step.step.startswith("restart"):  # it belongs to the lease of the round after it
             restart = (step,)
             continue
-        needs_servers, steps = step.step != "compile", (*restart, step)
-        begins = list(_list_lease_steps(lease, has_nodes=True, is_serving=needs_servers and not is_served))
+        needs_servers = step.step != "compile"
+        steps = (*restart, step)
+        begins = list(
+            _list_lease_steps(lease, has_nodes=True, is_serving=needs_servers and not is_served)
+        )
         if lease == 0 or sum(row.minutes for row in (*begins, *steps)) > left_minutes:
             if lease:
                 yield _estimate_step(f"park-{lease}", lease=lease)
             # a new lease starts its servers anew, so a restart just after that is none
-            lease, left_minutes, steps = lease + 1, lease_minutes - END_MINUTES - LEASE_MARGIN_MINUTES, (step,)
+            lease = lease + 1
+            left_minutes = lease_minutes - END_MINUTES - LEASE_MARGIN_MINUTES
+            steps = (step,)
             begins = list(_list_lease_steps(lease, has_nodes=False, is_serving=needs_servers))
         left_minutes -= sum(row.minutes for row in (*begins, *steps))
         yield from (*begins, *(replace(row, lease=lease) for row in steps))
-        is_served, restart = needs_servers, ()
+        is_served = needs_servers
+        restart = ()
     yield _estimate_step("end", lease=lease)

@@ -1,6 +1,7 @@
-"""Stored values of a run in the bucket: request, answer, run, step, the runner's beat; and the tasks of its Jobs.
+"""Stored values of a run in the bucket: request, answer, run, step, beat; and its Jobs' tasks.
 
-Invariant: frozen, typed, and refused at the border if a key is unknown, a type is wrong or the schema is another.
+Invariant: frozen, typed, and refused at the border if a key is unknown, a type is wrong or the
+schema is another.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ ROUND_SLACK = 1.25  # a round may take so much longer than the longest before it
 SizeName = Literal["quick", "default", "full"]
 RequestKind = Literal["run", "resume", "cancel"]
 StepState = Literal["running", "done", "skipped", "failed"]
-RunState = Literal["running", "waiting", "staged", "compiled", "judged", "void", "ended", "cancelled", "failed"]
+RunState = Literal[
+    "running", "waiting", "staged", "compiled", "judged", "void", "ended", "cancelled", "failed"
+]
 LastStep = Literal["stage", "compile", "judge"]
 
 
@@ -43,7 +46,8 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         control_rounds: rounds in which the baseline is also its own variant.
         seed: of the plan.
         llmperf: whether the post's own generator runs after the rounds.
-        budget_usd: most USD for the nodes of a sweep; then the sweep decides by its results so far. 0 is no budget.
+        budget_usd: most USD for the nodes of a sweep; then the sweep decides by its results so far.
+            0 is no budget.
         accept_unarmed: whether a path that would not stop the fleet is accepted.
     """
 
@@ -103,15 +107,15 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         who: `aws:userid` of the person who requested the run.
         request: as accepted.
         state: of the run; a `waiting` one has no fleet and goes on with a resume.
-        reason: why the run ended, waits or is void, in one sentence; what the bucket has once it is staged or
-            compiled; empty while all is well.
+        reason: why the run ended, waits or is void, in one sentence; what the bucket has once it is
+            staged or compiled; empty while all is well.
         verdict: the verdict's sentence, once there is one.
         started_at, ended_at: ISO 8601 in UTC.
         leases: in their order.
         resumes: how often the run went on after it had waited.
         rounds_total: rounds of the plan, control rounds included.
-        node_s, used_node_s: paid seconds of nodes by EC2's times (tandem/run/node_time.py), and those in which a
-            compile or a measurement ran.
+        node_s, used_node_s: paid seconds of nodes by EC2's times (tandem/run/node_time.py), and
+            those in which a compile or a measurement ran.
         cancelled_by: `aws:userid` of the person who cancelled the run.
         writer: the runner that wrote this record, by its pod's uid.
     """
@@ -145,7 +149,8 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One step of a run, as the journal has it.
 
     Args:
-        step: its name; a step that each lease takes anew has the lease's number behind a dot, from the second on.
+        step: its name; a step that each lease takes anew has the lease's number behind a dot, from
+            the second on.
         attempts: Jobs or tries that the step began.
         note: the state of the step, or why it ended so, in one sentence.
         result: values that later steps need.
@@ -168,33 +173,43 @@ def select_pair(steps: Mapping[str, StepRecord], pair: int) -> dict[str, StepRec
     """Return the steps of a pair by their names, without the pair in the names."""
     prefix = pair_step(pair, "")
     own = [step for name, step in steps.items() if name.startswith(prefix)]
-    return {strip_pair(step.step): msgspec.structs.replace(step, step=strip_pair(step.step)) for step in own}
+    return {
+        strip_pair(step.step): msgspec.structs.replace(step, step=strip_pair(step.step))
+        for step in own
+    }
 
 
 def list_confirmed(steps: Iterable[StepRecord]) -> tuple[tuple[int, int], ...]:
     """Return round and attempt of every round whose records count, in their order."""
-    return tuple(sorted((int(result["number"]), int(result["attempt"])) for result in _iterate_rounds(steps)))
+    return tuple(
+        sorted((int(result["number"]), int(result["attempt"])) for result in _iterate_rounds(steps))
+    )
 
 
 def estimate_round_s(steps: Iterable[StepRecord]) -> float:
     """Return the longest time of a round, by the longest that was measured; 0 if none was."""
-    return ROUND_SLACK * max((float(result.get("used_s", 0)) for result in _iterate_rounds(steps)), default=0)
+    return ROUND_SLACK * max(
+        (float(result.get("used_s", 0)) for result in _iterate_rounds(steps)), default=0
+    )
 
 
 def _iterate_rounds(steps: Iterable[StepRecord]) -> Iterator[dict[str, Any]]:
     """Yield the result of every round that is done."""
-    return (step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done")
+    return (
+        step.result for step in steps if step.step.startswith(ROUND_STEP) and step.state == "done"
+    )
 
 
 def count_paid_s(steps: Iterable[StepRecord], leases: Iterable[LeaseSpan]) -> float:
-    """Return the seconds with nodes in which one of the steps was open, each second once; open steps count nothing."""
+    """Return the seconds with nodes in ended steps, each second once; open ones count nothing."""
     spans = sorted(
         (max(step.started_at, lease.raised_at), min(step.ended_at, lease.empty_at or step.ended_at))
         for lease in leases
         for step in steps
         if step.ended_at
     )
-    paid_s, reached = 0.0, ""
+    paid_s = 0.0
+    reached = ""
     for first, last in spans:
         start = max(first, reached)
         if start < last:
@@ -220,26 +235,30 @@ class RunnerBeat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaseBeat(msgspec.Struct, frozen=True, kw_only=True):
-    """The heartbeat of a lease, which the guard reads: the last time at which its run was at work."""
+    """The heartbeat of a lease, read by the guard: the last time its run was at work."""
 
     schema: Literal[1] = 1
     at: str
 
 
 class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Task of a measure Job or the judge Job, in the variable TANDEM_TASK; these Jobs read no declared file.
+    """Task of a measure or judge Job, in the variable TANDEM_TASK; they read no declared file.
 
     Args:
         run, environment, experiment, account, region, bucket: names.
-        number, attempt: the round to measure, and the number of its attempt; the judge ignores both.
+        number, attempt: the round to measure, and the number of its attempt; the judge ignores
+            both.
         confirmed: round and attempt of every round whose records count, in their order.
         arms: the baseline first, each with its placement as it stands now.
         suites: of the experiment. most_tokens: the longest answer that its servers give.
-        size, rounds, control_rounds, seed: as requested. schedule, goodput, concurrency: of the experiment.
+        size, rounds, control_rounds, seed: as requested. schedule, goodput, concurrency: of the
+            experiment.
         instance_type: of the environment. usd_per_hour: of all nodes of the run.
-        llmperf_job: the Job whose records the judge compares with the post's claims; empty for none.
+        llmperf_job: the Job whose records the judge compares with the post's claims; empty for
+            none.
         quality_job: the Job whose answers the judge compares; empty for none.
-        quality_fault: why the tasks of the experiment have no answers; empty if they have, or there are no tasks.
+        quality_fault: why the tasks of the experiment have no answers; empty if they have, or there
+            are no tasks.
     """
 
     schema: Literal[1] = 1
@@ -270,11 +289,12 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 TASK_VARIABLE = "TANDEM_TASK"
-SILENT_EXIT_CODE = 5  # of a measure Job whose servers do not answer; 0 to 4 are the codes of every command
+# of a measure Job whose servers do not answer; 0 to 4 are the codes of every command
+SILENT_EXIT_CODE = 5
 
 
 class RoundResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`round.json` of a measured round, stored after all its other files; environments may share a bucket."""
+    """`round.json` of a measured round, stored after its other files; buckets may be shared."""
 
     schema: Literal[1] = 1
     environment: str = ""

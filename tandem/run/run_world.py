@@ -31,17 +31,18 @@ class RunEndError(Exception):
 
     Args:
         reason: one sentence.
-        state: `ended` if the world or the specs forbid the run, `failed` for an external fault, `void` if nothing may
-            be concluded, `cancelled` if somebody cancelled it.
+        state: `ended` if the world or the specs forbid the run, `failed` for an external fault,
+            `void` if nothing may be concluded, `cancelled` if somebody cancelled it.
     """
 
     def __init__(self, reason: str, state: RunState = "ended") -> None:
         super().__init__(reason)
-        self.reason, self.state = reason, state
+        self.reason = reason
+        self.state = state
 
 
 class LeaseEndError(RunEndError):
-    """The next step does not fit into the lease: the fleet goes to zero, and the run waits for another lease."""
+    """The next step does not fit the lease: the fleet goes to zero, the run waits for another."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason, "waiting")
@@ -127,7 +128,7 @@ class StepWork:
 
     @property
     def steps(self) -> dict[str, StepRecord]:
-        """The steps of this pair, without the pair in their names; outside of pairs all steps of the run."""
+        """The steps of this pair, named without the pair; outside of pairs all of the run's."""
         return select_pair(self.journal.steps, self.pair) if self.pair else self.journal.steps
 
     @property
@@ -137,7 +138,7 @@ class StepWork:
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The names of all servers of the run's declared experiment, those of other pairs included."""
+        """The names of all servers of the run's experiment, those of other pairs included."""
         declared = self.world.experiments.get(self.journal.run.experiment, self.experiment)
         return tuple(variant.name for variant in declared.all_variants())
 
@@ -149,11 +150,15 @@ class StepWork:
     @cached_property
     def plan_inputs(self) -> RunPlanInputs:
         """Inputs of this run's plan, as if nothing were missing. A resume makes new work."""
-        world, request = self.world, self.journal.run.request
+        world = self.world
+        request = self.journal.run.request
         return RunPlanInputs(
-            environment=world.environment, experiment=self.experiment, catalogue=world.catalogue, gaps=BucketGaps(),
+            environment=world.environment,
+            experiment=self.experiment,
+            catalogue=world.catalogue,
+            gaps=BucketGaps(),
             request=request,
-        )  # fmt: skip
+        )
 
     @property
     def lease_number(self) -> int:
@@ -163,7 +168,11 @@ class StepWork:
     @property
     def lease_name(self) -> str:
         """Name of the run's lease, or of the one that it would request first."""
-        return self.journal.run.leases[-1].name if self.has_lease else lease_run(self.run, self.lease_number)
+        return (
+            self.journal.run.leases[-1].name
+            if self.has_lease
+            else lease_run(self.run, self.lease_number)
+        )
 
     @property
     def has_lease(self) -> bool:
@@ -171,7 +180,7 @@ class StepWork:
         return self.journal.run.has_lease
 
     def require_seat(self) -> None:
-        """Continue only if this runner is still the one that may act; called directly before a call of the guard.
+        """Continue only if this runner may still act; called directly before a call of the guard.
 
         Raises:
             LostRunError: another runner is at work.
@@ -193,7 +202,9 @@ class StepWork:
         """Return the seconds to the lease's deadline; None without a lease."""
         if not self.has_lease:
             return None
-        return (datetime.fromisoformat(self.journal.run.leases[-1].deadline) - self.world.now()).total_seconds()
+        return (
+            datetime.fromisoformat(self.journal.run.leases[-1].deadline) - self.world.now()
+        ).total_seconds()
 
     def require_lease_s(self, needed_s: float, what: str) -> None:
         """Continue only if the lease lasts so long, plus its reserve for the way to zero.
@@ -204,10 +215,17 @@ class StepWork:
         left_s = self.count_lease_s()
         if left_s is not None and left_s < needed_s + LEASE_MARGIN_S:
             minutes = (left_s // 60, LEASE_MARGIN_S // 60, what, needed_s // 60)
-            text = "{:.0f} min of the lease are left, {:.0f} are kept for the way to zero, and {} takes {:.0f}"
+            text = (
+                "{:.0f} min of the lease are left, {:.0f} are kept for the way to zero, and {}"
+                " takes {:.0f}"
+            )
             raise LeaseEndError(text.format(*minutes))
 
 
 def describe_fault(fault: TandemError) -> str:
     """Return a fault in one sentence, with what to change."""
-    return f"{fault.where}: {fault.problem}; {fault.change}" if fault.where else f"{fault.problem}; {fault.change}"
+    return (
+        f"{fault.where}: {fault.problem}; {fault.change}"
+        if fault.where
+        else f"{fault.problem}; {fault.change}"
+    )

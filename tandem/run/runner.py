@@ -1,8 +1,8 @@
 """The runner: one pod that takes requests from the bucket and looks at one run after the other.
 
-Invariant: the bucket and the cluster hold all of its state, so it may be killed at any moment. Of two runners the one
-that wrote `runner.json` first ends at its next beat. A fault of AWS or Kubernetes ends only the look in which it
-occurs.
+Invariant: the bucket and the cluster hold all of its state, so it may be killed at any moment. Of
+two runners the one that wrote `runner.json` first ends at its next beat. A fault of AWS or
+Kubernetes ends only the look in which it occurs.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ from tandem.spec.workspace import load_workspace
 
 BEAT_SPAN = timedelta(seconds=60)
 ABSENCE_LIMIT = timedelta(minutes=5)  # between two beats; then this runner was frozen
-POLL_VARIABLE, POLL_S = "TANDEM_POLL_S", 5.0  # between two looks; a rehearsal shortens this and every other pause
+# between two looks; a rehearsal shortens this and every other pause
+POLL_VARIABLE = "TANDEM_POLL_S"
+POLL_S = 5.0
 
 
 class Runner:
@@ -78,14 +80,16 @@ class Runner:
     def look(self) -> None:
         """Beat, take one open request, and take one look at the run at work.
 
-        A folder full of requests thus delays no run; a request that cannot be taken now goes behind all others.
+        A folder full of requests thus delays no run; a request that cannot be taken now goes behind
+        all others.
 
         Raises:
             LostRunError: another runner is at work; this one must end.
             ExternalError: AWS failed; the next look goes on.
         """
         if not self._has_started:
-            self.file.read(RUNNER_KEY, RunnerBeat)  # so that this runner's beat replaces the one before
+            # so that this runner's beat replaces the one before
+            self.file.read(RUNNER_KEY, RunnerBeat)
             self._has_started = True
         is_beat = self.beat()
         if is_beat and self.engine is None:
@@ -114,7 +118,7 @@ class Runner:
             self._begin(journal)
 
     def beat(self, *, at_once: bool = False) -> bool:
-        """Write that the runner lives and that its lease is in use; once a minute. Return whether a beat was due.
+        """Write each minute that the runner lives and uses its lease; return whether one was due.
 
         Raises:
             LostRunError: another runner wrote `runner.json`.
@@ -123,11 +127,16 @@ class Runner:
         now = self.world.now()
         if self._beaten_at is not None and now - self._beaten_at < BEAT_SPAN and not at_once:
             return False
-        work, world = self.engine.work if self.engine else None, self.world
+        work = self.engine.work if self.engine else None
+        world = self.world
         beat = RunnerBeat(
-            at=now.isoformat(), writer=world.writer, run=work.run if work else None, spec_digests=self._digests,
-            step=self.engine.step if self.engine else "", note=self.engine.note if self.engine else "",
-        )  # fmt: skip
+            at=now.isoformat(),
+            writer=world.writer,
+            run=work.run if work else None,
+            spec_digests=self._digests,
+            step=self.engine.step if self.engine else "",
+            note=self.engine.note if self.engine else "",
+        )
         self.file.write(RUNNER_KEY, beat)
         if work and work.has_lease:
             key = heartbeat_key(work.journal.run.leases[-1].name)
@@ -140,11 +149,15 @@ class Runner:
 
     def _notice_freeze(self) -> None:
         """Let no step be late because this runner was frozen since its last beat."""
-        if self.engine and self._beaten_at is not None and self.world.now() - self._beaten_at > ABSENCE_LIMIT:
+        if (
+            self.engine
+            and self._beaten_at is not None
+            and self.world.now() - self._beaten_at > ABSENCE_LIMIT
+        ):
             self.engine.watch_anew()
 
     def _remove_leftovers(self) -> None:
-        """Remove what a runner that had lost its place left of runs that are over; the next beat tries again."""
+        """Remove what a displaced runner left of ended runs; the next beat tries again."""
         active = self.engine.work.run if self.engine else ""
         try:
             remove_leftovers(self.world, active, self._parked_experiments)
@@ -152,7 +165,7 @@ class Runner:
             self._log_once(f"what ended runs may have left is looked at later: {fault.problem}")
 
     def _find_active_run(self) -> None:
-        """Continue a run that another runner left, or whose answer was lost; prefer one that may have nodes."""
+        """Continue a run that was left or whose answer was lost; prefer one that may have nodes."""
         journals = []
         for run in sorted(set(list_runs(self.file)) - self._ended_runs):
             try:
@@ -178,22 +191,29 @@ class Runner:
             self.world.log(sentence)
 
     def _end_orphan(self, journal: RunJournal) -> None:
-        """End a run whose experiment is not declared any more: the engine can look only at its lease and its Jobs.
+        """End a run of an experiment no longer declared: the engine sees only its lease and Jobs.
 
         Raises:
             ExternalError: AWS or Kubernetes did not answer; the next beat tries again.
         """
-        world, reason = self.world, f"the environment hosts no experiment {journal.run.experiment} any more"
+        world = self.world
+        reason = f"the environment hosts no experiment {journal.run.experiment} any more"
         world.log(f"run {journal.run.run}: {reason}")
-        experiment = next(iter(world.experiments.values()))  # any one: the engine looks at none of its steps
+        # any one: the engine looks at none of its steps
+        experiment = next(iter(world.experiments.values()))
         work = StepWork(world=world, journal=journal, experiment=experiment)
         while work.has_lease:
             end_own_lease(work)
         if command := delete_run_jobs(world, journal.run.experiment, journal.run.run):
-            reason = f"{reason}; if its namespace is still there, an admin deletes the run's Jobs: {command}"
+            reason = (
+                f"{reason}; if its namespace is still there, an admin deletes the run's Jobs:"
+                f" {command}"
+            )
         with suppress(*CALL_ERRORS):
             notify_subscribers(world.clients, world.guard, f"run {journal.run.run} ended", reason)
-        journal.write_run(state="ended", reason=reason, ended_at=world.now().isoformat(), writer=world.writer)
+        journal.write_run(
+            state="ended", reason=reason, ended_at=world.now().isoformat(), writer=world.writer
+        )
 
     def _begin(self, journal: RunJournal) -> None:
         experiment = self.world.experiments.get(journal.run.experiment)
@@ -212,7 +232,8 @@ def serve_requests(environment_name: str, specs_folder: Path) -> int:
         specs_folder: holds `environments/` and `experiments/`, as in the manifests.
 
     Returns:
-        0 after SIGTERM; 2 if the specs are refused; 3 if another runner took over, or Kubernetes cannot be reached.
+        0 after SIGTERM; 2 if the specs are refused; 3 if another runner took over, or Kubernetes
+            cannot be reached.
     """
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
@@ -236,35 +257,52 @@ def serve_requests(environment_name: str, specs_folder: Path) -> int:
     return int(ExitCode.DONE)
 
 
-def build_world(environment_name: str, specs_folder: Path, stop: threading.Event, beat: Callable[[], bool]) -> RunWorld:
+def build_world(
+    environment_name: str, specs_folder: Path, stop: threading.Event, beat: Callable[[], bool]
+) -> RunWorld:
     """Return the world of a runner in a cluster.
 
     Raises:
         SpecError: a spec is refused.
         ExternalError: the settings of this pod cannot be used.
     """
-    workspace = load_workspace(specs_folder / "environments", specs_folder / "experiments", (environment_name,))
+    workspace = load_workspace(
+        specs_folder / "environments", specs_folder / "experiments", (environment_name,)
+    )
     if workspace.faults:
         raise SpecError(list(workspace.faults))
     environment = workspace.environments[environment_name].record
     experiments = {name: file.record for name, file in workspace.experiments.items()}
-    catalogue, session = load_catalogue(), create_session()
-    clients, guard = create_guard_clients(environment, session), build_guard_config(environment)
+    catalogue = load_catalogue()
+    session = create_session()
+    clients = create_guard_clients(environment, session)
+    guard = build_guard_config(environment)
     store = open_store(names.bucket_name(environment))
 
     def survey(experiment: Experiment) -> tuple[SurveyRow, ...]:
         needs = merge_needs(list_needs(environment_name, [experiment], catalogue))
-        return tuple(row for row in survey_bucket(store.bucket, needs, read_inventory(store)) if row.used_by)
+        return tuple(
+            row for row in survey_bucket(store.bucket, needs, read_inventory(store)) if row.used_by
+        )
 
     def read_paths(fleet: FleetState) -> tuple[StopPath, ...]:
         return read_stop_paths(clients, session, environment, guard, fleet)[0]
 
     return RunWorld(
-        environment=environment, experiments=experiments, catalogue=catalogue, guard=guard, clients=clients,
-        cluster=KubernetesCluster(), survey=survey, read_paths=read_paths, now=lambda: datetime.now(tz=UTC),
-        pause=lambda seconds: _pause(stop, seconds), beat=beat, log=print_log,
+        environment=environment,
+        experiments=experiments,
+        catalogue=catalogue,
+        guard=guard,
+        clients=clients,
+        cluster=KubernetesCluster(),
+        survey=survey,
+        read_paths=read_paths,
+        now=lambda: datetime.now(tz=UTC),
+        pause=lambda seconds: _pause(stop, seconds),
+        beat=beat,
+        log=print_log,
         writer=os.environ.get("POD_UID") or f"process {os.getpid()} since {time.time():.0f}",
-    )  # fmt: skip
+    )
 
 
 def _read_poll_s() -> float:

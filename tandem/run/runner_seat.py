@@ -1,9 +1,9 @@
-"""The seat of the one runner that may act: `runner.json` names it, and each act reads it again directly before.
+"""The seat of the one runner that may act: `runner.json` names it, and each act rereads it first.
 
-A runner that froze, was replaced and wakes decides by what it remembers. A write over a version that it read loses by
-itself; the first write of a key, a Job, a size or a lease cannot lose, so each of these asks here.
-Invariant: the read and the act are two calls. A runner that freezes between them still acts once; docs/run.md says
-what bounds that.
+A runner that froze, was replaced and wakes decides by what it remembers. A write over a version
+that it read loses by itself; the first write of a key, a Job, a size or a lease cannot lose, so
+each of these asks here. Invariant: the read and the act are two calls. A runner that freezes
+between them still acts once; docs/run.md says what bounds that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class RunnerSeat:
 
         Raises:
             LostRunError: another runner is at work; this one must end.
-            ExternalError: S3 failed, or the object cannot be parsed; the act is left to the next look.
+            ExternalError: S3 failed, or the object cannot be parsed; the act is left to the next
+                look.
         """
         # a file of its own: a beat may replace only the version that this runner's last beat left
         beat = ObjectFile(self._clients, self._config).read(RUNNER_KEY, RunnerBeat)

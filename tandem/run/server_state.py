@@ -1,8 +1,8 @@
-"""State of a run's servers in the cluster: compared before and after a round, and with the declared state.
+"""State of a run's servers in the cluster, compared around each round and with the declaration.
 
-Invariant: a figure is of one process on known devices, started as declared. A server without devices is starting: its
-claim is compared once it has them. Additions of the Pod Identity webhook to a pod are skipped by name; any other
-difference is named by its field.
+Invariant: a figure is of one process on known devices, started as declared. A server without
+devices is starting: its claim is compared once it has them. Additions of the Pod Identity webhook
+to a pod are skipped by name; any other difference is named by its field.
 """
 
 from __future__ import annotations
@@ -25,12 +25,19 @@ from tandem.spec.quantity import spell_count, spell_gib
 from tandem.spec.server_command import build_server_command
 from tandem.spec.variant_key import compute_artifact_key
 
-# additions of amazon-eks-pod-identity-webhook (its pkg/handler, 2026): not declared, and no part of the server
-WEBHOOK_VARIABLES = frozenset({
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_DEFAULT_REGION", "AWS_REGION",
-    "AWS_STS_REGIONAL_ENDPOINTS",
-})  # fmt: skip
-SERVER_CONTAINER, ADMIT_CONTAINER = "vllm", "admit"
+# additions of amazon-eks-pod-identity-webhook (its pkg/handler, 2026): not declared, and no part of
+# the server
+WEBHOOK_VARIABLES = frozenset(
+    {
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_DEFAULT_REGION",
+        "AWS_REGION",
+        "AWS_STS_REGIONAL_ENDPOINTS",
+    }
+)
+SERVER_CONTAINER = "vllm"
+ADMIT_CONTAINER = "admit"
 CLAIM_ANNOTATION = "resource.kubernetes.io/pod-claim-name"
 SERVICE_LABEL = "kubernetes.io/service-name"
 NAME_LABEL = "app.kubernetes.io/name"
@@ -49,9 +56,11 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
         variant: its name. pod, uid, node: of its pod. restarts: of the server's container.
         is_ready: whether the pod is ready.
         image, words: of the container: its image, then command and arguments.
-        claim: uid of the pod's resource claim; empty if it is not allocated, or if its node is gone.
+        claim: uid of the pod's resource claim; empty if it is not allocated, or if its node is
+            gone.
         devices: ids of its devices, in order; UNKNOWN_DEVICE for one whose driver names none.
-        endpoints: uids of the pods behind its Service that are ready; pods that leave are not among them.
+        endpoints: uids of the pods behind its Service that are ready; pods that leave are not among
+            them.
         trouble: why the server does not serve, in Kubernetes' words or its container's.
     """
 
@@ -70,7 +79,7 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_serving(self) -> bool:
-        """Whether the server has its devices, is ready, and its Service knows it, which is a moment later."""
+        """Whether the server has its devices, is ready, and its Service knows it, a bit later."""
         return self.is_ready and bool(self.endpoints) and bool(self.claim)
 
     @property
@@ -80,7 +89,7 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def list_unfinished_pods(work: StepWork, variant: str) -> list[Object]:
-    """Return the pods of a variant that are not at their end, including those that are being deleted.
+    """Return the pods of a variant that have not ended, including those that are being deleted.
 
     Raises:
         ExternalError: Kubernetes failed.
@@ -107,7 +116,7 @@ def _has_ended(pod: Object) -> bool:
 
 
 def _is_active(pod: Object) -> bool:
-    """Tell whether a pod neither ended nor is being deleted: on a lost node the deletion may take minutes."""
+    """Tell whether a pod neither ended nor is being deleted: on a lost node that takes minutes."""
     return not _has_ended(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
@@ -119,8 +128,12 @@ def read_servers(work: StepWork) -> dict[str, ServerState]:
     Raises:
         ExternalError: Kubernetes failed.
     """
-    cluster, namespace = work.world.cluster, work.namespace
-    claims = {claim["metadata"]["name"]: claim for claim in cluster.list_objects("resourceclaims", namespace)}
+    cluster = work.world.cluster
+    namespace = work.namespace
+    claims = {
+        claim["metadata"]["name"]: claim
+        for claim in cluster.list_objects("resourceclaims", namespace)
+    }
     device_ids = _read_device_ids(cluster.list_objects("resourceslices"))
     slices = cluster.list_objects("endpointslices", namespace)
     servers = {}
@@ -146,25 +159,39 @@ def read_serving_servers(work: StepWork) -> dict[str, ServerState]:
 
 
 def _read_server(
-    work: StepWork, name: str, pod: Object, claims: dict[str, Object], device_ids: dict[tuple[str, str], int]
+    work: StepWork,
+    name: str,
+    pod: Object,
+    claims: dict[str, Object],
+    device_ids: dict[tuple[str, str], int],
 ) -> ServerState:
-    status, metadata, spec = pod.get("status", {}), pod["metadata"], pod["spec"]
+    status = pod.get("status", {})
+    metadata = pod["metadata"]
+    spec = pod["spec"]
     container = find_container(spec, SERVER_CONTAINER)
     rows = [row for row in status.get("containerStatuses", []) if row["name"] == SERVER_CONTAINER]
     conditions = {row["type"]: row["status"] for row in status.get("conditions", [])}
-    claim_names = [row.get("resourceClaimName", "") for row in status.get("resourceClaimStatuses") or []]
+    claim_names = [
+        row.get("resourceClaimName", "") for row in status.get("resourceClaimStatuses") or []
+    ]
     claim = next((claims[claim_name] for claim_name in claim_names if claim_name in claims), {})
     results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
     keys = [(row["pool"], row["device"]) for row in results]
     has_node = all(key in device_ids for key in keys)
     devices = sorted(device_ids[key] for key in keys) if has_node else []
     return ServerState(
-        variant=name, pod=metadata["name"], uid=metadata["uid"], node=spec.get("nodeName") or "",
-        restarts=sum(row.get("restartCount", 0) for row in rows), is_ready=conditions.get("Ready") == "True",
-        image=container.get("image", ""), words=(*container.get("command", []), *container.get("args", [])),
-        claim=claim["metadata"]["uid"] if devices else "", devices=tuple(devices),
+        variant=name,
+        pod=metadata["name"],
+        uid=metadata["uid"],
+        node=spec.get("nodeName") or "",
+        restarts=sum(row.get("restartCount", 0) for row in rows),
+        is_ready=conditions.get("Ready") == "True",
+        image=container.get("image", ""),
+        words=(*container.get("command", []), *container.get("args", [])),
+        claim=claim["metadata"]["uid"] if devices else "",
+        devices=tuple(devices),
         trouble=_describe_trouble(work, pod) if has_node else NODE_GONE,
-    )  # fmt: skip
+    )
 
 
 def _describe_trouble(work: StepWork, pod: Object) -> str:
@@ -174,26 +201,35 @@ def _describe_trouble(work: StepWork, pod: Object) -> str:
             ended = state.get("terminated") or {}
             if ended.get("exitCode"):
                 words = str(ended.get("message") or ended.get("reason") or "").strip().splitlines()
-                return f"{row['name']} ended with {ended['exitCode']}{': ' + words[-1] if words else ''}"
+                return (
+                    f"{row['name']} ended with"
+                    f" {ended['exitCode']}{': ' + words[-1] if words else ''}"
+                )
     return describe_waiting(work, [pod])
 
 
 def _read_device_ids(slices: Sequence[Object]) -> dict[tuple[str, str], int]:
-    """Return (pool, device) -> its id on the node, from the attribute deviceId (aws-neuron-sdk deploy/eks/dra.rst)."""
+    """Return (pool, device) -> its node id, from deviceId (aws-neuron-sdk deploy/eks/dra.rst)."""
     ids = {}
     for row in slices:
         for device in row["spec"].get("devices") or []:
             attributes = device.get("attributes") or device.get("basic", {}).get("attributes") or {}
-            values = [value.get("int") for name, value in attributes.items() if name.rpartition("/")[2] == "deviceId"]
-            ids[row["spec"]["pool"]["name"], device["name"]] = int(values[0]) if values else UNKNOWN_DEVICE
+            values = [
+                value.get("int")
+                for name, value in attributes.items()
+                if name.rpartition("/")[2] == "deviceId"
+            ]
+            ids[row["spec"]["pool"]["name"], device["name"]] = (
+                int(values[0]) if values else UNKNOWN_DEVICE
+            )
     return ids
 
 
 def require_single_servers(work: StepWork) -> None:
-    """Check that no arm has a second pod, whether it serves or waits, and no Service a second endpoint.
+    """Check that no arm has a second pod, serving or waiting, and no Service a second endpoint.
 
-    A pod that is being deleted is no second one: its successor is beside it at once, and a Service may list it a moment
-    longer.
+    A pod that is being deleted is no second one: its successor is beside it at once, and a Service
+    may list it a moment longer.
 
     Raises:
         RunEndError: one has, which voids the run, because it is unknown which pod answered.
@@ -205,12 +241,17 @@ def require_single_servers(work: StepWork) -> None:
         pod_count = sum(map(_is_active, pods))
         endpoint_count = len(_find_live_endpoints(slices, arm, pods))
         if pod_count > 1 or endpoint_count > 1:
-            reason = f"{arm} has {pod_count} pods and {endpoint_count} endpoints, and must have one of each"
+            reason = (
+                f"{arm} has {pod_count} pods and {endpoint_count} endpoints, and must have one of"
+                " each"
+            )
             raise RunEndError(reason, "void")
 
 
-def _find_live_endpoints(slices: Sequence[Object], service: str, pods: Sequence[Object]) -> set[str]:
-    """Return the ready endpoints of a Service without those of pods that leave; one of an unknown pod counts."""
+def _find_live_endpoints(
+    slices: Sequence[Object], service: str, pods: Sequence[Object]
+) -> set[str]:
+    """Return a Service's ready endpoints without leaving pods; one of an unknown pod counts."""
     leaving = {pod["metadata"]["uid"] for pod in pods if not _is_active(pod)}
     return set(_list_ready_endpoints(slices, service)) - leaving
 
@@ -220,7 +261,9 @@ def _list_ready_endpoints(slices: Sequence[Object], service: str) -> Iterator[st
         if row["metadata"].get("labels", {}).get(SERVICE_LABEL) == service:
             for endpoint in row.get("endpoints") or []:
                 if endpoint.get("conditions", {}).get("ready", True):
-                    yield str((endpoint.get("targetRef") or {}).get("uid", endpoint.get("addresses")))
+                    yield str(
+                        (endpoint.get("targetRef") or {}).get("uid", endpoint.get("addresses"))
+                    )
 
 
 def find_container(spec: Object, name: str) -> Object:
@@ -230,21 +273,34 @@ def find_container(spec: Object, name: str) -> Object:
 
 
 def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[str]:
-    """Yield the differences of a server's pod from its declaration: field, running value, declared value."""
-    world, experiment, spec = work.world, work.experiment, pod["spec"]
-    serving, command = experiment.serving, build_server_command(experiment, variant, world.catalogue)
+    """Yield how a server's pod differs from its declaration: field, running, declared value."""
+    world = work.world
+    experiment = work.experiment
+    spec = pod["spec"]
+    serving = experiment.serving
+    command = build_server_command(experiment, variant, world.catalogue)
     key = compute_artifact_key(experiment, variant, world.catalogue)
-    server, admit = find_container(spec, SERVER_CONTAINER), find_container(spec, ADMIT_CONTAINER)
+    server = find_container(spec, SERVER_CONTAINER)
+    admit = find_container(spec, ADMIT_CONTAINER)
     reference = world.catalogue.runtimes[experiment.runtime].image.reference
-    image = pull_name(reference, world.catalogue.digests.find_digest(reference), world.environment.registry_mirrors)
+    image = pull_name(
+        reference,
+        world.catalogue.digests.find_digest(reference),
+        world.environment.registry_mirrors,
+    )
     variables = {row["name"]: row.get("value", "") for row in server.get("env") or []}
-    volumes = {row["name"]: (row.get("persistentVolumeClaim") or {}).get("claimName") for row in spec["volumes"]}
+    volumes = {
+        row["name"]: (row.get("persistentVolumeClaim") or {}).get("claimName")
+        for row in spec["volumes"]
+    }
     keys = {
         row["name"]: (row.get("valueFrom") or {}).get("configMapKeyRef", {}).get("name")
         for row in admit.get("env") or []
     }
     requests = server.get("resources", {}).get("requests") or {}
-    own_variables = {name: value for name, value in variables.items() if name not in WEBHOOK_VARIABLES}
+    own_variables = {
+        name: value for name, value in variables.items() if name not in WEBHOOK_VARIABLES
+    }
     volume = names.artifact_volume_name(world.environment, experiment, key)
     rows: dict[str, tuple[Any, Any]] = {
         "image": (server.get("image"), image),
@@ -263,9 +319,11 @@ def list_differences(work: StepWork, variant: Variant, pod: Object) -> Iterator[
 
 
 def spell_difference(running: Any, declared: Any) -> str:
-    """Return two values that differ, from where they part: a list's first other item, a mapping's other keys."""
+    """Return two values from where they part: a list's first other item, a dict's other keys."""
     if isinstance(running, dict):
-        other_keys = sorted(key for key in running | declared if running.get(key) != declared.get(key))
+        other_keys = sorted(
+            key for key in running | declared if running.get(key) != declared.get(key)
+        )
         running = {key: running[key] for key in other_keys if key in running}
         declared = {key: declared[key] for key in other_keys if key in declared}
     elif isinstance(running, tuple):
@@ -287,7 +345,7 @@ def _count_common(first: Sequence[Any], second: Sequence[Any]) -> int:
 
 
 def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
-    """Yield the differences of a server's devices from their declaration; none while it has no devices."""
+    """Yield how a server's devices differ from their declaration; none while it has none."""
     if not server.claim:
         return
     serving = work.experiment.serving
@@ -295,12 +353,20 @@ def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
         yield f"devices: the claim has {len(server.devices)}, {serving.devices} are declared"
     size = serving.device_group
     if UNKNOWN_DEVICE in server.devices:
-        yield f"devices: the ResourceSlice of {server.node} has no deviceId, so their group is unknown"
+        yield (
+            f"devices: the ResourceSlice of {server.node} has no deviceId, so their group is"
+            " unknown"
+        )
     elif size and len({device // size for device in server.devices}) > 1:
-        yield f"devices {_shorten(_write_value(server.devices))} are of more than one group of {size}"
+        yield (
+            f"devices {_shorten(_write_value(server.devices))} are of more than one group of {size}"
+        )
     # none: the server was restarted, and may be ready again
     if server.is_ready and server.endpoints not in {(), (server.uid,)}:
-        yield f"Service {server.variant} has {len(server.endpoints)} ready endpoints, and must have its own pod alone"
+        yield (
+            f"Service {server.variant} has {len(server.endpoints)} ready endpoints, and must have"
+            " its own pod alone"
+        )
 
 
 def _write_value(value: object) -> str:

@@ -1,7 +1,7 @@
-"""Steps that serve: scale one server after the other, wait until each is ready, compare it with its declaration.
+"""Steps that serve: scale each server in turn, wait until ready, compare it with its declaration.
 
-A restart does the same on swapped halves. The first server takes the first free half of a node, so the order of the
-scales decides which server runs where.
+A restart does the same on swapped halves. The first server takes the first free half of a node, so
+the order of the scales decides which server runs where.
 """
 
 from __future__ import annotations
@@ -35,18 +35,23 @@ MAX_SWAPS = 2  # tries to get the other halves; then the run goes on, and its no
 
 
 def list_scale_order(work: StepWork, start: int) -> tuple[str, ...]:
-    """Return the arms in the order in which start number `start`, from 0, scales them; each start reverses it."""
+    """Return the order in which start `start`, from 0, scales the arms; each start reverses it."""
     return work.arms if start % 2 == 0 else work.arms[::-1]
 
 
 def count_starts(work: StepWork) -> int:
     """Return how many restarts are done, which is the number of the next start."""
-    return sum(name.startswith("restart-") and step.state == "done" for name, step in work.journal.steps.items())
+    return sum(
+        name.startswith("restart-") and step.state == "done"
+        for name, step in work.journal.steps.items()
+    )
 
 
 def start_servers(work: StepWork) -> StepProgress:
     """Scale the first server to one; the next when the claim of the one before is allocated."""
-    return scale_in_order(work, list_scale_order(work, count_starts(work) + work.lease_number - 1 + work.pair))
+    return scale_in_order(
+        work, list_scale_order(work, count_starts(work) + work.lease_number - 1 + work.pair)
+    )
 
 
 def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
@@ -69,7 +74,9 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
             wait_s = min(_count_wait_s(work), _count_age_s(work, pods))
             if wait_s > CLAIM_WAIT_S:
                 advice = "see docs/runbook-serving.md#not-ready"
-                raise RunEndError(f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}; {advice}")
+                raise RunEndError(
+                    f"{arm} has no devices after {CLAIM_WAIT_S // 60} min: {trouble}; {advice}"
+                )
             return StepProgress(note=f"{arm} waits for its devices: {trouble}", result=work.result)
     _end_wait(work)
     return StepProgress(state="done", note=describe_placements(servers, arms))
@@ -78,7 +85,11 @@ def scale_in_order(work: StepWork, arms: Sequence[str]) -> StepProgress:
 def _begin_wait(work: StepWork, target: str) -> None:
     """Write down that the step waits for a target, unless it does already; the journal keeps it."""
     if work.result.get("waits_for") != target:
-        work.result = {**work.result, "waits_for": target, "waits_since": work.world.now().isoformat()}
+        work.result = {
+            **work.result,
+            "waits_for": target,
+            "waits_since": work.world.now().isoformat(),
+        }
 
 
 def _count_wait_s(work: StepWork) -> float:
@@ -87,7 +98,9 @@ def _count_wait_s(work: StepWork) -> float:
 
 
 def _end_wait(work: StepWork) -> None:
-    work.result = {key: value for key, value in work.result.items() if key not in {"waits_for", "waits_since"}}
+    work.result = {
+        key: value for key, value in work.result.items() if key not in {"waits_for", "waits_since"}
+    }
 
 
 def _count_age_s(work: StepWork, pods: Sequence[Object]) -> float:
@@ -114,10 +127,14 @@ def wait_until_ready(work: StepWork) -> StepProgress:
     details = []
     for name in waiting:
         pods = list_unfinished_pods(work, name)
-        counts = [row.get("restartCount", 0) for pod in pods for row in list_container_statuses(pod)]
+        counts = [
+            row.get("restartCount", 0) for pod in pods for row in list_container_statuses(pod)
+        ]
         trouble = servers[name].trouble if name in servers else f"{len(pods)} pods"
         if max(counts, default=0) >= MAX_RESTARTS:
-            raise RunEndError(f"{name} was restarted {max(counts)} times and is not ready: {trouble}")
+            raise RunEndError(
+                f"{name} was restarted {max(counts)} times and is not ready: {trouble}"
+            )
         if work.count_elapsed_s() > READY_WAIT_S:
             raise RunEndError(f"{name} is not ready after {READY_WAIT_S // 60} min: {trouble}")
         details.append(f"{name}{trouble and f' ({trouble})'}")
@@ -127,10 +144,11 @@ def wait_until_ready(work: StepWork) -> StepProgress:
 
 
 def check_servers(work: StepWork) -> StepProgress:
-    """Compare every server with its declaration; wait for one that was restarted, deleted, evicted or set to 0.
+    """Compare every server with its declaration; wait for one restarted, deleted, evicted or at 0.
 
     Raises:
-        RunEndError: one differs; the sentence names the field, the running value and the declared value.
+        RunEndError: one differs; the sentence names the field, the running value and the declared
+            value.
         ExternalError: Kubernetes failed.
     """
     servers = read_servers(work)
@@ -145,7 +163,8 @@ def check_servers(work: StepWork) -> StepProgress:
             work.world.cluster.scale_deployment(work.namespace, variant.name, 1)
         if len(pods) > 1:
             faults.append(f"{variant.name}: {len(pods)} pods, and one is declared")
-        if server is None or not pods:  # it was deleted or evicted, and its Deployment brings another
+        # it was deleted or evicted, and its Deployment brings another
+        if server is None or not pods:
             continue
         differences = [*list_differences(work, variant, pods[0]), *list_claim_faults(work, server)]
         faults += [f"{variant.name}: {difference}" for difference in differences]
@@ -167,9 +186,9 @@ def check_servers(work: StepWork) -> StepProgress:
 def restart_servers(work: StepWork) -> StepProgress:
     """Start all servers anew, in the other order, so that each arm gets the other half.
 
-    The journal first records the pods that must go; then the servers go to 0 until claims and pods are gone. They come
-    back one by one, are ready, and are as declared. Halves that stay the same are tried once more, then accepted and
-    noted.
+    The journal first records the pods that must go; then the servers go to 0 until claims and pods
+    are gone. They come back one by one, are ready, and are as declared. Halves that stay the same
+    are tried once more, then accepted and noted.
 
     Raises:
         RunEndError: a server does not go, or does not come back.
@@ -179,25 +198,39 @@ def restart_servers(work: StepWork) -> StepProgress:
     if not work.result.get("phase") or work.result["phase"] == "again":
         return _begin_restart(work)
     uids: set[str] = set(work.result["uids"])
-    leaving = [arm for arm in work.arms if uids & {pod["metadata"]["uid"] for pod in list_unfinished_pods(work, arm)}]
+    leaving = [
+        arm
+        for arm in work.arms
+        if uids & {pod["metadata"]["uid"] for pod in list_unfinished_pods(work, arm)}
+    ]
     if leaving or (work.result["phase"] == "down" and _has_claims(work, uids)):
         for arm in work.arms:
             work.world.cluster.scale_deployment(work.namespace, arm, 0)
         if work.count_elapsed_s() > DOWN_WAIT_S:
-            raise RunEndError(f"{', '.join(leaving) or 'claims'} did not go in {DOWN_WAIT_S // 60} min")
-        return StepProgress(note=f"waits for {', '.join(leaving) or 'claims'} to go", result=work.result)
+            raise RunEndError(
+                f"{', '.join(leaving) or 'claims'} did not go in {DOWN_WAIT_S // 60} min"
+            )
+        return StepProgress(
+            note=f"waits for {', '.join(leaving) or 'claims'} to go", result=work.result
+        )
     return _finish_restart(work)
 
 
 def _begin_restart(work: StepWork) -> StepProgress:
-    """Record which pods must go; servers that a new lease started have measured no round yet, and stay."""
-    steps, lease = work.journal.steps, work.journal.run.leases[-1]
-    last_end = max(str(step.ended_at) for name, step in steps.items() if name.startswith(ROUND_STEP) and step.ended_at)
+    """Record which pods must go; servers started by a new lease have measured no round and stay."""
+    steps = work.journal.steps
+    lease = work.journal.run.leases[-1]
+    last_end = max(
+        str(step.ended_at)
+        for name, step in steps.items()
+        if name.startswith(ROUND_STEP) and step.ended_at
+    )
     if lease.raised_at > last_end:
         return StepProgress(state="done", note="the new lease started the servers anew")
     placements = {name: server.placement for name, server in read_servers(work).items()}
     uids = [pod["metadata"]["uid"] for arm in work.arms for pod in list_unfinished_pods(work, arm)]
-    former, since = work.result.get("former") or placements, work.world.now().isoformat()
+    former = work.result.get("former") or placements
+    since = work.world.now().isoformat()
     result = {"former": former, "uids": uids, "phase": "down", "since": since}
     return StepProgress(note="takes the servers down", result=result, attempts=work.attempts + 1)
 
@@ -205,7 +238,9 @@ def _begin_restart(work: StepWork) -> StepProgress:
 def _has_claims(work: StepWork, uids: set[str]) -> bool:
     """Return whether claims of the deleted pods still exist."""
     claims = work.world.cluster.list_objects("resourceclaims", work.namespace)
-    owners = {owner["uid"] for claim in claims for owner in claim["metadata"].get("ownerReferences") or []}
+    owners = {
+        owner["uid"] for claim in claims for owner in claim["metadata"].get("ownerReferences") or []
+    }
     return bool(owners & uids)
 
 
@@ -220,9 +255,13 @@ def _finish_restart(work: StepWork) -> StepProgress:
             return StepProgress(note=progress.note, result=work.result)
     result = work.result
     servers = read_servers(work)
-    same = [name for name, server in servers.items() if server.placement == result["former"].get(name)]
+    same = [
+        name for name, server in servers.items() if server.placement == result["former"].get(name)
+    ]
     note = describe_placements(servers, work.arms)
     if same and work.attempts < MAX_SWAPS:
-        return StepProgress(note=f"{note}: the same halves, once more", result={**result, "phase": "again"})
+        return StepProgress(
+            note=f"{note}: the same halves, once more", result={**result, "phase": "again"}
+        )
     kept = f"; {', '.join(same)} kept the devices after {work.attempts} tries" if same else ""
     return StepProgress(state="done", note=f"{note}{kept}", result={"kept": same})

@@ -14,7 +14,8 @@ from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s, select_pa
 
 NO_EVIDENCE = "its pair gave no evidence"
 NO_FIGURES = (
-    "its pair lacks a figure by which candidates are compared, a speed-up with its interval or the tokens of a step"
+    "its pair lacks a figure by which candidates are compared, a speed-up with its interval or the"
+    " tokens of a step"
 )
 
 
@@ -47,8 +48,8 @@ class PairState:
     def has_figures(self) -> bool:
         """Whether a search can use the pair's figures.
 
-        A pair that was not asked the tasks, because another candidate is faster and can win, has them whatever its
-        text: nobody knows that it is worse.
+        A pair that was not asked the tasks, because another candidate is faster and can win, has
+        them whatever its text: nobody knows that it is worse.
         """
         if self.failure or self.verdict is None:
             return False
@@ -56,18 +57,21 @@ class PairState:
 
     @property
     def unasked_reason(self) -> str:
-        """Why it was not asked the tasks: `behind` another candidate, or `ruled out`; empty if it was, or without."""
+        """Why it was asked no tasks: `behind` another or `ruled out`; empty if asked or without."""
         quality = self.steps.get("quality")
         return str(quality.result.get("unasked", "")) if quality else ""
 
     @property
     def obstacle(self) -> PairObstacle | None:
-        """Why its verdict forbids that the candidate wins; None if it does not, or without a verdict."""
+        """Why its verdict forbids the candidate to win; None if not, or without a verdict."""
         return self.verdict.obstacle if self.verdict else None
 
     def sum_minutes(self, leases: Sequence[LeaseSpan], step: str = "") -> float:
         """Return the paid minutes of one step, or of all steps of the pair."""
-        return count_paid_s([row for name, row in self.steps.items() if name.startswith(step)], leases) / 60
+        return (
+            count_paid_s([row for name, row in self.steps.items() if name.startswith(step)], leases)
+            / 60
+        )
 
 
 def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
@@ -81,7 +85,9 @@ def list_pairs(steps: Mapping[str, StepRecord]) -> Iterator[PairState]:
         if choice is None or choice.state != "done" or not choice.result["variant"]:
             return
         own = select_pair(steps, number)
-        failure = next((f"{name}: {step.note}" for name, step in own.items() if step.state == "failed"), "")
+        failure = next(
+            (f"{name}: {step.note}" for name, step in own.items() if step.state == "failed"), ""
+        )
         judge = own.get("judge")
         verdict: PairVerdict | None = None
         evidence: PairEvidence | None = None

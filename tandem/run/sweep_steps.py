@@ -1,7 +1,8 @@
 """Steps of a sweep: choose the next candidate, start its pair, decide.
 
-Invariant: the journal alone holds the state of a sweep, so that a new runner chooses as the old one. A fault of a
-candidate ends its pair, not the sweep; a used budget ends the measurements, and the sweep decides by the rest.
+Invariant: the journal alone holds the state of a sweep, so that a new runner chooses as the old
+one. A fault of a candidate ends its pair, not the sweep; a used budget ends the measurements, and
+the sweep decides by the rest.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ MAX_FAILED_PAIRS = 3  # in a row: such a fault is hardly a candidate's own
 
 
 def try_candidate(advance: Callable[[StepWork], StepProgress], work: StepWork) -> StepProgress:
-    """Take a look at a step of a pair; a fault of the candidate, or a used budget, fails the step instead of the run.
+    """Take a look at a pair's step; the candidate's fault or a used budget fails it, not the run.
 
     Raises:
         LeaseEndError: the rest of the lease is too short.
@@ -50,7 +51,9 @@ def try_candidate(advance: Callable[[StepWork], StepProgress], work: StepWork) -
     if used_budget and work.name == "quality":
         close_jobs(work)
     if used_budget:
-        return StepProgress(state="skipped" if work.name == "quality" else "failed", note=used_budget)
+        return StepProgress(
+            state="skipped" if work.name == "quality" else "failed", note=used_budget
+        )
     try:
         return advance(work)
     except LeaseEndError:
@@ -69,19 +72,25 @@ def choose_candidate(work: StepWork) -> StepProgress:
     last_pairs = pairs[-MAX_FAILED_PAIRS:]
     if len(last_pairs) == MAX_FAILED_PAIRS and all(pair.failure for pair in last_pairs):
         raise RunEndError(
-            f"{MAX_FAILED_PAIRS} candidates in a row failed; the last: {last_pairs[-1].failure}", "failed"
+            f"{MAX_FAILED_PAIRS} candidates in a row failed; the last: {last_pairs[-1].failure}",
+            "failed",
         )
-    variants, results = _name_candidates(work), _list_results(work, pairs)
+    variants = _name_candidates(work)
+    results = _list_results(work, pairs)
     search = plan_next(_rank_remaining(work, pairs), results, _read_law(work))
     eliminated = {
         variants[row.candidate]: f"at most {row.bound:.2f} times, and {row.best:.2f} is measured"
         for row in search.eliminated
     }
-    variant, reason = variants[search.next] if search.next else "", search.reason
+    variant = variants[search.next] if search.next else ""
+    reason = search.reason
     if variant and (fault := _find_budget_fault(work, pairs)):
-        variant, reason = "", fault
+        variant = ""
+        reason = fault
     note = f"{variant}: {reason}" if variant else f"no further candidate: {reason}"
-    return StepProgress(state="done", note=note, result={"variant": variant, "eliminated": eliminated})
+    return StepProgress(
+        state="done", note=note, result={"variant": variant, "eliminated": eliminated}
+    )
 
 
 def start_pair(work: StepWork) -> StepProgress:
@@ -100,7 +109,7 @@ def start_pair(work: StepWork) -> StepProgress:
 
 
 def ask_leader(work: StepWork) -> StepProgress:
-    """Ask the servers of a pair the tasks; if the pair was ranked, only where its candidate leads so far.
+    """Ask a pair's servers the tasks; if it was ranked, only where its candidate leads so far.
 
     Raises:
         LeaseEndError: the rest of the lease is too short.
@@ -113,9 +122,17 @@ def ask_leader(work: StepWork) -> StepProgress:
     verdict = msgspec.convert(rank.result["pair_verdict"], PairVerdict | None)
     evidence = msgspec.convert(rank.result["evidence"], PairEvidence | None)
     if verdict is None or evidence is None or verdict.is_ruled_out:
-        return StepProgress(state="skipped", note="no answer would let it win", result={"unasked": "ruled out"})
-    rivals = [pair for pair in list_pairs(work.journal.steps) if pair.number != work.pair and pair.obstacle is None]
-    best = max((pair.evidence.score for pair in rivals if pair.evidence and pair.has_figures), default=0.0)
+        return StepProgress(
+            state="skipped", note="no answer would let it win", result={"unasked": "ruled out"}
+        )
+    rivals = [
+        pair
+        for pair in list_pairs(work.journal.steps)
+        if pair.number != work.pair and pair.obstacle is None
+    ]
+    best = max(
+        (pair.evidence.score for pair in rivals if pair.evidence and pair.has_figures), default=0.0
+    )
     if evidence.score <= best:
         note = f"it is {evidence.score:.2f} times as fast, and {best:.2f} is measured"
         return StepProgress(state="skipped", note=note, result={"unasked": "behind"})
@@ -138,18 +155,26 @@ def judge_pair(work: StepWork) -> StepProgress:
 
 def count_spent_usd(work: StepWork) -> float:
     """Return the USD of the run's nodes until now, at the declared price."""
-    run, node_s = work.journal.run, work.journal.run.node_s
+    run = work.journal.run
+    node_s = work.journal.run.node_s
     if run.has_lease:
         lease = run.leases[-1]
-        node_s += lease.nodes * (work.world.now() - datetime.fromisoformat(lease.raised_at)).total_seconds()
+        node_s += (
+            lease.nodes
+            * (work.world.now() - datetime.fromisoformat(lease.raised_at)).total_seconds()
+        )
     return node_s / 3600 * work.world.environment.capacity.usd_per_hour
 
 
 def _describe_used_budget(work: StepWork) -> str:
-    """Return that the budget is used, verdict and way to zero included; empty while it is not, or without a budget."""
+    """Return that the budget is used, verdict and way to zero included; empty if not or without."""
     budget_usd = work.journal.run.request.budget_usd
     needed_usd = count_spent_usd(work) + _price_minutes(work, JUDGE_MINUTES + END_MINUTES)
-    return f"the budget of {budget_usd:.2f} USD is used" if budget_usd and needed_usd >= budget_usd else ""
+    return (
+        f"the budget of {budget_usd:.2f} USD is used"
+        if budget_usd and needed_usd >= budget_usd
+        else ""
+    )
 
 
 def decide_winner(work: StepWork) -> StepProgress:
@@ -161,25 +186,35 @@ def decide_winner(work: StepWork) -> StepProgress:
     if work.has_lease and not release_fleet(work):  # a decision needs no node
         return StepProgress(note="the fleet goes to zero first", result=work.result)
     record = build_record(work)
-    result = {"sentence": record.sentence, "is_void": False, "decision": msgspec.to_builtins(record)}
+    result = {
+        "sentence": record.sentence,
+        "is_void": False,
+        "decision": msgspec.to_builtins(record),
+    }
     return StepProgress(state="done", note=record.sentence, result=result)
 
 
 def build_record(work: StepWork) -> SweepRecord:
     """Return the decision with the evidence of every candidate."""
-    pairs, variants = list(list_pairs(work.journal.steps)), _name_candidates(work)
+    pairs = list(list_pairs(work.journal.steps))
+    variants = _name_candidates(work)
     choices = [step for name, step in work.journal.steps.items() if strip_pair(name) == "choose"]
     choices.sort(key=lambda step: step.started_at)
     results = _list_results(work, pairs)
     decision = decide_sweep(_rank_remaining(work, pairs), results, _read_law(work))
-    by_variant, by_candidate = {pair.variant: pair for pair in pairs}, {row.candidate: row for row in results}
+    by_variant = {pair.variant: pair for pair in pairs}
+    by_candidate = {row.candidate: row for row in results}
     candidates = tuple(
-        _record_pair(work, candidate, by_variant[variant], by_candidate.get(candidate))
-        if variant in by_variant
-        else _record_unmeasured(candidate, variant, choices)
+        (
+            _record_pair(work, candidate, by_variant[variant], by_candidate.get(candidate))
+            if variant in by_variant
+            else _record_unmeasured(candidate, variant, choices)
+        )
         for candidate, variant in variants.items()
     )
-    is_simulated = any(step.result.get("is_simulated") for pair in pairs for step in pair.steps.values())
+    is_simulated = any(
+        step.result.get("is_simulated") for pair in pairs for step in pair.steps.values()
+    )
     winner = variants[decision.winner] if decision.winner else ""
     output_note = _describe_output(by_variant[winner]) if winner else ""
     rejections = _count_rejections(pairs)
@@ -207,16 +242,19 @@ def build_record(work: StepWork) -> SweepRecord:
 
 
 def _describe_output(pair: PairState) -> str:
-    """Return what is known of an output that is not that of plain decoding; empty where it is the same."""
+    """Return what is known of an output unlike plain decoding's; empty where it is the same."""
     verdict = pair.verdict
     if verdict is None or verdict.output == "the same":
         return ""
     words = ", ".join(f"{task.task}: {task.word}, {task.items} items" for task in verdict.tasks)
-    return f"its output is not shown to be that of plain decoding, but it answers the tasks as well ({words})"
+    return (
+        "its output is not shown to be that of plain decoding, but it answers the tasks as well"
+        f" ({words})"
+    )
 
 
 def _count_rejections(pairs: Sequence[PairState]) -> str:
-    """Return how many candidates are rejected, and by which words of their verdicts; empty if all can."""
+    """Return how many candidates are rejected, and by which verdict words; empty if all can."""
     obstacles = [pair.obstacle for pair in pairs if pair.obstacle and not pair.failure]
     if not obstacles:
         return ""
@@ -257,13 +295,20 @@ def _record_pair(
     )
 
 
-def _record_unmeasured(candidate: SweepCandidate, variant: str, choices: Sequence[StepRecord]) -> CandidateRecord:
-    """Return the record of a candidate without a pair; the first choice that eliminated it says why and when."""
-    record = CandidateRecord(variant=variant, draft=candidate.draft, num_speculative_tokens=candidate.window)
+def _record_unmeasured(
+    candidate: SweepCandidate, variant: str, choices: Sequence[StepRecord]
+) -> CandidateRecord:
+    """Return the record of a candidate without a pair; its first elimination says why and when."""
+    record = CandidateRecord(
+        variant=variant, draft=candidate.draft, num_speculative_tokens=candidate.window
+    )
     for step in choices:
         if variant in step.result["eliminated"]:
-            reason, decided_at = step.result["eliminated"][variant], step.ended_at or ""
-            return msgspec.structs.replace(record, state="eliminated", reason=reason, decided_at=decided_at)
+            reason = step.result["eliminated"][variant]
+            decided_at = step.ended_at or ""
+            return msgspec.structs.replace(
+                record, state="eliminated", reason=reason, decided_at=decided_at
+            )
     return record
 
 
@@ -292,11 +337,13 @@ def _name_candidates(work: StepWork) -> dict[SweepCandidate, str]:
     """Return the names of the variants by candidate, in the order of the file."""
     sweep = work.experiment.sweep
     rows = sweep.variants() if sweep else ()
-    return {SweepCandidate(str(row.draft), row.num_speculative_tokens or 0): row.name for row in rows}
+    return {
+        SweepCandidate(str(row.draft), row.num_speculative_tokens or 0): row.name for row in rows
+    }
 
 
 def _rank_remaining(work: StepWork, pairs: Sequence[PairState]) -> list[SweepCandidate]:
-    """Return the candidates without a pair, and those whose pairs tell the search something, the best forecast first.
+    """Return the candidates without a pair or with an informative one, the best forecast first.
 
     The order is that of `tandem plan`: first the window that gains from the shortest plain step on.
     Costs are those of dense targets, whatever the target is: an order is no forecast.
@@ -308,9 +355,13 @@ def _rank_remaining(work: StepWork, pairs: Sequence[PairState]) -> list[SweepCan
 
     def rank(candidate: SweepCandidate) -> tuple[float, float, int]:
         windows = [candidate.window]
-        return rank_cell(next(forecast_cells(load, None, [candidate.draft], windows, [1], cost=cost)))
+        return rank_cell(
+            next(forecast_cells(load, None, [candidate.draft], windows, [1], cost=cost))
+        )
 
-    remaining = [candidate for candidate, variant in _name_candidates(work).items() if variant not in spent]
+    remaining = [
+        candidate for candidate, variant in _name_candidates(work).items() if variant not in spent
+    ]
     return sorted(remaining, key=rank, reverse=True)
 
 
@@ -319,13 +370,16 @@ def _read_law(work: StepWork) -> CommitLaw:
 
 
 def _find_budget_fault(work: StepWork, pairs: Sequence[PairState]) -> str:
-    """Return why the budget does not pay for another pair; empty if it does. A pair costs as much as the longest."""
+    """Return why the budget pays for no other pair as costly as the longest; empty if it does."""
     budget_usd = work.journal.run.request.budget_usd
     minutes = max((pair.sum_minutes(work.journal.run.leases) for pair in pairs), default=0.0)
     needed_usd = count_spent_usd(work) + _price_minutes(work, minutes + JUDGE_MINUTES + END_MINUTES)
     if not budget_usd or needed_usd <= budget_usd:
         return ""
-    return f"another pair would bring the cost to {needed_usd:.2f} USD, above the budget of {budget_usd:.2f}"
+    return (
+        f"another pair would bring the cost to {needed_usd:.2f} USD, above the budget of"
+        f" {budget_usd:.2f}"
+    )
 
 
 def _price_minutes(work: StepWork, minutes: float) -> float:

@@ -1,4 +1,4 @@
-"""Task of a run's Job, from its variable: read, refused at the border, and turned into the bench's settings.
+"""Task of a run's Job, from its variable: read, refused at the border, made the bench's settings.
 
 Invariant: everything comes from the task; a Job reads no declared file.
 """
@@ -17,7 +17,9 @@ from tandem.errors import InputError
 from tandem.run.run_keys import find_run_id_fault
 from tandem.run.run_values import SCHEMA, TASK_VARIABLE, BenchTask
 
-_TASK_CHANGE = "the runner writes it into the Job that it makes; the Job's image must be the runner's own"
+_TASK_CHANGE = (
+    "the runner writes it into the Job that it makes; the Job's image must be the runner's own"
+)
 _MANIFEST_FIELDS = (  # that a task has under the manifest's names
     *("run", "environment", "experiment", "instance_type", "schedule"),
     *("arms", "seed", "rounds", "control_rounds", "goodput"),
@@ -35,7 +37,9 @@ def read_task() -> BenchTask:
     try:
         task = msgspec.json.decode(text, type=BenchTask)
     except DECODE_ERRORS as error:
-        raise InputError(f"this is no task: {error}", where=TASK_VARIABLE, change=_TASK_CHANGE) from error
+        raise InputError(
+            f"this is no task: {error}", where=TASK_VARIABLE, change=_TASK_CHANGE
+        ) from error
     fault = find_run_id_fault(task.run)
     rounds = [number for number, _ in task.confirmed]
     if len(set(rounds)) < len(rounds):
@@ -55,4 +59,6 @@ def build_task_settings(task: BenchTask) -> RunSettings:
     suites = size.load_suites(size.select_names(task.suites))
     fields = {name: getattr(task, name) for name in _MANIFEST_FIELDS}
     fields |= {"api": "chat", "time_outs": Timeouts(), "price_usd_per_hour": task.usd_per_hour}
-    return build_settings(size, suites, fields, most_tokens=task.most_tokens, concurrency=task.concurrency or None)
+    return build_settings(
+        size, suites, fields, most_tokens=task.most_tokens, concurrency=task.concurrency or None
+    )

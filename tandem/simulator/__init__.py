@@ -1,4 +1,5 @@
-"""The simulator: an OpenAI-compatible server that behaves like vLLM on Neuron, without an accelerator.
+"""The simulator: an OpenAI-compatible server that acts like vLLM on Neuron without an accelerator.
 
-Its truth log records its actions. Its process model (`engine`) also runs in virtual time, without HTTP.
+Its truth log records its actions. Its process model (`engine`) also runs in virtual time, without
+HTTP.
 """

@@ -1,16 +1,18 @@
 """The process model: steps of an engine for its requests, in virtual time; no I/O and no clock.
 
-Invariant: the HTTP server and benchmarks/virtual_engine.py run this same engine; with the same knobs, requests and
-times of arrival both give the same steps.
+Invariant: the HTTP server and benchmarks/virtual_engine.py run this same engine; with the same
+knobs, requests and times of arrival both give the same steps.
 
-The model is continuous batching as in vLLM's scheduler without chunked prefill. Requests queue first in, first out. A
-free engine does one of two things: if a request waits and the batch has room, the prefill of one request, which gives
-its first token and pauses every other sequence; else one decode step of all running sequences. A step costs `step_ms`
-at its batch size and, with speculation, k draft forwards. (vLLM V1 cuts long prefills into pieces and mixes them with
-decodes; a decoding sequence sees the same stall, spread.)
+The model is continuous batching as in vLLM's scheduler without chunked prefill. Requests queue
+first in, first out. A free engine does one of two things: if a request waits and the batch has
+room, the prefill of one request, which gives its first token and pauses every other sequence; else
+one decode step of all running sequences. A step costs `step_ms` at its batch size and, with
+speculation, k draft forwards. (vLLM V1 cuts long prefills into pieces and mixes them with decodes;
+a decoding sequence sees the same stall, spread.)
 
-Source of the number of tokens per step: Leviathan et al., arXiv 2211.17192, for vLLM's law; NxD Inference v0.6.10598
-models/model_base.py, `_token_gen_forward`, for NxDI's, which makes k draft forwards and verifies k - 1 of them.
+Source of the number of tokens per step: Leviathan et al., arXiv 2211.17192, for vLLM's law; NxD
+Inference v0.6.10598 models/model_base.py, `_token_gen_forward`, for NxDI's, which makes k draft
+forwards and verifies k - 1 of them.
 """
 
 from __future__ import annotations
@@ -34,12 +36,17 @@ _EVEN_ENDS: TimesArray = np.arange(1.0, BLOCK_STEPS + 1)
 
 
 def draw_step_tokens(
-    rng: np.random.Generator, model_name: AcceptanceModelName, acceptance: float, window: int, step_count: int
+    rng: np.random.Generator,
+    model_name: AcceptanceModelName,
+    acceptance: float,
+    window: int,
+    step_count: int,
 ) -> TokenCounts:
     """Draw the tokens of `step_count` steps, each at least 1.
 
-    A draft's tokens are accepted one after the other, each with the same chance, until the first rejection; then the
-    target's own token follows, up to the limit of a step: 1 without speculation, k on NxDI, k + 1 on vLLM.
+    A draft's tokens are accepted one after the other, each with the same chance, until the first
+    rejection; then the target's own token follows, up to the limit of a step: 1 without
+    speculation, k on NxDI, k + 1 on vLLM.
 
     Args:
         window: num_speculative_tokens, k.
@@ -65,7 +72,8 @@ class EngineRequest:
         arrived_s: time of acceptance.
         started_s, first_s: begin and end of the prefill.
         end_s: time of the last burst.
-        step_tokens: tokens that each decode step commits. bursts: the same, the last cut to the requested length.
+        step_tokens: tokens that each decode step commits. bursts: the same, the last cut to the
+            requested length.
         step_count: finished decode steps.
     """
 
@@ -83,7 +91,7 @@ class EngineRequest:
 
     @property
     def tokens(self) -> TokenCounts:
-        """Return the tokens of every burst so far, first the 1 of the prefill. Shapes: (bursts,)."""
+        """Return the tokens of every burst so far, first the prefill's 1. Shapes: (bursts,)."""
         return np.concatenate([[1], self.bursts[: self.step_count]])
 
     @property
@@ -115,20 +123,27 @@ class _AcceptanceDraws:
     """Endless draws of one class, taken for a request's whole answer at once."""
 
     def __init__(self, settings: SimulatorSettings, class_: str) -> None:
-        self._settings, self._acceptance = settings, settings.classes[class_].acceptance
+        self._settings = settings
+        self._acceptance = settings.classes[class_].acceptance
         self._rng = np.random.default_rng([settings.seed, zlib.crc32(class_.encode())])
-        self._step_tokens, self._sums, self._position = _NO_COUNTS, _NO_COUNTS, 0
+        self._step_tokens = _NO_COUNTS
+        self._sums = _NO_COUNTS
+        self._position = 0
 
     def take(self, tokens: int) -> tuple[TokenCounts, int]:
-        """Return the next draws that together commit `tokens` or more, and the number of excess tokens."""
+        """Return the next draws that commit at least `tokens` together, and the excess tokens."""
         if tokens <= 0:
             return _NO_COUNTS, 0
         start_sum = int(self._sums[self._position - 1]) if self._position else 0
         if not len(self._sums) or self._sums[-1] - start_sum < tokens:
-            law, window, count = self._settings.law, self._settings.num_speculative_tokens, max(2 * BLOCK_STEPS, tokens)
+            law = self._settings.law
+            window = self._settings.num_speculative_tokens
+            count = max(2 * BLOCK_STEPS, tokens)
             new_draws = draw_step_tokens(self._rng, law, self._acceptance, window, count)
             self._step_tokens = np.concatenate([self._step_tokens[self._position :], new_draws])
-            self._sums, self._position, start_sum = self._step_tokens.cumsum(), 0, 0
+            self._sums = self._step_tokens.cumsum()
+            self._position = 0
+            start_sum = 0
         end = int(self._sums.searchsorted(start_sum + tokens)) + 1
         step_tokens = self._step_tokens[self._position : end]
         self._position = end
@@ -143,10 +158,15 @@ class BatchingEngine:
         self.running: list[EngineRequest] = []
         self._settings = settings
         self._draws = {class_: _AcceptanceDraws(settings, class_) for class_ in settings.classes}
-        drafts_ms = settings.num_speculative_tokens * settings.draft_ms if settings.uses_speculation else 0.0
+        drafts_ms = (
+            settings.num_speculative_tokens * settings.draft_ms
+            if settings.uses_speculation
+            else 0.0
+        )
         self._step_s = [(step_ms + drafts_ms) / 1000 for step_ms in settings.step_ms]
         self._rng = np.random.default_rng([settings.seed, 1])
-        self._factors, self._factor_index = np.ones(BLOCK_STEPS), 0
+        self._factors = np.ones(BLOCK_STEPS)
+        self._factor_index = 0
         self._refill()
 
     @property
@@ -165,19 +185,24 @@ class BatchingEngine:
         elif request in self.waiting:
             self.waiting.remove(request)
 
-    def begin(self, start_s: float, *, max_steps: int = 1, until_s: float = float("inf")) -> EngineSteps | None:
+    def begin(
+        self, start_s: float, *, max_steps: int = 1, until_s: float = float("inf")
+    ) -> EngineSteps | None:
         """Return the next steps from `start_s` on; None if there is no work.
 
         Args:
             max_steps: most decode steps at once; fewer if a sequence ends.
-            until_s: no further decode step begins after this time, at which the next request arrives.
+            until_s: no further decode step begins after this time, at which the next request
+                arrives.
         """
         if self.waiting and self.has_room and self.waiting[0].arrived_s <= start_s:
             return self._prefill(self.waiting.popleft(), start_s)
         if not self.running:
             return None
         step_s = self._step_s[min(len(self.running), len(self._step_s)) - 1]
-        count = min(max_steps, *(len(request.bursts) - request.step_count for request in self.running))
+        count = min(
+            max_steps, *(len(request.bursts) - request.step_count for request in self.running)
+        )
         ends = start_s + step_s * self._take_ends(count, (until_s - start_s) / step_s)
         return EngineSteps("decode", tuple(self.running), ends)
 
@@ -189,7 +214,9 @@ class BatchingEngine:
                 request.first_s = steps.end_s
             else:
                 request.step_count += len(steps.ends_s)
-        finished_requests = [request for request in steps.requests if request.is_complete and request in self.running]
+        finished_requests = [
+            request for request in steps.requests if request.is_complete and request in self.running
+        ]
         for request in finished_requests:
             self.running.remove(request)
         return finished_requests
@@ -197,17 +224,22 @@ class BatchingEngine:
     def _prefill(self, request: EngineRequest, start_s: float) -> EngineSteps:
         self.running.append(request)
         request.started_s = start_s
-        request.step_tokens, excess_tokens = self._draws[request.class_].take(request.output_tokens - 1)
+        request.step_tokens, excess_tokens = self._draws[request.class_].take(
+            request.output_tokens - 1
+        )
         request.bursts = request.step_tokens
         if excess_tokens:
             request.bursts = request.step_tokens.copy()
             request.bursts[-1] -= excess_tokens
-        prefill_ms = self._settings.prefill_base_ms + self._settings.prefill_ms_per_token * request.prompt_tokens
+        prefill_ms = (
+            self._settings.prefill_base_ms
+            + self._settings.prefill_ms_per_token * request.prompt_tokens
+        )
         ends = start_s + prefill_ms / 1000 * self._take_ends(1, float("inf"))
         return EngineSteps("prefill", (request,), ends)
 
     def _take_ends(self, count: int, max_start: float) -> TimesArray:
-        """Return the ends of the next steps that begin before `max_start`, in units of an undisturbed step."""
+        """Return the ends of the next steps that begin before `max_start`, in undisturbed steps."""
         if self._factor_index == BLOCK_STEPS:
             self._refill()
         first_index = self._factor_index

@@ -1,8 +1,9 @@
-"""The engine in real time: each burst of the process model is written at its planned time, and logged.
+"""The engine in real time: each burst of the process model is written when planned, and logged.
 
-Invariant: a step begins at the planned end of the step before, not at the observed end, so that errors of timing do not
-add up; each burst is ready before its time. Each burst is logged after its handover to the socket, with its number of
-tokens; a fault of the wire delays or cuts the written bytes and never changes the engine's steps.
+Invariant: a step begins at the planned end of the step before, not at the observed end, so that
+errors of timing do not add up; each burst is ready before its time. Each burst is logged after its
+handover to the socket, with its number of tokens; a fault of the wire delays or cuts the written
+bytes and never changes the engine's steps.
 """
 
 from __future__ import annotations
@@ -20,14 +21,17 @@ from tandem.simulator.metrics_page import MetricsPage
 from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import FaultSettings
 
-# the event loop's timers have a resolution of a millisecond: the rest is waited for in turns of the loop
+# the event loop's timers have a resolution of a millisecond: the rest is waited for in turns of the
+# loop
 _TIMER_RESOLUTION_S = 0.0006
 
 
 async def sleep_until(deadline_s: float) -> None:
-    """Return at a time of the monotonic clock, less than a millisecond late if the machine is idle."""
+    """Return at a time of the monotonic clock, under a millisecond late on an idle machine."""
     while (remaining_s := deadline_s - time.monotonic()) > 0:  # noqa: ASYNC110 - a time is waited for, no event
-        await asyncio.sleep(remaining_s - _TIMER_RESOLUTION_S if remaining_s > _TIMER_RESOLUTION_S else 0)
+        await asyncio.sleep(
+            remaining_s - _TIMER_RESOLUTION_S if remaining_s > _TIMER_RESOLUTION_S else 0
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +62,20 @@ class ResponseStream:
     """
 
     def __init__(
-        self, frames: ResponseFrames, max_tokens: int, fault: FaultSettings | None, entry: RequestLogEntry
+        self,
+        frames: ResponseFrames,
+        max_tokens: int,
+        fault: FaultSettings | None,
+        entry: RequestLogEntry,
     ) -> None:
-        self.frames, self.max_tokens = frames, max_tokens
+        self.frames = frames
+        self.max_tokens = max_tokens
         self._entry, self._tokens = entry, frames.plan.begin()
         self._token_index = self._pending_tokens = self._burst_count = 0
         self.bursts: asyncio.Queue[TokenBurst] = asyncio.Queue()
-        kind, self._shift_s, self._stall_s = fault.kind if fault else None, 0.0, fault.seconds if fault else 0.0
+        kind = fault.kind if fault else None
+        self._shift_s = 0.0
+        self._stall_s = fault.seconds if fault else 0.0
         after_bursts = fault.after_bursts if fault else 0
         self._drop_burst = after_bursts if kind == "drop" else None
         # from this burst on all are late
@@ -75,14 +86,17 @@ class ResponseStream:
         tokens = list(itertools.islice(self._tokens, count))
         opening = self.frames.opening() if self._token_index == 0 else b""
         frame = self.frames.burst(tokens, last=last) if self.frames.request.stream else b""
-        self._token_index, self._pending_tokens = self._token_index + count, self._pending_tokens + count
+        self._token_index = self._token_index + count
+        self._pending_tokens = self._pending_tokens + count
         # tokens without a frame are reported with the next frame
         frame_tokens = self._pending_tokens if frame or not self.frames.request.stream else 0
         self._pending_tokens -= frame_tokens
-        return TokenBurst(due_s, frame_tokens, opening + frame + (self.frames.closing() if last else b""), last)
+        return TokenBurst(
+            due_s, frame_tokens, opening + frame + (self.frames.closing() if last else b""), last
+        )
 
     async def write(self, request: web.Request, response: web.StreamResponse | None) -> None:
-        """Write every burst at its time; return after the last one, or after a fault drops the connection.
+        """Write each burst at its time; return after the last or a fault that drops the connection.
 
         Args:
             response: None for an answer that is not streamed.
@@ -115,7 +129,8 @@ class EngineLoop:
     """The loop that runs one engine for as long as its task lives."""
 
     def __init__(self, engine: BatchingEngine, metrics_page: MetricsPage) -> None:
-        self.engine, self.metrics_page = engine, metrics_page
+        self.engine = engine
+        self.metrics_page = metrics_page
         self._streams: dict[EngineRequest, ResponseStream] = {}
         self._arrival = asyncio.Event()
 
@@ -158,10 +173,13 @@ class EngineLoop:
             if request in self._streams:
                 self._streams[request].bursts.put_nowait(burst)
         ends = [(request, self._streams.pop(request)) for request in self.engine.end(steps)]
-        await asyncio.sleep(0)  # the writers' turn; a client that reads metrics after its last byte finds it counted
+        # the writers' turn; a client that reads metrics after its last byte finds it counted
+        await asyncio.sleep(0)
         self.metrics_page.record_steps(steps)
         for request, stream in ends:
-            self.metrics_page.record_end(request, stream.frames.plan.finish_reason, stream.max_tokens)
+            self.metrics_page.record_end(
+                request, stream.frames.plan.finish_reason, stream.max_tokens
+            )
         for request in steps.requests:
             if request not in self._streams:  # ended, or gone in the middle of the step
                 self.metrics_page.forget(request)

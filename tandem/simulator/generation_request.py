@@ -1,9 +1,10 @@
 """A request's body, read as vLLM reads it, or vLLM's error for it.
 
-Invariant: fields that the simulator does not know are ignored, as in vLLM; a request that the simulator cannot serve
-(more than one choice, several prompts at once) is refused, never half done.
+Invariant: fields that the simulator does not know are ignored, as in vLLM; a request that the
+simulator cannot serve (more than one choice, several prompts at once) is refused, never half done.
 
-Source of statuses and fields: vllm 0.9.1 and 0.32.0, entrypoints/openai (protocol, serving and exception handlers).
+Source of statuses and fields: vllm 0.9.1 and 0.32.0, entrypoints/openai (protocol, serving and
+exception handlers).
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ ApiName = Literal["chat", "completions"]
 
 COMPLETIONS_MAX_TOKENS = 16  # vLLM's default of /v1/completions; for chat it is all remaining room
 _ROLE_TOKENS = 4  # tokens for each message, by the simulator's own chat template
-_EMPTY_THOUGHT_TOKENS = 4  # tokens of an empty thought, which a template writes if thinking is off (Qwen3)
+# tokens of an empty thought, which a template writes if thinking is off (Qwen3)
+_EMPTY_THOUGHT_TOKENS = 4
 
 
 @dataclass(eq=False)
@@ -43,7 +45,7 @@ class VllmApiError(Exception):
 
 
 class GenerationRequest(msgspec.Struct, kw_only=True):
-    """One valid request: the fields of its body that the simulator uses, and values derived from them.
+    """One valid request: the fields of its body that the simulator uses, and derived values.
 
     Args:
         max_tokens: None for all remaining room. temperature: 0 for greedy. seed: None for none.
@@ -90,7 +92,9 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
         return self.include_usage and bool(self.stream_options.get("continuous_usage_stats"))
 
 
-def read_generation_request(body: bytes, api: ApiName, settings: SimulatorSettings) -> GenerationRequest:
+def read_generation_request(
+    body: bytes, api: ApiName, settings: SimulatorSettings
+) -> GenerationRequest:
     """Read a request; a null in its body counts as an absent field.
 
     Raises:
@@ -102,17 +106,27 @@ def read_generation_request(body: bytes, api: ApiName, settings: SimulatorSettin
             fields = {name: value for name, value in fields.items() if value is not None}
         request = msgspec.convert(fields, GenerationRequest)
     except msgspec.DecodeError as error:  # includes ValidationError
-        text = f"{error}" if isinstance(error, msgspec.ValidationError) else f"JSON decode error: {error}"
+        text = (
+            f"{error}"
+            if isinstance(error, msgspec.ValidationError)
+            else f"JSON decode error: {error}"
+        )
         raise VllmApiError(f"1 validation error: {text}", kind="Bad Request") from None
-    request.api, request.model, is_chat = api, request.model or settings.model, api == "chat"
+    request.api = api
+    request.model = request.model or settings.model
+    is_chat = api == "chat"
     if request.model != settings.model:
         message = f"The model `{request.model}` does not exist. Valid aliases: {settings.model}."
         raise VllmApiError(message, status=404, kind="NotFoundError", param="model")
     if (request.n, request.best_of) != (1, 1):
         raise VllmApiError("the simulator gives one choice: n must be 1", param="n")
     if request.stream_options and not request.stream:
-        raise VllmApiError("Stream options can only be defined when `stream=True`.", param="stream_options")
-    request.thinking = is_chat and bool(request.chat_template_kwargs.get("enable_thinking", settings.thinking))
+        raise VllmApiError(
+            "Stream options can only be defined when `stream=True`.", param="stream_options"
+        )
+    request.thinking = is_chat and bool(
+        request.chat_template_kwargs.get("enable_thinking", settings.thinking)
+    )
     request.text, pieces = _read_prompt(request)
     request.prompt_pieces = tuple(pieces)
     if is_chat and request.max_completion_tokens is not None:
@@ -136,12 +150,16 @@ def _read_prompt(request: GenerationRequest) -> tuple[str, list[str]]:
         texts = [_read_message(message) for message in request.messages]
         pieces = [piece for text in texts for piece in split_pieces(text)]
         pieces += ["<role>"] * _ROLE_TOKENS * (len(texts) + 1)
-        return "\n".join(texts), pieces + ["<thought>"] * (0 if request.thinking else _EMPTY_THOUGHT_TOKENS)
+        return "\n".join(texts), pieces + ["<thought>"] * (
+            0 if request.thinking else _EMPTY_THOUGHT_TOKENS
+        )
     prompt = request.prompt
     if isinstance(prompt, list) and len(prompt) == 1:
         prompt = prompt[0]
     if not isinstance(prompt, str):
-        raise VllmApiError("1 validation error: prompt: one text is expected", kind="Bad Request", param="prompt")
+        raise VllmApiError(
+            "1 validation error: prompt: one text is expected", kind="Bad Request", param="prompt"
+        )
     return prompt, split_pieces(prompt) or [""]
 
 
@@ -153,19 +171,27 @@ def _read_message(message: dict[str, Any]) -> str:
 
 
 def _check_limits(request: GenerationRequest, max_length: int) -> None:
-    max_tokens, temperature, prompt_tokens = request.max_tokens, request.temperature, request.prompt_tokens
+    max_tokens = request.max_tokens
+    temperature = request.temperature
+    prompt_tokens = request.prompt_tokens
     output_tokens = max_tokens or 1
     total = prompt_tokens + output_tokens
     if not all(request.stop):
-        raise VllmApiError("1 validation error: stop: texts are expected", kind="Bad Request", param="stop")
+        raise VllmApiError(
+            "1 validation error: stop: texts are expected", kind="Bad Request", param="stop"
+        )
     parts = f"({prompt_tokens} in the prompt, {output_tokens} in the completion)"
     length_text = (
-        f"This model's maximum context length is {max_length} tokens. However, you requested {total} tokens {parts}. "
-        "Please reduce the length of the prompt or the completion."
+        f"This model's maximum context length is {max_length} tokens. However, you requested"
+        f" {total} tokens {parts}. Please reduce the length of the prompt or the completion."
     )
     too_many_text = f"max_tokens={max_tokens} cannot be greater than max_model_len={max_length}."
     for is_refused, param, message in (
-        (max_tokens is not None and max_tokens < 1, "max_tokens", f"max_tokens must be at least 1, got {max_tokens}."),
+        (
+            max_tokens is not None and max_tokens < 1,
+            "max_tokens",
+            f"max_tokens must be at least 1, got {max_tokens}.",
+        ),
         (temperature < 0, "temperature", f"temperature must be non-negative, got {temperature}."),
         (output_tokens > max_length, "max_tokens", too_many_text),
         (total > max_length, "input_tokens", length_text),

@@ -1,7 +1,7 @@
 """The plan of an answer: its length and its tokens, known before the first one.
 
-Invariant: two servers with the same classes plan the same text for the same request, with any law or times; the text
-depends on the prompt and, above temperature 0, on the request's seed.
+Invariant: two servers with the same classes plan the same text for the same request, with any law
+or times; the text depends on the prompt and, above temperature 0, on the request's seed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,18 @@ from typing import Literal, NamedTuple
 
 from tandem.simulator.generation_request import GenerationRequest
 from tandem.simulator.settings import DEFAULT_CLASS, PromptClassSettings, SimulatorSettings
-from tandem.simulator.text_generator import END_ID, END_THINK_ID, THINK_ID, generate_text, split_pieces, token_id
+from tandem.simulator.text_generator import (
+    END_ID,
+    END_THINK_ID,
+    THINK_ID,
+    generate_text,
+    split_pieces,
+    token_id,
+)
 
 ResponsePart = Literal["think", "content"]
-THINK_START, THINK_END = "<think>\n", "\n</think>\n\n"
+THINK_START = "<think>\n"
+THINK_END = "\n</think>\n\n"
 END_TEXT = "<|im_end|>"
 _JSON_FRAME = ('{"answer": "', '"}')
 
@@ -27,7 +35,8 @@ class ResponseToken(NamedTuple):
     """One token of an answer.
 
     Args:
-        piece: text of the token. visible_text: its streamed part: none of the end token, and no stop string.
+        piece: text of the token. visible_text: its streamed part: none of the end token, and no
+            stop string.
         part: field in which the text is streamed.
     """
 
@@ -42,9 +51,12 @@ class ResponsePlan:
     """An answer.
 
     Args:
-        count: generated tokens, the end token included. reasoning_tokens: those of the thought among them.
-        begin: yields the tokens from the first on, one by one, so that a long answer delays no other request.
-        finish_reason: stop or length. stop_reason: the stop string that ended the answer; None for none.
+        count: generated tokens, the end token included. reasoning_tokens: those of the thought
+            among them.
+        begin: yields the tokens from the first on, one by one, so that a long answer delays no
+            other request.
+        finish_reason: stop or length. stop_reason: the stop string that ended the answer; None for
+            none.
     """
 
     class_: str
@@ -62,11 +74,17 @@ class ResponsePlan:
 
 def classify_prompt(prompt: str, settings: SimulatorSettings) -> str:
     """Return the first class with a text that the prompt contains, else the default class."""
-    names = (name for name, class_ in settings.classes.items() if any(text in prompt for text in class_.contains))
+    names = (
+        name
+        for name, class_ in settings.classes.items()
+        if any(text in prompt for text in class_.contains)
+    )
     return next(names, DEFAULT_CLASS)
 
 
-def plan_response(generation_request: GenerationRequest, settings: SimulatorSettings, max_tokens: int) -> ResponsePlan:
+def plan_response(
+    generation_request: GenerationRequest, settings: SimulatorSettings, max_tokens: int
+) -> ResponsePlan:
     """Return the plan of the answer to a request.
 
     Args:
@@ -78,7 +96,11 @@ def plan_response(generation_request: GenerationRequest, settings: SimulatorSett
     if generation_request.temperature:
         key += f"\n{generation_request.seed or 0}"
     thought_tokens = class_settings.reasoning_tokens + 2 if generation_request.thinking else 0
-    total_tokens = max_tokens if generation_request.ignore_eos else thought_tokens + _answer_length(key, class_settings)
+    total_tokens = (
+        max_tokens
+        if generation_request.ignore_eos
+        else thought_tokens + _answer_length(key, class_settings)
+    )
 
     def begin() -> Iterator[ResponseToken]:
         if generation_request.thinking:
@@ -91,12 +113,16 @@ def plan_response(generation_request: GenerationRequest, settings: SimulatorSett
         count=min(max_tokens, total_tokens),
         reasoning_tokens=min(max_tokens, thought_tokens),
         begin=begin,
-        finish_reason="length" if generation_request.ignore_eos or total_tokens > max_tokens else "stop",
+        finish_reason=(
+            "length" if generation_request.ignore_eos or total_tokens > max_tokens else "stop"
+        ),
     )
     return _cut_at_stop(plan, generation_request.stop) if generation_request.stop else plan
 
 
-def _thought_tokens(key: str, class_: PromptClassSettings, *, uses_parser: bool) -> Iterator[ResponseToken]:
+def _thought_tokens(
+    key: str, class_: PromptClassSettings, *, uses_parser: bool
+) -> Iterator[ResponseToken]:
     """Yield the tokens of a thought with its marks, which a parser hides."""
     part: ResponsePart = "think" if uses_parser else "content"
     yield ResponseToken(THINK_ID, THINK_START, "" if uses_parser else THINK_START, part)
@@ -105,23 +131,29 @@ def _thought_tokens(key: str, class_: PromptClassSettings, *, uses_parser: bool)
     yield ResponseToken(END_THINK_ID, THINK_END, "" if uses_parser else THINK_END, part)
 
 
-def _answer_tokens(key: str, class_: PromptClassSettings, *, is_endless: bool) -> Iterator[ResponseToken]:
+def _answer_tokens(
+    key: str, class_: PromptClassSettings, *, is_endless: bool
+) -> Iterator[ResponseToken]:
     """Yield the tokens of an answer without its end token; an endless one never closes."""
     if class_.form == "sum" and (answer := _add_numbers(key, class_)):
         pieces = split_pieces(answer)
         yield from (ResponseToken(token_id(piece), piece, piece, "content") for piece in pieces)
         return
     length = _answer_length(key, class_) - 1
-    opening, closing = (split_pieces(part) for part in (_JSON_FRAME if class_.form == "json" else ("", "")))
+    opening, closing = (
+        split_pieces(part) for part in (_JSON_FRAME if class_.form == "json" else ("", ""))
+    )
     words = generate_text(key, paragraphs=class_.form == "prose")
     if not is_endless:
-        words = itertools.chain(itertools.islice(words, max(0, length - len(opening) - len(closing))), closing)
+        words = itertools.chain(
+            itertools.islice(words, max(0, length - len(opening) - len(closing))), closing
+        )
     for piece in itertools.islice(itertools.chain(opening, words), None if is_endless else length):
         yield ResponseToken(token_id(piece), piece, piece, "content")
 
 
 def _add_numbers(key: str, class_: PromptClassSettings) -> str:
-    """Return the sum that a prompt asks for, wrong in about one of `wrong_every` prompts; empty if it asks for none."""
+    """Return a prompt's sum, wrong in about one of `wrong_every` prompts; empty if none asked."""
     numbers = re.search(r"(\d{1,9}) \+ (\d{1,9})", key)
     if numbers is None:
         return ""
@@ -144,17 +176,29 @@ def _answer_length(key: str, class_: PromptClassSettings) -> int:
 
 
 def _cut_at_stop(plan: ResponsePlan, stops: Iterable[str]) -> ResponsePlan:
-    """Cut the content before the first stop string; the last token is the one that completes this string."""
+    """Cut the content before the first stop string; the last token completes this string."""
     tokens = plan.tokens
-    ends = tuple(itertools.accumulate(len(token.visible_text) if token.part == "content" else 0 for token in tokens))
+    ends = tuple(
+        itertools.accumulate(
+            len(token.visible_text) if token.part == "content" else 0 for token in tokens
+        )
+    )
     text = "".join(token.visible_text for token in tokens if token.part == "content")
-    first_match = min(((match_index, stop) for stop in stops if (match_index := text.find(stop)) >= 0), default=None)
+    first_match = min(
+        ((match_index, stop) for stop in stops if (match_index := text.find(stop)) >= 0),
+        default=None,
+    )
     if first_match is None:
         return plan
     match_index, stop = first_match
-    plan_tokens, start = [], 0
+    plan_tokens = []
+    start = 0
     for token, end in zip(tokens, ends, strict=True):
-        visible_text = token.visible_text if token.part == "think" else text[start : min(end, max(start, match_index))]
+        visible_text = (
+            token.visible_text
+            if token.part == "think"
+            else text[start : min(end, max(start, match_index))]
+        )
         plan_tokens.append(token._replace(visible_text=visible_text))
         start = end
         if end >= match_index + len(stop):

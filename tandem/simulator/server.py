@@ -1,8 +1,9 @@
 """The server: routes, starts and restarts of its engine, and the handling of each request.
 
-Invariant: every request whose body was read leaves one line in the truth log, after any end; a restart drops
-connections, requests and metric counters, as a new process would. The same seed and order of acceptance give the same
-requests the same faults; a request gets at most one fault, the first match among the knobs.
+Invariant: every request whose body was read leaves one line in the truth log, after any end; a
+restart drops connections, requests and metric counters, as a new process would. The same seed and
+order of acceptance give the same requests the same faults; a request gets at most one fault, the
+first match among the knobs.
 """
 
 from __future__ import annotations
@@ -40,9 +41,15 @@ _UNENDED_FAULTS = {"drop", "endless", "restart"}  # their answers have no regula
 ENDLESS_TOKENS = 1000  # of an endless stream, for each of the knob's `tokens`
 _GARBAGE_PIECES = ("\ufffd", "@@", "}{", "0x", "\u0442\u0442", ";;", "!!", "\u3042")
 WRONG_MODEL = "another-model"
-SIGN_IN_PAGE = "<html><head><title>Sign in</title></head><body><h1>Please sign in</h1></body></html>\n"
+SIGN_IN_PAGE = (
+    "<html><head><title>Sign in</title></head><body><h1>Please sign in</h1></body></html>\n"
+)
 _ERRORS = {
-    "status_500": (500, "InternalServerError", "EngineCore encountered an issue. See stack trace for the root cause."),
+    "status_500": (
+        500,
+        "InternalServerError",
+        "EngineCore encountered an issue. See stack trace for the root cause.",
+    ),
     "status_503": (503, "Service Unavailable", "the simulator was told to be busy"),
     "status_429": (429, "Too Many Requests", "the simulator was told to limit the rate"),
 }
@@ -58,7 +65,8 @@ class SimulatorServer:
 
     def __init__(self, settings: SimulatorSettings, log: ServerLog) -> None:
         self.port = 0
-        self._settings, self._log = settings, log
+        self._settings = settings
+        self._log = log
         self._request_count = 0
         self._created_s = int(time.time())
         self._ready_s = 0.0
@@ -68,7 +76,9 @@ class SimulatorServer:
         app.add_routes([web.post(path, self._complete) for path in APIS])
         app.add_routes([web.get(path, self._health) for path in ("/health", "/ping")])
         app.add_routes([web.post("/ping", self._health), web.get("/metrics", self._metrics)])
-        app.add_routes([web.get(path, self._inform) for path in ("/version", "/load", "/v1/models")])
+        app.add_routes(
+            [web.get(path, self._inform) for path in ("/version", "/load", "/v1/models")]
+        )
         app.on_response_prepare.append(_add_simulation_header)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         self._site: web.TCPSite | None = None
@@ -105,7 +115,8 @@ class SimulatorServer:
 
     async def _start_engine(self) -> None:
         """Start afresh: an empty engine, counters at zero, an open port."""
-        engine, self._metrics_page = BatchingEngine(self._settings), MetricsPage(self._settings)
+        engine = BatchingEngine(self._settings)
+        self._metrics_page = MetricsPage(self._settings)
         self._engine_loop = EngineLoop(engine, self._metrics_page)
         self._engine_task = asyncio.create_task(self._engine_loop.run())
         self._ready_s = time.monotonic() + self._settings.start_s
@@ -140,8 +151,14 @@ class SimulatorServer:
             return await self._answer(request, body, entry)
         except VllmApiError as error:
             entry.status = error.status
-            headers = {"Retry-After": str(error.retry_after_s)} if error.retry_after_s is not None else None
-            return _json_response(build_error_body(error, self._settings.runtime), error.status, headers)
+            headers = (
+                {"Retry-After": str(error.retry_after_s)}
+                if error.retry_after_s is not None
+                else None
+            )
+            return _json_response(
+                build_error_body(error, self._settings.runtime), error.status, headers
+            )
         except asyncio.CancelledError:
             entry.fault = entry.fault or "gone"
             raise
@@ -149,8 +166,11 @@ class SimulatorServer:
             entry.ended_s = time.monotonic()
             self._log.write_request(entry)
 
-    async def _answer(self, request: web.Request, body: bytes, entry: RequestLogEntry) -> web.StreamResponse:
-        settings, engine = self._settings, self._engine_loop.engine
+    async def _answer(
+        self, request: web.Request, body: bytes, entry: RequestLogEntry
+    ) -> web.StreamResponse:
+        settings = self._settings
+        engine = self._engine_loop.engine
         if time.monotonic() < self._ready_s:
             raise VllmApiError("the server is starting", status=503, kind="Service Unavailable")
         generation_request = read_generation_request(body, APIS[request.path], settings)
@@ -158,9 +178,11 @@ class SimulatorServer:
         max_tokens = min(token_budget, generation_request.max_tokens or token_budget)
         plan = plan_response(generation_request, settings, max_tokens)
         fault = select_fault(settings, entry.number, plan.class_)
-        entry.class_, entry.stream = plan.class_, generation_request.stream
+        entry.class_ = plan.class_
+        entry.stream = generation_request.stream
         entry.prompt_tokens = generation_request.prompt_tokens
-        entry.reasoning_tokens, entry.fault = plan.reasoning_tokens, fault.kind if fault else None
+        entry.reasoning_tokens = plan.reasoning_tokens
+        entry.fault = fault.kind if fault else None
         if fault is not None:
             if fault.kind in _ERRORS:
                 status, error_type, message = _ERRORS[fault.kind]
@@ -173,10 +195,16 @@ class SimulatorServer:
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
             plan = spoil_plan(plan, fault)
-        if settings.max_queue is not None and not engine.has_room and len(engine.waiting) >= settings.max_queue:
+        if (
+            settings.max_queue is not None
+            and not engine.has_room
+            and len(engine.waiting) >= settings.max_queue
+        ):
             if settings.runtime != "nxdi-v0":
                 self._metrics_page.rejections.inc()
-            raise VllmApiError("the queue is full: try again later", status=503, kind="Service Unavailable")
+            raise VllmApiError(
+                "the queue is full: try again later", status=503, kind="Service Unavailable"
+            )
         kind, fault_tokens = (fault.kind, fault.tokens) if fault else (None, 0)
         frames = ResponseFrames(
             request=generation_request,
@@ -187,22 +215,35 @@ class SimulatorServer:
             model=WRONG_MODEL if kind == "wrong_model" else settings.model,
             extra_tokens=fault_tokens if kind == "wrong_usage" else 0,
         )
-        return await self._generate(request, ResponseStream(frames, max_tokens, fault, entry), entry)
+        return await self._generate(
+            request, ResponseStream(frames, max_tokens, fault, entry), entry
+        )
 
     async def _generate(
         self, request: web.Request, stream: ResponseStream, entry: RequestLogEntry
     ) -> web.StreamResponse:
-        plan, kind, engine_loop = stream.frames.plan, entry.fault, self._engine_loop
-        engine_request = EngineRequest(entry.number, plan.class_, entry.prompt_tokens, plan.count, entry.accepted_s)
+        plan = stream.frames.plan
+        kind = entry.fault
+        engine_loop = self._engine_loop
+        engine_request = EngineRequest(
+            entry.number, plan.class_, entry.prompt_tokens, plan.count, entry.accepted_s
+        )
         engine_loop.submit(engine_request, stream)
         try:
             response = await _write_response(request, stream, entry)
         finally:
             engine_loop.drop(engine_request)
-            entry.queued_s = engine_request.started_s - engine_request.arrived_s if engine_request.started_s else None
-            entry.drawn = [int(count) for count in engine_request.step_tokens[: engine_request.step_count]]
+            entry.queued_s = (
+                engine_request.started_s - engine_request.arrived_s
+                if engine_request.started_s
+                else None
+            )
+            entry.drawn = [
+                int(count) for count in engine_request.step_tokens[: engine_request.step_count]
+            ]
         if entry.fault != "gone" and kind not in _UNENDED_FAULTS:
-            entry.finish_reason, entry.stop = plan.finish_reason, plan.stop_reason
+            entry.finish_reason = plan.finish_reason
+            entry.stop = plan.stop_reason
         return response
 
     async def _health(self, _: web.Request) -> web.Response:
@@ -213,16 +254,22 @@ class SimulatorServer:
             return _json_response(build_models_body(self._settings, self._created_s))
         engine = self._engine_loop.engine
         load = {"server_load": len(engine.waiting) + len(engine.running)}
-        return _json_response(load if request.path == "/load" else {"version": self._settings.version})
+        return _json_response(
+            load if request.path == "/load" else {"version": self._settings.version}
+        )
 
     async def _metrics(self, _: web.Request) -> web.Response:
         engine = self._engine_loop.engine
-        kv_tokens = sum(request.prompt_tokens + int(request.tokens.sum()) for request in engine.running)
+        kv_tokens = sum(
+            request.prompt_tokens + int(request.tokens.sum()) for request in engine.running
+        )
         page = self._metrics_page.render_text(len(engine.waiting), len(engine.running), kv_tokens)
         return web.Response(body=page, headers=_PAGE_HEADERS)
 
 
-async def _write_response(request: web.Request, stream: ResponseStream, entry: RequestLogEntry) -> web.StreamResponse:
+async def _write_response(
+    request: web.Request, stream: ResponseStream, entry: RequestLogEntry
+) -> web.StreamResponse:
     if not stream.frames.request.stream:
         await stream.write(request, None)
         return _json_response(stream.frames.document(stream.frames.plan.tokens))
@@ -240,9 +287,13 @@ async def _add_simulation_header(_: web.Request, response: web.StreamResponse) -
     response.headers.update(SIMULATION_HEADERS)
 
 
-def _json_response(body: object, status: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+def _json_response(
+    body: object, status: int = 200, headers: dict[str, str] | None = None
+) -> web.Response:
     content = json.dumps(body, ensure_ascii=False, separators=(",", ":"))
-    return web.Response(text=content, status=status, content_type="application/json", headers=headers)
+    return web.Response(
+        text=content, status=status, content_type="application/json", headers=headers
+    )
 
 
 def select_fault(settings: SimulatorSettings, number: int, class_: str) -> FaultSettings | None:
@@ -255,23 +306,29 @@ def select_fault(settings: SimulatorSettings, number: int, class_: str) -> Fault
     """
     for index, fault in enumerate(settings.faults):
         random_share = random.Random(f"{settings.seed}/{index}/{number}").random()  # noqa: S311 - repeatable, not secret
-        if (not fault.classes or class_ in fault.classes) and (number in fault.requests or random_share < fault.rate):
+        if (not fault.classes or class_ in fault.classes) and (
+            number in fault.requests or random_share < fault.rate
+        ):
             return fault
     return None
 
 
 def spoil_plan(plan: ResponsePlan, fault: FaultSettings) -> ResponsePlan:
-    """Return the plan changed by a fault: garbage of the same length, or an endless answer; else unchanged."""
+    """Return the plan after a fault: garbage of equal length, an endless answer, or no change."""
     if fault.kind == "endless":
         visible_tokens = [token for token in plan.tokens if token.visible_text] or list(plan.tokens)
-        return replace(plan, count=ENDLESS_TOKENS * fault.tokens, begin=lambda: itertools.cycle(visible_tokens))
+        return replace(
+            plan, count=ENDLESS_TOKENS * fault.tokens, begin=lambda: itertools.cycle(visible_tokens)
+        )
     if fault.kind != "garbage":
         return plan
 
     def begin() -> Iterator[ResponseToken]:
         for index, token in enumerate(plan.begin()):
             piece = _GARBAGE_PIECES[index * index % len(_GARBAGE_PIECES)]
-            garbage = ResponseToken(token_id(piece), piece, piece if token.visible_text else "", token.part)
+            garbage = ResponseToken(
+                token_id(piece), piece, piece if token.visible_text else "", token.part
+            )
             yield token if index == plan.count - 1 else garbage  # the last token stays
 
     return replace(plan, begin=begin)

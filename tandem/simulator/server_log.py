@@ -1,7 +1,7 @@
-"""The truth log: the server's actions, by its own clock, one JSON line for each request after its end.
+"""The truth log: the server's actions by its own clock, one JSON line per request after its end.
 
-Invariant: a line is written whole and flushed before the server does anything else; times are seconds of
-CLOCK_MONOTONIC, which every process of the machine shares. The first line has the knobs.
+Invariant: a line is written whole and flushed before the server does anything else; times are
+seconds of CLOCK_MONOTONIC, which every process of the machine shares. The first line has the knobs.
 """
 
 from __future__ import annotations
@@ -26,9 +26,11 @@ class RequestLogEntry(msgspec.Struct, kw_only=True):
         status: HTTP status of the answer.
         accepted_s: time at which the whole body had been read.
         queued_s: seconds from then until the prefill began.
-        bursts: time of the handover to the socket and tokens of each burst; the role and the usage are no bursts.
+        bursts: time of the handover to the socket and tokens of each burst; the role and the usage
+            are no bursts.
         due_s: planned time of each burst.
-        prompt_tokens, completion_tokens, reasoning_tokens: the true counts, even if a fault reports others.
+        prompt_tokens, completion_tokens, reasoning_tokens: the true counts, even if a fault reports
+            others.
         drawn: tokens that the model committed at each decode step, before the cut of the last.
         finish_reason: stop or length; null for a request without a regular end.
         stop: the stop string that ended the answer.
@@ -65,7 +67,9 @@ class ServerLog:
 
     def __init__(self, settings: SimulatorSettings, path: Path | None = None) -> None:
         self._file: BinaryIO | None = path.open("ab", buffering=0) if path else None
-        self._write_line({"knobs": settings.model_dump(mode="json"), "monotonic_s": time.monotonic()})
+        self._write_line(
+            {"knobs": settings.model_dump(mode="json"), "monotonic_s": time.monotonic()}
+        )
 
     def write_request(self, entry: RequestLogEntry) -> None:
         """Write the line of one request."""

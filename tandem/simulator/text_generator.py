@@ -1,7 +1,8 @@
-"""Texts of the simulator, and its tokenizer: a token is a word with the space before it, a part of one, or a sign.
+"""Texts of the simulator and its tokenizer: a token is a word with its space, a part, or a sign.
 
-Invariant: the same key gives the same words in every process; the joined pieces of a text are the text, and the id of
-a piece never changes. The tokenizer is no real model's, so its counts cannot be compared with a model's.
+Invariant: the same key gives the same words in every process; the joined pieces of a text are the
+text, and the id of a piece never changes. The tokenizer is no real model's, so its counts cannot be
+compared with a model's.
 """
 
 from __future__ import annotations
@@ -16,9 +17,13 @@ from pathlib import Path
 import yaml
 
 END_ID = 0  # the token with which an answer ends by itself
-THINK_ID, END_THINK_ID = 1, 2  # <think> and </think>
+# <think> and </think>
+THINK_ID = 1
+END_THINK_ID = 2
 _PIECE = re.compile(r"\s?\w{1,12}|\s?[^\w\s]|\s+")
-_FIRST_ID, _ID_COUNT = 16, 150_000  # ids below are special; about as many as the vocabularies of Qwen3
+# ids below are special; about as many as the vocabularies of Qwen3
+_FIRST_ID = 16
+_ID_COUNT = 150_000
 _SENTENCES_OF_A_PARAGRAPH = (3, 6)
 _WORDS_FILE = Path(__file__).with_name("data") / "words.yaml"
 
@@ -38,7 +43,10 @@ def _read_grammar() -> dict[str, list[list[str]]]:
     """Return the grammar: symbol -> its alternatives, each a row of symbols and words."""
     grammar: dict[str, str] = yaml.safe_load(_WORDS_FILE.read_text())
     return {
-        symbol: [alternative.split() for alternative in (text.split("|") if "|" in text else text.split())]
+        symbol: [
+            alternative.split()
+            for alternative in (text.split("|") if "|" in text else text.split())
+        ]
         for symbol, text in grammar.items()
     }
 

@@ -1,7 +1,7 @@
-"""Settings of an experiment's simulators, one for each variant: from the spec, the runtime's data and a calibration.
+"""Settings of an experiment's simulators, one per variant: from spec, runtime data, calibration.
 
-Invariant: the knobs of two variants differ only in law, window, draft cost and acceptance; every figure that no spec
-states has its source in `data/calibration.yaml`, `assumed` if there is none.
+Invariant: the knobs of two variants differ only in law, window, draft cost and acceptance; every
+figure that no spec states has its source in `data/calibration.yaml`, `assumed` if there is none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,12 @@ from pathlib import Path
 
 from pydantic import Field
 
-from tandem.simulator.settings import DEFAULT_CLASS, AcceptanceModelName, PromptClassSettings, SimulatorSettings
+from tandem.simulator.settings import (
+    DEFAULT_CLASS,
+    AcceptanceModelName,
+    PromptClassSettings,
+    SimulatorSettings,
+)
 from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import SpecError, SpecFault
@@ -20,7 +25,8 @@ from tandem.spec.figure import DataFigure, DataFile, read_data_file
 from tandem.spec.record import SpecRecord
 
 CALIBRATION_FILE = Path(__file__).with_name("data") / "calibration.yaml"
-THINKING_FAMILIES = ("qwen3",)  # their chat template thinks unless a request says enable_thinking: false
+# their chat template thinks unless a request says enable_thinking: false
+THINKING_FAMILIES = ("qwen3",)
 
 
 class TargetStepCost(SpecRecord):
@@ -35,8 +41,12 @@ class SimulatorCalibration(DataFile):
     """Figures that are in no spec."""
 
     targets: dict[str, TargetStepCost] = Field(description="model id to its costs")
-    drafts: dict[str, DataFigure[float]] = Field(description="draft id to one forward's share of the target's step")
-    acceptance: dict[str, dict[str, DataFigure[float]]] = Field(description="draft id to class to chance of acceptance")
+    drafts: dict[str, DataFigure[float]] = Field(
+        description="draft id to one forward's share of the target's step"
+    )
+    acceptance: dict[str, dict[str, DataFigure[float]]] = Field(
+        description="draft id to class to chance of acceptance"
+    )
 
 
 @cache
@@ -50,26 +60,36 @@ def read_calibration(path: Path = CALIBRATION_FILE) -> SimulatorCalibration:
 
 
 def build_variant_settings(
-    experiment: Experiment, catalogue: Catalogue, classes: Mapping[str, PromptClassSettings], *, seed: int = 0
+    experiment: Experiment,
+    catalogue: Catalogue,
+    classes: Mapping[str, PromptClassSettings],
+    *,
+    seed: int = 0,
 ) -> dict[str, SimulatorSettings]:
     """Return the knobs of each variant, by its name.
 
     Args:
-        classes: of the experiment's suites, without acceptance; a prompt is of the first class with a matching text.
+        classes: of the experiment's suites, without acceptance; a prompt is of the first class with
+            a matching text.
 
     Raises:
         SpecError: the calibration has no figure for a model of the experiment.
     """
-    figures, serving = read_calibration(), experiment.serving
+    figures = read_calibration()
+    serving = experiment.serving
     drafts = {variant.draft for variant in experiment.all_variants() if variant.draft}
     absent_ids = {experiment.target} - figures.targets.keys() | drafts - (
         figures.drafts.keys() & figures.acceptance.keys()
     )
     if absent_ids:
-        got, legal = f"no figures of {', '.join(sorted(absent_ids))}", "figures of each model that is simulated"
+        got = f"no figures of {', '.join(sorted(absent_ids))}"
+        legal = "figures of each model that is simulated"
         change = "add a target's step time, or a draft's share and acceptance, each with its source"
-        raise SpecError([SpecFault(f"tandem/simulator/data/{CALIBRATION_FILE.name}", "", got, legal, change)])
-    runtime, cost = catalogue.runtimes[experiment.runtime], figures.targets[experiment.target]
+        raise SpecError(
+            [SpecFault(f"tandem/simulator/data/{CALIBRATION_FILE.name}", "", got, legal, change)]
+        )
+    runtime = catalogue.runtimes[experiment.runtime]
+    cost = figures.targets[experiment.target]
     law: AcceptanceModelName = "nxdi" if runtime.counters.tokens_per_step.value == "k" else "vllm"
     plain = SimulatorSettings(
         model=experiment.target,
@@ -98,12 +118,16 @@ def build_variant_settings(
     return settings
 
 
-def _class_settings(variant: Variant, classes: Mapping[str, PromptClassSettings]) -> dict[str, PromptClassSettings]:
+def _class_settings(
+    variant: Variant, classes: Mapping[str, PromptClassSettings]
+) -> dict[str, PromptClassSettings]:
     chances = {
-        name: figure.value for name, figure in read_calibration().acceptance.get(variant.draft or "", {}).items()
+        name: figure.value
+        for name, figure in read_calibration().acceptance.get(variant.draft or "", {}).items()
     }
     default = chances.get(DEFAULT_CLASS, 0.0)
     own = {
-        name: class_.model_copy(update={"acceptance": chances.get(name, default)}) for name, class_ in classes.items()
+        name: class_.model_copy(update={"acceptance": chances.get(name, default)})
+        for name, class_ in classes.items()
     }
     return own | {DEFAULT_CLASS: PromptClassSettings(acceptance=default)}

@@ -1,1 +1,1 @@
-"""What is declared: types, loading, names, the artifact key; models, runtimes and platform as dated data."""
+"""What is declared: types, loading, names, the artifact key; dated models, runtimes, platform."""

@@ -1,10 +1,11 @@
-"""The artifact key: all that changes a compiled artifact, as one value, one digest and one readable name.
+"""The artifact key: all that changes a compiled artifact, as one value, digest and readable name.
 
-Invariant: two variants share a key exactly when one may serve the other's artifact. A mirror never changes
-it, and a setting that is read at run time only is not part of it unless the artifact stores it.
+Invariant: two variants share a key exactly when one may serve the other's artifact. A mirror never
+changes it, and a setting that is read at run time only is not part of it unless the artifact stores
+it.
 
-How a variant becomes a key stands in `tandem.spec.variant_key`; this module needs no catalogue, so that a pod
-can compare keys with nothing of the environment's at hand.
+How a variant becomes a key stands in `tandem.spec.variant_key`; this module needs no catalogue, so
+that a pod can compare keys with nothing of the environment's at hand.
 """
 
 from __future__ import annotations
@@ -31,12 +32,14 @@ class ArtifactKey:
         image_repository, image_tag, image_digest: as published; the digest is None until pinned.
         target, draft: id@revision; draft None without one.
         num_speculative_tokens: the window k; 0 without speculation.
-        tensor_parallel_size, draft_tensor_parallel_size: logical cores; vLLM gives the draft the target's.
+        tensor_parallel_size, draft_tensor_parallel_size: logical cores; vLLM gives the draft the
+            target's.
         max_num_seqs: batch, for prefill and decode alike. max_model_len: tokens.
         sampling, tuning, neuron_config: the compile settings that the server's flags carry.
         environment: the variables that change what is compiled.
 
-    Source of the list: NxDI's NeuronConfig (aws-neuron/neuronx-distributed-inference models/config.py).
+    Source of the list: NxDI's NeuronConfig (aws-neuron/neuronx-distributed-inference
+    models/config.py).
     """
 
     runtime: str
@@ -75,7 +78,11 @@ class ArtifactKey:
     @property
     def name(self) -> str:
         """Return the readable prefix and the digest: the folder of the artifact."""
-        draft = [model_slug(self.draft.partition("@")[0]), f"k{self.num_speculative_tokens}"] if self.draft else []
+        draft = (
+            [model_slug(self.draft.partition("@")[0]), f"k{self.num_speculative_tokens}"]
+            if self.draft
+            else []
+        )
         placement = f"tp{self.tensor_parallel_size}-lnc{self.logical_neuron_core}"
         parts = [model_slug(self.target.partition("@")[0]), self.mode, *draft, placement]
         return "-".join([*parts, f"b{self.max_num_seqs}", f"s{self.max_model_len}", self.digest])
@@ -99,7 +106,8 @@ class ArtifactKey:
         """
         try:
             return cls(**values)
-        except TypeError as error:  # which names the fields that are missing, or one that is unknown
+        # which names the fields that are missing, or one that is unknown
+        except TypeError as error:
             raise ValueError(f"no artifact key: {error}") from None
 
     def _canonical(self) -> str:
@@ -117,7 +125,8 @@ def compare_key_fields(
     """
     value_pairs: dict[str, tuple[object, object]] = {}
     for field in dict.fromkeys([*own_fields, *other_fields]):
-        own_value, other_value = own_fields.get(field), other_fields.get(field)
+        own_value = own_fields.get(field)
+        other_value = other_fields.get(field)
         if isinstance(own_value, Mapping) and isinstance(other_value, Mapping):
             nested_pairs = compare_key_fields(own_value, other_value)
             value_pairs |= {f"{field}.{entry}": pair for entry, pair in nested_pairs.items()}

@@ -47,11 +47,16 @@ def load_catalogue(data: Path = DATA) -> Catalogue:
     Raises:
         SpecError: a data file is malformed, or cites a source it does not list.
     """
-    models = [read_data_file(ModelConfig, path) for path in sorted((data / "models").glob("*.yaml"))]
-    runtime_files, platform = sorted((data / "runtimes").glob("*.yaml")), data / "platform"
+    models = [
+        read_data_file(ModelConfig, path) for path in sorted((data / "models").glob("*.yaml"))
+    ]
+    runtime_files = sorted((data / "runtimes").glob("*.yaml"))
+    platform = data / "platform"
     return Catalogue(
         models={model.id: model for model in models},
-        runtimes={path.stem: read_data_file(Runtime, path, name=path.stem) for path in runtime_files},
+        runtimes={
+            path.stem: read_data_file(Runtime, path, name=path.stem) for path in runtime_files
+        },
         instances=read_data_file(InstanceTable, platform / "instances.yaml"),
         offerings=read_data_file(OfferingTable, platform / "offerings.yaml"),
         kubernetes=read_data_file(KubernetesTable, platform / "kubernetes.yaml"),

@@ -1,7 +1,8 @@
 """What a checkout holds beside `tandem`, and what an installed package has in its place.
 
-Invariant: each of these files has one source, in the checkout. The build of a package writes what an installed Tandem
-reads of them (setup.py, docs/decisions/0052-an-installed-package-needs-no-checkout.md), and no checkout holds what it
+Invariant: each of these files has one source, in the checkout. The build of a package writes what
+an installed Tandem reads of them (setup.py,
+docs/decisions/0052-an-installed-package-needs-no-checkout.md), and no checkout holds what it
 writes. The build has setuptools and no other library, so this module needs none.
 """
 
@@ -11,8 +12,10 @@ from pathlib import Path
 
 from tandem.errors import InputError
 
-ROOT = Path(__file__).parent.parent.parent  # of the checkout, or the folder that holds the installed `tandem`
-BUILT_IN_EXPERIMENT = "post"  # what `tandem simulate` and `tandem plan` know where nobody has written an experiment
+# of the checkout, or the folder that holds the installed `tandem`
+ROOT = Path(__file__).parent.parent.parent
+# what `tandem simulate` and `tandem plan` know where nobody has written an experiment
+BUILT_IN_EXPERIMENT = "post"
 CHECKOUT_EXPERIMENT = "experiments/post.yaml"
 PACKAGE_EXPERIMENT = "tandem/spec/data/experiments/post.yaml"
 PACKAGE_IMAGES = "tandem/spec/data/images.json"  # tag and base of each image, by the image's name

@@ -1,7 +1,7 @@
 """The command of one compile: what makes the artifact that the server of the same variant loads.
 
-Invariant: the settings that reach the compiler are those that the server's own loader would use, field by field;
-both are made of the same declared values, and a setting without a flag is refused.
+Invariant: the settings that reach the compiler are those that the server's own loader would use,
+field by field; both are made of the same declared values, and a setting without a flag is refused.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from tandem.spec.experiment import Experiment, Variant
 from tandem.spec.faults import SpecError, SpecFault
 from tandem.spec.names import ARTIFACT_FOLDER, SERVER_PORT, WORK_MOUNT
 from tandem.spec.runtime import ProgramCompile, RuntimeSpelling
-from tandem.spec.server_command import ServerCommand, build_server_command, lnc_variable, model_folder, neuron_settings
+from tandem.spec.server_command import (
+    ServerCommand,
+    build_server_command,
+    lnc_variable,
+    model_folder,
+    neuron_settings,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +29,8 @@ class CompileCommand(ServerCommand):
     """What the runtime's container runs in order to compile.
 
     Args:
-        health_url: URL that answers once everything is compiled, where the program is a server that never ends
-            by itself; None where it ends.
+        health_url: URL that answers once everything is compiled, where the program is a server that
+            never ends by itself; None where it ends.
         unproven: what of it no source shows, in sentences; stands in the artifact's manifest.
     """
 
@@ -32,46 +38,66 @@ class CompileCommand(ServerCommand):
     unproven: tuple[str, ...]
 
 
-def build_compile_command(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> CompileCommand:
-    """Spell the compile of one variant's artifact for its runtime, where the experiment says it shall run.
+def build_compile_command(
+    experiment: Experiment, variant: Variant, catalogue: Catalogue
+) -> CompileCommand:
+    """Spell the compile of a variant's artifact for its runtime, where the experiment runs it.
 
     The experiment must have passed the rules: its runtime is rendered and its models are known.
     """
     runtime = catalogue.runtimes[experiment.runtime]
     assert runtime.spelling is not None  # a rule refuses runtimes that are not rendered
-    spelling, is_cpu = runtime.spelling.compile, experiment.compile.where == "cpu"
+    spelling = runtime.spelling.compile
+    is_cpu = experiment.compile.where == "cpu"
     # the variables of the compile alone; none of them changes what is compiled
     folders = {name: f"{WORK_MOUNT}/{folder}" for name, folder in spelling.work_variables.items()}
     environment = {**spelling.environment, **folders}
     if is_cpu:
-        environment |= {**spelling.cpu.environment, spelling.cpu.platform_variable: runtime.platform_target}
+        environment |= {
+            **spelling.cpu.environment,
+            spelling.cpu.platform_variable: runtime.platform_target,
+        }
     notes = (spelling.unproven.value, spelling.cpu.unproven.value if is_cpu else None)
     unproven = tuple(sentence for sentence in notes if sentence)
     health_url: str | None = None
     if isinstance(spelling, ProgramCompile):
-        command, variables = spelling.command, lnc_variable(experiment, runtime.spelling)
-        arguments = tuple(_yield_program_arguments(experiment, variant, catalogue, runtime.spelling, spelling))
+        command = spelling.command
+        variables = lnc_variable(experiment, runtime.spelling)
+        arguments = tuple(
+            _yield_program_arguments(experiment, variant, catalogue, runtime.spelling, spelling)
+        )
     else:
         server = build_server_command(experiment, variant, catalogue)
-        command, arguments = server.command, server.arguments
+        command = server.command
+        arguments = server.arguments
         health_url = f"http://127.0.0.1:{SERVER_PORT}{spelling.health_path}"
-        variables = {name: text for name, text in server.environment.items() if name not in spelling.dropped_variables}
+        variables = {
+            name: text
+            for name, text in server.environment.items()
+            if name not in spelling.dropped_variables
+        }
     environment = {**variables, **environment}
     return CompileCommand(
-        command=command, arguments=arguments, environment=environment, health_url=health_url, unproven=unproven
+        command=command,
+        arguments=arguments,
+        environment=environment,
+        health_url=health_url,
+        unproven=unproven,
     )
 
 
 def loader_settings(
     experiment: Experiment, variant: Variant, spelling: RuntimeSpelling, program: ProgramCompile
 ) -> dict[str, Any]:
-    """Return every Neuron setting that the server's loader compiles with: its own, overridden by the declared ones.
+    """Return each Neuron setting that the loader compiles with: its own, overridden if declared.
 
-    Source: vLLM 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py, _get_default_neuron_config and
-    _get_default_speculation_config.
+    Source: vLLM 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py,
+    _get_default_neuron_config and _get_default_speculation_config.
     """
     serving = experiment.serving.model_dump()
-    window = {program.window_setting: variant.num_speculative_tokens} if variant.mode != "none" else {}
+    window = (
+        {program.window_setting: variant.num_speculative_tokens} if variant.mode != "none" else {}
+    )
     return {
         **{setting: serving[name] for setting, name in program.loader_declared.items()},
         **program.loader_constants,
@@ -81,10 +107,18 @@ def loader_settings(
 
 
 def _yield_program_arguments(
-    experiment: Experiment, variant: Variant, catalogue: Catalogue, spelling: RuntimeSpelling, program: ProgramCompile
+    experiment: Experiment,
+    variant: Variant,
+    catalogue: Catalogue,
+    spelling: RuntimeSpelling,
+    program: ProgramCompile,
 ) -> Iterator[str]:
     target = catalogue.models[experiment.target]
-    yield from (program.family_flag, program.families[target.family.value], *program.leading_arguments)
+    yield from (
+        program.family_flag,
+        program.families[target.family.value],
+        *program.leading_arguments,
+    )
     yield from (program.model_flag, model_folder(target))
     if variant.draft:
         yield from (program.draft_flag, model_folder(catalogue.models[variant.draft]))
@@ -102,8 +136,11 @@ def _yield_program_arguments(
 def _spell_flag(program: ProgramCompile, setting: str, value: Any) -> tuple[str, ...]:
     spelling = program.flags.get(setting)
     if spelling is None:
-        got, allowed = f"no flag for {setting}", "one for every setting that the loader may take"
-        fault = SpecFault("tandem/spec/data/runtimes", "spelling.compile.flags", got, allowed, "add it")
+        got = f"no flag for {setting}"
+        allowed = "one for every setting that the loader may take"
+        fault = SpecFault(
+            "tandem/spec/data/runtimes", "spelling.compile.flags", got, allowed, "add it"
+        )
         raise SpecError([fault])
     match spelling.takes:
         case "switch":

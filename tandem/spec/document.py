@@ -1,8 +1,8 @@
 """Read one YAML file strictly: plain data with the line of every key, or faults.
 
-Invariant: what passes is a single mapping of plain values; duplicate keys, aliases, tags, a second document and
-oversized or undecodable files never reach a schema. Numbers are decimal; dates, and what YAML 1.1 reads as octal,
-binary or base 60, stay text.
+Invariant: what passes is a single mapping of plain values; duplicate keys, aliases, tags, a second
+document and oversized or undecodable files never reach a schema. Numbers are decimal; dates, and
+what YAML 1.1 reads as octal, binary or base 60, stay text.
 """
 
 from __future__ import annotations
@@ -24,12 +24,17 @@ _TAG = "tag:yaml.org,2002:"
 _PLAIN_TAGS = {f"{_TAG}{kind}" for kind in ("null", "bool", "int", "float", "str", "map", "seq")}
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# A pattern of the parser's complaint, what to do about it, and whether the line to look at is where the faulty thing
-# begins; the first that fits is reported. Source: libyaml 0.2.5 scanner.c, parser.c, reader.c, composed by PyYAML 6.
+# A pattern of the parser's complaint, what to do about it, and whether the line to look at is where
+# the faulty thing begins; the first that fits is reported. Source: libyaml 0.2.5 scanner.c,
+# parser.c, reader.c, composed by PyYAML 6.
 _HINTS = (
     (r"\t|tab character", "replace each tab by two spaces", False),
     (r"end of stream|document indicator", "close the quote that begins here", True),
-    (r"expected ',' or|node content", "close the bracket that begins here; one comma between two entries", True),
+    (
+        r"expected ',' or|node content",
+        "close the bracket that begins here; one comma between two entries",
+        True,
+    ),
     (r"find expected ':'", "write `key: value`", True),
     (r"another document", "remove the `---` and what follows it", False),
     (r"'-' indicator|block sequence", "indent it as its neighbors", False),
@@ -38,7 +43,7 @@ _HINTS = (
     (r"control characters", "delete the character, or write it as an escape", False),
     (r"escape", r"write \\ for one backslash, or use single quotes", False),
     (r"", "put the value in quotes, and a value of several lines under its key", False),
-)  # fmt: skip
+)
 
 
 class _PlainLoader(_Loader):  # type: ignore[misc]  # a class that PyYAML may have compiled
@@ -52,7 +57,9 @@ class _PlainLoader(_Loader):  # type: ignore[misc]  # a class that PyYAML may ha
 
 _DIGITS = list("-+0123456789")
 _PlainLoader.add_implicit_resolver(f"{_TAG}int", re.compile(r"[-+]?(0|[1-9][0-9_]*)$"), _DIGITS)
-_PlainLoader.add_implicit_resolver(f"{_TAG}float", re.compile(r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?$"), _DIGITS)
+_PlainLoader.add_implicit_resolver(
+    f"{_TAG}float", re.compile(r"[-+]?[0-9]+\.[0-9]*([eE][-+]?[0-9]+)?$"), _DIGITS
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,17 +86,22 @@ def read_document(path: Path, file: str | None = None) -> YamlDocument:
     """Read `path` as one strict YAML mapping.
 
     Raises:
-        SpecError: the file is missing, a directory, too large, not UTF-8, not YAML, empty, not a mapping,
-            holds two documents, or uses duplicate keys, aliases, merge keys or tags.
+        SpecError: the file is missing, a directory, too large, not UTF-8, not YAML, empty, not a
+            mapping, holds two documents, or uses duplicate keys, aliases, merge keys or tags.
     """
     name = file or str(path)
     text = _read_text(path, name)
     depth = 0
     try:
-        for event in yaml.parse(text, _PlainLoader):  # the parser keeps no stack of C; what composes its events does
-            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        # the parser keeps no stack of C; what composes its events does
+        for event in yaml.parse(text, _PlainLoader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(
+                event, yaml.CollectionEndEvent
+            )
             if depth > MAX_DEPTH:
-                raise _refuse_file(name, "deeply nested collections", "a few levels of nesting", "flatten it")
+                raise _refuse_file(
+                    name, "deeply nested collections", "a few levels of nesting", "flatten it"
+                )
         loader = _PlainLoader(text)
         node = loader.get_single_node()
         if not isinstance(node, yaml.MappingNode):
@@ -105,7 +117,9 @@ def read_document(path: Path, file: str | None = None) -> YamlDocument:
     return YamlDocument(file=name, data=data, lines=reader.lines)
 
 
-def _refuse_file(name: str, got: str, allowed: str, change: str, line: int | None = None) -> SpecError:
+def _refuse_file(
+    name: str, got: str, allowed: str, change: str, line: int | None = None
+) -> SpecError:
     return SpecError([SpecFault(name, "", got, allowed, change, line)])
 
 
@@ -116,7 +130,9 @@ def _read_text(path: Path, name: str) -> str:
         got = str(error.strerror).lower()
         raise _refuse_file(name, got, "a readable YAML file", "create it or fix its path") from None
     if len(raw) > MAX_BYTES:
-        raise _refuse_file(name, f"{len(raw)} bytes", f"at most {MAX_BYTES} bytes", "shorten the file")
+        raise _refuse_file(
+            name, f"{len(raw)} bytes", f"at most {MAX_BYTES} bytes", "shorten the file"
+        )
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -127,7 +143,8 @@ def _read_text(path: Path, name: str) -> str:
 def _refuse_syntax(error: Any, text: str, name: str) -> SpecError:
     """Return the fault of a text that is not YAML, with the line to look at."""
     mark = getattr(error, "problem_mark", None)
-    number = mark.line + 1 if mark else text[: error.position].count("\n") + 1  # the reader names an offset alone
+    # the reader names an offset alone
+    number = mark.line + 1 if mark else text[: error.position].count("\n") + 1
     row = (text.splitlines() + [""] * number)[number - 1]
     complaint = getattr(error, "problem", None) or getattr(error, "reason", "")
     indent = row[: len(row) - len(row.lstrip())]
@@ -138,7 +155,9 @@ def _refuse_syntax(error: Any, text: str, name: str) -> SpecError:
     )
     if is_told_at_start and error.context_mark:
         number = error.context_mark.line + 1
-    return _refuse_file(name, f"no YAML: {complaint}", "`key: value` lines, indented by spaces", change, number)
+    return _refuse_file(
+        name, f"no YAML: {complaint}", "`key: value` lines, indented by spaces", change, number
+    )
 
 
 class _NodeReader:
@@ -154,28 +173,38 @@ class _NodeReader:
     def read_value(self, node: yaml.Node, path: str) -> Any:
         """Return the plain value of `node`; an unusable one is a fault and becomes None."""
         if id(node) in self._node_ids:
-            # an alias is its anchor's node: where it stands is only known of its key, or of the list around it
+            # an alias is its anchor's node: where it stands is only known of its key, or of the
+            # list around it
             line = self.lines.get(path) or self.lines.get(path.rpartition("[")[0])
-            return self._note(line, path, "an alias (`*name`)", "each value written out", "copy the value here")
+            return self._note(
+                line, path, "an alias (`*name`)", "each value written out", "copy the value here"
+            )
         line = node.start_mark.line + 1
         self.lines.setdefault(path, line)
         self._node_ids.add(id(node))
         if node.tag not in _PLAIN_TAGS:
             tag = node.tag.replace(_TAG, "!!")
-            return self._note(line, path, f"the tag {tag}", "untagged plain values", "remove the tag")
+            return self._note(
+                line, path, f"the tag {tag}", "untagged plain values", "remove the tag"
+            )
         if isinstance(node, yaml.MappingNode):
             return self._read_mapping(node, path)
         if isinstance(node, yaml.SequenceNode):
-            return [self.read_value(item, f"{path}[{index}]") for index, item in enumerate(node.value)]
+            return [
+                self.read_value(item, f"{path}[{index}]") for index, item in enumerate(node.value)
+            ]
         try:
             return self._loader.construct_object(node)
         except ValueError:  # a tag on what is not of its kind, or thousands of digits
-            return self._note(line, path, repr(node.value[:LONGEST_SPELLING]), "a plain value", "put it in quotes")
+            return self._note(
+                line, path, repr(node.value[:LONGEST_SPELLING]), "a plain value", "put it in quotes"
+            )
 
     def _read_mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for key_node, value_node in node.value:
-            line, key = key_node.start_mark.line + 1, str(key_node.value)
+            line = key_node.start_mark.line + 1
+            key = str(key_node.value)
             child = f"{path}.{key}" if path else key
             if not isinstance(key_node, yaml.ScalarNode):
                 self._note(line, path, "a collection as a key", "text keys", "write a plain key")

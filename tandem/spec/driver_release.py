@@ -1,9 +1,10 @@
-"""The Neuron DRA chart as an environment installs it, by the CDK or a GitOps tool: address, version, mirrors applied.
+"""The Neuron DRA chart an environment installs by CDK or GitOps: address, version, mirrors applied.
 
-Invariant: with a mirror set, neither the chart nor an image of it comes from its published registry.
+Invariant: with a mirror set, neither the chart nor an image of it comes from its published
+registry.
 
-The release belongs to kube-system: the chart brings the driver's namespace as an object of its own, and a
-namespace made beforehand by the installing tool would not be the chart's to own.
+The release belongs to kube-system: the chart brings the driver's namespace as an object of its own,
+and a namespace made beforehand by the installing tool would not be the chart's to own.
 """
 
 from __future__ import annotations
@@ -27,14 +28,17 @@ def build_driver_release(environment: Environment, catalogue: Catalogue) -> DraC
     Raises:
         ValueError: a mirror moves an image that the chart has no value for.
     """
-    chart, mirrors = catalogue.dra_chart, environment.registry_mirrors
+    chart = catalogue.dra_chart
+    mirrors = environment.registry_mirrors
     values: dict[str, Any] = copy.deepcopy(chart.values.value)
     for image in chart.images.value:
         mirror_name = apply_mirror(image.repository, mirrors)
         if mirror_name == image.repository:
             continue
         if image.repository_value is None:
-            raise ValueError(f"the chart has no value that moves {image.repository} to {mirror_name}")
+            raise ValueError(
+                f"the chart has no value that moves {image.repository} to {mirror_name}"
+            )
         *parents, leaf_key = image.repository_value.split(".")
         part = values
         for parent in parents:

@@ -1,7 +1,7 @@
 """What is wrong with a declared file, in words an operator can act on.
 
-Invariant: every fault names its file and key path, the value got, the values allowed and what to change,
-and all faults of one file are reported together.
+Invariant: every fault names its file and key path, the value got, the values allowed and what to
+change, and all faults of one file are reported together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class SpecFault:
         file: the file as the user named it, or a data file relative to the package.
         path: dotted key path with list indices, `variants[1].draft`; empty for the file as a whole.
         got: the value found, as YAML would spell it; empty when the key is missing.
-        allowed: the values that would be accepted; empty where `got` says whole what is wrong: "is empty: ...".
+        allowed: the values that would be accepted; empty where `got` says whole what is wrong: "is
+            empty: ...".
         change: what to do about it.
         line: 1-based line in the file, None when the key is missing.
         rule: id of the rule that refused, None for a fault of form.
@@ -67,7 +68,9 @@ class SpecError(InputError):
         self.faults = tuple(faults)
         first_fault = self.faults[0]
         subject = "got" if first_fault.allowed else f"`{first_fault.path}`"
-        super().__init__(f"{subject} {first_fault.got}", where=first_fault.place, change=first_fault.change)
+        super().__init__(
+            f"{subject} {first_fault.got}", where=first_fault.place, change=first_fault.change
+        )
 
     def __str__(self) -> str:
         """Render every fault, one a line."""

@@ -22,9 +22,13 @@ R = TypeVar("R", bound="DataFile")
 class FigureSource(SpecRecord):
     """Where a figure was read, and when."""
 
-    where: str = Field(min_length=1, description="document and section, or repository, commit and path")
+    where: str = Field(
+        min_length=1, description="document and section, or repository, commit and path"
+    )
     date: dt.date = Field(description="day on which it was read or published")
-    verified: bool = Field(False, description="of a price: AWS's own text was read, not somebody else's record of it")
+    verified: bool = Field(
+        False, description="of a price: AWS's own text was read, not somebody else's record of it"
+    )
 
 
 class DataFigure(SpecRecord, Generic[T]):
@@ -32,7 +36,8 @@ class DataFigure(SpecRecord, Generic[T]):
 
     value: T = Field(description="the figure; null where no source gives it")
     source: FigureSource = Field(
-        description="where it was read", json_schema_extra={"allowed": "a key of the file's sources"}
+        description="where it was read",
+        json_schema_extra={"allowed": "a key of the file's sources"},
     )
 
 
@@ -65,5 +70,7 @@ def _cite_sources(value: Any, sources: dict[str, Any]) -> Any:
     if not isinstance(value, dict):
         return value
     key = value.get("source")
-    cited = {"source": sources[key]} if value.keys() == {"value", "source"} and key in sources else {}
+    cited = (
+        {"source": sources[key]} if value.keys() == {"value", "source"} and key in sources else {}
+    )
     return {name: _cite_sources(item, sources) for name, item in value.items()} | cited

@@ -1,7 +1,7 @@
 """Every container image and chart an environment pulls, as published and as mirrored.
 
-Invariant: a mirror replaces the registry host (or host/path) in front of a name and nothing else, so that
-repository, tag, digest and the artifact key stay what the publisher made them.
+Invariant: a mirror replaces the registry host (or host/path) in front of a name and nothing else,
+so that repository, tag, digest and the artifact key stay what the publisher made them.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ class ImageUse:
         kind: "image" or "chart".
         reference: `repository:tag` as published.
         mirrored: the same behind the environment's mirror; equal without one.
-        digest: sha256:..., None until resolved; the chart's stands in its own data file, that of a base of ours in
-            its Dockerfile.
-        used_by: experiment names, "neuron-dra-driver", names of images of ours such as "tools image".
+        digest: sha256:..., None until resolved; the chart's stands in its own data file, that of a
+            base of ours in its Dockerfile.
+        used_by: experiment names, "neuron-dra-driver", names of images of ours such as "tools
+            image".
     """
 
     kind: str
@@ -63,9 +64,10 @@ def apply_mirror(name: str, mirrors: dict[str, str]) -> str:
 def list_image_uses(
     environment: Environment, experiments: Iterable[Experiment], catalogue: Catalogue
 ) -> list[ImageUse]:
-    """List what an environment pulls, each once: the runtimes of `experiments`, the DRA chart, its images, the bases.
+    """List what an environment pulls, each once: runtimes, the DRA chart, its images, the bases.
 
-    A base is pulled where an image of ours is built; what is built lies in the account's own registry.
+    A base is pulled where an image of ours is built; what is built lies in the account's own
+    registry.
     """
     users: dict[tuple[str, str], list[str]] = {}
     hosted = tuple(experiments)

@@ -1,6 +1,7 @@
-"""Every physical name, computed from the environment and the experiment, so that manifests need no look-up.
+"""Every physical name, computed from environment and experiment, so manifests need no look-up.
 
-Invariant: only names that a manifest or an operator must know are fixed here; all others are generated.
+Invariant: only names that a manifest or an operator must know are fixed here; all others are
+generated.
 """
 
 from __future__ import annotations
@@ -30,22 +31,33 @@ COMPILE_LABEL = "compile.tandem/experiment"
 # The same paths at compile and at serve, because paths may enter what is compiled.
 MODELS_MOUNT = "/models"  # <org>/<name>/<revision>/...
 ARTIFACT_MOUNT = "/artifact"  # local disk
-ARTIFACT_FOLDER = f"{ARTIFACT_MOUNT}/current"  # the path of every runtime's artifact: a folder, or a link
-WORK_MOUNT = "/work"  # local disk of one pod: the driver, its outcome, compiler caches, temporary files
+# the path of every runtime's artifact: a folder, or a link
+ARTIFACT_FOLDER = f"{ARTIFACT_MOUNT}/current"
+# local disk of one pod: the driver, its outcome, compiler caches, temporary files
+WORK_MOUNT = "/work"
 BUCKET_ARTIFACT_MOUNT = "/stored"  # the artifact's prefix in the bucket, read only
-CRON_JOB_CHARACTERS = 52  # kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
+# kubernetes.io docs/concepts/workloads/controllers/cron-jobs: its Jobs append 11
+CRON_JOB_CHARACTERS = 52
 REVISION_CHARACTERS = 7
-TASK_NAME_PATTERN, TASK_NAME_WORDS = r"^[a-z0-9][a-z0-9_-]{0,62}$", "lower-case letters, digits, - and _, at most 63"
+TASK_NAME_PATTERN = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+TASK_NAME_WORDS = "lower-case letters, digits, - and _, at most 63"
 NOTIFY = "notify"  # second word in the name of a composite alarm, and in no environment's name
 BUCKET_CHARACTERS = 6  # of a digest: it tells the few buckets that one experiment is moved between
 PeopleKind = Literal["viewer", "engineer", "operator", "admin", "pipeline"]
-PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pipeline")  # each policy's own kind
-NEURON_TAINT = "aws.amazon.com/neuron"  # key of the taint that every pod of an accelerator node tolerates
-STARTUP_TAINT = "s3.csi.aws.com/agent-not-ready"  # the Mountpoint driver removes it once it can mount
-OWNER_TAG = "tandem:environment"  # on all that can be tagged; nothing without it is ever stopped or deleted
-IMAGE_KIND = "Image"  # how the kind of each stack that builds an image begins, and no environment's name
-CORE_IMAGES = ("tools", "run")  # in pods of every environment; the others only where an experiment runs them
-# what Container Insights writes to, one log group each; the agent makes them itself, kept for ever, where they are not
+# each policy's own kind
+PEOPLE: tuple[PeopleKind, ...] = ("viewer", "engineer", "operator", "admin", "pipeline")
+# key of the taint that every pod of an accelerator node tolerates
+NEURON_TAINT = "aws.amazon.com/neuron"
+# the Mountpoint driver removes it once it can mount
+STARTUP_TAINT = "s3.csi.aws.com/agent-not-ready"
+# on all that can be tagged; nothing without it is ever stopped or deleted
+OWNER_TAG = "tandem:environment"
+# how the kind of each stack that builds an image begins, and no environment's name
+IMAGE_KIND = "Image"
+# in pods of every environment; the others only where an experiment runs them
+CORE_IMAGES = ("tools", "run")
+# what Container Insights writes to, one log group each; the agent makes them itself, kept for ever,
+# where they are not
 CONTAINER_LOG_KINDS = ("application", "dataplane", "host", "performance", "prometheus")
 
 
@@ -61,7 +73,7 @@ def cluster_name(environment: Environment) -> str:
 
 
 def node_image_parameter(environment: Environment) -> str:
-    """Return the public parameter that holds the AMI release which EKS recommends for the accelerator nodes.
+    """Return the public parameter of the AMI release EKS recommends for accelerator nodes.
 
     Source: EKS user guide, "Retrieve recommended Amazon Linux AMI IDs" (retrieve-ami-id).
     """
@@ -70,8 +82,10 @@ def node_image_parameter(environment: Environment) -> str:
 
 
 def bucket_name(environment: Environment) -> str:
-    """Return the bucket of models and artifacts: the operator's own, or a name unique by account."""
-    return environment.artifacts.existing_bucket or f"tandem-{environment.name}-{environment.account}"
+    """Return the bucket of models and artifacts: the operator's, or a name unique by account."""
+    return (
+        environment.artifacts.existing_bucket or f"tandem-{environment.name}-{environment.account}"
+    )
 
 
 def log_bucket_name(environment: Environment) -> str:
@@ -85,7 +99,7 @@ def node_group_name(environment: Environment) -> str:
 
 
 def repository_name(environment: Environment, image: str = "tools") -> str:
-    """Return the ECR repository of an image of ours; the CodeBuild project that fills it has the same name."""
+    """Return the ECR repository of an image of ours; its CodeBuild project has the same name."""
     return f"tandem-{environment.name}-{image}"
 
 
@@ -95,7 +109,7 @@ def build_function_name(environment: Environment) -> str:
 
 
 def dashboard_name(environment: Environment, part: str) -> str:
-    """Return the name of one CloudWatch dashboard; `part` is an experiment's name, `machine` or `money`."""
+    """Return a CloudWatch dashboard's name; `part` is an experiment's, `machine` or `money`."""
     return f"tandem-{environment.name}-{part}"
 
 
@@ -105,10 +119,10 @@ def alarm_name(environment: Environment, *parts: str) -> str:
 
 
 def composite_alarm_pattern(environment: Environment) -> str:
-    """Return the pattern of the composite alarms, which alone notify, and of no other environment's alarm.
+    """Return the pattern of the composite alarms, which alone notify, of this environment only.
 
-    `prod-*` would match the alarms of `prod-eu` too. The word in it is no part of any environment's name: the rule
-    `environment-words` keeps it free.
+    `prod-*` would match the alarms of `prod-eu` too. The word in it is no part of any environment's
+    name: the rule `environment-words` keeps it free.
     """
     return alarm_name(environment, NOTIFY, "*")
 
@@ -119,7 +133,7 @@ def topic_name(environment: Environment) -> str:
 
 
 def guard_namespace(environment: Environment) -> str:
-    """Return the CloudWatch namespace in which the guard alone publishes, so that nobody else can feign its life."""
+    """Return the CloudWatch namespace where only the guard publishes, so none feigns its life."""
     return f"Tandem/Guard/{environment.name}"
 
 
@@ -129,7 +143,7 @@ def bench_namespace(environment: Environment) -> str:
 
 
 def simulation_namespace(environment: Environment) -> str:
-    """Return the CloudWatch namespace of figures of simulated servers, which no dashboard and no alarm reads."""
+    """Return the CloudWatch namespace of simulated figures, which no dashboard or alarm reads."""
     return f"Tandem/Simulated/{environment.name}"
 
 
@@ -165,29 +179,34 @@ def guard_function_name(environment: Environment, function_kind: Literal["stop",
 
 def aws_partition(region: str) -> str:
     """Return the partition of a region's ARNs (AWS General Reference, ARNs)."""
-    return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get("us-gov" if region.startswith("us-gov-") else region[:2], "aws")
+    return {"cn": "aws-cn", "us-gov": "aws-us-gov"}.get(
+        "us-gov" if region.startswith("us-gov-") else region[:2], "aws"
+    )
 
 
 def budget_name(environment: Environment) -> str:
     """Return the name of the monthly budget of the fleet.
 
-    Another list of notifications needs another name: CloudFormation makes the new budget before it deletes the old one.
+    Another list of notifications needs another name: CloudFormation makes the new budget before it
+    deletes the old one.
     """
     return f"tandem-{environment.name}-monthly"
 
 
 def stop_topic_name(environment: Environment) -> str:
-    """Return the name of the SNS topic that starts the stop function; people subscribe to `topic_name`."""
+    """Return the SNS topic name that starts the stop function; people subscribe to `topic_name`."""
     return f"tandem-{environment.name}-stop"
 
 
-def function_log_group_name(environment: Environment, function_kind: Literal["stop", "reap"]) -> str:
+def function_log_group_name(
+    environment: Environment, function_kind: Literal["stop", "reap"]
+) -> str:
     """Return the log group of one of the two functions, named as Lambda names it."""
     return f"/aws/lambda/{guard_function_name(environment, function_kind)}"
 
 
 def container_log_group_name(environment: Environment, kind: str) -> str:
-    """Return the log group of one of the CONTAINER_LOG_KINDS, named as Container Insights names it."""
+    """Return the log group of one of CONTAINER_LOG_KINDS, as Container Insights names it."""
     return f"/aws/containerinsights/{cluster_name(environment)}/{kind}"
 
 
@@ -202,7 +221,7 @@ def image_stack_kind(image: str) -> str:
 
 
 def stack_kinds(environment: Environment, images: Iterable[str]) -> tuple[str, ...]:
-    """Return the stacks an environment has, in the order of their deploy: nothing is made that exists elsewhere.
+    """Return an environment's stacks in deploy order: nothing that exists elsewhere is made.
 
     Args:
         environment: of good form.
@@ -241,12 +260,15 @@ def artifact_volume_name(environment: Environment, experiment: Experiment, key: 
 
 
 def _volume_name(environment: Environment, experiment: Experiment, content: str) -> str:
-    """Name a volume by what it holds and, where the bucket is not the environment's own, by the bucket.
+    """Name a volume by its content and, if the bucket is not the environment's own, by the bucket.
 
-    A volume's source can never be changed after its creation, so another source must be another name.
+    A volume's source can never be changed after its creation, so another source must be another
+    name.
     """
     existing = environment.artifacts.existing_bucket
-    bucket_digest = [hashlib.sha256(existing.encode()).hexdigest()[:BUCKET_CHARACTERS]] if existing else []
+    bucket_digest = (
+        [hashlib.sha256(existing.encode()).hexdigest()[:BUCKET_CHARACTERS]] if existing else []
+    )
     return "-".join([experiment.name, content, *bucket_digest])
 
 
@@ -256,28 +278,28 @@ def task_set_key(name: str, sha256: str) -> str:
 
 
 def key_config_map_name(key: ArtifactKey) -> str:
-    """Return the name of the ConfigMap that holds every field of an artifact's key, once for all pods that carry it."""
+    """Return the name of the ConfigMap with every field of an artifact's key, once for all pods."""
     return f"key-{key.digest}"
 
 
 def raise_label(variant: Variant) -> str:
     """Return the node label that admits one variant; its value is the experiment's name.
 
-    Whoever raises a node sets one label per variant that may run on it, so a pending pod of any other
-    variant or experiment can never take the node.
+    Whoever raises a node sets one label per variant that may run on it, so a pending pod of any
+    other variant or experiment can never take the node.
     """
     return f"{RAISE_LABEL_PREFIX}/{variant.name}"
 
 
 def stage_job_name(model: ModelConfig) -> str:
-    """Return the name of the CronJob that stages one model's snapshot, cut to what a CronJob's name may be."""
+    """Return the name of a model's staging CronJob, cut to what a CronJob's name may be."""
     # a digest where no commit is pinned: two long names that are cut alike would both end in `main`
     commit = model.revision.value or hashlib.sha256(model.id.encode()).hexdigest()
     return _join_name_parts("stage", model_slug(model.id), model_slug(commit)[:REVISION_CHARACTERS])
 
 
 def compile_job_name(key: ArtifactKey) -> str:
-    """Return the name of the CronJob that compiles one artifact: as much as fits, and the key's digest."""
+    """Return the name of an artifact's compile CronJob: as much as fits, and the key's digest."""
     window = [f"k{key.num_speculative_tokens}"] if key.draft else []
     parts = [model_slug(key.target.partition("@")[0]), key.mode, *window]
     return _join_name_parts("compile", "-".join(parts), key.digest)
@@ -286,8 +308,9 @@ def compile_job_name(key: ArtifactKey) -> str:
 def compile_label(experiment: Experiment) -> tuple[str, str]:
     """Return key and value of the node label that admits an experiment's compile jobs.
 
-    It is no variant's raise label, and a server asks for nothing else: a compile job never takes a server's
-    node, nor a server that of a compile job. A node that shall do both in turn is labelled anew between them.
+    It is no variant's raise label, and a server asks for nothing else: a compile job never takes a
+    server's node, nor a server that of a compile job. A node that shall do both in turn is labelled
+    anew between them.
     """
     return COMPILE_LABEL, experiment.name
 
@@ -298,8 +321,10 @@ def stage_command(environment: str, experiment: str) -> str:
 
 
 def compile_command(environment: str, experiment: str) -> str:
-    """Return the command that has the runner compile the missing artifacts of an experiment; H is for the person."""
-    return build_tandem_command(f"run {experiment}", environment, "--until", "compile", "--hours", "H")
+    """Return the command to compile an experiment's missing artifacts; H is for the person."""
+    return build_tandem_command(
+        f"run {experiment}", environment, "--until", "compile", "--hours", "H"
+    )
 
 
 def _join_name_parts(start: str, middle: str, end: str) -> str:

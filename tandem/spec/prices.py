@@ -1,7 +1,8 @@
-"""The price of one unit in one environment: the operator's own, else that of the dated data, else none.
+"""One unit's price in one environment: the operator's own, else the dated data's, else none.
 
-Invariant: no price is guessed. One that nobody read in the region is None, and whoever adds prices up names what is
-missing; prices of watching, images and builds are those of the one region that was read, and say so.
+Invariant: no price is guessed. One that nobody read in the region is None, and whoever adds prices
+up names what is missing; prices of watching, images and builds are those of the one region that was
+read, and say so.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from tandem.spec.environment import Environment, NewNetwork
 from tandem.spec.figure import DataFigure
 from tandem.spec.platform import WatchPrices
 
-NODE_PRICE = "system_node_hour"  # of the declared type of system nodes; every other name is a field of the data
+# of the declared type of system nodes; every other name is a field of the data
+NODE_PRICE = "system_node_hour"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ def find_price(environment: Environment, catalogue: Catalogue, name: str) -> Uni
         return UnitPrice(None, is_verified=False)
     standing_figure: DataFigure[float | None] | None
     if name == NODE_PRICE:
-        standing_figure = region_prices.instance_hour.get(environment.cluster.system_nodes.instance_type)
+        standing_figure = region_prices.instance_hour.get(
+            environment.cluster.system_nodes.instance_type
+        )
     else:
         standing_figure = getattr(region_prices, name)
     if standing_figure is None:
@@ -60,11 +64,11 @@ def find_price(environment: Environment, catalogue: Catalogue, name: str) -> Uni
 
 
 def has_nat(environment: Environment) -> bool:
-    """Whether the environment pays a NAT gateway; the owner of another network pays for that one's."""
+    """Whether the environment pays a NAT gateway; another network's owner pays for its own."""
     return isinstance(environment.network, NewNetwork) and environment.network.nat != "none"
 
 
 def count_model_gb(catalogue: Catalogue, model_ids: tuple[str, ...]) -> float:
-    """Return the size of models in GB; one whose size no source gives counts as the largest that is staged."""
+    """Return models' size in GB; a size without a source counts as the largest staged."""
     models = [catalogue.models[model_id] for model_id in model_ids]
     return sum(model.bytes.value or UNKNOWN_GIB * GIB for model in models) / 1e9

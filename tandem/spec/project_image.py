@@ -1,12 +1,14 @@
-"""The images that are built in the account: what each is built from, its tag, and what a pod writes to pull it.
+"""The images built in the account: what each is built from, its tag, and how a pod pulls it.
 
-Invariant: a tag is a digest of the bytes of the image's source and of nothing else, so it is known before the image
-exists, the same source has the same tag on every machine, and another source never has it. The list of an image's
-files stands once, next to its Dockerfile as `Dockerfile.dockerignore`, where BuildKit reads it too
-(docs.docker.com/build/concepts/context, "Filename and location"), so that each image has a list of its own.
+Invariant: a tag is a digest of the bytes of the image's source and of nothing else, so it is known
+before the image exists, the same source has the same tag on every machine, and another source never
+has it. The list of an image's files stands once, next to its Dockerfile as
+`Dockerfile.dockerignore`, where BuildKit reads it too (docs.docker.com/build/concepts/context,
+"Filename and location"), so that each image has a list of its own.
 
-An installed package has no recipes. The build of the package writes tags and bases into it (setup.py, decision 52), so
-it needs no library: of what this module imports, only annotations need pydantic.
+An installed package has no recipes. The build of the package writes tags and bases into it
+(setup.py, decision 52), so it needs no library: of what this module imports, only annotations need
+pydantic.
 """
 
 from __future__ import annotations
@@ -29,8 +31,12 @@ if TYPE_CHECKING:
 
 TAG_CHARACTERS = 16
 PAIR_SIZE = 2
-_BASE = re.compile(r"^ARG BASE_IMAGE=(?P<reference>[^\s@]+)(?:@(?P<digest>sha256:[0-9a-f]{64}))?$", re.MULTILINE)
-_CHINA_SUFFIX, _DEFAULT_SUFFIX = "amazonaws.com.cn", "amazonaws.com"  # AWS General Reference, ECR endpoints
+_BASE = re.compile(
+    r"^ARG BASE_IMAGE=(?P<reference>[^\s@]+)(?:@(?P<digest>sha256:[0-9a-f]{64}))?$", re.MULTILINE
+)
+# AWS General Reference, ECR endpoints
+_CHINA_SUFFIX = "amazonaws.com.cn"
+_DEFAULT_SUFFIX = "amazonaws.com"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +80,23 @@ class ProjectImage:
         Raises:
             FileNotFoundError: a line of the allow list admits no file.
         """
-        allow_list, paths = root / self.allow_list, set()
-        for pattern in (line[1:] for line in allow_list.read_text().splitlines() if line.startswith("!")):
-            files = [path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()]
+        allow_list = root / self.allow_list
+        paths = set()
+        for pattern in (
+            line[1:] for line in allow_list.read_text().splitlines() if line.startswith("!")
+        ):
+            files = [
+                path.relative_to(root).as_posix() for path in root.glob(pattern) if path.is_file()
+            ]
             if not files:
-                raise FileNotFoundError(f"{allow_list}: {pattern} is no file; remove the line or add the file")
+                raise FileNotFoundError(
+                    f"{allow_list}: {pattern} is no file; remove the line or add the file"
+                )
             paths.update(files)
         return tuple(sorted(paths))
 
     def tag(self, root: Path = ROOT) -> str:
-        """Return the image's tag: 16 hexadecimal digits of the SHA-256 over paths and bytes of its source."""
+        """Return the image's tag: 16 hex digits of the SHA-256 over source paths and bytes."""
         built_tag: str | None = _read_built_images(root).get(self.name, {}).get("tag")
         return built_tag or _compute_tag(self, root)
 
@@ -93,17 +106,20 @@ class ProjectImage:
         if built_image is not None:
             return BaseImage(**built_image["base"])
         match = _BASE.search((root / self.dockerfile).read_text())
-        assert match is not None, f"{self.dockerfile} has no line ARG BASE_IMAGE=repository:tag[@sha256:...]"
+        assert match is not None, (
+            f"{self.dockerfile} has no line ARG BASE_IMAGE=repository:tag[@sha256:...]"
+        )
         return BaseImage(reference=match["reference"], digest=match["digest"])
 
     def reference(self, environment: Environment) -> str:
-        """Return what a pod of `environment` pulls: `<registry>/<repository>:<tag>`, never behind a mirror."""
+        """Return what a pod of `environment` pulls: `<registry>/<repository>:<tag>`, no mirror."""
         return f"{registry_host(environment)}/{names.repository_name(environment, self.name)}:{self.tag()}"
 
 
 TOOLS = ProjectImage(name="tools", folder="images/tandem")
 LLMPERF = ProjectImage(name="llmperf", folder="images/llmperf")
-# apart from the tools image, which stands in every server's pod and must not change with a sentence of the judge
+# apart from the tools image, which stands in every server's pod and must not change with a sentence
+# of the judge
 RUN = ProjectImage(name="run", folder="images/run")
 LM_EVAL = ProjectImage(name="lm-eval", folder="images/lm-eval")
 
@@ -114,7 +130,7 @@ PROJECT_IMAGES = (TOOLS, RUN, LLMPERF, LM_EVAL)
 
 
 def list_hosted_images(experiments: Iterable[Experiment]) -> tuple[ProjectImage, ...]:
-    """Return the images that pods of an environment run: two always, the others where an experiment needs them."""
+    """Return the images an environment's pods run: two always, others if experiments need them."""
     hosted = tuple(experiments)
     needs = {
         LLMPERF: any(has_llmperf(experiment) for experiment in hosted),
@@ -124,10 +140,11 @@ def list_hosted_images(experiments: Iterable[Experiment]) -> tuple[ProjectImage,
 
 
 def has_llmperf(experiment: Experiment) -> bool:
-    """Return whether llmperf runs next to an experiment: where a pair is measured by the post's own suite.
+    """Return whether llmperf runs next to an experiment: a pair measured by the post's own suite.
 
-    llmperf makes its prompts by itself, so its figures say nothing of another suite; and it is there to do what the
-    post did, which drove two services at the same moment: of the servers of a sweep, no two are that pair.
+    llmperf makes its prompts by itself, so its figures say nothing of another suite; and it is
+    there to do what the post did, which drove two services at the same moment: of the servers of a
+    sweep, no two are that pair.
     """
     return "post" in experiment.suites and len(experiment.all_variants()) == PAIR_SIZE
 
@@ -139,13 +156,16 @@ def write_built_images(source: Path, package_root: Path) -> None:
         source: root of the checkout, with the recipes.
         package_root: folder that holds the built `tandem`.
     """
-    images = {image.name: {"tag": image.tag(source), "base": asdict(image.base(source))} for image in PROJECT_IMAGES}
+    images = {
+        image.name: {"tag": image.tag(source), "base": asdict(image.base(source))}
+        for image in PROJECT_IMAGES
+    }
     (package_root / PACKAGE_IMAGES).write_text(json.dumps(images, indent=2) + "\n")
 
 
 @cache
 def _read_built_images(root: Path) -> dict[str, Any]:
-    """Return what the build of an installed package wrote, by the image's name; nothing in a checkout."""
+    """Return what the installed package's build wrote, by image name; nothing in a checkout."""
     return {} if is_checkout(root) else json.loads((root / PACKAGE_IMAGES).read_text())
 
 

@@ -1,7 +1,7 @@
 """Quantities as Kubernetes stores them, so that what is rendered equals what is read back.
 
-Source: apimachinery pkg/api/resource/quantity.go, 1.36: no fraction, and the largest suffix that loses nothing. An
-apply of another spelling reports a change for ever.
+Source: apimachinery pkg/api/resource/quantity.go, 1.36: no fraction, and the largest suffix that
+loses nothing. An apply of another spelling reports a change for ever.
 """
 
 from __future__ import annotations

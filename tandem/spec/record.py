@@ -1,7 +1,7 @@
 """The border: plain data becomes frozen, typed values, or faults in the operator's words.
 
-Invariant: unknown keys, wrong types and missing keys are refused with the key path, the value got and the
-values allowed; inside a record nothing is checked again.
+Invariant: unknown keys, wrong types and missing keys are refused with the key path, the value got
+and the values allowed; inside a record nothing is checked again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,14 @@ from collections.abc import Iterable
 from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, create_model, field_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ValidationError,
+    create_model,
+    field_validator,
+)
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticCustomError
 
@@ -70,14 +77,16 @@ def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -
     Args:
         record: the schema.
         document: the file's data and lines.
-        fixed_values: values that the file's place fixes, such as its name; the file itself may not state them.
+        fixed_values: values that the file's place fixes, such as its name; the file itself may not
+            state them.
 
     Raises:
         SpecError: with one fault per wrong, missing or unknown key.
     """
     faults = []
     for key in fixed_values.keys() & document.data.keys():
-        got, change = repr(document.data[key]), f"delete it: the file's name is the {key}"
+        got = repr(document.data[key])
+        change = f"delete it: the file's name is the {key}"
         faults.append(document.build_fault(key, got, "no such key", change))
     try:
         value = record.model_validate_json(json.dumps({**document.data, **fixed_values}))
@@ -85,7 +94,9 @@ def parse_record(record: type[R], document: YamlDocument, **fixed_values: str) -
         entries: list[dict[str, Any]] = [dict(entry) for entry in error.errors(include_url=False)]
         for entry in entries:
             place = tuple(entry["loc"])
-            has_inner = any(inner["loc"][: len(place)] == place and inner is not entry for inner in entries)
+            has_inner = any(
+                inner["loc"][: len(place)] == place and inner is not entry for inner in entries
+            )
             # a list may only be called too short because entries of it are wrong
             if not (entry["type"] == "too_short" and has_inner):
                 faults.append(_build_fault(record, document, entry, fixed_values))
@@ -108,9 +119,15 @@ def build_partial_record(record: type[R], data: dict[str, Any]) -> R:
             values[key] = getattr(single_field_record.model_validate_json(text), key)
         except ValidationError:
             items: list[Any] = content if isinstance(content, list) else [content]
-            if isinstance(content, list) == is_list and all(isinstance(item, dict) for item in items):
+            if isinstance(content, list) == is_list and all(
+                isinstance(item, dict) for item in items
+            ):
                 types = [_find_record_type(field, item.get("kind")) for item in items]
-                parts = [build_partial_record(part, item) for part, item in zip(types, items, strict=True) if part]
+                parts = [
+                    build_partial_record(part, item)
+                    for part, item in zip(types, items, strict=True)
+                    if part
+                ]
                 values.update({key: tuple(parts) if is_list else parts[0]} if parts else {})
     partial = cast(R, record.model_construct(None, **values))
     for key in record.model_fields.keys() - values.keys():
@@ -119,21 +136,28 @@ def build_partial_record(record: type[R], data: dict[str, Any]) -> R:
 
 
 def _build_fault(
-    record: type[SpecRecord], document: YamlDocument, entry: dict[str, Any], fixed_keys: Iterable[str]
+    record: type[SpecRecord],
+    document: YamlDocument,
+    entry: dict[str, Any],
+    fixed_keys: Iterable[str],
 ) -> SpecFault:
-    kind, value = entry["type"], entry["input"]
+    kind = entry["type"]
+    value = entry["input"]
     schema, path = _resolve_location(record, tuple(entry["loc"]))
     if kind == "extra_forbidden":
-        key, hidden_keys = path.rpartition(".")[2], set(fixed_keys) if schema is record else set()
+        key = path.rpartition(".")[2]
+        hidden_keys = set(fixed_keys) if schema is record else set()
         keys = sorted(set(list_record_types(schema)[0].model_fields) - hidden_keys)
         close_keys = difflib.get_close_matches(key, keys, n=1)
         change = f"did you mean {close_keys[0]!r}?" if close_keys else "delete it"
         return document.build_fault(path, f"the unknown key {key!r}", ", ".join(keys), change)
-    allowed, note = describe_allowed_values(schema), f" ({schema.description})" if schema.description else ""
+    allowed = describe_allowed_values(schema)
+    note = f" ({schema.description})" if schema.description else ""
     if path.endswith("]"):
         allowed = _describe_type(schema.annotation).removeprefix("a list, each ")
     if kind.startswith("union_tag"):
-        path, allowed = _join_path(path, "kind"), ", ".join(_records_by_kind(schema))
+        path = _join_path(path, "kind")
+        allowed = ", ".join(_records_by_kind(schema))
         value = value.get("kind")
     if kind in {"missing", "union_tag_not_found"}:
         return document.build_fault(path, "nothing", allowed, f"add this key{note}")
@@ -162,7 +186,7 @@ def _suggest_change(value: object, kind: str) -> str:
 
 
 def _resolve_location(record: type[SpecRecord], location: tuple[Any, ...]) -> tuple[Any, str]:
-    """Follow a pydantic location; return the field (or the record, for an unknown key) and the key path."""
+    """Follow a pydantic location; return the field (the record, if unknown) and the key path."""
     schema: Any = record
     path = ""
     for step in location:
@@ -183,7 +207,9 @@ def list_record_types(schema: Any) -> list[type[SpecRecord]]:
         schema = schema.annotation
     if isinstance(schema, type) and issubclass(schema, SpecRecord):
         return [schema]
-    return [record_type for argument in get_args(schema) for record_type in list_record_types(argument)]
+    return [
+        record_type for argument in get_args(schema) for record_type in list_record_types(argument)
+    ]
 
 
 def _records_by_kind(schema: Any) -> dict[str, type[SpecRecord]]:
@@ -194,16 +220,23 @@ def _records_by_kind(schema: Any) -> dict[str, type[SpecRecord]]:
 
 
 def _find_record_type(field: FieldInfo, kind: object) -> type[SpecRecord] | None:
-    """Return the record type of a field's content; None of a leaf, and where the kind is none of the field's."""
+    """Return the record type of a field's content; None of a leaf or a kind not the field's."""
     kinds = _records_by_kind(field)
     return kinds.get(str(kind)) if kinds else next(iter(list_record_types(field)), None)
 
 
-_LIMITS = {"gt": "above", "ge": "from", "lt": "below", "le": "to", "min_length": "at least", "max_length": "at most"}
+_LIMITS = {
+    "gt": "above",
+    "ge": "from",
+    "lt": "below",
+    "le": "to",
+    "min_length": "at least",
+    "max_length": "at most",
+}
 
 
 def describe_allowed_values(field: FieldInfo) -> str:
-    """Say in words what a field takes, and within which limits; the generated docs print the same words."""
+    """Say in words what a field takes, and its limits; the generated docs print the same."""
     limits = [
         f"{words} {getattr(note, name)}"
         for note in field.metadata
@@ -231,7 +264,8 @@ _TYPE_WORDS = {
 
 
 def _describe_type(annotation: Any) -> str:
-    origin, args = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    args = get_args(annotation)
     if origin is None:
         return _TYPE_WORDS.get(annotation, "a mapping")
     if origin is Literal:

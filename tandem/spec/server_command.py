@@ -1,7 +1,7 @@
 """The command of one server: the one place where a variant becomes flags and environment variables.
 
-Invariant: for two variants of one experiment the result differs only in the speculation fields; every default
-that speculation would change is written out for both.
+Invariant: for two variants of one experiment the result differs only in the speculation fields;
+every default that speculation would change is written out for both.
 """
 
 from __future__ import annotations
@@ -31,15 +31,19 @@ class ServerCommand:
     environment: dict[str, str]
 
 
-def build_server_command(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> ServerCommand:
+def build_server_command(
+    experiment: Experiment, variant: Variant, catalogue: Catalogue
+) -> ServerCommand:
     """Spell one variant for its runtime.
 
     The experiment must have passed the rules: its runtime is rendered and its models are known.
     """
-    serving, target = experiment.serving, catalogue.models[experiment.target]
+    serving = experiment.serving
+    target = catalogue.models[experiment.target]
     spelling = catalogue.runtimes[experiment.runtime].spelling
     assert spelling is not None  # a rule refuses runtimes that are not rendered
-    settings, tuning = neuron_settings(experiment, variant, spelling), serving.tuning.model_dump()
+    settings = neuron_settings(experiment, variant, spelling)
+    tuning = serving.tuning.model_dump()
     flags = {
         "--served-model-name": experiment.target,
         "--host": "0.0.0.0",  # noqa: S104  # inside the pod; the network policy decides who arrives
@@ -51,7 +55,11 @@ def build_server_command(experiment: Experiment, variant: Variant, catalogue: Ca
         spelling.neuron_config_flag: json.dumps(
             {spelling.neuron_config_key: settings} if spelling.neuron_config_key else settings
         ),
-        **{flag: tuning[name] for name, flag in spelling.tuning_flags.items() if tuning[name] is not None},
+        **{
+            flag: tuning[name]
+            for name, flag in spelling.tuning_flags.items()
+            if tuning[name] is not None
+        },
     }
     if variant.mode != "none":
         method = spelling.speculation_methods[variant.mode]
@@ -59,7 +67,11 @@ def build_server_command(experiment: Experiment, variant: Variant, catalogue: Ca
             **({"method": method} if method else {}),
             **({"model": model_folder(catalogue.models[variant.draft])} if variant.draft else {}),
             "num_speculative_tokens": variant.num_speculative_tokens,
-            **({"max_model_len": serving.max_model_len} if spelling.draft_takes_max_model_len else {}),
+            **(
+                {"max_model_len": serving.max_model_len}
+                if spelling.draft_takes_max_model_len
+                else {}
+            ),
         }
         flags["--speculative-config"] = json.dumps(config)
     # the model comes first and bare: `vllm serve` took --model for a while, later releases do not
@@ -82,9 +94,12 @@ def model_folder(model: ModelConfig) -> str:
     return f"{MODELS_MOUNT}/{model.prefix().removeprefix('models/')}"
 
 
-def neuron_settings(experiment: Experiment, variant: Variant, spelling: RuntimeSpelling) -> dict[str, object]:
+def neuron_settings(
+    experiment: Experiment, variant: Variant, spelling: RuntimeSpelling
+) -> dict[str, object]:
     """Return the Neuron settings of the server, before they are nested and spelt as JSON."""
-    serving, tuning = experiment.serving, experiment.serving.tuning.model_dump()
+    serving = experiment.serving
+    tuning = experiment.serving.tuning.model_dump()
     json_keys = [name for name in spelling.tuning_keys if name not in spelling.tuning_flags]
     return {
         **spelling.constant_neuron_config,
@@ -97,6 +112,6 @@ def neuron_settings(experiment: Experiment, variant: Variant, spelling: RuntimeS
 
 
 def lnc_variable(experiment: Experiment, spelling: RuntimeSpelling) -> dict[str, str]:
-    """Return the variable that says the LNC: the same at compile and at serve, or the artifact cannot be loaded."""
+    """Return the variable of the LNC: the same at compile and serve, or no artifact loads."""
     lnc = str(experiment.serving.logical_neuron_core)
     return {spelling.logical_core_variable: lnc} if spelling.logical_core_variable else {}

@@ -7,19 +7,31 @@ from tandem.spec.catalogue import Catalogue
 from tandem.spec.experiment import Experiment, Variant
 
 
-def compute_artifact_key(experiment: Experiment, variant: Variant, catalogue: Catalogue) -> ArtifactKey:
+def compute_artifact_key(
+    experiment: Experiment, variant: Variant, catalogue: Catalogue
+) -> ArtifactKey:
     """Compute the key of one variant's artifact.
 
     The experiment must have passed the rules: its runtime is rendered and its models are known.
     """
-    runtime, models = catalogue.runtimes[experiment.runtime], catalogue.models
-    serving, spelling, versions = experiment.serving, runtime.spelling, runtime.versions
+    runtime = catalogue.runtimes[experiment.runtime]
+    models = catalogue.models
+    serving = experiment.serving
+    spelling = runtime.spelling
+    versions = runtime.versions
     assert spelling is not None  # a rule refuses runtimes that are not rendered
     tuning = {
         name: spelling.tuning_defaults.get(name) if value is None else value
         for name, value in serving.tuning.model_dump().items()
     }
-    settings = ("tensor_parallel_size", "logical_neuron_core", "max_num_seqs", "max_model_len", "dtype", "async_mode")
+    settings = (
+        "tensor_parallel_size",
+        "logical_neuron_core",
+        "max_num_seqs",
+        "max_model_len",
+        "dtype",
+        "async_mode",
+    )
     return ArtifactKey(
         runtime=runtime.name,
         image_repository=runtime.image.repository,
@@ -35,9 +47,13 @@ def compute_artifact_key(experiment: Experiment, variant: Variant, catalogue: Ca
         draft_tensor_parallel_size=serving.tensor_parallel_size if variant.draft else None,
         quantization=None,  # no runtime renders quantized weights yet
         kv_cache_quantization=None,
-        prefix_caching=False,  # rendered off in every variant: a cache hit would flatter the second arm
+        # rendered off in every variant: a cache hit would flatter the second arm
+        prefix_caching=False,
         sampling=spelling.greedy_sampling,
         tuning={name: tuning[name] for name in spelling.tuning_keys},
-        neuron_config={**spelling.constant_neuron_config, **spelling.speculation_neuron_config.get(variant.mode, {})},
+        neuron_config={
+            **spelling.constant_neuron_config,
+            **spelling.speculation_neuron_config.get(variant.mode, {}),
+        },
         environment=spelling.compile_environment,
     )

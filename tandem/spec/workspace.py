@@ -35,8 +35,8 @@ class Workspace:
     Args:
         environments, experiments: name to declared file; only files of good form.
         faults: every fault of form, over all files.
-        partial_environments, partial_experiments: the files of bad form, with what is legal in them; only rules read
-            these.
+        partial_environments, partial_experiments: the files of bad form, with what is legal in
+            them; only rules read these.
     """
 
     environments: dict[str, SpecFile[Environment]] = field(default_factory=dict)
@@ -46,41 +46,58 @@ class Workspace:
     partial_experiments: dict[str, SpecFile[Experiment]] = field(default_factory=dict)
 
 
-def load_workspace(environments_folder: Path, experiments_folder: Path, names: tuple[str, ...] = ()) -> Workspace:
-    """Read the environments named and the experiments that they host; all of both folders when none is named.
+def load_workspace(
+    environments_folder: Path, experiments_folder: Path, names: tuple[str, ...] = ()
+) -> Workspace:
+    """Read the named environments and their experiments; all of both folders if none is named.
 
     Raises:
         SpecError: a folder does not exist, or a named environment has no file.
     """
-    environment_files, experiment_files = _list_files(environments_folder), _list_files(experiments_folder)
+    environment_files = _list_files(environments_folder)
+    experiment_files = _list_files(experiments_folder)
     faults: list[SpecFault] = []
     if not (environment_files or experiment_files):
-        got, allowed = f"no .yaml file here, and none in {experiments_folder}", "one environment or experiment at least"
-        change = "start from `tandem new NAME`, or name other folders by --environments and --experiments"
+        got = f"no .yaml file here, and none in {experiments_folder}"
+        allowed = "one environment or experiment at least"
+        change = (
+            "start from `tandem new NAME`, or name other folders by --environments and"
+            " --experiments"
+        )
         faults.append(SpecFault(str(environments_folder), "", got, allowed, change))
     present = ", ".join(sorted(environment_files)) or "none yet"
     missing = []
     for name in names:
         if name not in environment_files:
             change = f"name one of these, or make it with `{quote_command('tandem', 'new', name)}`"
-            missing.append(SpecFault(str(environments_folder / f"{name}.yaml"), "", "no such file", present, change))
+            missing.append(
+                SpecFault(
+                    str(environments_folder / f"{name}.yaml"), "", "no such file", present, change
+                )
+            )
     if missing:
         raise SpecError(missing)
     chosen_files = {name: environment_files[name] for name in names or environment_files}
     environments, partial_environments = _parse_files(Environment, chosen_files, faults)
-    hosts = [file.record.__dict__ for file in (*environments.values(), *partial_environments.values())]
+    hosts = [
+        file.record.__dict__ for file in (*environments.values(), *partial_environments.values())
+    ]
     host_names = {name for host in hosts for name in host.get("experiments", ())}
     names_to_load = sorted(host_names & set(experiment_files)) if names else experiment_files
     hosted_files = {name: experiment_files[name] for name in names_to_load}
     experiments, partial_experiments = _parse_files(Experiment, hosted_files, faults)
     wanted = {*names, *host_names} if names else None
-    faults += _refuse_endings(environments_folder, wanted) + _refuse_endings(experiments_folder, wanted)
+    faults += _refuse_endings(environments_folder, wanted) + _refuse_endings(
+        experiments_folder, wanted
+    )
     for file in environments.values():
         for index, name in enumerate(file.record.experiments):
             if name not in experiment_files:
                 allowed = ", ".join(sorted(experiment_files)) or "none yet"
                 change = f"write experiments/{name}.yaml, or host another"
-                faults.append(file.document.build_fault(f"experiments[{index}]", repr(name), allowed, change))
+                faults.append(
+                    file.document.build_fault(f"experiments[{index}]", repr(name), allowed, change)
+                )
     return Workspace(
         environments=environments,
         experiments=experiments,
@@ -91,7 +108,7 @@ def load_workspace(environments_folder: Path, experiments_folder: Path, names: t
 
 
 def load_experiment(folder: Path, name: str, root: Path = ROOT) -> SpecFile[Experiment]:
-    """Read one experiment, which no environment has to host; `post` comes with Tandem where the folder lacks it.
+    """Read one experiment, hosted or not; `post` comes with Tandem if the folder lacks it.
 
     Args:
         folder: of experiment files; it need not exist.
@@ -105,7 +122,13 @@ def load_experiment(folder: Path, name: str, root: Path = ROOT) -> SpecFile[Expe
     files.update({path.stem: path for path in folder.glob("*.yaml")})
     if name not in files:
         allowed = ", ".join(sorted(files))
-        raise SpecError([SpecFault(str(folder / f"{name}.yaml"), "", "no such file", allowed, "name one of these")])
+        raise SpecError(
+            [
+                SpecFault(
+                    str(folder / f"{name}.yaml"), "", "no such file", allowed, "name one of these"
+                )
+            ]
+        )
     document = read_document(files[name])
     return SpecFile(document=document, record=parse_record(Experiment, document, name=name))
 
@@ -114,7 +137,9 @@ def _list_files(folder: Path) -> dict[str, Path]:
     """Return name to file of a folder."""
     if not folder.is_dir():
         change = "create it, or name another by --environments or --experiments"
-        raise SpecError([SpecFault(str(folder), "", "no such folder", "a folder of YAML files", change)])
+        raise SpecError(
+            [SpecFault(str(folder), "", "no such folder", "a folder of YAML files", change)]
+        )
     return {path.stem: path for path in sorted(folder.glob("*.yaml"))}
 
 
@@ -123,7 +148,8 @@ def _refuse_endings(folder: Path, wanted: set[str] | None) -> list[SpecFault]:
     faults = []
     for path in sorted(folder.glob("*.yml")):
         if wanted is None or path.stem in wanted:
-            got, change = "a file that is passed over for its ending, .yml", f"rename it to {path.stem}.yaml"
+            got = "a file that is passed over for its ending, .yml"
+            change = f"rename it to {path.stem}.yaml"
             faults.append(SpecFault(str(path), "", got, "files ending in .yaml", change))
     return faults
 
@@ -131,8 +157,9 @@ def _refuse_endings(folder: Path, wanted: set[str] | None) -> list[SpecFault]:
 def _parse_files(
     record: type[R], files: dict[str, Path], faults: list[SpecFault]
 ) -> tuple[dict[str, SpecFile[R]], dict[str, SpecFile[R]]]:
-    """Return the files of good form, and what is legal in the others, whose faults are added to `faults`."""
-    whole_files, partial_files = {}, {}
+    """Return the files of good form and what is legal in others, whose faults go to `faults`."""
+    whole_files = {}
+    partial_files = {}
     for name, path in files.items():
         try:
             document = read_document(path)
@@ -140,7 +167,9 @@ def _parse_files(
             faults.extend(error.faults)
             continue
         try:
-            whole_files[name] = SpecFile(document=document, record=parse_record(record, document, name=name))
+            whole_files[name] = SpecFile(
+                document=document, record=parse_record(record, document, name=name)
+            )
         except SpecError as error:
             faults.extend(error.faults)
             partial_record = build_partial_record(record, {**document.data, "name": name})

@@ -1,4 +1,5 @@
-"""One endpoint for all tests of a worker, and a fresh bucket for each test; proofs/ take the same."""
+"""One endpoint for all tests of a worker, and a fresh bucket for each test; proofs/ take the
+same."""
 
 from __future__ import annotations
 
@@ -54,12 +55,15 @@ def variables(endpoint, url, home):
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch):
     """Let the SDK try again at once."""
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
+    monkeypatch.setattr(
+        "botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01
+    )
 
 
 @pytest.fixture
 def aws(endpoint, tmp_path, monkeypatch):
-    """The variables that lead boto3 to the endpoint, set for this test and handed on to its processes."""
+    """The variables that lead boto3 to the endpoint, set for this test and handed on to its
+    processes."""
     found = variables(endpoint, endpoint.url, tmp_path)
     for name, value in found.items():
         monkeypatch.setenv(name, value)
@@ -106,24 +110,37 @@ def module(aws):
 
     def run(*arguments, **variables):
         return subprocess.run(
-            [sys.executable, "-m", "tandem.artifacts", *arguments], cwd=ROOT, text=True, capture_output=True,
-            check=False, timeout=120, env={"PATH": os.environ["PATH"], **aws, **variables},
-        )  # fmt: skip
+            [sys.executable, "-m", "tandem.artifacts", *arguments],
+            cwd=ROOT,
+            text=True,
+            capture_output=True,
+            check=False,
+            timeout=120,
+            env={"PATH": os.environ["PATH"], **aws, **variables},
+        )
 
     return run
 
 
 @pytest.fixture
 def start(aws):
-    """Start `python -m tandem.artifacts ...`, with further variables by name; what runs at the end is killed."""
+    """Start `python -m tandem.artifacts ...`, with further variables by name; what runs at the end
+    is killed."""
     started = []
 
     def act(*arguments, preexec_fn=None, **variables):
         command = [sys.executable, "-m", "tandem.artifacts", *arguments]
-        started.append(subprocess.Popen(
-            command, cwd=ROOT, env={"PATH": os.environ["PATH"], **aws, **variables}, text=True, stdout=-1, stderr=-1,
-            preexec_fn=preexec_fn,  # noqa: PLW1509
-        ))  # fmt: skip
+        started.append(
+            subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env={"PATH": os.environ["PATH"], **aws, **variables},
+                text=True,
+                stdout=-1,
+                stderr=-1,
+                preexec_fn=preexec_fn,  # noqa: PLW1509
+            )
+        )
         return started[-1]
 
     yield act
@@ -135,7 +152,9 @@ def start(aws):
 @pytest.fixture
 def log_lines(capsys):
     """Read the lines of the log since the last look."""
-    return lambda: [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    return lambda: [
+        json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")
+    ]
 
 
 @pytest.fixture
@@ -158,7 +177,8 @@ def secret(endpoint, aws):  # noqa: ARG001 - aws sets the variables
 
 @pytest.fixture
 def blob(tmp_path):
-    """Write a file below a folder of the test's own, of so many bytes, which follow from the seed."""
+    """Write a file below a folder of the test's own, of so many bytes, which follow from the
+    seed."""
 
     def write(name, size, seed=0):
         path = tmp_path / "files" / name

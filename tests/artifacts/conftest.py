@@ -21,6 +21,19 @@ from artifact_fixtures import (
 )
 
 __all__ = [
-    "aws", "blob", "bucket", "clients", "command", "endpoint", "front", "impatient", "log_lines", "module", "proxied",
-    "proxy", "secret", "start", "store",
-]  # fmt: skip
+    "aws",
+    "blob",
+    "bucket",
+    "clients",
+    "command",
+    "endpoint",
+    "front",
+    "impatient",
+    "log_lines",
+    "module",
+    "proxied",
+    "proxy",
+    "secret",
+    "start",
+    "store",
+]

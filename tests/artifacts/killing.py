@@ -1,7 +1,8 @@
-"""A command that is killed at random moments, beside a reader that never rests, and what must be true in the end.
+"""A command that is killed at random moments, beside a reader that never rests, and what must be
+true in the end.
 
-The command is a real process that speaks to the endpoint through the fault proxy: `upload` or `stage`, of sizes that
-the tests and the proofs choose.
+The command is a real process that speaks to the endpoint through the fault proxy: `upload` or
+`stage`, of sizes that the tests and the proofs choose.
 """
 
 from __future__ import annotations
@@ -97,17 +98,26 @@ class Bench:
         log = self.home / f"{bucket}.log"
         with log.open("ab") as said:
             return subprocess.Popen(
-                [sys.executable, "-m", "tandem.artifacts", *self.command.argv(bucket, trial)], cwd=ROOT, stdout=said,
-                stderr=said, env={"PATH": os.environ["PATH"], **self.endpoint.client_environment(self.home), **there,
-                                  **self.command.environment, **variables},
-            )  # fmt: skip
+                [sys.executable, "-m", "tandem.artifacts", *self.command.argv(bucket, trial)],
+                cwd=ROOT,
+                stdout=said,
+                stderr=said,
+                env={
+                    "PATH": os.environ["PATH"],
+                    **self.endpoint.client_environment(self.home),
+                    **there,
+                    **self.command.environment,
+                    **variables,
+                },
+            )
 
     def said(self, bucket):
         return (self.home / f"{bucket}.log").read_text(errors="replace")
 
     def undisturbed(self):
         """Run the command once, unharmed; the end state that every other run is held against."""
-        bucket, trial = self.new_bucket(), next(self._trials)
+        bucket = self.new_bucket()
+        trial = next(self._trials)
         self.proxy.forget()
         began = time.monotonic()
         code = self.start(bucket, trial).wait(END_S)
@@ -118,7 +128,8 @@ class Bench:
 
     def killed(self, chance):
         """Run the command in a bucket of its own, kill it once or more, run it again, and look."""
-        trial, number = Trial(bucket=self.new_bucket()), next(self._trials)
+        trial = Trial(bucket=self.new_bucket())
+        number = next(self._trials)
         self.proxy.forget()
         with Reader(self.endpoint, trial.bucket) as reader:
             for _ in range(1 if chance.random() < 0.7 else 3):
@@ -134,7 +145,11 @@ class Bench:
     def look(self, trial, reader):
         """See what came of a trial."""
         trial.state = state_of(self.endpoint, trial.bucket)
-        begun = self.endpoint.client("s3").list_multipart_uploads(Bucket=trial.bucket).get("Uploads", [])
+        begun = (
+            self.endpoint.client("s3")
+            .list_multipart_uploads(Bucket=trial.bucket)
+            .get("Uploads", [])
+        )
         trial.uploads = [upload["Key"] for upload in begun]
         trial.sent_twice = sent_twice(self.proxy)
         trial.broken_promises = [*reader.broken, *broken(trial.state)]
@@ -143,7 +158,9 @@ class Bench:
 
     def _kill(self, bucket, number, moment):
         """Start the command and kill it at a moment; whether it still ran then."""
-        process, count, lock = self.start(bucket, number), itertools.count(1), threading.Lock()
+        process = self.start(bucket, number)
+        count = itertools.count(1)
+        lock = threading.Lock()
 
         def watch(when, _request):
             with lock:
@@ -166,7 +183,8 @@ class Bench:
 
 @dataclass(frozen=True, kw_only=True)
 class Moment:
-    """When to kill: at a request, before it is sent on or when it is done and not answered; or after a time."""
+    """When to kill: at a request, before it is sent on or when it is done and not answered; or
+    after a time."""
 
     request: int = 0
     when: str = ""
@@ -179,16 +197,20 @@ class Moment:
         return cls(after_s=chance.uniform(0, seconds))
 
     def __str__(self):
-        return f"request {self.request} {self.when}" if self.request else f"after {self.after_s:.3f} s"
+        return (
+            f"request {self.request} {self.when}" if self.request else f"after {self.after_s:.3f} s"
+        )
 
 
 class Reader:
-    """Looks for manifests all the while, past the proxy; what one names must be whole at once and for ever."""
+    """Looks for manifests all the while, past the proxy; what one names must be whole at once and
+    for ever."""
 
     def __init__(self, endpoint, bucket):
         self.looks = 0
         self.broken: list[str] = []
-        self._s3, self._bucket = endpoint.client("s3"), bucket
+        self._s3 = endpoint.client("s3")
+        self._bucket = bucket
         self._seen: set[str] = set()
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -205,7 +227,9 @@ class Reader:
         while not self._end.wait(0.02):
             self.looks += 1
             rows = self._s3.list_objects_v2(Bucket=self._bucket).get("Contents", [])
-            fresh = {row["Key"] for row in rows if row["Key"].endswith(f"/{MANIFEST_NAME}")} - self._seen
+            fresh = {
+                row["Key"] for row in rows if row["Key"].endswith(f"/{MANIFEST_NAME}")
+            } - self._seen
             if fresh:
                 self._seen |= fresh
                 self.broken += broken(state_through(self._s3, self._bucket))
@@ -253,9 +277,10 @@ def sent_twice(proxy):
     done = Counter(
         f"{one.operation} {one.path}"
         for one in proxy.log
-        if one.done and one.operation in {"PutObject", "CompleteMultipartUpload"}
+        if one.done
+        and one.operation in {"PutObject", "CompleteMultipartUpload"}
         and not one.path.endswith(LEASE_NAME)
-    )  # fmt: skip
+    )
     return [what for what, times in done.items() if times > 1]
 
 
@@ -265,24 +290,39 @@ def difference(found, expected):
     said += [f"too much {key}" for key in found.keys() - expected.keys()]
     for key in found.keys() & expected.keys():
         if found[key] != expected[key]:
-            said.append(f"other {key}: {found[key][0][:200]!r} {found[key][1:]}, not {expected[key][0][:200]!r}")
+            said.append(
+                f"other {key}: {found[key][0][:200]!r} {found[key][1:]}, not"
+                f" {expected[key][0][:200]!r}"
+            )
     return "; ".join(sorted(said))
 
 
 def build_upload_command(endpoint: AwsEndpoint, folder: Path, rank_bytes: int) -> Command:
     """An upload of two ranks, a graph and a configuration."""
-    artifact, work = write_artifact(folder / "artifact", rank_bytes=rank_bytes), write_outcome(folder / "work")
+    artifact = write_artifact(folder / "artifact", rank_bytes=rank_bytes)
+    work = write_outcome(folder / "work")
     model = f"models/{TARGET.replace('@', '/')}/tandem-manifest.json"
     return Command(
-        argv=lambda bucket, _: ["upload", "--bucket", bucket, "--artifact", str(artifact), "--work", str(work)],
+        argv=lambda bucket, _: [
+            "upload",
+            "--bucket",
+            bucket,
+            "--artifact",
+            str(artifact),
+            "--work",
+            str(work),
+        ],
         environment=variables(),
-        prepare=lambda bucket: endpoint.client("s3").put_object(Bucket=bucket, Key=model, Body=PLACEHOLDER),
+        prepare=lambda bucket: endpoint.client("s3").put_object(
+            Bucket=bucket, Key=model, Body=PLACEHOLDER
+        ),
     )
 
 
 @contextlib.contextmanager
 def serve_stage_command(folder: Path, model: str, commit: str, size: int) -> Iterator[Command]:
-    """A stage of two shards and small files from a hub over HTTP; now and then another pod's empty disk."""
+    """A stage of two shards and small files from a hub over HTTP; now and then another pod's empty
+    disk."""
     RandomCheckpoint.from_size(size, shards=2).write(folder / "hub" / model / commit)
 
     def work(trial: int) -> Path:
@@ -293,7 +333,9 @@ def serve_stage_command(folder: Path, model: str, commit: str, size: int) -> Ite
             shutil.rmtree(work(trial), ignore_errors=True)
 
     words = ["stage", "--model", model, "--revision", commit]
-    with LocalHub(folder / "hub", FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=60_000_000))) as hub:
+    with LocalHub(
+        folder / "hub", FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=60_000_000))
+    ) as hub:
         yield Command(
             argv=lambda bucket, trial: [*words, "--bucket", bucket, "--work", str(work(trial))],
             environment={"TANDEM_HOLDER": "stage-1", "HF_ENDPOINT": hub.url},

@@ -21,14 +21,20 @@ from tandem.spec.variant_key import compute_artifact_key
 
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = StandInSettings(
-    crash_kind="", crash_attempts=(), incomplete_output="", marks_graph_failure=False, state_folder=""
+    crash_kind="",
+    crash_attempts=(),
+    incomplete_output="",
+    marks_graph_failure=False,
+    state_folder="",
 )
 
 
 def small(tuning=None):
     """The post's experiment on two cores, so that an artifact has two weight files."""
     post = experiment("post")
-    serving = post.serving.model_copy(update={"tensor_parallel_size": 2, "tuning": TuningSettings(**(tuning or {}))})
+    serving = post.serving.model_copy(
+        update={"tensor_parallel_size": 2, "tuning": TuningSettings(**(tuning or {}))}
+    )
     return post.model_copy(update={"serving": serving})
 
 
@@ -54,8 +60,14 @@ def nxdi_artifact(folder, mode="fused", tuning=None, **more):
     settings = loader_settings(declared, variant(declared, mode), spelling, spelling.compile)
     known = load_catalogue().models
     target = _model(folder.parent / "target", known[declared.target].full_id(), 0)
-    draft = _model(folder.parent / "draft", known[variant(declared, mode).draft or declared.target].full_id(), 1)
-    app = build_application({**settings, **more}, target, draft if mode == "fused" else None, "qwen3")
+    draft = _model(
+        folder.parent / "draft",
+        known[variant(declared, mode).draft or declared.target].full_id(),
+        1,
+    )
+    app = build_application(
+        {**settings, **more}, target, draft if mode == "fused" else None, "qwen3"
+    )
     compile_application(app, folder, QUIET, 1)
     return folder
 
@@ -63,7 +75,9 @@ def nxdi_artifact(folder, mode="fused", tuning=None, **more):
 def _model(folder, name, seed):
     RandomCheckpoint(layers=1, seed=seed).write(folder)
     found = read_model(str(folder))
-    return ModelFolder(path=f"/models/{name.replace('@', '/')}", config=found.config, identity=found.identity)
+    return ModelFolder(
+        path=f"/models/{name.replace('@', '/')}", config=found.config, identity=found.identity
+    )
 
 
 def native_artifact(folder, graphs=2):
@@ -79,9 +93,14 @@ def native_artifact(folder, graphs=2):
 def stored(mount, key, source, run="run-1", **made):
     """Lay an artifact as the mount of its prefix shows it."""
     manifest = Manifest(
-        schema_version=1, kind="artifact", name=key.name, folder=run, fields=key.as_fields(),
-        files=list_files(source), made={"run": run, "unproven": [], **made},
-    )  # fmt: skip
+        schema_version=1,
+        kind="artifact",
+        name=key.name,
+        folder=run,
+        fields=key.as_fields(),
+        files=list_files(source),
+        made={"run": run, "unproven": [], **made},
+    )
     for file in manifest.files:
         target = mount / run / file.path
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -96,9 +115,14 @@ def staged(mount, name):
     folder = mount / identity / revision
     RandomCheckpoint(layers=1).write(folder)
     manifest = Manifest(
-        schema_version=1, kind="model", name=name, folder="", fields={"id": identity, "revision": revision},
-        files=list_files(folder), made={},
-    )  # fmt: skip
+        schema_version=1,
+        kind="model",
+        name=name,
+        folder="",
+        fields={"id": identity, "revision": revision},
+        files=list_files(folder),
+        made={},
+    )
     (folder / MANIFEST_NAME).write_bytes(manifest.to_bytes())
     return manifest
 

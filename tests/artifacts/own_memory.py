@@ -1,4 +1,5 @@
-"""The most memory that a command held, of its own process alone: rusage counts what its parent held at the fork."""
+"""The most memory that a command held, of its own process alone: rusage counts what its parent held
+at the fork."""
 
 from __future__ import annotations
 
@@ -20,9 +21,14 @@ sys.exit(code)
 
 
 def peak_mib(arguments, variables):
-    """Run `python -m tandem.artifacts` with these arguments, to a good end; the most memory it held, in MiB."""
+    """Run `python -m tandem.artifacts` with these arguments, to a good end; the most memory it
+    held, in MiB."""
     run = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments], cwd=ROOT, env={"PATH": os.environ["PATH"], **variables},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return int(run.stderr.splitlines()[-1]) / 1024

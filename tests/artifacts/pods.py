@@ -1,8 +1,10 @@
-"""Runs the containers of a rendered pod as processes: their very arguments and variables, other roots.
+"""Runs the containers of a rendered pod as processes: their very arguments and variables, other
+roots.
 
-What differs from a node: the mounts' roots (/models, /artifact, /work, /stored) and the server's port are this
-test's own, the stand-ins lie first in PATH, the tools containers get the local endpoint's variables in the place of
-a role's, and a volume that is mounted read only loses its write bits, which the stand-ins heed.
+What differs from a node: the mounts' roots (/models, /artifact, /work, /stored) and the server's
+port are this test's own, the stand-ins lie first in PATH, the tools containers get the local
+endpoint's variables in the place of a role's, and a volume that is mounted read only loses its
+write bits, which the stand-ins heed.
 """
 
 from __future__ import annotations
@@ -35,10 +37,22 @@ class Pod:
     """One pod on one node."""
 
     def __init__(
-        self, folder, spec, *, runtime, tools, maps,
-        job = "job",
-    ):  # fmt: skip
-        self.folder, self.spec, self.tools, self.maps, self.job = folder, spec, dict(tools), maps, job
+        self,
+        folder,
+        spec,
+        *,
+        runtime,
+        tools,
+        maps,
+        job="job",
+    ):
+        self.folder, self.spec, self.tools, self.maps, self.job = (
+            folder,
+            spec,
+            dict(tools),
+            maps,
+            job,
+        )
         self.programs = install_programs(folder / "image/bin", runtime)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
@@ -68,7 +82,9 @@ class Pod:
         rendered: dict[str, str] = {}
         for one in self.container(name)["env"]:
             value = one["value"] if "value" in one else self._value_from(**one["valueFrom"])
-            rendered[one["name"]] = re.sub(r"\$\((\w+)\)", lambda found: rendered[found[1]], self.here(value))
+            rendered[one["name"]] = re.sub(
+                r"\$\((\w+)\)", lambda found: rendered[found[1]], self.here(value)
+            )
         if name in TOOLS:
             return {"PATH": os.environ["PATH"], **rendered, **self.tools, **more}
         return {"PATH": f"{self.programs}:/usr/bin:/bin", **rendered, **more}
@@ -78,25 +94,39 @@ class Pod:
             return self.maps[configMapKeyRef["name"]]["data"][configMapKeyRef["key"]]
         assert fieldRef
         path = fieldRef["fieldPath"]
-        return {"metadata.labels['batch.kubernetes.io/job-name']": self.job,
-                "metadata.labels['batch.kubernetes.io/controller-uid']": f"uid-of-{self.job}"}[path]  # fmt: skip
+        return {
+            "metadata.labels['batch.kubernetes.io/job-name']": self.job,
+            "metadata.labels['batch.kubernetes.io/controller-uid']": f"uid-of-{self.job}",
+        }[path]
 
     def run(self, name, *extra, **more):
         """Run a container to its end; `extra` options stand before the program of the driver."""
         command = self.command(name)
         at = command.index("--") if "--" in command else len(command)
         return subprocess.run(
-            [*command[:at], *extra, *command[at:]], env=self.environment(name, more), cwd=ROOT, text=True, check=False,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120,
-        )  # fmt: skip
+            [*command[:at], *extra, *command[at:]],
+            env=self.environment(name, more),
+            cwd=ROOT,
+            text=True,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=120,
+        )
 
     def call(self, name):
-        """Run a container of the tools image to its end in this process: the same entry, arguments and variables.
+        """Run a container of the tools image to its end in this process: the same entry, arguments
+        and variables.
 
-        It saves the start of an interpreter; that the process starts by itself is what `run` is for.
+        It saves the start of an interpreter; that the process starts by itself is what `run` is
+        for.
         """
-        said, command = io.StringIO(), self.command(name)[len(PROGRAM) :]
-        with patch.dict(os.environ, self.environment(name, {}), clear=True), contextlib.redirect_stdout(said):
+        said = io.StringIO()
+        command = self.command(name)[len(PROGRAM) :]
+        with (
+            patch.dict(os.environ, self.environment(name, {}), clear=True),
+            contextlib.redirect_stdout(said),
+        ):
             code = main(command)
         return subprocess.CompletedProcess(command, code, said.getvalue())
 

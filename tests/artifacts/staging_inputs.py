@@ -37,12 +37,15 @@ def snapshot(folder, *, extras=True, **shape):
 
 def listing(siblings, sha=COMMIT, **more):
     """What a hub answers when it is asked for a model."""
-    return json.dumps({"id": MODEL, "sha": sha, "gated": False, "siblings": siblings, **more}).encode()
+    return json.dumps(
+        {"id": MODEL, "sha": sha, "gated": False, "siblings": siblings, **more}
+    ).encode()
 
 
 @contextmanager
 def plain_hub(answer):
-    """A hub, at HF_ENDPOINT, that answers as it is told: called with the path and how often it was asked for."""
+    """A hub, at HF_ENDPOINT, that answers as it is told: called with the path and how often it was
+    asked for."""
     asked = Counter()
 
     def reply(question):

@@ -9,7 +9,13 @@ from typing import Any
 from tandem.artifacts.files import LocalFiles
 from tandem.artifacts.inventory import OpenUpload, StoredSet
 from tandem.artifacts.lease import LeaseState
-from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest, ManifestFile, write_stored_manifest
+from tandem.artifacts.manifest import (
+    LEASE_NAME,
+    MANIFEST_NAME,
+    Manifest,
+    ManifestFile,
+    write_stored_manifest,
+)
 from tandem.artifacts.store import ObjectSummary
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -45,13 +51,20 @@ def put(store, key, body=b"x"):
 
 def put_lease(store, prefix, *, held=False, holder="job", ttl_s=600):
     state = f'"held", "ttl_s": {ttl_s}' if held else '"released"'
-    put(store, f"{prefix}/{LEASE_NAME}", f'{{"schema_version": 1, "holder": "{holder}", "state": {state}}}'.encode())
+    put(
+        store,
+        f"{prefix}/{LEASE_NAME}",
+        f'{{"schema_version": 1, "holder": "{holder}", "state": {state}}}'.encode(),
+    )
 
 
 def put_set(
-    store, prefix, folder = "", fields = None,
-    files = FILES,
-):  # fmt: skip
+    store,
+    prefix,
+    folder="",
+    fields=None,
+    files=FILES,
+):
     """Store a whole set: lease, files, manifest."""
     put_lease(store, prefix)
     for path, body in files.items():
@@ -66,21 +79,39 @@ def keys(store, prefix=""):
 
 
 def made_up(
-    prefix, *paths, days = 100, folder = "", lease = None,
-    begun = (), whole = True, **more,
-):  # fmt: skip
+    prefix,
+    *paths,
+    days=100,
+    folder="",
+    lease=None,
+    begun=(),
+    whole=True,
+    **more,
+):
     """A set that nothing stores, everything of it so many days old."""
     at = NOW - timedelta(days=days)
     named = [*paths, LEASE_NAME, *([MANIFEST_NAME] if whole else [])]
-    below = [path.removeprefix(f"{folder}/") for path in paths if path.startswith(f"{folder}/")] if folder else paths
+    below = (
+        [path.removeprefix(f"{folder}/") for path in paths if path.startswith(f"{folder}/")]
+        if folder
+        else paths
+    )
     kind: Any = "model" if prefix.startswith("models/") else "artifact"
     return StoredSet(
-        kind=kind, prefix=prefix,
-        objects=tuple(ObjectSummary(key=f"{prefix}/{path}", size=7, modified_at=at) for path in named),
-        open_uploads=tuple(OpenUpload(key=f"{prefix}/{path}", id="id", initiated_at=at) for path in begun),
-        manifest=manifest_of(prefix, folder, {}, dict.fromkeys(below, b"1234567")) if whole else None,
-        lease=lease or LeaseState(holder="job", ends_at=None, is_active=False), **more,
-    )  # fmt: skip
+        kind=kind,
+        prefix=prefix,
+        objects=tuple(
+            ObjectSummary(key=f"{prefix}/{path}", size=7, modified_at=at) for path in named
+        ),
+        open_uploads=tuple(
+            OpenUpload(key=f"{prefix}/{path}", id="id", initiated_at=at) for path in begun
+        ),
+        manifest=(
+            manifest_of(prefix, folder, {}, dict.fromkeys(below, b"1234567")) if whole else None
+        ),
+        lease=lease or LeaseState(holder="job", ends_at=None, is_active=False),
+        **more,
+    )
 
 
 def held_by(holder):

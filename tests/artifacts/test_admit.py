@@ -1,4 +1,5 @@
-"""Admission: a server starts with its own whole artifact, or the field, the file and the command are named."""
+"""Admission: a server starts with its own whole artifact, or the field, the file and the command
+are named."""
 
 from __future__ import annotations
 
@@ -14,7 +15,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from made import ROOT, edit_manifest, key_of, native_artifact, native_key, nxdi_artifact, staged, stored
+from made import (
+    ROOT,
+    edit_manifest,
+    key_of,
+    native_artifact,
+    native_key,
+    nxdi_artifact,
+    staged,
+    stored,
+)
 from own_memory import peak_mib
 from stored_sets import list_files
 
@@ -30,8 +40,11 @@ class Node:
     """The mounts of one server's pod, and its admission."""
 
     def __init__(self, folder, key, monkeypatch):
-        self.key, self.monkeypatch = key, monkeypatch
-        self.stored, self.models, self.local = folder / "stored", folder / "models", folder / "artifact"
+        self.key = key
+        self.monkeypatch = monkeypatch
+        self.stored = folder / "stored"
+        self.models = folder / "models"
+        self.local = folder / "artifact"
         for each in (self.stored, self.local):
             each.mkdir()
         self.named = [name for name in (key.target, key.draft) if name]
@@ -46,25 +59,37 @@ class Node:
     def ask(self, key):
         """Render the Deployment of another key onto the same mounts."""
         self.variables = {
-            "TANDEM_ARTIFACT_KEY": json.dumps(key.as_fields()), "TANDEM_COMPILE_COMMAND": COMPILE,
+            "TANDEM_ARTIFACT_KEY": json.dumps(key.as_fields()),
+            "TANDEM_COMPILE_COMMAND": COMPILE,
             "TANDEM_STAGE_COMMAND": STAGE,
-        }  # fmt: skip
+        }
         for name, value in self.variables.items():
             self.monkeypatch.setenv(name, value)
 
     def arguments(self, *more):
         models = [word for name in self.named for word in ("--model", name)]
-        return ["admit", "--stored", str(self.stored), "--models", str(self.models), *models, "--artifact",
-                str(self.local), *more]  # fmt: skip
+        return [
+            "admit",
+            "--stored",
+            str(self.stored),
+            "--models",
+            str(self.models),
+            *models,
+            "--artifact",
+            str(self.local),
+            *more,
+        ]
 
     def admit(self, *more):
         return main(self.arguments(*more))
 
     def start(self, *more):
         return subprocess.Popen(
-            [sys.executable, "-m", "tandem.artifacts", *self.arguments(*more)], cwd=ROOT, stdout=subprocess.DEVNULL,
+            [sys.executable, "-m", "tandem.artifacts", *self.arguments(*more)],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
             env={"PATH": os.environ["PATH"], **self.variables},
-        )  # fmt: skip
+        )
 
 
 @pytest.fixture
@@ -97,11 +122,19 @@ def test_a_copy_has_the_same_bytes_and_may_be_written_by_others(native):
         os.umask(umask)
 
     below = list(native.current.rglob("*"))
-    content = {str(path.relative_to(native.current)): path.read_bytes() for path in below if path.is_file()}
+    content = {
+        str(path.relative_to(native.current)): path.read_bytes() for path in below if path.is_file()
+    }
     source = native.stored / "run-1"
-    assert content == {str(path.relative_to(source)): path.read_bytes() for path in source.rglob("*") if path.is_file()}
+    assert content == {
+        str(path.relative_to(source)): path.read_bytes()
+        for path in source.rglob("*")
+        if path.is_file()
+    }
     assert {stat.S_IMODE(path.stat().st_mode) for path in below if path.is_file()} == {0o666}
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (native.current, *below) if path.is_dir()} == {0o777}
+    assert {
+        stat.S_IMODE(path.stat().st_mode) for path in (native.current, *below) if path.is_dir()
+    } == {0o777}
 
 
 def changed(fields, field):
@@ -121,19 +154,23 @@ def test_every_field_of_the_key_is_named_when_it_alone_differs(fused, field, log
 
     code = fused.admit()
 
-    (line, *_) = [each["event"] for each in log_lines() if each["event"].startswith(field)]
+    line, *_ = [each["event"] for each in log_lines() if each["event"].startswith(field)]
     assert (code, fused.current.exists()) == (1, False)
     assert ": artifact " in line
     assert ", deployment " in line
 
 
-def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refused(fused, log_lines):
+def test_a_manifest_that_claims_what_the_runtimes_own_file_does_not_say_is_refused(
+    fused, log_lines
+):
     other = replace(fused.key, num_speculative_tokens=15)
     edit_manifest(fused.stored, fields=other.as_fields(), name=other.name)
     fused.ask(other)
 
     assert fused.admit() == 1
-    assert log_lines()[0]["event"].startswith("num_speculative_tokens: artifact 7, deployment 15 (neuron_config.json")
+    assert log_lines()[0]["event"].startswith(
+        "num_speculative_tokens: artifact 7, deployment 15 (neuron_config.json"
+    )
 
 
 def test_a_missing_artifact_names_the_command_that_makes_it(fused, log_lines):
@@ -166,8 +203,16 @@ def test_a_model_with_a_file_cut_off_is_refused(fused, log_lines):
         (lambda body: body[: len(body) // 2], 2, "cut off or malformed"),
         (lambda body: body.replace(b'"schema_version": 1', b'"schema_version": 2'), 2, "schema 2"),
         (lambda body: body.replace(b'"model.pt"', b'"../model.pt"'), 2, "leaves its folder"),
-        (lambda body: body.replace(b'"folder": "run-1"', b'"folder": "/etc"'), 2, "leaves its folder"),
-        (lambda body: body.replace(b'"kind": "artifact"', b'"kind": "model"'), 1, "kind: artifact model"),
+        (
+            lambda body: body.replace(b'"folder": "run-1"', b'"folder": "/etc"'),
+            2,
+            "leaves its folder",
+        ),
+        (
+            lambda body: body.replace(b'"kind": "artifact"', b'"kind": "model"'),
+            1,
+            "kind: artifact model",
+        ),
     ],
 )
 def test_a_manifest_that_cannot_be_is_refused(fused, edit, code, words, log_lines):
@@ -246,7 +291,9 @@ def test_a_copy_that_is_killed_is_never_found(tmp_path, monkeypatch):
         process.kill()
         process.wait()
         if node.current.exists():
-            assert all((node.current / file.path).stat().st_size == file.size for file in manifest.files)
+            assert all(
+                (node.current / file.path).stat().st_size == file.size for file in manifest.files
+            )
 
     assert node.admit("--copy") == 0
     assert sorted(path.name for path in node.local.iterdir()) == [".admitted", "current"]
@@ -294,14 +341,23 @@ def test_what_is_unproven_is_said_as_a_warning(native, log_lines):
     edit_manifest(native.stored, made={"unproven": ["nobody has started a second server from it"]})
     native.admit("--copy")
     (line,) = [each for each in log_lines() if each["event"] == "unproven"]
-    assert (line["level"], line["sentence"]) == ("warning", "nobody has started a second server from it")
+    assert (line["level"], line["sentence"]) == (
+        "warning",
+        "nobody has started a second server from it",
+    )
 
 
 @pytest.mark.parametrize("is_writable", [True, False])
 def test_a_mount_that_can_be_written_is_a_warning(fused, monkeypatch, log_lines, is_writable):
-    monkeypatch.setattr(os, "access", lambda path, mode: (path, mode, is_writable) == (fused.stored, os.W_OK, True))
+    monkeypatch.setattr(
+        os, "access", lambda path, mode: (path, mode, is_writable) == (fused.stored, os.W_OK, True)
+    )
     fused.admit()
-    levels = [line["level"] for line in log_lines() if line["event"] == "the stored artifact is mounted writable"]
+    levels = [
+        line["level"]
+        for line in log_lines()
+        if line["event"] == "the stored artifact is mounted writable"
+    ]
     assert levels == ["warning"] * is_writable
 
 
@@ -329,7 +385,9 @@ def test_a_malformed_variable_is_bad_input(fused, name, value, words, monkeypatc
     assert words in log_lines()[-1]["event"]
 
 
-@pytest.mark.parametrize("name", ["Qwen3-32B", "Qwen/Qwen3-32B", "Qwen/../x@main", "/Qwen/x@main", "a/b@c/d"])
+@pytest.mark.parametrize(
+    "name", ["Qwen3-32B", "Qwen/Qwen3-32B", "Qwen/../x@main", "/Qwen/x@main", "a/b@c/d"]
+)
 def test_a_malformed_model_is_bad_input(fused, name, log_lines):
     fused.named = [name]
     assert fused.admit() == 2
@@ -337,11 +395,16 @@ def test_a_malformed_model_is_bad_input(fused, name, log_lines):
 
 
 def test_admission_needs_no_aws():
-    loaded = "import sys, tandem.artifacts.admit; sys.exit('boto3' in sys.modules or 'botocore' in sys.modules)"
+    loaded = (
+        "import sys, tandem.artifacts.admit; sys.exit('boto3' in sys.modules or 'botocore' in"
+        " sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", loaded], cwd=ROOT, check=False).returncode == 0
 
 
-def test_a_difference_that_a_person_accepted_is_said_and_not_refused(tmp_path, monkeypatch, log_lines):
+def test_a_difference_that_a_person_accepted_is_said_and_not_refused(
+    tmp_path, monkeypatch, log_lines
+):
     node = Node(tmp_path, key_of(), monkeypatch)
     made = nxdi_artifact(tmp_path / "made/current", ctx_batch_size=4)
     stored(node.stored, node.key, made)

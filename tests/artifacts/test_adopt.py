@@ -1,4 +1,5 @@
-"""`import_artifact`: an artifact that was compiled elsewhere, taken in as if it had been compiled here, or refused."""
+"""`import_artifact`: an artifact that was compiled elsewhere, taken in as if it had been compiled
+here, or refused."""
 
 from __future__ import annotations
 
@@ -30,9 +31,15 @@ def folder(tmp_path):
 
 def test_every_file_is_stored_below_a_folder_of_its_own(store, folder):
     manifest, _ = import_artifact(store, folder, KEY)
-    local = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    local = {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
     assert manifest.folder.startswith("adopted-")
-    assert {name: store.read(f"{KEY.prefix}/{manifest.folder}/{name}").body for name in local} == local
+    assert {
+        name: store.read(f"{KEY.prefix}/{manifest.folder}/{name}").body for name in local
+    } == local
 
 
 def test_the_manifest_says_that_it_was_adopted_and_is_unproven(store, folder):
@@ -41,8 +48,10 @@ def test_the_manifest_says_that_it_was_adopted_and_is_unproven(store, folder):
     manifest = read_stored_manifest(store, KEY.prefix)
     assert manifest is not None
     assert (manifest.fields, manifest.made["where"], manifest.made["run"]) == (
-        KEY.as_fields(), "elsewhere", manifest.folder,
-    )  # fmt: skip
+        KEY.as_fields(),
+        "elsewhere",
+        manifest.folder,
+    )
     assert "compiled elsewhere" in manifest.made["unproven"][0]
 
 
@@ -69,11 +78,17 @@ def test_what_somebody_stored_meanwhile_is_left_alone(store, folder, monkeypatch
         ({"tuning": {"fused_qkv": False}}, "artifact True, deployment False"),
     ],
 )
-def test_an_artifact_of_another_key_is_refused_by_what_differs_and_nothing_is_stored(store, folder, change, said):
+def test_an_artifact_of_another_key_is_refused_by_what_differs_and_nothing_is_stored(
+    store, folder, change, said
+):
     with pytest.raises(StaleError) as refused:
         import_artifact(store, folder, replace(KEY, **change))
     problem = refused.value.problem.lower()
-    assert (next(iter(change)) in problem, said.lower() in problem, keys(store)) == (True, True, set())
+    assert (next(iter(change)) in problem, said.lower() in problem, keys(store)) == (
+        True,
+        True,
+        set(),
+    )
 
 
 def test_a_folder_that_is_not_there_is_refused_by_name(store, tmp_path):
@@ -82,12 +97,22 @@ def test_a_folder_that_is_not_there_is_refused_by_name(store, tmp_path):
 
 
 def test_a_key_that_a_job_is_writing_is_refused_with_the_holder(store, folder):
-    with hold_lease(store, LEASE, "compile-1", 600, 0), pytest.raises(LeaseConflictError, match="held by compile-1"):
+    with (
+        hold_lease(store, LEASE, "compile-1", 600, 0),
+        pytest.raises(LeaseConflictError, match="held by compile-1"),
+    ):
         import_artifact(store, folder, KEY)
 
 
 def test_a_run_that_was_stopped_is_continued_in_the_same_folder(proxied, proxy, folder):
-    proxy.use(FaultRule(operation="PutObject", path=f"/*/{KEY.prefix}/adopted-*", skip=2, fault=ACCESS_DENIED_FAULT))
+    proxy.use(
+        FaultRule(
+            operation="PutObject",
+            path=f"/*/{KEY.prefix}/adopted-*",
+            skip=2,
+            fault=ACCESS_DENIED_FAULT,
+        )
+    )
     with pytest.raises(ExternalError):
         import_artifact(proxied, folder, KEY)
     proxy.use()
@@ -96,7 +121,11 @@ def test_a_run_that_was_stopped_is_continued_in_the_same_folder(proxied, proxy, 
     manifest, _ = import_artifact(proxied, folder, KEY)
 
     stored = {f"{KEY.prefix}/{manifest.folder}/{file.path}" for file in manifest.files}
-    assert (len(sent) > 0, sent <= stored, {key for key in keys(proxied) if "/adopted-" in key}) == (True, True, stored)
+    assert (
+        len(sent) > 0,
+        sent <= stored,
+        {key for key in keys(proxied) if "/adopted-" in key},
+    ) == (True, True, stored)
 
 
 def test_the_module_takes_the_key_of_a_pod(bucket, folder, aws, monkeypatch, command):  # noqa: ARG001
@@ -120,4 +149,6 @@ def test_the_module_takes_the_key_of_a_file(bucket, folder, aws, tmp_path, comma
 @pytest.mark.parametrize("body", ["", "{", "{}", '{"runtime": "nxdi-v0"}'])
 def test_the_module_refuses_a_file_that_holds_no_key(bucket, folder, tmp_path, body):
     (tmp_path / "key.json").write_text(body)
-    assert main(["adopt", str(folder), "--bucket", bucket, "--key", str(tmp_path / "key.json")]) == 2
+    assert (
+        main(["adopt", str(folder), "--bucket", bucket, "--key", str(tmp_path / "key.json")]) == 2
+    )

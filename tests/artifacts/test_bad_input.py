@@ -1,4 +1,5 @@
-"""The commands of the bucket as real processes: each bad input ends with a code, a last line, and no traceback."""
+"""The commands of the bucket as real processes: each bad input ends with a code, a last line, and
+no traceback."""
 
 from __future__ import annotations
 
@@ -27,7 +28,11 @@ def test_a_bucket_that_does_not_exist_is_told(said):
 
 
 def test_no_credentials_are_told(said, bucket):
-    without = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_EC2_METADATA_DISABLED": "true"}
+    without = {
+        "AWS_ACCESS_KEY_ID": "",
+        "AWS_SECRET_ACCESS_KEY": "",
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
     code, line = said("collect", "--used", "a", "--bucket", bucket, **without)
     assert (code, line["event"].startswith("there are no AWS credentials")) == (3, True)
     assert "Pod Identity association" in line["change"]

@@ -1,4 +1,5 @@
-"""`collect` at a bucket: in which order it deletes, what an interruption leaves, what it never touches."""
+"""`collect` at a bucket: in which order it deletes, what an interruption leaves, what it never
+touches."""
 
 from __future__ import annotations
 
@@ -56,12 +57,18 @@ def test_the_manifest_goes_first_and_the_lease_last(proxied, proxy):
     collect(proxied)
 
     deletes = [request for request in proxy.log if request.operation.startswith("Delete")]
-    assert [request.operation for request in deletes] == ["DeleteObjects", "DeleteObjects", "DeleteObject"]
+    assert [request.operation for request in deletes] == [
+        "DeleteObjects",
+        "DeleteObjects",
+        "DeleteObject",
+    ]
     assert deletes[-1].path == f"/{proxied.bucket}/{LEASE}"
 
 
 @pytest.mark.parametrize("done", [0, 1])
-def test_where_a_collect_is_stopped_no_reader_finds_a_manifest_without_its_files(proxied, proxy, done):
+def test_where_a_collect_is_stopped_no_reader_finds_a_manifest_without_its_files(
+    proxied, proxy, done
+):
     manifest = put_set(proxied, KEY, "run")
     proxy.use(FaultRule(operation="DeleteObjects", skip=done, fault=ACCESS_DENIED_FAULT))
 
@@ -102,7 +109,10 @@ def test_a_set_that_a_job_took_since_stays(store):
     with hold_lease(store, LEASE, "compile-1", 600, 0):
         (outcome,) = [outcome for _, outcome in execute_plan(store, planned, (), later(store))]
 
-    assert (outcome[:30], f"{KEY}/tandem-manifest.json" in keys(store)) == ("kept: it is held by compile-1 ", True)
+    assert (outcome[:30], f"{KEY}/tandem-manifest.json" in keys(store)) == (
+        "kept: it is held by compile-1 ",
+        True,
+    )
 
 
 def test_a_set_that_was_written_to_since_stays(store):
@@ -112,7 +122,10 @@ def test_a_set_that_was_written_to_since_stays(store):
 
     outcomes = [outcome for _, outcome in execute_plan(store, planned, (), cutoff)]
 
-    assert (outcomes, f"{KEY}/tandem-manifest.json" in keys(store)) == (["kept: it was written to since"], True)
+    assert (outcomes, f"{KEY}/tandem-manifest.json" in keys(store)) == (
+        ["kept: it was written to since"],
+        True,
+    )
 
 
 def test_a_set_that_stays_after_all_is_free_for_its_job(store):
@@ -131,8 +144,10 @@ def test_runs_that_lost_go_and_the_one_that_won_stays(store):
     collect(store, "tiny-000000000000")
 
     assert keys(store) == {
-        LEASE, f"{KEY}/tandem-manifest.json", *(f"{KEY}/won/{file.path}" for file in manifest.files),
-    }  # fmt: skip
+        LEASE,
+        f"{KEY}/tandem-manifest.json",
+        *(f"{KEY}/won/{file.path}" for file in manifest.files),
+    }
 
 
 def test_broken_uploads_are_aborted(store):
@@ -152,11 +167,17 @@ def test_uploads_outside_of_what_tandem_wrote_are_left(store):
 @pytest.mark.parametrize(
     "key",
     [
-        "elsewhere/org/name/main/tandem-manifest.json", "models/readme.txt", "models/org/name/readme.txt",
-        "artifacts/readme.txt", "artifactsx/tiny-000000000000/tandem-lease.json", "models//name/main/x",
-        "models/mine/own/folder/file", "artifacts/own-folder/file", "tandem-manifest.json",
+        "elsewhere/org/name/main/tandem-manifest.json",
+        "models/readme.txt",
+        "models/org/name/readme.txt",
+        "artifacts/readme.txt",
+        "artifactsx/tiny-000000000000/tandem-lease.json",
+        "models//name/main/x",
+        "models/mine/own/folder/file",
+        "artifacts/own-folder/file",
+        "tandem-manifest.json",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_tandems_is_never_touched(store, key):
     put_set(store, KEY, "run")
     put(store, key)
@@ -169,10 +190,14 @@ def test_keys_of_another_set_are_never_handed_to_s3(store):
         module._delete_objects(store, lease, KEY, [f"{KEY}/a", "artifacts/tiny-000000000001/a"])
 
 
-@pytest.mark.parametrize(("status", "kept"), [("Enabled", True), ("Suspended", True), (None, False)])
+@pytest.mark.parametrize(
+    ("status", "kept"), [("Enabled", True), ("Suspended", True), (None, False)]
+)
 def test_a_bucket_that_keeps_versions_is_known(store, status, kept):
     if status:
-        store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": status})
+        store.client.put_bucket_versioning(
+            Bucket=store.bucket, VersioningConfiguration={"Status": status}
+        )
     assert has_versioning(store) is kept
 
 
@@ -180,7 +205,11 @@ def test_the_module_deletes_nothing_unless_told_to(store, run):
     put_set(store, KEY, "run")
     before = keys(store)
     code, log = run("--used", "other", "--days", "0")
-    assert (code, [line["event"] for line in log[1:]], keys(store)) == (0, ["would delete", "dry run"], before)
+    assert (code, [line["event"] for line in log[1:]], keys(store)) == (
+        0,
+        ["would delete", "dry run"],
+        before,
+    )
 
 
 def test_a_name_that_keeps_nothing_is_warned_of(store, run):
@@ -219,10 +248,13 @@ def test_the_module_refuses_where_nothing_is_said_to_be_used(store, run):
 def test_a_collect_that_slept_in_the_middle_deletes_no_further(proxied, proxy, monkeypatch):
     put_set(proxied, KEY, "run")
     monkeypatch.setattr(module.s3, "DELETE_BATCH", 1)
-    awake, deleted = time.monotonic, []
+    awake = time.monotonic
+    deleted = []
 
     def sleep(moment, request):
-        deleted.extend([request] if (moment, request.operation) == ("done", "DeleteObjects") else [])
+        deleted.extend(
+            [request] if (moment, request.operation) == ("done", "DeleteObjects") else []
+        )
         if len(deleted) == 2:  # the manifest, and one file
             monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake() + 3600)
 
@@ -239,7 +271,11 @@ def test_a_collect_that_slept_in_the_middle_deletes_no_further(proxied, proxy, m
 def test_a_lease_that_is_written_at_that_moment_is_left_to_the_next_collect(proxied, proxy):
     put_set(proxied, KEY, "run")
     proxy.use(
-        FaultRule(operation="DeleteObject", fault=StatusFault(status=409, code="ConditionalRequestConflict"), times=1)
+        FaultRule(
+            operation="DeleteObject",
+            fault=StatusFault(status=409, code="ConditionalRequestConflict"),
+            times=1,
+        )
     )
 
     assert (collect(proxied), keys(proxied)) == (["deleted"], {LEASE})

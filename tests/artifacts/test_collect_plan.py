@@ -28,12 +28,16 @@ def one_run(**changes):
 
 def renewed(stored, ending):
     """The same with one object written a moment ago."""
-    rows = [replace(row, modified_at=NOW) if row.key.endswith(ending) else row for row in stored.objects]
+    rows = [
+        replace(row, modified_at=NOW) if row.key.endswith(ending) else row for row in stored.objects
+    ]
     return replace(stored, objects=tuple(rows))
 
 
 def without(stored, ending):
-    return replace(stored, objects=tuple(row for row in stored.objects if not row.key.endswith(ending)))
+    return replace(
+        stored, objects=tuple(row for row in stored.objects if not row.key.endswith(ending))
+    )
 
 
 def test_what_nobody_uses_and_is_old_goes_as_a_whole():
@@ -49,9 +53,12 @@ def test_what_nobody_uses_and_is_old_goes_as_a_whole():
         (made_up(KEY, "run/a", folder="run", days=29), False),
         (made_up(KEY, "run/a", folder="run", days=30), False),
         (made_up(KEY, "run/a", folder="run", days=31), True),
-        (renewed(one_run(), "tandem-lease.json"), True),  # a renewed lease alone makes nothing young
-        (made_up(KEY, "run/a", whole=False, lease=held_by("collect-x-1")), True),  # an interrupted collect's
-        (made_up(KEY, whole=False, days=0, lease=held_by("collect-x-1")), True),  # what one left, however young
+        # a renewed lease alone makes nothing young
+        (renewed(one_run(), "tandem-lease.json"), True),
+        # an interrupted collect's
+        (made_up(KEY, "run/a", whole=False, lease=held_by("collect-x-1")), True),
+        # what one left, however young
+        (made_up(KEY, whole=False, days=0, lease=held_by("collect-x-1")), True),
         (one_run(manifest=None, fault=InputError("cut off", change="x")), True),
         (one_run(manifest=None, fault=SchemaError("it", 2, 1, where="")), False),
         (one_run(manifest=None, fault=DENIED), False),
@@ -87,16 +94,20 @@ BEGUN = made_up(KEY, "won/a", "lost/a", folder="won", begun=("lost/big",))
         (LOST, {f"{KEY}/lost/a", f"{KEY}/lost/b"}, "left by lost"),
         (made_up(MODEL, "a", begun=("big",)), set(), "1 broken upload"),
         (renewed(LOST, "lost/b"), None, ""),
-        (replace(BEGUN, open_uploads=(replace(BEGUN.open_uploads[0], initiated_at=NOW),)), None, ""),
+        (
+            replace(BEGUN, open_uploads=(replace(BEGUN.open_uploads[0], initiated_at=NOW),)),
+            None,
+            "",
+        ),
         (without(LOST, "won/a"), None, ""),  # damaged: nobody knows yet what is worth keeping
         (made_up(KEY, "won/a", "note.txt", folder="won"), None, ""),
     ],
 )
 def test_of_what_is_used_only_old_leftovers_go(stored, keys, description):
     removals = decided(stored, used=(stored.name,)).removals
-    assert [({row.key for row in entry.objects}, entry.description, entry.is_full) for entry in removals] == [
-        (keys, description, False) for keys in ([] if keys is None else [keys])
-    ]
+    assert [
+        ({row.key for row in entry.objects}, entry.description, entry.is_full) for entry in removals
+    ] == [(keys, description, False) for keys in ([] if keys is None else [keys])]
 
 
 def test_nothing_used_young_written_or_foreign_ever_goes():
@@ -108,7 +119,11 @@ def test_nothing_used_young_written_or_foreign_ever_goes():
         for goes in decided(found, used=used).removals:
             gone = {row.key for row in goes.objects}
             assert found.is_ours
-            assert not (found.lease and found.lease.is_active and not found.lease.holder.startswith("collect-"))
+            assert not (
+                found.lease
+                and found.lease.is_active
+                and not found.lease.holder.startswith("collect-")
+            )
             assert all(set_prefix(key) == found.prefix for key in gone)
             if used:
                 winner = f"{found.prefix}/{found.manifest.folder}/" if found.manifest else "none"
@@ -121,14 +136,22 @@ def test_nothing_used_young_written_or_foreign_ever_goes():
 def a_set(rng):
     prefix = rng.choice((MODEL, KEY))
     runs = ("won", "lost", "dead")
-    paths = [f"{rng.choice(runs)}/{index}" if prefix == KEY else f"{index}" for index in range(rng.randrange(5))]
+    paths = [
+        f"{rng.choice(runs)}/{index}" if prefix == KEY else f"{index}"
+        for index in range(rng.randrange(5))
+    ]
     paths = sorted({"won/0" if prefix == KEY else "0", *paths})
     lease = rng.choice((None, held_by("compile-1"), held_by("collect-1")))
     found = made_up(
-        prefix, *paths, folder="won" if prefix == KEY else "", whole=rng.random() < 0.6, lease=lease,
+        prefix,
+        *paths,
+        folder="won" if prefix == KEY else "",
+        whole=rng.random() < 0.6,
+        lease=lease,
         begun=tuple(path + ".big" for path in paths if rng.random() < 0.2),
-    )  # fmt: skip
+    )
     aged = tuple(
-        replace(each, modified_at=NOW - timedelta(days=rng.choice((1, 29, 31, 400)))) for each in found.objects
+        replace(each, modified_at=NOW - timedelta(days=rng.choice((1, 29, 31, 400))))
+        for each in found.objects
     )
     return replace(found, objects=aged if rng.random() < 0.9 else aged[: len(paths)])

@@ -1,4 +1,5 @@
-"""From a staged model to a warm server, by the very arguments and variables that the charts render."""
+"""From a staged model to a warm server, by the very arguments and variables that the charts
+render."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ SHORT = ("nxdi-fused", "native-eagle3")  # the others are proofs
 
 
 class Chain:
-    """One variant of a committed experiment, the bucket of its environment, and a folder for its pods."""
+    """One variant of a committed experiment, the bucket of its environment, and a folder for its
+    pods."""
 
     def __init__(self, case, folder, endpoint, aws):
         environment, experiment, variant = CASES[case]
@@ -43,7 +45,8 @@ class Chain:
         self.experiment: Experiment = workspace().experiments[experiment].record
         self.variant = _variant(self.experiment, variant)
         self.key = compute_artifact_key(self.experiment, self.variant, CATALOGUE)
-        self.folder, self.aws = folder, aws
+        self.folder = folder
+        self.aws = aws
         self.bucket = names.bucket_name(self.environment)
         self.s3 = endpoint.client("s3")
         existing = [found["Name"] for found in self.s3.list_buckets()["Buckets"]]
@@ -58,7 +61,9 @@ class Chain:
 
     @property
     def models(self):
-        return [CATALOGUE.models[name] for name in (self.experiment.target, self.variant.draft) if name]
+        return [
+            CATALOGUE.models[name] for name in (self.experiment.target, self.variant.draft) if name
+        ]
 
     def empty(self):
         for row in list(self.store.list("")):
@@ -72,23 +77,43 @@ class Chain:
         for seed, model in enumerate(self.models):
             source = self.folder / f"hub/{seed}"
             family = "llama" if model.family == "llama" else "qwen3"
-            RandomCheckpoint(family=family, layers=2 - seed, seed=seed, embeddings="tied" if seed else "untied").write(
-                source
-            )
-            said = ["stage", "--bucket", self.bucket, "--model", model.id, "--revision", model.revision_or_main()]
+            RandomCheckpoint(
+                family=family, layers=2 - seed, seed=seed, embeddings="tied" if seed else "untied"
+            ).write(source)
+            said = [
+                "stage",
+                "--bucket",
+                self.bucket,
+                "--model",
+                model.id,
+                "--revision",
+                model.revision_or_main(),
+            ]
             assert main([*said, "--from", str(source), "--work", str(self.folder)]) == 0
 
     def compile_pod(self, job):
         name = names.compile_job_name(self.key)
-        body = next(found for found in stages(*self._spec())["compile"] if found["metadata"]["name"] == name)
+        body = next(
+            found for found in stages(*self._spec())["compile"] if found["metadata"]["name"] == name
+        )
         spec = copy.deepcopy(body["spec"]["jobTemplate"]["spec"]["template"]["spec"])
-        return Pod(self.folder / job, spec, runtime=self.key.runtime, tools=self.aws, maps=self.maps, job=job)
+        return Pod(
+            self.folder / job,
+            spec,
+            runtime=self.key.runtime,
+            tools=self.aws,
+            maps=self.maps,
+            job=job,
+        )
 
     def serve_pod(self, name="serve"):
-        """A pod of the Deployment, with the bucket's prefixes as the folders that Mountpoint would show."""
+        """A pod of the Deployment, with the bucket's prefixes as the folders that Mountpoint would
+        show."""
         found = stages(*self._spec())["serve"]
         body = next(
-            each for each in found if (each["kind"], each["metadata"]["name"]) == ("Deployment", self.variant.name)
+            each
+            for each in found
+            if (each["kind"], each["metadata"]["name"]) == ("Deployment", self.variant.name)
         )
         spec = body["spec"]["template"]["spec"]
         pod = Pod(self.folder / name, spec, runtime=self.key.runtime, tools={}, maps=self.maps)
@@ -130,10 +155,12 @@ Objects = dict[str, tuple[bytes, dict[str, str]]]  # key -> bytes and marks
 
 
 @pytest.fixture(
-    scope="module", params=[pytest.param(case, marks=() if case in SHORT else pytest.mark.proof) for case in CASES]
+    scope="module",
+    params=[pytest.param(case, marks=() if case in SHORT else pytest.mark.proof) for case in CASES],
 )
 def first_job(request, endpoint, tmp_path_factory):
-    """A chain whose first job has run, container by container, each a process; what its compile said, what it left."""
+    """A chain whose first job has run, container by container, each a process; what its compile
+    said, what it left."""
     folder = tmp_path_factory.mktemp(request.param)
     aws = variables(endpoint, endpoint.url, folder)
     with patch.dict(os.environ, aws):
@@ -144,12 +171,17 @@ def first_job(request, endpoint, tmp_path_factory):
         said = done(job.run("compile", *QUICK))
         done(job.run("upload"))
         left = {key: this.s3.get_object(Bucket=this.bucket, Key=key) for key in this.objects()}
-        yield this, said, {key: (found["Body"].read(), found["Metadata"]) for key, found in left.items()}
+        yield (
+            this,
+            said,
+            {key: (found["Body"].read(), found["Metadata"]) for key, found in left.items()},
+        )
 
 
 @pytest.fixture
 def stored(first_job):
-    """The same, in a bucket as it left it: others of this module empty the bucket of the environment."""
+    """The same, in a bucket as it left it: others of this module empty the bucket of the
+    environment."""
     this, said, left = first_job
     if this.objects() != {key: len(body) for key, (body, _) in left.items()}:
         this.empty()
@@ -172,10 +204,13 @@ def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(stored):
 
     assert "STAND-IN" in said
     manifest = json.loads(
-        this.s3.get_object(Bucket=this.bucket, Key=f"{this.key.prefix}/{MANIFEST_NAME}")["Body"].read()
+        this.s3.get_object(Bucket=this.bucket, Key=f"{this.key.prefix}/{MANIFEST_NAME}")[
+            "Body"
+        ].read()
     )
     assert manifest["fields"] == this.key.as_fields()
-    assert manifest["made"]["where"] == "device"  # as declared; none was seen here, and the artifact says so
+    # as declared; none was seen here, and the artifact says so
+    assert manifest["made"]["where"] == "device"
     assert any("no Neuron device was seen" in sentence for sentence in manifest["made"]["unproven"])
 
     pod = this.serve_pod()
@@ -194,7 +229,8 @@ def test_what_is_rendered_compiles_uploads_admits_and_serves_warm(stored):
 
 def test_a_second_job_of_a_present_key_does_nothing(stored):
     this, _ = stored
-    second, before = this.compile_pod("second"), this.objects()
+    second = this.compile_pod("second")
+    before = this.objects()
     assert f"{this.key.prefix}/{MANIFEST_NAME}" in before
 
     said = [done(second.call("fetch")), done(second.run("compile")), done(second.call("upload"))]
@@ -203,15 +239,20 @@ def test_a_second_job_of_a_present_key_does_nothing(stored):
     assert "STAND-IN" not in "".join(said)
 
 
-@pytest.mark.parametrize("case", ["nxdi-fused", pytest.param("native-eagle3", marks=pytest.mark.proof)])
+@pytest.mark.parametrize(
+    "case", ["nxdi-fused", pytest.param("native-eagle3", marks=pytest.mark.proof)]
+)
 def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain, case):
     this = chain(case)
     this.stage()
     job = this.compile_pod("first")
     done(job.call("fetch"))
 
-    knobs = {"TANDEM_STANDIN_CRASH": "transient", "TANDEM_STANDIN_CRASH_AT": "1",
-             "TANDEM_STANDIN_STATE": str(this.folder / "state")}  # fmt: skip
+    knobs = {
+        "TANDEM_STANDIN_CRASH": "transient",
+        "TANDEM_STANDIN_CRASH_AT": "1",
+        "TANDEM_STANDIN_STATE": str(this.folder / "state"),
+    }
     done(job.run("compile", *QUICK, **knobs))
     done(job.call("upload"))
 
@@ -223,7 +264,8 @@ def test_a_transient_crash_in_the_middle_costs_one_more_attempt(chain, case):
 def test_a_compile_that_fails_says_so_at_its_end_and_a_new_job_begins_at_once(chain):
     this = chain("nxdi-baseline")
     this.stage()
-    failing, raised = this.compile_pod("first"), this.compile_pod("second")
+    failing = this.compile_pod("first")
+    raised = this.compile_pod("second")
     done(failing.call("fetch"))
     refused = raised.call("fetch")
     compiled = done(failing.run("compile", TANDEM_STANDIN_CRASH="killed"))
@@ -233,7 +275,10 @@ def test_a_compile_that_fails_says_so_at_its_end_and_a_new_job_begins_at_once(ch
     said = json.loads(compiled.strip().splitlines()[-1])
     told = {name: said[name] for name in ("event", "line", "change", "exit_code")}
     assert (refused.returncode, "held by first" in refused.stdout) == (3, True)
-    assert (told["event"], "compile.memory_gib" in told["change"]) == ("not compiled: out of memory", True)
+    assert (told["event"], "compile.memory_gib" in told["change"]) == (
+        "not compiled: out of memory",
+        True,
+    )
     for end in ends:
         assert end.returncode == told["exit_code"] == 3
         assert last(end).items() >= told.items()
@@ -254,12 +299,15 @@ def test_a_setting_that_the_compiler_refuses_is_bad_input_at_the_end_too(chain):
     end = job.call("upload")
 
     assert (end.returncode, last(end)["event"], "--no-such-option" in last(end)["line"]) == (
-        2, "not compiled: bad arguments", True,
-    )  # fmt: skip
+        2,
+        "not compiled: bad arguments",
+        True,
+    )
 
 
 HALF = {
-    "the compiler marked it as failed": {"TANDEM_STANDIN_FAILED_GRAPH": "1"},  # first: what is finished stays
+    # first: what is finished stays
+    "the compiler marked it as failed": {"TANDEM_STANDIN_FAILED_GRAPH": "1"},
     "tp31_sharded_checkpoint.safetensors: cut off": {"TANDEM_STANDIN_HALF": "truncated-shard"},
 }
 

@@ -14,12 +14,17 @@ BAD = {
     "truncated": b'{"schema_version": 1, "kind": "arti',
     "empty": b"",
     "newer": b'{"schema_version": 2}',
-    "leaves": b'{"schema_version": 1, "kind": "artifact", "name": "leaves", "folder": "", "fields": {}, "made": {}, '
-    b'"files": [{"path": "../../secret", "size": 1, "sha256": "%s"}]}' % (b"0" * 64),
+    "leaves": (
+        b'{"schema_version": 1, "kind": "artifact", "name": "leaves", "folder": "", "fields": {},'
+        b' "made": {}, "files": [{"path": "../../secret", "size": 1, "sha256": "%s"}]}'
+        % (b"0" * 64)
+    ),
     "binary": b"\xff\xfe\x00",
-    "rooted": b'{"schema_version": 1, "kind": "artifact", "name": "x", "folder": "/etc", "fields": {}, "made": {}, '
-    b'"files": [{"path": "a", "size": 1, "sha256": "%s"}]}' % (b"0" * 64),
-}  # fmt: skip
+    "rooted": (
+        b'{"schema_version": 1, "kind": "artifact", "name": "x", "folder": "/etc", "fields": {},'
+        b' "made": {}, "files": [{"path": "a", "size": 1, "sha256": "%s"}]}' % (b"0" * 64)
+    ),
+}
 
 
 def by_name(store, *, with_uploads=False):
@@ -41,7 +46,10 @@ def test_a_manifest_under_another_name_is_damage(store):
     put_set(store, KEY, "run")
     body = store.read(f"{KEY}/tandem-manifest.json").body
     put(store, "artifacts/other/tandem-manifest.json", body)
-    assert read_stored_set(store, "artifacts/other").damage == "its manifest is of artifact tiny-000000000000"
+    assert (
+        read_stored_set(store, "artifacts/other").damage
+        == "its manifest is of artifact tiny-000000000000"
+    )
 
 
 def test_a_file_of_another_size_is_damage(store):
@@ -76,31 +84,43 @@ def test_uploads_are_looked_for_only_when_asked(proxied, proxy):
     asked = [request for request in proxy.log if request.operation == "ListMultipartUploads"]
 
     assert (without, asked) == ((), [])
-    assert [upload.key for upload in by_name(proxied, with_uploads=True)["tiny-000000000000"].open_uploads] == [
-        f"{KEY}/run/big"
-    ]
+    assert [
+        upload.key
+        for upload in by_name(proxied, with_uploads=True)["tiny-000000000000"].open_uploads
+    ] == [f"{KEY}/run/big"]
 
 
 @pytest.mark.parametrize(
     ("key", "prefix"),
     [
-        ("models/org/name/main/a/b", "models/org/name/main"), ("artifacts/x/run/a", "artifacts/x"),
-        ("models/org/name/a", ""), ("artifacts/a", ""), ("models//name/main/a", ""), ("other/a/b/c/d", ""), ("a", ""),
+        ("models/org/name/main/a/b", "models/org/name/main"),
+        ("artifacts/x/run/a", "artifacts/x"),
+        ("models/org/name/a", ""),
+        ("artifacts/a", ""),
+        ("models//name/main/a", ""),
+        ("other/a/b/c/d", ""),
+        ("a", ""),
         ("artifacts//a", ""),
     ],
-)  # fmt: skip
+)
 def test_only_what_has_the_layout_is_a_set(key, prefix):
     assert set_prefix(key) == prefix
 
 
-def test_a_set_that_becomes_whole_while_it_is_listed_is_not_damaged(store, proxied, proxy, monkeypatch):
+def test_a_set_that_becomes_whole_while_it_is_listed_is_not_damaged(
+    store, proxied, proxy, monkeypatch
+):
     monkeypatch.setattr("tandem.artifacts.store.PAGE_ROWS", 1)
     put(store, f"{KEY}/run/weights/tp0.safetensors", FILES["weights/tp0.safetensors"])
     put_lease(store, KEY, held=True)
     ended: list[bool] = []
 
     def end(moment, request):
-        if (moment, request.operation, request.query.get("prefix")) == ("done", "ListObjectsV2", "artifacts/"):
+        if (moment, request.operation, request.query.get("prefix")) == (
+            "done",
+            "ListObjectsV2",
+            "artifacts/",
+        ):
             ended.extend([] if ended else [bool(put_set(store, KEY, "run"))])
 
     proxy.moment_callback = end

@@ -29,7 +29,9 @@ FOLDER = Path(driver.__file__).parent
 ROOT = FOLDER.parents[2]
 INTERPRETER = getattr(sys, "_base_executable", sys.executable)
 BARE = [INTERPRETER, "-I", "-S"]  # without any package
-SOURCE = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tandem.artifacts.driver import attempts; "
+SOURCE = (
+    f"import sys; sys.path.insert(0, {str(ROOT)!r}); from tandem.artifacts.driver import attempts; "
+)
 SOURCE += "sys.exit(attempts.main())"
 FROM_SOURCE = ["-c", SOURCE]
 
@@ -42,7 +44,8 @@ class Bench:
 
     def __init__(self, folder):
         self.folder = folder
-        self.output, self.cache = folder / "artifact/current", folder / "work/compiler-cache"
+        self.output = folder / "artifact/current"
+        self.cache = folder / "work/compiler-cache"
         self.outcome_file = folder / "work/outcome.json"
         self.memory_events = folder / "memory.events"
         self.program = folder / "program.py"
@@ -50,7 +53,8 @@ class Bench:
         self.driver.write_bytes(ARCHIVE)
 
     def says(self, code):
-        """The program: `output`, `cache` and `attempt` (from 1) are there; it ends with 0 unless it says otherwise."""
+        """The program: `output`, `cache` and `attempt` (from 1) are there; it ends with 0 unless it
+        says otherwise."""
         head = f"""
             import os, signal, subprocess, sys, time
             from pathlib import Path
@@ -65,13 +69,28 @@ class Bench:
         return [str(self.driver), *self.arguments(), *self.compiler()]
 
     def command(self, *more, deadline_s=60):
-        return [*BARE, *FROM_SOURCE, *self.arguments(*more, deadline_s=deadline_s), *self.compiler()]
+        return [
+            *BARE,
+            *FROM_SOURCE,
+            *self.arguments(*more, deadline_s=deadline_s),
+            *self.compiler(),
+        ]
 
     def arguments(self, *more, deadline_s=60):
         return [
-            "--outcome", str(self.outcome_file), "--output", str(self.output), "--cache", str(self.cache),
-            "--deadline-s", str(deadline_s), "--memory-events", str(self.memory_events), *more, "--",
-        ]  # fmt: skip
+            "--outcome",
+            str(self.outcome_file),
+            "--output",
+            str(self.output),
+            "--cache",
+            str(self.cache),
+            "--deadline-s",
+            str(deadline_s),
+            "--memory-events",
+            str(self.memory_events),
+            *more,
+            "--",
+        ]
 
     def compiler(self):
         return [*BARE, "-u", str(self.program)]
@@ -79,9 +98,12 @@ class Bench:
     def run(self, *more, deadline_s=60, ended_by=None, **environment):
         """Run the driver to its end, or send it this signal once the program has begun."""
         process = subprocess.Popen(
-            self.command(*more, deadline_s=deadline_s), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            self.command(*more, deadline_s=deadline_s),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
             env={"PATH": os.environ["PATH"], **environment},
-        )  # fmt: skip
+        )
         if ended_by is not None:
             until(lambda: self.tries == 1)
             process.send_signal(ended_by)
@@ -150,7 +172,9 @@ def test_the_driver_imports_itself_and_the_standard_library_alone(path):
 
 def test_the_archive_compiles_in_an_interpreter_without_any_package(bench):
     bench.says(WRITE)
-    run = subprocess.run([*BARE, *bench.archive()], cwd="/", capture_output=True, text=True, check=False, env={})
+    run = subprocess.run(
+        [*BARE, *bench.archive()], cwd="/", capture_output=True, text=True, check=False, env={}
+    )
     assert (run.returncode, run.stderr, bench.outcome["result"]) == (0, "", "compiled")
 
 
@@ -160,23 +184,34 @@ def test_the_archive_is_the_driver_and_beside_it_only_what_starts_it(bench):
 
     start = held.pop("__main__.py")
     assert held == {
-        "tandem/__init__.py": b"", "tandem/artifacts/__init__.py": b"",
+        "tandem/__init__.py": b"",
+        "tandem/artifacts/__init__.py": b"",
         **{f"tandem/artifacts/driver/{path.name}": path.read_bytes() for path in MODULES},
-    }  # fmt: skip
+    }
     assert b"sys.exit(main())" in start
 
 
 def test_the_archive_has_the_same_bytes_whenever_and_by_whomever_it_is_made(tmp_path):
-    code = "import sys; from tandem.artifacts.fetch import build_driver_archive; sys.stdout.buffer.write("
+    code = (
+        "import sys; from tandem.artifacts.fetch import build_driver_archive;"
+        " sys.stdout.buffer.write("
+    )
     code += "build_driver_archive())"
     elsewhere = tmp_path / "tandem"
-    shutil.copytree(FOLDER.parent, elsewhere / "artifacts", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        FOLDER.parent, elsewhere / "artifacts", ignore=shutil.ignore_patterns("__pycache__")
+    )
     for path in elsewhere.rglob("*.py"):
         os.utime(path, (1_000_000_000, 1_000_000_000))
         path.chmod(0o600)
 
-    made = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"},
-                          capture_output=True, check=True).stdout  # fmt: skip
+    made = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={"TZ": "Asia/Tokyo", "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        check=True,
+    ).stdout
 
     assert made == build_driver_archive()
 
@@ -187,20 +222,32 @@ def test_the_archives_own_package_wins_over_one_of_the_image(bench):
     (stranger / "__init__.py").write_text("raise SystemExit('the tandem of somebody else')")
     bench.says(WRITE)
 
-    run = subprocess.run([INTERPRETER, *bench.archive()], cwd=stranger.parent, capture_output=True, text=True,
-                         check=False, env={"PYTHONPATH": str(stranger.parent)})  # fmt: skip
+    run = subprocess.run(
+        [INTERPRETER, *bench.archive()],
+        cwd=stranger.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PYTHONPATH": str(stranger.parent)},
+    )
 
     assert (run.returncode, run.stderr) == (0, "")
 
 
 def test_the_program_inherits_nothing_of_the_driver(bench):
-    bench.says("import json; (folder / 'seen').write_text(json.dumps([dict(os.environ), sys.path]))\n" + WRITE)
+    bench.says(
+        "import json; (folder / 'seen').write_text(json.dumps([dict(os.environ), sys.path]))\n"
+        + WRITE
+    )
     program = [INTERPRETER, "-u", str(bench.program)]
     plain = subprocess.run(program, env={"GIVEN": "1"}, capture_output=True, check=False).returncode
     alone = (bench.folder / "seen").read_text()
 
     run = subprocess.run(
-        [*BARE, str(bench.driver), *bench.arguments(), *program], env={"GIVEN": "1"}, capture_output=True, check=False
+        [*BARE, str(bench.driver), *bench.arguments(), *program],
+        env={"GIVEN": "1"},
+        capture_output=True,
+        check=False,
     )
 
     assert (plain != 0, run.returncode) == (True, 0)  # alone it has no folder to write to
@@ -215,8 +262,9 @@ def test_without_a_device_and_without_a_word_it_was_compiled_on_a_cpu(bench):
 
     assert bench.outcome["where"] == "cpu"
     assert [sentence[:30] for sentence in bench.outcome["unproven"]] == [
-        "nobody has loaded it", "it was compiled where no Neuro",
-    ]  # fmt: skip
+        "nobody has loaded it",
+        "it was compiled where no Neuro",
+    ]
 
 
 def test_a_file_that_says_present_spares_everything(bench):
@@ -240,7 +288,12 @@ def test_another_request_compiles_again(bench, what):
     if what == "environment":
         bench.run(NEURON_LOGICAL_NC_CONFIG="1")
     else:
-        subprocess.run([*bench.command(), "more"], check=True, capture_output=True, env={"PATH": os.environ["PATH"]})
+        subprocess.run(
+            [*bench.command(), "more"],
+            check=True,
+            capture_output=True,
+            env={"PATH": os.environ["PATH"]},
+        )
 
     assert bench.tries == 2
 
@@ -248,7 +301,12 @@ def test_another_request_compiles_again(bench, what):
 def test_what_kubernetes_tells_of_other_services_makes_no_other_request(bench):
     bench.says(WRITE)
     bench.run(HOSTNAME="one")
-    bench.run(HOSTNAME="two", API_SERVICE_HOST="10.0.0.1", API_PORT_8000_TCP_ADDR="10.0.0.1", KUBERNETES_PORT="tcp://x")
+    bench.run(
+        HOSTNAME="two",
+        API_SERVICE_HOST="10.0.0.1",
+        API_PORT_8000_TCP_ADDR="10.0.0.1",
+        KUBERNETES_PORT="tcp://x",
+    )
     assert bench.tries == 1
 
 
@@ -283,7 +341,10 @@ def test_a_failure_is_tried_again_by_its_class_alone(bench, kind):
 
     tries = TRIES.get(kind, 1)
     assert (bench.tries, bench.classes) == (tries, [kind] * tries)
-    assert (run.returncode, last(run.stdout)["level"]) == (2 if kind == "bad arguments" else 3, "error")
+    assert (run.returncode, last(run.stdout)["level"]) == (
+        2 if kind == "bad arguments" else 3,
+        "error",
+    )
     assert last(run.stdout)["change"] == KINDS[kind].change
 
 
@@ -291,24 +352,51 @@ def test_a_failure_is_tried_again_by_its_class_alone(bench, kind):
     ("log", "kind"),
     [
         (
-            "An Internal Compiler Error has occurred\n[F137] neuronx-cc was forcibly killed\nin tp_barrier",
+            (
+                "An Internal Compiler Error has occurred\n[F137] neuronx-cc was forcibly killed\nin"
+                " tp_barrier"
+            ),
             "out of memory",
         ),
         ("[ERROR] [NCC_EOOM002] The combined memory needed exceeds the limit", "device memory"),
         ("[NCC_EVRF001] cannot write\nOSError: [Errno 28] No space left on device", "disk full"),
-        ("ERROR NRT:nrt_allocate_neuron_cores NeuronCore(s) not available - Requested:nc1 Available:0", "no device"),
+        (
+            (
+                "ERROR NRT:nrt_allocate_neuron_cores NeuronCore(s) not available - Requested:nc1"
+                " Available:0"
+            ),
+            "no device",
+        ),
         ("terminate called after throwing an instance of 'std::bad_alloc'", "out of memory"),
         ("MemoryError", "out of memory"),
         ("numpy.core._exceptions._ArrayMemoryError: Unable to allocate 65 GiB", "out of memory"),
-        ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", "out of memory"),
+        (
+            "RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory",
+            "out of memory",
+        ),
         ("RuntimeError: neuronx-cc failed with -9", "out of memory"),
         ("run.sh: line 3:   123 Killed                  inference_demo", "out of memory"),
-        ("[F134] neuronx-cc terminated abnormally - Please open a support ticket", "compiler error"),
-        ("[F139] neuronx-cc terminated abnormally - Please open a support ticket", "compiler error"),
-        ("2024-10-31T18:44:17Z [NLA001]  Unhandled exception with message: === BIR verification", "compiler error"),
+        (
+            "[F134] neuronx-cc terminated abnormally - Please open a support ticket",
+            "compiler error",
+        ),
+        (
+            "[F139] neuronx-cc terminated abnormally - Please open a support ticket",
+            "compiler error",
+        ),
+        (
+            "2024-10-31T18:44:17Z [NLA001]  Unhandled exception with message: === BIR verification",
+            "compiler error",
+        ),
         ("Got a cached failed neff at /x/model.neff. Will skip compilation", "compiler error"),
-        ("ValueError: max_model_len=2048 cannot be larger than target_max_model_len=1024", "bad arguments"),
-        ("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.1]:22947", "transient"),
+        (
+            "ValueError: max_model_len=2048 cannot be larger than target_max_model_len=1024",
+            "bad arguments",
+        ),
+        (
+            "[gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.1]:22947",
+            "transient",
+        ),
         ("Killed by the reviewer's remarks no one was", "out of memory"),
         ("nothing was Killed here", "unknown"),
     ],
@@ -316,8 +404,14 @@ def test_a_failure_is_tried_again_by_its_class_alone(bench, kind):
 def test_the_signs_are_read_from_lines_as_programs_print_them(log, kind):
     group = ProgramGroup(["printf", "%s", log])
     group.wait(10)
-    group._reader.join(10)  # kill_all would kill every child of this process, the endpoint of other tests too
-    assert classify_failure(group.sign_lines, group.last_line, 1, oom_kills=0, free_bytes=1 << 40)[0].name == kind
+    # kill_all would kill every child of this process, the endpoint of other tests too
+    group._reader.join(10)
+    assert (
+        classify_failure(group.sign_lines, group.last_line, 1, oom_kills=0, free_bytes=1 << 40)[
+            0
+        ].name
+        == kind
+    )
 
 
 def test_a_transient_failure_begins_again_from_clean_folders(bench):
@@ -343,7 +437,12 @@ def test_a_transient_failure_begins_again_from_clean_folders(bench):
     run = bench.run()
 
     cache = "work/compiler-cache/neuronxcc-2.21"
-    kept = [cache, f"{cache}/MODULE_1+a", f"{cache}/MODULE_1+a/model.done", f"{cache}/MODULE_1+a/model.neff"]
+    kept = [
+        cache,
+        f"{cache}/MODULE_1+a",
+        f"{cache}/MODULE_1+a/model.done",
+        f"{cache}/MODULE_1+a/model.neff",
+    ]
     assert (run.returncode, bench.classes) == (0, ["transient", "compiled"])
     assert (bench.folder / "seen-2").read_text().splitlines() == kept
 
@@ -360,7 +459,9 @@ def test_a_killed_program_is_out_of_memory(bench):
 
 def test_the_kernels_own_count_shows_memory_where_the_log_does_not(bench):
     bench.memory_events.write_text("low 0\noom 1\noom_kill 2\n")
-    bench.says("(folder / 'memory.events').write_text('oom_kill 5'); print('in tp_barrier'); sys.exit(70)")
+    bench.says(
+        "(folder / 'memory.events').write_text('oom_kill 5'); print('in tp_barrier'); sys.exit(70)"
+    )
 
     bench.run()
 
@@ -400,8 +501,7 @@ def test_told_to_end_it_ends_the_program_and_a_restart_begins_again(bench):
 
 
 def test_the_deadline_ends_a_program_that_ignores_sigterm_and_all_its_children(bench):
-    bench.says(
-        """
+    bench.says("""
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for session in (False, True):
             child = subprocess.Popen([sys.executable, "-c", "import signal, time\\n"
@@ -409,8 +509,7 @@ def test_the_deadline_ends_a_program_that_ignores_sigterm_and_all_its_children(b
             with (folder / "children").open("a") as file:
                 file.write(f"{child.pid}\\n")
         time.sleep(60)
-        """
-    )
+        """)
 
     run = bench.run("--grace-s", "0.5", deadline_s=4)
 
@@ -427,7 +526,11 @@ def test_the_deadline_counts_over_restarts(bench):
 
     run = bench.run(deadline_s=30)
 
-    assert (run.returncode, bench.tries, last(run.stdout)["event"]) == (3, 1, "not compiled: deadline")
+    assert (run.returncode, bench.tries, last(run.stdout)["event"]) == (
+        3,
+        1,
+        "not compiled: deadline",
+    )
 
 
 GIVEN_UP = {
@@ -438,7 +541,9 @@ GIVEN_UP = {
 
 
 @pytest.mark.parametrize("kind", GIVEN_UP)
-def test_deferred_a_compile_that_is_given_up_ends_well_and_its_outcome_says_what_failed(bench, kind):
+def test_deferred_a_compile_that_is_given_up_ends_well_and_its_outcome_says_what_failed(
+    bench, kind
+):
     bench.says(GIVEN_UP[kind])
 
     runs = [bench.run("--defer", deadline_s=2 if kind == "deadline" else 60) for _ in range(2)]
@@ -447,7 +552,10 @@ def test_deferred_a_compile_that_is_given_up_ends_well_and_its_outcome_says_what
     assert outcome is not None
     assert [run.returncode for run in runs] == [0, 0]
     assert outcome.failure is not None
-    assert (outcome.failure["event"], outcome.failure["exit_code"]) == (f"not compiled: {kind}", KINDS[kind].code)
+    assert (outcome.failure["event"], outcome.failure["exit_code"]) == (
+        f"not compiled: {kind}",
+        KINDS[kind].code,
+    )
     for run in runs:
         assert last(run.stdout).items() >= outcome.failure.items()
     assert bench.tries == (2 if kind == "unknown" else 1)
@@ -489,8 +597,13 @@ sys.exit(attempts.main())
 def test_a_disk_without_room_for_the_outcome_is_cleaned_and_named(bench):
     bench.says(WRITE)
 
-    run = subprocess.run([*BARE, "-c", FULL, *bench.arguments(), *bench.compiler()], cwd=ROOT, capture_output=True,
-                         text=True, check=False)  # fmt: skip
+    run = subprocess.run(
+        [*BARE, "-c", FULL, *bench.arguments(), *bench.compiler()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     assert (run.returncode, bench.classes) == (3, ["disk full"])
     assert last(run.stdout)["event"] == "not compiled: disk full"
@@ -498,7 +611,9 @@ def test_a_disk_without_room_for_the_outcome_is_cleaned_and_named(bench):
 
 def test_a_program_that_is_not_there_is_bad_input(bench):
     options = [*BARE, *FROM_SOURCE, *bench.arguments()]
-    run = subprocess.run([*options, "inference_demo_that_is_not_there"], capture_output=True, text=True, check=False)
+    run = subprocess.run(
+        [*options, "inference_demo_that_is_not_there"], capture_output=True, text=True, check=False
+    )
     assert (run.returncode, bench.classes) == (2, ["bad arguments"])
     assert "inference_demo_that_is_not_there: No such file" in last(run.stdout)["line"]
 
@@ -535,9 +650,14 @@ def test_a_long_line_and_bytes_that_are_no_text_pass_through(bench):
 
 
 def test_what_only_its_owner_may_read_is_opened_to_others(bench):
-    bench.says("(output / 'weights').mkdir(mode=0o700); p = output / 'weights/tp0'; p.write_text('x'); p.chmod(0o600)")
+    bench.says(
+        "(output / 'weights').mkdir(mode=0o700); p = output / 'weights/tp0'; p.write_text('x');"
+        " p.chmod(0o600)"
+    )
     bench.run()
-    modes = [stat.S_IMODE((bench.output / name).stat().st_mode) for name in ("weights", "weights/tp0")]
+    modes = [
+        stat.S_IMODE((bench.output / name).stat().st_mode) for name in ("weights", "weights/tp0")
+    ]
     assert modes == [0o755, 0o644]
 
 
@@ -569,7 +689,9 @@ def port():
 
 
 def until_healthy(port, **more):
-    extra = [word for name, value in more.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    extra = [
+        word for name, value in more.items() for word in (f"--{name.replace('_', '-')}", str(value))
+    ]
     return ["--until-healthy", f"http://127.0.0.1:{port}/health", "--ask-s", "0.05", *extra]
 
 
@@ -628,7 +750,10 @@ def test_a_server_that_ends_before_it_is_healthy_has_failed(bench, port):
 
 
 def test_a_server_that_does_not_end_is_killed_and_the_artifact_says_so(bench, port):
-    bench.says(SERVER + f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nserve({port})\nfinish()\ntime.sleep(60)")
+    bench.says(
+        SERVER
+        + f"signal.signal(signal.SIGTERM, signal.SIG_IGN)\nserve({port})\nfinish()\ntime.sleep(60)"
+    )
 
     run = bench.run(*until_healthy(port, grace_s=0.5), "--unproven", "the rule itself")
 

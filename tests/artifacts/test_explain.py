@@ -8,7 +8,13 @@ from typing import Any
 import pytest
 from committed import experiment
 
-from tandem.artifacts.explain import KeySide, compute_key_name, describe_differences, read_key_side, resolve_key
+from tandem.artifacts.explain import (
+    KeySide,
+    compute_key_name,
+    describe_differences,
+    read_key_side,
+    resolve_key,
+)
 from tandem.artifacts.manifest import Manifest, ManifestFile
 from tandem.errors import InputError
 from tandem.spec.artifact_key import compare_key_fields
@@ -29,13 +35,21 @@ def side(key, *words):
 def manifest(key):
     file = ManifestFile(path="neuron_config.json", size=1, sha256="0" * 64)
     return Manifest(
-        schema_version=1, kind="artifact", name=key.name, folder="run", fields=key.as_fields(), files=(file,), made={}
-    ).to_bytes()  # fmt: skip
+        schema_version=1,
+        kind="artifact",
+        name=key.name,
+        folder="run",
+        fields=key.as_fields(),
+        files=(file,),
+        made={},
+    ).to_bytes()
 
 
 def test_every_field_changed_alone_is_named(key):
     changed: dict[str, Any] = {
-        name: value + 1 if isinstance(value, int) and not isinstance(value, bool) else f"not {value}"
+        name: (
+            value + 1 if isinstance(value, int) and not isinstance(value, bool) else f"not {value}"
+        )
         for name, value in key.as_fields().items()
         if not isinstance(value, dict)
     }
@@ -45,7 +59,9 @@ def test_every_field_changed_alone_is_named(key):
         assert [line.split()[0] for line in describe_differences(differences)] == [name]
 
 
-@pytest.mark.parametrize("of", [lambda key: key.name, lambda key: key.digest, lambda key: key.name[:-6]])
+@pytest.mark.parametrize(
+    "of", [lambda key: key.name, lambda key: key.digest, lambda key: key.name[:-6]]
+)
 def test_a_key_is_meant_by_its_name_its_digest_or_a_start(key, of):
     assert resolve_key(of(key), [side(key)]).name == key.name
 
@@ -89,4 +105,8 @@ def test_a_file_that_is_neither_is_refused_by_name(tmp_path, body):
 def test_fields_of_another_release_have_no_name(key):
     fields = key.as_fields()
     del fields["sdk"]
-    assert (compute_key_name(key.as_fields()), compute_key_name(fields), compute_key_name({})) == (key.name, None, None)
+    assert (compute_key_name(key.as_fields()), compute_key_name(fields), compute_key_name({})) == (
+        key.name,
+        None,
+        None,
+    )

@@ -1,4 +1,5 @@
-"""Before a compile: nobody compiles what is stored or under way; models come whole, once, and named where they lack."""
+"""Before a compile: nobody compiles what is stored or under way; models come whole, once, and named
+where they lack."""
 
 from __future__ import annotations
 
@@ -28,10 +29,13 @@ class Job:
     """The first container of a compile."""
 
     def __init__(self, folder, store, monkeypatch):
-        self.store, self.folder, self.monkeypatch = store, folder, monkeypatch
+        self.store = store
+        self.folder = folder
+        self.monkeypatch = monkeypatch
         self.key: ArtifactKey = key_of()
         self.named = [name for name in (self.key.target, self.key.draft) if name]
-        self.models, self.work = folder / "models", folder / "work"
+        self.models = folder / "models"
+        self.work = folder / "work"
         self.lease = f"{self.key.prefix}/{LEASE_NAME}"
         monkeypatch.setenv("TANDEM_ARTIFACT_KEY", json.dumps(self.key.as_fields()))
         monkeypatch.setenv("TANDEM_STAGE_COMMAND", STAGE)
@@ -57,15 +61,33 @@ class Job:
         made.mkdir()
         (made / "model.pt").write_text("x")
         manifest = Manifest(
-            schema_version=1, kind="artifact", name=self.key.name, folder="run",
-            fields=replace(self.key, **changes).as_fields(), files=list_files(made), made={},
-        )  # fmt: skip
+            schema_version=1,
+            kind="artifact",
+            name=self.key.name,
+            folder="run",
+            fields=replace(self.key, **changes).as_fields(),
+            files=list_files(made),
+            made={},
+        )
         assert self.store.create(f"{self.key.prefix}/{MANIFEST_NAME}", manifest.to_bytes())
 
     def run(self, *more):
         models = [word for name in self.named for word in ("--model", name)]
-        return main(["fetch", "--bucket", self.store.bucket, *models, "--models", str(self.models), "--work",
-                     str(self.work), "--lease-s", "3600", *more])  # fmt: skip
+        return main(
+            [
+                "fetch",
+                "--bucket",
+                self.store.bucket,
+                *models,
+                "--models",
+                str(self.models),
+                "--work",
+                str(self.work),
+                "--lease-s",
+                "3600",
+                *more,
+            ]
+        )
 
 
 @pytest.fixture
@@ -91,9 +113,15 @@ def test_a_present_key_is_skipped_and_asks_for_no_model(job):
 
     assert job.run() == 0
 
-    assert ((job.work / "present").exists(), (job.work / "driver.pyz").exists(), job.models.exists()) == (
-        True, True, False,
-    )  # fmt: skip
+    assert (
+        (job.work / "present").exists(),
+        (job.work / "driver.pyz").exists(),
+        job.models.exists(),
+    ) == (
+        True,
+        True,
+        False,
+    )
     assert job.store.read(job.lease) is None
 
 
@@ -120,7 +148,8 @@ def test_another_job_of_the_same_key_is_named_and_nothing_is_fetched(job, log_li
     job.stage()
     job.run()
     job.holder("compile-2")
-    job.models, job.work = job.folder / "models-2", job.folder / "work-2"
+    job.models = job.folder / "models-2"
+    job.work = job.folder / "work-2"
     log_lines()
 
     assert job.run() == 3
@@ -151,7 +180,10 @@ def test_a_repeat_fetches_nothing_that_is_whole(tmp_path, proxied, proxy, monkey
 
     assert job.run() == 0
 
-    fetched = {each.path.rpartition("/")[2] for each in proxy.requests("GetObject", f"/{proxied.bucket}/models/*")}
+    fetched = {
+        each.path.rpartition("/")[2]
+        for each in proxy.requests("GetObject", f"/{proxied.bucket}/models/*")
+    }
     assert fetched == {MANIFEST_NAME, cut.name}
     assert list_files(cut.parent) == manifests[job.named[0]].files
 
@@ -168,7 +200,9 @@ def test_one_byte_flipped_in_a_stored_model_is_found(job, endpoint, log_lines):
     assert not (job.models / job.named[0].replace("@", "/") / "config.json").exists()
 
 
-def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(job, monkeypatch, log_lines):
+def test_a_disk_without_room_for_models_and_artifact_is_said_beforehand(
+    job, monkeypatch, log_lines
+):
     size = sum(manifest.size for manifest in job.stage().values())
     free = (1 + fetch.DISK_SPACE_FACTOR) * size + files.SPARE_BYTES - 1
     monkeypatch.setattr(files.shutil, "disk_usage", lambda _: type("Usage", (), {"free": free})())

@@ -15,7 +15,13 @@ VALUE = "hf_" + "Q7" * 17
 
 
 @pytest.mark.parametrize(
-    "text", [VALUE, f"{VALUE}\n", json.dumps({"token": VALUE}), json.dumps({"token": f" {VALUE}", "user": "us"})]
+    "text",
+    [
+        VALUE,
+        f"{VALUE}\n",
+        json.dumps({"token": VALUE}),
+        json.dumps({"token": f" {VALUE}", "user": "us"}),
+    ],
 )
 def test_a_token_is_the_plain_text_or_the_json_key_token(secret, text):
     name = secret(SecretString=text)
@@ -24,7 +30,14 @@ def test_a_token_is_the_plain_text_or_the_json_key_token(secret, text):
 
 @pytest.mark.parametrize(
     "text",
-    [json.dumps({"password": VALUE}), json.dumps({"token": 7}), "{" + VALUE, f"{VALUE}\n{VALUE}", f"{VALUE} x", "hf_1"],
+    [
+        json.dumps({"password": VALUE}),
+        json.dumps({"token": 7}),
+        "{" + VALUE,
+        f"{VALUE}\n{VALUE}",
+        f"{VALUE} x",
+        "hf_1",
+    ],
     ids=["another key", "a number", "broken json", "two lines", "a blank", "too short"],
 )
 def test_what_is_no_token_is_refused_without_showing_it(secret, text):
@@ -63,7 +76,11 @@ def fronted(secret, proxy, monkeypatch):
 
 
 def test_a_denied_secret_names_the_permission(fronted, proxy):
-    proxy.use(FaultRule(service="secretsmanager", fault=StatusFault(status=400, code="AccessDeniedException")))
+    proxy.use(
+        FaultRule(
+            service="secretsmanager", fault=StatusFault(status=400, code="AccessDeniedException")
+        )
+    )
     with pytest.raises(ExternalError, match="the secret cannot be read") as caught:
         read_token(fronted)
     assert "secretsmanager:GetSecretValue" in caught.value.change

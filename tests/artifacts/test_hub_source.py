@@ -1,4 +1,5 @@
-"""A snapshot on a hub, over real HTTP: what is received is what the hub lists, or it is not received."""
+"""A snapshot on a hub, over real HTTP: what is received is what the hub lists, or it is not
+received."""
 
 from __future__ import annotations
 
@@ -6,7 +7,13 @@ import hashlib
 from types import SimpleNamespace
 
 import pytest
-from doubles.fault_proxy.rules import AnswerCorruptionFault, AnswerCutFault, DropFault, FaultRule, StatusFault
+from doubles.fault_proxy.rules import (
+    AnswerCorruptionFault,
+    AnswerCutFault,
+    DropFault,
+    FaultRule,
+    StatusFault,
+)
 from doubles.hub.server import LocalHub
 from staging_inputs import COMMIT, MODEL, OTHER, TOKEN, listing, plain_hub, snapshot
 
@@ -67,13 +74,19 @@ def with_secret(monkeypatch, value):
 
 
 @pytest.mark.parametrize("name", ["config.json", SHARD])
-def test_a_corrupted_download_is_thrown_away_and_fetched_again(hub, resolved, folder, name, log_lines):
+def test_a_corrupted_download_is_thrown_away_and_fetched_again(
+    hub, resolved, folder, name, log_lines
+):
     hub.use(FaultRule(path=f"*/{COMMIT}/{name}", fault=AnswerCorruptionFault(), times=2))
     assert received(resolved, name) == (folder / MODEL / COMMIT / name).read_bytes()
-    assert "content is not what the hub lists, thrown away" in {line["event"] for line in log_lines()}
+    assert "content is not what the hub lists, thrown away" in {
+        line["event"] for line in log_lines()
+    }
 
 
-def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_no_file(hub, resolved):
+def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_no_file(
+    hub, resolved
+):
     hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCorruptionFault()))
 
     with pytest.raises(ExternalError, match=SHARD):
@@ -86,11 +99,16 @@ def test_a_download_that_is_always_corrupted_is_given_up_after_three_and_leaves_
 def test_a_download_that_is_cut_goes_on_at_the_same_byte(hub, resolved):
     hub.use(FaultRule(path=f"/cdn/*/{SHARD}", fault=AnswerCutFault(after=10_000), times=1))
     body = received(resolved, SHARD)
-    assert [one.headers.get("range") for one in hub.log if one.path.startswith("/cdn/")] == [None, "bytes=10000-"]
+    assert [one.headers.get("range") for one in hub.log if one.path.startswith("/cdn/")] == [
+        None,
+        "bytes=10000-",
+    ]
     assert hub.count_file_bytes(SHARD) <= len(body)
 
 
-@pytest.mark.parametrize("left", [b"x" * 5000, b"x" * 29_912, b"x" * 90_000], ids=["short", "as long", "longer"])
+@pytest.mark.parametrize(
+    "left", [b"x" * 5000, b"x" * 29_912, b"x" * 90_000], ids=["short", "as long", "longer"]
+)
 def test_a_local_file_of_other_bytes_is_thrown_away(resolved, folder, left):
     resolved.folder.mkdir(parents=True)
     (resolved.folder / SHARD).write_bytes(left)
@@ -114,7 +132,8 @@ def test_an_answer_that_never_ends_does_not_fill_the_disk(tmp_path):
     endless = b"x" * (32 << 20)
     with plain_hub(lambda path, _: (200, {}, said if path.startswith("/api/") else endless)):
         found = resolve_snapshot(MODEL, COMMIT, tmp_path)
-        sizes, path = list[int](), found.folder / "config.json"
+        sizes = list[int]()
+        path = found.folder / "config.json"
 
         with pytest.raises(ExternalError, match=r"config\.json"):
             found.receive(found.entries["config.json"], lambda: sizes.append(path.stat().st_size))
@@ -122,7 +141,9 @@ def test_an_answer_that_never_ends_does_not_fill_the_disk(tmp_path):
     assert sum(sizes) < len(endless) // 10  # of all three fetches
 
 
-@pytest.mark.parametrize("fault", [StatusFault(status=503, code="x"), StatusFault(status=500, code="x"), DropFault()])
+@pytest.mark.parametrize(
+    "fault", [StatusFault(status=503, code="x"), StatusFault(status=500, code="x"), DropFault()]
+)
 def test_what_passes_is_tried_again(hub, tmp_path, fault):
     hub.use(FaultRule(path="/api/*", fault=fault, times=4))
     assert resolve_snapshot(MODEL, COMMIT, tmp_path).commit == COMMIT
@@ -150,7 +171,9 @@ def throttled(times, headers):
 
 
 @pytest.mark.parametrize(
-    "headers", [{"Retry-After": "1"}, {"RateLimit": '"api";r=0;t=0'}], ids=["retry-after", "rate limit"]
+    "headers",
+    [{"Retry-After": "1"}, {"RateLimit": '"api";r=0;t=0'}],
+    ids=["retry-after", "rate limit"],
 )
 def test_a_hub_that_asks_to_wait_is_waited_for(monkeypatch, tmp_path, log_lines, headers):
     slept: list[float] = []
@@ -195,13 +218,25 @@ def test_a_name_that_no_hub_takes_is_refused(tmp_path, name):
         (listing([], sha=OTHER), f"answers with the commit {OTHER}"),
         (listing([], sha=""), "answers with the commit none"),
         (listing([{"rfilename": "config.json"}]), "config.json without size or checksum"),
-        (listing([{"rfilename": "config.json", "size": 1, "blobId": 7}]), "config.json without size or checksum"),
+        (
+            listing([{"rfilename": "config.json", "size": 1, "blobId": 7}]),
+            "config.json without size or checksum",
+        ),
         (listing([{"rfilename": 5, "size": "x"}]), "5 without size or checksum"),
         (listing(["config.json"]), "what answers is no hub"),
         (b"<html>log in</html>", "what answers is no hub"),
         (b"[]", "what answers is no hub"),
     ],
-    ids=["another commit", "no commit", "no checksum", "no digest", "no name", "no files", "login page", "a list"],
+    ids=[
+        "another commit",
+        "no commit",
+        "no checksum",
+        "no digest",
+        "no name",
+        "no files",
+        "login page",
+        "a list",
+    ],
 )
 def test_an_answer_that_no_hub_gives_is_a_fault(tmp_path, body, said):
     with plain_hub(lambda _path, _count: (200, {}, body)), pytest.raises(ExternalError, match=said):
@@ -216,7 +251,9 @@ def test_a_listed_path_that_leaves_its_folder_is_refused(tmp_path, path):
 
 
 @pytest.mark.parametrize("gates_metadata", [True, False])
-def test_a_gated_model_without_a_secret_says_page_and_variable(folder, monkeypatch, tmp_path, *, gates_metadata):
+def test_a_gated_model_without_a_secret_says_page_and_variable(
+    folder, monkeypatch, tmp_path, *, gates_metadata
+):
     monkeypatch.delenv(SECRET_NAME_VARIABLE, raising=False)
     access = HubAccess(gated_repositories=ACCESS.gated_repositories, gates_metadata=gates_metadata)
     with LocalHub(folder, access=access) as gate:
@@ -240,7 +277,9 @@ def test_a_token_opens_a_listing_that_is_gated_too(folder, monkeypatch, tmp_path
     with_secret(monkeypatch, TOKEN)
     with LocalHub(
         folder,
-        access=HubAccess(tokens=ACCESS.tokens, gated_repositories=ACCESS.gated_repositories, gates_metadata=True),
+        access=HubAccess(
+            tokens=ACCESS.tokens, gated_repositories=ACCESS.gated_repositories, gates_metadata=True
+        ),
     ) as gate:
         monkeypatch.setenv("HF_ENDPOINT", gate.url)
 
@@ -269,11 +308,15 @@ def test_the_token_goes_to_the_hub_and_not_to_where_it_redirects(hub, monkeypatc
     ]
 
 
-def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(hub, monkeypatch, tmp_path):
+def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(
+    hub, monkeypatch, tmp_path
+):
     with_secret(monkeypatch, STRANGER)
     found = resolve_snapshot("acme/gated", COMMIT, tmp_path)
 
-    with pytest.raises(InputError, match="the token in the secret hub-token does not open it") as caught:
+    with pytest.raises(
+        InputError, match="the token in the secret hub-token does not open it"
+    ) as caught:
         received(found, SHARD)
 
     assert f"accept the licence at {hub.url}/acme/gated" in caught.value.change
@@ -283,7 +326,9 @@ def test_a_token_of_another_account_says_that_the_licence_is_not_accepted(hub, m
 @pytest.mark.usefixtures("hub")
 def test_a_token_that_the_hub_does_not_know_is_named_by_its_secret(monkeypatch, tmp_path):
     with_secret(monkeypatch, "hf_nobody_knows_me")
-    with pytest.raises(InputError, match="does not accept the token in the secret hub-token") as caught:
+    with pytest.raises(
+        InputError, match="does not accept the token in the secret hub-token"
+    ) as caught:
         resolve_snapshot("acme/gated", COMMIT, tmp_path)
     assert "hf_nobody_knows_me" not in str(caught.value)
 

@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from made import key_of, native_artifact, native_key, nxdi_artifact
 
-from tandem.artifacts.inspection import TUNING_DEFAULTS, build_expected_settings, require_valid_artifact
+from tandem.artifacts.inspection import (
+    TUNING_DEFAULTS,
+    build_expected_settings,
+    require_valid_artifact,
+)
 from tandem.errors import StaleError
 
 RANKS = [f"weights/tp{rank}_sharded_checkpoint.safetensors" for rank in (0, 1)]
@@ -37,7 +41,12 @@ def refusal(folder, key, cache=None):
 
 @pytest.mark.parametrize("mode", ["none", "fused"])
 @pytest.mark.parametrize(
-    "tuning", [{}, {"fused_qkv": True, "context_encoding_buckets": (256, 1024)}, {"attn_kernel_enabled": False}]
+    "tuning",
+    [
+        {},
+        {"fused_qkv": True, "context_encoding_buckets": (256, 1024)},
+        {"attn_kernel_enabled": False},
+    ],
 )
 def test_what_the_key_asks_for_passes(tmp_path, mode, tuning):
     folder = nxdi_artifact(tmp_path / "current", mode, tuning)
@@ -45,11 +54,21 @@ def test_what_the_key_asks_for_passes(tmp_path, mode, tuning):
 
 
 CHANGES: dict[str, Any] = {
-    "num_speculative_tokens": 15, "tensor_parallel_size": 4, "draft_tensor_parallel_size": 1, "max_num_seqs": 8,
-    "max_model_len": 2048, "dtype": "float16", "logical_neuron_core": 1, "async_mode": True, "mode": "eagle",
-    "quantization": "int8", "kv_cache_quantization": "fp8", "prefix_caching": True,
-    "target": "Qwen/Qwen3-32B@" + "0" * 40, "draft": "Qwen/Qwen3-0.6B@" + "0" * 40,
-}  # fmt: skip
+    "num_speculative_tokens": 15,
+    "tensor_parallel_size": 4,
+    "draft_tensor_parallel_size": 1,
+    "max_num_seqs": 8,
+    "max_model_len": 2048,
+    "dtype": "float16",
+    "logical_neuron_core": 1,
+    "async_mode": True,
+    "mode": "eagle",
+    "quantization": "int8",
+    "kv_cache_quantization": "fp8",
+    "prefix_caching": True,
+    "target": "Qwen/Qwen3-32B@" + "0" * 40,
+    "draft": "Qwen/Qwen3-0.6B@" + "0" * 40,
+}
 
 
 @pytest.mark.parametrize("field", CHANGES)
@@ -60,10 +79,15 @@ def test_a_field_that_differs_is_named_with_both_values(fused, field):
 
 
 TUNED: dict[str, Any] = {
-    "fused_qkv": True, "sequence_parallel_enabled": True, "qkv_kernel_enabled": True, "attn_kernel_enabled": True,
-    "mlp_kernel_enabled": True, "cc_pipeline_tiling_factor": 1, "context_encoding_buckets": [512, 1024],
+    "fused_qkv": True,
+    "sequence_parallel_enabled": True,
+    "qkv_kernel_enabled": True,
+    "attn_kernel_enabled": True,
+    "mlp_kernel_enabled": True,
+    "cc_pipeline_tiling_factor": 1,
+    "context_encoding_buckets": [512, 1024],
     "token_generation_buckets": [1024],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("field", TUNING_DEFAULTS)
@@ -77,7 +101,8 @@ def test_a_tuning_that_differs_is_named_of_target_and_draft(fused, field):
 def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path, fused):
     plain = nxdi_artifact(tmp_path / "plain/current", "none")
 
-    without, other = refusal(plain, key_of("fused")), refusal(fused, key_of("none"))
+    without = refusal(plain, key_of("fused"))
+    other = refusal(fused, key_of("none"))
     assert "mode: artifact none, deployment fused" in without
     assert "draft: artifact none, deployment Qwen/Qwen3-1.7B@" in without
     assert "mode: artifact fused, deployment none" in other
@@ -88,7 +113,10 @@ def test_a_plain_artifact_is_no_fused_one_and_the_other_way_round(tmp_path, fuse
 def test_settings_that_only_the_servers_loader_gives_are_held_too(tmp_path):
     folder = nxdi_artifact(tmp_path / "current", ctx_batch_size=4)
     said = refusal(folder, key_of())
-    assert "the server's loader: artifact 4, deployment 1 (neuron_config.json neuron_config.ctx_batch_size" in said
+    assert (
+        "the server's loader: artifact 4, deployment 1 (neuron_config.json"
+        " neuron_config.ctx_batch_size" in said
+    )
 
 
 def test_a_number_in_the_place_of_a_truth_is_no_agreement(fused):
@@ -102,8 +130,18 @@ def test_every_field_that_a_compile_reads_is_held_against_the_artifact():
     key = key_of()
     held = {field.partition(".")[0] for field, _ in build_expected_settings(key).values()}
     elsewhere = {"target", "draft"}  # by the models' paths
-    of_the_image = {"runtime", "image_repository", "image_tag", "image_digest", "sdk", "neuronx_cc", "nxdi", "plugin",
-                    "platform_target", "environment"}  # fmt: skip
+    of_the_image = {
+        "runtime",
+        "image_repository",
+        "image_tag",
+        "image_digest",
+        "sdk",
+        "neuronx_cc",
+        "nxdi",
+        "plugin",
+        "platform_target",
+        "environment",
+    }
 
     assert set(key.as_fields()) - held - elsewhere == of_the_image
 
@@ -129,7 +167,8 @@ def halve(path):
 
 def flip(path):
     content = bytearray(path.read_bytes())
-    content[content.index(b"model/data.pkl") + len(b"model/data.pkl")] ^= 1  # the first byte of its content
+    # the first byte of its content
+    content[content.index(b"model/data.pkl") + len(b"model/data.pkl")] ^= 1
     path.write_bytes(content)
 
 
@@ -140,16 +179,32 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None], str]] = {
     "half-graph": ("model.pt", cut, "model.pt: cut off or damaged"),
     "empty-graph": ("model.pt", lambda path: path.write_bytes(b""), "model.pt: cut off or damaged"),
     "flipped-graph": ("model.pt", flip, "model.pt: model/data.pkl in it is damaged"),
-    "no-rank": (RANKS[1], Path.unlink, "tp1_sharded_checkpoint.safetensors: it is missing (1 of 2 ranks"),
+    "no-rank": (
+        RANKS[1],
+        Path.unlink,
+        "tp1_sharded_checkpoint.safetensors: it is missing (1 of 2 ranks",
+    ),
     "half-rank": (RANKS[0], cut, "tp0_sharded_checkpoint.safetensors: cut off or damaged"),
-    "long-rank": (RANKS[0], lambda path: path.write_bytes(path.read_bytes() + b"x"), "tp0_sharded_checkpoint"),
-    "empty-rank": (RANKS[1], lambda path: path.write_bytes(b""), "tp1_sharded_checkpoint.safetensors: no safetensors"),
+    "long-rank": (
+        RANKS[0],
+        lambda path: path.write_bytes(path.read_bytes() + b"x"),
+        "tp0_sharded_checkpoint",
+    ),
+    "empty-rank": (
+        RANKS[1],
+        lambda path: path.write_bytes(b""),
+        "tp1_sharded_checkpoint.safetensors: no safetensors",
+    ),
     "rank-too-many": (
         "weights/tp2_sharded_checkpoint.safetensors",
         lambda path: path.write_bytes(b"x"),
         "no rank of 2",
     ),
-    "temporary": ("weights/tmpabc", lambda path: path.write_bytes(b"x"), "weights/tmpabc: a temporary file"),
+    "temporary": (
+        "weights/tmpabc",
+        lambda path: path.write_bytes(b"x"),
+        "weights/tmpabc: a temporary file",
+    ),
     "empty": ("tokenizer.json", Path.touch, "tokenizer.json: it is empty"),
 }
 
@@ -163,7 +218,8 @@ def test_what_is_not_whole_is_refused_by_the_files_name(fused, damage):
 
 def test_a_rank_of_another_size_is_refused(fused):
     other = nxdi_artifact(fused.parent / "other/current", "fused")
-    header, tensor = b'{"a":{"dtype":"U8","shape":[4096],"data_offsets":[0,4096]}}', bytes(4096)
+    header = b'{"a":{"dtype":"U8","shape":[4096],"data_offsets":[0,4096]}}'
+    tensor = bytes(4096)
     (other / RANKS[1]).write_bytes(len(header).to_bytes(8, "little") + header + tensor)
     assert "bytes, the ranks' median is" in refusal(other, key_of())
 
@@ -172,7 +228,9 @@ def test_a_failed_graph_in_the_compilers_cache_is_refused(fused, tmp_path):
     folder = next((tmp_path / "cache").rglob("MODULE_*"))
     (folder / "model.done").unlink()
     (folder / "model.log").write_text("Failed compilation")
-    assert f"{folder}: the compiler marked it as failed" in refusal(fused, key_of(), tmp_path / "cache")
+    assert f"{folder}: the compiler marked it as failed" in refusal(
+        fused, key_of(), tmp_path / "cache"
+    )
 
 
 def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path):
@@ -184,7 +242,11 @@ def test_a_native_cache_root_passes_and_says_what_is_unproven(tmp_path):
     ("name", "act", "said"),
     [
         (".compilation_complete", Path.unlink, "a half graph: no .compilation_complete"),
-        ("graph_{key}.neff", Path.unlink, "a half graph: .compilation_complete without a graph's .neff"),
+        (
+            "graph_{key}.neff",
+            Path.unlink,
+            "a half graph: .compilation_complete without a graph's .neff",
+        ),
         ("graph_{key}.neff", cut, "a half graph: its .neff is to have 36 bytes, and has 35"),
     ],
 )

@@ -1,4 +1,5 @@
-"""`keep`: all of a folder, under a name that no other run has, with the exit code of the run that made it."""
+"""`keep`: all of a folder, under a name that no other run has, with the exit code of the run that
+made it."""
 
 from __future__ import annotations
 

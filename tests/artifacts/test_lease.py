@@ -13,7 +13,14 @@ import pytest
 from doubles.fault_proxy.rules import AnswerLossFault, DropFault, FaultRule
 
 from tandem.artifacts.__main__ import main
-from tandem.artifacts.lease import MAX_LEASE_S, LeaseConflictError, hold_lease, parse_lease, parse_ttl_s, release_lease
+from tandem.artifacts.lease import (
+    MAX_LEASE_S,
+    LeaseConflictError,
+    hold_lease,
+    parse_lease,
+    parse_ttl_s,
+    release_lease,
+)
 from tandem.artifacts.store import ObjectContent
 from tandem.errors import ExternalError, InputError, SchemaError
 
@@ -35,7 +42,10 @@ def later(monkeypatch):
     def shifted(stored, where):
         now = stored.read_at + timedelta(seconds=ahead[0])
         return real(
-            ObjectContent(body=stored.body, etag=stored.etag, modified_at=stored.modified_at, read_at=now), where
+            ObjectContent(
+                body=stored.body, etag=stored.etag, modified_at=stored.modified_at, read_at=now
+            ),
+            where,
         )
 
     monkeypatch.setattr("tandem.artifacts.lease.parse_lease", shifted)
@@ -54,7 +64,10 @@ def test_a_free_lease_is_taken_and_released(store):
 def test_a_held_lease_says_who_has_it_and_until_when(store):
     with hold_lease(store, KEY, "job-a", 60, 0):
         with (
-            pytest.raises(LeaseConflictError, match=r"it is held by job-a until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"),
+            pytest.raises(
+                LeaseConflictError,
+                match=r"it is held by job-a until \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ",
+            ),
             hold_lease(store, KEY, "job-b", 60, 0),
         ):
             pass
@@ -190,7 +203,8 @@ def test_a_release_that_fails_is_no_error(proxied, proxy):
 @pytest.mark.endpoint
 def test_of_many_at_once_one_holds_it_at_a_time(store, monkeypatch):
     monkeypatch.setattr("tandem.artifacts.lease.POLL_S", 0.02)
-    inside, most = [], []
+    inside = []
+    most = []
 
     def act(number):
         with hold_lease(store, KEY, f"job-{number}", 60, 60):
@@ -207,16 +221,23 @@ def test_of_many_at_once_one_holds_it_at_a_time(store, monkeypatch):
 def lease_of(now_s, **changes):
     plain = {"schema_version": 1, "state": "held", "holder": "job-a", "ttl_s": 60} | changes
     return ObjectContent(
-        body=json.dumps(plain).encode(), etag="e", modified_at=AT, read_at=AT + timedelta(seconds=now_s)
+        body=json.dumps(plain).encode(),
+        etag="e",
+        modified_at=AT,
+        read_at=AT + timedelta(seconds=now_s),
     )
 
 
-@pytest.mark.parametrize(("now_s", "held"), [(0, True), (60, True), (61, True), (62, False), (600, False)])
+@pytest.mark.parametrize(
+    ("now_s", "held"), [(0, True), (60, True), (61, True), (62, False), (600, False)]
+)
 def test_it_ends_by_the_clock_of_s3_with_room_for_its_rounding(now_s, held):
     assert parse_lease(lease_of(now_s), "").is_active is held
 
 
-@pytest.mark.parametrize("changes", [{"state": "lent"}, {"ttl_s": "soon"}, {"ttl_s": 1e400}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{"state": "lent"}, {"ttl_s": "soon"}, {"ttl_s": 1e400}], ids=str
+)
 def test_what_is_no_lease_is_refused(changes):
     with pytest.raises(InputError, match="s3://b/k: this is no lease"):
         parse_lease(lease_of(0, **changes), "s3://b/k")
@@ -225,7 +246,8 @@ def test_what_is_no_lease_is_refused(changes):
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_lease_of_another_schema_is_refused_with_both(version):
     with pytest.raises(
-        SchemaError, match=f"s3://b/k: the lease has schema {version}; this version of Tandem reads schema 1"
+        SchemaError,
+        match=f"s3://b/k: the lease has schema {version}; this version of Tandem reads schema 1",
     ):
         parse_lease(lease_of(0, schema_version=version), "s3://b/k")
 
@@ -246,7 +268,8 @@ def test_a_renewal_that_was_done_though_every_try_failed_is_known_as_ours(proxie
 
 @pytest.mark.endpoint
 def test_a_machine_that_slept_does_not_take_its_lease_for_its_own(store, monkeypatch):
-    awake, slept = time.monotonic, [0.0]
+    awake = time.monotonic
+    slept = [0.0]
     monkeypatch.setattr(time, "clock_gettime", lambda _clock: awake() + slept[0])
     with hold_lease(store, KEY, "laptop", 60, 0) as lease:
         lease.check()
@@ -258,8 +281,22 @@ def test_a_machine_that_slept_does_not_take_its_lease_for_its_own(store, monkeyp
 @pytest.mark.parametrize("seconds", ["0", "-5", "nan", "inf", "1e13", "2592001", "x"])
 def test_a_length_that_no_lease_has_is_refused_as_an_option(seconds, capsys):
     with pytest.raises(SystemExit) as end:
-        main(["stage", "--model", "o/n", "--revision", "main", "--bucket", "b", f"--lease-s={seconds}"])
-    assert (end.value.code, "argument --lease-s: seconds, more than 0 and at" in capsys.readouterr().err) == (2, True)
+        main(
+            [
+                "stage",
+                "--model",
+                "o/n",
+                "--revision",
+                "main",
+                "--bucket",
+                "b",
+                f"--lease-s={seconds}",
+            ]
+        )
+    assert (
+        end.value.code,
+        "argument --lease-s: seconds, more than 0 and at" in capsys.readouterr().err,
+    ) == (2, True)
 
 
 def test_a_lease_lasts_thirty_days_at_most():

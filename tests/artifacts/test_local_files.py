@@ -42,7 +42,15 @@ def test_a_pipe_is_refused_by_name(tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["a\nb", "a\x7f", "back\\slash", b"\xff\xfe", "tandem-manifest.json", "tandem-lease.json", "sub/tandem-lease.json"],
+    [
+        "a\nb",
+        "a\x7f",
+        "back\\slash",
+        b"\xff\xfe",
+        "tandem-manifest.json",
+        "tandem-lease.json",
+        "sub/tandem-lease.json",
+    ],
 )
 def test_a_name_that_cannot_be_carried_is_refused(tmp_path, name):
     path = os.path.join(os.fsencode(tmp_path), os.fsencode(name))  # noqa: PTH118 - a name that is no text
@@ -76,5 +84,7 @@ def test_a_file_that_cannot_be_opened_is_told(tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("pathlib.Path.open", denied)
-    with pytest.raises(InputError, match=f"{tmp_path}/f: the file cannot be read: Permission denied"):
+    with pytest.raises(
+        InputError, match=f"{tmp_path}/f: the file cannot be read: Permission denied"
+    ):
         list_files(tmp_path)

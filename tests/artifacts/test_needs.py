@@ -13,13 +13,19 @@ from tandem.spec.catalogue import load_catalogue
 
 @pytest.fixture(scope="module")
 def both():
-    return merge_needs(list_needs("prod", [experiment("post"), experiment("post-drafts-windows")], load_catalogue()))
+    return merge_needs(
+        list_needs(
+            "prod", [experiment("post"), experiment("post-drafts-windows")], load_catalogue()
+        )
+    )
 
 
 def test_a_snapshot_that_many_variants_load_is_one_need(both):
     assert [need.name.partition("@")[0] for need in both if need.kind == "model"] == [
-        "Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B", "Qwen/Qwen3-32B",
-    ]  # fmt: skip
+        "Qwen/Qwen3-0.6B",
+        "Qwen/Qwen3-1.7B",
+        "Qwen/Qwen3-32B",
+    ]
 
 
 def test_an_artifact_that_two_experiments_share_is_one_need_with_both_users(both):
@@ -37,7 +43,10 @@ def test_a_need_says_which_run_makes_it_for_its_first_user(both):
 
 def test_the_users_of_another_environment_stand_behind_its_name():
     needs = list_needs("other", [experiment("post")], load_catalogue(), is_foreign=True)
-    assert {need.used_by for need in needs} == {("other:post/qwen-vllm",), ("other:post/qwen-sd-vllm",)}
+    assert {need.used_by for need in needs} == {
+        ("other:post/qwen-vllm",),
+        ("other:post/qwen-sd-vllm",),
+    }
 
 
 def test_a_model_is_told_by_id_and_revision(both):
@@ -46,6 +55,7 @@ def test_a_model_is_told_by_id_and_revision(both):
 
 
 def test_merged_needs_name_all_users_each_once(both):
-    one, other = both[0], replace(both[1], used_by=("x/v",))
+    one = both[0]
+    other = replace(both[1], used_by=("x/v",))
     found = merge_needs([one, replace(one, used_by=("x/v",)), other])
     assert [need.used_by for need in found] == [(*one.used_by, "x/v"), ("x/v",)]

@@ -1,4 +1,5 @@
-"""The stack's own roles, enforced by the endpoint: what each may do, and how a missing action is told."""
+"""The stack's own roles, enforced by the endpoint: what each may do, and how a missing action is
+told."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ def statements():
     add_pod_roles(stack, example.model_copy(update={"artifacts": artifacts}), ["Tandem/n"])
     found = {}
     for account in (SERVE_ACCOUNT, STAGE_ACCOUNT, COMPILE_ACCOUNT, BENCH_ACCOUNT):
-        role = next(child for child in stack.node.find_all() if child.node.path.endswith(f"{account}/Role"))
+        role = next(
+            child for child in stack.node.find_all() if child.node.path.endswith(f"{account}/Role")
+        )
         policies = stack.resolve(role.policies)
         found[account] = policies[0]["policyDocument"]["Statement"]
     return found
@@ -91,16 +94,21 @@ def whole_life(store, prefix, folder):
         files = upload_files(store, LocalFiles(folder), prefix)
         lease.confirm()
         return write_stored_manifest(
-            store, prefix,
-            Manifest(schema_version=1, kind="model", name="n", folder="", fields={}, files=files, made={}),
-        )  # fmt: skip
+            store,
+            prefix,
+            Manifest(
+                schema_version=1, kind="model", name="n", folder="", fields={}, files=files, made={}
+            ),
+        )
 
 
 @pytest.mark.usefixtures("emptied")
 @pytest.mark.parametrize(
     ("account", "prefix"), [(STAGE_ACCOUNT, "models/o/n/main"), (COMPILE_ACCOUNT, "artifacts/key")]
 )
-def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(as_account, folder, tmp_path, account, prefix):
+def test_a_writer_s_role_is_enough_for_the_whole_life_of_a_set(
+    as_account, folder, tmp_path, account, prefix
+):
     store, _ = as_account(account)
     written = whole_life(store, prefix, folder)
     download_files(store, prefix, tmp_path / "to", list_files(folder))
@@ -133,7 +141,9 @@ def test_a_reader_s_role_is_enough_to_read(as_account, folder, tmp_path):
 
 
 @pytest.mark.usefixtures("emptied")
-@pytest.mark.parametrize("action", ["s3:PutObject", "s3:ListBucketMultipartUploads", "s3:AbortMultipartUpload"])
+@pytest.mark.parametrize(
+    "action", ["s3:PutObject", "s3:ListBucketMultipartUploads", "s3:AbortMultipartUpload"]
+)
 def test_a_missing_action_is_named(as_account, folder, action):
     full, _ = as_account(COMPILE_ACCOUNT)
     full.client.create_multipart_upload(Bucket=BUCKET, Key="artifacts/key/large")
@@ -157,41 +167,90 @@ def test_the_command_runs_under_the_role_that_compiles(as_account, enforcing, tm
     artifact = write_artifact(tmp_path / "artifact")
     work = write_outcome(tmp_path / "work")
     done = subprocess.run(
-        [sys.executable, "-m", "tandem.artifacts", "upload", "--bucket", BUCKET, "--artifact", str(artifact),
-         "--work", str(work)], cwd=ROOT, capture_output=True, text=True, check=False,
-        env={"PATH": os.environ["PATH"], **enforcing.client_environment(tmp_path), **principal.environment(),
-             **variables()},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "tandem.artifacts",
+            "upload",
+            "--bucket",
+            BUCKET,
+            "--artifact",
+            str(artifact),
+            "--work",
+            str(work),
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            "PATH": os.environ["PATH"],
+            **enforcing.client_environment(tmp_path),
+            **principal.environment(),
+            **variables(),
+        },
+    )
 
     said = json.loads(done.stdout.splitlines()[-1])
     assert (done.returncode, said["event"], said["object"]) == (
-        0, "stored", f"s3://{BUCKET}/{KEY.prefix}/tandem-manifest.json",
-    )  # fmt: skip
+        0,
+        "stored",
+        f"s3://{BUCKET}/{KEY.prefix}/tandem-manifest.json",
+    )
     assert HOLDER in enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["Contents"][0]["Key"]
 
 
 @pytest.mark.usefixtures("emptied")
-def test_the_command_that_keeps_results_runs_under_the_role_that_measures(as_account, enforcing, folder, tmp_path):
+def test_the_command_that_keeps_results_runs_under_the_role_that_measures(
+    as_account, enforcing, folder, tmp_path
+):
     _, principal = as_account(BENCH_ACCOUNT)
     done = subprocess.run(
-        [sys.executable, "-m", "tandem.artifacts", "keep", "--bucket", BUCKET, "--folder", str(folder),
-         "--below", "e/t"], cwd=ROOT, capture_output=True, text=True, check=False,
-        env={"PATH": os.environ["PATH"], **enforcing.client_environment(tmp_path), **principal.environment(),
-             "TANDEM_HOLDER": HOLDER},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "tandem.artifacts",
+            "keep",
+            "--bucket",
+            BUCKET,
+            "--folder",
+            str(folder),
+            "--below",
+            "e/t",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={
+            "PATH": os.environ["PATH"],
+            **enforcing.client_environment(tmp_path),
+            **principal.environment(),
+            "TANDEM_HOLDER": HOLDER,
+        },
+    )
 
     stored = enforcing.client("s3").list_objects_v2(Bucket=BUCKET)["Contents"]
     assert (done.returncode, sorted(row["Key"] for row in stored)) == (
-        0, [f"results/e/t/{HOLDER}/large", f"results/e/t/{HOLDER}/small"],
-    )  # fmt: skip
+        0,
+        [f"results/e/t/{HOLDER}/large", f"results/e/t/{HOLDER}/small"],
+    )
 
 
 @pytest.mark.usefixtures("emptied")
 def test_a_bucket_that_demands_another_key_is_told(as_account, enforcing, folder):
-    policy = {"Version": "2012-10-17", "Statement": [{
-        "Effect": "Deny", "Principal": "*", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/*",
-        "Condition": {"StringNotEquals": {"s3:x-amz-server-side-encryption": "aws:kms"}},
-    }]}  # fmt: skip
+    policy = {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Deny",
+                "Principal": "*",
+                "Action": "s3:PutObject",
+                "Resource": f"arn:aws:s3:::{BUCKET}/*",
+                "Condition": {"StringNotEquals": {"s3:x-amz-server-side-encryption": "aws:kms"}},
+            }
+        ],
+    }
     enforcing.client("s3").put_bucket_policy(Bucket=BUCKET, Policy=json.dumps(policy))
     store, _ = as_account(STAGE_ACCOUNT)
     (folder / "large").unlink()
@@ -217,8 +276,10 @@ def test_the_role_that_measures_publishes_into_its_own_namespace(as_account):
 def test_a_large_round_is_published_under_the_role_too(as_account):
     """The SDK compresses it."""
     _, principal = as_account(BENCH_ACCOUNT)
-    many = [{**DATUM, "MetricName": f"m{index}", "Values": list(range(150)), "Counts": [1.0] * 150}
-            for index in range(200)]  # fmt: skip
+    many = [
+        {**DATUM, "MetricName": f"m{index}", "Values": list(range(150)), "Counts": [1.0] * 150}
+        for index in range(200)
+    ]
 
     answer = principal.client("cloudwatch").put_metric_data(Namespace=NAMESPACE, MetricData=many)
 
@@ -227,9 +288,14 @@ def test_a_large_round_is_published_under_the_role_too(as_account):
 
 @pytest.mark.parametrize(
     ("account", "namespace"),
-    [(BENCH_ACCOUNT, "Tandem/other"), (BENCH_ACCOUNT, "ContainerInsights"), (SERVE_ACCOUNT, NAMESPACE),
-     (COMPILE_ACCOUNT, NAMESPACE), (STAGE_ACCOUNT, NAMESPACE)],
-)  # fmt: skip
+    [
+        (BENCH_ACCOUNT, "Tandem/other"),
+        (BENCH_ACCOUNT, "ContainerInsights"),
+        (SERVE_ACCOUNT, NAMESPACE),
+        (COMPILE_ACCOUNT, NAMESPACE),
+        (STAGE_ACCOUNT, NAMESPACE),
+    ],
+)
 def test_nobody_publishes_anywhere_else(as_account, account, namespace):
     _, principal = as_account(account)
     with pytest.raises(ClientError, match="AccessDenied"):

@@ -21,10 +21,23 @@ LEASE = f"models/{MODEL}/{COMMIT}/tandem-lease.json"
 def told_to_stop(start, proxied, proxy, tmp_path):
     """A stage that got SIGTERM while it sent a file."""
     proxy.use(FaultRule(operation="PutObject", path="*.safetensors", fault=DelayFault(delay_s=0.3)))
-    process = start("stage", "--bucket", proxied.bucket, "--model", MODEL, "--revision", COMMIT,
-                    "--from", str(snapshot(tmp_path / "snapshot", extras=False)))  # fmt: skip
+    process = start(
+        "stage",
+        "--bucket",
+        proxied.bucket,
+        "--model",
+        MODEL,
+        "--revision",
+        COMMIT,
+        "--from",
+        str(snapshot(tmp_path / "snapshot", extras=False)),
+    )
     until = time.monotonic() + 60
-    while not proxy.requests("HeadObject", "*.safetensors") and process.poll() is None and time.monotonic() < until:
+    while (
+        not proxy.requests("HeadObject", "*.safetensors")
+        and process.poll() is None
+        and time.monotonic() < until
+    ):
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
     out, err = process.communicate(timeout=60)
@@ -33,7 +46,12 @@ def told_to_stop(start, proxied, proxy, tmp_path):
 
 def test_a_process_that_is_told_to_stop_says_so_and_lets_its_lease_go(told_to_stop, proxied):
     code, last, error = told_to_stop
-    assert (code, last["event"], last["exit_code"], error) == (143, "told to stop (SIGTERM)", 143, "")
+    assert (code, last["event"], last["exit_code"], error) == (
+        143,
+        "told to stop (SIGTERM)",
+        143,
+        "",
+    )
     assert not parse_lease(proxied.read(LEASE), LEASE).is_active
 
 

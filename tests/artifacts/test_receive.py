@@ -54,15 +54,21 @@ def put(endpoint, bucket):
 @pytest.mark.parametrize("size", [0, 1, RANGE - 1, RANGE, RANGE + 1, 5 * RANGE + 3])
 def test_a_file_has_the_bytes_of_its_object(store, put, tmp_path, size):
     body = put(size)
-    download_object(store, KEY, tmp_path / "w", ManifestFile(path="w", size=size, sha256=sha256(body)))
+    download_object(
+        store, KEY, tmp_path / "w", ManifestFile(path="w", size=size, sha256=sha256(body))
+    )
     assert (tmp_path / "w").read_bytes() == body
 
 
 def test_a_file_that_is_there_is_not_received_again(proxied, proxy, put, tmp_path):
     body = put(3 * RANGE)
-    download_object(proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
+    download_object(
+        proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body))
+    )
     proxy.forget()
-    download_object(proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
+    download_object(
+        proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body))
+    )
 
     assert proxy.log == ()
 
@@ -70,18 +76,29 @@ def test_a_file_that_is_there_is_not_received_again(proxied, proxy, put, tmp_pat
 def test_the_left_over_of_a_killed_run_is_no_hindrance(store, put, tmp_path):
     body = put(2 * RANGE)
     (tmp_path / ".w.receiving").write_bytes(b"x" * 9 * RANGE)
-    download_object(store, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
+    download_object(
+        store, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body))
+    )
     assert (names(tmp_path), (tmp_path / "w").read_bytes() == body) == (["w"], True)
 
 
-@pytest.mark.parametrize("fault",
-                         [DropFault(),
-                          AnswerLossFault(), AnswerCutFault(), AnswerCutFault(after=0), AnswerCorruptionFault()],
-                         ids=["drop", "lose", "cut", "cut at once", "corrupt"])  # fmt: skip
+@pytest.mark.parametrize(
+    "fault",
+    [
+        DropFault(),
+        AnswerLossFault(),
+        AnswerCutFault(),
+        AnswerCutFault(after=0),
+        AnswerCorruptionFault(),
+    ],
+    ids=["drop", "lose", "cut", "cut at once", "corrupt"],
+)
 def test_a_fault_that_passes_changes_nothing(proxied, proxy, put, tmp_path, fault):
     body = put(4 * RANGE)
     proxy.use(FaultRule(operation="GetObject", fault=fault, skip=1, times=1))
-    download_object(proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
+    download_object(
+        proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body))
+    )
     assert ((tmp_path / "w").read_bytes() == body, proxy.fault_counts) == (True, (1,))
 
 
@@ -97,7 +114,9 @@ def test_ranges_that_wait_for_a_thread_are_not_asked_for_once_the_work_halts(
     proxy.use(FaultRule(operation="GetObject", fault=DelayFault(delay_s=0.5)))
 
     with pytest.raises(SiblingFailureError):
-        download_object(narrow, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
+        download_object(
+            narrow, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body))
+        )
     assert (len(proxy.requests("GetObject")) < 12, names(tmp_path)) == (True, [])
 
 
@@ -105,29 +124,48 @@ def test_a_range_that_is_always_cut_short_is_told(proxied, proxy, put, tmp_path)
     body = put(RANGE)
     proxy.use(FaultRule(operation="GetObject", fault=AnswerCutFault(after=0)))
 
-    with pytest.raises(ExternalError, match=f"s3://{proxied.bucket}/{KEY}: the connection ended within the data"):
-        download_object(proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
+    with pytest.raises(
+        ExternalError, match=f"s3://{proxied.bucket}/{KEY}: the connection ended within the data"
+    ):
+        download_object(
+            proxied,
+            KEY,
+            tmp_path / "w",
+            ManifestFile(path="w", size=len(body), sha256=sha256(body)),
+        )
     assert names(tmp_path) == []
 
 
 def test_content_that_is_always_another_gets_no_name(store, put, tmp_path):
     body = put(2 * RANGE)
     with pytest.raises(StaleError, match="its content has another SHA-256"):
-        download_object(store, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(b"other")))
+        download_object(
+            store,
+            KEY,
+            tmp_path / "w",
+            ManifestFile(path="w", size=len(body), sha256=sha256(b"other")),
+        )
     assert names(tmp_path) == []
 
 
 @pytest.mark.parametrize(
     ("size", "mark", "said"),
-    [(7, {}, "has 7 bytes, the manifest says 6"), (6, {"sha256": "f" * 64}, "marked with SHA-256 f"),
-     (None, {}, "the object is missing")],
-)  # fmt: skip
-def test_an_object_that_cannot_be_it_is_told_before_it_is_received(proxied, proxy, put, tmp_path, size, mark, said):
+    [
+        (7, {}, "has 7 bytes, the manifest says 6"),
+        (6, {"sha256": "f" * 64}, "marked with SHA-256 f"),
+        (None, {}, "the object is missing"),
+    ],
+)
+def test_an_object_that_cannot_be_it_is_told_before_it_is_received(
+    proxied, proxy, put, tmp_path, size, mark, said
+):
     if size is not None:
         put(size, **mark)
 
     with pytest.raises(StaleError, match=said):
-        download_object(proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=6, sha256=sha256(b"123456")))
+        download_object(
+            proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=6, sha256=sha256(b"123456"))
+        )
     assert proxy.requests("GetObject") == ()
 
 
@@ -138,23 +176,44 @@ def test_an_object_that_is_replaced_meanwhile_is_told(proxied, proxy, put, tmp_p
     )
 
     with pytest.raises(StaleError, match="another SHA-256 than the manifest says"):
-        download_object(proxied, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
+        download_object(
+            proxied,
+            KEY,
+            tmp_path / "w",
+            ManifestFile(path="w", size=len(body), sha256=sha256(body)),
+        )
     assert names(tmp_path) == []
 
 
 def test_every_file_of_a_set_is_received_open_to_the_other_containers(store, put, tmp_path):
-    bodies = {name: put(size, f"p/{name}") for name, size in (("a", 10), ("sub/b", 3 * RANGE), ("sub/deep/c", 0))}
-    files = [ManifestFile(path=name, size=len(body), sha256=sha256(body)) for name, body in bodies.items()]
+    bodies = {
+        name: put(size, f"p/{name}")
+        for name, size in (("a", 10), ("sub/b", 3 * RANGE), ("sub/deep/c", 0))
+    }
+    files = [
+        ManifestFile(path=name, size=len(body), sha256=sha256(body))
+        for name, body in bodies.items()
+    ]
     download_files(store, "p", tmp_path / "to", files)
 
-    made = {path.relative_to(tmp_path / "to").as_posix(): path for path in (tmp_path / "to").rglob("*")}
+    made = {
+        path.relative_to(tmp_path / "to").as_posix(): path for path in (tmp_path / "to").rglob("*")
+    }
     modes = {name: stat.S_IMODE(path.stat().st_mode) for name, path in made.items()}
     assert {name: path.read_bytes() for name, path in made.items() if path.is_file()} == bodies
-    assert modes == {"a": 0o666, "sub": 0o777, "sub/b": 0o666, "sub/deep": 0o777, "sub/deep/c": 0o666}
+    assert modes == {
+        "a": 0o666,
+        "sub": 0o777,
+        "sub/b": 0o666,
+        "sub/deep": 0o777,
+        "sub/deep/c": 0o666,
+    }
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_that_fills_up_meanwhile_is_told_with_the_file(store, put, tmp_path, monkeypatch, number):
+def test_a_disk_that_fills_up_meanwhile_is_told_with_the_file(
+    store, put, tmp_path, monkeypatch, number
+):
     body = put(3 * RANGE)
 
     def write(*_):
@@ -162,5 +221,7 @@ def test_a_disk_that_fills_up_meanwhile_is_told_with_the_file(store, put, tmp_pa
 
     monkeypatch.setattr("tandem.artifacts.s3_transfer._HashWriter.write", write)
     with pytest.raises(ExternalError, match=f"{tmp_path}/w: the disk is full"):
-        download_object(store, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body)))
+        download_object(
+            store, KEY, tmp_path / "w", ManifestFile(path="w", size=len(body), sha256=sha256(body))
+        )
     assert names(tmp_path) == []

@@ -1,4 +1,5 @@
-"""What the inspection refuses after a compile that ended well is kept, and a person can take it all the same."""
+"""What the inspection refuses after a compile that ended well is kept, and a person can take it all
+the same."""
 
 from __future__ import annotations
 
@@ -35,14 +36,20 @@ def upload(aws, bucket, tmp_path, monkeypatch, command):  # noqa: ARG001 - aws l
 
 def run_of(store):
     """The folder that a refused artifact lies in."""
-    (found,) = {row.key.split("/")[2] for row in store.list(f"{KEY.prefix}/") if row.key.count("/") > 2}
+    (found,) = {
+        row.key.split("/")[2] for row in store.list(f"{KEY.prefix}/") if row.key.count("/") > 2
+    }
     return found
 
 
 def test_what_is_refused_is_stored_without_a_manifest(store, upload, odd):
     code, lines = upload(odd)
 
-    local = {path.relative_to(odd).as_posix(): path.read_bytes() for path in odd.rglob("*") if path.is_file()}
+    local = {
+        path.relative_to(odd).as_posix(): path.read_bytes()
+        for path in odd.rglob("*")
+        if path.is_file()
+    }
     assert (code, read_stored_manifest(store, KEY.prefix)) == (1, None)
     kept = {name: store.read(f"{KEY.prefix}/{run_of(store)}/{name}") for name in local}
     assert {name: found.body for name, found in kept.items() if found} == local
@@ -76,7 +83,11 @@ def test_what_was_refused_can_be_adopted_without_another_upload(proxied, proxy, 
 
     manifest = read_stored_manifest(proxied, KEY.prefix)
     assert manifest is not None
-    assert (is_new, manifest.folder, {file.path for file in manifest.files} >= {ODD}) == (True, run, True)
+    assert (is_new, manifest.folder, {file.path for file in manifest.files} >= {ODD}) == (
+        True,
+        run,
+        True,
+    )
     assert not [one for one in proxy.requests("PutObject") if "/weights/" in one.path]
     assert [FAULT in said for said in manifest.made["accepted"]] == [True]
     assert any("by hand" in said and FAULT in said for said in manifest.made["unproven"])
@@ -114,11 +125,16 @@ def test_an_artifact_folder_that_is_a_link_is_refused(store, upload, odd, tmp_pa
     assert (code, [row.key for row in store.list(KEY.prefix) if "lease" not in row.key]) == (2, [])
 
 
-def test_an_upload_outlasts_a_store_that_fails_for_a_while(proxied, proxy, upload, odd, monkeypatch):
-    """A pod whose container fails four times is removed, and with it the only copy of hours of compiling."""
+def test_an_upload_outlasts_a_store_that_fails_for_a_while(
+    proxied, proxy, upload, odd, monkeypatch
+):
+    """A pod whose container fails four times is removed, and with it the only copy of hours of
+    compiling."""
     (odd / ODD).unlink()
     monkeypatch.setattr("tandem.artifacts.retry.RETRY_PAUSE_S", 0.01)
-    proxy.use(FaultRule(operation="PutObject", path="*/model.pt", fault=ACCESS_DENIED_FAULT, times=1))
+    proxy.use(
+        FaultRule(operation="PutObject", path="*/model.pt", fault=ACCESS_DENIED_FAULT, times=1)
+    )
     code, lines = upload(odd, "--patience-s", "60")
 
     assert (code, lines[-1]["event"]) == (0, "stored")

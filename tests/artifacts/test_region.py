@@ -1,4 +1,5 @@
-"""The region that a pod is given reaches boto3, which reads another variable than the rest of AWS."""
+"""The region that a pod is given reaches boto3, which reads another variable than the rest of
+AWS."""
 
 from __future__ import annotations
 

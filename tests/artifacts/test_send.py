@@ -38,7 +38,8 @@ class InterruptedFuture:
     """A transfer whose waiting is ended by a signal once it has begun."""
 
     def __init__(self, future, interrupt):
-        self.future, self.interrupt = future, interrupt
+        self.future = future
+        self.interrupt = interrupt
 
     def result(self):
         time.sleep(0.1)
@@ -81,11 +82,16 @@ def test_what_a_killed_run_left_is_aborted(store, endpoint, bucket, blob, monkey
         store.client.create_multipart_upload(Bucket=bucket, Key=KEY)
     upload_file(store, path, KEY, compute_sha256(path))
 
-    assert (stored(endpoint, bucket)[0] == path.read_bytes(), uploads(endpoint, bucket)) == (True, [])
+    assert (stored(endpoint, bucket)[0] == path.read_bytes(), uploads(endpoint, bucket)) == (
+        True,
+        [],
+    )
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, TerminationSignal])
-def test_a_stop_within_a_file_leaves_neither_object_nor_upload(proxied, proxy, endpoint, bucket, blob, stop):
+def test_a_stop_within_a_file_leaves_neither_object_nor_upload(
+    proxied, proxy, endpoint, bucket, blob, stop
+):
     path = blob("w", 12 * PART)
     proxy.use(FaultRule(operation="UploadPart", fault=DelayFault(delay_s=0.3)))
     future = proxied.uploads.upload(str(path), bucket, KEY)
@@ -96,7 +102,11 @@ def test_a_stop_within_a_file_leaves_neither_object_nor_upload(proxied, proxy, e
     with pytest.raises(stop):
         proxied.finish_transfer("PutObject", KEY, InterruptedFuture(future, interrupt))
     proxied.uploads.shutdown()
-    assert (list(proxied.list("")), uploads(endpoint, bucket), len(proxy.requests("UploadPart")) < 12) == ([], [], True)
+    assert (
+        list(proxied.list("")),
+        uploads(endpoint, bucket),
+        len(proxy.requests("UploadPart")) < 12,
+    ) == ([], [], True)
 
 
 def test_the_failure_of_one_file_halts_the_others(proxied, proxy, blob):
@@ -112,7 +122,9 @@ def test_the_failure_of_one_file_halts_the_others(proxied, proxy, blob):
     assert len(proxy.requests("UploadPart")) < 12
 
 
-def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(proxied, proxy, endpoint, bucket, blob):
+def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(
+    proxied, proxy, endpoint, bucket, blob
+):
     path = blob("w", 2 * PART)
     proxy.use(FaultRule(operation="CreateMultipartUpload", fault=AnswerLossFault(), times=1))
     upload_file(proxied, path, KEY, compute_sha256(path))
@@ -120,11 +132,19 @@ def test_an_upload_that_was_begun_twice_by_a_lost_answer_is_aborted(proxied, pro
 
 
 @pytest.mark.parametrize(
-    "fault", [DropFault(), AnswerLossFault(), SLOW_DOWN_FAULT], ids=lambda fault: getattr(fault, "code", fault.kind)
+    "fault",
+    [DropFault(), AnswerLossFault(), SLOW_DOWN_FAULT],
+    ids=lambda fault: getattr(fault, "code", fault.kind),
 )
 @pytest.mark.parametrize(
     "operation",
-    ["ListMultipartUploads", "HeadObject", "CreateMultipartUpload", "UploadPart", "CompleteMultipartUpload"],
+    [
+        "ListMultipartUploads",
+        "HeadObject",
+        "CreateMultipartUpload",
+        "UploadPart",
+        "CompleteMultipartUpload",
+    ],
 )
 def test_a_fault_that_passes_changes_nothing(proxied, proxy, endpoint, blob, operation, fault):
     bucket = proxied.bucket
@@ -150,7 +170,8 @@ def test_what_is_there_is_replaced_by_the_right_content_only(store, endpoint, bu
 
 def test_a_file_that_shrinks_while_it_is_sent_is_told(store, blob, monkeypatch):
     path = blob("w", 3 * PART)
-    sha256, read = compute_sha256(path), s3_transfer._HashReader.read
+    sha256 = compute_sha256(path)
+    read = s3_transfer._HashReader.read
 
     def read_and_truncate(reader, size):
         piece = read(reader, size)
@@ -174,13 +195,19 @@ def test_a_check_that_fails_ends_the_sending(store, blob):
 
 
 def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatch):
-    """The second hash waits for the first file's object: sending that waited for all hashes would wait for ever."""
+    """The second hash waits for the first file's object: sending that waited for all hashes would
+    wait for ever."""
     folder = blob("large", 3 * PART).parent
     blob("small", 2 * PART)
-    there, hash_one = threading.Event(), files.compute_sha256
+    there = threading.Event()
+    hash_one = files.compute_sha256
 
     def watch(moment, request):
-        if moment == "done" and request.operation == "CompleteMultipartUpload" and request.path.endswith("/large"):
+        if (
+            moment == "done"
+            and request.operation == "CompleteMultipartUpload"
+            and request.path.endswith("/large")
+        ):
             there.set()
 
     def slowly(path):
@@ -194,13 +221,17 @@ def test_a_file_is_sent_while_another_is_hashed(proxied, proxy, blob, monkeypatc
 
     monkeypatch.undo()
     assert sent == list_files(folder)
-    assert {row.key: row.size for row in proxied.list("")} == {"p/large": 3 * PART, "p/small": 2 * PART}
+    assert {row.key: row.size for row in proxied.list("")} == {
+        "p/large": 3 * PART,
+        "p/small": 2 * PART,
+    }
 
 
 def test_what_is_sent_again_is_hashed_once(proxied, proxy, blob, monkeypatch):
     folder = blob("a", 10).parent
     blob("b", 20)
-    hashed, hash_one = [], files.compute_sha256
+    hashed = []
+    hash_one = files.compute_sha256
 
     def counted(path):
         hashed.append(path.name)

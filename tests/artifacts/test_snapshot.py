@@ -21,16 +21,27 @@ SHARDS = ("model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"
 
 
 def index(*files):
-    return json.dumps({"weight_map": {f"tensor.{number}": file for number, file in enumerate(files)}}).encode()
+    return json.dumps(
+        {"weight_map": {f"tensor.{number}": file for number, file in enumerate(files)}}
+    ).encode()
 
 
 def choose(folder, **bodies):
-    """What is chosen of a snapshot with these files, beside a configuration and an index of both shards."""
-    files = dict.fromkeys([*SERVER_FILES, *SHARDS], b"x") | {"config.json": b"{}", INDEX: index(*SHARDS)} | bodies
+    """What is chosen of a snapshot with these files, beside a configuration and an index of both
+    shards."""
+    files = (
+        dict.fromkeys([*SERVER_FILES, *SHARDS], b"x")
+        | {"config.json": b"{}", INDEX: index(*SHARDS)}
+        | bodies
+    )
     for name, body in files.items():
         (folder / name).write_bytes(body)
     entries = {name: SnapshotEntry(path=name, size=1) for name in files}
-    return choose_files(SimpleNamespace(entries=entries, where="here", receive=lambda entry: (folder / entry.path, "")))
+    return choose_files(
+        SimpleNamespace(
+            entries=entries, where="here", receive=lambda entry: (folder / entry.path, "")
+        )
+    )
 
 
 def test_a_server_s_files_and_the_shards_of_the_index_are_chosen(tmp_path):
@@ -38,8 +49,9 @@ def test_a_server_s_files_and_the_shards_of_the_index_are_chosen(tmp_path):
 
     assert [entry.path for entry in files] == sorted([*SERVER_FILES, *SHARDS])
     assert left_out == {
-        "README.md": "nothing that a server reads", "consolidated.safetensors": "tensors that the index does not name",
-    }  # fmt: skip
+        "README.md": "nothing that a server reads",
+        "consolidated.safetensors": "tensors that the index does not name",
+    }
 
 
 @pytest.mark.parametrize(
@@ -56,19 +68,30 @@ def test_what_is_left_out_has_a_reason(name, why):
 
 
 def test_one_tensor_file_needs_no_index():
-    assert select_tensor_files(["model.safetensors", "config.json"], None, "here") == ("model.safetensors",)
+    assert select_tensor_files(["model.safetensors", "config.json"], None, "here") == (
+        "model.safetensors",
+    )
 
 
 def test_several_tensor_files_that_nothing_orders_are_refused():
-    with pytest.raises(InputError, match=r"has 2 safetensors files and no model\.safetensors\.index\.json"):
+    with pytest.raises(
+        InputError, match=r"has 2 safetensors files and no model\.safetensors\.index\.json"
+    ):
         select_tensor_files(SHARDS, None, "here")
 
 
 @pytest.mark.parametrize(
     "body",
-    [b"{", b"[]", b'{"weight_map": {}}', index("../up.safetensors"), index("a.bin"), index("a\\b.safetensors"),
-     json.dumps({"weight_map": {"a": 1}}).encode()],
-)  # fmt: skip
+    [
+        b"{",
+        b"[]",
+        b'{"weight_map": {}}',
+        index("../up.safetensors"),
+        index("a.bin"),
+        index("a\\b.safetensors"),
+        json.dumps({"weight_map": {"a": 1}}).encode(),
+    ],
+)
 def test_a_malformed_index_is_refused(body):
     with pytest.raises(InputError, match=r"model\.safetensors\.index\.json"):
         select_tensor_files(SHARDS, body, "here")

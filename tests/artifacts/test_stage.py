@@ -24,8 +24,16 @@ from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, parse_manifest
 pytestmark = pytest.mark.endpoint
 PREFIX = f"models/{MODEL}/{COMMIT}"
 SHARDS = [f"model-0000{number}-of-00004.safetensors" for number in range(1, 5)]
-STAGED = sorted(["config.json", "generation_config.json", "model.safetensors.index.json", "tokenizer.json",
-                 "tokenizer_config.json", *SHARDS])  # fmt: skip
+STAGED = sorted(
+    [
+        "config.json",
+        "generation_config.json",
+        "model.safetensors.index.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        *SHARDS,
+    ]
+)
 
 
 @pytest.fixture
@@ -53,9 +61,21 @@ def stage(store, tmp_path, command):
     """Run the command in this process; its code, its log lines."""
 
     def run(*more, revision=COMMIT, model=MODEL):
-        code, lines = command("stage", "--bucket", store.bucket, "--model", model, "--revision", revision,
-                              "--work", tmp_path / "work", *more)  # fmt: skip
-        return SimpleNamespace(code=code, lines=lines, last=lines[-1], events=[line["event"] for line in lines])
+        code, lines = command(
+            "stage",
+            "--bucket",
+            store.bucket,
+            "--model",
+            model,
+            "--revision",
+            revision,
+            "--work",
+            tmp_path / "work",
+            *more,
+        )
+        return SimpleNamespace(
+            code=code, lines=lines, last=lines[-1], events=[line["event"] for line in lines]
+        )
 
     return run
 
@@ -68,7 +88,9 @@ def held(endpoint, bucket):
     def read():
         keys = [row["Key"] for row in s3.list_objects_v2(Bucket=bucket).get("Contents", [])]
         return {
-            key: s3.get_object(Bucket=bucket, Key=key)["Body"].read() for key in keys if not key.endswith(LEASE_NAME)
+            key: s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+            for key in keys
+            if not key.endswith(LEASE_NAME)
         }
 
     return read
@@ -101,11 +123,15 @@ def test_a_staged_model_is_the_hub_s_bytes_below_its_commit(stage, held, publish
 
 
 @pytest.mark.usefixtures("hub")
-def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(stage, held, published):
+def test_the_manifest_lists_every_file_and_what_was_left_out_with_the_reason(
+    stage, held, published
+):
     stage()
 
     manifest = manifest_in(held())
-    expected = {name: hashlib.sha256((published / name).read_bytes()).hexdigest() for name in STAGED}
+    expected = {
+        name: hashlib.sha256((published / name).read_bytes()).hexdigest() for name in STAGED
+    }
     assert {file.path: file.sha256 for file in manifest.files} == expected
     assert manifest.fields == {"id": MODEL, "revision": COMMIT, "commit": COMMIT}
     assert sorted(manifest.made["left_out"]) == sorted(EXTRAS)
@@ -128,7 +154,16 @@ def test_a_present_model_loads_neither_the_hub_nor_its_library(stage, hub, modul
     stage()
     hub.stop()
 
-    done = module("stage", "--bucket", bucket, "--model", MODEL, "--revision", COMMIT, PYTHONPROFILEIMPORTTIME="1")
+    done = module(
+        "stage",
+        "--bucket",
+        bucket,
+        "--model",
+        MODEL,
+        "--revision",
+        COMMIT,
+        PYTHONPROFILEIMPORTTIME="1",
+    )
 
     loaded = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert (done.returncode, "tandem.artifacts.s3_transfer" in loaded) == (0, True)
@@ -161,8 +196,15 @@ def test_an_object_of_other_bytes_is_replaced_by_the_hub_s(stage, hub, held, put
 def test_local_disk_never_holds_more_than_the_largest_file_and_the_small_ones(
     store, repositories, tmp_path, hub, module
 ):
-    folder = snapshot(repositories / "acme/big" / OTHER, extras=False, hidden_size=256, vocabulary=8000,
-                      intermediate_size=1024, layers=4, shard_bytes=3_000_000)  # fmt: skip
+    folder = snapshot(
+        repositories / "acme/big" / OTHER,
+        extras=False,
+        hidden_size=256,
+        vocabulary=8000,
+        intermediate_size=1024,
+        layers=4,
+        shard_bytes=3_000_000,
+    )
     tensors = [path.stat().st_size for path in folder.glob("*.safetensors")]
     small = sum(path.stat().st_size for path in folder.iterdir() if path.suffix != ".safetensors")
     peaks: list[int] = []
@@ -176,8 +218,18 @@ def test_local_disk_never_holds_more_than_the_largest_file_and_the_small_ones(
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        ended = module("stage", "--bucket", store.bucket, "--model", "acme/big", "--revision", OTHER, "--work",
-                       str(tmp_path / "work"), HF_ENDPOINT=hub.url)  # fmt: skip
+        ended = module(
+            "stage",
+            "--bucket",
+            store.bucket,
+            "--model",
+            "acme/big",
+            "--revision",
+            OTHER,
+            "--work",
+            str(tmp_path / "work"),
+            HF_ENDPOINT=hub.url,
+        )
     finally:
         done.set()
         watcher.join()
@@ -236,7 +288,8 @@ def test_a_name_that_moved_keeps_the_commit_that_was_staged(stage, moving, held)
 @pytest.mark.usefixtures("hub")
 def test_files_of_two_commits_never_mix_below_a_name_that_moves(stage, moving, held, remove):
     stage(model="acme/moving", revision="main")
-    for name in (MANIFEST_NAME, "generation_config.json", SHARDS[0]):  # as if the run had been killed there
+    # as if the run had been killed there
+    for name in (MANIFEST_NAME, "generation_config.json", SHARDS[0]):
         remove(f"models/acme/moving/main/{name}")
     before = held()
     moving()
@@ -250,7 +303,9 @@ def test_files_of_two_commits_never_mix_below_a_name_that_moves(stage, moving, h
 
 @pytest.mark.usefixtures("hub")
 @pytest.mark.parametrize("name", ["model-00009-of-00009.safetensors", "folder/x"])
-def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(stage, held, put, bucket, name):
+def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(
+    stage, held, put, bucket, name
+):
     put(f"{PREFIX}/{name}", b"stray")
     done = stage()
     assert (done.code, done.last["where"]) == (1, f"s3://{bucket}/{PREFIX}/{name}")
@@ -260,15 +315,22 @@ def test_an_object_that_is_not_of_the_snapshot_stops_the_run_and_is_named(stage,
 @pytest.mark.usefixtures("hub")
 def test_a_manifest_of_something_else_is_not_taken_for_the_model(stage, endpoint, bucket):
     stage()
-    s3, key = endpoint.client("s3"), f"{PREFIX}/{MANIFEST_NAME}"
-    body = s3.get_object(Bucket=bucket, Key=key)["Body"].read().replace(MODEL.encode(), b"acme/else")
+    s3 = endpoint.client("s3")
+    key = f"{PREFIX}/{MANIFEST_NAME}"
+    body = (
+        s3.get_object(Bucket=bucket, Key=key)["Body"].read().replace(MODEL.encode(), b"acme/else")
+    )
     s3.put_object(Bucket=bucket, Key=key, Body=body)
 
     done = stage()
 
     assert (done.code, done.last["event"]) == (
-        1, f"under the name {MODEL}@{COMMIT} lies something else: id: artifact acme/else, deployment {MODEL}"
-    )  # fmt: skip
+        1,
+        (
+            f"under the name {MODEL}@{COMMIT} lies something else: id: artifact acme/else,"
+            f" deployment {MODEL}"
+        ),
+    )
 
 
 # What is refused on the hub: what to do to the published snapshot -> what is said.
@@ -298,7 +360,9 @@ def no_config(folder):
     ids=["no config", "bad config", "pickles only", "missing shard", "no index"],
 )
 @pytest.mark.parametrize("source", ["hub", "folder"])
-def test_a_snapshot_that_cannot_be_served_is_refused_and_nothing_is_stored(stage, held, published, case, source):
+def test_a_snapshot_that_cannot_be_served_is_refused_and_nothing_is_stored(
+    stage, held, published, case, source
+):
     spoil, said = case
     spoil(published)
 
@@ -325,7 +389,9 @@ def test_a_name_that_leaves_its_prefix_is_refused(stage, held, model, revision):
     assert (done.code, held()) == (2, {})
 
 
-def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_goes_on(stage, hub, held):
+def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_goes_on(
+    stage, hub, held
+):
     hub.use(FaultRule(path=f"*/{SHARDS[2]}", fault=StatusFault(status=503, code="x")))
     down = stage()
     between = held()
@@ -341,7 +407,9 @@ def test_a_hub_that_goes_down_in_the_middle_leaves_no_manifest_and_the_next_run_
 @pytest.mark.usefixtures("hub", "proxied")
 def test_no_manifest_is_seen_before_its_last_file(stage, proxy):
     stage()
-    written = [one.path for one in proxy.log if one.method == "PUT" and not one.path.endswith(LEASE_NAME)]
+    written = [
+        one.path for one in proxy.log if one.method == "PUT" and not one.path.endswith(LEASE_NAME)
+    ]
     assert written[-1].endswith(MANIFEST_NAME)
     assert len(written) == len(set(written)) == len(STAGED) + 1
 
@@ -351,15 +419,27 @@ def test_two_runs_at_once_fetch_each_file_once_and_both_end_well(hub, store, mod
 
     def one(name):
         return module(
-            "stage", "--bucket", store.bucket, "--model", MODEL, "--revision", COMMIT, "--work", str(tmp_path / name),
-            HF_ENDPOINT=hub.url, TANDEM_HOLDER=name,
-        )  # fmt: skip
+            "stage",
+            "--bucket",
+            store.bucket,
+            "--model",
+            MODEL,
+            "--revision",
+            COMMIT,
+            "--work",
+            str(tmp_path / name),
+            HF_ENDPOINT=hub.url,
+            TANDEM_HOLDER=name,
+        )
 
     with ThreadPoolExecutor(2) as pool:
         ended = list(pool.map(one, ("first", "second")))
 
     assert [done.returncode for done in ended] == [0, 0]
-    assert sorted(json.loads(done.stdout.splitlines()[-1])["event"] for done in ended) == ["present", "staged"]
+    assert sorted(json.loads(done.stdout.splitlines()[-1])["event"] for done in ended) == [
+        "present",
+        "staged",
+    ]
     assert sum(one.path.startswith("/cdn/") for one in hub.log) == len(SHARDS)
 
 
@@ -391,7 +471,9 @@ def test_a_run_whose_lease_was_taken_over_stops_in_the_middle_of_a_file(stage, h
     assert not any(name.endswith(".safetensors") for name in held())
 
 
-def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(stage, hub, store, monkeypatch):
+def test_a_lease_that_a_dead_run_of_the_same_holder_left_on_a_present_model_is_let_go(
+    stage, hub, store, monkeypatch
+):
     monkeypatch.setenv("TANDEM_HOLDER", "stage-a")
     stage()
     hub.stop()
@@ -416,16 +498,22 @@ def test_a_copy_is_staged_without_any_hub(stage, held, tmp_path, monkeypatch):
 
     done = stage("--from", str(copy))
 
-    objects, manifest = held(), manifest_in(held())
+    objects = held()
+    manifest = manifest_in(held())
     assert (done.code, sorted(path.name for path in copy.iterdir() if path.is_file())) == (
-        0, sorted([*STAGED, *(name for name in EXTRAS if "/" not in name)])
-    )  # fmt: skip
+        0,
+        sorted([*STAGED, *(name for name in EXTRAS if "/" not in name)]),
+    )
     assert all(objects[f"{PREFIX}/{name}"] == (copy / name).read_bytes() for name in STAGED)
     assert "no checksum of a hub" in manifest.made["checked"]
-    assert manifest.made["left_out"]["original/consolidated.safetensors"].startswith("in a subfolder")
+    assert manifest.made["left_out"]["original/consolidated.safetensors"].startswith(
+        "in a subfolder"
+    )
 
 
-def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_written(stage, held, put, tmp_path):
+def test_a_copy_that_differs_from_what_is_stored_is_refused_before_a_byte_is_written(
+    stage, held, put, tmp_path
+):
     copy = snapshot(tmp_path / "copy")
     put(f"{PREFIX}/{SHARDS[3]}", b"another")
     done = stage("--from", str(copy))

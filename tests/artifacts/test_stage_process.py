@@ -28,7 +28,8 @@ def hub(tmp_path):
     for model in (MODEL, GATED):
         snapshot(tmp_path / "hub" / model / COMMIT)
     with LocalHub(
-        tmp_path / "hub", access=HubAccess(tokens=frozenset({TOKEN}), gated_repositories=frozenset({GATED}))
+        tmp_path / "hub",
+        access=HubAccess(tokens=frozenset({TOKEN}), gated_repositories=frozenset({GATED})),
     ) as running:
         yield running
 
@@ -38,8 +39,19 @@ def asked(store, hub, tmp_path):
     """Run `stage` by `run` for a model."""
 
     def act(run, model=MODEL, **more):
-        return run("stage", "--bucket", store.bucket, "--model", model, "--revision", COMMIT, "--work",
-                   str(tmp_path / "work"), HF_ENDPOINT=hub.url, **more)  # fmt: skip
+        return run(
+            "stage",
+            "--bucket",
+            store.bucket,
+            "--model",
+            model,
+            "--revision",
+            COMMIT,
+            "--work",
+            str(tmp_path / "work"),
+            HF_ENDPOINT=hub.url,
+            **more,
+        )
 
     return act
 
@@ -51,7 +63,8 @@ def stage(asked, module):
 
 @pytest.fixture
 def started(asked, start, hub):
-    """Start `stage` against a hub that is slow with the large files; the process once it has asked for one."""
+    """Start `stage` against a hub that is slow with the large files; the process once it has asked
+    for one."""
 
     def act(**more):
         hub.use(FaultRule(path="/cdn/*", fault=SlowAnswerFault(bytes_per_s=50_000)))
@@ -63,20 +76,36 @@ def started(asked, start, hub):
     return act
 
 
-def test_a_gated_model_is_staged_and_the_token_is_shown_nowhere(stage, secret, store, hub, tmp_path):
-    cut, busy = AnswerCutFault(after=100), StatusFault(status=503, code="x")
+def test_a_gated_model_is_staged_and_the_token_is_shown_nowhere(
+    stage, secret, store, hub, tmp_path
+):
+    cut = AnswerCutFault(after=100)
+    busy = StatusFault(status=503, code="x")
     hub.use(FaultRule(path="/cdn/*", fault=cut, times=2), FaultRule(fault=busy, times=1))
 
-    done = stage(GATED, **{SECRET_NAME_VARIABLE: secret(SecretString=HELD), "HF_DEBUG": "1", "AI_AGENT": "any",
-                           "HF_HUB_VERBOSITY": "debug", "HF_HOME": str(tmp_path / "home")})  # fmt: skip
+    done = stage(
+        GATED,
+        **{
+            SECRET_NAME_VARIABLE: secret(SecretString=HELD),
+            "HF_DEBUG": "1",
+            "AI_AGENT": "any",
+            "HF_HUB_VERBOSITY": "debug",
+            "HF_HOME": str(tmp_path / "home"),
+        },
+    )
 
-    stored = [store.client.get_object(Bucket=store.bucket, Key=row.key)["Body"].read() for row in store.list("")]
+    stored = [
+        store.client.get_object(Bucket=store.bucket, Key=row.key)["Body"].read()
+        for row in store.list("")
+    ]
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert done.returncode == 0, done.stdout
     assert all({"at", "level", "event"} <= set(line) for line in lines)
     assert {"trying again", "staged"} <= {line["event"] for line in lines}
     assert any("authorization" in one.headers for one in hub.log)
-    assert not any(TOKEN.encode() in body for body in [(done.stdout + done.stderr).encode(), *stored])
+    assert not any(
+        TOKEN.encode() in body for body in [(done.stdout + done.stderr).encode(), *stored]
+    )
     pages = (f"/api/models/{GATED}/revision/{COMMIT}", f"/{GATED}/resolve/{COMMIT}/", "/cdn/")
     assert [one.path for one in hub.log if not one.path.startswith(pages)] == []
     assert not (tmp_path / "home").exists()
@@ -93,7 +122,9 @@ def test_a_token_that_is_not_accepted_is_shown_nowhere(stage, secret):
     assert wrong not in done.stdout + done.stderr
 
 
-def test_the_token_is_in_no_argument_environment_or_file_of_the_running_process(started, secret, tmp_path):
+def test_the_token_is_in_no_argument_environment_or_file_of_the_running_process(
+    started, secret, tmp_path
+):
     process = started(model=GATED, **{SECRET_NAME_VARIABLE: secret(SecretString=HELD)})
     shown = [Path(f"/proc/{process.pid}/{name}").read_bytes() for name in ("environ", "cmdline")]
     files = [path.read_bytes() for path in (tmp_path / "work").rglob("*") if path.is_file()]
@@ -117,9 +148,12 @@ def test_memory_does_not_grow_with_the_files(hub, store, aws, tmp_path):
 
     def peak(model, revision):
         command = ["stage", "--bucket", store.bucket, "--model", model, "--revision", revision]
-        return peak_mib([*command, "--work", str(tmp_path / "work")], {**aws, "HF_ENDPOINT": hub.url})
+        return peak_mib(
+            [*command, "--work", str(tmp_path / "work")], {**aws, "HF_ENDPOINT": hub.url}
+        )
 
-    small, large = peak(MODEL, COMMIT), peak("acme/large", OTHER)
+    small = peak(MODEL, COMMIT)
+    large = peak("acme/large", OTHER)
 
     assert large < 400
     assert large - small < 160  # the file has 240, and up to 15 parts of 8 wait to be sent

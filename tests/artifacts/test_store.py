@@ -1,4 +1,5 @@
-"""The bucket: conditional writes that believe only what they read back, and what is not there told from denied."""
+"""The bucket: conditional writes that believe only what they read back, and what is not there told
+from denied."""
 
 from __future__ import annotations
 
@@ -7,7 +8,13 @@ from datetime import timedelta
 from unittest.mock import Mock
 
 import pytest
-from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, AnswerLossFault, DropFault, FaultRule, StatusFault
+from doubles.fault_proxy.rules import (
+    ACCESS_DENIED_FAULT,
+    AnswerLossFault,
+    DropFault,
+    FaultRule,
+    StatusFault,
+)
 
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.errors import ExternalError, InputError, TandemError
@@ -33,7 +40,9 @@ def test_a_second_write_of_the_same_bytes_counts_as_ours(store):
 
 def test_of_many_writers_at_once_one_creates(store):
     with ThreadPoolExecutor(8) as pool:
-        created = list(pool.map(lambda number: store.create("models/m", str(number).encode()), range(8)))
+        created = list(
+            pool.map(lambda number: store.create("models/m", str(number).encode()), range(8))
+        )
     assert sorted(created) == [False] * 7 + [True]
 
 
@@ -44,12 +53,18 @@ def test_a_write_whose_answer_was_lost_is_ours(proxied, proxy, etag):
     old = proxied.read("models/m").etag if etag else None
     proxy.use(FaultRule(operation="PutObject", fault=AnswerLossFault(), times=1))
 
-    done = proxied.write_if("models/m", b"ours", old) is not None if etag else proxied.create("models/m", b"ours")
+    done = (
+        proxied.write_if("models/m", b"ours", old) is not None
+        if etag
+        else proxied.create("models/m", b"ours")
+    )
 
     assert (done, [one.status for one in proxy.requests("PutObject")][-2:]) == (True, [200, 412])
 
 
-def test_a_write_that_another_one_outran_while_the_answer_was_lost_is_not_ours(proxied, proxy, endpoint, bucket):
+def test_a_write_that_another_one_outran_while_the_answer_was_lost_is_not_ours(
+    proxied, proxy, endpoint, bucket
+):
     def meddle(moment, request):
         if moment == "done" and request.operation == "PutObject" and request.fault == "lose_answer":
             endpoint.client("s3").put_object(Bucket=bucket, Key="models/m", Body=b"theirs")
@@ -69,7 +84,10 @@ def test_an_object_that_has_changed_is_not_replaced(store):
     store.create("models/m", b"old")
     etag = store.read("models/m").etag
     store.write_if("models/m", b"new", etag)
-    assert (store.write_if("models/m", b"late", etag), store.read("models/m").body) == (None, b"new")
+    assert (store.write_if("models/m", b"late", etag), store.read("models/m").body) == (
+        None,
+        b"new",
+    )
 
 
 def test_an_object_that_is_gone_is_not_replaced(store):
@@ -80,7 +98,9 @@ def test_an_object_that_is_gone_is_not_replaced(store):
 
 
 @pytest.mark.parametrize("operation", ["HeadObject", "GetObject"])
-def test_a_denied_answer_for_what_is_not_listed_means_that_it_is_not_there(proxied, proxy, operation):
+def test_a_denied_answer_for_what_is_not_listed_means_that_it_is_not_there(
+    proxied, proxy, operation
+):
     """An identity that may list a prefix only gets 403 for a missing object."""
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
     assert (proxied.head if operation == "HeadObject" else proxied.read)("models/m") is None
@@ -98,7 +118,9 @@ def test_a_listing_has_every_page(store, monkeypatch):
     monkeypatch.setattr("tandem.artifacts.store.PAGE_ROWS", 2)
     for number in range(5):
         store.create(f"models/{number}", b"x" * number)
-    assert [(row.key, row.size) for row in store.list("models/")] == [(f"models/{n}", n) for n in range(5)]
+    assert [(row.key, row.size) for row in store.list("models/")] == [
+        (f"models/{n}", n) for n in range(5)
+    ]
 
 
 def test_deleted_objects_are_gone_and_missing_ones_no_error(store):
@@ -116,7 +138,9 @@ def test_the_time_is_of_the_service(store):
 
 def test_a_connection_that_always_drops_is_told_with_the_object(proxied, proxy):
     proxy.use(FaultRule(fault=DropFault()))
-    with pytest.raises(ExternalError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"):
+    with pytest.raises(
+        ExternalError, match=f"s3://{proxied.bucket}/models/m: .*run the same command again"
+    ):
         proxied.read("models/m")
 
 
@@ -132,7 +156,9 @@ def test_a_number_of_tries_that_is_none_is_bad_input(aws, monkeypatch):  # noqa:
         open_store("some-bucket")
 
 
-@pytest.mark.parametrize(("code", "said"), [("SlowDown", "at every try"), ("AccessDenied", "is denied")])
+@pytest.mark.parametrize(
+    ("code", "said"), [("SlowDown", "at every try"), ("AccessDenied", "is denied")]
+)
 def test_a_key_that_s3_does_not_delete_is_named(code, said):
     client = Mock()
     client.delete_objects.return_value = {"Errors": [{"Key": "b", "Code": code, "Message": "said"}]}

@@ -19,7 +19,11 @@ USER = "User: arn:aws:sts::111122223333:assumed-role/r/s is not authorized to pe
 
 def answered(code, message="said", status=400, operation="PutObject", key="models/o/n/r/f"):
     error = boto.ClientError(
-        {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}, operation
+        {
+            "Error": {"Code": code, "Message": message},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        },
+        operation,
     )
     return convert_error(error, operation, "some-bucket", key)
 
@@ -47,8 +51,13 @@ def test_a_code_of_the_service_has_its_words(code, kind, said):
 
 
 def test_a_role_that_may_not_be_taken_is_a_matter_of_credentials():
-    fault = answered("AccessDenied", f"{USER}sts:AssumeRole on resource: x", status=403, operation="AssumeRole")
-    assert ("does not accept these credentials" in fault.problem, "sts:AssumeRole" in fault.problem) == (True, True)
+    fault = answered(
+        "AccessDenied", f"{USER}sts:AssumeRole on resource: x", status=403, operation="AssumeRole"
+    )
+    assert (
+        "does not accept these credentials" in fault.problem,
+        "sts:AssumeRole" in fault.problem,
+    ) == (True, True)
 
 
 @pytest.mark.parametrize(
@@ -58,25 +67,47 @@ def test_a_role_that_may_not_be_taken_is_a_matter_of_credentials():
         ("HeadObject", "Access Denied", "s3:GetObject"),
         ("ListObjectsV2", "Access Denied", "s3:ListBucket"),
         ("GetBucketVersioning", "Access Denied", "s3:GetBucketVersioning"),
-        ("PutObject", USER + "kms:GenerateDataKey on resource: arn:aws:kms:x because no", "kms:GenerateDataKey"),
+        (
+            "PutObject",
+            USER + "kms:GenerateDataKey on resource: arn:aws:kms:x because no",
+            "kms:GenerateDataKey",
+        ),
     ],
 )
 def test_a_denial_names_the_missing_action(operation, message, action):
-    assert answered("AccessDenied", message, 403, operation).change.startswith(f"allow {action} for this identity")
+    assert answered("AccessDenied", message, 403, operation).change.startswith(
+        f"allow {action} for this identity"
+    )
 
 
 @pytest.mark.parametrize(
     ("error", "kind", "said"),
     [
         (boto.NoCredentialsError(), ExternalError, "no AWS credentials .*Pod Identity association"),
-        (boto.CredentialRetrievalError(provider="container-role", error_msg="x"), ExternalError, "no AWS credentials"),
-        (boto.EndpointConnectionError(endpoint_url="http://x"), ExternalError, "reached nobody .*VPC endpoint"),
+        (
+            boto.CredentialRetrievalError(provider="container-role", error_msg="x"),
+            ExternalError,
+            "no AWS credentials",
+        ),
+        (
+            boto.EndpointConnectionError(endpoint_url="http://x"),
+            ExternalError,
+            "reached nobody .*VPC endpoint",
+        ),
         (boto.ConnectTimeoutError(endpoint_url="http://x"), ExternalError, "reached nobody"),
         (boto.SSLError(endpoint_url="http://x", error="bad"), ExternalError, "reached nobody"),
         (boto.ReadTimeoutError(endpoint_url="http://x"), ExternalError, "ended within the data"),
         (BrokenTlsError("bad record mac"), ExternalError, "ended within the data"),
-        (boto.ConnectionClosedError(endpoint_url="http://x"), ExternalError, "ended within the data"),
-        (boto.IncompleteReadError(actual_bytes=1, expected_bytes=2), ExternalError, "ended within the data"),
+        (
+            boto.ConnectionClosedError(endpoint_url="http://x"),
+            ExternalError,
+            "ended within the data",
+        ),
+        (
+            boto.IncompleteReadError(actual_bytes=1, expected_bytes=2),
+            ExternalError,
+            "ended within the data",
+        ),
         (boto.ProfileNotFound(profile="p"), InputError, "AWS_PROFILE"),
         (boto.NoRegionError(), InputError, "AWS_REGION"),
         (boto.ParamValidationError(report="bad bucket"), InputError, "bad bucket"),
@@ -126,7 +157,17 @@ def test_nobody_listening_is_told(module):
         probe.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{probe.getsockname()[1]}"
         done = module(
-            "collect", "--used", "a", "--bucket", "some-bucket", AWS_ENDPOINT_URL_S3=url, AWS_MAX_ATTEMPTS="1"
+            "collect",
+            "--used",
+            "a",
+            "--bucket",
+            "some-bucket",
+            AWS_ENDPOINT_URL_S3=url,
+            AWS_MAX_ATTEMPTS="1",
         )
 
-    assert (done.returncode, "reached nobody" in done.stdout, "Traceback" in done.stderr) == (3, True, False)
+    assert (done.returncode, "reached nobody" in done.stdout, "Traceback" in done.stderr) == (
+        3,
+        True,
+        False,
+    )

@@ -46,7 +46,10 @@ def test_another_manifest_is_never_replaced(store, whole):
     first = whole.model_copy(update={"made": {"run": "first"}})
     write_stored_manifest(store, PREFIX, first)
 
-    assert (write_stored_manifest(store, PREFIX, whole), read_stored_manifest(store, PREFIX).made) == (
+    assert (
+        write_stored_manifest(store, PREFIX, whole),
+        read_stored_manifest(store, PREFIX).made,
+    ) == (
         False,
         {"run": "first"},
     )

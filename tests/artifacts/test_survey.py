@@ -14,12 +14,21 @@ from tandem.errors import ExternalError, InputError, SchemaError
 
 OTHER = replace(KEY, num_speculative_tokens=5, max_num_seqs=2)
 ARTIFACT = BucketNeed(
-    kind="artifact", name=KEY.name, prefix=KEY.prefix, fields=KEY.as_fields(), used_by=("e/v",), command="compile it"
+    kind="artifact",
+    name=KEY.name,
+    prefix=KEY.prefix,
+    fields=KEY.as_fields(),
+    used_by=("e/v",),
+    command="compile it",
 )
 SNAPSHOT = BucketNeed(
-    kind="model", name="org/name@main", prefix=MODEL, fields={"id": "org/name", "revision": "main"},
-    used_by=("e/v", "e/w"), command="stage it",
-)  # fmt: skip
+    kind="model",
+    name="org/name@main",
+    prefix=MODEL,
+    fields={"id": "org/name", "revision": "main"},
+    used_by=("e/v", "e/w"),
+    command="stage it",
+)
 
 
 def artifact(prefix=KEY.prefix, *, key=KEY, **more):
@@ -29,7 +38,9 @@ def artifact(prefix=KEY.prefix, *, key=KEY, **more):
 
 
 def model(fields, prefix=MODEL):
-    return replace(made_up(prefix, "a"), manifest=manifest_of(prefix, "", fields, {"a": b"1234567"}))
+    return replace(
+        made_up(prefix, "a"), manifest=manifest_of(prefix, "", fields, {"a": b"1234567"})
+    )
 
 
 def row(*stored, need=ARTIFACT):
@@ -56,21 +67,35 @@ def faulty(fault):
         (None, "missing", (), COMPILE),
         (
             replace(artifact(), manifest=None, lease=held_by("compile-1")),
-            "partial", ("held by compile-1 until 2026-11-21 12:00:00 UTC",), (),
+            "partial",
+            ("held by compile-1 until 2026-11-21 12:00:00 UTC",),
+            (),
         ),
         (REFUSED, "partial", ("nobody writes it, job was the last", TOLD), COMPILE),
         (
             artifact(key=replace(KEY, max_num_seqs=9)),
-            "damaged", ("its manifest says other fields than its name", "max_num_seqs 9 -> 1"), MEND,
+            "damaged",
+            ("its manifest says other fields than its name", "max_num_seqs 9 -> 1"),
+            MEND,
         ),
         (
-            faulty(SchemaError("it", 2, 1, where="")), "unknown",
-            ("it has schema 2; this version of Tandem reads schema 1", "use the version that wrote it"), (),
+            faulty(SchemaError("it", 2, 1, where="")),
+            "unknown",
+            (
+                "it has schema 2; this version of Tandem reads schema 1",
+                "use the version that wrote it",
+            ),
+            (),
         ),
-        (faulty(ExternalError("S3 denies", change="allow it")), "unread", ("S3 denies", "allow it"), ()),
+        (
+            faulty(ExternalError("S3 denies", change="allow it")),
+            "unread",
+            ("S3 denies", "allow it"),
+            (),
+        ),
         (faulty(InputError("cut off", change="x")), "damaged", ("cut off",), MEND),
     ],
-)  # fmt: skip
+)
 def test_a_need_has_the_state_of_what_is_stored_and_what_makes_it(stored, state, why, command):
     found = row(*([stored] if stored else []))
     assert (found.state, found.why, found.commands) == (state, why, command)
@@ -85,7 +110,11 @@ def test_a_model_may_say_more_than_is_needed():
     ("needs", "stored", "why"),
     [
         ([], model({"id": "org/name", "revision": "main"}), ("no experiment uses this model",)),
-        ([SNAPSHOT], model({"id": "org/name", "revision": "old"}, "models/org/name/old"), ("revision old -> main",)),
+        (
+            [SNAPSHOT],
+            model({"id": "org/name", "revision": "old"}, "models/org/name/old"),
+            ("revision old -> main",),
+        ),
         (
             [ARTIFACT],
             artifact(OTHER.prefix, key=OTHER),

@@ -1,4 +1,5 @@
-"""Task sets: the same files give the same archive, and no other bytes than the declared ones are unpacked."""
+"""Task sets: the same files give the same archive, and no other bytes than the declared ones are
+unpacked."""
 
 from __future__ import annotations
 
@@ -25,7 +26,10 @@ def letters(tmp_path):
 
 def test_digest_names_the_archive(store, letters):
     sha256, key = store_task_set(store, letters)
-    assert (key, hashlib.sha256(store.read(key).body).hexdigest()) == (f"tasks/letters/{sha256}.zip", sha256)
+    assert (key, hashlib.sha256(store.read(key).body).hexdigest()) == (
+        f"tasks/letters/{sha256}.zip",
+        sha256,
+    )
 
 
 def test_same_files_are_stored_once(store, letters):
@@ -52,7 +56,9 @@ def fetch(bucket, aws, command, tmp_path):  # noqa: ARG001 - aws leads to the en
     """Run `fetch-tasks`; return its exit code and its last line."""
 
     def act(*words):
-        code, said = command("fetch-tasks", "--bucket", bucket, "--folder", tmp_path / "sets", *words)
+        code, said = command(
+            "fetch-tasks", "--bucket", bucket, "--folder", tmp_path / "sets", *words
+        )
         return code, said[-1] if said else None
 
     return act
@@ -73,7 +79,10 @@ def test_other_bytes_are_refused(store, letters, fetch, tmp_path):
     store.client.put_object(Bucket=store.bucket, Key=key, Body=b"other bytes")
     code, line = fetch("--task-set", f"letters={sha256}")
     assert (code, (tmp_path / "sets/letters").exists()) == (2, False)
-    assert line["event"] == f"the task set letters has the SHA-256 {hashlib.sha256(b'other bytes').hexdigest()}"
+    assert (
+        line["event"]
+        == f"the task set letters has the SHA-256 {hashlib.sha256(b'other bytes').hexdigest()}"
+    )
 
 
 def test_set_that_is_no_archive_is_refused(store, tmp_path):

@@ -1,4 +1,5 @@
-"""A safetensors file is told whole from its header, against files that the safetensors library's form gives."""
+"""A safetensors file is told whole from its header, against files that the safetensors library's
+form gives."""
 
 from __future__ import annotations
 
@@ -18,8 +19,12 @@ def shard(tmp_path):
 
 
 def test_a_whole_file_names_its_tensors(shard):
-    weight_map = json.loads((shard.parent / "model.safetensors.index.json").read_text())["weight_map"]
-    assert read_tensor_file(shard) == {tensor for tensor, file in weight_map.items() if file == shard.name}
+    weight_map = json.loads((shard.parent / "model.safetensors.index.json").read_text())[
+        "weight_map"
+    ]
+    assert read_tensor_file(shard) == {
+        tensor for tensor, file in weight_map.items() if file == shard.name
+    }
 
 
 @pytest.mark.parametrize("keep", [0, 7, 8, 100, -1], ids=lambda keep: f"{keep} bytes")
@@ -36,7 +41,14 @@ def test_a_file_that_is_too_long_is_refused(shard):
 
 
 @pytest.mark.parametrize(
-    "header", [b"[]", b"{", b'{"a": 1}', b'{"a": {"data_offsets": [4, 0]}}', b'{"a": {"data_offsets": ["x", 0]}}']
+    "header",
+    [
+        b"[]",
+        b"{",
+        b'{"a": 1}',
+        b'{"a": {"data_offsets": [4, 0]}}',
+        b'{"a": {"data_offsets": ["x", 0]}}',
+    ],
 )
 def test_a_header_of_another_form_is_refused(tmp_path, header):
     (tmp_path / "a.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)

@@ -31,7 +31,17 @@ def upload(aws, bucket, tmp_path, compiled, monkeypatch, command):  # noqa: ARG0
     def act(holder=HOLDER, key=KEY, folder=compiled, work="work"):
         for name, value in variables(key, holder).items():
             monkeypatch.setenv(name, value)
-        return command("upload", "--bucket", bucket, "--artifact", folder, "--work", tmp_path / work, "--wait-s", "0")
+        return command(
+            "upload",
+            "--bucket",
+            bucket,
+            "--artifact",
+            folder,
+            "--work",
+            tmp_path / work,
+            "--wait-s",
+            "0",
+        )
 
     return act
 
@@ -44,12 +54,18 @@ def test_every_file_is_stored_below_the_run_and_named_by_the_manifest(store, upl
     code, _ = upload()
 
     manifest = read_stored_manifest(store, KEY.prefix)
-    local = {path.relative_to(compiled).as_posix(): path.read_bytes() for path in compiled.rglob("*") if path.is_file()}
+    local = {
+        path.relative_to(compiled).as_posix(): path.read_bytes()
+        for path in compiled.rglob("*")
+        if path.is_file()
+    }
     assert (code, manifest.folder.startswith(f"{HOLDER}-")) == (0, True)
     assert {file.path: file.sha256 for file in manifest.files} == {
         name: hashlib.sha256(body).hexdigest() for name, body in local.items()
     }
-    assert {name: store.read(f"{KEY.prefix}/{manifest.folder}/{name}").body for name in local} == local
+    assert {
+        name: store.read(f"{KEY.prefix}/{manifest.folder}/{name}").body for name in local
+    } == local
 
 
 def test_the_manifest_says_how_it_came_to_be(store, upload, monkeypatch):
@@ -60,7 +76,10 @@ def test_the_manifest_says_how_it_came_to_be(store, upload, monkeypatch):
     assert read_stored_manifest(store, KEY.prefix).made == {
         "run": HOLDER,
         "where": "device",
-        "attempts": [{"class": "transient", "seconds": 3.5}, {"class": "compiled", "seconds": 12.25}],
+        "attempts": [
+            {"class": "transient", "seconds": 3.5},
+            {"class": "compiled", "seconds": 12.25},
+        ],
         "unproven": ["said by the driver", "said by the pod"],
         "models": {TARGET: hashlib.sha256(b"the target's").hexdigest()},
     }
@@ -88,15 +107,25 @@ def test_the_second_writer_of_a_key_says_so_and_ends_well(store, upload, tmp_pat
     assert (code, lines[-1]["made_by"], sizes(store)) == (0, HOLDER, before)
 
 
-def test_a_writer_that_is_outrun_at_the_manifest_says_so_and_ends_well(proxied, proxy, upload, endpoint, bucket):
+def test_a_writer_that_is_outrun_at_the_manifest_says_so_and_ends_well(
+    proxied, proxy, upload, endpoint, bucket
+):
     """Somebody who holds no lease writes the manifest in the last moment."""
     upload()
-    theirs = proxied.read(f"{KEY.prefix}/tandem-manifest.json").body.replace(HOLDER.encode(), b"somebody-else")
+    theirs = proxied.read(f"{KEY.prefix}/tandem-manifest.json").body.replace(
+        HOLDER.encode(), b"somebody-else"
+    )
     proxied.delete([f"{KEY.prefix}/tandem-manifest.json"])
 
     def outrun(moment, request):
-        if moment == "asked" and request.operation == "PutObject" and request.path.endswith("tandem-manifest.json"):
-            endpoint.client("s3").put_object(Bucket=bucket, Key=f"{KEY.prefix}/tandem-manifest.json", Body=theirs)
+        if (
+            moment == "asked"
+            and request.operation == "PutObject"
+            and request.path.endswith("tandem-manifest.json")
+        ):
+            endpoint.client("s3").put_object(
+                Bucket=bucket, Key=f"{KEY.prefix}/tandem-manifest.json", Body=theirs
+            )
 
     proxy.moment_callback = outrun
     code, lines = upload()
@@ -127,7 +156,10 @@ def test_two_pods_of_one_job_write_to_folders_of_their_own(folder_of, monkeypatc
     first = folder_of()
     monkeypatch.setattr("tandem.artifacts.upload.node", lambda: "another-pod")
     second = folder_of()
-    assert (first != second, re.fullmatch(rf"{HOLDER}-[0-9a-f]{{12}}", second) is not None) == (True, True)
+    assert (first != second, re.fullmatch(rf"{HOLDER}-[0-9a-f]{{12}}", second) is not None) == (
+        True,
+        True,
+    )
 
 
 def test_a_container_that_is_started_again_goes_on_in_the_same_folder(folder_of):
@@ -140,8 +172,14 @@ def test_another_compile_of_one_pod_has_a_folder_of_its_own(folder_of, tmp_path)
     assert folder_of() != first
 
 
-@pytest.mark.parametrize(("changes", "said"), [({"result": "failed"}, "'failed'"), ({"result": "running"}, "'running'"),
-                                               ({"attempts": None}, "nothing says")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"result": "failed"}, "'failed'"),
+        ({"result": "running"}, "'running'"),
+        ({"attempts": None}, "nothing says"),
+    ],
+)
 def test_what_was_not_compiled_well_is_not_stored(store, upload, tmp_path, changes, said):
     write_outcome(tmp_path / "work", **changes)
     code, lines = upload()
@@ -157,13 +195,25 @@ def test_a_compile_that_was_given_up_frees_its_lease_and_is_told_with_the_driver
     attempts = [{"kind": kind, "exit": 70, "seconds": 1.0, "line": "what the log says"}]
     write_outcome(tmp_path / "work", result="given up", attempts=attempts)
 
-    first, restarted = upload(), upload()
+    first = upload()
+    restarted = upload()
 
     for code, lines in (first, restarted):
-        said = {"event": f"not compiled: {kind}", "line": "what the log says", "change": KINDS[kind].change}
-        assert (code, lines[-1]["exit_code"], lines[-1]["level"]) == (KINDS[kind].code, KINDS[kind].code, "error")
+        said = {
+            "event": f"not compiled: {kind}",
+            "line": "what the log says",
+            "change": KINDS[kind].change,
+        }
+        assert (code, lines[-1]["exit_code"], lines[-1]["level"]) == (
+            KINDS[kind].code,
+            KINDS[kind].code,
+            "error",
+        )
         assert lines[-1].items() >= said.items()
-    assert (list(sizes(store)), json.loads(store.read(LEASE).body)["state"]) == ([LEASE], "released")
+    assert (list(sizes(store)), json.loads(store.read(LEASE).body)["state"]) == (
+        [LEASE],
+        "released",
+    )
 
 
 def test_a_compile_that_failed_leaves_another_jobs_lease_alone(store, upload, tmp_path):
@@ -176,7 +226,9 @@ def test_a_compile_that_failed_leaves_another_jobs_lease_alone(store, upload, tm
     assert (upload()[0], store.read(LEASE).body == before) == (3, True)
 
 
-def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(proxied, proxy, upload, tmp_path):
+def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(
+    proxied, proxy, upload, tmp_path
+):
     with hold_lease(proxied, LEASE, HOLDER, 3600, 0, keep=True):
         pass
     attempts = [{"kind": "compiler error", "exit": 70, "seconds": 1.0, "line": "x"}]
@@ -185,10 +237,15 @@ def test_a_lease_that_cannot_be_freed_hides_no_failure_of_the_compile(proxied, p
 
     code, lines = upload()
 
-    assert (code, [line["event"] for line in lines]) == (3, ["lease not released", "not compiled: compiler error"])
+    assert (code, [line["event"] for line in lines]) == (
+        3,
+        ["lease not released", "not compiled: compiler error"],
+    )
 
 
-def test_a_lease_that_is_lost_meanwhile_stops_the_writer_before_its_manifest(proxied, proxy, upload, endpoint):
+def test_a_lease_that_is_lost_meanwhile_stops_the_writer_before_its_manifest(
+    proxied, proxy, upload, endpoint
+):
     theirs = b'{"schema_version": 1, "state": "held", "holder": "usurper", "ttl_s": 3600}'
 
     def usurp(moment, request):

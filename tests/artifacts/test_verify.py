@@ -23,12 +23,19 @@ def stored(aws, bucket, tmp_path, monkeypatch, command):  # noqa: ARG001 - aws l
         monkeypatch.setenv(name, value)
     write_artifact(tmp_path / "artifact", rank_bytes=100_000)
     work = write_outcome(tmp_path / "work")
-    assert command("upload", "--bucket", bucket, "--artifact", tmp_path / "artifact", "--work", work)[0] == 0
+    assert (
+        command("upload", "--bucket", bucket, "--artifact", tmp_path / "artifact", "--work", work)[
+            0
+        ]
+        == 0
+    )
 
 
 @pytest.fixture
 def verify(bucket, command):
-    return lambda *asked: command("verify", *(asked or ("--bucket", bucket, "--artifact", KEY.name)))
+    return lambda *asked: command(
+        "verify", *(asked or ("--bucket", bucket, "--artifact", KEY.name))
+    )
 
 
 def keys_of(store):
@@ -48,17 +55,22 @@ def test_one_flipped_byte_of_any_file_is_found(store, verify, marked):
     chance = random.Random(SEED)  # noqa: S311 - no secret
     found = {}
     for key in keys_of(store):
-        body, head = bytearray(store.read(key).body), store.head(key)
+        body = bytearray(store.read(key).body)
+        head = store.head(key)
         at = chance.randrange(len(body))
         body[at] ^= 1 << chance.randrange(8)
         marks = {"sha256": head.sha256} if marked else {}
         store.client.put_object(Bucket=store.bucket, Key=key, Body=bytes(body), Metadata=marks)
         code, lines = verify()
-        found[key] = (code, [line["where"] for line in lines if line["level"] == "error" and "where" in line])
+        found[key] = (
+            code,
+            [line["where"] for line in lines if line["level"] == "error" and "where" in line],
+        )
     urls = [store.url(key) for key in keys_of(store)]
 
     assert {key: code for key, (code, _) in found.items()} == dict.fromkeys(found, 1)
-    assert [where for _, where in found.values()] == [urls[: n + 1] for n in range(len(urls))]  # one more each time
+    # one more each time
+    assert [where for _, where in found.values()] == [urls[: n + 1] for n in range(len(urls))]
 
 
 @pytest.mark.usefixtures("stored")
@@ -70,16 +82,23 @@ def test_a_file_that_is_right_under_another_mark_is_named(store, verify):
 
     (wrong,) = [line for line in lines if line.get("where") == store.url(key)]
     assert (code, wrong["event"]) == (
-        1, f"the object is marked with SHA-256 {'0' * 64}, the manifest says {hashlib.sha256(body).hexdigest()}",
-    )  # fmt: skip
+        1,
+        (
+            f"the object is marked with SHA-256 {'0' * 64}, the manifest says"
+            f" {hashlib.sha256(body).hexdigest()}"
+        ),
+    )
 
 
 @pytest.mark.usefixtures("stored")
 def test_one_flipped_byte_of_the_manifest_is_found(store, verify):
-    head, body = store.head(MANIFEST), bytearray(store.read(MANIFEST).body)
+    head = store.head(MANIFEST)
+    body = bytearray(store.read(MANIFEST).body)
     at = body.index(b'"where": "device"') + 12
     body[at] ^= 1
-    store.client.put_object(Bucket=store.bucket, Key=MANIFEST, Body=bytes(body), Metadata={"sha256": head.sha256})
+    store.client.put_object(
+        Bucket=store.bucket, Key=MANIFEST, Body=bytes(body), Metadata={"sha256": head.sha256}
+    )
 
     assert verify()[0] == 1
 
@@ -92,7 +111,11 @@ def test_a_missing_file_and_one_of_another_size_are_named_with_what_to_do(store,
     code, lines = verify()
 
     wrong = {line["where"]: line for line in lines if "where" in line}
-    assert (code, wrong[store.url(first)]["event"], "has 5 bytes" in wrong[store.url(second)]["event"]) == (
+    assert (
+        code,
+        wrong[store.url(first)]["event"],
+        "has 5 bytes" in wrong[store.url(second)]["event"],
+    ) == (
         1,
         "the object is missing",
         True,

@@ -1,4 +1,5 @@
-"""An HTTP server of the standard library that says keep-alive and does not keep a connection, as llama.cpp's does."""
+"""An HTTP server of the standard library that says keep-alive and does not keep a connection, as
+llama.cpp's does."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ MODEL = "closing"
 OWNER = "closing-owner"
 Closing = Literal["never", "after_stream", "on_reuse", "reset_on_reuse", "always"]
 STREAM = (
-    {"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}]},
+    {
+        "choices": [
+            {"index": 0, "delta": {"role": "assistant", "content": None}, "finish_reason": None}
+        ]
+    },
     {"choices": [{"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}]},
     {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]},
     {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}},
@@ -29,8 +34,9 @@ class ClosingServer:
     """What it is told, and what it was asked.
 
     Args:
-        closing: `after_stream` closes behind each stream; the others wait for the next POST on a connection that has
-            carried a request and end it then, with `reset` by a TCP reset; `always` ends every POST.
+        closing: `after_stream` closes behind each stream; the others wait for the next POST on a
+            connection that has carried a request and end it then, with `reset` by a TCP reset;
+            `always` ends every POST.
         delay_s: how long it waits before it ends a connection.
         requests: method, path and how many requests the connection had carried before.
     """
@@ -69,7 +75,11 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer a page."""
         self.note()
-        page = {"object": "list", "data": [{"id": MODEL, "owned_by": OWNER}]} if self.path == "/v1/models" else {}
+        page = (
+            {"object": "list", "data": [{"id": MODEL, "owned_by": OWNER}]}
+            if self.path == "/v1/models"
+            else {}
+        )
         body = json.dumps(page).encode()
         self.send_response(200 if self.path in {"/v1/models", "/health"} else 404)
         self.send_header("Content-Type", "application/json")

@@ -1,16 +1,20 @@
-"""A second streaming server, of its own making: asyncio streams and the standard library, nothing of ours, no aiohttp.
+"""A second streaming server, of its own making: asyncio streams and the standard library, nothing
+of ours, no aiohttp.
 
-What it sends and when is a schedule, given for all requests on the command line and for one request in its prompt, as
-a line `#schedule {...}`. It logs the monotonic time of every write, of the connection's accept and of the moment the
-request had been read: a truth that shares no code with the twin or with what measures.
+What it sends and when is a schedule, given for all requests on the command line and for one request
+in its prompt, as a line `#schedule {...}`. It logs the monotonic time of every write, of the
+connection's accept and of the moment the request had been read: a truth that shares no code with
+the twin or with what measures.
 
-    python tests/bench/independent_server.py --port 8123 --log truth.jsonl --ttft-ms 200 --step-ms 45 --bursts 1,8
+    python tests/bench/independent_server.py --port 8123 --log truth.jsonl --ttft-ms 200 --step-ms
+    45 --bursts 1,8
 
-A schedule's fields, each with its default in Schedule: ttft_ms from the request's last byte to the first burst;
-step_ms between bursts, by absolute deadlines; bursts, tokens of each burst, taken again from the start when they run
-out, or `random:LOW-HIGH:SEED`; first_burst where the first differs; tokens in all (max_tokens of the request where
-smaller); speed, by which both times are divided; spread, by which those of each request differ; fault (a key of BEFORE
-or DURING, or one of AT_THE_END) and fault_at, the burst before which it happens; raw, pieces of hexadecimal bytes
+A schedule's fields, each with its default in Schedule: ttft_ms from the request's last byte to the
+first burst; step_ms between bursts, by absolute deadlines; bursts, tokens of each burst, taken
+again from the start when they run out, or `random:LOW-HIGH:SEED`; first_burst where the first
+differs; tokens in all (max_tokens of the request where smaller); speed, by which both times are
+divided; spread, by which those of each request differ; fault (a key of BEFORE or DURING, or one of
+AT_THE_END) and fault_at, the burst before which it happens; raw, pieces of hexadecimal bytes
 written as the whole body with pause_ms between them.
 """
 
@@ -29,7 +33,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Self, TextIO
 
 MODEL = "independent"
-WORDS = "the quick brown fox jumps over the lazy dog while seven grey ships sail past a quiet harbour".split()  # noqa: SIM905
+# noqa: SIM905
+WORDS = "the quick brown fox jumps over the lazy dog while seven grey ships sail past a quiet harbour".split()
 OK = 200
 AT_THE_END = ("no_usage", "wrong_model", "hang_after_done")
 
@@ -52,7 +57,8 @@ class Schedule:
     content_type: str = "text/event-stream"
     simulated: str | None = None  # value of x-tandem-simulated on every answer
     speed: float = 1.0  # how many times as fast as ttft_ms and step_ms say
-    spread: float = 0.0  # sd of the logarithm of each request's own factor on ttft_ms, and of that on step_ms
+    # sd of the logarithm of each request's own factor on ttft_ms, and of that on step_ms
+    spread: float = 0.0
 
     def __post_init__(self) -> None:
         if self.fault is not None and self.fault not in {*BEFORE, *DURING, *AT_THE_END}:
@@ -105,7 +111,10 @@ class Connection:
     async def begin(self, content_type: str, *, status: str = "200 OK", extra: str = "") -> None:
         """Write the head of a chunked answer."""
         chunked = "Transfer-Encoding: chunked\r\n"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{chunked}{self.header}{extra}\r\n"
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type:"
+            f" {content_type}\r\n{chunked}{self.header}{extra}\r\n"
+        )
         self.truth["headers_s"] = time.monotonic()
         self.writer.write(head.encode())
         await self.writer.drain()
@@ -120,7 +129,9 @@ class Connection:
     async def whole(self, status: str, content_type: str, body: bytes, extra: str = "") -> None:
         """Write an answer of known length."""
         length = f"Content-Length: {len(body)}\r\n"
-        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{length}{self.header}{extra}\r\n"
+        head = (
+            f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{length}{self.header}{extra}\r\n"
+        )
         self.truth.setdefault("writes", []).append([time.monotonic(), len(body), None])
         self.writer.write(head.encode() + body)
         await self.writer.drain()
@@ -157,7 +168,8 @@ class Request:
 
 
 class Frames:
-    """The events of one answer, in a real vLLM's form: role, one event a burst, finish, usage, [DONE]."""
+    """The events of one answer, in a real vLLM's form: role, one event a burst, finish, usage,
+    [DONE]."""
 
     def __init__(self, request: Request, schedule: Schedule) -> None:
         self.request = request
@@ -165,7 +177,9 @@ class Frames:
         self.running = 0
         prompt = json.dumps(request.body.get("messages") or request.body.get("prompt"))
         self.prompt_tokens = max(1, len(prompt.split()))
-        self.model = "another" if schedule.fault == "wrong_model" else request.body.get("model", MODEL)
+        self.model = (
+            "another" if schedule.fault == "wrong_model" else request.body.get("model", MODEL)
+        )
 
     def role(self) -> bytes | None:
         """The event before any token; the completions API has none."""
@@ -187,11 +201,19 @@ class Frames:
     def _usage(self) -> dict[str, Any]:
         prompt = self.prompt_tokens
         running = self.running
-        return {"usage": {"prompt_tokens": prompt, "completion_tokens": running, "total_tokens": prompt + running}}
+        return {
+            "usage": {
+                "prompt_tokens": prompt,
+                "completion_tokens": running,
+                "total_tokens": prompt + running,
+            }
+        }
 
     def _choice(self, delta: dict[str, str], size: int, finish: str | None = None) -> bytes:
         choice: dict[str, Any] = (
-            {"index": 0, "delta": delta} if self.request.chat else {"index": 0, "text": delta.get("content", "")}
+            {"index": 0, "delta": delta}
+            if self.request.chat
+            else {"index": 0, "text": delta.get("content", "")}
         )
         choice |= {"logprobs": self._logprobs(size), "finish_reason": finish}
         if self.request.body.get("return_token_ids") and "role" not in delta:
@@ -206,8 +228,16 @@ class Frames:
         if not size or self.request.body.get("logprobs") in {None, False}:
             return None
         if self.request.chat:
-            return {"content": [{"token": "x", "logprob": -0.25, "bytes": [120], "top_logprobs": []}] * size}
-        return {"tokens": ["x"] * size, "token_logprobs": [-0.25] * size, "top_logprobs": [{}] * size}
+            return {
+                "content": (
+                    [{"token": "x", "logprob": -0.25, "bytes": [120], "top_logprobs": []}] * size
+                )
+            }
+        return {
+            "tokens": ["x"] * size,
+            "token_logprobs": [-0.25] * size,
+            "top_logprobs": [{}] * size,
+        }
 
     def _frame(self, fields: dict[str, Any]) -> bytes:
         kind = "chat.completion.chunk" if self.request.chat else "text_completion"
@@ -216,23 +246,29 @@ class Frames:
 
 
 class Server:
-    """The server: `async with Server(schedule) as server`, then `server.port`; truths are in `server.truths`."""
+    """The server: `async with Server(schedule) as server`, then `server.port`; truths are in
+    `server.truths`."""
 
-    def __init__(self, default: Schedule, *, port: int = 0, log: TextIO | None = None, seed: int = 0) -> None:
+    def __init__(
+        self, default: Schedule, *, port: int = 0, log: TextIO | None = None, seed: int = 0
+    ) -> None:
         self.default = default
         self.port = port
         self.log = log
         self.generator = random.Random(seed)  # noqa: S311 - of the requests' own times, in the order they came
         self.truths: list[dict[str, Any]] = []
         self.accepted = 0
-        self.refused_fields: tuple[str, ...] = ()  # answered with 400, as a server that does not know them
+        # answered with 400, as a server that does not know them
+        self.refused_fields: tuple[str, ...] = ()
         self.models: list[dict[str, str]] = [{"id": MODEL, "root": "/models/independent"}]
         self.health: int = 200
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=1 << 22)
+        self._server = await asyncio.start_server(
+            self._serve, "127.0.0.1", self.port, limit=1 << 22
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -272,7 +308,10 @@ class Server:
         except asyncio.IncompleteReadError:
             return None
         first, *lines = head.decode("latin-1").split("\r\n")
-        headers = {name.strip().lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+        headers = {
+            name.strip().lower(): value.strip()
+            for name, _, value in (line.partition(":") for line in lines)
+        }
         body = await connection.reader.readexactly(int(headers.get("content-length", "0")))
         method, path, _ = first.split(" ", 2)
         connection.truth = {
@@ -299,21 +338,39 @@ class Server:
                 return True
             fields = request.body.keys() | (request.body.get("stream_options") or {}).keys()
             if unknown := [name for name in self.refused_fields if name in fields]:
-                refusal = {"error": {"message": f"unknown field {unknown[0]}", "type": "BadRequestError", "code": 400}}
-                await connection.whole("400 Bad Request", "application/json", json.dumps(refusal).encode())
+                refusal = {
+                    "error": {
+                        "message": f"unknown field {unknown[0]}",
+                        "type": "BadRequestError",
+                        "code": 400,
+                    }
+                }
+                await connection.whole(
+                    "400 Bad Request", "application/json", json.dumps(refusal).encode()
+                )
                 return True
             return await self._stream(connection, request, request.schedule(self.default))
         finally:
             if self.log is not None:
-                fields_ = {key: value for key, value in connection.truth.items() if key not in {"headers", "body"}}
+                fields_ = {
+                    key: value
+                    for key, value in connection.truth.items()
+                    if key not in {"headers", "body"}
+                }
                 self.log.write(json.dumps(fields_) + "\n")
                 self.log.flush()
 
     async def _answer_get(self, connection: Connection, request: Request) -> None:
-        pages = {"/v1/models": {"object": "list", "data": self.models}, "/version": {"version": "0.0.1"}, "/health": {}}
+        pages = {
+            "/v1/models": {"object": "list", "data": self.models},
+            "/version": {"version": "0.0.1"},
+            "/health": {},
+        }
         page = pages.get(request.path)
         if page is None or self.health != OK:
-            await connection.whole(f"{404 if page is None else self.health} No", "application/json", b"{}")
+            await connection.whole(
+                f"{404 if page is None else self.health} No", "application/json", b"{}"
+            )
         else:
             await connection.whole("200 OK", "application/json", json.dumps(page).encode())
 
@@ -356,7 +413,9 @@ async def _raw(connection: Connection, schedule: Schedule) -> bool:
     return True
 
 
-async def _end(connection: Connection, request: Request, schedule: Schedule, frames: Frames) -> bool:
+async def _end(
+    connection: Connection, request: Request, schedule: Schedule, frames: Frames
+) -> bool:
     full = frames.running >= request.body.get("max_tokens", schedule.tokens)
     last = [frames.finish("length" if full else "stop")]
     if request.option("include_usage") and schedule.fault != "no_usage":
@@ -375,15 +434,27 @@ During = Callable[[Connection, Frames], Awaitable[bool]]
 
 
 async def _status(connection: Connection, schedule: Schedule) -> bool:
-    text = {"error": {"message": "no more room in the queue", "type": "Overloaded", "code": schedule.status}}
+    text = {
+        "error": {
+            "message": "no more room in the queue",
+            "type": "Overloaded",
+            "code": schedule.status,
+        }
+    }
     extra = f"Retry-After: {schedule.retry_after}\r\n" if schedule.retry_after else ""
-    await connection.whole(f"{schedule.status} No", "application/json", json.dumps(text).encode(), extra)
+    await connection.whole(
+        f"{schedule.status} No", "application/json", json.dumps(text).encode(), extra
+    )
     return True
 
 
 def _whole(content_type: str, body: bytes, status: str = "200 OK", extra: str = "") -> Before:
     async def send(connection: Connection, schedule: Schedule) -> bool:
-        fields = schedule.content_type if schedule.content_type != Schedule.content_type else content_type
+        fields = (
+            schedule.content_type
+            if schedule.content_type != Schedule.content_type
+            else content_type
+        )
         await connection.whole(status, fields, body, extra)
         return True
 
@@ -427,7 +498,8 @@ async def _reset(connection: Connection, _: Frames) -> bool:
 
 async def _error(connection: Connection, _: Frames) -> bool:
     await connection.write(
-        b'data: {"error": {"message": "engine died", "type": "InternalServerError", "code": 500}}\n\n'
+        b'data: {"error": {"message": "engine died", "type": "InternalServerError", "code":'
+        b" 500}}\n\n"
     )
     await connection.write(b"data: [DONE]\n\n")
     await connection.end()
@@ -441,14 +513,18 @@ async def _endless(connection: Connection, frames: Frames) -> bool:
 
 
 HTML = b"<!DOCTYPE html>\n<html><title>Sign in</title><body>Please sign in.</body></html>\n"
-ONE_ANSWER = b'{\n "object": "chat.completion",\n "choices": [{"message": {"content": "all at once"}}]\n}'
+ONE_ANSWER = (
+    b'{\n "object": "chat.completion",\n "choices": [{"message": {"content": "all at once"}}]\n}'
+)
 BEFORE: dict[str, Before] = {
     "status": _status,
     "html": _whole("text/html; charset=utf-8", HTML),
     "json": _whole("application/json", ONE_ANSWER),
     "empty_json": _whole("application/json", b'{"status": "ok"}'),
     "empty": _whole("text/event-stream", b""),
-    "redirect": _whole("text/plain", b"", "307 Temporary Redirect", "Location: /elsewhere/v1/chat/completions\r\n"),
+    "redirect": _whole(
+        "text/plain", b"", "307 Temporary Redirect", "Location: /elsewhere/v1/chat/completions\r\n"
+    ),
     "not_http": _not_http,
     "silent": _stall,
     "drop_early": _drop,
@@ -465,7 +541,9 @@ DURING: dict[str | None, During] = {
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--log", type=argparse.FileType("a"))
     for name in ("ttft_ms", "step_ms", "bursts", "tokens", "speed", "spread"):
@@ -477,8 +555,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 async def _run(options: argparse.Namespace) -> None:
-    fields = {name: value for name, value in vars(options).items() if name not in {"port", "log", "seed"}}
-    async with Server(Schedule(**fields), port=options.port, log=options.log, seed=options.seed) as server:
+    fields = {
+        name: value for name, value in vars(options).items() if name not in {"port", "log", "seed"}
+    }
+    async with Server(
+        Schedule(**fields), port=options.port, log=options.log, seed=options.seed
+    ) as server:
         sys.stdout.write(f"listening on http://127.0.0.1:{server.port}\n")
         sys.stdout.flush()
         await asyncio.Event().wait()

@@ -1,4 +1,5 @@
-"""Records and folders of runs as the tests of figures need them; every number is stated by the test."""
+"""Records and folders of runs as the tests of figures need them; every number is stated by the
+test."""
 
 from __future__ import annotations
 
@@ -22,7 +23,12 @@ def chunks(*fields: tuple[Any, ...]) -> tuple[Chunk, ...]:
 
 # a role chunk, then 1, 4 and 3 tokens at 200, 245 and 290 ms, the end and the usage
 BURSTS = chunks(
-    (0.1, "role", 0), (0.2, "text", 1), (0.245, "text", 4), (0.29, "text", 3), (0.29, "end", 0), (0.291, "usage", None)
+    (0.1, "role", 0),
+    (0.2, "text", 1),
+    (0.245, "text", 4),
+    (0.29, "text", 3),
+    (0.29, "end", 0),
+    (0.291, "usage", None),
 )
 
 
@@ -54,15 +60,26 @@ def record(**changes: Any) -> RequestRecord:
 
 
 def compute_record_metrics(request: RequestRecord) -> dict[str, float]:
-    """The figures of one record by metric, without those it cannot have; chunk_gap_ms is their mean."""
+    """The figures of one record by metric, without those it cannot have; chunk_gap_ms is their
+    mean."""
     metrics = compute_request_metrics([request])
-    values = {name: float(column[0]) for name, column in metrics.values.items() if np.isfinite(column[0])}
-    return values | ({"chunk_gap_ms": float(np.mean(metrics.gaps_ms))} if len(metrics.gaps_ms) else {})
+    values = {
+        name: float(column[0]) for name, column in metrics.values.items() if np.isfinite(column[0])
+    }
+    return values | (
+        {"chunk_gap_ms": float(np.mean(metrics.gaps_ms))} if len(metrics.gaps_ms) else {}
+    )
 
 
 def failed(**changes: Any) -> RequestRecord:
     """A request that was cut after its first token."""
-    cut = {"chunks": BURSTS[:2], "completion_tokens": None, "error": "closed", "content": None, "finish_reason": None}
+    cut = {
+        "chunks": BURSTS[:2],
+        "completion_tokens": None,
+        "error": "closed",
+        "content": None,
+        "finish_reason": None,
+    }
     return record(**{**cut, **changes})
 
 
@@ -72,7 +89,11 @@ def run_manifest(**changes: Any) -> manifest.RunManifest:
         "version": "0.1.0",
         "created_utc": "2026-11-21T00:00:00Z",
         "arms": (arm("base", role="baseline"), arm("spec")),
-        "suites": (manifest.SuiteEntry(name="real", sha256="0" * 64, prompts=24, classes=("repeat", "chat")),),
+        "suites": (
+            manifest.SuiteEntry(
+                name="real", sha256="0" * 64, prompts=24, classes=("repeat", "chat")
+            ),
+        ),
         "schema": manifest.SCHEMA,
         "simulated": False,
         "schedule": "interleaved",
@@ -93,17 +114,29 @@ def run_manifest(**changes: Any) -> manifest.RunManifest:
 def arm(name: str, **changes: Any) -> manifest.ManifestArm:
     """An arm of which nothing is known but its name."""
     return manifest.ManifestArm(
-        **{"name": name, "role": "variant", "url": "http://127.0.0.1:1", "model": "m", "simulated": False, **changes}
+        **{
+            "name": name,
+            "role": "variant",
+            "url": "http://127.0.0.1:1",
+            "model": "m",
+            "simulated": False,
+            **changes,
+        }
     )
 
 
 def speculating(method: str | None, window: int | None = None) -> manifest.ManifestArm:
     """An arm whose speculation is known; without a method it does not speculate."""
-    return arm("spec", speculation=manifest.Speculation(method=method, num_speculative_tokens=window))
+    return arm(
+        "spec", speculation=manifest.Speculation(method=method, num_speculative_tokens=window)
+    )
 
 
 def write_run(
-    folder: Path, records: list[RequestRecord], scrapes: list[MetricsScrape] | None = None, **changes: Any
+    folder: Path,
+    records: list[RequestRecord],
+    scrapes: list[MetricsScrape] | None = None,
+    **changes: Any,
 ) -> Path:
     """The files of a run."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,6 +144,8 @@ def write_run(
         for entry in records:
             writer.write(entry)
     if scrapes is not None:
-        (folder / COUNTERS).write_bytes(b"".join(msgspec.json.encode(scrape) + b"\n" for scrape in scrapes))
+        (folder / COUNTERS).write_bytes(
+            b"".join(msgspec.json.encode(scrape) + b"\n" for scrape in scrapes)
+        )
     manifest.write_manifest(folder, run_manifest(**changes))
     return folder

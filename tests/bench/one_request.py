@@ -51,7 +51,9 @@ def run(
 
     async def main() -> T:
         async with Server(schedule or Schedule(**QUICK)) as served:
-            entry = arm("arm", **({"url": f"http://127.0.0.1:{served.port}", "model": MODEL} | fields))
+            entry = arm(
+                "arm", **({"url": f"http://127.0.0.1:{served.port}", "model": MODEL} | fields)
+            )
             async with CompletionClient(entry, limit=limit, api=api, api_key=api_key) as client:
                 return await what(client, served)
 

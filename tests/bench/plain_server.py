@@ -1,4 +1,5 @@
-"""A small HTTP server on 127.0.0.1 that answers each path with the bytes of a test, in a thread of its own."""
+"""A small HTTP server on 127.0.0.1 that answers each path with the bytes of a test, in a thread of
+its own."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ class PlainServer:
 
 
 @contextlib.contextmanager
-def plain_server(answers: Mapping[str, PlainAnswer], tls: ssl.SSLContext | None = None) -> Iterator[PlainServer]:
+def plain_server(
+    answers: Mapping[str, PlainAnswer], tls: ssl.SSLContext | None = None
+) -> Iterator[PlainServer]:
     """Run a server beside the test."""
     server = PlainServer(answers, tls)
     ready = threading.Event()

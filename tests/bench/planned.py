@@ -21,7 +21,10 @@ def suite(classes: Mapping[str, int], **defaults: object) -> Suite:
         for number in range(count)
     )
     return Suite(
-        name="small", prompts=prompts, sha256="0" * 64, defaults=SuiteDefaults(**({"max_tokens": 8} | defaults))
+        name="small",
+        prompts=prompts,
+        sha256="0" * 64,
+        defaults=SuiteDefaults(**({"max_tokens": 8} | defaults)),
     )
 
 
@@ -34,11 +37,18 @@ def plan(
     **fields: object,
 ) -> RunPlan:
     """A plan over a small suite; concurrency 1 where nothing is said."""
-    manifest = run_manifest(**({"arms": tuple(map(arm, arms)), "rounds": rounds or 0, "seed": 0} | fields))
-    return RunPlan(manifest=manifest, blocks=plan_blocks(manifest, [suite(classes or {"code": 4})], concurrency))
+    manifest = run_manifest(
+        **({"arms": tuple(map(arm, arms)), "rounds": rounds or 0, "seed": 0} | fields)
+    )
+    return RunPlan(
+        manifest=manifest,
+        blocks=plan_blocks(manifest, [suite(classes or {"code": 4})], concurrency),
+    )
 
 
-def suite_file(folder: Path, prompts: Mapping[str, Sequence[str]], max_tokens: int | None = None) -> Path:
+def suite_file(
+    folder: Path, prompts: Mapping[str, Sequence[str]], max_tokens: int | None = None
+) -> Path:
     """A user's suite file: class to the texts of its prompts."""
     more = {} if max_tokens is None else {"max_tokens": max_tokens}
     lines = [

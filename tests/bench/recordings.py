@@ -29,9 +29,14 @@ class Recording:
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The JSON events, taken apart here in the plainest way: these servers end every event with two newlines."""
+        """The JSON events, taken apart here in the plainest way: these servers end every event with
+        two newlines."""
         frames = self.body.decode().split("\n\n")
-        return [json.loads(frame.removeprefix("data: ")) for frame in frames if frame.startswith("data: {")]
+        return [
+            json.loads(frame.removeprefix("data: "))
+            for frame in frames
+            if frame.startswith("data: {")
+        ]
 
     @property
     def reply(self) -> ServerReply:
@@ -64,10 +69,13 @@ def recorded(name: str) -> Recording:
     """The recording of that name."""
     head, *reads = (FOLDER / f"{name}.jsonl").read_text().splitlines()
     return Recording(
-        json.loads(head), tuple((read["t_ns"], bytes.fromhex(read["hex"])) for read in map(json.loads, reads))
+        json.loads(head),
+        tuple((read["t_ns"], bytes.fromhex(read["hex"])) for read in map(json.loads, reads)),
     )
 
 
-ALL = tuple(sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.jsonl")))
+ALL = tuple(
+    sorted(str(path.relative_to(FOLDER).with_suffix("")) for path in FOLDER.rglob("*.jsonl"))
+)
 RECORDINGS = tuple(name for name in ALL if recorded(name).head["status"] == 200)
 REFUSALS = tuple(name for name in ALL if name not in RECORDINGS)

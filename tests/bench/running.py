@@ -34,7 +34,9 @@ class Counting(Server):
             await super()._answer_get(connection, request)
             return
         tokens = sum(size for truth in self.posted for _, size in truth["bursts"])
-        await connection.whole("200 OK", "text/plain; version=0.0.4", METRICS.format(tokens).encode())
+        await connection.whole(
+            "200 OK", "text/plain; version=0.0.4", METRICS.format(tokens).encode()
+        )
 
 
 @dataclass(frozen=True)
@@ -60,16 +62,26 @@ class Ran:
 
 
 def settings(ports: Sequence[int], suite: Path, **changes: Any) -> RunSettings:
-    """A small run: no warm-up, concurrency 2, arms a, b, ...; what is changed is the manifest's or the settings'."""
+    """A small run: no warm-up, concurrency 2, arms a, b, ...; what is changed is the manifest's or
+    the settings'."""
     arms = tuple(
         ManifestArm(
-            name="abcdef"[place], role="variant" if place else "baseline", url=f"http://127.0.0.1:{port}", model=MODEL
+            name="abcdef"[place],
+            role="variant" if place else "baseline",
+            url=f"http://127.0.0.1:{port}",
+            model=MODEL,
         )
         for place, port in enumerate(ports)
     )
     fields: dict[str, Any] = {"suites": (load_suite(suite),), "concurrency": (2,), "warm_up": 0}
     fields |= {name: changes.pop(name) for name in RunSettings.__slots__ if name in changes}
-    defaults: dict[str, Any] = {"arms": arms, "schedule": "interleaved", "seed": 0, "api": "chat", "rounds": 1}
+    defaults: dict[str, Any] = {
+        "arms": arms,
+        "schedule": "interleaved",
+        "seed": 0,
+        "api": "chat",
+        "rounds": 1,
+    }
     return RunSettings(manifest=draft_manifest(**(defaults | changes)), **fields)
 
 

@@ -22,26 +22,40 @@ DONE = b"data: [DONE]\n\n"
 END = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n' + DONE
 
 
-def reply(*pieces: bytes, status: int = 200, kind: str = "text/event-stream", **fields) -> ServerReply:
+def reply(
+    *pieces: bytes, status: int = 200, kind: str = "text/event-stream", **fields
+) -> ServerReply:
     """A reply whose reads came a second apart, the first a second after the start."""
     reads = [((at + 1) * 10**9, piece) for at, piece in enumerate(pieces)]
-    return ServerReply(0, 1, reads, (len(pieces) + 1) * 10**9, status, {"Content-Type": kind}, **fields)
+    return ServerReply(
+        0, 1, reads, (len(pieces) + 1) * 10**9, status, {"Content-Type": kind}, **fields
+    )
 
 
 def event(*choice: dict, **fields) -> bytes:
     return b"data: " + json.dumps({"choices": list(choice), **fields}).encode() + b"\n\n"
 
 
-def said(text: str | None = None, finish: str | None = None, *, tokens: int | None = None, **fields) -> bytes:
+def said(
+    text: str | None = None, finish: str | None = None, *, tokens: int | None = None, **fields
+) -> bytes:
     """An event of chat; `tokens` are its running usage."""
     delta = {} if text is None else {"content": text}
     return event(
-        {"index": 0, "delta": delta, "finish_reason": finish, **fields}, **({} if tokens is None else used(tokens))
+        {"index": 0, "delta": delta, "finish_reason": finish, **fields},
+        **({} if tokens is None else used(tokens)),
     )
 
 
 def used(tokens: int, **fields) -> dict:
-    return {"usage": {"prompt_tokens": 5, "completion_tokens": tokens, "total_tokens": 5 + tokens, **fields}}
+    return {
+        "usage": {
+            "prompt_tokens": 5,
+            "completion_tokens": tokens,
+            "total_tokens": 5 + tokens,
+            **fields,
+        }
+    }
 
 
 def answered(*pieces: bytes, models: set[str] | None = None, **fields) -> RequestRecord:
@@ -69,9 +83,18 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (ONE[:9], ONE[9:] + TWO + TWO[:4], TWO[4:], END),
         {"times": [2.0, 2.0, 3.0, 4.0]},
     ),
-    "an event without a choice is usage": ((ONE, event(**used(1)), END), {"kinds": ["text", "usage", "end"]}),
+    "an event without a choice is usage": (
+        (ONE, event(**used(1)), END),
+        {"kinds": ["text", "usage", "end"]},
+    ),
     "running usage gives each chunk its tokens": (
-        (said("", tokens=0), said("a b", tokens=3), said("", tokens=4), said("d", "stop", tokens=9), event(**used(9))),
+        (
+            said("", tokens=0),
+            said("a b", tokens=3),
+            said("", tokens=4),
+            said("d", "stop", tokens=9),
+            event(**used(9)),
+        ),
         {
             "tokens": [0, 3, 1, 5, None],
             "kinds": ["role", "text", "empty", "text", "usage"],
@@ -89,7 +112,12 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"completion_tokens": 7},
     ),
     "reasoning that is counted in the answer is not counted twice": (
-        (THOUGHT, ONE, said("", "stop"), event(**used(7, completion_tokens_details={"reasoning_tokens": 3}))),
+        (
+            THOUGHT,
+            ONE,
+            said("", "stop"),
+            event(**used(7, completion_tokens_details={"reasoning_tokens": 3})),
+        ),
         {"completion_tokens": 7},
     ),
     "usage beside the end alone gives no chunk its tokens": (
@@ -101,7 +129,11 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"tokens": [None] * 3, "completion_tokens": 7, "error_detail": None},
     ),
     "a usage that leaves reasoning out is no count": (
-        (event({"delta": {"reasoning": "hm"}}, **used(0)), said("a", tokens=1), said("b", "stop", tokens=2)),
+        (
+            event({"delta": {"reasoning": "hm"}}, **used(0)),
+            said("a", tokens=1),
+            said("b", "stop", tokens=2),
+        ),
         {"tokens": [None] * 3, "kinds": ["reasoning", "text", "text"]},
     ),
     "a usage that is the same in each chunk is no count": (
@@ -112,10 +144,18 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (said("a", tokens=1), said("b", tokens=2), said("", "stop"), event(**used(3)), DONE),
         {"tokens": [1, 1, None, None], "completion_tokens": 3, "error_detail": None},
     ),
-    "running usage that falls is no count": ((said("a", tokens=3), said("b", tokens=2), END), {"tokens": [None] * 3}),
+    "running usage that falls is no count": (
+        (said("a", tokens=3), said("b", tokens=2), END),
+        {"tokens": [None] * 3},
+    ),
     "token ids count where no usage does": (
         (said("a", token_ids=[4, 5]), said("b", token_ids=[6]), END),
-        {"tokens": [2, 1, None], "token_ids": (4, 5, 6), "completion_tokens": 3, "counted_by": "token_ids"},
+        {
+            "tokens": [2, 1, None],
+            "token_ids": (4, 5, 6),
+            "completion_tokens": 3,
+            "counted_by": "token_ids",
+        },
     ),
     "token ids may be written with a point": (
         (event({"delta": {"content": "a"}, "token_ids": [4.0]}), END),
@@ -151,17 +191,34 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"cached_tokens": 3},
     ),
     "text and reasoning are kept apart": (
-        (event({"delta": {"reasoning": "hm "}}), event({"delta": {"reasoning": "so"}}), said("x"), END),
+        (
+            event({"delta": {"reasoning": "hm "}}),
+            event({"delta": {"reasoning": "so"}}),
+            said("x"),
+            END,
+        ),
         {"reasoning": "hm so", "text": "x"},
     ),
     "chat's log-probabilities become one list": (
-        (said("ab", logprobs={"content": ENTRIES[:2]}), said("c", logprobs={"content": ENTRIES[2:]}), END),
+        (
+            said("ab", logprobs={"content": ENTRIES[:2]}),
+            said("c", logprobs={"content": ENTRIES[2:]}),
+            END,
+        ),
         {"logprobs": ENTRIES},
     ),
     "completions' log-probabilities are joined by column": (
         (
-            event({"text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-0.5, -0.1]}}),
-            event({"text": "c", "finish_reason": "stop", "logprobs": {"tokens": ["c"], "token_logprobs": [-0.2]}}),
+            event(
+                {"text": "ab", "logprobs": {"tokens": ["a", "b"], "token_logprobs": [-0.5, -0.1]}}
+            ),
+            event(
+                {
+                    "text": "c",
+                    "finish_reason": "stop",
+                    "logprobs": {"tokens": ["c"], "token_logprobs": [-0.2]},
+                }
+            ),
         ),
         {"logprobs": {"tokens": ["a", "b", "c"], "token_logprobs": [-0.5, -0.1, -0.2]}},
     ),
@@ -169,13 +226,19 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (ONE, END, b'data: closing\n\ndata: {"error":"client left"}\n\nBad Gateway\n\n'),
         {"error": None, "text": "a"},
     ),
-    "an error after done alone is a failure": ((ONE, DONE, b'data: {"error":"no memory"}\n\n'), {"error": "api_error"}),
+    "an error after done alone is a failure": (
+        (ONE, DONE, b'data: {"error":"no memory"}\n\n'),
+        {"error": "api_error"},
+    ),
     "a finish reason in each chunk ends no stream": (
         (said("a", "stop"), said("b", "stop")),
         {
             "error": "closed",
             "text": "ab",
-            "error_detail": "the stream ended after 2 events, before [DONE], and text came after its finish_reason",
+            "error_detail": (
+                "the stream ended after 2 events, before [DONE], and text came after its"
+                " finish_reason"
+            ),
         },
     ),
     "a finish reason in each chunk and done end a stream": (
@@ -183,7 +246,10 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"error": None, "text": "ab", "finish_reason": "stop"},
     ),
     "a finish reason alone ends a stream": ((said("a", "stop"),), {"error": None}),
-    "a last event without its blank line counts": ((ONE, said("b", "stop").rstrip()), {"text": "ab", "error": None}),
+    "a last event without its blank line counts": (
+        (ONE, said("b", "stop").rstrip()),
+        {"text": "ab", "error": None},
+    ),
     "a stream that ends before its finish": (
         (ONE, TWO[:20]),
         {
@@ -231,7 +297,9 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (ONE, b"Internal Server Error\n\n", DONE),
         {
             "error": "api_error",
-            "error_detail": "no finish_reason ends the answer, and the server says 'Internal Server Error'",
+            "error_detail": (
+                "no finish_reason ends the answer, and the server says 'Internal Server Error'"
+            ),
         },
     ),
     "text outside of the events changes nothing if a finish reason ends the answer": (
@@ -242,16 +310,25 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (ONE, b'data: {"detail":"worker died"}\n\n', DONE),
         {
             "error": "api_error",
-            "error_detail": 'no finish_reason ends the answer, and the server says \'{"detail":"worker died"}\'',
+            "error_detail": (
+                'no finish_reason ends the answer, and the server says \'{"detail":"worker died"}\''
+            ),
         },
     ),
     "the second line outside of the events may be the error": (
         (ONE, b'{"status":"ok"}\n{"error":"engine died"}\n\n', END),
         {"error_detail": "engine died"},
     ),
-    "an unknown field of the stream is ignored": ((ONE, b"trace: 7\n\n", DONE), {"error": None, "text": "a"}),
+    "an unknown field of the stream is ignored": (
+        (ONE, b"trace: 7\n\n", DONE),
+        {"error": None, "text": "a"},
+    ),
     "an end that is no good one is a failure with the server's words": (
-        (ONE, event({"delta": {}, "finish_reason": "error", "error": {"message": "no memory"}}), DONE),
+        (
+            ONE,
+            event({"delta": {}, "finish_reason": "error", "error": {"message": "no memory"}}),
+            DONE,
+        ),
         {
             "error": "api_error",
             "error_detail": "the server broke the answer off with finish_reason error: no memory",
@@ -259,7 +336,11 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         },
     ),
     "a finish reason may be an object": (
-        (ONE, event({"delta": {}, "finish_reason": {"type": "abort", "message": "out of memory"}}), DONE),
+        (
+            ONE,
+            event({"delta": {}, "finish_reason": {"type": "abort", "message": "out of memory"}}),
+            DONE,
+        ),
         {"error_detail": "the server broke the answer off with finish_reason abort: out of memory"},
     ),
     "a usage after the end changes nothing": (
@@ -270,13 +351,27 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         (said("a", ""), said("b", "null"), said("c", "None")),
         {"error": "closed", "text": "abc"},
     ),
-    "done alone ends an answer without a reason": ((ONE, DONE), {"error": None, "finish_reason": None}),
+    "done alone ends an answer without a reason": (
+        (ONE, DONE),
+        {"error": None, "finish_reason": None},
+    ),
     "pings and comments change nothing": (
-        (ONE, b'event: ping\ndata: {"type":"ping"}\n\n', b": wait\n\n", b'data: {"id":"7"}\n\n', END),
+        (
+            ONE,
+            b'event: ping\ndata: {"type":"ping"}\n\n',
+            b": wait\n\n",
+            b'data: {"id":"7"}\n\n',
+            END,
+        ),
         {"error": None, "text": "a", "unknown_parts": (), "kinds": ["text", "end"]},
     ),
     "a ping that is no JSON changes nothing": (
-        (b"event: ping\ndata: 2026-11-28 12:00:00\n\n", ONE, b"data: : wait\n\nevent: keep-alive\ndata: null\n\n", END),
+        (
+            b"event: ping\ndata: 2026-11-28 12:00:00\n\n",
+            ONE,
+            b"data: : wait\n\nevent: keep-alive\ndata: null\n\n",
+            END,
+        ),
         {"error": None, "text": "a", "kinds": ["text", "end"]},
     ),
     "an error in a ping is a failure": (
@@ -285,19 +380,37 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
     ),
     "pings alone are no answer": ((b'data: {"type":"ping"}\n\n', DONE), {"error": "no_choices"}),
     "choices of one index in one event are one answer": (
-        (event({"index": 0, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}}), END),
+        (
+            event({"index": 0, "delta": {"content": "a"}}, {"index": 0, "delta": {"content": "b"}}),
+            END,
+        ),
         {"text": "ab"},
     ),
     "another choice is no part of the answer and is named": (
-        (event({"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}), END),
+        (
+            event({"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {"content": "b"}}),
+            END,
+        ),
         {"text": "a", "unknown_parts": ("a second choice",)},
     ),
     "a failure of another choice is one": (
-        (event({"index": 0, "delta": {"content": "a"}}, {"index": 1, "delta": {}, "finish_reason": "error"}), END),
+        (
+            event(
+                {"index": 0, "delta": {"content": "a"}},
+                {"index": 1, "delta": {}, "finish_reason": "error"},
+            ),
+            END,
+        ),
         {"error": "api_error"},
     ),
     "infinite log-probabilities are no fault": (
-        (b'data: {"choices":[{"delta":{"content":"a"},"logprobs":{"content":[{"logprob":-Infinity}]}}]}\n\n', END),
+        (
+            (
+                b"data:"
+                b' {"choices":[{"delta":{"content":"a"},"logprobs":{"content":[{"logprob":-Infinity}]}}]}\n\n'
+            ),
+            END,
+        ),
         {"error": None, "text": "a", "logprobs": [{"logprob": None}]},
     ),
     "a part that nobody knows is named": (
@@ -305,7 +418,14 @@ STREAMS: dict[str, tuple[tuple[bytes, ...], dict[str, Any]]] = {
         {"text": "a", "unknown_parts": ("delta.musing",)},
     ),
     "a whole message after the deltas repeats them": (
-        (ONE, TWO, event({"message": {"content": "ab"}, "finish_reason": "stop"}, object="chat.completion"), DONE),
+        (
+            ONE,
+            TWO,
+            event(
+                {"message": {"content": "ab"}, "finish_reason": "stop"}, object="chat.completion"
+            ),
+            DONE,
+        ),
         {"text": "ab", "kinds": ["text", "text", "end"]},
     ),
     "a whole message beside a delta repeats it": (
@@ -349,7 +469,10 @@ def test_a_stream_is_read(case):
         ({"delta": {"refusal": "no"}}, "text"),
         ({"delta": {"tool_calls": [{"index": 0, "function": {"arguments": "{"}}]}}, "tool"),
         ({"delta": {"function_call": {"name": "f", "arguments": ""}}}, "tool"),
-        ({"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"arguments": ""}}]}}, "empty"),
+        (
+            {"delta": {"tool_calls": [{"index": 0, "id": "c", "function": {"arguments": ""}}]}},
+            "empty",
+        ),
         ({"text": "hi"}, "text"),
         ({"text": ""}, "empty"),
         ({"text": "", "finish_reason": "length"}, "end"),
@@ -360,7 +483,11 @@ def test_an_event_is_of_the_kind_that_it_holds(choice, kind):
 
 
 def test_a_usage_that_is_no_number_is_ignored():
-    answer = answered(ONE, b'data: {"choices":[],"usage":{"completion_tokens":NaN,"prompt_tokens":Infinity}}\n\n', END)
+    answer = answered(
+        ONE,
+        b'data: {"choices":[],"usage":{"completion_tokens":NaN,"prompt_tokens":Infinity}}\n\n',
+        END,
+    )
     assert (answer.completion_tokens, answer.prompt_tokens, answer.error) == (None, None, None)
 
 
@@ -376,7 +503,9 @@ def test_after_done_an_answer_is_whole_unless_it_is_endless(word):
     assert answered(*[ONE] * 100, error=word).error == "endless"
 
 
-@pytest.mark.parametrize("word", ["gap_timeout", "whole_timeout", "first_token_timeout", "interrupted", "endless"])
+@pytest.mark.parametrize(
+    "word", ["gap_timeout", "whole_timeout", "first_token_timeout", "interrupted", "endless"]
+)
 def test_what_cut_a_stream_stays_its_word(word):
     answer = answered(ONE, b"data: {oops\n\n", error=word, error_detail="why")
     assert (answer.error, answer.error_detail, answer.text) == (word, "why", "a")
@@ -403,7 +532,10 @@ def test_what_cut_a_stream_stays_its_word(word):
         (b'event: error\ndata: {"error":{"message":"engine died"}}\n\n', "api_error"),
         (said("", "abort"), "api_error"),
         (said("", "error"), "api_error"),
-        *((said("", reason), "api_error") for reason in ("timeout", "cancelled", "insufficient_system_resource")),
+        *(
+            (said("", reason), "api_error")
+            for reason in ("timeout", "cancelled", "insufficient_system_resource")
+        ),
         *((said("", reason), None) for reason in (*GOOD_ENDS, "STOP", "MAX_TOKENS")),
     ],
 )
@@ -448,10 +580,18 @@ def test_a_body_that_is_no_event_stream_is_a_word(body, kind, word):
 
 @pytest.mark.parametrize(
     ("name", "error"),
-    [("small", None), ("alias", None), ("small-2026-11-21", None), ("small-1b", "wrong_model"), ("big", "wrong_model")],
+    [
+        ("small", None),
+        ("alias", None),
+        ("small-2026-11-21", None),
+        ("small-1b", "wrong_model"),
+        ("big", "wrong_model"),
+    ],
 )
 def test_a_model_neither_requested_nor_an_alias_is_wrong(name, error):
-    answer = answered(event({"delta": {"content": "a"}}, model=name), END, models={"small", "alias"})
+    answer = answered(
+        event({"delta": {"content": "a"}}, model=name), END, models={"small", "alias"}
+    )
     assert (answer.model, answer.error) == (name, error)
 
 
@@ -491,17 +631,38 @@ def a_stream() -> bytes:
     choice = {"delta": {"content": "é€\U0001f680"}, "token_ids": [7, 8, 9]}
     rest = json.dumps({"choices": [choice], **used(7)}, ensure_ascii=False)
     frames.running = 7
-    return b"".join([*parts, f"data: {rest}\r\n\r\n: ping\n\n".encode(), frames.finish("stop"), frames.usage(), DONE])
+    return b"".join(
+        [
+            *parts,
+            f"data: {rest}\r\n\r\n: ping\n\n".encode(),
+            frames.finish("stop"),
+            frames.usage(),
+            DONE,
+        ]
+    )
 
 
 def test_an_answer_cut_at_any_byte_differs_in_times_alone():
     stream = a_stream()
-    names = [*msgspec.structs.asdict(answered(stream)).keys() - {"chunk_s", "end_s"}, "kinds", "tokens"]
+    names = [
+        *msgspec.structs.asdict(answered(stream)).keys() - {"chunk_s", "end_s"},
+        "kinds",
+        "tokens",
+    ]
     complete = look(answered(stream), names)
 
-    different = [at for at in range(1, len(stream)) if look(answered(stream[:at], stream[at:]), names) != complete]
+    different = [
+        at
+        for at in range(1, len(stream))
+        if look(answered(stream[:at], stream[at:]), names) != complete
+    ]
 
-    assert (complete["error"], complete["completion_tokens"], len(complete["token_ids"]), different) == (None, 7, 7, [])
+    assert (
+        complete["error"],
+        complete["completion_tokens"],
+        len(complete["token_ids"]),
+        different,
+    ) == (None, 7, 7, [])
 
 
 def test_a_stream_spoilt_anywhere_still_makes_a_record(tmp_path):
@@ -547,18 +708,30 @@ def _anything(generator: random.Random, depth: int) -> object:
         return generator.choice(LEAVES)
     if generator.random() < 0.35:
         return [_anything(generator, depth - 1) for _ in range(generator.randint(0, 3))]
-    return {generator.choice(NAMES): _anything(generator, depth - 1) for _ in range(generator.randint(0, 5))}
+    return {
+        generator.choice(NAMES): _anything(generator, depth - 1)
+        for _ in range(generator.randint(0, 5))
+    }
 
 
 def test_json_of_any_form_makes_a_record():
     generator = random.Random(SEED)  # noqa: S311
     for _ in range(800):
-        fields = {name: _anything(generator, 2) for name in ("token_ids", "logprobs", "finish_reason")}
+        fields = {
+            name: _anything(generator, 2) for name in ("token_ids", "logprobs", "finish_reason")
+        }
         fields |= {"delta": {name: _anything(generator, 1) for name in ("content", "reasoning")}}
-        likely = {"choices": [fields], "usage": _anything(generator, 2), "model": generator.choice(LEAVES)}
+        likely = {
+            "choices": [fields],
+            "usage": _anything(generator, 2),
+            "model": generator.choice(LEAVES),
+        }
         bodies = [json.dumps(value).encode() for value in (likely, _anything(generator, 5))]
         events = [b"data: " + body + b"\n\n" for body in bodies]
-        answers = [answered(*events, models={"x"}), *(answered(body, kind="application/json") for body in bodies)]
+        answers = [
+            answered(*events, models={"x"}),
+            *(answered(body, kind="application/json") for body in bodies),
+        ]
         answers += [answered(bodies[1], status=500, error="status_500")]
         has_tokens(reply(*events))
         for answer in answers:
@@ -585,5 +758,8 @@ def test_the_first_output_is_seen_in_what_came_so_far(first, has_output):
 
 def test_every_error_word_is_proven_by_a_test():
     here = Path(__file__).parent
-    tests = "".join((here / f"test_{name}.py").read_text() for name in ("answer", "certificate", "client", "watch"))
+    tests = "".join(
+        (here / f"test_{name}.py").read_text()
+        for name in ("answer", "certificate", "client", "watch")
+    )
     assert {word for word in ERROR_WORDS if f'"{word}"' not in tests} == set()

@@ -16,7 +16,12 @@ from measured import run_manifest
 from planned import plan, suite
 
 from tandem.bench import progress
-from tandem.bench.estimate import estimate_request_s, estimate_run_s, estimate_turn_s, format_duration
+from tandem.bench.estimate import (
+    estimate_request_s,
+    estimate_run_s,
+    estimate_turn_s,
+    format_duration,
+)
 from tandem.bench.progress import CLEAR_LINE, RunProgress
 from tandem.bench.record import SCHEMA, RequestRecord
 from tandem.bench.run_description import describe_plan, note_shared_classes, note_thin_loads
@@ -47,7 +52,9 @@ def shown(out, done=0, failed=0):
     shows = RunProgress(out, requests=run_plan.request_count, expected_s=estimate_run_s(run_plan))
     shows.begin_turn(run_plan.round(0)[1], recorded_count=0)
     for number in range(done):
-        shows.count_record(msgspec.structs.replace(RECORD, error="closed") if number < failed else RECORD)
+        shows.count_record(
+            msgspec.structs.replace(RECORD, error="closed") if number < failed else RECORD
+        )
     return shows
 
 
@@ -111,11 +118,16 @@ def test_a_hidden_sign_makes_no_terminal_line_too_wide(monkeypatch):
 
 
 def test_a_line_without_room_for_the_detail_leaves_it_out():
-    assert fit_line("4 requests", "round 1", "9 s left", width=20, separator="; ") == "4 requests; 9 s left"
+    assert (
+        fit_line("4 requests", "round 1", "9 s left", width=20, separator="; ")
+        == "4 requests; 9 s left"
+    )
 
 
 def test_the_count_of_the_warm_up_ends_with_it(monkeypatch):
-    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=iter([100.0, 134.0, 135.0, 136.0]).__next__))
+    monkeypatch.setattr(
+        progress, "time", SimpleNamespace(monotonic=iter([100.0, 134.0, 135.0, 136.0]).__next__)
+    )
     shows = RunProgress(io.StringIO(), requests=16, expected_s=1.0)
     shows.begin_warm_up("a and b")
     for error in (None, "closed", None):
@@ -141,15 +153,16 @@ def test_earlier_records_are_not_in_the_count_shown(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"), [(45, "45 s"), (200, "3 min 20 s"), (59.6, "1 min 00 s"), (7500, "2 h 05 min")]
+    ("seconds", "words"),
+    [(45, "45 s"), (200, "3 min 20 s"), (59.6, "1 min 00 s"), (7500, "2 h 05 min")],
 )
 def test_times_are_spoken(seconds, words):
     assert format_duration(seconds) == words
 
 
 def test_a_turn_takes_its_waves_or_its_arrivals():
-    (first, *_) = plan(classes={"code": 16}, concurrency=(4,)).round(0)
-    (arriving, *_) = plan(concurrency=None, rate_per_s=2.0).round(0)
+    first, *_ = plan(classes={"code": 16}, concurrency=(4,)).round(0)
+    arriving, *_ = plan(concurrency=None, rate_per_s=2.0).round(0)
     answer_s = estimate_request_s(8)
 
     assert estimate_turn_s(first) == pytest.approx(2 * answer_s)
@@ -163,7 +176,8 @@ def settings(**changes):
 
 def test_the_plan_says_requests_order_minutes_cost_and_notes():
     run_settings = settings(
-        price_usd_per_hour=36.0, suites=(replace(suite({"code": 4}), notes=("one case is left out",)),)
+        price_usd_per_hour=36.0,
+        suites=(replace(suite({"code": 4}), notes=("one case is left out",)),),
     )
 
     text = "\n".join(describe_plan(run_settings, run_settings.plan(), 1800.0))

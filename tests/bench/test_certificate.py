@@ -1,4 +1,5 @@
-"""Certificates that are not accepted, shown by a real TLS server; the client is a process with its own authorities."""
+"""Certificates that are not accepted, shown by a real TLS server; the client is a process with its
+own authorities."""
 
 from __future__ import annotations
 
@@ -32,7 +33,10 @@ async def main():
 
 print(json.dumps(asyncio.run(main())))
 """
-NEW_KEY = "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=twin -keyout key.pem -x509 -days 2"
+NEW_KEY = (
+    "req -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=twin -keyout key.pem"
+    " -x509 -days 2"
+)
 
 
 def certify(folder: Path, name: str = HERE) -> Path:
@@ -45,11 +49,14 @@ def certify(folder: Path, name: str = HERE) -> Path:
 
 
 def connect(pair: Path | None, authorities: Path | None) -> tuple[str | None, str | None, str, int]:
-    """Return error, detail, the fault of the probe and its code of a client that trusts `authorities`."""
+    """Return error, detail, the fault of the probe and its code of a client that trusts
+    `authorities`."""
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     if pair:
         tls.load_cert_chain(pair)
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("SSL_CERT")}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("SSL_CERT")
+    }
     environment |= {"SSL_CERT_FILE": str(authorities)} if authorities else {}
     with plain_server({"/v1/models": MODELS}, tls if pair else None) as server:
         command = [sys.executable, "-c", PROGRAM, server.url.replace("http:", "https:")]
@@ -63,8 +70,9 @@ def test_a_certificate_counts_where_its_authority_is_trusted(tmp_path):
     error, detail, fault, code = connect(pair, None)
 
     assert (error, code, connect(pair, pair)[:2]) == ("certificate", 2, (None, None))
-    assert "is not accepted: self-signed certificate; renew it, use a name that it holds, or trust it: export" in str(
-        detail
+    assert (
+        "is not accepted: self-signed certificate; renew it, use a name that it holds, or trust it:"
+        " export" in str(detail)
     )
     assert "trust it, replace it, or use the name that it holds" in fault
     assert "Operation not permitted" not in fault
@@ -78,5 +86,8 @@ def test_a_certificate_of_another_name_is_explained(tmp_path):
 
 def test_https_to_a_server_without_tls_is_said():
     error, detail, _, _ = connect(None, None)
-    assert (error, str(detail).endswith("where the server has no TLS, use http://")) == ("connect", True)
+    assert (error, str(detail).endswith("where the server has no TLS, use http://")) == (
+        "connect",
+        True,
+    )
     assert "Operation not permitted" not in str(detail)

@@ -1,4 +1,5 @@
-"""The client over real sockets: what it sends, when it looks at the clock, and what it makes of a server's failures."""
+"""The client over real sockets: what it sends, when it looks at the clock, and what it makes of a
+server's failures."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
 
 
 async def ask_many(client: CompletionClient, count: int) -> list[ServerReply]:
-    return await asyncio.gather(*(client.send_request(asking(request_id=str(n)), LONG) for n in range(count)))
+    return await asyncio.gather(
+        *(client.send_request(asking(request_id=str(n)), LONG) for n in range(count))
+    )
 
 
 # A good answer
@@ -33,9 +36,14 @@ def test_every_burst_is_one_chunk_with_its_tokens_and_time(api):
 
     assert [chunk.tokens for chunk in chunks] == [size for _, size in truth["bursts"]]
     assert all(
-        at_s <= came.reply.start_s + chunk.at_s for (at_s, _), chunk in zip(truth["bursts"], chunks, strict=True)
+        at_s <= came.reply.start_s + chunk.at_s
+        for (at_s, _), chunk in zip(truth["bursts"], chunks, strict=True)
     )
-    assert (came.answer.error, came.answer.completion_tokens, came.answer.finish_reason) == (None, 16, "length")
+    assert (came.answer.error, came.answer.completion_tokens, came.answer.finish_reason) == (
+        None,
+        16,
+        "length",
+    )
 
 
 def test_a_reply_keeps_what_was_written_with_times_in_order():
@@ -94,7 +102,8 @@ def test_the_api_key_is_a_bearer_token_in_no_reply():
 
 def test_connections_are_opened_before_and_used_by_the_requests():
     async def what(client: CompletionClient, server: Server) -> tuple:
-        opened = await client.open_connections(2), await client.open_connections(4)  # what is open is used
+        # what is open is used
+        opened = await client.open_connections(2), await client.open_connections(4)
         before = server.accepted
         replies = await ask_many(client, 4)
         return opened, before, server.accepted, [reply.had_open_connection for reply in replies]
@@ -111,7 +120,9 @@ def test_nothing_can_be_opened_where_nothing_listens():
 
 def test_a_connection_that_was_cut_is_not_used_again():
     async def what(client: CompletionClient, server: Server) -> tuple:
-        await client.send_request(asking(prompt='#schedule {"fault": "silent"}'), Timeouts(first_token_s=0.05))
+        await client.send_request(
+            asking(prompt='#schedule {"fault": "silent"}'), Timeouts(first_token_s=0.05)
+        )
         reply = await client.send_request(asking(), LONG)
         return server.accepted, reply.had_open_connection, reply.error
 
@@ -153,7 +164,10 @@ def test_a_failing_request_is_named_and_sent_once(fault, word):
 
 @pytest.mark.parametrize(
     ("url", "detail"),
-    [(NOWHERE, "127.0.0.1:9: Connection refused"), ("http://no-such-host.invalid:8000", "no-such-host.invalid:8000: ")],
+    [
+        (NOWHERE, "127.0.0.1:9: Connection refused"),
+        ("http://no-such-host.invalid:8000", "no-such-host.invalid:8000: "),
+    ],
 )
 def test_no_connection_is_a_word_with_the_address(url, detail):
     async def what(client: CompletionClient, _: Server) -> ServerReply:
@@ -167,7 +181,11 @@ def test_no_connection_is_a_word_with_the_address(url, detail):
 
 def test_what_came_before_a_connection_broke_is_kept():
     came = come(asking(offers=EVERYTHING), fault="reset", fault_at=3)
-    assert (came.answer.error, came.answer.completion_tokens, came.answer.text) == ("closed", 3, " the quick brown")
+    assert (came.answer.error, came.answer.completion_tokens, came.answer.text) == (
+        "closed",
+        3,
+        " the quick brown",
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""When a request was begun, by the clocks of a run that was resumed, suspended or moved to a machine started anew."""
+"""When a request was begun, by the clocks of a run that was resumed, suspended or moved to a
+machine started anew."""
 
 from __future__ import annotations
 
@@ -23,10 +24,13 @@ def clock(monotonic_s: float, after_noon_s: float) -> ClockReading:
 
 
 def after_noon(clocks: list[ClockReading], *requests: tuple[float, float]) -> list[float]:
-    """Seconds after noon of requests that are stated as start and length, in the order of the file."""
+    """Seconds after noon of requests that are stated as start and length, in the order of the
+    file."""
     start_s, length_s = np.array(requests, float).reshape(-1, 2).T
     run = run_manifest(clock=clocks[0], resumed=tuple(clocks[1:]))
-    return [float(value) for value in compute_utc_s(run, start_s, start_s + length_s) - NOON.timestamp()]
+    return [
+        float(value) for value in compute_utc_s(run, start_s, start_s + length_s) - NOON.timestamp()
+    ]
 
 
 SLEPT = [clock(1000.0, 0), clock(1100.0, 5 * HOUR_S)]

@@ -1,4 +1,5 @@
-"""Rounds of the baseline against itself: where they stand, what they ask; no summary takes them for a variant."""
+"""Rounds of the baseline against itself: where they stand, what they ask; no summary takes them for
+a variant."""
 
 from __future__ import annotations
 
@@ -24,7 +25,15 @@ PROMPTS = {"code": ["a", "b", "c", "d"]}
 
 @pytest.mark.parametrize(
     ("rounds", "controls", "numbers"),
-    [(1, 1, (1,)), (2, 1, (1,)), (3, 1, (2,)), (4, 2, (1, 4)), (1, 2, (0, 2)), (2, 2, (1, 3)), (None, 3, (1, 4, 9))],
+    [
+        (1, 1, (1,)),
+        (2, 1, (1,)),
+        (3, 1, (2,)),
+        (4, 2, (1, 4)),
+        (1, 2, (0, 2)),
+        (2, 2, (1, 3)),
+        (None, 3, (1, 4, 9)),
+    ],
 )
 def test_control_rounds_are_spread_over_the_run(rounds, controls, numbers):
     assert control_numbers(rounds, controls) == numbers
@@ -33,7 +42,9 @@ def test_control_rounds_are_spread_over_the_run(rounds, controls, numbers):
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
 def test_a_control_round_pairs_the_baseline_with_itself(schedule):
     run_plan = plan(("base", "spec", "other"), rounds=2, control_rounds=1, schedule=schedule)
-    first, second, third, fourth = (turn.arms for turn in run_plan.round(run_plan.control_round_numbers[0]))
+    first, second, third, fourth = (
+        turn.arms for turn in run_plan.round(run_plan.control_round_numbers[0])
+    )
     assert {first, second} == {("base",), ("base#2",)}
     assert (first, second) == (fourth, third)
 
@@ -64,32 +75,51 @@ def test_a_plan_counts_its_control_rounds():
 
 @pytest.mark.parametrize(
     ("controls", "words"),
-    [(1, "rounds: 2, control rounds: 1"), (0, "no control round: the verdict will have no noise floor")],
+    [
+        (1, "rounds: 2, control rounds: 1"),
+        (0, "no control round: the verdict will have no noise floor"),
+    ],
 )
 def test_the_plan_says_what_control_rounds_do(controls, words):
     run_plan = plan(rounds=2, control_rounds=controls)
-    assert words in "\n".join(describe_plan(RunSettings(manifest=run_plan.manifest, suites=()), run_plan, 60.0))
+    assert words in "\n".join(
+        describe_plan(RunSettings(manifest=run_plan.manifest, suites=()), run_plan, 60.0)
+    )
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    return measure(tmp_path_factory.mktemp("control"), PROMPTS, concurrency=(1,), rounds=2, control_rounds=1)
+    return measure(
+        tmp_path_factory.mktemp("control"), PROMPTS, concurrency=(1,), rounds=2, control_rounds=1
+    )
 
 
 def test_both_sides_of_a_control_have_records_and_counters(ran):
     counts = Counter((record.arm, record.round) for record in ran.records)
     seen = {truth["request_id"].partition(".")[0] for truth in ran.servers[1].posted}
-    scraped = Counter((line["arm"], line["when"]) for line in ran.lines("counters.jsonl") if line["round"] == 1)
+    scraped = Counter(
+        (line["arm"], line["when"]) for line in ran.lines("counters.jsonl") if line["round"] == 1
+    )
 
-    assert counts == dict.fromkeys([("a", 0), ("b", 0), ("a", 1), ("a#2", 1), ("a", 2), ("b", 2)], 4)
+    assert counts == dict.fromkeys(
+        [("a", 0), ("b", 0), ("a", 1), ("a#2", 1), ("a", 2), ("b", 2)], 4
+    )
     assert {arm for arm in seen if not arm.startswith("probe-")} == {"b"}
-    assert scraped == {("a", "before"): 2, ("a", "after"): 2, ("a#2", "before"): 2, ("a#2", "after"): 2}
+    assert scraped == {
+        ("a", "before"): 2,
+        ("a", "after"): 2,
+        ("a#2", "before"): 2,
+        ("a#2", "after"): 2,
+    }
     assert {record.start for record in ran.records} == {"1"}
 
 
 def test_the_manifest_knows_control_rounds_and_no_arm_of_them(ran):
     run = manifest.read_manifest(ran.folder)
-    assert ([arm.name for arm in run.arms], manifest.control_round_numbers(run)) == (["a", "b"], {1})
+    assert ([arm.name for arm in run.arms], manifest.control_round_numbers(run)) == (
+        ["a", "b"],
+        {1},
+    )
     assert run.plan.requests == 3 * 8
     assert [line["round"] for line in ran.lines("rounds.jsonl")] == [0, 1, 2]
 
@@ -98,10 +128,14 @@ def test_no_figure_of_a_summary_holds_a_control_round(ran):
     run_summary = summary.summarize_run(ran.folder)
 
     assert run_summary.arms == ("a", "b")
-    assert {(request.arm, request.requests) for request in run_summary.requests} == {("a", 8), ("b", 8)}
+    assert {(request.arm, request.requests) for request in run_summary.requests} == {
+        ("a", 8),
+        ("b", 8),
+    }
     assert {cell.n for cell in run_summary.cells if cell.metric == "e2e_ms"} == {8}
     assert any(
-        "control rounds asked the baseline against itself: 8 requests, 0 failed" in note for note in run_summary.notes
+        "control rounds asked the baseline against itself: 8 requests, 0 failed" in note
+        for note in run_summary.notes
     )
     assert not any("planned requests" in note for note in run_summary.notes)
 
@@ -110,13 +144,19 @@ def test_control_rounds_are_recorded_and_not_published(ran):
     rounds = list(read_rounds(ran.folder, "post"))
 
     assert [bool(figures.values) for figures in rounds] == [True, False, True]
-    assert {dict(key.dimensions)["Variant"] for entry in rounds for key in entry.values} == {"a", "b"}
+    assert {dict(key.dimensions)["Variant"] for entry in rounds for key in entry.values} == {
+        "a",
+        "b",
+    }
     assert all(item.is_complete for item in rounds)
     assert rounds[1].ranges
 
 
 def test_failures_of_an_incomplete_control_round_are_noted(tmp_path):
-    requests = [record(request_id="r-0", round=0), record(request_id="r-1", round=1, error="closed", arm="base#2")]
+    requests = [
+        record(request_id="r-0", round=0),
+        record(request_id="r-1", round=1, error="closed", arm="base#2"),
+    ]
     plan_totals = PlanTotals(requests=8, requests_per_round=4)
     folder = write_run(tmp_path, requests, rounds=1, control_rounds=1, plan=plan_totals, ended=None)
 
@@ -129,7 +169,9 @@ def test_failures_of_an_incomplete_control_round_are_noted(tmp_path):
 
 
 def test_a_run_by_the_clock_has_control_rounds_too(tmp_path):
-    run_plan = measure(tmp_path, PROMPTS, concurrency=(1,), rounds=0, control_rounds=1, duration_s=1.0)
+    run_plan = measure(
+        tmp_path, PROMPTS, concurrency=(1,), rounds=0, control_rounds=1, duration_s=1.0
+    )
     run = manifest.read_manifest(run_plan.folder)
 
     assert (
@@ -151,7 +193,9 @@ def test_an_interrupted_control_round_is_completed_on_resume(tmp_path):
     cut = measure(tmp_path, PROMPTS, schedules=(slow, QUICK), meanwhile=stop, **more)
     ports = [server.port for server in cut.servers]
     complete = measure(tmp_path, PROMPTS, resume=True, at=ports, **more)
-    answers = [entry.request_id.partition("~")[0] for entry in complete.records if entry.error is None]
+    answers = [
+        entry.request_id.partition("~")[0] for entry in complete.records if entry.error is None
+    ]
 
     assert cut.outcome.reason == "interrupted"
     assert len(answers) == len(set(answers)) == complete.plan.request_count == 16

@@ -89,7 +89,14 @@ def changed(after: dict[str, float], before: dict[str, float] = ZERO) -> Counter
 
 def scrape(when: str, counters: dict[str, float] | None, **changes: object) -> MetricsScrape:
     return MetricsScrape(
-        **{"at_s": 1.0, "arm": "spec", "class_": "chat", "when": when, "counters": counters, **changes}
+        **{
+            "at_s": 1.0,
+            "arm": "spec",
+            "class_": "chat",
+            "when": when,
+            "counters": counters,
+            **changes,
+        }
     )
 
 
@@ -113,7 +120,9 @@ def test_flat_counters_of_both_engines_give_tokens_a_decode_step():
     v0 = compute_rates(changed(parse_page(V0_FLAT)))
     assert v1 == v0
     assert v1.is_indirect
-    assert v1.values == pytest.approx({"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000})
+    assert v1.values == pytest.approx(
+        {"acceptance_length": 990 / 220, "target_steps_per_token": 230 / 1000}
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,7 +136,9 @@ def test_the_early_v1_counts_its_steps_under_their_former_name(page):
 
 def test_the_former_name_of_steps_changes_nothing_for_v0():
     v0_page = parse_page(V0_FLAT) | {"first_tokens": 10.0}
-    rates = [compute_rates(changed(v0_page), server) for server in (None, arm("spec", runtime="nxdi-v0"))]
+    rates = [
+        compute_rates(changed(v0_page), server) for server in (None, arm("spec", runtime="nxdi-v0"))
+    ]
     assert [rate.values["target_steps_per_token"] for rate in rates] == [230 / 1000] * 2
 
 
@@ -135,7 +146,9 @@ def test_the_former_name_of_steps_changes_nothing_for_v0():
     "change",
     [
         changed(parse_page(BOTH_NAMES) | {"step_times": 200.0}),
-        changed(parse_page(V1_EARLY.replace('engine="0",', "")) | {"running": 1.0}, {"running": 1.0}),
+        changed(
+            parse_page(V1_EARLY.replace('engine="0",', "")) | {"running": 1.0}, {"running": 1.0}
+        ),
     ],
     ids=["two names of one count", "two engines while requests run"],
 )
@@ -167,13 +180,28 @@ def test_each_form_of_counters_has_its_names_and_its_source():
 
 
 def test_counts_are_between_scrapes_and_the_runtime_names_v0():
-    before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {"accepted_tokens": 300.0}
-    both = V1_FLAT | {"request_tokens_sum": 1000.0, "requests_finished": 10.0, "generation_tokens": 500.0}
-    assert compute_rates(changed(parse_page(V1_LIVE), before)).values["acceptance_length"] == pytest.approx(1 + 50 / 50)
-    assert compute_rates(changed(both), arm("spec", runtime="nxdi-v0")).values["target_steps_per_token"] == 0.5
+    before = {key: value / 2 for key, value in parse_page(V1_LIVE).items()} | {
+        "accepted_tokens": 300.0
+    }
+    both = V1_FLAT | {
+        "request_tokens_sum": 1000.0,
+        "requests_finished": 10.0,
+        "generation_tokens": 500.0,
+    }
+    assert compute_rates(changed(parse_page(V1_LIVE), before)).values[
+        "acceptance_length"
+    ] == pytest.approx(1 + 50 / 50)
+    assert (
+        compute_rates(changed(both), arm("spec", runtime="nxdi-v0")).values[
+            "target_steps_per_token"
+        ]
+        == 0.5
+    )
 
 
-@pytest.mark.parametrize(("before", "after", "failures"), [(1.0, 0.0, 0), (0.0, 1.0, 0), (0.0, 0.0, 1)])
+@pytest.mark.parametrize(
+    ("before", "after", "failures"), [(1.0, 0.0, 0), (0.0, 1.0, 0), (0.0, 0.0, 1)]
+)
 def test_v0_alone_is_silent_while_requests_run_or_fail(before, after, failures):
     change = changed(parse_page(V0_FLAT) | {"running": after}, {"running": before})
 
@@ -189,7 +217,12 @@ def test_v0_alone_is_silent_while_requests_run_or_fail(before, after, failures):
     [
         (PLAIN, speculating(None), {"target_steps_per_token": 1.0}, "it does not speculate"),
         (PLAIN, None, {"target_steps_per_token": 1.0}, "nothing says that it speculates"),
-        (PLAIN, speculating("eagle"), {"target_steps_per_token": 1.0, "acceptance_length": 1.0}, ""),
+        (
+            PLAIN,
+            speculating("eagle"),
+            {"target_steps_per_token": 1.0, "acceptance_length": 1.0},
+            "",
+        ),
         (V1_FLAT, speculating("eagle", 3), {}, "more than a window of 3 can commit"),
     ],
     ids=["plain", "unknown", "one token a step", "beyond the window"],
@@ -232,7 +265,9 @@ def test_a_page_of_several_engines_or_odd_values_is_read():
     assert parse_page(odd) == {"running": 1.0}
 
 
-@pytest.mark.parametrize("page", ["<!doctype html><html>", '{"detail":"Not Found"}', "one two three"])
+@pytest.mark.parametrize(
+    "page", ["<!doctype html><html>", '{"detail":"Not Found"}', "one two three"]
+)
 def test_a_page_that_is_no_prometheus_text_is_refused(page):
     with pytest.raises(InputError, match="no Prometheus text"):
         parse_page(page)
@@ -255,7 +290,9 @@ def test_counters_that_fell_or_began_anew_mean_a_restart(before, after, word):
 
 
 def test_a_clock_that_moves_is_no_restart():
-    change = compute_difference({"began_s": 1795283194.37, "drafts": 1.0}, {"began_s": 1795283195.37, "drafts": 3.0})
+    change = compute_difference(
+        {"began_s": 1795283194.37, "drafts": 1.0}, {"began_s": 1795283195.37, "drafts": 3.0}
+    )
     assert isinstance(change, CounterChange)
 
 
@@ -272,9 +309,22 @@ def test_counters_and_restarts_never_give_a_negative_count():
 
 
 def test_scrapes_are_paired_by_turn_also_after_a_resume():
-    pages = [("before", 1, 0), ("before", 10, 1), ("after", 4, 0), ("after", 40, 1), ("before", 9, 0), ("after", 11, 0)]
-    pairs, notes = pair_scrapes(iter([scrape(when, {"drafts": drafts}, slot=slot) for when, drafts, slot in pages]))
-    assert [(turn.slot, change.counts["drafts"]) for turn, change in pairs] == [(0, 3), (1, 30), (0, 2)]
+    pages = [
+        ("before", 1, 0),
+        ("before", 10, 1),
+        ("after", 4, 0),
+        ("after", 40, 1),
+        ("before", 9, 0),
+        ("after", 11, 0),
+    ]
+    pairs, notes = pair_scrapes(
+        iter([scrape(when, {"drafts": drafts}, slot=slot) for when, drafts, slot in pages])
+    )
+    assert [(turn.slot, change.counts["drafts"]) for turn, change in pairs] == [
+        (0, 3),
+        (1, 30),
+        (0, 2),
+    ]
     assert notes == []
 
 
@@ -283,7 +333,10 @@ def test_scrapes_are_paired_by_turn_also_after_a_resume():
     [
         ([scrape("after", {})], "there is no scrape before it"),
         ([scrape("before", {})], "there is no scrape after it"),
-        ([scrape("before", {}), scrape("after", None, error="status 404")], "could not be had (status 404)"),
+        (
+            [scrape("before", {}), scrape("after", None, error="status 404")],
+            "could not be had (status 404)",
+        ),
         ([scrape("before", {"drafts": 2.0}), scrape("after", {"drafts": 1.0})], "restarted"),
     ],
 )
@@ -297,7 +350,9 @@ def test_a_turn_without_a_change_is_named_and_dropped(scrapes, reason):
 def test_counters_of_a_dropped_arm_are_dropped_with_its_reason():
     pages = [
         scrape(when, {"drafts": drafts}, arm=arm)
-        for arm, (when, drafts) in itertools.product(("spec", "base"), (("before", 1.0), ("after", 2.0)))
+        for arm, (when, drafts) in itertools.product(
+            ("spec", "base"), (("before", 1.0), ("after", 2.0))
+        )
     ]
 
     changes, notes = pair_scrapes(iter(pages), {"spec": "several servers answer"})
@@ -307,7 +362,9 @@ def test_counters_of_a_dropped_arm_are_dropped_with_its_reason():
 
 
 def test_turns_that_are_dropped_for_one_reason_are_told_together():
-    _, notes = pair_scrapes(iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)]))
+    _, notes = pair_scrapes(
+        iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)])
+    )
     assert notes == ["spec: counters are dropped (turns: 3): there is no scrape before it"]
 
 
@@ -336,7 +393,9 @@ def tell_starts(folder: Path, *scrapes: MetricsScrape) -> list[str | None]:
 
 
 def test_the_page_states_when_its_process_began(tmp_path):
-    assert tell_starts(tmp_path, page("a", began_s=1795283194.487), page("a", began_s=1795290000.0)) == [
+    assert tell_starts(
+        tmp_path, page("a", began_s=1795283194.487), page("a", began_s=1795290000.0)
+    ) == [
         "1795283194.49",
         "1795290000.00",
     ]
@@ -348,13 +407,21 @@ def test_without_it_a_counter_that_fell_is_another_start(tmp_path):
 
 
 def test_the_baseline_and_its_control_are_one_server(tmp_path):
-    pages = [page("a", generation_tokens=7.0), page("a#2", generation_tokens=1.0), page("b", generation_tokens=3)]
+    pages = [
+        page("a", generation_tokens=7.0),
+        page("a#2", generation_tokens=1.0),
+        page("b", generation_tokens=3),
+    ]
     assert tell_starts(tmp_path, *pages) == ["1", "2", "1"]
 
 
 def test_a_missing_or_empty_page_tells_no_start(tmp_path):
     lost = MetricsScrape(at_s=1.0, arm="a", when="before", error="status 404")
-    assert tell_starts(tmp_path, lost, page("a"), page("a", generation_tokens=7.0)) == [None, None, "1"]
+    assert tell_starts(tmp_path, lost, page("a"), page("a", generation_tokens=7.0)) == [
+        None,
+        None,
+        "1",
+    ]
 
 
 @pytest.mark.parametrize(("tokens", "start"), [(9.0, "1"), (2.0, "2")])

@@ -1,4 +1,5 @@
-"""The figures that counters give against a server whose truth is known: every law, live counters and flat ones."""
+"""The figures that counters give against a server whose truth is known: every law, live counters
+and flat ones."""
 
 from __future__ import annotations
 
@@ -9,7 +10,13 @@ import pytest
 from doubles.simulator_thread import SimulatorThread
 from measured import speculating
 
-from tandem.bench.counters import AcceptanceRates, CounterChange, compute_difference, compute_rates, parse_page
+from tandem.bench.counters import (
+    AcceptanceRates,
+    CounterChange,
+    compute_difference,
+    compute_rates,
+    parse_page,
+)
 from tandem.simulator.server_log import RequestLogEntry
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
@@ -38,12 +45,15 @@ def served(**knobs: object) -> tuple[AcceptanceRates, list[RequestLogEntry]]:
         before = parse_page(fetched(f"{twin.url}/metrics"))
         for number in range(REQUESTS):
             messages = [{"role": "user", "content": f"number {number}"}]
-            fetched(f"{twin.url}/v1/chat/completions", {"model": "m", "messages": messages, "stream": True})
+            fetched(
+                f"{twin.url}/v1/chat/completions",
+                {"model": "m", "messages": messages, "stream": True},
+            )
         change = compute_difference(before, parse_page(fetched(f"{twin.url}/metrics")))
         assert isinstance(change, CounterChange)
-        return compute_rates(change, speculating(None if knobs["law"] == "none" else "eagle", WINDOW)), list(
-            twin.log_entries
-        )
+        return compute_rates(
+            change, speculating(None if knobs["law"] == "none" else "eagle", WINDOW)
+        ), list(twin.log_entries)
 
 
 def steps(truths: list[RequestLogEntry]) -> int:
@@ -63,7 +73,9 @@ def test_live_counters_give_what_each_step_committed():
     assert rates.values["acceptance_position_1"] == pytest.approx(
         sum(count > 1 for count in committed) / len(committed)
     )
-    assert rates.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
+    assert rates.values["target_steps_per_token"] == pytest.approx(
+        (steps(truths) + REQUESTS) / tokens(truths)
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,8 +90,12 @@ def test_live_counters_give_what_each_step_committed():
 def test_flat_counters_give_the_tokens_of_each_decode_step(knobs):
     rates, truths = served(**knobs)
     assert rates.is_indirect
-    assert rates.values["acceptance_length"] == pytest.approx((tokens(truths) - REQUESTS) / steps(truths))
-    assert rates.values["target_steps_per_token"] == pytest.approx((steps(truths) + REQUESTS) / tokens(truths))
+    assert rates.values["acceptance_length"] == pytest.approx(
+        (tokens(truths) - REQUESTS) / steps(truths)
+    )
+    assert rates.values["target_steps_per_token"] == pytest.approx(
+        (steps(truths) + REQUESTS) / tokens(truths)
+    )
 
 
 @pytest.mark.parametrize("runtime", ["native", "nxdi-v0"])

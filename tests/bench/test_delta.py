@@ -6,7 +6,12 @@ import pytest
 
 from tandem.bench.delta import ChoiceOutput, read_output
 
-CALL = {"index": 0, "id": "call-1", "type": "function", "function": {"name": "find", "arguments": '{"x":'}}
+CALL = {
+    "index": 0,
+    "id": "call-1",
+    "type": "function",
+    "function": {"name": "find", "arguments": '{"x":'},
+}
 
 
 @pytest.mark.parametrize(
@@ -14,10 +19,30 @@ CALL = {"index": 0, "id": "call-1", "type": "function", "function": {"name": "fi
     [
         ({"content": "a"}, "a", "", ""),
         ({"content": ["a", {"type": "text", "text": "b"}]}, "ab", "", ""),
-        ({"content": [{"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "b"}]}, "ab", "", ""),
+        (
+            {
+                "content": [
+                    {"type": "output_text", "text": "a"},
+                    {"type": "refusal", "refusal": "b"},
+                ]
+            },
+            "ab",
+            "",
+            "",
+        ),
         ({"content": {"type": "text", "text": {"value": "a"}}}, "a", "", ""),
-        ({"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}, "", "hm", ""),
-        ({"content": [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "a"}]}, "a", "hm", ""),
+        (
+            {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]},
+            "",
+            "hm",
+            "",
+        ),
+        (
+            {"content": [{"type": "reasoning", "text": "hm"}, {"type": "text", "text": "a"}]},
+            "a",
+            "hm",
+            "",
+        ),
         ({"content": [{"text": "hm", "thought": True}]}, "", "hm", ""),
         ({"content": None, "reasoning_content": "hm"}, "", "hm", ""),
         ({"content": "", "reasoning": "hm"}, "", "hm", ""),
@@ -25,16 +50,44 @@ CALL = {"index": 0, "id": "call-1", "type": "function", "function": {"name": "fi
         ({"reasoning_content": {"text": "hm", "signature": "s"}}, "", "hm", ""),
         ({"reasoning_content": {"reasoningText": {"text": "hm", "signature": "s"}}}, "", "hm", ""),
         ({"reasoning": ["h", {"text": "m"}]}, "", "hm", ""),
-        ({"reasoning_content": "hm", "thinking_blocks": [{"type": "thinking", "thinking": "hm"}]}, "", "hm", ""),
-        ({"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]}, "", "hm", ""),
+        (
+            {
+                "reasoning_content": "hm",
+                "thinking_blocks": [{"type": "thinking", "thinking": "hm"}],
+            },
+            "",
+            "hm",
+            "",
+        ),
+        (
+            {"reasoning": "hm", "reasoning_details": [{"type": "reasoning.text", "text": "hm"}]},
+            "",
+            "hm",
+            "",
+        ),
         ({"reasoning_details": [{"type": "reasoning.summary", "summary": "hm"}]}, "", "hm", ""),
         ({"reasoning_details": [{"type": "reasoning.encrypted", "data": "xyz"}]}, "", "", ""),
         ({"tool_calls": [CALL]}, "", "", 'find{"x":'),
         ({"tool_calls": [{"index": 0, "function": {"arguments": "1}"}}]}, "", "", "1}"),
-        ({"tool_calls": [{"function": {"name": "find", "arguments": {"x": 1}}}]}, "", "", 'find{"x":1}'),
-        ({"tool_calls": [{"type": "custom", "custom": {"name": "sh", "input": "ls"}}]}, "", "", "shls"),
+        (
+            {"tool_calls": [{"function": {"name": "find", "arguments": {"x": 1}}}]},
+            "",
+            "",
+            'find{"x":1}',
+        ),
+        (
+            {"tool_calls": [{"type": "custom", "custom": {"name": "sh", "input": "ls"}}]},
+            "",
+            "",
+            "shls",
+        ),
         ({"function_call": {"name": "find", "arguments": "{}"}}, "", "", "find{}"),
-        ({"content": [{"type": "tool_use", "id": "t", "name": "find", "input": {"x": 1}}]}, "", "", 'find{"x":1}'),
+        (
+            {"content": [{"type": "tool_use", "id": "t", "name": "find", "input": {"x": 1}}]},
+            "",
+            "",
+            'find{"x":1}',
+        ),
         ({"refusal": "no"}, "no", "", ""),
         ({"audio": {"id": "x", "transcript": "a"}}, "a", "", ""),
         ({"role": "assistant", "content": ""}, "", "", ""),
@@ -46,7 +99,11 @@ def test_output_is_found_in_its_part(delta, text, reasoning, tool_calls):
 
 @pytest.mark.parametrize(
     ("choice", "text"),
-    [({"text": "a"}, "a"), ({"text": "a", "delta": {"role": "assistant"}}, "a"), ({"message": {"content": "a"}}, "a")],
+    [
+        ({"text": "a"}, "a"),
+        ({"text": "a", "delta": {"role": "assistant"}}, "a"),
+        ({"message": {"content": "a"}}, "a"),
+    ],
 )
 def test_text_beside_the_delta_is_found(choice, text):
     assert read_output(choice).text == text
@@ -62,7 +119,13 @@ def test_text_beside_the_delta_is_found(choice, text):
         ({"delta": {}, "generated": "hm"}, ["generated"]),
         ({"delta": {"musing": ""}, "stop_reason": "eos", "index": 0}, []),
         ({"delta": {"provider_specific_fields": {"citation": "x"}}}, []),
-        ({"delta": {"extra_content": {"google": {"thought_signature": "x"}}}, "routed_experts": "AAAA"}, []),
+        (
+            {
+                "delta": {"extra_content": {"google": {"thought_signature": "x"}}},
+                "routed_experts": "AAAA",
+            },
+            [],
+        ),
     ],
 )
 def test_a_part_that_nobody_knows_is_named(choice, names):

@@ -13,12 +13,22 @@ from tandem.bench.record import Chunk, RequestRecord
 from tandem.metrics import CATALOGUE
 
 compute = compute_record_metrics
-TIMES_ALONE = {"ttft_ms", "e2e_ms", "prompt_tokens", "llmperf_inter_token_latency_ms", "chunk_gap_ms"}
+TIMES_ALONE = {
+    "ttft_ms",
+    "e2e_ms",
+    "prompt_tokens",
+    "llmperf_inter_token_latency_ms",
+    "chunk_gap_ms",
+}
 LLMPERF = "llmperf_inter_token_latency_ms"
 
 
 def suspects(request: RequestRecord) -> set[str]:
-    return {word for word, mask in request_metrics.compute_request_metrics([request]).suspects.items() if mask[0]}
+    return {
+        word
+        for word, mask in request_metrics.compute_request_metrics([request]).suspects.items()
+        if mask[0]
+    }
 
 
 def test_a_stream_of_bursts_has_the_figures_by_hand():
@@ -39,7 +49,9 @@ def test_a_stream_of_bursts_has_the_figures_by_hand():
     )
 
 
-PLAIN = chunks((0.1, "role", 0), *((0.2 + 0.045 * step, "text", 1) for step in range(10)), (0.605, "end", 0))
+PLAIN = chunks(
+    (0.1, "role", 0), *((0.2 + 0.045 * step, "text", 1) for step in range(10)), (0.605, "end", 0)
+)
 STREAMS = {
     # chunks, completion tokens, figures; None for one that is absent
     "a first burst biases tpot, not its exact form": (
@@ -80,7 +92,11 @@ STREAMS = {
         )
         for kind, tokens in [("role", None), ("role", 0), ("text", 0), ("empty", 0)]
     },
-    "the usage chunk does not lengthen the answer": ((*BURSTS[:5], Chunk(0.299, "usage")), 8, {"e2e_ms": 290.0}),
+    "the usage chunk does not lengthen the answer": (
+        (*BURSTS[:5], Chunk(0.299, "usage")),
+        8,
+        {"e2e_ms": 290.0},
+    ),
     "a stop token in the last chunk is a token": (
         chunks((0.2, "text", 1), (0.3, "text", 4), (0.3, "end", 1)),
         6,
@@ -97,8 +113,16 @@ STREAMS = {
         {"tpot_exact_ms": None},
     ),
     "no token": (chunks((0.3, "end")), 0, {"tpot_ms": None, "completion_tokens": 0.0}),
-    "one token": (chunks((0.2, "text"), (0.3, "end")), 1, {"tpot_ms": None, "completion_tokens": 1.0}),
-    "one chunk": (chunks((0.2, "text", 8), (0.21, "end", 0)), 8, {"chunk_gap_ms": None, "tpot_exact_ms": None}),
+    "one token": (
+        chunks((0.2, "text"), (0.3, "end")),
+        1,
+        {"tpot_ms": None, "completion_tokens": 1.0},
+    ),
+    "one chunk": (
+        chunks((0.2, "text", 8), (0.21, "end", 0)),
+        8,
+        {"chunk_gap_ms": None, "tpot_exact_ms": None},
+    ),
 }
 
 
@@ -114,12 +138,17 @@ def test_a_record_has_only_the_figures_that_it_can_carry():
     llmperf = record(generator="llmperf", chunks=chunks((0.2, "text"), (0.9, "end")), end_s=1.0)
 
     assert compute(silent).keys() == compute(record(completion_tokens=20)).keys() == TIMES_ALONE
-    assert compute(record(chunks=(), completion_tokens=0)) == {"prompt_tokens": 64.0, "completion_tokens": 0.0}
+    assert compute(record(chunks=(), completion_tokens=0)) == {
+        "prompt_tokens": 64.0,
+        "completion_tokens": 0.0,
+    }
     assert compute(failed()) == compute(record(error="gap_timeout")) == {}
     assert compute(llmperf) == pytest.approx(
         {"ttft_ms": 200.0, "e2e_ms": 900.0, "prompt_tokens": 64, "completion_tokens": 8}
     )
-    assert all(len(values) == 0 for values in request_metrics.compute_request_metrics([]).values.values())
+    assert all(
+        len(values) == 0 for values in request_metrics.compute_request_metrics([]).values.values()
+    )
     assert request_metrics.compute_request_metrics([record()]).values.keys() <= CATALOGUE.keys()
 
 
@@ -132,11 +161,17 @@ def test_a_record_has_only_the_figures_that_it_can_carry():
         ("time_runs_backwards", {"headers_s": 0.15}),
         ("time_runs_backwards", {"headers_s": -0.15}),
         ("chunk_after_end", {"end_s": 0.2}),
-        ("usage_below_chunks", {"completion_tokens": 2, "chunks": chunks((0.1, "text"), (0.2, "text"), (0.3, "text"))}),
+        (
+            "usage_below_chunks",
+            {"completion_tokens": 2, "chunks": chunks((0.1, "text"), (0.2, "text"), (0.3, "text"))},
+        ),
         ("running_usage_fell", {"chunks": chunks((0.1, "text", 9), (0.2, "text", -1))}),
         ("usage_differs_from_chunks", {"completion_tokens": 20}),
         ("usage_differs_from_chunks", {"completion_tokens": 7}),
-        ("usage_contradicts_stream", {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"}),
+        (
+            "usage_contradicts_stream",
+            {"error_detail": "usage says 9 output tokens, the stream held 8 token ids"},
+        ),
         ("tokens_without_chunks", {"chunks": chunks((0.1, "role"), (0.2, "end"))}),
         ("usage_above_max_tokens", {"max_tokens": 7}),
         ("end_without_reason", {"finish_reason": None}),
@@ -150,7 +185,9 @@ def test_a_count_above_max_tokens_is_no_count():
     assert compute(record(max_tokens=7)).keys() == TIMES_ALONE
 
 
-@pytest.mark.parametrize("changes", [{"max_tokens": 8}, {"max_tokens": 7, "counted_by": "token_ids"}])
+@pytest.mark.parametrize(
+    "changes", [{"max_tokens": 8}, {"max_tokens": 7, "counted_by": "token_ids"}]
+)
 def test_a_count_within_max_tokens_or_by_token_ids_counts(changes):
     assert compute(record(**changes)) == compute(record())
 
@@ -161,7 +198,9 @@ def test_an_end_without_a_reason_leaves_no_figure_out():
 
 def test_names_and_arguments_of_tools_are_output_with_a_time():
     calls = chunks((0.1, "role"), (0.2, "tool"), (0.3, "tool"), (0.4, "end"))
-    assert compute(record(chunks=calls, completion_tokens=2, end_s=0.5))["ttft_ms"] == pytest.approx(200.0)
+    assert compute(record(chunks=calls, completion_tokens=2, end_s=0.5))[
+        "ttft_ms"
+    ] == pytest.approx(200.0)
 
 
 def test_a_record_without_a_contradiction_is_not_suspect():
@@ -171,14 +210,18 @@ def test_a_record_without_a_contradiction_is_not_suspect():
 
 
 def test_a_clock_that_runs_backwards_voids_every_figure():
-    backwards = request_metrics.compute_request_metrics([record(chunks=chunks((0.2, "text", 4), (0.1, "text", 4)))])
+    backwards = request_metrics.compute_request_metrics(
+        [record(chunks=chunks((0.2, "text", 4), (0.1, "text", 4)))]
+    )
     assert all(math.isnan(values[0]) for values in backwards.values.values())
     assert len(backwards.gaps_ms) == 0
 
 
 @pytest.mark.parametrize(("counted_by", "is_used"), [("usage", False), ("token_ids", True)])
 def test_contradicted_usage_is_used_where_ids_were_counted(counted_by, is_used):
-    assert ("tpot_ms" in compute(record(error_detail="usage says otherwise", counted_by=counted_by))) is is_used
+    assert (
+        "tpot_ms" in compute(record(error_detail="usage says otherwise", counted_by=counted_by))
+    ) is is_used
 
 
 # An oracle that shares nothing with the vectors: the definitions, one record at a time.
@@ -190,7 +233,11 @@ def oracle(request: RequestRecord) -> dict[str, float]:
     bearing = [chunk for chunk in request.chunks if chunk.bears_tokens]
     sizes = [chunk.tokens for chunk in bearing]
     metrics = times(request, bearing)
-    return metrics if wrong_count(request, len(bearing), sizes) else metrics | counts(request, bearing, sizes)
+    return (
+        metrics
+        if wrong_count(request, len(bearing), sizes)
+        else metrics | counts(request, bearing, sizes)
+    )
 
 
 def times(request: RequestRecord, bearing: list[Chunk]) -> dict[str, float]:
@@ -199,7 +246,9 @@ def times(request: RequestRecord, bearing: list[Chunk]) -> dict[str, float]:
     gaps = [(after.at_s - before.at_s) * 1000 for before, after in pairwise(bearing)]
     metrics = {
         "prompt_tokens": request.prompt_tokens,
-        "schedule_delay_ms": None if request.due_s is None else (request.start_s - request.due_s) * 1000,
+        "schedule_delay_ms": (
+            None if request.due_s is None else (request.start_s - request.due_s) * 1000
+        ),
         "e2e_ms": choices[-1] * 1000 if choices else None,
         "llmperf_inter_token_latency_ms": texts[-1] * 1000 / len(choices) if texts else None,
         "ttft_ms": bearing[0].at_s * 1000 if bearing else None,
@@ -208,7 +257,9 @@ def times(request: RequestRecord, bearing: list[Chunk]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if value is not None}
 
 
-def counts(request: RequestRecord, bearing: list[Chunk], sizes: list[int | None]) -> dict[str, float]:
+def counts(
+    request: RequestRecord, bearing: list[Chunk], sizes: list[int | None]
+) -> dict[str, float]:
     last_s = max((chunk.at_s for chunk in request.chunks if chunk.kind != "usage"), default=None)
     count = request.completion_tokens
     metrics = {}
@@ -228,13 +279,17 @@ def wrong_count(request: RequestRecord, bearing: int, sizes: list[int | None]) -
         return True
     if request.completion_tokens is None:
         return False
-    if None not in sizes and sum(sizes) not in {request.completion_tokens, request.completion_tokens - 1}:
+    if None not in sizes and sum(sizes) not in {
+        request.completion_tokens,
+        request.completion_tokens - 1,
+    }:
         return True
     return bearing > request.completion_tokens or (bearing == 0 and request.completion_tokens > 1)
 
 
 def drawn(rng: random.Random) -> RequestRecord:
-    """A record with any mixture of kinds, counts that may be missing or wrong, and times in order."""
+    """A record with any mixture of kinds, counts that may be missing or wrong, and times in
+    order."""
     stream = []
     at_s = rng.random()
     for _ in range(rng.choice([0, 1, 2, 5, 12])):
@@ -247,7 +302,9 @@ def drawn(rng: random.Random) -> RequestRecord:
         headers_s=None,
         end_s=at_s + 0.001,
         prompt_tokens=rng.choice([None, 7]),
-        completion_tokens=rng.choice([None, 0, 1, count, count, count + 1, count + 5, max(0, count - 1)]),
+        completion_tokens=rng.choice(
+            [None, 0, 1, count, count, count + 1, count + 5, max(0, count - 1)]
+        ),
         due_s=rng.choice([None, 999.5]),
         error=rng.choice([None, None, None, "closed"]),
     )
@@ -262,5 +319,11 @@ def test_many_records_at_once_agree_with_the_definitions():
     for index, entry in enumerate(records):
         expected = oracle(entry)
         gaps = together.gaps_ms[together.gap_owners == index]
-        result = {name: values[index] for name, values in together.values.items() if not math.isnan(values[index])}
-        assert result | ({"chunk_gap_ms": np.mean(gaps)} if len(gaps) else {}) == pytest.approx(expected), entry
+        result = {
+            name: values[index]
+            for name, values in together.values.items()
+            if not math.isnan(values[index])
+        }
+        assert result | ({"chunk_gap_ms": np.mean(gaps)} if len(gaps) else {}) == pytest.approx(
+            expected
+        ), entry

@@ -22,7 +22,9 @@ def test_an_error_is_found_in_every_form(message, description):
     assert describe_error(find_error(message)) == description
 
 
-@pytest.mark.parametrize("message", [{"error": {"code": 0}}, {"choices": [], "code": 500}, {"code": 200}, 42])
+@pytest.mark.parametrize(
+    "message", [{"error": {"code": 0}}, {"choices": [], "code": 500}, {"code": 200}, 42]
+)
 def test_a_message_without_an_error_has_none(message):
     assert find_error(message) is None
 

@@ -7,25 +7,44 @@ import pytest
 from tandem.bench.finish_reason import GOOD_ENDS, is_good_end, is_limit_end, read_finish_reason
 
 
-@pytest.mark.parametrize("word", ["abort", "error", "timeout", "cancelled", "insufficient_system_resource", "?"])
+@pytest.mark.parametrize(
+    "word", ["abort", "error", "timeout", "cancelled", "insufficient_system_resource", "?"]
+)
 def test_a_word_outside_the_list_ends_no_complete_answer(word):
     assert not is_good_end(word)
 
 
 @pytest.mark.parametrize(
-    "word", ["end", "COMPLETE", "refusal", "sensitive", "content_filtered", "model_context_window_exceeded"]
+    "word",
+    [
+        "end",
+        "COMPLETE",
+        "refusal",
+        "sensitive",
+        "content_filtered",
+        "model_context_window_exceeded",
+    ],
 )
 def test_words_of_gateways_end_an_answer(word):
     assert is_good_end(word)
 
 
 def test_each_good_end_names_its_sources():
-    assert [word for word, end in GOOD_ENDS.items() if not end.sources or not is_good_end(word.upper())] == []
+    assert [
+        word for word, end in GOOD_ENDS.items() if not end.sources or not is_good_end(word.upper())
+    ] == []
 
 
 @pytest.mark.parametrize(
     ("word", "is_limit"),
-    [("length", True), ("MAX_TOKENS", True), ("model_length", True), ("stop", False), ("?", False), (None, False)],
+    [
+        ("length", True),
+        ("MAX_TOKENS", True),
+        ("model_length", True),
+        ("stop", False),
+        ("?", False),
+        (None, False),
+    ],
 )
 def test_the_words_of_a_limit_are_told(word, is_limit):
     assert is_limit_end(word) is is_limit

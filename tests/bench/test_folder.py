@@ -18,7 +18,10 @@ def test_a_folder_that_holds_something_is_refused_and_stays(tmp_path):
 
 
 def test_a_folder_that_the_system_refuses_is_bad_input():
-    with pytest.raises(InputError, match="it cannot be made: "), claim_folder(Path("/proc/tandem/out"), resume=False):
+    with (
+        pytest.raises(InputError, match="it cannot be made: "),
+        claim_folder(Path("/proc/tandem/out"), resume=False),
+    ):
         pass
 
 

@@ -17,7 +17,10 @@ from tandem.bench.record import Chunk, RecordWriter, RequestRecord
 from tandem.cli.program import main
 from tandem.errors import InputError
 
-LINE = '{"request_id": "a", "accepted_s": 10.0, "bursts": [[10.2, 1], [10.25, 4], [10.3, 3]], "status": 200}\n'
+LINE = (
+    '{"request_id": "a", "accepted_s": 10.0, "bursts": [[10.2, 1], [10.25, 4], [10.3, 3]],'
+    ' "status": 200}\n'
+)
 
 
 def test_the_figures_of_a_log_are_counted_by_hand():
@@ -33,7 +36,9 @@ def test_the_figures_of_a_log_are_counted_by_hand():
 def test_incomplete_lines_of_a_log_are_skipped(tmp_path):
     failed = '{"request_id": "b", "accepted_s": 1.0, "bursts": [], "fault": "status_500"}\n'
     path = tmp_path / "log.jsonl"
-    path.write_text('{"knobs": {}}\n' + LINE + '{"event": "restart", "at_s": 3}\n' + failed + LINE[:40])
+    path.write_text(
+        '{"knobs": {}}\n' + LINE + '{"event": "restart", "at_s": 3}\n' + failed + LINE[:40]
+    )
 
     assert list(read_log(path)) == ["a"]
     path.write_text(LINE + "not json\n")
@@ -47,7 +52,13 @@ def record(arm: str, class_: str, bursts: list[list[float]], **changes: object) 
     start_s = 99.999  # a millisecond on the way
     last_s = bursts[-1][0] - start_s
     texts = [Chunk(at_s - start_s, "text", int(size)) for at_s, size in bursts]
-    fields = {"request_id": f"{arm}.{class_}", "arm": arm, "class_": class_, "suite": "s", "prompt_id": class_}
+    fields = {
+        "request_id": f"{arm}.{class_}",
+        "arm": arm,
+        "class_": class_,
+        "suite": "s",
+        "prompt_id": class_,
+    }
     fields |= {"start_s": start_s, "end_s": last_s, "counted_by": "usage"}
     fields["chunks"] = (Chunk(bursts[0][0] - start_s, "role", 0), *texts, Chunk(last_s, "end", 0))
     fields["completion_tokens"] = sum(int(size) for _, size in bursts)
@@ -56,12 +67,16 @@ def record(arm: str, class_: str, bursts: list[list[float]], **changes: object) 
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Two arms, two classes; the variant commits four tokens a step and takes twice as long for it."""
+    """Two arms, two classes; the variant commits four tokens a step and takes twice as long for
+    it."""
     log = []
     with RecordWriter(tmp_path / "records.jsonl") as writer:
         for arm, tokens, step_s in (("plain", 1, 0.04), ("drafted", 4, 0.08)):
             for class_ in ("chat", "json"):
-                bursts = [[100.2, 1], *([100.2 + step_s * number, tokens] for number in range(1, 9))]
+                bursts = [
+                    [100.2, 1],
+                    *([100.2 + step_s * number, tokens] for number in range(1, 9)),
+                ]
                 log.append({"request_id": f"{arm}.{class_}", "accepted_s": 100.0, "bursts": bursts})
                 writer.write(record(arm, class_, bursts))
     (tmp_path / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in log))
@@ -72,50 +87,75 @@ def run(tmp_path: Path) -> Path:
 
 
 def rows(run: Path):
-    return {(row.class_, row.arm): row for row in compare_ground_truth(run, [run / "log.jsonl"]).rows}
+    return {
+        (row.class_, row.arm): row for row in compare_ground_truth(run, [run / "log.jsonl"]).rows
+    }
 
 
 def test_truth_stands_beside_measurement_in_the_order_of_suites(run):
     by_place = rows(run)
 
     assert by_place["chat", "plain"].figures["ttft_ms"] == pytest.approx((200, 201))
-    assert by_place["json", "drafted"].figures["tpot_ms"] == pytest.approx((8 * 80 / 32, 8 * 80 / 32))
+    assert by_place["json", "drafted"].figures["tpot_ms"] == pytest.approx(
+        (8 * 80 / 32, 8 * 80 / 32)
+    )
     assert by_place["all", "drafted"].llmperf_ms == pytest.approx((201 + 8 * 80) / 11)
     assert list(by_place) == [
-        (class_, arm) for class_, arm in itertools.product(("json", "chat", "all"), ("plain", "drafted"))
+        (class_, arm)
+        for class_, arm in itertools.product(("json", "chat", "all"), ("plain", "drafted"))
     ]
 
 
-@pytest.mark.parametrize("changes", [{"request_id": "stray"}, {"error": "closed"}], ids=["in no log", "failed"])
+@pytest.mark.parametrize(
+    "changes", [{"request_id": "stray"}, {"error": "closed"}], ids=["in no log", "failed"]
+)
 def test_a_request_without_truth_is_on_neither_side(run, changes):
     with RecordWriter(run / "records.jsonl") as writer:
         writer.write(record("plain", "chat", [[100.5, 1], [101.5, 1]], **changes))
-    assert (compare_ground_truth(run, [run / "log.jsonl"]).left_out, rows(run)["chat", "plain"].n) == (1, 1)
+    assert (
+        compare_ground_truth(run, [run / "log.jsonl"]).left_out,
+        rows(run)["chat", "plain"].n,
+    ) == (1, 1)
 
 
 def test_the_last_line_has_each_way_of_counting(run):
     lines = list(format_lines(compare_ground_truth(run, [run / "log.jsonl"])))
-    assert lines[-1] == "time per token, plain / drafted: truth 2.00, Tandem 2.00, by llmperf's count of chunks 0.62"
+    assert (
+        lines[-1]
+        == "time per token, plain / drafted: truth 2.00, Tandem 2.00, by llmperf's count of chunks"
+        " 0.62"
+    )
     assert max(map(len, lines)) <= 100
 
 
 @pytest.mark.parametrize(
-    ("bursts", "tpot_ms"), [([[100.0, 3]], 0.0), ([[100.0, 0], [100.0, 0]], None), ([[101.0, 1], [101.0, 1]], 0.0)]
+    ("bursts", "tpot_ms"),
+    [([[100.0, 3]], 0.0), ([[100.0, 0], [100.0, 0]], None), ([[101.0, 1], [101.0, 1]], 0.0)],
 )
 def test_a_log_without_a_duration_gives_no_ratio_and_null(run, capsys, bursts, tpot_ms):
-    lines = [json.loads(line) | {"bursts": bursts} for line in (run / "log.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line) | {"bursts": bursts}
+        for line in (run / "log.jsonl").read_text().splitlines()
+    ]
     (run / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
-    assert "truth -, Tandem 2.00, by" in list(format_lines(compare_ground_truth(run, [run / "log.jsonl"])))[-1]
+    assert (
+        "truth -, Tandem 2.00, by"
+        in list(format_lines(compare_ground_truth(run, [run / "log.jsonl"])))[-1]
+    )
     assert main(["bench", "verify", str(run), "--log", str(run / "log.jsonl"), "--json"]) == 0
     document = json.loads(capsys.readouterr().out, parse_constant=pytest.fail)
     assert document["rows"][0]["figures"]["tpot_ms"][0] == tpot_ms
 
 
 def test_spoiled_requests_are_left_out(run):
-    spoiled = (run / "log.jsonl").read_text().replace('"plain.chat",', '"plain.chat", "fault": "stall",')
+    spoiled = (
+        (run / "log.jsonl").read_text().replace('"plain.chat",', '"plain.chat", "fault": "stall",')
+    )
     (run / "log.jsonl").write_text(spoiled)
     assert ("chat", "plain") not in rows(run)
 
-    (run / "log.jsonl").write_text("".join(line for line in spoiled.splitlines(keepends=True) if "json" in line))
+    (run / "log.jsonl").write_text(
+        "".join(line for line in spoiled.splitlines(keepends=True) if "json" in line)
+    )
     assert set(rows(run)) == {("json", "plain"), ("json", "drafted")}

@@ -11,7 +11,9 @@ import pytest
 from tandem.bench import host
 from tandem.bench.manifest import HostInfo
 
-IDLE = HostInfo(cpus=2, python="3.11", load_1m_start=0.2, cpu_busy=0.3, client_cpu=0.2, lag_p99_s=0.001)
+IDLE = HostInfo(
+    cpus=2, python="3.11", load_1m_start=0.2, cpu_busy=0.3, client_cpu=0.2, lag_p99_s=0.001
+)
 
 
 async def at_once():
@@ -63,7 +65,12 @@ def test_the_load_of_a_round_is_its_own(tmp_path):
         return loads
 
     first, second = asyncio.run(main())
-    assert (first.round, first.wall_s >= 0.2, second.round, second.wall_s < first.wall_s) == (0, True, 1, True)
+    assert (first.round, first.wall_s >= 0.2, second.round, second.wall_s < first.wall_s) == (
+        0,
+        True,
+        1,
+        True,
+    )
 
     assert list(host.read_round_loads(tmp_path)) == []
     lines = b"".join(msgspec.json.encode(load) + b"\n" for load in (first, second))
@@ -81,7 +88,10 @@ def test_an_idle_machine_gives_no_warning():
         ({"load_1m_start": 2.5}, "this machine was busy before the run began (load 2.5 on 2 CPUs)"),
         (
             {"lag_p99_s": 0.02},
-            "times may be late by up to 20.0 ms (p99 of the event loop's lag; at most 5): other work",
+            (
+                "times may be late by up to 20.0 ms (p99 of the event loop's lag; at most 5): other"
+                " work"
+            ),
         ),
         ({"client_cpu": 0.95}, "this client took 95% of a CPU; lower the concurrency"),
     ],

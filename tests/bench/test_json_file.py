@@ -27,7 +27,11 @@ def test_a_value_takes_the_place_of_the_old_one(tmp_path):
 @pytest.mark.parametrize(
     ("place", "error", "sentence"),
     [
-        ("tandem.bench.json_file.os.fsync", OSError(28, "No space left"), "the word cannot be written: No space left"),
+        (
+            "tandem.bench.json_file.os.fsync",
+            OSError(28, "No space left"),
+            "the word cannot be written: No space left",
+        ),
         ("pathlib.Path.replace", KeyboardInterrupt("cut"), "cut"),
     ],
 )
@@ -48,7 +52,9 @@ def test_a_write_that_is_cut_leaves_the_old_value(place, error, sentence, tmp_pa
 def test_lines_are_appended_or_the_file_is_named(tmp_path):
     for text in ("a", "b"):
         append_json(tmp_path / "words.jsonl", Word(text), label="the words")
-    with pytest.raises(ExternalError, match=r"gone/words\.jsonl: the words cannot be written: .*--resume"):
+    with pytest.raises(
+        ExternalError, match=r"gone/words\.jsonl: the words cannot be written: .*--resume"
+    ):
         append_json(tmp_path / "gone" / "words.jsonl", Word("a"), label="the words")
 
     assert (tmp_path / "words.jsonl").read_text() == '{"said":"a"}\n{"said":"b"}\n'

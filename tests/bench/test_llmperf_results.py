@@ -82,7 +82,9 @@ def test_a_row_becomes_a_record_of_first_token_and_end(tmp_path):
 )
 def test_an_error_row_is_counted_and_worded(tmp_path, code, message, word, status):
     folder = write(
-        tmp_path, ROW, {**ROW, "error_code": code, "error_msg": message, "ttft_s": 0, "end_to_end_latency_s": 0}
+        tmp_path,
+        ROW,
+        {**ROW, "error_code": code, "error_msg": message, "ttft_s": 0, "end_to_end_latency_s": 0},
     )
 
     good, failed = records(folder)
@@ -94,14 +96,22 @@ def test_an_error_row_is_counted_and_worded(tmp_path, code, message, word, statu
     assert (failed.chunks, failed.end_s, compute_record_metrics(failed)) == ((), 0.0, {})
 
 
-@pytest.mark.parametrize(("value", "figure"), [(0.0402, 0.0402), ("157", 157), (None, None), (float("nan"), None)])
+@pytest.mark.parametrize(
+    ("value", "figure"), [(0.0402, 0.0402), ("157", 157), (None, None), (float("nan"), None)]
+)
 def test_a_figure_may_be_text_and_a_word_is_unknown(tmp_path, value, figure):
     """Its summaries hold numpy's whole numbers as text."""
     row = {**ROW, "inter_token_latency_s": value}
 
-    calls = results.read_results(write(tmp_path, row, results_mean_output_throughput_token_per_s=value))
+    calls = results.read_results(
+        write(tmp_path, row, results_mean_output_throughput_token_per_s=value)
+    )
 
-    assert calls.rows[0].inter_token_latency_s == calls.totals.results_mean_output_throughput_token_per_s == figure
+    assert (
+        calls.rows[0].inter_token_latency_s
+        == calls.totals.results_mean_output_throughput_token_per_s
+        == figure
+    )
     assert results.read_results(tmp_path / "empty") is None
 
 
@@ -109,5 +119,7 @@ def test_a_figure_may_be_text_and_a_word_is_unknown(tmp_path, value, figure):
 def test_another_file_is_told_by_its_name(tmp_path, text):
     write(tmp_path)
     (tmp_path / "m_64_600_individual_responses.json").write_text(text)
-    with pytest.raises(InputError, match=r"m_64_600_individual_responses\.json.*no result of llmperf"):
+    with pytest.raises(
+        InputError, match=r"m_64_600_individual_responses\.json.*no result of llmperf"
+    ):
         results.read_results(tmp_path)

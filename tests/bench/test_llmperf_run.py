@@ -1,6 +1,7 @@
 """The driver: every server is called at the same moment, and however a call ends, one line says so.
 
-The tool and Ray are stand-ins here: programs that take the same command line and leave the same files.
+The tool and Ray are stand-ins here: programs that take the same command line and leave the same
+files.
 """
 
 from __future__ import annotations
@@ -56,7 +57,14 @@ if "nothing" not in address:
     (out / "m_individual_responses.json").write_text(json.dumps(rows))
     (out / "m_summary.json").write_text("{}")
 """
-KEPT = ["PYTHONPATH", "HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "RAY_AUTH_MODE", "RAY_ADDRESS", "OPENAI_API_KEY"]
+KEPT = [
+    "PYTHONPATH",
+    "HF_HUB_OFFLINE",
+    "TRANSFORMERS_OFFLINE",
+    "RAY_AUTH_MODE",
+    "RAY_ADDRESS",
+    "OPENAI_API_KEY",
+]
 LOAD = LlmperfLoad(requests=3, timeout_s=5, seed=7)
 
 
@@ -77,7 +85,10 @@ def tool(tmp_path: Path) -> LlmperfTool:
     (source / "token_benchmark_ray.py").write_text(f"KEPT = {KEPT}\n{STAND_IN}")
     (home / "hf-internal-testing/llama-tokenizer/tokenizer.json").write_text("{}")
     program(programs / "python", f'exec {sys.executable} "$@"')
-    program(programs / "ray", 'echo "$@" > "$(dirname "$0")/ray.told"; echo "Ray runtime started."; exec sleep 600')
+    program(
+        programs / "ray",
+        'echo "$@" > "$(dirname "$0")/ray.told"; echo "Ray runtime started."; exec sleep 600',
+    )
     return LlmperfTool(source=source, python=programs / "python", home=home)
 
 
@@ -93,11 +104,18 @@ def act(tool: LlmperfTool, tmp_path: Path) -> Callable[..., SimpleNamespace]:
     def do(*names: str, calls: int = 1, load: LlmperfLoad = LOAD) -> SimpleNamespace:
         lines: list[str] = []
         arms = [
-            arm(name, url=f"http://{name}.invalid:8000/v1/", role="variant" if place else "baseline", simulated=None)
+            arm(
+                name,
+                url=f"http://{name}.invalid:8000/v1/",
+                role="variant" if place else "baseline",
+                simulated=None,
+            )
             for place, name in enumerate(names)
         ]
         out = tmp_path / "out"
-        made_calls = LlmperfSession(arms=arms, load=load, tool=tool, out=out, say=lines.append).run(calls)
+        made_calls = LlmperfSession(arms=arms, load=load, tool=tool, out=out, say=lines.append).run(
+            calls
+        )
         return SimpleNamespace(calls=made_calls, out=out, said=lines)
 
     return do
@@ -112,7 +130,9 @@ def test_each_server_is_called_with_the_same_words(act):
     done = act("base", "spec")
     words = [told(done.out, arm)["told"] for arm in ("base", "spec")]
 
-    assert [word.pop("--results-dir") for word in words] == [str(done.out / f"raw/{arm}/0") for arm in ("base", "spec")]
+    assert [word.pop("--results-dir") for word in words] == [
+        str(done.out / f"raw/{arm}/0") for arm in ("base", "spec")
+    ]
     assert (
         words[0]
         == words[1]
@@ -168,7 +188,10 @@ def test_calls_that_did_well_leave_their_files_records_and_manifest(act):
     assert (done.out / "raw/spec/1/m_individual_responses.json").exists()
     assert (run_manifest.generator, run_manifest.schedule) == ("llmperf", "simultaneous")
     assert run_manifest.version.startswith("f1d6bed")
-    assert [(arm.name, arm.role) for arm in run_manifest.arms] == [("base", "baseline"), ("spec", "variant")]
+    assert [(arm.name, arm.role) for arm in run_manifest.arms] == [
+        ("base", "baseline"),
+        ("spec", "variant"),
+    ]
     assert run_manifest.ended.reason == "done"
 
 
@@ -200,7 +223,9 @@ def test_a_call_that_hangs_is_ended(act, monkeypatch):
 def test_no_call_is_begun_when_the_time_is_over(tool, tmp_path):
     lines: list[str] = []
     arms = [arm("base", url="http://base.invalid")]
-    session = LlmperfSession(arms=arms, load=LOAD, tool=tool, out=tmp_path / "out", say=lines.append)
+    session = LlmperfSession(
+        arms=arms, load=LOAD, tool=tool, out=tmp_path / "out", say=lines.append
+    )
 
     assert session.run(3, max_s=0.0) == []
     assert lines[-1] == "0 of 3 calls were made in the time that was given"
@@ -227,13 +252,16 @@ def test_a_ray_that_does_not_start_is_explained(act, tool, tmp_path):
 
 def test_ray_is_ended_with_all_that_it_started(act, tool, tmp_path):
     child = tmp_path / "child"
-    program(tool.python.parent / "ray", f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait")
+    program(
+        tool.python.parent / "ray", f"sleep 600 & echo $! > {child}; echo Ray runtime started; wait"
+    )
 
     assert act("base").calls[0].how == "done"
 
     status = Path(f"/proc/{child.read_text().strip()}/status")
     end_s = time.monotonic() + 10
-    while is_running(status) and time.monotonic() < end_s:  # the kernel takes a killed process down in its own time
+    # the kernel takes a killed process down in its own time
+    while is_running(status) and time.monotonic() < end_s:
         time.sleep(0.01)
     assert not is_running(status)
 
@@ -269,7 +297,14 @@ def call(arm: str, how: str = "done", counted: int = 8, errors: int = 0) -> Llmp
         ([call("a"), call("b", counted=2, errors=2)], 3),
         ([], 3),
     ],
-    ids=["all", "a call lost", "an error noted", "an arm without results", "an arm of errors", "no call"],
+    ids=[
+        "all",
+        "a call lost",
+        "an error noted",
+        "an arm without results",
+        "an arm of errors",
+        "no call",
+    ],
 )
 def test_the_exit_code_says_what_there_is(calls, code):
     assert compute_exit_code(calls) == code
@@ -297,7 +332,10 @@ def arguments(tool: LlmperfTool, out: Path, *more: str) -> list[str]:
 
 def test_the_command_runs_a_call_and_keeps_its_outcome(tool, tmp_path):
     more = ("--server", "nothing=http://nothing.invalid", "--defer")
-    codes = [main(arguments(tool, tmp_path / "one")), main(arguments(tool, tmp_path / "two", *more))]
+    codes = [
+        main(arguments(tool, tmp_path / "one")),
+        main(arguments(tool, tmp_path / "two", *more)),
+    ]
 
     assert codes == [0, 0]
     assert len(list(read_records(tmp_path / "one" / "records.jsonl"))) == 2

@@ -15,9 +15,16 @@ from tandem.errors import ExternalError, InputError
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A folder with all that git tells apart: folders, a program, a link, names whose order is git's own."""
+    """A folder with all that git tells apart: folders, a program, a link, names whose order is
+    git's own."""
     checkout = tmp_path / "checkout"
-    for file in ("token_benchmark_ray.py", "src/llmperf/utils.py", "src.txt", "src-more/a", "run.sh"):
+    for file in (
+        "token_benchmark_ray.py",
+        "src/llmperf/utils.py",
+        "src.txt",
+        "src-more/a",
+        "run.sh",
+    ):
         (checkout / file).parent.mkdir(parents=True, exist_ok=True)
         (checkout / file).write_text(f"{file}\n")
     (checkout / "run.sh").chmod(0o755)
@@ -29,7 +36,9 @@ def gits_own(folder: Path) -> str:
     git = ["git", "-C", str(folder)]
     subprocess.run([*git, "init", "-q"], check=True)
     subprocess.run([*git, "add", "."], check=True)
-    return subprocess.run([*git, "write-tree"], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        [*git, "write-tree"], check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def packed(folder: Path, file: Path) -> str:
@@ -62,7 +71,9 @@ def test_whatever_else_changes_changes_the_id(checkout, spoil):
 
 
 def test_another_or_no_checkout_is_refused(checkout, tmp_path):
-    with pytest.raises(InputError, match=rf"{source.compute_tree_id(checkout)}, not {source.TREE_ID}"):
+    with pytest.raises(
+        InputError, match=rf"{source.compute_tree_id(checkout)}, not {source.TREE_ID}"
+    ):
         source.require_commit(checkout)
     with pytest.raises(InputError) as refusal:
         source.require_commit(tmp_path)
@@ -117,7 +128,13 @@ def test_another_tokenizer_or_no_package_is_refused(tmp_path):
 
 
 def test_the_tokenizer_stands_where_the_tool_looks_for_it(tmp_path, monkeypatch):
-    monkeypatch.setattr(source, "TOKENIZER_SHA256", "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a")
+    monkeypatch.setattr(
+        source,
+        "TOKENIZER_SHA256",
+        "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
+    )
     code = source.main(["--package", str(package(tmp_path, b"{}")), "--to", str(tmp_path / "home")])
     assert code == 0
-    assert (tmp_path / "home/hf-internal-testing/llama-tokenizer/tokenizer.json").read_bytes() == b"{}"
+    assert (
+        tmp_path / "home/hf-internal-testing/llama-tokenizer/tokenizer.json"
+    ).read_bytes() == b"{}"

@@ -1,7 +1,7 @@
 """The program of the quality Job: whom it asks, what it leaves, and what it says of a failure.
 
-A script stands in for lm-eval: it writes its words down and leaves the samples of one item. `make quality` runs the
-real one.
+A script stands in for lm-eval: it writes its words down and leaves the samples of one item. `make
+quality` runs the real one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class TokenCounter(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        answer = json.dumps({"count": self.count} if self.path == "/tokenize" and body["messages"] else {}).encode()
+        answer = json.dumps(
+            {"count": self.count} if self.path == "/tokenize" and body["messages"] else {}
+        ).encode()
         self.send_response(200)
         self.end_headers()
         self.wfile.write(answer)
@@ -53,7 +55,9 @@ def arms():
     with ThreadingHTTPServer(("127.0.0.1", 0), TokenCounter) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
-        yield [ManifestArm(name=name, role="variant", url=url, model="m") for name in ("plain", "spec")]
+        yield [
+            ManifestArm(name=name, role="variant", url=url, model="m") for name in ("plain", "spec")
+        ]
         server.shutdown()
 
 
@@ -66,13 +70,22 @@ def call(tmp_path):
     program.write_text(STANDIN)
     program.chmod(0o755)
     return LmEvalCall(
-        python=program, task="letters", folder=folder, items=200, max_prompt_tokens=384, max_tokens=600, chance=0.25
+        python=program,
+        task="letters",
+        folder=folder,
+        items=200,
+        max_prompt_tokens=384,
+        max_tokens=600,
+        chance=0.25,
     )
 
 
 def test_each_server_gives_rows(call, arms, tmp_path):
     rows = call.ask_servers(arms, tmp_path / "out")
-    assert [(row.arm, row.right, row.chance) for row in rows] == [("plain", True, 0.25), ("spec", True, 0.25)]
+    assert [(row.arm, row.right, row.chance) for row in rows] == [
+        ("plain", True, 0.25),
+        ("spec", True, 0.25),
+    ]
 
 
 @pytest.fixture
@@ -111,13 +124,17 @@ def test_failed_call_says_its_last_words(call, arms, tmp_path):
 
 def test_failed_call_says_what_the_server_refused(call, arms, tmp_path):
     refusal = "API request failed with error message: too long"
-    call.python.write_text(f"#!{sys.executable}\nprint({refusal!r})\nraise SystemExit('Session is closed')\n")
+    call.python.write_text(
+        f"#!{sys.executable}\nprint({refusal!r})\nraise SystemExit('Session is closed')\n"
+    )
     with pytest.raises(ExternalError, match=refusal):
         call.ask_servers(arms, tmp_path / "out")
 
 
 def test_failed_call_ends_the_other(call, arms, tmp_path):
-    waits = "import sys, time\nif 'plain' in sys.argv[-1]: raise SystemExit('gone')\ntime.sleep(5)\n"
+    waits = (
+        "import sys, time\nif 'plain' in sys.argv[-1]: raise SystemExit('gone')\ntime.sleep(5)\n"
+    )
     call.python.write_text(f"#!{sys.executable}\n{waits}open({str(tmp_path / 'went-on')!r}, 'w')\n")
     with pytest.raises(ExternalError, match="gone"):
         call.ask_servers(arms, tmp_path / "out")
@@ -126,7 +143,9 @@ def test_failed_call_ends_the_other(call, arms, tmp_path):
 
 def test_long_prompt_is_refused(call, arms, tmp_path):
     call = dataclasses.replace(call, max_prompt_tokens=383)
-    with pytest.raises(InputError, match="a prompt of letters has 384 tokens, above max_prompt_tokens, 383"):
+    with pytest.raises(
+        InputError, match="a prompt of letters has 384 tokens, above max_prompt_tokens, 383"
+    ):
         call.ask_servers(arms, tmp_path / "out")
 
 
@@ -163,7 +182,9 @@ def ask(tmp_path, monkeypatch):
                 )
                 == 0
             )
-        return json.loads((tmp_path / "out" / OUTCOME_FILE).read_text()), read_quality(tmp_path / "out")
+        return json.loads((tmp_path / "out" / OUTCOME_FILE).read_text()), read_quality(
+            tmp_path / "out"
+        )
 
     return act
 
@@ -173,7 +194,11 @@ SUMS = {"name": "sums", "sha256": None, "items": 10, "chance": 0.1}
 
 def test_own_items_need_no_set(ask):
     outcome, rows = ask(SUMS)
-    assert (outcome["exit_code"], len(rows), {row.arm for row in rows}) == (0, 20, {"plain", "spec"})
+    assert (outcome["exit_code"], len(rows), {row.arm for row in rows}) == (
+        0,
+        20,
+        {"plain", "spec"},
+    )
 
 
 def test_chance_is_in_the_rows(ask):
@@ -190,7 +215,11 @@ def test_group_of_an_item_is_in_its_rows(ask, tmp_path):
 
 def test_field_of_lm_eval_is_none_of_items_of_ours(ask):
     outcome, rows = ask({**SUMS, "group": "passage"})
-    assert (outcome["exit_code"], "group: 'passage' is a field of lm-eval" in outcome["problem"], rows) == (2, True, ())
+    assert (
+        outcome["exit_code"],
+        "group: 'passage' is a field of lm-eval" in outcome["problem"],
+        rows,
+    ) == (2, True, ())
 
 
 def test_declared_field_names_the_groups(call, arms, tmp_path):
@@ -203,7 +232,11 @@ def test_prompt_that_is_too_long_is_the_outcome(ask, tmp_path):
     item = {"item": "one", "prompt": "word " * 2000, "answer": "2"}
     (tmp_path / "sets/letters/items.jsonl").write_text(json.dumps(item))
     outcome, rows = ask({**SUMS, "name": "letters", "sha256": "0" * 64})
-    assert (outcome["exit_code"], "item one does not fit" in outcome["problem"], rows) == (2, True, ())
+    assert (outcome["exit_code"], "item one does not fit" in outcome["problem"], rows) == (
+        2,
+        True,
+        (),
+    )
 
 
 def test_server_that_is_gone_is_the_outcome(ask):
@@ -214,7 +247,10 @@ def test_server_that_is_gone_is_the_outcome(ask):
 
 def test_no_server_is_the_outcome(ask):
     outcome, _ = ask(SUMS, servers="")
-    assert (outcome["exit_code"], outcome["problem"].startswith(f"{SERVERS_VARIABLE}: '' names no servers")) == (
+    assert (
+        outcome["exit_code"],
+        outcome["problem"].startswith(f"{SERVERS_VARIABLE}: '' names no servers"),
+    ) == (
         2,
         True,
     )

@@ -12,12 +12,23 @@ from tandem.errors import InputError
 
 SAMPLE = {
     "doc_id": 0,
-    "doc": {"item": "sum-00", "prompt": "What is 431 + 254? Answer with the number alone.", "answer": "685"},
+    "doc": {
+        "item": "sum-00",
+        "prompt": "What is 431 + 254? Answer with the number alone.",
+        "answer": "685",
+    },
     "target": "685",
     "arguments": {
         "gen_args_0": {
-            "arg_0": ['[{"role": "user", "content": "What is 431 + 254? Answer with the number alone."}]'],
-            "arg_1": {"until": ["</s>"], "do_sample": False, "temperature": 0.0, "max_gen_toks": 64},
+            "arg_0": [
+                '[{"role": "user", "content": "What is 431 + 254? Answer with the number alone."}]'
+            ],
+            "arg_1": {
+                "until": ["</s>"],
+                "do_sample": False,
+                "temperature": 0.0,
+                "max_gen_toks": 64,
+            },
         }
     },
     "resps": [["685"]],
@@ -38,7 +49,11 @@ def write_samples(folder, *samples, name=FILE):
 
 def test_sample_is_a_row(tmp_path):
     rows = list_sample_rows(write_samples(tmp_path, SAMPLE), "spec", chance=0.25)
-    assert rows == [QualityRow(task="my_sums, last-number", item="31aa55f7", arm="spec", right=True, chance=0.25)]
+    assert rows == [
+        QualityRow(
+            task="my_sums, last-number", item="31aa55f7", arm="spec", right=True, chance=0.25
+        )
+    ]
 
 
 def test_wrong_answer_is_wrong(tmp_path):
@@ -60,7 +75,10 @@ def test_last_call_of_a_task_counts(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"arguments": {"gen_args_0": {"arg_0": "What is it?", "arg_1": " four"}}}, "a multiple choice"),
+        (
+            {"arguments": {"gen_args_0": {"arg_0": "What is it?", "arg_1": " four"}}},
+            "a multiple choice",
+        ),
         ({"exact_match": None}, "no exact match"),
         ({"exact_match": 0.5}, "no exact match"),
         ({"doc_hash": 1}, "doc_hash"),

@@ -15,20 +15,28 @@ DONE = b"data: [DONE]\n\n"
 
 
 def event(finish: str | None, **delta: str) -> bytes:
-    return b"data: " + json.dumps({"choices": [{"delta": delta, "finish_reason": finish}]}).encode() + b"\n\n"
+    return (
+        b"data: "
+        + json.dumps({"choices": [{"delta": delta, "finish_reason": finish}]}).encode()
+        + b"\n\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("stream", "expected"),
     [
-        (event("stop", content="It is said.") + DONE, (None, None, "ok")),  # the connection broke after [DONE]
+        # the connection broke after [DONE]
+        (event("stop", content="It is said.") + DONE, (None, None, "ok")),
         (event(None, content="It"), ("closed", "the stream ended after 1 events", None)),
-        (event("length", reasoning="First I"), (None, None, "truncated")),  # thinking took all its tokens
+        # thinking took all its tokens
+        (event("length", reasoning="First I"), (None, None, "truncated")),
     ],
 )
 def test_error_and_content_are_those_of_the_answer(stream, expected):
     prompt = next(iter(planned.plan().turns())).items[0].entry.prompt
-    reply = ServerReply(start_ns=0, reads=[(1, stream)], end_ns=2, status=200, error="closed", error_detail="reset")
+    reply = ServerReply(
+        start_ns=0, reads=[(1, stream)], end_ns=2, status=200, error="closed", error_detail="reset"
+    )
 
     places = complete_record(reply, asking(), (), prompt, {})
 

@@ -62,7 +62,13 @@ def slow_url() -> Iterator[str]:
 
 
 def make_options(url: str, **options: Any) -> RunOptions:
-    small = {"classes": ("chat",), "prompts_per_class": 2, "max_tokens": 4, "rounds": 1, "control_rounds": 0}
+    small = {
+        "classes": ("chat",),
+        "prompts_per_class": 2,
+        "max_tokens": 4,
+        "rounds": 1,
+        "control_rounds": 0,
+    }
     return RunOptions(servers={"plain": url}, model="m", **{**small, "warm_up": 0, **options})
 
 
@@ -153,6 +159,10 @@ def test_ctrl_c_ends_either_form_as_an_interrupted_run(form, url, tmp_path):
 
 def test_the_file_limit_is_raised_for_a_run(url, tmp_path):
     done = subprocess.run(
-        [sys.executable, "-c", LIMITED_PROGRAM, url], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-c", LIMITED_PROGRAM, url],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert int(done.stdout) == 1024

@@ -19,7 +19,9 @@ def test_the_unit_in_a_name_is_the_metrics_unit(name):
             assert find_metric(name).unit in units
 
 
-@pytest.mark.parametrize("name", ["acceptance_position_0", "acceptance_position_", "ttft", "itl_ms"])
+@pytest.mark.parametrize(
+    "name", ["acceptance_position_0", "acceptance_position_", "ttft", "itl_ms"]
+)
 def test_each_position_of_a_draft_has_its_metric(name):
     assert acceptance_position(3) == "acceptance_position_3"
     assert "token 3 was accepted" in find_metric("acceptance_position_3").definition
@@ -29,8 +31,17 @@ def test_each_position_of_a_draft_has_its_metric(name):
 
 def test_the_catalogue_needs_nothing_but_the_standard_library():
     tree = ast.parse(Path(metrics.__file__).read_text())
-    roots = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    roots |= {node.module.split(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module}
+    roots = {
+        alias.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
+    roots |= {
+        node.module.split(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module
+    }
     assert roots <= set(sys.stdlib_module_names)
 
 

@@ -32,7 +32,9 @@ def test_two_arms_alternate_and_the_next_round_mirrors_them(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("arms", ARMS, ids=len)
 def test_every_arm_gets_the_same_requests_in_one_order(arms, seed):
-    run_plan = plan(arms, {"code": 5, "chat": 3}, seed=seed, repeats=2, rounds=3, concurrency=(1, 2))
+    run_plan = plan(
+        arms, {"code": 5, "chat": 3}, seed=seed, repeats=2, rounds=3, concurrency=(1, 2)
+    )
 
     requests: dict[str, list[object]] = {arm: [] for arm in arms}
     for turn in sorted(
@@ -47,7 +49,9 @@ def test_every_arm_gets_the_same_requests_in_one_order(arms, seed):
 @pytest.mark.parametrize("arms", ARMS, ids=len)
 def test_a_linear_drift_touches_every_arm_alike(arms, seed):
     turns = plan(arms, seed=seed).round(seed % 3)
-    places = {arm: sum(place for place, turn in enumerate(turns) if turn.arms == (arm,)) for arm in arms}
+    places = {
+        arm: sum(place for place, turn in enumerate(turns) if turn.arms == (arm,)) for arm in arms
+    }
     assert len(set(places.values())) == 1
 
 
@@ -75,17 +79,39 @@ def test_every_arm_gets_each_prompt_once_a_repeat(seed):
 
 @pytest.mark.parametrize("schedule", ["interleaved", "simultaneous"])
 def test_the_plan_knows_the_count_and_ids_of_requests(schedule):
-    run_plan = plan(("a", "b", "c"), {"code": 5, "chat": 3}, schedule=schedule, repeats=2, rounds=3, concurrency=(1, 4))
+    run_plan = plan(
+        ("a", "b", "c"),
+        {"code": 5, "chat": 3},
+        schedule=schedule,
+        repeats=2,
+        rounds=3,
+        concurrency=(1, 4),
+    )
     ids = [identity for turn in run_plan.turns() for identity in turn.request_ids()]
-    assert len(set(ids)) == len(ids) == sum(turn.request_count for turn in run_plan.turns()) == run_plan.request_count
+    assert (
+        len(set(ids))
+        == len(ids)
+        == sum(turn.request_count for turn in run_plan.turns())
+        == run_plan.request_count
+    )
     assert run_plan.request_count == 3 * 3 * 2 * 2 * 8
 
 
 def test_a_seed_gives_one_plan_and_another_seed_another_order():
-    run_plan = [[*plan(classes={"code": 5, "chat": 3}, seed=seed, rounds=3).turns()] for seed in (7, 7, 8)]
+    run_plan = [
+        [*plan(classes={"code": 5, "chat": 3}, seed=seed, rounds=3).turns()] for seed in (7, 7, 8)
+    ]
     assert run_plan[0] == run_plan[1] != run_plan[2]
     assert {first_order(("a", "b"), seed)[0] for seed in SEEDS} == {"a", "b"}
-    assert len({tuple(item.entry.prompt.id for item in plan(seed=seed).round(0)[0].items) for seed in SEEDS}) > 1
+    assert (
+        len(
+            {
+                tuple(item.entry.prompt.id for item in plan(seed=seed).round(0)[0].items)
+                for seed in SEEDS
+            }
+        )
+        > 1
+    )
 
 
 def test_a_list_too_short_for_halves_stays_whole():
@@ -106,12 +132,19 @@ def test_suites_become_blocks_of_the_stated_size():
     assert (mixed.class_, len(mixed.entries), mixed.requests) == (ALL_CLASSES, 5, 5)
 
 
-@pytest.mark.parametrize(("flag", "own", "count"), [(None, None, 8), (5, None, 5), (None, 3, 3), (5, 3, 3), (2, 3, 2)])
+@pytest.mark.parametrize(
+    ("flag", "own", "count"), [(None, None, 8), (5, None, 5), (None, 3, 3), (5, 3, 3), (2, 3, 2)]
+)
 def test_a_prompt_may_lower_the_most_tokens(flag, own, count):
     small_suite = suite({"code": 1})
-    prompts = tuple(type(prompt)(id="x", class_="code", prompt="say", max_tokens=own) for prompt in small_suite.prompts)
+    prompts = tuple(
+        type(prompt)(id="x", class_="code", prompt="say", max_tokens=own)
+        for prompt in small_suite.prompts
+    )
 
-    asking = type(small_suite)(name="small", prompts=prompts, sha256="", defaults=small_suite.defaults)
+    asking = type(small_suite)(
+        name="small", prompts=prompts, sha256="", defaults=small_suite.defaults
+    )
     (block,) = plan_blocks(run_manifest(max_tokens=flag), [asking], (1,))
 
     assert block.entries[0].max_tokens == count
@@ -126,15 +159,21 @@ def test_arrivals_are_the_same_for_every_arm(seed):
 
 
 def test_arrivals_are_a_poisson_process_at_the_stated_rate():
-    times = (0.0, *plan(("a",), {"code": 4000}, concurrency=None, rate_per_s=5.0).round(0)[0].arrivals_s)
+    times = (
+        0.0,
+        *plan(("a",), {"code": 4000}, concurrency=None, rate_per_s=5.0).round(0)[0].arrivals_s,
+    )
     gaps = [later - earlier for earlier, later in itertools.pairwise(times)]
 
     assert round(len(gaps) / times[-1]) == 5
     assert min(gaps) > 0
-    assert 0.9 < statistics.pstdev(gaps) / statistics.mean(gaps) < 1.1  # 1 for exponential gaps, 0 for a metronome
+    # 1 for exponential gaps, 0 for a metronome
+    assert 0.9 < statistics.pstdev(gaps) / statistics.mean(gaps) < 1.1
 
 
 def test_a_plan_by_the_clock_has_no_end():
     run_plan = plan(rounds=None)
     assert run_plan.request_count is None
-    assert [turn.round for turn in itertools.islice(run_plan.turns(), 12)] == [0] * 4 + [1] * 4 + [2] * 4
+    assert [turn.round for turn in itertools.islice(run_plan.turns(), 12)] == [0] * 4 + [1] * 4 + [
+        2
+    ] * 4

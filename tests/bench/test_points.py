@@ -24,7 +24,9 @@ from tandem.metrics import RoundFigures, list_published_metrics
 
 ROOT = Path(__file__).parent
 UTC = 1_795_219_200  # 2026-11-21T00:00:00Z
-CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc="2026-11-21T00:00:00Z")
+CLOCK = ClockReading(
+    source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc="2026-11-21T00:00:00Z"
+)
 LENGTH = "acceptance_length"
 PUBLISHED = {entry.name for entry in list_published_metrics()}
 ALL = ("all", "all")
@@ -37,33 +39,53 @@ def found(folder: Path) -> list[RoundFigures]:
 def rows(folder: Path) -> list[tuple[tuple[str, ...], int, list[float]]]:
     """Arm, class, load and metric of each row, the minute after the clock's moment, and values."""
     return [
-        ((*(value for _, value in key.dimensions[1:]), key.metric), (key.at_s - UTC) // 60, values.tolist())
+        (
+            (*(value for _, value in key.dimensions[1:]), key.metric),
+            (key.at_s - UTC) // 60,
+            values.tolist(),
+        )
         for figures in found(folder)
         for key, values in figures.values.items()
     ]
 
 
-def told(folder: Path, metric: str, arm: str = "base", load: tuple[str, str] = ("repeat", "4")) -> Any:
+def told(
+    folder: Path, metric: str, arm: str = "base", load: tuple[str, str] = ("repeat", "4")
+) -> Any:
     """Minutes and values of one cell."""
     return [(minute, values) for key, minute, values in rows(folder) if key == (arm, *load, metric)]
 
 
 def named(entry: Any) -> tuple[str, str, str]:
     """Arm, class and load of a row of the summary."""
-    return entry.arm, entry.class_, str(entry.concurrency) if entry.concurrency else f"rate-{entry.rate_per_s:g}"
+    return (
+        entry.arm,
+        entry.class_,
+        str(entry.concurrency) if entry.concurrency else f"rate-{entry.rate_per_s:g}",
+    )
 
 
 def assert_like_the_summary(folder: Path) -> None:
-    """Every published cell has the summary's number of values and quantiles, and there is no other."""
+    """Every published cell has the summary's number of values and quantiles, and there is no
+    other."""
     run_summary = summary.summarize_run(folder)
     got = defaultdict(list)
     for key, _, values in rows(folder):
         if key[1:3] != ALL:
             got[key] += values
-    cells = {(*named(item), item.metric): (item.n, item.p50, item.p90, item.p99) for item in run_summary.cells}
-    across = {cell: compute_spread(np.array(values)) for cell, values in got.items() if "requests" not in cell[-1]}
+    cells = {
+        (*named(item), item.metric): (item.n, item.p50, item.p90, item.p99)
+        for item in run_summary.cells
+    }
+    across = {
+        cell: compute_spread(np.array(values))
+        for cell, values in got.items()
+        if "requests" not in cell[-1]
+    }
     assert {
-        cell: (element.n, *(round(value, 6) for value in element[1:4])) for cell, element in across.items() if element
+        cell: (element.n, *(round(value, 6) for value in element[1:4]))
+        for cell, element in across.items()
+        if element
     } == {cell: spread for cell, spread in cells.items() if cell[-1] in PUBLISHED}
     counts = Counter()
     for request in run_summary.requests:
@@ -77,11 +99,19 @@ def assert_like_the_summary(folder: Path) -> None:
 # the summary's own values
 
 
-LIVE = ("generation_tokens", "first_tokens", "decode_steps", "drafts", "draft_tokens", "accepted_tokens")
+LIVE = (
+    "generation_tokens",
+    "first_tokens",
+    "decode_steps",
+    "drafts",
+    "draft_tokens",
+    "accepted_tokens",
+)
 
 
 def drawn_folder(folder: Path, seed: int, **changes: Any) -> Path:
-    """Any run: rounds, slots, classes, loads, failures, contradictions and counters as they come."""
+    """Any run: rounds, slots, classes, loads, failures, contradictions and counters as they
+    come."""
     generator = random.Random(seed)  # noqa: S311 - a draw that can be repeated
     records = []
     scrapes = []
@@ -98,7 +128,8 @@ def drawn_folder(folder: Path, seed: int, **changes: Any) -> Path:
                         "slot": slot,
                     }
                     records += [
-                        drawn_record(generator, len(records) + n, **turn) for n in range(generator.randint(1, 5))
+                        drawn_record(generator, len(records) + n, **turn)
+                        for n in range(generator.randint(1, 5))
                     ]
                     scrapes += drawn_scrapes(generator, **turn)
     if generator.random() < 0.5:
@@ -110,14 +141,18 @@ def drawn_folder(folder: Path, seed: int, **changes: Any) -> Path:
 def drawn_record(generator: random.Random, number: int, **turn: Any) -> RequestRecord:
     fields = {"request_id": f"r-{number}", "start_s": 1000.0 + generator.uniform(0, 300), **turn}
     first = generator.uniform(0.05, 0.4)
-    later = [first + step * generator.uniform(0.01, 0.05) for step in range(1, generator.randint(2, 6))]
+    later = [
+        first + step * generator.uniform(0.01, 0.05) for step in range(1, generator.randint(2, 6))
+    ]
     stream = chunks(*((at_s, "text", 2) for at_s in (first, *sorted(later))))
     kind = generator.random()
     if kind < 0.15:
         return failed(**fields)
     if kind < 0.25:
         return record(**fields, completion_tokens=1)  # fewer than chunks: a suspect
-    return record(**fields, chunks=stream, headers_s=0.01, end_s=1.0, completion_tokens=2 * len(stream))
+    return record(
+        **fields, chunks=stream, headers_s=0.01, end_s=1.0, completion_tokens=2 * len(stream)
+    )
 
 
 def scraped(**turn: Any) -> list[MetricsScrape]:
@@ -128,13 +163,23 @@ def scraped(**turn: Any) -> list[MetricsScrape]:
 
 def drawn_scrapes(generator: random.Random, **turn: Any) -> Iterator[MetricsScrape]:
     steps = generator.randint(10, 90)
-    counts = (steps + 40.0, 5.0, float(steps), float(steps), 7.0 * steps, float(generator.randint(0, 7 * steps)))
+    counts = (
+        steps + 40.0,
+        5.0,
+        float(steps),
+        float(steps),
+        7.0 * steps,
+        float(generator.randint(0, 7 * steps)),
+    )
     for when, factor in (("before", 0.0), ("after", 1.0)):
         counters = dict(zip(LIVE, (factor * count for count in counts), strict=True))
         yield MetricsScrape(at_s=1000.0, when=when, counters=counters, **turn)
 
 
-SEEDS = [pytest.param(seed, marks=[] if seed in {0, 1, 6, 11} else [pytest.mark.proof]) for seed in range(12)]
+SEEDS = [
+    pytest.param(seed, marks=[] if seed in {0, 1, 6, 11} else [pytest.mark.proof])
+    for seed in range(12)
+]
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -145,17 +190,26 @@ def test_all_values_of_a_cell_are_those_of_the_summary(tmp_path, seed):
 RECORDED = sorted(path.parent for path in (ROOT / "llmperf_runs").rglob("records.jsonl"))
 
 
-@pytest.mark.parametrize("folder", RECORDED, ids=lambda path: str(path.relative_to(ROOT / "llmperf_runs")))
+@pytest.mark.parametrize(
+    "folder", RECORDED, ids=lambda path: str(path.relative_to(ROOT / "llmperf_runs"))
+)
 def test_recorded_runs_are_published_as_summarized(folder):
     assert_like_the_summary(folder)
 
 
-PROMPTS = {"code": ["a", "b", '#schedule {"fault": "drop", "fault_at": 1}', "d"], "chat": ["e", "f"]}
+PROMPTS = {
+    "code": ["a", "b", '#schedule {"fault": "drop", "fault_at": 1}', "d"],
+    "chat": ["e", "f"],
+}
 
 
 def _interrupted(folder: Path, **request: Any) -> Ran:
     async def meanwhile(servers, run):
-        await until(lambda: any(".r1." in truth["request_id"] for server in servers for truth in server.posted))
+        await until(
+            lambda: any(
+                ".r1." in truth["request_id"] for server in servers for truth in server.posted
+            )
+        )
         run.stop.request("interrupted", grace_s=0)
 
     return measure(folder, PROMPTS, rounds=3, meanwhile=meanwhile, **request)
@@ -163,7 +217,9 @@ def _interrupted(folder: Path, **request: Any) -> Ran:
 
 def _resumed(folder: Path) -> Ran:
     first = _interrupted(folder)
-    return measure(folder, PROMPTS, rounds=3, resume=True, at=[server.port for server in first.servers])
+    return measure(
+        folder, PROMPTS, rounds=3, resume=True, at=[server.port for server in first.servers]
+    )
 
 
 RUNS = {
@@ -171,7 +227,9 @@ RUNS = {
     "simultaneous": lambda folder: measure(folder, PROMPTS, rounds=2, schedule="simultaneous"),
     "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixed=True),
     "open loop": lambda folder: measure(folder, PROMPTS, concurrency=None, rate_per_s=80.0),
-    "goodput": lambda folder: measure(folder, PROMPTS, rounds=2, goodput={"ttft_ms": 5.0, "tpot_ms": 1.5}),
+    "goodput": lambda folder: measure(
+        folder, PROMPTS, rounds=2, goodput={"ttft_ms": 5.0, "tpot_ms": 1.5}
+    ),
     "by the clock": lambda folder: measure(folder, PROMPTS, rounds=0, duration_s=0.3),
     "interrupted": _interrupted,
     "resumed": _resumed,
@@ -206,12 +264,22 @@ def test_a_measured_run_is_published_as_summarized(made, kind):
 def test_all_loads_together_count_every_request_and_turn(tmp_path):
     drawn_folder(tmp_path, 2)
     counts = Counter(item.arm for item in read_records(tmp_path / "records.jsonl"))
-    together = [(key, value) for key, _, values in rows(tmp_path) for value in values if key[1:3] == ALL]
-    apart = [value for key, _, values in rows(tmp_path) for value in values if (key[1], key[3]) == ("all", LENGTH)]
+    together = [
+        (key, value) for key, _, values in rows(tmp_path) for value in values if key[1:3] == ALL
+    ]
+    apart = [
+        value
+        for key, _, values in rows(tmp_path)
+        for value in values
+        if (key[1], key[3]) == ("all", LENGTH)
+    ]
 
     assert {key[-1] for key, _ in together} == {"requests", "failed_requests", LENGTH}
     for arm_ in ("base", "spec"):
-        assert sum(value for key, value in together if (key[0], key[-1]) == (arm_, "requests")) == counts[arm_]
+        assert (
+            sum(value for key, value in together if (key[0], key[-1]) == (arm_, "requests"))
+            == counts[arm_]
+        )
     assert sorted([value for key, value in together if key[-1] == LENGTH] * 2) == sorted(apart)
 
 
@@ -241,7 +309,9 @@ def test_a_cell_without_an_answer_has_no_latency(tmp_path):
 
 
 def starting(*starts: float, **changes: Any) -> list[RequestRecord]:
-    return [record(request_id=f"r-{number}", start_s=at, **changes) for number, at in enumerate(starts)]
+    return [
+        record(request_id=f"r-{number}", start_s=at, **changes) for number, at in enumerate(starts)
+    ]
 
 
 def test_values_stand_in_the_minute_of_their_request(
@@ -249,14 +319,24 @@ def test_values_stand_in_the_minute_of_their_request(
 ):
     write_run(tmp_path, starting(1059.9, 1000.0, 1060.0, 1130.0), clock=CLOCK)
     assert told(tmp_path, "ttft_ms") == [(0, [200.0, 200.0]), (1, [200.0]), (2, [200.0])]
-    assert [(minute, len(gaps)) for minute, gaps in told(tmp_path, "chunk_gap_ms")] == [(0, 4), (1, 2), (2, 2)]
+    assert [(minute, len(gaps)) for minute, gaps in told(tmp_path, "chunk_gap_ms")] == [
+        (0, 4),
+        (1, 2),
+        (2, 2),
+    ]
     assert [minute for minute, _ in told(tmp_path, "system_output_tokens_per_s")] == [0]
 
 
 def test_a_count_stands_in_the_first_minute_of_its_cell(tmp_path):
-    write_run(tmp_path, [*starting(1070.0, 1130.0), record(class_="chat", start_s=1010.0)], clock=CLOCK)
+    write_run(
+        tmp_path, [*starting(1070.0, 1130.0), record(class_="chat", start_s=1010.0)], clock=CLOCK
+    )
     assert told(tmp_path, "requests") == [(1, [2.0])]
-    assert told(tmp_path, "requests", load=("all", "4")) == told(tmp_path, "requests", load=ALL) == [(0, [3.0])]
+    assert (
+        told(tmp_path, "requests", load=("all", "4"))
+        == told(tmp_path, "requests", load=ALL)
+        == [(0, [3.0])]
+    )
 
 
 def test_acceptance_stands_in_the_first_minute_of_its_turn(tmp_path):
@@ -283,7 +363,9 @@ def test_minutes_are_by_the_clock_read_last(tmp_path):
 # whole rounds
 
 
-ROUNDS = {"by the clock": {"plan": PlanTotals(requests=None, requests_per_round=2), "duration_s": 60.0}}
+ROUNDS = {
+    "by the clock": {"plan": PlanTotals(requests=None, requests_per_round=2), "duration_s": 60.0}
+}
 ROUNDS["llmperf"] = {"plan": PlanTotals(requests=20), "rounds": 2, "generator": "llmperf"}
 ROUNDS["no count of a round"] = {"plan": PlanTotals(requests=4), "rounds": 2}
 ROUNDS["no count at all"] = {"plan": PlanTotals(requests=None), "rounds": 0, "duration_s": 60.0}
@@ -305,7 +387,9 @@ ROUNDS["no count at all"] = {"plan": PlanTotals(requests=None), "rounds": 0, "du
 )
 def test_a_round_is_complete_with_its_last_planned_request(tmp_path, kind, sizes, reason, complete):
     records = [
-        record(request_id=f"r-{number}-{n}", round=number) for number, size in enumerate(sizes) for n in range(size)
+        record(request_id=f"r-{number}-{n}", round=number)
+        for number, size in enumerate(sizes)
+        for n in range(size)
     ]
     end = RunEnd(reason=reason, utc="2026-11-21T01:00:00Z") if reason else None
 
@@ -336,7 +420,9 @@ def test_a_round_is_complete_without_interrupted_requests(tmp_path, more, comple
 
 
 def test_consecutive_lines_of_a_round_are_one_range(tmp_path):
-    write_run(tmp_path, [record(round=number // 2, request_id=f"r-{number}") for number in range(6)])
+    write_run(
+        tmp_path, [record(round=number // 2, request_id=f"r-{number}") for number in range(6)]
+    )
     rounds = list(read_rounds(tmp_path, "post", {0}))
     assert [(figures.number, len(figures.ranges)) for figures in rounds] == [(1, 1), (2, 1)]
 

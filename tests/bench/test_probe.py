@@ -23,7 +23,8 @@ CARDS = [
 def found(
     *, refused: tuple[str, ...] = (), asked: dict | None = None, fault: str | None = None, **fields
 ) -> tuple[ProbeResult, list[dict]]:
-    """Probe a server that refuses some fields; `fields` are the server's, or the address's; with the bodies it got."""
+    """Probe a server that refuses some fields; `fields` are the server's, or the address's; with
+    the bodies it got."""
     own = {name: fields.pop(name) for name in ("models", "health") if name in fields}
 
     async def what(client: CompletionClient, server: Server) -> tuple[ProbeResult, list[dict]]:
@@ -41,9 +42,18 @@ def found(
     [
         ({"api": "chat"}, EVERYTHING),
         ({"api": "completions"}, EVERYTHING),
-        ({"refused": ("return_token_ids",)}, ServerOffers(include_usage=True, continuous_usage=True, logprobs=True)),
-        ({"refused": ("logprobs",)}, ServerOffers(include_usage=True, continuous_usage=True, token_ids=True)),
-        ({"refused": ("continuous_usage_stats",)}, ServerOffers(include_usage=True, token_ids=True, logprobs=True)),
+        (
+            {"refused": ("return_token_ids",)},
+            ServerOffers(include_usage=True, continuous_usage=True, logprobs=True),
+        ),
+        (
+            {"refused": ("logprobs",)},
+            ServerOffers(include_usage=True, continuous_usage=True, token_ids=True),
+        ),
+        (
+            {"refused": ("continuous_usage_stats",)},
+            ServerOffers(include_usage=True, token_ids=True, logprobs=True),
+        ),
         ({"refused": ("stream_options",)}, ServerOffers(token_ids=True, logprobs=True)),
         ({"refused": ("stream_options", "return_token_ids", "logprobs")}, ServerOffers()),
         ({"fault": "no_usage"}, ServerOffers(token_ids=True, logprobs=True)),  # taken and not given
@@ -95,11 +105,16 @@ def test_a_server_without_a_page_of_models_is_probed():
 
 @pytest.mark.parametrize(
     ("options", "field", "value"),
-    [({"thinking": False}, "chat_template_kwargs", {"enable_thinking": False}), ({"seed": 7}, "seed", 7)],
+    [
+        ({"thinking": False}, "chat_template_kwargs", {"enable_thinking": False}),
+        ({"seed": 7}, "seed", 7),
+    ],
 )
 def test_the_probe_names_a_field_that_is_refused(options, field, value):
     assert found(asked=options)[1][0][field] == value
-    with pytest.raises(InputError, match=f"refuses a plain streaming request .*{field}.*leave out what it names"):
+    with pytest.raises(
+        InputError, match=f"refuses a plain streaming request .*{field}.*leave out what it names"
+    ):
         found(asked=options, refused=(field,))
 
 
@@ -111,21 +126,45 @@ def test_the_probe_names_a_field_that_is_refused(options, field, value):
             InputError,
             "the server has no model small; name its model: big, independent, other-name",
         ),
-        ({"fault": "wrong_model"}, InputError, "another model than independent .*as another.*; name its model: ind"),
+        (
+            {"fault": "wrong_model"},
+            InputError,
+            "another model than independent .*as another.*; name its model: ind",
+        ),
         ({"health": 401}, InputError, "wants another API key .*status_401.*; export its key"),
-        ({"fault": "redirect"}, InputError, "points elsewhere .*/elsewhere/.*; give the address it points to"),
+        (
+            {"fault": "redirect"},
+            InputError,
+            "points elsewhere .*/elsewhere/.*; give the address it points to",
+        ),
         (
             {"url": "http://127.0.0.1:9"},
             SilentServerError,
             "nothing answers .*Connection refused.*; start the server or correct its address",
         ),
-        ({"health": 503}, ExternalError, "is not ready .*status_503.*; wait until its /health answers 200"),
+        (
+            {"health": 503},
+            ExternalError,
+            "is not ready .*status_503.*; wait until its /health answers 200",
+        ),
         ({"fault": "status"}, ExternalError, "is not ready .*no more room in the queue"),
-        ({"fault": "html"}, ExternalError, "no OpenAI-compatible .*server.*Sign in.*; correct the address"),
+        (
+            {"fault": "html"},
+            ExternalError,
+            "no OpenAI-compatible .*server.*Sign in.*; correct the address",
+        ),
         ({"fault": "json"}, ExternalError, "no OpenAI-compatible .*server .*came whole"),
-        ({"fault": "empty_json"}, ExternalError, "no OpenAI-compatible .*server .*an event has no choices"),
+        (
+            {"fault": "empty_json"},
+            ExternalError,
+            "no OpenAI-compatible .*server .*an event has no choices",
+        ),
         ({"fault": "not_http"}, ExternalError, "speaks no HTTP"),
-        ({"fault": "drop"}, ExternalError, "a tiny request failed .*closed.*; look into the server's log"),
+        (
+            {"fault": "drop"},
+            ExternalError,
+            "a tiny request failed .*closed.*; look into the server's log",
+        ),
         ({"fault": "error"}, ExternalError, "a tiny request failed .*engine died"),
     ],
 )

@@ -17,7 +17,9 @@ LLAMA_CPP = ("foreign/llama_cpp_plain", "foreign/llama_cpp_ngram")
 
 def answered(name: str) -> RequestRecord:
     recording = recorded(name)
-    return parse_answer(recording.reply, recording.ask, {recording.head["request"]["body"]["model"]})
+    return parse_answer(
+        recording.reply, recording.ask, {recording.head["request"]["body"]["model"]}
+    )
 
 
 def choices(recording: Recording) -> list[dict]:
@@ -30,7 +32,10 @@ def test_a_recorded_stream_is_read_as_its_events_say(name):
     answer = answered(name)
     usages = [event["usage"] for event in recording.events if event.get("usage")]
     last_usage = usages[-1] if usages else {}
-    texts = [choice.get("text") or choice.get("delta", {}).get("content") or "" for choice in choices(recording)]
+    texts = [
+        choice.get("text") or choice.get("delta", {}).get("content") or ""
+        for choice in choices(recording)
+    ]
     ids = [token_id for choice in choices(recording) for token_id in choice.get("token_ids") or []]
     logprobs = json.loads(bytes(answer.logprobs))
     entries = logprobs["token_logprobs"] if isinstance(logprobs, dict) else logprobs
@@ -43,21 +48,29 @@ def test_a_recorded_stream_is_read_as_its_events_say(name):
     assert (answer.error, answer.error_detail) == (None, None)
     assert [chunk.at_s for chunk in answer.chunks] == pytest.approx(times)
     assert (answer.text, answer.model) == ("".join(texts), recording.events[0]["model"])
-    assert [answer.finish_reason] == [c["finish_reason"] for c in choices(recording) if c.get("finish_reason")]
+    assert [answer.finish_reason] == [
+        c["finish_reason"] for c in choices(recording) if c.get("finish_reason")
+    ]
     assert (answer.completion_tokens, answer.prompt_tokens, answer.counted_by) == (
         last_usage.get("completion_tokens"),
         last_usage.get("prompt_tokens"),
         "usage" if usages else None,
     )
     assert answer.token_ids == (tuple(ids) or None)
-    assert (entries and len(entries)) == (answer.completion_tokens if recording.ask.offers.logprobs else None)
+    assert (entries and len(entries)) == (
+        answer.completion_tokens if recording.ask.offers.logprobs else None
+    )
 
 
 @pytest.mark.parametrize("name", RECORDINGS)
 def test_tokens_of_chunks_are_the_growth_of_running_usage(name):
     recording = recorded(name)
     is_running = recorded(name).ask.offers.continuous_usage
-    running = [event["usage"]["completion_tokens"] for event in recording.events if event["choices"] and is_running]
+    running = [
+        event["usage"]["completion_tokens"]
+        for event in recording.events
+        if event["choices"] and is_running
+    ]
     bursts = [now - before for before, now in zip([0, *running], running, strict=False)]
 
     tokens = [chunk.tokens for chunk in answered(name).chunks if chunk.kind != "usage"]
@@ -70,13 +83,20 @@ def test_a_burst_is_one_chunk_with_its_tokens():
     chunks = answered("ngram_chat_running_usage").chunks
     assert [chunk.tokens for chunk in chunks if chunk.bears_tokens] == [1, 1, 1, 8, 8, 8, 7]
     assert [chunk.kind for chunk in chunks] == ["role", *["text"] * 7, "usage"]
-    assert "end" in [chunk.kind for chunk in answered("base_chat_usage").chunks]  # end of text alone
+    # end of text alone
+    assert "end" in [chunk.kind for chunk in answered("base_chat_usage").chunks]
 
 
 def test_half_a_character_is_a_chunk_without_text():
     name = "base_completions_split_characters"
-    halves = [choice for choice in choices(recorded(name)) if choice["text"] == "" and not choice["finish_reason"]]
-    assert [chunk.tokens for chunk in answered(name).chunks if chunk.kind == "empty"] == [1] * len(halves)
+    halves = [
+        choice
+        for choice in choices(recorded(name))
+        if choice["text"] == "" and not choice["finish_reason"]
+    ]
+    assert [chunk.tokens for chunk in answered(name).chunks if chunk.kind == "empty"] == [1] * len(
+        halves
+    )
     assert halves
 
 
@@ -110,13 +130,26 @@ def test_a_refusal_says_its_status_and_what_the_server_said(name):
 )
 def test_usage_counts_one_token_for_each_text_event(name, tokens, finish):
     answer = answered(name)
-    assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (tokens, "usage", finish)
-    assert Counter(chunk.kind for chunk in answer.chunks) == {"role": 1, "text": tokens, "end": 1, "usage": 1}
+    assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (
+        tokens,
+        "usage",
+        finish,
+    )
+    assert Counter(chunk.kind for chunk in answer.chunks) == {
+        "role": 1,
+        "text": tokens,
+        "end": 1,
+        "usage": 1,
+    }
     assert {chunk.tokens for chunk in answer.chunks} == {None}
 
 
 def test_mock_llm_ends_with_text_and_without_usage():
     answer = answered("foreign/mock_llm")
     assert [(chunk.kind, chunk.tokens) for chunk in answer.chunks] == [("text", None)] * 7
-    assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (None, None, "stop")
+    assert (answer.completion_tokens, answer.counted_by, answer.finish_reason) == (
+        None,
+        None,
+        "stop",
+    )
     assert answer.text == "Repeat: one two three one two three one two three"

@@ -1,4 +1,5 @@
-"""A connection that had carried a request dies before the answer's head: asked again, once, and said."""
+"""A connection that had carried a request dies before the answer's head: asked again, once, and
+said."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ T = TypeVar("T")
 
 
 def call(
-    closing: Closing, what: Callable[[CompletionClient, ClosingServer], Awaitable[T]], delay_s: float = 0.0
+    closing: Closing,
+    what: Callable[[CompletionClient, ClosingServer], Awaitable[T]],
+    delay_s: float = 0.0,
 ) -> tuple[ClosingServer, T]:
     """Run `what` with a client of a closing server."""
 
@@ -41,7 +44,9 @@ def call(
         return server, uvloop.run(main())
 
 
-def ask_on_reused(closing: Closing, *, carried: bool = True, delay_s: float = 0.0) -> tuple[ClosingServer, ServerReply]:
+def ask_on_reused(
+    closing: Closing, *, carried: bool = True, delay_s: float = 0.0
+) -> tuple[ClosingServer, ServerReply]:
     """Ask over a connection that has carried a page, or over a fresh one."""
 
     async def what(client: CompletionClient, _: ClosingServer) -> ServerReply:
@@ -104,10 +109,15 @@ def run_against(closing: Closing, folder: Path) -> tuple[list[RequestRecord], st
     async def what(_: CompletionClient, server: ClosingServer) -> None:
         suite = suite_file(folder, {"code": [f"prompt {number}" for number in range(12)]})
         lone = ManifestArm(name="a", role="baseline", url=server.url, model=MODEL)
-        await MeasurementRun(settings=settings([], suite, arms=(lone,)), folder=folder / "out", out=io.StringIO()).run()
+        await MeasurementRun(
+            settings=settings([], suite, arms=(lone,)), folder=folder / "out", out=io.StringIO()
+        ).run()
 
     call(closing, what)
-    return list(read_records(folder / "out" / "records.jsonl")), (folder / "out" / "summary.json").read_text()
+    return (
+        list(read_records(folder / "out" / "records.jsonl")),
+        (folder / "out" / "summary.json").read_text(),
+    )
 
 
 def test_run_against_closing_server_fails_no_request(tmp_path):
@@ -115,7 +125,11 @@ def test_run_against_closing_server_fails_no_request(tmp_path):
     arm_ = manifest.read_manifest(tmp_path / "out").arms[0]
 
     assert ({record.error for record in records}, len(records)) == ({None}, 12)
-    assert (arm_.server_version, arm_.owned_by, arm_.server_header) == (None, OWNER, "closing-server/1.0")
+    assert (arm_.server_version, arm_.owned_by, arm_.server_header) == (
+        None,
+        OWNER,
+        "closing-server/1.0",
+    )
     assert arm_.runtime is None
 
 

@@ -59,8 +59,17 @@ def test_every_field_is_written_and_null_where_unknown(tmp_path):
 
     assert {field.encode_name for field in msgspec.structs.fields(RequestRecord)} == line.keys()
     assert (line["class"], line["schema"]) == ("repeat", 2)
-    assert (line["model"], line["error"], line["token_ids"], line["logprobs"]) == (None, None, None, None)
-    assert (line["chunk_s"], line["chunk_kind"], line["chunk_tokens"]) == ([0.25, 0.5], ["text", "end"], [None, 0])
+    assert (line["model"], line["error"], line["token_ids"], line["logprobs"]) == (
+        None,
+        None,
+        None,
+        None,
+    )
+    assert (line["chunk_s"], line["chunk_kind"], line["chunk_tokens"]) == (
+        [0.25, 0.5],
+        ["text", "end"],
+        [None, 0],
+    )
 
 
 def test_an_unknown_key_is_skipped(tmp_path):
@@ -97,9 +106,14 @@ TIMES = {'"start_s":1000.0': 1000.0, '"end_s":0.3': 0.3, '"chunk_s":[0.1': 0.1}
     ("old", "new", "problem"),
     [
         ('"chunk_s":[0.1,', '"chunk_s":[', "differ in length"),
-        ('"completion_tokens":8', f'"completion_tokens":1{"0" * 400}', "this is no record"),  # no float holds it
+        # no float holds it
+        ('"completion_tokens":8', f'"completion_tokens":1{"0" * 400}', "this is no record"),
         *(
-            ('"schema":2', f'"schema":{second}', f"schema {second}; this version of Tandem reads schema 2; use")
+            (
+                '"schema":2',
+                f'"schema":{second}',
+                f"schema {second}; this version of Tandem reads schema 2; use",
+            )
             for second in (1, 3)
         ),  # the rest still fits
         ('"schema":2,', "", "the record has no schema; this version of Tandem reads schema 2"),
@@ -138,7 +152,9 @@ def test_a_bad_line_is_refused_by_file_and_number(tmp_path, line, problem):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"nothing\.jsonl: the records cannot be read: No such file"):
+    with pytest.raises(
+        InputError, match=r"nothing\.jsonl: the records cannot be read: No such file"
+    ):
         read(tmp_path / "nothing.jsonl")
 
 
@@ -171,7 +187,10 @@ def test_a_torn_last_line_is_named_and_skipped(tmp_path, cut):
     tail = second[:-cut]
     path.write_bytes(first + tail)
 
-    assert read(path) == ([record()], [f"{FILE}:2: the last line is torn after {len(tail)} bytes and was skipped"])
+    assert read(path) == (
+        [record()],
+        [f"{FILE}:2: the last line is torn after {len(tail)} bytes and was skipped"],
+    )
 
 
 def test_a_torn_line_is_told_on_standard_error_by_default(tmp_path, capsys):
@@ -202,7 +221,8 @@ def test_a_writer_sets_a_torn_line_aside_before_it_appends(tmp_path, tail):
 def test_a_record_is_on_disk_before_the_writer_closes(tmp_path):
     with RecordWriter(tmp_path / FILE) as writer:
         writer.write(record(retry_after_s=float("inf")))
-        assert read(tmp_path / FILE)[0] == [record(retry_after_s=None)]  # a wait without end is not known
+        # a wait without end is not known
+        assert read(tmp_path / FILE)[0] == [record(retry_after_s=None)]
 
 
 def test_a_full_disk_is_said_with_what_is_kept():

@@ -1,4 +1,5 @@
-"""A recorded stream of a real server beside that server's own counters: tests/bench/streams/README.md."""
+"""A recorded stream of a real server beside that server's own counters:
+tests/bench/streams/README.md."""
 
 from __future__ import annotations
 
@@ -16,7 +17,10 @@ NAME = "ngram_chat_running_usage"
 @pytest.fixture
 def change() -> CounterChange:
     """What counted up while the one request was answered."""
-    before, after = (parse_page((FOLDER / f"metrics_ngram_{when}.txt").read_text()) for when in ("before", "after"))
+    before, after = (
+        parse_page((FOLDER / f"metrics_ngram_{when}.txt").read_text())
+        for when in ("before", "after")
+    )
     change = compute_difference(before, after)
     assert isinstance(change, CounterChange)
     return change
@@ -46,7 +50,11 @@ def test_acceptance_length_is_counted_over_steps_that_had_a_draft(change, bursts
 
 def test_flat_counters_give_tokens_a_step(change, bursts):
     flat = CounterChange(
-        {key: value for key, value in change.counts.items() if "draft" not in key and "accepted" not in key}
+        {
+            key: value
+            for key, value in change.counts.items()
+            if "draft" not in key and "accepted" not in key
+        }
     )
 
     rates = compute_rates(flat, speculating("ngram", WINDOW))

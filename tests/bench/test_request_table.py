@@ -10,18 +10,37 @@ import pytest
 from measured import failed, record, write_run
 
 from tandem.bench.counters import MetricsScrape
-from tandem.bench.request_table import NO_DIGEST, UNKNOWN, PromptKey, read_outputs, read_request_table
+from tandem.bench.request_table import (
+    NO_DIGEST,
+    UNKNOWN,
+    PromptKey,
+    read_outputs,
+    read_request_table,
+)
 from tandem.bench.schedule import LoadLevel
 from tandem.errors import InputError
 
 
 def test_every_request_is_a_row_with_its_names_as_codes(tmp_path):
     seen = read_request_table(
-        write_run(tmp_path, [record(), failed(arm="spec", class_="chat", concurrency=None, rate_per_s=2.5, round=3)])
+        write_run(
+            tmp_path,
+            [
+                record(),
+                failed(arm="spec", class_="chat", concurrency=None, rate_per_s=2.5, round=3),
+            ],
+        )
     )
 
-    assert (seen.arms, seen.classes, seen.errors) == (("base", "spec"), ("repeat", "chat"), ("closed",))
-    assert [seen.loads[code] for code in seen.load] == [LoadLevel(concurrency=4), LoadLevel(rate_per_s=2.5)]
+    assert (seen.arms, seen.classes, seen.errors) == (
+        ("base", "spec"),
+        ("repeat", "chat"),
+        ("closed",),
+    )
+    assert [seen.loads[code] for code in seen.load] == [
+        LoadLevel(concurrency=4),
+        LoadLevel(rate_per_s=2.5),
+    ]
     assert seen.prompts == (PromptKey("real", "repeat-00"),)
     assert seen.round.tolist() == [0, 3]
     assert seen.failed.tolist() == [False, True]
@@ -30,7 +49,9 @@ def test_every_request_is_a_row_with_its_names_as_codes(tmp_path):
 
 
 def test_the_baseline_is_the_first_arm_of_the_manifest(tmp_path):
-    seen = read_request_table(write_run(tmp_path, [record(arm="spec"), record(arm="base#2"), record()]))
+    seen = read_request_table(
+        write_run(tmp_path, [record(arm="spec"), record(arm="base#2"), record()])
+    )
     assert (seen.baseline, seen.variants, seen.control) == ("base", ("spec",), "base#2")
 
 
@@ -39,7 +60,13 @@ def test_a_run_without_control_rounds_has_no_control(tmp_path):
 
 
 def test_equal_outputs_have_equal_digests_and_others_do_not(tmp_path):
-    texts = [{"text": "a"}, {"text": "a"}, {"text": "b"}, {"text": "a", "reasoning": "hm"}, {"text": ""}]
+    texts = [
+        {"text": "a"},
+        {"text": "a"},
+        {"text": "b"},
+        {"text": "a", "reasoning": "hm"},
+        {"text": ""},
+    ]
 
     first, same, different, thought, empty = read_request_table(
         write_run(tmp_path, [record(**text) for text in texts])
@@ -51,14 +78,21 @@ def test_equal_outputs_have_equal_digests_and_others_do_not(tmp_path):
 
 
 def test_token_ids_are_digested_where_the_server_gave_them(tmp_path):
-    records = [record(token_ids=(1, 2)), record(token_ids=(1, 2)), record(token_ids=(1, 3)), record()]
+    records = [
+        record(token_ids=(1, 2)),
+        record(token_ids=(1, 2)),
+        record(token_ids=(1, 3)),
+        record(),
+    ]
     first, same, different, none = read_request_table(write_run(tmp_path, records)).ids
     assert first == same != different
     assert none == NO_DIGEST
 
 
 def test_outputs_are_read_from_where_they_stand(tmp_path):
-    seen = read_request_table(write_run(tmp_path, [record(text="é" * 100), record(text="two", token_ids=(5,))]))
+    seen = read_request_table(
+        write_run(tmp_path, [record(text="é" * 100), record(text="two", token_ids=(5,))])
+    )
     assert [output.text for output in read_outputs(seen, [1, 0])] == ["two", "é" * 100]
     assert next(read_outputs(seen, [1])).token_ids == (5,)
     (tmp_path / "records.jsonl").write_bytes(b"")
@@ -67,14 +101,24 @@ def test_outputs_are_read_from_where_they_stand(tmp_path):
 
 
 def scrape(began_s: float, **changes: object) -> MetricsScrape:
-    fields = {"at_s": 1.0, "arm": "base", "concurrency": 4, "when": "before", "counters": {"began_s": began_s}}
+    fields = {
+        "at_s": 1.0,
+        "arm": "base",
+        "concurrency": 4,
+        "when": "before",
+        "counters": {"began_s": began_s},
+    }
     return MetricsScrape(**{**fields, **changes})
 
 
 @pytest.mark.parametrize(
     ("requests", "scrapes", "starts"),
     [
-        ([{}, {"round": 1}, {"round": 2}], [(100.0, {}), (200.0, {"round": 1})], ["100.00", "200.00", None]),
+        (
+            [{}, {"round": 1}, {"round": 2}],
+            [(100.0, {}), (200.0, {"round": 1})],
+            ["100.00", "200.00", None],
+        ),
         (
             [{}, {"class_": "chat"}, {"class_": "code"}],
             [(100.0, {}), (200.0, {"class_": "chat"})],
@@ -87,7 +131,9 @@ def scrape(began_s: float, **changes: object) -> MetricsScrape:
 )
 def test_a_servers_start_is_by_its_page_of_the_turn(tmp_path, requests, scrapes, starts):
     pages = [scrape(began_s, **{"class_": "repeat", **changes}) for began_s, changes in scrapes]
-    seen = read_request_table(write_run(tmp_path, [record(**changes) for changes in requests], pages))
+    seen = read_request_table(
+        write_run(tmp_path, [record(**changes) for changes in requests], pages)
+    )
     assert [seen.starts[code] if code >= 0 else None for code in seen.start] == starts
 
 
@@ -101,7 +147,9 @@ def test_starts_of_several_servers_behind_one_address_are_unknown(tmp_path):
     seen = read_request_table(write_run(tmp_path, records, pages))
 
     assert [arm for arm, _ in seen.replicas] == ["base", "base#2"]
-    assert {seen.arms[arm] for arm, start in zip(seen.arm, seen.start, strict=True) if start >= 0} == {"spec"}
+    assert {
+        seen.arms[arm] for arm, start in zip(seen.arm, seen.start, strict=True) if start >= 0
+    } == {"spec"}
     assert len({start for start in seen.start if start >= 0}) == 3
 
 
@@ -137,12 +185,17 @@ def test_lines_spelled_by_another_program_give_the_same(tmp_path):
     folder = write_run(tmp_path / "ours", [record(), record(text="x", token_ids=(1, 2))])
     ours = read_request_table(folder)
     path = folder / "records.jsonl"
-    path.write_text("".join(f"{json.dumps(json.loads(line))}\n" for line in path.read_text().splitlines()))
+    path.write_text(
+        "".join(f"{json.dumps(json.loads(line))}\n" for line in path.read_text().splitlines())
+    )
 
     theirs = read_request_table(folder)
 
     assert [output.token_ids for output in read_outputs(theirs, [0, 1])] == [None, (1, 2)]
-    assert all(np.array_equal(ours.figures[name], theirs.figures[name], equal_nan=True) for name in ours.figures)
+    assert all(
+        np.array_equal(ours.figures[name], theirs.figures[name], equal_nan=True)
+        for name in ours.figures
+    )
 
 
 def test_a_folder_without_records_is_named(tmp_path):

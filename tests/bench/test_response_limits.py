@@ -1,4 +1,5 @@
-"""How much of a server's answer is read: each limit against a real server, at the limit and beyond it."""
+"""How much of a server's answer is read: each limit against a real server, at the limit and beyond
+it."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def get_page(server: PlainServer, path: str) -> ServerReply:
 
 
 def ask_server(server: PlainServer, max_tokens: int = 16) -> tuple[ServerReply, RequestRecord]:
-    reply = call_client(server, lambda client: client.send_request(asking(max_tokens=max_tokens), LONG))
+    reply = call_client(
+        server, lambda client: client.send_request(asking(max_tokens=max_tokens), LONG)
+    )
     return reply, answer.parse_answer(reply, asking())
 
 
@@ -72,12 +75,16 @@ def ask_server(server: PlainServer, max_tokens: int = 16) -> tuple[ServerReply, 
 def test_a_metrics_page_is_read_up_to_its_limit(excess_bytes, is_gzip):
     size = METRICS_BYTES + excess_bytes
     body = (COUNTER + (b"# " + b"x" * 253 + b"\n") * (size // 256 - 1)).ljust(size, b"\n")
-    page_answer = PlainAnswer([gzip.compress(body, 1) if is_gzip else body], headers=GZIP if is_gzip else ())
+    page_answer = PlainAnswer(
+        [gzip.compress(body, 1) if is_gzip else body], headers=GZIP if is_gzip else ()
+    )
     with plain_server({"/metrics": page_answer}) as server:
         page = scrape(server)
 
     error = f"/metrics: endless: the answer of {server.url}/metrics has more than 8,388,608 bytes"
-    assert (page.error, page.counters) == ((error, None) if excess_bytes else (None, {"generation_tokens": 7.0}))
+    assert (page.error, page.counters) == (
+        (error, None) if excess_bytes else (None, {"generation_tokens": 7.0})
+    )
 
 
 def models_page(size: int) -> bytes:
@@ -87,7 +94,9 @@ def models_page(size: int) -> bytes:
 
 @pytest.mark.parametrize(("excess_bytes", "error"), [(0, None), (1, "endless")])
 def test_a_page_is_kept_up_to_its_limit(excess_bytes, error):
-    with plain_server({"/v1/models": PlainAnswer([models_page(PAGE_BYTES + excess_bytes)])}) as server:
+    with plain_server(
+        {"/v1/models": PlainAnswer([models_page(PAGE_BYTES + excess_bytes)])}
+    ) as server:
         reply = get_page(server, "/v1/models")
     assert (reply.error, len(reply.body)) == (error, PAGE_BYTES)
 
@@ -95,14 +104,18 @@ def test_a_page_is_kept_up_to_its_limit(excess_bytes, error):
 @pytest.mark.parametrize("page", [ENDLESS, PlainAnswer([bomb(16 << 20)], headers=GZIP)])
 def test_an_endless_list_of_models_is_a_fault_and_left(page):
     with plain_server({"/v1/models": page}) as server:
-        with pytest.raises(ExternalError, match=f"the answer of {server.url}/v1/models has more than 1,048,576 b"):
+        with pytest.raises(
+            ExternalError, match=f"the answer of {server.url}/v1/models has more than 1,048,576 b"
+        ):
             call_client(server, probe_server)
         assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
 
 
 def test_a_compressed_list_of_models_is_read():
     models = PlainAnswer([gzip.compress(models_page(500))], headers=GZIP)
-    with plain_server({"/v1/models": models, "/version": ENDLESS, CHAT: PlainAnswer([EVENT])}) as server:
+    with plain_server(
+        {"/v1/models": models, "/version": ENDLESS, CHAT: PlainAnswer([EVENT])}
+    ) as server:
         probe = call_client(server, probe_server)
 
     assert (probe.models, probe.arm.server_version) == ({MODEL}, None)
@@ -114,7 +127,9 @@ def test_a_compressed_list_of_models_is_read():
 @pytest.mark.parametrize("is_gzip", [False, True])
 def test_a_stream_is_kept_up_to_its_limit(is_gzip):
     comments = PlainAnswer(itertools.repeat(b": " + b"x" * 60_000 + b"\n\n"))
-    with plain_server({CHAT: PlainAnswer([bomb(16 << 20)], headers=GZIP) if is_gzip else comments}) as server:
+    with plain_server(
+        {CHAT: PlainAnswer([bomb(16 << 20)], headers=GZIP) if is_gzip else comments}
+    ) as server:
         reply, answer_ = ask_server(server)
     assert (answer_.error, STREAM_BYTES < len(reply.body) < 2 * STREAM_BYTES) == ("endless", True)
 
@@ -127,14 +142,18 @@ def test_a_compressed_stream_is_read_though_none_was_asked_for():
 
 @pytest.mark.parametrize("coding", ["br", "gzip"])
 def test_a_coding_that_cannot_be_undone_is_a_word(coding):
-    with plain_server({CHAT: PlainAnswer([b"\x01\x02\x03\x04"], headers=(f"Content-Encoding: {coding}",))}) as server:
+    with plain_server(
+        {CHAT: PlainAnswer([b"\x01\x02\x03\x04"], headers=(f"Content-Encoding: {coding}",))}
+    ) as server:
         assert ask_server(server)[1].error == "decode"
 
 
 # The body of an error
 
 
-@pytest.mark.parametrize(("excess_bytes", "begin"), [(0, "m" * 300), (1, '{"error":{"message":"mmm')])
+@pytest.mark.parametrize(
+    ("excess_bytes", "begin"), [(0, "m" * 300), (1, '{"error":{"message":"mmm')]
+)
 def test_an_error_body_is_read_up_to_its_limit(excess_bytes, begin):
     body = b'{"error":{"message":"%s"}}'
     body %= b"m" * (ERROR_BODY_BYTES + excess_bytes - len(body) + 2)
@@ -151,7 +170,9 @@ def test_an_error_body_is_read_up_to_its_limit(excess_bytes, begin):
 @pytest.mark.parametrize("path", ["/metrics", "/v1/models", "/version", "/health", CHAT])
 def test_no_redirect_is_followed(path):
     with plain_server({}) as second:
-        moved = PlainAnswer(status="302 Found", headers=(f"Location: {second.url}/latest/meta-data",))
+        moved = PlainAnswer(
+            status="302 Found", headers=(f"Location: {second.url}/latest/meta-data",)
+        )
         with plain_server({path: moved}) as server:
             if path == "/metrics":
                 error = scrape(server).error
@@ -159,9 +180,15 @@ def test_no_redirect_is_followed(path):
                 error = (ask_server(server)[0] if path == CHAT else get_page(server, path)).error
 
     assert (server.paths, second.paths) == ([path], [])
-    assert error == "status_302" if path != "/metrics" else "latest/meta-data, which is not followed" in error
+    assert (
+        error == "status_302"
+        if path != "/metrics"
+        else "latest/meta-data, which is not followed" in error
+    )
 
 
 def test_a_server_whose_health_points_elsewhere_is_alive():
-    with plain_server({"/health": PlainAnswer(status="302 Found", headers=("Location: /login",))}) as server:
+    with plain_server(
+        {"/health": PlainAnswer(status="302 Found", headers=("Location: /login",))}
+    ) as server:
         assert call_client(server, is_alive)

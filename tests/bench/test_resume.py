@@ -18,7 +18,9 @@ def test_a_request_that_an_interrupt_cut_is_not_done(tmp_path):
 def test_spent_time_is_that_of_each_turn_once(tmp_path):
     beside = record(request_id="r-1", start_s=1000.1)
     later = record(request_id="r-2", start_s=5000.0, round=1)
-    assert read_history(write_run(tmp_path, [record(), beside, later]), print).spent_s == pytest.approx(0.4 + 0.3)
+    assert read_history(
+        write_run(tmp_path, [record(), beside, later]), print
+    ).spent_s == pytest.approx(0.4 + 0.3)
 
 
 def test_another_setting_is_refused_by_its_name(tmp_path):

@@ -24,13 +24,18 @@ SLOW = Schedule(ttft_ms=100, step_ms=1, tokens=2)
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
     return measure(
-        tmp_path_factory.mktemp("run"), {"code": ["a", "b", "c", "d"], "chat": ["e", "f"]}, concurrency=(1, 2), rounds=2
+        tmp_path_factory.mktemp("run"),
+        {"code": ["a", "b", "c", "d"], "chat": ["e", "f"]},
+        concurrency=(1, 2),
+        rounds=2,
     )
 
 
 def in_flight(records):
     """Most requests at the same time."""
-    ends = [(record.start_s, 1) for record in records] + [(record.start_s + record.end_s, -1) for record in records]
+    ends = [(record.start_s, 1) for record in records] + [
+        (record.start_s + record.end_s, -1) for record in records
+    ]
     return max(itertools.accumulate(change for _, change in sorted(ends)))
 
 
@@ -38,10 +43,16 @@ def test_every_planned_request_is_asked_and_recorded_once(ran):
     seen = {truth["request_id"] for server in ran.servers for truth in server.posted}
     ids = {record.request_id for record in ran.records}
 
-    assert (ran.outcome.reason, ran.outcome.fault, ran.manifest["ended"]["reason"]) == ("done", None, "done")
+    assert (ran.outcome.reason, ran.outcome.fault, ran.manifest["ended"]["reason"]) == (
+        "done",
+        None,
+        "done",
+    )
     assert len(ids) == len(ran.records) == 2 * 2 * 2 * 6
     assert {identity for identity in seen if not identity.startswith("probe-")} == ids
-    assert {cell["arm"] for cell in json.loads((ran.folder / "summary.json").read_text())["cells"]} == {"a", "b"}
+    assert {
+        cell["arm"] for cell in json.loads((ran.folder / "summary.json").read_text())["cells"]
+    } == {"a", "b"}
 
 
 def test_both_servers_get_the_same_bodies(ran):
@@ -61,10 +72,14 @@ def test_an_arm_has_its_turn_and_connections_to_itself(ran):
     spans = defaultdict(list)
     for record in ran.records:
         spans[record.arm].append((record.start_s, record.start_s + record.end_s))
-    measured_requests = [truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
+    measured_requests = [
+        truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"
+    ]
 
     pairs = itertools.product(spans["a"], spans["b"])
-    assert not any(begin < other_end and other_begin < end for (begin, end), (other_begin, other_end) in pairs)
+    assert not any(
+        begin < other_end and other_begin < end for (begin, end), (other_begin, other_end) in pairs
+    )
     assert all(truth["on_connection"] > 0 for truth in measured_requests)
 
 
@@ -94,7 +109,9 @@ def test_counters_around_a_turn_hold_its_tokens(ran):
     tokens = Counter()
     counts = defaultdict(dict)
     for record in ran.records:
-        tokens[record.arm, record.class_, record.concurrency, record.round, record.slot] += record.completion_tokens
+        tokens[record.arm, record.class_, record.concurrency, record.round, record.slot] += (
+            record.completion_tokens
+        )
     for scrape in ran.lines("counters.jsonl"):
         turn = tuple(scrape[key] for key in ("arm", "class", "concurrency", "round", "slot"))
         assert scrape["when"] not in counts[turn]
@@ -106,7 +123,9 @@ def test_counters_around_a_turn_hold_its_tokens(ran):
 def test_the_plan_comes_first_and_the_clients_load_is_recorded(ran):
     host = ran.manifest["host"]
 
-    assert ran.said.startswith("plan: a, b; classes: 2, prompts: 6, concurrency 1, concurrency 2\n  rounds: 2")
+    assert ran.said.startswith(
+        "plan: a, b; classes: 2, prompts: 6, concurrency 1, concurrency 2\n  rounds: 2"
+    )
     assert "48 requests in all" in ran.said
     assert host["lag_max_s"] >= host["lag_p99_s"] >= host["lag_p50_s"] >= 0
     assert host["client_cpu"] > 0
@@ -123,18 +142,28 @@ def test_a_429_is_a_failure_that_is_waited_for(tmp_path):
 
     first, second = sorted(ran.records, key=lambda record: record.start_s)
     assert (first.error, first.retry_after_s, first.attempts) == ("status_429", 1.0, 1)
-    assert len([truth for truth in ran.servers[0].posted if truth["request_id"] == first.request_id]) == 1
+    assert (
+        len([truth for truth in ran.servers[0].posted if truth["request_id"] == first.request_id])
+        == 1
+    )
     assert second.start_s - (first.start_s + first.end_s) >= 1.0
 
 
 def test_a_worker_does_not_wait_for_hours(tmp_path, monkeypatch):
     monkeypatch.setattr(loops, "MAX_RETRY_AFTER_S", 0.01)
     hours = RETRY.replace('"1"', '"7200"')
-    assert len(measure(tmp_path, {"code": [hours, hours]}, schedules=[QUICK], concurrency=(1,)).records) == 2
+    assert (
+        len(
+            measure(tmp_path, {"code": [hours, hours]}, schedules=[QUICK], concurrency=(1,)).records
+        )
+        == 2
+    )
 
 
 def test_an_open_loop_keeps_its_times_on_slow_servers(tmp_path):
-    ran = measure(tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=None, rate_per_s=100.0)
+    ran = measure(
+        tmp_path, {"code": list("abcdefgh")}, schedules=[SLOW], concurrency=None, rate_per_s=100.0
+    )
     due = {record.request_id: record.due_s for record in ran.records}
 
     assert all(record.start_s >= record.due_s for record in ran.records)
@@ -160,21 +189,38 @@ def test_cut_streams_and_missing_counters_end_no_run(tmp_path, monkeypatch):
 def test_options_reach_every_arm_and_the_key_no_file(tmp_path):
     ran = measure(tmp_path, api_key="s3cret-of-mine", thinking=False, temperature=0.7)
 
-    requests = [truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"]
-    assert {truth["headers"].get("authorization") for truth in requests} == {"Bearer s3cret-of-mine"}
+    requests = [
+        truth for server in ran.servers for truth in server.posted if truth["request_id"][0] in "ab"
+    ]
+    assert {truth["headers"].get("authorization") for truth in requests} == {
+        "Bearer s3cret-of-mine"
+    }
     assert not any(b"s3cret-of-mine" in path.read_bytes() for path in ran.folder.iterdir())
     assert {truth["body"]["temperature"] for truth in requests} == {0.7}
-    assert all(truth["body"]["chat_template_kwargs"] == {"enable_thinking": False} for truth in requests)
+    assert all(
+        truth["body"]["chat_template_kwargs"] == {"enable_thinking": False} for truth in requests
+    )
 
 
 def test_completions_have_the_prompts_text_and_extras(tmp_path):
     async def refuse(servers, _run):
         servers[0].refused_fields = ("return_token_ids",)
 
-    ran = measure(tmp_path, {"code": ["say it"]}, api="completions", extras=frozenset({"token_ids"}), meanwhile=refuse)
+    ran = measure(
+        tmp_path,
+        {"code": ["say it"]},
+        api="completions",
+        extras=frozenset({"token_ids"}),
+        meanwhile=refuse,
+    )
 
-    assert {truth["body"]["prompt"] for truth in ran.servers[0].posted if truth["request_id"][0] == "a"} == {"say it"}
-    assert {record.arm: record.token_ids is not None for record in ran.records} == {"a": False, "b": True}
+    assert {
+        truth["body"]["prompt"] for truth in ran.servers[0].posted if truth["request_id"][0] == "a"
+    } == {"say it"}
+    assert {record.arm: record.token_ids is not None for record in ran.records} == {
+        "a": False,
+        "b": True,
+    }
     assert {bytes(record.logprobs) for record in ran.records} == {b"null"}
     assert "a does not give token_ids, so its records have none" in ran.manifest["notes"]
 
@@ -207,7 +253,9 @@ def test_a_paused_arm_does_not_hold_the_others_up(tmp_path, monkeypatch):
     monkeypatch.setattr(circuit_breaker, "POLL_S", 0.02)
     prompts = {"code": [f"say {n}" for n in range(16)]}
 
-    ran = measure(tmp_path, prompts, schedule="simultaneous", meanwhile=downed(None, until_b_is_done=True))
+    ran = measure(
+        tmp_path, prompts, schedule="simultaneous", meanwhile=downed(None, until_b_is_done=True)
+    )
 
     assert ran.outcome.reason == "done"
     assert Counter(record.error for record in ran.records if record.arm == "b") == {None: 16}
@@ -237,7 +285,9 @@ def test_arms_are_warmed_with_the_same_unrecorded_prompts(tmp_path):
     ran = measure(tmp_path, {"code": list("abc"), "chat": list("de")}, warm_up=6)
 
     lines = ran.lines("warmup.jsonl")
-    counts = {arm: Counter(line["prompt_id"] for line in lines if line["arm"] == arm) for arm in "ab"}
+    counts = {
+        arm: Counter(line["prompt_id"] for line in lines if line["arm"] == arm) for arm in "ab"
+    }
     assert counts["a"] == counts["b"]
     assert set(counts["a"]) == {"code-0", "chat-0", "code-1", "chat-1", "code-2"}
     assert (len(lines), len(ran.records)) == (12, 10)
@@ -252,7 +302,9 @@ def test_a_failing_warm_up_is_given_up_with_a_note(tmp_path):
         await until(lambda: "warm-up of" in run.out.getvalue())
         servers[0].default = failing
 
-    ran = measure(tmp_path, {"code": ["a"]}, warm_up=None, schedules=[QUICK], meanwhile=after_the_probe)
+    ran = measure(
+        tmp_path, {"code": ["a"]}, warm_up=None, schedules=[QUICK], meanwhile=after_the_probe
+    )
 
     assert ran.manifest["warm_up"]["a"]["stable"] is False
     assert any("was not stable after" in note for note in ran.manifest["notes"])
@@ -266,9 +318,19 @@ def test_a_run_interrupted_while_warming_up_is_readable(tmp_path):
         await until(lambda: "warm-up of" in run.out.getvalue())
         run.stop.request("interrupted", grace_s=0)
 
-    ran = measure(tmp_path, warm_up=None, schedules=[QUICK], meanwhile=meanwhile, on_round=lambda *_: calls.append(1))
+    ran = measure(
+        tmp_path,
+        warm_up=None,
+        schedules=[QUICK],
+        meanwhile=meanwhile,
+        on_round=lambda *_: calls.append(1),
+    )
 
-    assert (ran.outcome.reason, ran.records, ran.manifest["ended"]["reason"]) == ("interrupted", [], "interrupted")
+    assert (ran.outcome.reason, ran.records, ran.manifest["ended"]["reason"]) == (
+        "interrupted",
+        [],
+        "interrupted",
+    )
     assert calls == []
 
 
@@ -280,7 +342,9 @@ def measured(server):
 
 
 def answered(server):
-    return [truth for truth in server.posted if truth["request_id"].startswith("b.") and truth["bursts"]]
+    return [
+        truth for truth in server.posted if truth["request_id"].startswith("b.") and truth["bursts"]
+    ]
 
 
 def downed(restart_after_s, *, until_b_is_done=False):
@@ -301,7 +365,12 @@ def downed(restart_after_s, *, until_b_is_done=False):
 def test_a_server_that_comes_back_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(circuit_breaker, "POLL_S", 0.02)
 
-    ran = measure(tmp_path, {"code": [f"say {n}" for n in range(24)]}, schedules=[QUICK], meanwhile=downed(0.1))
+    ran = measure(
+        tmp_path,
+        {"code": [f"say {n}" for n in range(24)]},
+        schedules=[QUICK],
+        meanwhile=downed(0.1),
+    )
 
     assert "a is paused: 5 requests in a row failed" in ran.said
     assert "a is back after" in ran.said
@@ -329,10 +398,18 @@ def test_no_request_is_spent_on_a_server_already_down(tmp_path, monkeypatch):
 
 def test_a_server_that_stays_away_ends_the_run_with_3(tmp_path):
     ran = measure(
-        tmp_path, {"code": [f"say {n}" for n in range(24)]}, schedules=[QUICK], meanwhile=downed(None), wait_s=0.05
+        tmp_path,
+        {"code": [f"say {n}" for n in range(24)]},
+        schedules=[QUICK],
+        meanwhile=downed(None),
+        wait_s=0.05,
     )
 
-    assert (ran.outcome.reason, ran.outcome.fault.exit_code, ran.manifest["ended"]["reason"]) == ("failed", 3, "failed")
+    assert (ran.outcome.reason, ran.outcome.fault.exit_code, ran.manifest["ended"]["reason"]) == (
+        "failed",
+        3,
+        "failed",
+    )
     assert "went down and did not come back" in ran.outcome.fault.problem
     assert len(ran.records) < 24
     assert (ran.folder / "summary.json").exists()
@@ -350,7 +427,8 @@ def test_a_failing_server_that_answers_health_is_not_awaited(tmp_path):
 
 @pytest.fixture(scope="module")
 def cut(tmp_path_factory):
-    """A run that was interrupted while two answers were slow, and what became of it when it was resumed."""
+    """A run that was interrupted while two answers were slow, and what became of it when it was
+    resumed."""
     folder = tmp_path_factory.mktemp("cut")
 
     async def meanwhile(servers, run):
@@ -373,7 +451,9 @@ def test_interrupted_requests_are_recorded_and_repeated_under_new_ids(cut):
     records, summary, manifest, later = cut
     cut_ids = {record.request_id for record in records if record.error == "interrupted"}
 
-    again = {record.request_id: record.attempts for record in later.records if "~" in record.request_id}
+    again = {
+        record.request_id: record.attempts for record in later.records if "~" in record.request_id
+    }
     assert again == {f"{identity}~2": 2 for identity in cut_ids}
     assert len(cut_ids) == 2
     assert summary["records"] == len(records) < 12

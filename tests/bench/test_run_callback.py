@@ -70,7 +70,7 @@ def test_no_request_runs_while_it_is_called(made):
 
 
 def test_a_call_knows_its_time_and_is_a_daemon(made):
-    (*between_rounds, last) = made[0].left_s
+    *between_rounds, last = made[0].left_s
 
     assert all(0 < left_s <= round_callback.ROUND_WAIT_S for left_s in between_rounds)
     assert round_callback.ROUND_WAIT_S < last <= round_callback.END_WAIT_S
@@ -78,7 +78,9 @@ def test_a_call_knows_its_time_and_is_a_daemon(made):
     assert threading.main_thread() not in made[0].threads
 
 
-@pytest.mark.parametrize(("rounds", "error"), [(3, ConnectionError("no route")), (1, SystemExit(3))])
+@pytest.mark.parametrize(
+    ("rounds", "error"), [(3, ConnectionError("no route")), (1, SystemExit(3))]
+)
 def test_a_call_that_raises_is_only_noted(tmp_path, rounds, error):
     def broken(_number, _ends_s):
         raise error
@@ -107,7 +109,10 @@ def test_a_call_that_hangs_delays_no_run(tmp_path, monkeypatch):
     assert (ran.outcome.reason, ran.outcome.fault, len(ran.records)) == ("done", None, 24)
     assert (ran.manifest["ended"]["reason"], numbers) == ("done", [0])
     assert called(ran) == [
-        "what is called between rounds was still busy 0.05 s after a round: later turns ran beside it",
+        (
+            "what is called between rounds was still busy 0.05 s after a round: later turns ran"
+            " beside it"
+        ),
         "what is called at the end was still busy after 0.05 s and was left alone",
     ]
 
@@ -155,7 +160,9 @@ def test_an_interrupt_does_not_wait_for_a_call_between_rounds(tmp_path, monkeypa
     [(0.02, 0.3, {"rounds": 2}, [0, 1]), (10.0, 0.4, {"rounds": 0, "duration_s": 0.3}, [0])],
     ids=["a late call is followed by another", "no round is begun when the time is over"],
 )
-def test_a_slow_call_runs_beside_the_next_round(tmp_path, monkeypatch, wait_s, call_s, options, numbers):
+def test_a_slow_call_runs_beside_the_next_round(
+    tmp_path, monkeypatch, wait_s, call_s, options, numbers
+):
     monkeypatch.setattr(round_callback, "ROUND_WAIT_S", wait_s)
     calls = []
 
@@ -169,13 +176,21 @@ def test_a_slow_call_runs_beside_the_next_round(tmp_path, monkeypatch, wait_s, c
     assert {record.round for record in ran.records} == set(numbers)
 
 
-@pytest.mark.parametrize(("remaining", "numbers", "lines"), [(12, [1, 2], [16, 24]), (24, [2], [24])])
+@pytest.mark.parametrize(
+    ("remaining", "numbers", "lines"), [(12, [1, 2], [16, 24]), (24, [2], [24])]
+)
 def test_a_round_that_was_recorded_before_is_not_called_again(tmp_path, remaining, numbers, lines):
     first = measure(tmp_path, rounds=3)
     path = first.folder / "records.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:remaining]))
     calls = Calls(tmp_path / "out")
 
-    measure(tmp_path, rounds=3, resume=True, on_round=calls, at=[server.port for server in first.servers])
+    measure(
+        tmp_path,
+        rounds=3,
+        resume=True,
+        on_round=calls,
+        at=[server.port for server in first.servers],
+    )
 
     assert (calls.numbers, calls.lines) == (numbers, lines)

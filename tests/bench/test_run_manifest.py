@@ -10,7 +10,9 @@ from running import measure
 from tandem.bench.manifest import ClockReading, RunEnd, read_manifest, run_id, write_manifest
 from tandem.errors import InputError
 
-CLOCK = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z")
+CLOCK = ClockReading(
+    source="monotonic", resolution_s=1e-9, monotonic_s=1.0, utc="2026-11-21T00:00:00Z"
+)
 
 
 @pytest.mark.parametrize("utc", ["2026-11-21T08:30:05.123+00:00", "2026-11-21T09:30:05+01:00"])
@@ -57,7 +59,8 @@ def test_a_run_that_began_at_no_moment_has_no_name():
 
 
 @pytest.mark.parametrize(
-    ("changes", "problem"), [({"arms": ()}, "length >= 1"), ({"duration_s": 60.0, "control_rounds": 1001}, "<= 1000")]
+    ("changes", "problem"),
+    [({"arms": ()}, "length >= 1"), ({"duration_s": 60.0, "control_rounds": 1001}, "<= 1000")],
 )
 def test_a_manifest_that_no_run_writes_is_refused(tmp_path, changes, problem):
     write_manifest(tmp_path, run_manifest(**changes))
@@ -67,16 +70,27 @@ def test_a_manifest_that_no_run_writes_is_refused(tmp_path, changes, problem):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    return measure(tmp_path_factory.mktemp("named"), environment="prod", experiment="post", rounds=0, duration_s=0.1)
+    return measure(
+        tmp_path_factory.mktemp("named"),
+        environment="prod",
+        experiment="post",
+        rounds=0,
+        duration_s=0.1,
+    )
 
 
 def test_a_run_names_its_environment_and_experiment(ran):
     assert (ran.manifest["environment"], ran.manifest["experiment"]) == ("prod", "post")
-    assert (ran.manifest["plan"]["requests"], ran.manifest["plan"]["requests_per_round"]) == (None, 8)
+    assert (ran.manifest["plan"]["requests"], ran.manifest["plan"]["requests_per_round"]) == (
+        None,
+        8,
+    )
 
 
 def test_a_run_of_another_environment_is_not_gone_on_with(ran):
-    with pytest.raises(InputError, match='environment was "prod" when this run began and is "test" now'):
+    with pytest.raises(
+        InputError, match='environment was "prod" when this run began and is "test" now'
+    ):
         measure(
             ran.folder.parent,
             environment="test",

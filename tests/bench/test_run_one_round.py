@@ -1,4 +1,5 @@
-"""One process a round: what each asks, how the folder ends, and that all of them together are one run."""
+"""One process a round: what each asks, how the folder ends, and that all of them together are one
+run."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ TOTAL = 3
 
 def asked(ran: Ran) -> list[tuple[str, dict[str, Any]]]:
     """What the servers were sent, each in the order in which it came: id and body."""
-    bodies = [(truth["request_id"], truth["body"]) for server in ran.servers for truth in server.posted]
+    bodies = [
+        (truth["request_id"], truth["body"]) for server in ran.servers for truth in server.posted
+    ]
     return [(identity, body) for identity, body in bodies if not identity.startswith("probe-")]
 
 
@@ -40,7 +43,9 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> list[Ran]:
     ports = list[int]()
     for number in range(TOTAL):
         changes = {"concurrency": (1,), **ROUNDS}
-        ran.append(measure(folder, PROMPTS, only_round=number, resume=number > 0, at=ports, **changes))
+        ran.append(
+            measure(folder, PROMPTS, only_round=number, resume=number > 0, at=ports, **changes)
+        )
         ports = [server.port for server in ran[0].servers]
         shutil.copytree(folder / "out", folder / f"after-{number}")
     return ran
@@ -76,33 +81,47 @@ def test_a_paused_run_is_neither_whole_nor_broken(parts, capsys):
 
 def test_the_last_round_first_leaves_the_run_paused(tmp_path):
     ran = measure(tmp_path, only_round=1, rounds=2)
-    assert (ran.manifest["ended"]["reason"], {entry.round for entry in ran.records}) == ("paused", {1})
+    assert (ran.manifest["ended"]["reason"], {entry.round for entry in ran.records}) == (
+        "paused",
+        {1},
+    )
 
 
 @pytest.mark.parametrize(
-    ("number", "changes"), [(-1, {"rounds": 2}), (2, {"rounds": 2}), (0, {"rounds": 0, "duration_s": 1.0})]
+    ("number", "changes"),
+    [(-1, {"rounds": 2}), (2, {"rounds": 2}), (0, {"rounds": 0, "duration_s": 1.0})],
 )
 def test_a_round_that_the_plan_lacks_is_refused(tmp_path, number, changes):
-    with pytest.raises(InputError, match=rf"the plan has no round {number}; name one of its \d rounds, from 0"):
+    with pytest.raises(
+        InputError, match=rf"the plan has no round {number}; name one of its \d rounds, from 0"
+    ):
         measure(tmp_path, only_round=number, **changes)
 
 
 def test_rounds_of_two_machines_stand_on_one_clock(tmp_path):
-    """The second machine was started later, so that its clock is far behind; the third round is the first one's."""
-    clock = manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=9e5, utc="2026-11-21T00:00:00Z")
+    """The second machine was started later, so that its clock is far behind; the third round is the
+    first one's."""
+    clock = manifest.ClockReading(
+        source="monotonic", resolution_s=1e-9, monotonic_s=9e5, utc="2026-11-21T00:00:00Z"
+    )
     moments = ((5e3, "2026-11-21T00:10:00Z"), (9e5 + 1200, "2026-11-21T00:20:00Z"))
     later = tuple(
-        manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=at_s, utc=utc) for at_s, utc in moments
+        manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=at_s, utc=utc)
+        for at_s, utc in moments
     )
     starts = (9e5 + 10, 5e3 + 10, 9e5 + 1210)
     records = [
         record(request_id=f"{arm}.r{number}", arm=arm, round=number, start_s=start_s + place)
-        for (number, start_s), (place, arm) in itertools.product(enumerate(starts), enumerate(("base", "spec")))
+        for (number, start_s), (place, arm) in itertools.product(
+            enumerate(starts), enumerate(("base", "spec"))
+        )
     ]
     folder = write_run(tmp_path / "out", records, clock=clock, resumed=later, rounds=3)
 
     table = read_request_table(folder)
-    assert table.start_s.tolist() == pytest.approx([9e5 + s for s in (10, 11, 610, 611, 1210, 1211)])
+    assert table.start_s.tolist() == pytest.approx(
+        [9e5 + s for s in (10, 11, 610, 611, 1210, 1211)]
+    )
     assert (table.end_s - table.start_s).tolist() == pytest.approx([0.3] * 6)
 
 

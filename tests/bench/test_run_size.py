@@ -8,7 +8,9 @@ from tandem.bench.run_size import DEFAULT_SIZE, RunSize
 
 
 def test_a_suite_without_the_classes_gives_its_first_ones():
-    suites = RunSize(classes=("code",)).narrow_suites([suite({"a": 1, "b": 1}), suite({"x": 1, "code": 1})])
+    suites = RunSize(classes=("code",)).narrow_suites(
+        [suite({"a": 1, "b": 1}), suite({"x": 1, "code": 1})]
+    )
     assert [narrow.classes for narrow in suites] == [("a",), ("code",)]
 
 

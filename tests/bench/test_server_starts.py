@@ -30,11 +30,17 @@ class FakeServer:
 
     def render_page(self) -> dict[str, float]:
         tokens = float(self.requests * TOKENS)
-        page = {"requests_finished": float(self.requests), "generation_tokens": tokens, "request_tokens_sum": tokens}
+        page = {
+            "requests_finished": float(self.requests),
+            "generation_tokens": tokens,
+            "request_tokens_sum": tokens,
+        }
         return page if self.began_s is None else page | {"began_s": self.began_s}
 
 
-def scrape(page: dict[str, float], at_s: float, asked: int | None, when: str = "before") -> MetricsScrape:
+def scrape(
+    page: dict[str, float], at_s: float, asked: int | None, when: str = "before"
+) -> MetricsScrape:
     return MetricsScrape(
         at_s=at_s,
         arm="base",
@@ -46,8 +52,11 @@ def scrape(page: dict[str, float], at_s: float, asked: int | None, when: str = "
     )
 
 
-def measure_starts(server_starts: Iterable[FakeServer], turns: int = 4, warm_up: int = 12) -> list[MetricsScrape]:
-    """A process for each start of one server: a warm-up, and then turns with a scrape before and after."""
+def measure_starts(
+    server_starts: Iterable[FakeServer], turns: int = 4, warm_up: int = 12
+) -> list[MetricsScrape]:
+    """A process for each start of one server: a warm-up, and then turns with a scrape before and
+    after."""
     scrapes = []
     at_s = 0.0
     for server in server_starts:
@@ -65,7 +74,8 @@ def measure_starts(server_starts: Iterable[FakeServer], turns: int = 4, warm_up:
 def measure_replicas(
     servers: list[FakeServer], turns: int, pick: random.Random | None = None, processes: int = 1
 ) -> list[MetricsScrape]:
-    """Turns whose scrapes meet one server after the other, or one drawn by lot; requests are shared evenly."""
+    """Turns whose scrapes meet one server after the other, or one drawn by lot; requests are shared
+    evenly."""
     scrapes = []
     at_s = 0.0
     for turn in range(turns):
@@ -75,7 +85,14 @@ def measure_replicas(
             for server in servers:
                 server.requests += requests // len(servers)
             server = servers[len(scrapes) % len(servers)] if pick is None else pick.choice(servers)
-            scrapes.append(scrape(server.render_page(), at_s, None if is_first and not requests else requests, when))
+            scrapes.append(
+                scrape(
+                    server.render_page(),
+                    at_s,
+                    None if is_first and not requests else requests,
+                    when,
+                )
+            )
     return scrapes
 
 
@@ -89,25 +106,36 @@ def test_restarts_of_one_server_are_starts(began_s, turns, warm_up):
     words = [starts.identify_start(scrape) for scrape in scrapes]
 
     assert starts.replicas == {}
-    assert len(set(words)) == (6 if warm_up or began_s is not None or turns > 1 else len(set(words)))
+    assert len(set(words)) == (
+        6 if warm_up or began_s is not None or turns > 1 else len(set(words))
+    )
 
 
 def test_a_restart_within_a_turn_is_a_start():
     server = FakeServer()
     scrapes = measure_starts([server], turns=3)
     server.requests = REQUESTS // 2
-    scrapes += [scrape(server.render_page(), 900, REQUESTS, "after"), scrape(server.render_page(), 960, 0)]
+    scrapes += [
+        scrape(server.render_page(), 900, REQUESTS, "after"),
+        scrape(server.render_page(), 960, 0),
+    ]
 
     assert ServerStarts(scrapes).replicas == {}
 
 
 def test_another_client_beside_restarts_makes_no_second_server():
-    pages = [{"requests_finished": float(count)} for count in (1000, 1030, 1100, 20, 50, 90, 170, 300)]
-    scrapes = [scrape(page, 60.0 * number, REQUESTS * (number % 2)) for number, page in enumerate(pages)]
+    pages = [
+        {"requests_finished": float(count)} for count in (1000, 1030, 1100, 20, 50, 90, 170, 300)
+    ]
+    scrapes = [
+        scrape(page, 60.0 * number, REQUESTS * (number % 2)) for number, page in enumerate(pages)
+    ]
     assert ServerStarts(scrapes).replicas == {}
 
 
-@pytest.mark.parametrize("counts", [(0, 0), (500, 500), (1000, 370), (370, 1000), (1000, 0), (0, 1000)])
+@pytest.mark.parametrize(
+    "counts", [(0, 0), (500, 500), (1000, 370), (370, 1000), (1000, 0), (0, 1000)]
+)
 @pytest.mark.parametrize("processes", [1, 6])
 def test_two_servers_met_in_turn_are_no_starts(counts, processes):
     servers = [FakeServer(), FakeServer()]
@@ -150,28 +178,39 @@ def test_counters_that_fall_within_one_start_time_are_another_servers():
 
 
 def test_a_late_clock_makes_no_second_server():
-    scrapes = [scrape({"began_s": NOW_S - 500}, 60.0, None), scrape({"began_s": NOW_S + 30}, 70.0, 0)]
+    scrapes = [
+        scrape({"began_s": NOW_S - 500}, 60.0, None),
+        scrape({"began_s": NOW_S + 30}, 70.0, 0),
+    ]
     assert ServerStarts(scrapes).replicas == {}
 
 
 def test_a_start_that_moves_with_the_clock_is_one():
     starts = ServerStarts()
-    pages = [{"began_s": NOW_S + shift_s, "generation_tokens": 1.0} for shift_s in (0.37, 1.37, 0.37, -0.63, 0.37)]
+    pages = [
+        {"began_s": NOW_S + shift_s, "generation_tokens": 1.0}
+        for shift_s in (0.37, 1.37, 0.37, -0.63, 0.37)
+    ]
 
-    words = [starts.identify_start(scrape(page, 60.0 * number, 0)) for number, page in enumerate(pages)]
+    words = [
+        starts.identify_start(scrape(page, 60.0 * number, 0)) for number, page in enumerate(pages)
+    ]
 
     assert starts.replicas == {}
     assert set(words) == {f"{NOW_S + 0.37:.2f}"}
 
 
 def test_two_servers_that_began_in_one_second_are_told():
-    scrapes = [scrape({"began_s": NOW_S - 90 + part_s}, 60.0, None) for part_s in (0.37, 0.95, 0.37)]
+    scrapes = [
+        scrape({"began_s": NOW_S - 90 + part_s}, 60.0, None) for part_s in (0.37, 0.95, 0.37)
+    ]
     assert "base" in ServerStarts(scrapes).replicas
 
 
 def test_no_start_is_named_once_several_servers_were_met():
     starts = ServerStarts()
     words = [
-        starts.identify_start(scrape({"began_s": began_s}, 60.0, 0)) for began_s in (NOW_S - 20, NOW_S - 30, NOW_S)
+        starts.identify_start(scrape({"began_s": began_s}, 60.0, 0))
+        for began_s in (NOW_S - 20, NOW_S - 30, NOW_S)
     ]
     assert words == [f"{NOW_S - 20:.2f}", None, None]

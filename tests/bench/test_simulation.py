@@ -38,7 +38,9 @@ def found(header: str | None, models: list[dict[str, str]]) -> ProbeResult:
 
 @pytest.fixture(scope="module")
 def twin():
-    with SimulatorThread(SimulatorSettings(model=MODEL, step_ms=(1.0,), prefill_base_ms=1, law="none")) as running:
+    with SimulatorThread(
+        SimulatorSettings(model=MODEL, step_ms=(1.0,), prefill_base_ms=1, law="none")
+    ) as running:
         yield running
 
 
@@ -92,7 +94,8 @@ def test_all_files_of_a_simulated_run_say_so(mixed):
 
 
 @pytest.mark.parametrize(
-    ("is_simulated", "first"), [(True, SIMULATED_BAND), (False, "concurrency 4: medians"), (None, "concurr")]
+    ("is_simulated", "first"),
+    [(True, SIMULATED_BAND), (False, "concurrency 4: medians"), (None, "concurr")],
 )
 def test_the_table_of_a_simulated_run_begins_with_it(tmp_path, is_simulated, first):
     run = write_run(tmp_path, [record()], simulated=is_simulated)
@@ -101,7 +104,10 @@ def test_the_table_of_a_simulated_run_begins_with_it(tmp_path, is_simulated, fir
 
 def test_without_a_list_of_models_simulation_is_unknown(tmp_path):
     write_run(tmp_path, [record()], simulated=None)
-    assert any("one of them did not list its models" in note for note in summary.summarize_run(tmp_path).notes)
+    assert any(
+        "one of them did not list its models" in note
+        for note in summary.summarize_run(tmp_path).notes
+    )
 
 
 def test_a_manifest_without_the_field_is_refused(tmp_path):
@@ -115,5 +121,7 @@ def test_a_manifest_without_the_field_is_refused(tmp_path):
 
 def test_a_real_run_is_not_resumed_on_simulated_servers(tmp_path):
     ports = [server.port for server in measure(tmp_path, at=()).servers]
-    with pytest.raises(InputError, match=r"arms\[a\].simulated was false when this run began and is true now"):
+    with pytest.raises(
+        InputError, match=r"arms\[a\].simulated was false when this run began and is true now"
+    ):
         measure(tmp_path, schedules=(SIMULATED, SIMULATED), at=ports, resume=True)

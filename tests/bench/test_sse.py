@@ -10,8 +10,9 @@ from recordings import RECORDINGS, recorded
 from tandem.bench.sse import EventSplitter, ServerEvent, has_only_comments
 
 FORMS = (
-    b'\xef\xbb\xbfdata: {"a": 1}\r\n\r\n: a comment\r\ndata:{"b": 2}\r\rid: 7\nevent: message\nretry: 10\ndata: {"c":\n'
-    b"data:  3}\n\n:\n\ndata\n\ndata: \xe2\x82\xac \xf0\x9f\x9a\x80\n\ndata: one: two\r\n\r\n\n\ndata: [DONE]\n\n"
+    b'\xef\xbb\xbfdata: {"a": 1}\r\n\r\n: a comment\r\ndata:{"b": 2}\r\rid: 7\nevent:'
+    b' message\nretry: 10\ndata: {"c":\ndata:  3}\n\n:\n\ndata\n\ndata: \xe2\x82\xac'
+    b" \xf0\x9f\x9a\x80\n\ndata: one: two\r\n\r\n\n\ndata: [DONE]\n\n"
 )
 EVENTS = [
     b'{"a": 1}',
@@ -60,12 +61,15 @@ def test_a_stream_cut_anywhere_gives_the_same_events(name):
         assert split(stream[:at], stream[at:]) == complete, at
     for _ in range(50):
         cuts = sorted(generator.choices(range(len(stream) + 1), k=generator.randint(1, 60)))
-        pieces = [stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+        pieces = [
+            stream[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)
+        ]
         assert split(*pieces) == complete, cuts
 
 
 @pytest.mark.parametrize(
-    ("stream", "last"), [(b"data: x\n\n", b"\n"), (b"data: x\r\n\r\n", b"\r"), (b"data: x\r\r", b"\r")]
+    ("stream", "last"),
+    [(b"data: x\n\n", b"\n"), (b"data: x\r\n\r\n", b"\r"), (b"data: x\r\r", b"\r")],
 )
 def test_an_event_ends_with_its_blank_line(stream, last):
     splitter = EventSplitter()
@@ -81,7 +85,11 @@ def test_an_event_ends_with_its_blank_line(stream, last):
         (b"data: x\n\n", [], None),
         (b": x", [], None),
         (b"", [], None),
-        (b"<!DOCTYPE html>\n<html>\n", [ServerEvent(b"<!DOCTYPE html>\n<html>", is_framed=False)], b"<!DOCTYPE html>"),
+        (
+            b"<!DOCTYPE html>\n<html>\n",
+            [ServerEvent(b"<!DOCTYPE html>\n<html>", is_framed=False)],
+            b"<!DOCTYPE html>",
+        ),
         (b": x\ndata: y\nevent: z\nid\nretry: 1\n\n", [], None),
     ],
 )
@@ -113,7 +121,13 @@ def test_errors_and_lines_outside_of_events_are_told(stream, events):
 
 @pytest.mark.parametrize(
     ("piece", "only"),
-    [(b": ping\n\n", True), (b":\r\n\r\n", True), (b": a\n: b\n", True), (b": a\ndata: x\n\n", False), (b"", False)],
+    [
+        (b": ping\n\n", True),
+        (b":\r\n\r\n", True),
+        (b": a\n: b\n", True),
+        (b": a\ndata: x\n\n", False),
+        (b"", False),
+    ],
 )
 def test_comment_lines_alone_are_told_from_events(piece, only):
     assert has_only_comments(piece) is only

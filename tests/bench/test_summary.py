@@ -28,8 +28,14 @@ def summarized(
     return summary.summarize_run(write_run(folder, records, scrapes, **changes))
 
 
-def cell(result: RecordSummary, metric: str, arm_: str = "base", class_: str = "repeat") -> SummaryCell | None:
-    cells = [entry for entry in result.cells if (entry.metric, entry.arm, entry.class_) == (metric, arm_, class_)]
+def cell(
+    result: RecordSummary, metric: str, arm_: str = "base", class_: str = "repeat"
+) -> SummaryCell | None:
+    cells = [
+        entry
+        for entry in result.cells
+        if (entry.metric, entry.arm, entry.class_) == (metric, arm_, class_)
+    ]
     assert len(cells) <= 1
     return cells[0] if cells else None
 
@@ -49,7 +55,9 @@ SHORT = record(chunks=chunks((0.2, "text", 1)), completion_tokens=1, end_s=0.5)
 
 
 def test_a_cell_has_the_quantiles_of_its_requests(tmp_path):
-    result = cell(summarized(tmp_path, [lasting(seconds) for seconds in (0.1, 0.2, 0.4, 0.8)]), "ttft_ms")
+    result = cell(
+        summarized(tmp_path, [lasting(seconds) for seconds in (0.1, 0.2, 0.4, 0.8)]), "ttft_ms"
+    )
 
     assert result == SummaryCell(
         class_="repeat",
@@ -68,7 +76,13 @@ def test_a_cell_has_the_quantiles_of_its_requests(tmp_path):
 
 def test_cells_are_apart_and_class_all_pools_them(tmp_path):
     second = lasting(0.4, concurrency=None, rate_per_s=2.5, due_s=999.99)
-    records = [lasting(0.1), lasting(0.3, class_="chat"), lasting(0.3, arm="spec"), lasting(0.5, concurrency=1), second]
+    records = [
+        lasting(0.1),
+        lasting(0.3, class_="chat"),
+        lasting(0.3, arm="spec"),
+        lasting(0.5, concurrency=1),
+        second,
+    ]
 
     run_summary = summarized(tmp_path, records)
 
@@ -89,16 +103,23 @@ def test_cells_are_apart_and_class_all_pools_them(tmp_path):
 
 def test_gaps_are_pooled_over_the_chunks_of_all_requests(tmp_path):
     quick = record(chunks=chunks((0.1, "text", 1), (0.11, "text", 1)), completion_tokens=2)
-    slow = record(chunks=chunks((0.1, "text", 1), (0.13, "text", 1), (0.19, "text", 1)), completion_tokens=3)
+    slow = record(
+        chunks=chunks((0.1, "text", 1), (0.13, "text", 1), (0.19, "text", 1)), completion_tokens=3
+    )
     result = cell(summarized(tmp_path, [quick, slow]), "chunk_gap_ms")
     assert (result.n, result.p50, result.mean) == (3, 30.0, pytest.approx(100 / 3, abs=1e-6))
 
 
 def test_failed_requests_are_counted_and_in_no_latency(tmp_path):
-    run_summary = summarized(tmp_path, [lasting(0.1), failed(end_s=9.0), failed(error="status_503", class_="chat")])
+    run_summary = summarized(
+        tmp_path, [lasting(0.1), failed(end_s=9.0), failed(error="status_503", class_="chat")]
+    )
 
     assert {entry.n for entry in run_summary.cells if entry.metric == "e2e_ms"} == {1}
-    counts = [(request.class_, request.requests, request.succeeded, request.failed) for request in run_summary.requests]
+    counts = [
+        (request.class_, request.requests, request.succeeded, request.failed)
+        for request in run_summary.requests
+    ]
     assert counts == [("repeat", 2, 1, 1), ("chat", 1, 0, 1)]
     assert [(error.class_, error.word, error.n) for error in run_summary.errors] == [
         ("repeat", "closed", 1),
@@ -107,39 +128,66 @@ def test_failed_requests_are_counted_and_in_no_latency(tmp_path):
 
 
 def test_words_of_the_content_check_and_retries_are_counted(tmp_path):
-    run_summary = summarized(tmp_path, [record(attempts=3), record(content="loop"), record(content="loop"), failed()])
+    run_summary = summarized(
+        tmp_path, [record(attempts=3), record(content="loop"), record(content="loop"), failed()]
+    )
     assert [(entry.word, entry.n) for entry in run_summary.content] == [("loop", 2), ("ok", 1)]
     assert [request.retried for request in run_summary.requests] == [1]
 
 
 def test_a_suspect_record_is_named_without_its_figures(tmp_path):
-    run_summary = summarized(tmp_path, [record(), record(completion_tokens=800), record(end_s=-1.0)])
+    run_summary = summarized(
+        tmp_path, [record(), record(completion_tokens=800), record(end_s=-1.0)]
+    )
     assert (cell(run_summary, "tpot_ms").n, cell(run_summary, "ttft_ms").n) == (1, 2)
     words = ("usage_differs_from_chunks", "time_runs_backwards", "chunk_after_end")
-    assert {(suspect.word, suspect.n) for suspect in run_summary.suspects} == {(word, 1) for word in words}
+    assert {(suspect.word, suspect.n) for suspect in run_summary.suspects} == {
+        (word, 1) for word in words
+    }
 
 
 def test_answers_without_usage_lack_what_needs_it(tmp_path):
     run_summary = summarized(tmp_path, [SILENT, SILENT])
     assert cell(run_summary, "ttft_ms").n == 2
-    assert {cell(run_summary, name) for name in ("tpot_ms", "output_tokens_per_s", SYSTEM, "tpot_exact_ms")} == {None}
+    assert {
+        cell(run_summary, name)
+        for name in ("tpot_ms", "output_tokens_per_s", SYSTEM, "tpot_exact_ms")
+    } == {None}
 
 
 # records, changes of the manifest, what a note says
 NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
-    "failed": ([record(), failed()], {}, "base: failed with closed: 1 of 2 requests; in no latency"),
-    "content": ([record(), record(content="loop")], {}, "base: content is loop: 1 of 2 answers; their times are"),
+    "failed": (
+        [record(), failed()],
+        {},
+        "base: failed with closed: 1 of 2 requests; in no latency",
+    ),
+    "content": (
+        [record(), record(content="loop")],
+        {},
+        "base: content is loop: 1 of 2 answers; their times are",
+    ),
     "retries": ([record(), record(attempts=3)], {}, "base: asked more than once: 1 of 2 requests"),
-    "suspect": ([record(completion_tokens=800)], {}, "suspect, usage_differs_from_chunks: 1 of 1 records; the tokens"),
+    "suspect": (
+        [record(completion_tokens=800)],
+        {},
+        "suspect, usage_differs_from_chunks: 1 of 1 records; the tokens",
+    ),
     "above max_tokens": (
         [record(), record(max_tokens=7)],
         {},
-        "base: suspect, usage_above_max_tokens: 1 of 2 records; the server counted more tokens than the request",
+        (
+            "base: suspect, usage_above_max_tokens: 1 of 2 records; the server counted more tokens"
+            " than the request"
+        ),
     ),
     "no reason": (
         [record(), record(finish_reason=None)],
         {},
-        "base: suspect, end_without_reason: 1 of 2 records; the stream ended with [DONE] and without a finish_reason",
+        (
+            "base: suspect, end_without_reason: 1 of 2 records; the stream ended with [DONE] and"
+            " without a finish_reason"
+        ),
     ),
     "broken off": (
         [record(), failed(error="api_error", error_detail="no memory"), failed(error="api_error")],
@@ -152,21 +200,45 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
         "base: delta.musing holds text that Tandem does not read, so it has no time: 2 answers",
     ),
     "no usage": ([SILENT, SILENT], {}, "base: without usage: 2 of 2 answers"),
-    "no exact TPOT": ([record(chunks=SILENT.chunks)], {}, "its chunks do not say how many tokens they hold"),
-    "one token": ([record(), SHORT], {}, "base: fewer than 2 tokens, and so no TPOT: 1 of 2 answers"),
+    "no exact TPOT": (
+        [record(chunks=SILENT.chunks)],
+        {},
+        "its chunks do not say how many tokens they hold",
+    ),
+    "one token": (
+        [record(), SHORT],
+        {},
+        "base: fewer than 2 tokens, and so no TPOT: 1 of 2 answers",
+    ),
     "unknown length": (
         [at(1.0, 1.0), at(2.0, 1.0, completion_tokens=None)],
         {},
         "turns in which a request has no usable figure (turns: 1)",
     ),
     "no limits": ([record()], {}, "goodput_per_s is absent: no limits were stated"),
-    "early end": ([record()], {"ended": RunEnd(reason="interrupted", utc="2026")}, "the run ended early: interrupted"),
+    "early end": (
+        [record()],
+        {"ended": RunEnd(reason="interrupted", utc="2026")},
+        "the run ended early: interrupted",
+    ),
     "no end": ([record()], {"ended": None}, "the run has not ended"),
-    "missing requests": ([record()], {"plan": PlanTotals(requests=8)}, "1 of 8 planned requests are recorded"),
+    "missing requests": (
+        [record()],
+        {"plan": PlanTotals(requests=8)},
+        "1 of 8 planned requests are recorded",
+    ),
     "own notes": ([record()], {"notes": ("the host was busy",)}, "the host was busy"),
     "stranger": ([record(arm="stranger")], {}, "the manifest names no arm stranger"),
-    "twice": ([record(), record(), record(request_id="r-1")], {}, "records that repeat a request_id: 1;"),
-    "llmperf": ([record(generator="llmperf", completion_tokens=None)], {}, "records of llmperf: 1;"),
+    "twice": (
+        [record(), record(), record(request_id="r-1")],
+        {},
+        "records that repeat a request_id: 1;",
+    ),
+    "llmperf": (
+        [record(generator="llmperf", completion_tokens=None)],
+        {},
+        "records of llmperf: 1;",
+    ),
 }
 
 
@@ -178,7 +250,10 @@ def test_what_a_reader_must_know_is_noted(tmp_path, case):
 
 # records, changes of the manifest; n, median and mean of the throughput of `base`
 BUSY: dict[str, tuple[Records, tuple[int, float, float]]] = {
-    "overlapping, and after a pause": ([at(100.0, 2.0), at(101.0, 2.0), at(500.0, 1.0)], (1, 7.5, 7.5)),
+    "overlapping, and after a pause": (
+        [at(100.0, 2.0), at(101.0, 2.0), at(500.0, 1.0)],
+        (1, 7.5, 7.5),
+    ),
     "beside turns of the other arm": (
         [at(100.0, 1.0, slot=0), at(101.0, 4.0, arm="spec", slot=1), at(109.0, 1.0, slot=3)],
         (2, 10.0, 10.0),
@@ -200,9 +275,14 @@ def test_system_throughput_is_tokens_over_busy_time(tmp_path, case):
         tmp_path, [*records, at(100.0, 2.0, arm="pair"), at(100.0, 2.0, arm="pair", class_="chat")]
     )
 
-    cells = [cell(run_summary, SYSTEM), cell(run_summary, SYSTEM, "pair"), cell(run_summary, SYSTEM, "pair", "all")]
+    cells = [
+        cell(run_summary, SYSTEM),
+        cell(run_summary, SYSTEM, "pair"),
+        cell(run_summary, SYSTEM, "pair", "all"),
+    ]
     assert (cells[0].n, cells[0].p50, cells[0].mean) == figures
-    assert [entry.mean for entry in cells[1:]] == [5.0, 10.0]  # of all classes: by the turn's time, not their sum
+    # of all classes: by the turn's time, not their sum
+    assert [entry.mean for entry in cells[1:]] == [5.0, 10.0]
 
 
 @pytest.mark.parametrize(
@@ -225,7 +305,10 @@ def test_goodput_counts_requests_within_every_limit(tmp_path, records, limits, m
 
 
 def test_a_limit_on_no_figure_of_requests_is_refused(tmp_path):
-    with pytest.raises(InputError, match="limit on chunk_gap_ms, which is no figure of a request; limit one of e2e_ms"):
+    with pytest.raises(
+        InputError,
+        match="limit on chunk_gap_ms, which is no figure of a request; limit one of e2e_ms",
+    ):
         summarized(tmp_path, [record()], goodput={"chunk_gap_ms": 30.0})
 
 
@@ -244,16 +327,25 @@ def turn(counters: dict[str, float], **changes: Any) -> list[MetricsScrape]:
 def test_mean_acceptance_is_the_ratio_of_the_sums(tmp_path):
     run_summary = summarized(tmp_path, [SPEC], [*turn(FLAT), *turn(LONGER, round=1)])
     length = cell(run_summary, "acceptance_length", "spec")
-    assert (length.n, length.p50, length.mean) == (2, (3 + 5) / 2, pytest.approx(390 / 90, abs=1e-6))
+    assert (length.n, length.p50, length.mean) == (
+        2,
+        (3 + 5) / 2,
+        pytest.approx(390 / 90, abs=1e-6),
+    )
     assert (
-        "spec: acceptance_length is derived from its steps, because it counts no drafts (turns: 2)" in run_summary.notes
+        "spec: acceptance_length is derived from its steps, because it counts no drafts (turns: 2)"
+        in run_summary.notes
     )
 
 
 @pytest.mark.parametrize("class_", ["chat", None])
 def test_acceptance_of_all_classes_is_the_ratio_over_all_turns(tmp_path, class_):
-    run_summary = summarized(tmp_path, [SPEC], [*turn(FLAT, class_=class_), *turn(LONGER, class_=class_, round=1)])
-    assert cell(run_summary, "acceptance_length", "spec", "all").mean == pytest.approx(390 / 90, abs=1e-6)
+    run_summary = summarized(
+        tmp_path, [SPEC], [*turn(FLAT, class_=class_), *turn(LONGER, class_=class_, round=1)]
+    )
+    assert cell(run_summary, "acceptance_length", "spec", "all").mean == pytest.approx(
+        390 / 90, abs=1e-6
+    )
     classes = {entry.class_ for entry in run_summary.cells if entry.metric == "acceptance_length"}
     assert classes == {class_ or "all", "all"}
 
@@ -266,12 +358,17 @@ def test_an_arm_that_does_not_speculate_has_no_acceptance(tmp_path):
 
     assert cell(run_summary, "target_steps_per_token").p50 == 1.0
     assert cell(run_summary, "acceptance_length") is None
-    assert "base: acceptance_length is absent: it does not speculate (turns: 1)" in run_summary.notes
+    assert (
+        "base: acceptance_length is absent: it does not speculate (turns: 1)" in run_summary.notes
+    )
 
 
 def test_a_turn_with_a_restart_is_named_and_dropped(tmp_path):
     before, after = turn(FLAT)
-    fallen = [msgspec.structs.replace(before, counters=FLAT), msgspec.structs.replace(after, counters=before.counters)]
+    fallen = [
+        msgspec.structs.replace(before, counters=FLAT),
+        msgspec.structs.replace(after, counters=before.counters),
+    ]
 
     run_summary = summarized(tmp_path, [SPEC], fallen)
 
@@ -286,15 +383,21 @@ def test_a_turn_with_a_restart_is_named_and_dropped(tmp_path):
         ([SPEC], 7.0, "its usage counts too many"),
         ([SPEC], 8.0, ""),
         ([SPEC, record(arm="spec", completion_tokens=None)], 100.0, ""),
-        ([record(), SPEC], 8.0, "base: acceptance_length and target_steps_per_token are absent: no turn has its"),
+        (
+            [record(), SPEC],
+            8.0,
+            "base: acceptance_length and target_steps_per_token are absent: no turn has its",
+        ),
     ],
     ids=["another client", "too much usage", "alike", "an answer without usage", "no counters"],
 )
 def test_counters_are_held_against_the_records(tmp_path, records, tokens, note):
-    run_summary = summarized(tmp_path, records, turn(FLAT | {"generation_tokens": tokens, "decode_steps": 2.0}))
-    assert [note in line for line in run_summary.notes if "counters" in line or "usage counts" in line] == [
-        True
-    ] * bool(note)
+    run_summary = summarized(
+        tmp_path, records, turn(FLAT | {"generation_tokens": tokens, "decode_steps": 2.0})
+    )
+    assert [
+        note in line for line in run_summary.notes if "counters" in line or "usage counts" in line
+    ] == [True] * bool(note)
 
 
 def test_every_metric_with_a_cell_is_defined_and_no_other(tmp_path):
@@ -302,18 +405,26 @@ def test_every_metric_with_a_cell_is_defined_and_no_other(tmp_path):
     assert [metric.name for metric in run_summary.metrics] == list(
         dict.fromkeys(one.name for one in run_summary.metrics)
     )
-    assert {entry.name for entry in run_summary.metrics} == {item.metric for item in run_summary.cells}
+    assert {entry.name for entry in run_summary.metrics} == {
+        item.metric for item in run_summary.cells
+    }
     assert all(element.definition and element.unit for element in run_summary.metrics)
 
 
 def test_cells_follow_the_manifest_with_arms_side_by_side(tmp_path):
     records = [
-        record(arm=arm_, class_=class_) for class_, arm_ in itertools.product(("chat", "repeat"), ("spec", "base"))
+        record(arm=arm_, class_=class_)
+        for class_, arm_ in itertools.product(("chat", "repeat"), ("spec", "base"))
     ]
 
     run_summary = summarized(tmp_path, [*records, record(class_="new"), record(arm="stranger")])
 
-    assert list(dict.fromkeys(element.class_ for element in run_summary.cells)) == ["repeat", "chat", "new", "all"]
+    assert list(dict.fromkeys(element.class_ for element in run_summary.cells)) == [
+        "repeat",
+        "chat",
+        "new",
+        "all",
+    ]
     assert [entry.arm for entry in run_summary.cells[:4]] == ["base", "spec", "stranger", "base"]
     assert [item.metric for item in run_summary.cells[:4:3]] == ["e2e_ms", "tpot_ms"]
     assert run_summary.arms == ("base", "spec", "stranger")
@@ -326,7 +437,19 @@ def test_the_summary_is_written_and_recomputed_never_read(tmp_path):
 
     assert on_disk == json.loads(msgspec.json.encode(result))
     assert set(on_disk["cells"][0]) == {
-        *("class", "concurrency", "rate_per_s", "metric", "arm", "n", "p50", "p90", "p99", "mean", "unit")
+        *(
+            "class",
+            "concurrency",
+            "rate_per_s",
+            "metric",
+            "arm",
+            "n",
+            "p50",
+            "p90",
+            "p99",
+            "mean",
+            "unit",
+        )
     }
     assert summary.write_summary(tmp_path) == result
 
@@ -347,7 +470,10 @@ def test_a_torn_last_line_is_a_note(tmp_path, cut):
     run_summary = summary.summarize_run(tmp_path)
 
     assert run_summary.records == 1
-    assert any(note.startswith("records.jsonl:2: the last line is torn after ") for note in run_summary.notes)
+    assert any(
+        note.startswith("records.jsonl:2: the last line is torn after ")
+        for note in run_summary.notes
+    )
 
 
 @pytest.mark.parametrize("missing", ["manifest.json", "records.jsonl"])
@@ -360,7 +486,9 @@ def test_a_missing_file_of_a_run_is_named(tmp_path, missing):
 @pytest.mark.parametrize("schema", [1, 9])
 def test_a_manifest_of_another_schema_is_refused(tmp_path, schema):
     manifest.write_manifest(tmp_path, run_manifest(schema=schema))
-    with pytest.raises(InputError, match=f"schema {schema}; this version of Tandem reads schema 2; use the version"):
+    with pytest.raises(
+        InputError, match=f"schema {schema}; this version of Tandem reads schema 2; use the version"
+    ):
         manifest.read_manifest(tmp_path)
 
 

@@ -11,7 +11,11 @@ from tandem.bench.record import RequestRecord
 
 def printed(folder: Path, *records: RequestRecord, **changes: object) -> list[str]:
     """The table of these records, line by line."""
-    return list(summary_table.format_lines(summary.summarize_run(write_run(folder, list(records), **changes))))
+    return list(
+        summary_table.format_lines(
+            summary.summarize_run(write_run(folder, list(records), **changes))
+        )
+    )
 
 
 def row(lines: list[str], *names: str) -> list[str]:
@@ -42,7 +46,11 @@ def test_several_classes_end_with_all_of_them(tmp_path):
 
 
 def test_each_load_has_a_table_of_its_own(tmp_path):
-    records = [record(concurrency=1), record(), record(concurrency=None, rate_per_s=2.5, due_s=1000.0)]
+    records = [
+        record(concurrency=1),
+        record(),
+        record(concurrency=None, rate_per_s=2.5, due_s=1000.0),
+    ]
 
     lines = printed(tmp_path, *records)
 

@@ -48,7 +48,13 @@ def test_windows_are_alike_within_a_tenth(first, second, same):
 @pytest.mark.parametrize(
     ("records", "medians"),
     [
-        ([*(record(n / 10, 3 * n / 10, tokens=3) for n in (1, 2, 3)), record(9, error="closed", tokens=3)], (200, 200)),
+        (
+            [
+                *(record(n / 10, 3 * n / 10, tokens=3) for n in (1, 2, 3)),
+                record(9, error="closed", tokens=3),
+            ],
+            (200, 200),
+        ),
         ([record(0.1, 0.5, tokens=9)], (100, 50)),  # bursts are divided by their tokens
         ([record(error="connect")], (math.nan, math.nan)),
     ],
@@ -69,6 +75,6 @@ def test_a_short_window_has_few_tokens_and_own_ids():
     run_plan = plan(max_tokens=600)
     window = plan_window("a", run_plan, 1, size=4, most_tokens=SHORT_TOKENS)
     assert {item.entry.max_tokens for item in window.items} == {64}
-    assert {request_id for turn in run_plan.turns() for request_id in turn.request_ids()}.isdisjoint(
-        window.request_ids()
-    )
+    assert {
+        request_id for turn in run_plan.turns() for request_id in turn.request_ids()
+    }.isdisjoint(window.request_ids())

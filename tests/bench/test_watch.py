@@ -29,7 +29,8 @@ def outs(**fields: float) -> Timeouts:
 
 @pytest.fixture
 def full() -> Iterator[int]:
-    """The port of a socket that takes no more connections: its backlog is full and nobody accepts."""
+    """The port of a socket that takes no more connections: its backlog is full and nobody
+    accepts."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)
@@ -47,16 +48,26 @@ def test_a_late_connection_is_a_timeout(full):
         reply = await client.send_request(asking(), outs(connect_s=SHORT_S))
         return reply.error, reply.error_detail
 
-    assert run(what, url=f"http://127.0.0.1:{full}") == ("connect_timeout", "no connection within 0.1 s")
+    assert run(what, url=f"http://127.0.0.1:{full}") == (
+        "connect_timeout",
+        "no connection within 0.1 s",
+    )
 
 
 @pytest.mark.parametrize(
     ("fault", "fault_at", "limits", "word", "text"),
     [
         ("silent", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),
-        ("stall", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),  # headers and a role are no token
+        # headers and a role are no token
+        ("stall", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),
         ("comments", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),
-        ("stall", 0, {"gap_s": SHORT_S / 2, "first_token_s": 3 * SHORT_S}, "first_token_timeout", ""),
+        (
+            "stall",
+            0,
+            {"gap_s": SHORT_S / 2, "first_token_s": 3 * SHORT_S},
+            "first_token_timeout",
+            "",
+        ),
         ("stall", 2, {"gap_s": SHORT_S}, "gap_timeout", " the quick"),
         ("comments", 2, {"gap_s": SHORT_S}, "gap_timeout", " the quick"),
         ("hang_after_done", 2, {"gap_s": SHORT_S}, None, " the quick"),
@@ -66,14 +77,26 @@ def test_a_late_connection_is_a_timeout(full):
     ],
 )
 def test_what_does_not_end_is_cut_with_what_came(fault, fault_at, limits, word, text):
-    came = come(asking(offers=EVERYTHING), outs=outs(**limits), fault=fault, fault_at=fault_at, ttft_ms=5, step_ms=10)
+    came = come(
+        asking(offers=EVERYTHING),
+        outs=outs(**limits),
+        fault=fault,
+        fault_at=fault_at,
+        ttft_ms=5,
+        step_ms=10,
+    )
     assert (came.answer.error, came.answer.text[: len(" the quick")]) == (word, text)
     assert came.reply.end_s < LONG.whole_s
     assert len(came.reply.body) < 4 << 20  # of a flood
 
 
 def test_an_overlong_stream_is_cut_with_what_came():
-    came = come(asking(max_tokens=1000, offers=EVERYTHING), outs=outs(whole_s=3 * SHORT_S), tokens=1000, step_ms=10)
+    came = come(
+        asking(max_tokens=1000, offers=EVERYTHING),
+        outs=outs(whole_s=3 * SHORT_S),
+        tokens=1000,
+        step_ms=10,
+    )
     assert (came.answer.error, came.answer.completion_tokens > 0) == ("whole_timeout", True)
 
 

@@ -59,9 +59,15 @@ def test_an_option_is_said_where_it_was_asked_for(fields, names):
 def test_completions_take_the_number_of_log_probabilities_and_no_template():
     body = sent("completions", offers=EVERYTHING, thinking=False)
     assert body["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
-    assert (body["logprobs"], "top_logprobs" in body, "chat_template_kwargs" in body) == (2, False, False)
+    assert (body["logprobs"], "top_logprobs" in body, "chat_template_kwargs" in body) == (
+        2,
+        False,
+        False,
+    )
 
 
 def test_requests_of_two_arms_differ_in_the_model_alone():
-    small, large = (encode_body(asking(offers=EVERYTHING), model, "chat") for model in ("small", "large"))
+    small, large = (
+        encode_body(asking(offers=EVERYTHING), model, "chat") for model in ("small", "large")
+    )
     assert large == small.replace(b"small", b"large")

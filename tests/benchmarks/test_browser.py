@@ -48,8 +48,12 @@ def test_a_page_beyond_a_limit_has_a_fault(state: dict[str, Any], fault: str) ->
     assert list(list_faults({**FINE, **state})) == [fault]
 
 
-@pytest.mark.parametrize(("paints_ms", "opened_times"), [([200], 1), ([1500, 200], 2), ([1500] * TRIES, TRIES)])
-def test_a_page_that_is_painted_late_is_opened_again(paints_ms: list[float], opened_times: int) -> None:
+@pytest.mark.parametrize(
+    ("paints_ms", "opened_times"), [([200], 1), ([1500, 200], 2), ([1500] * TRIES, TRIES)]
+)
+def test_a_page_that_is_painted_late_is_opened_again(
+    paints_ms: list[float], opened_times: int
+) -> None:
     tab = RecordedTab(*paints_ms)
     faults = open_page(tab, PAGE, "nav")  # type: ignore[arg-type]
     assert tab.opened == [PAGE] * opened_times

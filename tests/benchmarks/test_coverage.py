@@ -1,4 +1,5 @@
-"""Coverage in small, at fixed seeds: Tandem's intervals hold at a known ratio, and the usual ways do not."""
+"""Coverage in small, at fixed seeds: Tandem's intervals hold at a known ratio, and the usual ways
+do not."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from coverage import OURS, SWAPPED, Cell, KnownCell, Row
 
 RUNS = 60
 SHORT = 0.85
-"""Least share of 60 intervals that cover: seven short of what is promised, by chance once in a hundred."""
+"""Least share of 60 intervals that cover: seven short of what is promised, by chance once in a
+hundred."""
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,9 @@ def rows() -> dict[str, Row]:
     truth = coverage_world.compute_truth(draft_ms, 12, repeats=21, seed=2)
     known = KnownCell(Cell(1.0, 12), draft_ms, truth)
     answers = coverage.judge_runs(known, RUNS, seed=3)
-    return {way: coverage.count_answers(known, way, way_answers) for way, way_answers in answers.items()}
+    return {
+        way: coverage.count_answers(known, way, way_answers) for way, way_answers in answers.items()
+    }
 
 
 @pytest.mark.parametrize("way", [OURS, SWAPPED])
@@ -40,7 +44,9 @@ def test_medians_of_few_requests_call_servers_that_are_alike(rows: dict[str, Row
 
 def test_a_task_of_another_seed_draws_other_runs() -> None:
     known = KnownCell(Cell(1.0, 12), coverage_world.DRAFT_MS[1.0], 0.0)
-    first, again, other = (coverage.judge_runs(known, 1, seed)[OURS] for seed in (0, 0, coverage.TASKS))
+    first, again, other = (
+        coverage.judge_runs(known, 1, seed)[OURS] for seed in (0, 0, coverage.TASKS)
+    )
     assert first == again
     assert first != other
 
@@ -48,7 +54,13 @@ def test_a_task_of_another_seed_draws_other_runs() -> None:
 def test_a_row_beyond_its_bounds_misses_the_promise() -> None:
     known = KnownCell(Cell(1.5, 12), 10.0, math.log(1.5))
     shares = (0.929, 0.93, 0.95, 0.982, 0.983)
-    assert [Row(known, OURS, share, 1, 0, 0.2, 1000).holds for share in shares] == [False, True, True, True, False]
+    assert [Row(known, OURS, share, 1, 0, 0.2, 1000).holds for share in shares] == [
+        False,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_a_stall_delays_the_requests_that_it_meets_and_no_others() -> None:
@@ -57,4 +69,6 @@ def test_a_stall_delays_the_requests_that_it_meets_and_no_others() -> None:
     work = coverage_world.RunWork(sent_s, sent_s + 1, sent_s + 2, np.ones(shape), all_s=7.0)
     world = coverage_world.World(0, 0, 1, 0, np.array([1.5]), np.array([0.25]), np.zeros((1, 1)))
 
-    assert coverage_world.view_work(work, world).e2e_ms.ravel().tolist() == pytest.approx([2250, 2000])
+    assert coverage_world.view_work(work, world).e2e_ms.ravel().tolist() == pytest.approx(
+        [2250, 2000]
+    )

@@ -83,7 +83,9 @@ def test_xpyd_sim_log_gives_its_time_per_token(tmp_path: Path) -> None:
         ({"requests": 287}, False),
     ],
 )
-def test_table_is_right_within_two_percent_and_without_failures(changes: dict[str, object], right: bool) -> None:
+def test_table_is_right_within_two_percent_and_without_failures(
+    changes: dict[str, object], right: bool
+) -> None:
     assert is_right([row(**changes)]) is right
 
 
@@ -106,8 +108,12 @@ def test_log_that_lacks_requests_is_refused(tmp_path: Path) -> None:
 def test_server_that_cannot_run_says_what_it_printed(tmp_path: Path) -> None:
     command = (sys.executable, "-c", "print('no such weights')")
     broken = ForeignServer(name="broken", command=command, log="broken.log")
-    with pytest.raises(ForeignError, match=r"broken does not answer; run `make others`.*\nno such weights"):
-        measure(Measurement(name="m", servers=(broken,), model="m", rounds=1, concurrency=1), tmp_path)
+    with pytest.raises(
+        ForeignError, match=r"broken does not answer; run `make others`.*\nno such weights"
+    ):
+        measure(
+            Measurement(name="m", servers=(broken,), model="m", rounds=1, concurrency=1), tmp_path
+        )
 
 
 def test_without_its_environment_the_command_ends_with_three(

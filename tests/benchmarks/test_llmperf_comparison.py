@@ -31,7 +31,9 @@ def test_another_figure_in_a_file_is_another_figure_in_the_table(tmp_path: Path)
     rows = json.loads(file.read_text())
     file.write_text(json.dumps([{**row, "ttft_s": 1.2345} for row in rows]))
 
-    assert list(comparison.format_comparison(tmp_path / "runs")) != list(comparison.format_comparison(RUNS))
+    assert list(comparison.format_comparison(tmp_path / "runs")) != list(
+        comparison.format_comparison(RUNS)
+    )
     assert "1234.5" in "\n".join(comparison.format_comparison(tmp_path / "runs"))
 
 
@@ -43,14 +45,20 @@ def test_it_counts_chunks_as_tokens_and_tandem_tokens() -> None:
     assert theirs.figures["tpot_ms"] == pytest.approx(theirs.true_median("chunk_gap_ms"), rel=0.15)
     assert ours.figures["tpot_ms"] == pytest.approx(ours.true_median("tpot_ms"), rel=0.01)
     # its definition on Tandem's records, of another run of the same knobs
-    assert ours.figures[comparison.LLMPERF_ITL] == pytest.approx(theirs.figures[comparison.LLMPERF_ITL], rel=0.1)
+    assert ours.figures[comparison.LLMPERF_ITL] == pytest.approx(
+        theirs.figures[comparison.LLMPERF_ITL], rel=0.1
+    )
 
 
 @pytest.mark.parametrize("name", ["plain", "bursts", "stall"])
 def test_tandem_counts_tokens_and_stalls_as_the_server_does_and_llmperf_does_not(name: str) -> None:
     _, _, ours, theirs, _ = scenarios()[name]
 
-    assert ours.figures[comparison.TOKENS] == ours.true_median("tokens") == theirs.true_median("tokens")
+    assert (
+        ours.figures[comparison.TOKENS]
+        == ours.true_median("tokens")
+        == theirs.true_median("tokens")
+    )
     assert theirs.figures[comparison.TOKENS] > 128
     assert theirs.figures[comparison.ALL_PER_S] < theirs.true_per_s
     assert (ours.figures["longest_gap_ms"] > 450) is (name == "stall")
@@ -69,7 +77,9 @@ def test_it_throws_all_but_one_of_the_last_answers_away_and_tandem_counts_what_i
 
 def test_asking_for_usage_ends_it_without_a_file() -> None:
     scenario = scenarios()["usage"]
-    assert [(call.how, call.exit_code, call.counted) for call in scenario.calls] == [("crashed", 1, 0)]
+    assert [(call.how, call.exit_code, call.counted) for call in scenario.calls] == [
+        ("crashed", 1, 0)
+    ]
     assert "KeyError: 'error_code'" in scenario.calls[0].detail
     assert len(scenario.llmperf.complete_entries) == 4  # one for each thread, which died of it
 
@@ -82,7 +92,9 @@ def test_an_error_is_counted_by_tandem_alone() -> None:
     later = [entry for entry in theirs.complete_entries if entry.accepted_s > failed.accepted_s]
     in_flight = []
     for entry in later:
-        in_flight.append(sum(other.accepted_s <= entry.accepted_s < other.ended_s for other in later))  # noqa: PERF401
+        in_flight.append(
+            sum(other.accepted_s <= entry.accepted_s < other.ended_s for other in later)
+        )  # noqa: PERF401
     assert max(in_flight) == 3  # of 4: the thread that met it has ended
     assert (ours.failure_count, ours.errors) == (1, 1)
 

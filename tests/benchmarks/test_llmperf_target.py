@@ -1,4 +1,5 @@
-"""`make llmperf` without the tool's source ends with the sentence that says why and how to bring it."""
+"""`make llmperf` without the tool's source ends with the sentence that says why and how to bring
+it."""
 
 from __future__ import annotations
 
@@ -15,11 +16,17 @@ def test_without_a_source_it_names_where_the_tool_is():
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
 
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: there is no SOURCE; llmperf is not on the Python package index")
+    assert done.stderr.startswith(
+        "error: there is no SOURCE; llmperf is not on the Python package index"
+    )
     assert "git clone https://github.com/ray-project/llmperf DIR" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_make_hands_the_source_on():
-    (recipe,) = [line for line in (ROOT / "Makefile").read_text().splitlines() if "benchmarks/llmperf.py" in line]
+    (recipe,) = [
+        line
+        for line in (ROOT / "Makefile").read_text().splitlines()
+        if "benchmarks/llmperf.py" in line
+    ]
     assert '--source "$(SOURCE)"' in recipe

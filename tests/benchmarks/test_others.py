@@ -30,7 +30,10 @@ def test_an_unknown_load_stays_unknown(tmp_path, monkeypatch):
 def test_the_work_of_a_named_process_group_is_ours():
     code = "import time\nwhile time.process_time() < 0.4: pass\nprint(flush=True)\ninput()"
     with subprocess.Popen(
-        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     ) as worker:
         worker.stdout.readline()
         with_group = taken([worker.pid])

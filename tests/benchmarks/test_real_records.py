@@ -1,4 +1,5 @@
-"""The kept records of `make real`: two whole runs of real servers, small, that every reader of a run reads."""
+"""The kept records of `make real`: two whole runs of real servers, small, that every reader of a
+run reads."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from tandem.judge.verdict import JudgeOptions, judge_run
 
 RECORDED = Path(__file__).parent / "real_run"
 MOST_BYTES = 10**6
-GROUPS = {"ngram": ("structured", "rewriting", "open-ended"), "self-draft": ("structured", "open-ended")}
+GROUPS = {
+    "ngram": ("structured", "rewriting", "open-ended"),
+    "self-draft": ("structured", "open-ended"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,9 @@ def runs(restored) -> dict[str, real_table.Run]:
     runs = {}
     for name, pair in pairs.items():
         speculations = pair["speculation"].items()
-        windows = {arm: (settings or {}).get("num_speculative_tokens", 0) for arm, settings in speculations}
+        windows = {
+            arm: (settings or {}).get("num_speculative_tokens", 0) for arm, settings in speculations
+        }
         runs[name] = real_table.read(restored / pair["folder"], windows)
     return runs
 
@@ -55,7 +61,9 @@ def test_every_turn_of_a_speculating_arm_counted_drafts_by_position(runs) -> Non
         positions = {f"accepted_at_{place}" for place in range(1, run.windows[variant] + 1)}
 
         for turn in run.of(variant):
-            assert positions | {"drafts", "accepted_tokens", "decode_steps"} <= set(turn.change.counts)
+            assert positions | {"drafts", "accepted_tokens", "decode_steps"} <= set(
+                turn.change.counts
+            )
 
 
 def test_streams_and_counters_of_kept_runs_agree(runs) -> None:
@@ -103,4 +111,7 @@ def test_the_flag_keeps_the_records_of_a_measurement(monkeypatch, tmp_path) -> N
     monkeypatch.setattr(real_records, "KEPT", tmp_path / "kept")
     assert real.main(["--report", str(RECORDED), "--no-docs", "--keep"]) == real.OK
     assert (tmp_path / "kept" / "ngram" / "records.jsonl.gz").exists()
-    assert json.loads((RECORDED / FACTS).read_text())["machine"] in (tmp_path / "kept" / "README.md").read_text()
+    assert (
+        json.loads((RECORDED / FACTS).read_text())["machine"]
+        in (tmp_path / "kept" / "README.md").read_text()
+    )

@@ -1,4 +1,5 @@
-"""The tables of `make real`, recomputed from a recorded run of two real vLLM servers (real_run/)."""
+"""The tables of `make real`, recomputed from a recorded run of two real vLLM servers
+(real_run/)."""
 
 from __future__ import annotations
 
@@ -74,7 +75,9 @@ def test_a_prompt_from_the_prefix_cache_is_a_contradiction(run):
 
 
 def test_drafts_on_the_arm_without_speculation_are_a_contradiction(run):
-    assert contradictions(with_counts(run, "base", drafts=1)) == ["base: its window is 0, and it counted 1 drafts"]
+    assert contradictions(with_counts(run, "base", drafts=1)) == [
+        "base: its window is 0, and it counted 1 drafts"
+    ]
 
 
 def test_llmperfs_definition_hides_what_speculation_gives(run):

@@ -26,12 +26,19 @@ def test_every_recording_has_its_case():
 @pytest.mark.parametrize("path", sorted(OUT.glob("*.json*")), ids=lambda path: path.name)
 def test_a_recording_holds_no_path_of_the_machine_that_made_it(path: Path):
     text = path.read_text()
-    sent = b"".join(bytes.fromhex(piece) for piece in re.findall(r'"hex": "([0-9a-f]+)"', text)).decode()
-    assert set(re.findall(r'"(/\w[^"]*)"', text + sent)) <= {"/v1/chat/completions", "/v1/completions"}
+    sent = b"".join(
+        bytes.fromhex(piece) for piece in re.findall(r'"hex": "([0-9a-f]+)"', text)
+    ).decode()
+    assert set(re.findall(r'"(/\w[^"]*)"', text + sent)) <= {
+        "/v1/chat/completions",
+        "/v1/completions",
+    }
 
 
 def test_a_page_is_trimmed_to_the_servers_own_families():
-    page = "# HELP vllm:a A.\n# TYPE vllm:a counter\nvllm:a 1.0\n# HELP python_gc G.\npython_gc 2.0\n"
+    page = (
+        "# HELP vllm:a A.\n# TYPE vllm:a counter\nvllm:a 1.0\n# HELP python_gc G.\npython_gc 2.0\n"
+    )
     assert trimmed(page) == "# HELP vllm:a A.\n# TYPE vllm:a counter\nvllm:a 1.0\n"
 
 

@@ -1,4 +1,5 @@
-"""A benchmark's server is a process of its own: it answers, logs what it did, and has ended when its block is left."""
+"""A benchmark's server is a process of its own: it answers, logs what it did, and has ended when
+its block is left."""
 
 from __future__ import annotations
 
@@ -21,7 +22,12 @@ def connect(server: Server) -> HTTPConnection:
 
 
 def ask(server: Server, request_id: str) -> int:
-    body = {"model": server.model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4, "stream": True}
+    body = {
+        "model": server.model,
+        "messages": [{"role": "user", "content": "hello"}],
+        "max_tokens": 4,
+        "stream": True,
+    }
     headers = {"Content-Type": "application/json", "X-Request-Id": request_id}
     connection = connect(server)
     connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)

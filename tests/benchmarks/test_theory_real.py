@@ -1,4 +1,5 @@
-"""The model held against the kept runs of a real vLLM: each group within 15 %, by counters and the baseline's times."""
+"""The model held against the kept runs of a real vLLM: each group within 15 %, by counters and the
+baseline's times."""
 
 from __future__ import annotations
 
@@ -59,4 +60,6 @@ def test_an_arm_that_never_drafts_takes_the_plain_time():
 
 def test_the_implied_cost_of_a_forward_gives_the_measured_ratio_back():
     draft_ratio = imply_draft_ratio(0.2, 0.8, verify_ratio=0.05, time_ratio=0.9)
-    assert predict_time_ratio(0.2, 0.8, verify_ratio=0.05, draft_ratio=draft_ratio) == pytest.approx(0.9)
+    assert predict_time_ratio(
+        0.2, 0.8, verify_ratio=0.05, draft_ratio=draft_ratio
+    ) == pytest.approx(0.9)

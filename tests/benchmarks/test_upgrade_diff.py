@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import upgrade_diff
 
-POD = {"image": "registry/vllm:1", "env": [{"name": "KEY", "value": "key-0123456789ab"}], "replicas": 1}
+POD = {
+    "image": "registry/vllm:1",
+    "env": [{"name": "KEY", "value": "key-0123456789ab"}],
+    "replicas": 1,
+}
 
 
 def test_another_image_is_told_by_what_differs() -> None:
@@ -25,12 +29,12 @@ def test_a_key_of_one_side_is_told_without_its_value() -> None:
 
 
 def test_equal_states_are_told_as_the_same() -> None:
-    assert list(upgrade_diff.describe_objects({("Pod", "a"): POD}, {("Pod", "a"): POD}, "manifests")) == [
-        "| nothing: the manifests are the same | 0 | 0 | 0 | |"
-    ]
+    assert list(
+        upgrade_diff.describe_objects({("Pod", "a"): POD}, {("Pod", "a"): POD}, "manifests")
+    ) == ["| nothing: the manifests are the same | 0 | 0 | 0 | |"]
 
 
 def test_an_object_of_another_name_is_new_and_gone() -> None:
-    assert list(upgrade_diff.describe_objects({("Pod", "a"): POD}, {("Pod", "b"): POD}, "manifests")) == [
-        "| Pod | 0 | 1 | 1 |  |"
-    ]
+    assert list(
+        upgrade_diff.describe_objects({("Pod", "a"): POD}, {("Pod", "b"): POD}, "manifests")
+    ) == ["| Pod | 0 | 1 | 1 |  |"]

@@ -31,7 +31,8 @@ def simulate(seed: int = 1, shape: RunShape = DEFAULT_SHAPE, **knobs: Any) -> Re
 
 
 def slowness(run: RequestTable, arm: int, metric: str = "e2e_ms") -> Values:
-    """How much longer each of an arm's requests took than undisturbed, in the order they were sent: log."""
+    """How much longer each of an arm's requests took than undisturbed, in the order they were sent:
+    log."""
     steady_ms = 1e3 * (FIRST_TOKEN_S + (TOKEN_S * (run.tokens - 1) if metric == "e2e_ms" else 0.0))
     rows = np.flatnonzero(run.arm == arm)
     log: Values = np.log(run.figures[metric] / steady_ms)[rows[np.argsort(run.start_s[rows])]]
@@ -61,7 +62,9 @@ def test_one_arm_is_asked_at_a_time() -> None:
     run = simulate(own_noise=0.05, own_noise_s=20)
     variant = run.arm == 1
     for start_s, end_s in zip(run.start_s[variant], run.end_s[variant], strict=True):
-        assert not np.any((run.start_s[~variant] < end_s - 1e-9) & (run.end_s[~variant] > start_s + 1e-9))
+        assert not np.any(
+            (run.start_s[~variant] < end_s - 1e-9) & (run.end_s[~variant] > start_s + 1e-9)
+        )
 
 
 def test_true_speed_up_divides_the_times_of_the_variant_alone() -> None:
@@ -152,7 +155,9 @@ def test_slow_requests_are_the_variants_and_of_their_share() -> None:
 
 def test_noise_touches_what_runs_while_it_lasts() -> None:
     half_speed = ServerClock(np.array([0.0, 10.0, 20.0, 40.0]), np.array([0.0, 10.0, 15.0, 35.0]))
-    assert [half_speed.find_end(begin_s, 4) for begin_s in (0, 8, 12, 24)] == pytest.approx([4, 14, 20, 28])
+    assert [half_speed.find_end(begin_s, 4) for begin_s in (0, 8, 12, 24)] == pytest.approx(
+        [4, 14, 20, 28]
+    )
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)

@@ -60,7 +60,9 @@ def test_pooled_interval_holds_the_truth() -> None:
 def test_word_is_compared_with_the_truth_of_its_world() -> None:
     """Judged as equal, servers of which one is faster have false words."""
     faster = World(name="faster", true_speed_up=2.0)
-    verdict = worlds.judge_run(worlds.simulate_run(faster, 1, QUICK_SHAPE), worlds.JudgeOptions(), ())
+    verdict = worlds.judge_run(
+        worlds.simulate_run(faster, 1, QUICK_SHAPE), worlds.JudgeOptions(), ()
+    )
     false = worlds.summarize_verdict(verdict, World(name="equal"))
     true = worlds.summarize_verdict(verdict, faster)
 
@@ -113,7 +115,9 @@ def test_world_without_a_promise_is_listed() -> None:
 def test_table_has_the_share_its_error_and_the_coverage() -> None:
     reports = [summary()] * 3 + [summary(false_words=("class faster",), is_covered=False)]
     row = WorldRow(world=World(name="some"), limits={})
-    table = worlds.format_table([tuple(ShapeReports(row, shape, reports) for shape in worlds.SHAPES)])
+    table = worlds.format_table(
+        [tuple(ShapeReports(row, shape, reports) for shape in worlds.SHAPES)]
+    )
     assert table[-1].startswith("| some | false | 25.0% \u00b1 21.7; 75.0% |")
 
 

@@ -1,4 +1,5 @@
-"""What the chart tests share: the declared environments, whose charts are built once a session, and read as files."""
+"""What the chart tests share: the declared environments, whose charts are built once a session, and
+read as files."""
 
 from __future__ import annotations
 
@@ -25,9 +26,16 @@ if TYPE_CHECKING:  # it starts Node
 CATALOGUE = load_catalogue()
 ENVIRONMENTS = {name: found.record for name, found in workspace().environments.items()}
 EXPERIMENTS = {name: found.record for name, found in workspace().experiments.items()}
-HOSTED = [(name, hosted) for name, environment in ENVIRONMENTS.items() for hosted in environment.experiments]
-DECLARED = {**ENVIRONMENTS, **read_environments()}  # and those of tests/environments, whose manifests nobody commits
-GITOPS = [name for name, environment in ENVIRONMENTS.items() if environment.delivery.kind == "gitops"]
+HOSTED = [
+    (name, hosted)
+    for name, environment in ENVIRONMENTS.items()
+    for hosted in environment.experiments
+]
+# and those of tests/environments, whose manifests nobody commits
+DECLARED = {**ENVIRONMENTS, **read_environments()}
+GITOPS = [
+    name for name, environment in ENVIRONMENTS.items() if environment.delivery.kind == "gitops"
+]
 
 SERVER = "vllm"
 STAGES = ("base", "claims", "storage", "stage", "compile", "serve", "llmperf", "measure", "quality")
@@ -42,7 +50,8 @@ def experiments(environment: Environment) -> list[Experiment]:
 
 @cache
 def read_files() -> dict[str, dict[str, str]]:
-    """Return the files of each of DECLARED by their paths; the first process of a session that asks makes them."""
+    """Return the files of each of DECLARED by their paths; the first process of a session that asks
+    makes them."""
     folder = os.environ.get(SESSION_FOLDER)
     if folder is None:
         return render_declared()
@@ -59,19 +68,24 @@ def render_declared() -> dict[str, dict[str, str]]:
     from charts.tree import render_files  # noqa: PLC0415 - starts Node, which only one process of a session needs
 
     return {
-        name: {str(path): text for path, text in render_files(spec, experiments(spec), CATALOGUE).items()}
+        name: {
+            str(path): text
+            for path, text in render_files(spec, experiments(spec), CATALOGUE).items()
+        }
         for name, spec in DECLARED.items()
     }
 
 
 def render_charts(charts: Mapping[str, Chart]) -> dict[str, list[dict[str, Any]]]:
-    """Return the objects of charts by the charts' ids; of what no environment declares, which `stages` has not."""
+    """Return the objects of charts by the charts' ids; of what no environment declares, which
+    `stages` has not."""
     return {chart_id: chart.to_json() for chart_id, chart in charts.items()}
 
 
 @cache
 def read_objects(environment: str, path: str) -> list[dict[str, Any]]:
-    """Return the objects of a file below an environment's folder; none where there is no such file."""
+    """Return the objects of a file below an environment's folder; none where there is no such
+    file."""
     text = read_files()[environment].get(f"{environment}/{path}", "")
     return list(yaml.load_all(text, Loader=yaml.CSafeLoader))
 
@@ -87,7 +101,11 @@ def stages(environment: str, experiment: str) -> dict[str, list[dict[str, Any]]]
 
 def controller(environment: str) -> list[dict[str, Any]]:
     """The GitOps objects of an environment."""
-    return [body for tool in ("argocd", "flux") for body in read_objects(environment, f"gitops/{tool}.yaml")]
+    return [
+        body
+        for tool in ("argocd", "flux")
+        for body in read_objects(environment, f"gitops/{tool}.yaml")
+    ]
 
 
 def people() -> list[dict[str, Any]]:
@@ -103,7 +121,9 @@ def runner(environment: str) -> list[dict[str, Any]]:
 @cache
 def everything(environment: str) -> list[dict[str, Any]]:
     """Every object in an environment's folder."""
-    hosted = [body for name in DECLARED[environment].experiments for body in objects(environment, name)]
+    hosted = [
+        body for name in DECLARED[environment].experiments for body in objects(environment, name)
+    ]
     return [*hosted, *people(), *runner(environment), *controller(environment)]
 
 

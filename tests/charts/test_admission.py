@@ -30,12 +30,16 @@ Spec = dict[str, Any]
 def pods(environment: str, experiment: str) -> list[tuple[Any, Spec]]:
     """Each variant with its pod."""
     found = templates(stages(environment, experiment)["serve"])
-    return [(variant, found[variant.name]["spec"]) for variant in EXPERIMENTS[experiment].all_variants()]
+    return [
+        (variant, found[variant.name]["spec"]) for variant in EXPERIMENTS[experiment].all_variants()
+    ]
 
 
 def copying(experiment: str) -> Experiment:
     spec = EXPERIMENTS[experiment]
-    return spec.model_copy(update={"serving": spec.serving.model_copy(update={"copy_artifact": True})})
+    return spec.model_copy(
+        update={"serving": spec.serving.model_copy(update={"copy_artifact": True})}
+    )
 
 
 def admit(spec: Spec) -> Spec:
@@ -58,18 +62,25 @@ def option(container: Spec, name: str) -> list[str]:
 
 
 @each_experiment
-def test_a_server_is_admitted_by_its_whole_key_and_its_models(environment: str, experiment: str) -> None:
+def test_a_server_is_admitted_by_its_whole_key_and_its_models(
+    environment: str, experiment: str
+) -> None:
     spec = EXPERIMENTS[experiment]
     for variant, pod in pods(environment, experiment):
         key = compute_artifact_key(spec, variant, CATALOGUE)
         loaded = [CATALOGUE.models[each].full_id() for each in (spec.target, variant.draft) if each]
-        stored = [each["persistentVolumeClaim"] for each in pod["volumes"] if each["name"] == "stored"]
+        stored = [
+            each["persistentVolumeClaim"] for each in pod["volumes"] if each["name"] == "stored"
+        ]
 
         assert admit(pod)["args"][0] == "admit"
         assert carried_key(environment, experiment, admit(pod)) == key.as_fields()
         assert option(admit(pod), "--model") == loaded
         assert stored == [
-            {"claimName": names.artifact_volume_name(ENVIRONMENTS[environment], spec, key), "readOnly": True}
+            {
+                "claimName": names.artifact_volume_name(ENVIRONMENTS[environment], spec, key),
+                "readOnly": True,
+            }
         ]
 
 
@@ -83,15 +94,23 @@ def test_a_refusal_can_name_the_commands_that_mend_it(environment: str, experime
 
 
 @each_experiment
-def test_the_admission_reads_mounts_and_hands_the_server_what_it_may(environment: str, experiment: str) -> None:
-    """A cache is copied, because the mount has no locks, and it alone may be written by its server."""
+def test_the_admission_reads_mounts_and_hands_the_server_what_it_may(
+    environment: str, experiment: str
+) -> None:
+    """A cache is copied, because the mount has no locks, and it alone may be written by its
+    server."""
     spelling = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].spelling
     assert spelling is not None
     for _, pod in pods(environment, experiment):
         server = server_of(pod)
         (folder,) = option(admit(pod), "--artifact")
 
-        assert mounts(admit(pod)) == {"/models": True, "/stored": True, "/artifact": False, "/work": False}
+        assert mounts(admit(pod)) == {
+            "/models": True,
+            "/stored": True,
+            "/artifact": False,
+            "/work": False,
+        }
         assert ("--copy" in admit(pod)["args"]) == spelling.artifact_is_cache
         assert variables(server)[spelling.artifact_variable] == f"{folder}/current"
         assert mounts(server)[folder] is not spelling.artifact_is_cache
@@ -99,8 +118,12 @@ def test_the_admission_reads_mounts_and_hands_the_server_what_it_may(environment
         assert mounts(server)["/models"] is True
 
 
-def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_asks_for_it() -> None:
-    bodies = render_charts(build_charts(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE))["serve"]
+def test_an_artifact_is_copied_read_only_and_with_its_disk_where_the_experiment_asks_for_it() -> (
+    None
+):
+    bodies = render_charts(
+        build_charts(ENVIRONMENTS["post-us-east-2"], copying("post"), CATALOGUE)
+    )["serve"]
     for template in templates(bodies).values():
         pod = template["spec"]
         volumes = {each["name"]: each for each in pod["volumes"]}

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, render_charts, stages
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    objects,
+    of_kind,
+    render_charts,
+    stages,
+)
 
 from charts import build_charts
 from tandem.spec import names
@@ -26,12 +35,17 @@ def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
 
 
 def admitted(
-    policies: list[dict[str, Any]], direction: str, pod: dict[str, str], peer: Peer, port: tuple[str, int]
+    policies: list[dict[str, Any]],
+    direction: str,
+    pod: dict[str, str],
+    peer: Peer,
+    port: tuple[str, int],
 ) -> bool:
     """Whether the policies of one namespace let a pod there receive from, or send to, a peer.
 
-    Source: kubernetes.io docs/concepts/services-networking/network-policies: once a policy selects a pod for a
-    direction, only what some policy admits passes; a peer without namespaceSelector is of the own namespace.
+    Source: kubernetes.io docs/concepts/services-networking/network-policies: once a policy selects
+    a pod for a direction, only what some policy admits passes; a peer without namespaceSelector is
+    of the own namespace.
     """
     rules, side = {"Ingress": ("ingress", "from"), "Egress": ("egress", "to")}[direction]
     bound = [each["spec"] for each in policies if selects(each["spec"]["podSelector"], pod)]
@@ -41,7 +55,11 @@ def admitted(
         port in {(each["protocol"], each["port"]) for each in rule["ports"]}
         and any(
             "ipBlock" not in source  # of addresses outside the cluster
-            and (selects(source["namespaceSelector"], space) if "namespaceSelector" in source else peer[0] == OWN)
+            and (
+                selects(source["namespaceSelector"], space)
+                if "namespaceSelector" in source
+                else peer[0] == OWN
+            )
             and selects(source.get("podSelector", {}), peer[1])
             for source in rule[side]
         )
@@ -51,7 +69,9 @@ def admitted(
 
 
 def policies(**serving: Any) -> list[dict[str, Any]]:
-    environment = ENVIRONMENTS["post-us-east-2"].model_copy(update={"serving": ServingAccess(**serving)})
+    environment = ENVIRONMENTS["post-us-east-2"].model_copy(
+        update={"serving": ServingAccess(**serving)}
+    )
     made = render_charts(build_charts(environment, EXPERIMENTS["post"], CATALOGUE))["base"]
     return list(of_kind(made, "NetworkPolicy").values())
 
@@ -67,7 +87,12 @@ HTTP = ("TCP", 8000)
         pytest.param(("tandem-other", BENCH), HTTP, False, id="bench-of-another-experiment"),
         pytest.param((OWN, SERVER), HTTP, False, id="another-server"),
         pytest.param((OWN, {}), HTTP, False, id="anything-else-in-the-namespace"),
-        pytest.param(("amazon-cloudwatch", {"app.kubernetes.io/name": "cloudwatch-agent"}), HTTP, True, id="metrics"),
+        pytest.param(
+            ("amazon-cloudwatch", {"app.kubernetes.io/name": "cloudwatch-agent"}),
+            HTTP,
+            True,
+            id="metrics",
+        ),
         pytest.param(("default", {}), HTTP, False, id="a-stranger"),
     ],
 )
@@ -77,7 +102,11 @@ def test_who_reaches_a_server(peer: Peer, port: tuple[str, int], *, expected: bo
 
 def test_an_allowed_namespace_reaches_a_server() -> None:
     allowed = policies(allowed_namespaces=("shop", "chat"))
-    reached = [name for name in ("shop", "chat", "other") if admitted(allowed, "Ingress", SERVER, (name, {}), HTTP)]
+    reached = [
+        name
+        for name in ("shop", "chat", "other")
+        if admitted(allowed, "Ingress", SERVER, (name, {}), HTTP)
+    ]
     assert reached == ["shop", "chat"]
 
 
@@ -98,19 +127,29 @@ def test_a_server_sends_nowhere_else(peer: Peer, port: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     ("peer", "port", "expected"),
     [
-        ((OWN, SERVER), HTTP, True), ((OWN, SERVER), ("TCP", 22), False), (("tandem-other", SERVER), HTTP, False),
+        ((OWN, SERVER), HTTP, True),
+        ((OWN, SERVER), ("TCP", 22), False),
+        (("tandem-other", SERVER), HTTP, False),
         ((OWN, {}), HTTP, False),
     ],
     ids=["servers", "another-port", "another-experiment", "anything-else"],
-)  # fmt: skip
-def test_a_bench_calls_the_servers_of_its_own_experiment(peer: Peer, port: tuple[str, int], *, expected: bool) -> None:
+)
+def test_a_bench_calls_the_servers_of_its_own_experiment(
+    peer: Peer, port: tuple[str, int], *, expected: bool
+) -> None:
     assert admitted(policies(), "Egress", BENCH, peer, port) is expected
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_pods_are_held_to_the_baseline_of_the_clusters_minor(environment: str, experiment: str) -> None:
+def test_pods_are_held_to_the_baseline_of_the_clusters_minor(
+    environment: str, experiment: str
+) -> None:
     (namespace,) = of_kind(stages(environment, experiment)["base"], "Namespace").values()
-    security = {key: value for key, value in namespace["metadata"]["labels"].items() if key.startswith("pod-security")}
+    security = {
+        key: value
+        for key, value in namespace["metadata"]["labels"].items()
+        if key.startswith("pod-security")
+    }
     version = f"v{ENVIRONMENTS[environment].cluster.kubernetes}"
 
     assert security == {
@@ -126,11 +165,16 @@ def test_pods_are_held_to_the_baseline_of_the_clusters_minor(environment: str, e
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 def test_every_object_says_what_it_is_part_of(environment: str, experiment: str) -> None:
     said = [set(body["metadata"]["labels"]) for body in objects(environment, experiment)]
-    assert all({f"app.kubernetes.io/{key}" for key in ("name", "part-of", "component")} <= labels for labels in said)
+    assert all(
+        {f"app.kubernetes.io/{key}" for key in ("name", "part-of", "component")} <= labels
+        for labels in said
+    )
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_every_namespaced_object_is_in_the_experiments_namespace(environment: str, experiment: str) -> None:
+def test_every_namespaced_object_is_in_the_experiments_namespace(
+    environment: str, experiment: str
+) -> None:
     spaces = {
         body["metadata"].get("namespace")
         for body in objects(environment, experiment)

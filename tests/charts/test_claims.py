@@ -16,7 +16,12 @@ from tandem.spec.experiment import ServingSettings
 # the group ids that drivers published for trn2.48xlarge: sha256 over the EFA addresses of the group
 # (aws-neuron/connected-device-maps-over-efa-for-neuron lookup/lookup.go, 2026-11-21)
 GROUPS = {
-    "devicegroup4_id": ["13713e551cd37c19", "671622785349fddf", "237e3ef7b968b4d3", "b3d6ce1919d29f8f"],
+    "devicegroup4_id": [
+        "13713e551cd37c19",
+        "671622785349fddf",
+        "237e3ef7b968b4d3",
+        "b3d6ce1919d29f8f",
+    ],
     "devicegroup8_id": ["3593812b8066a078", "614e16dab9ba2f1f"],
     "devicegroup16_id": ["821d14afaf11327d"],
 }
@@ -25,13 +30,23 @@ Device = dict[str, Any]
 
 
 def slice_of(instance_type: str) -> list[Device]:
-    """The devices one node of the type publishes; the grid and its groups exist on the large type alone."""
+    """The devices one node of the type publishes; the grid and its groups exist on the large type
+    alone."""
     count = {"trn2.48xlarge": 16, "trn2.3xlarge": 1}[instance_type]
     devices = []
     for index in range(count):
         own = {"deviceId": index, "instanceType": instance_type, "resourceType": "neuron_device"}
-        shared = {name: ids[index * len(ids) // 16] for name, ids in GROUPS.items()} if count == 16 else {}
-        devices.append({"driver": "neuron.aws.com", "attributes": {"neuron.aws.com": own, "resource.aws.com": shared}})
+        shared = (
+            {name: ids[index * len(ids) // 16] for name, ids in GROUPS.items()}
+            if count == 16
+            else {}
+        )
+        devices.append(
+            {
+                "driver": "neuron.aws.com",
+                "attributes": {"neuron.aws.com": own, "resource.aws.com": shared},
+            }
+        )
     return devices
 
 
@@ -42,7 +57,9 @@ def matches(expression: str, device: Device) -> bool:
 
 
 def spec_of(environment: str, experiment: str) -> dict[str, Any]:
-    (template,) = of_kind(stages(environment, experiment)["claims"], "ResourceClaimTemplate").values()
+    (template,) = of_kind(
+        stages(environment, experiment)["claims"], "ResourceClaimTemplate"
+    ).values()
     return template["spec"]["spec"]["devices"]
 
 
@@ -53,24 +70,30 @@ def expression(environment: str, experiment: str) -> str:
 
 
 def allocate(spec: dict[str, Any], free: list[Device]) -> list[Device] | None:
-    """Choose devices as the scheduler does: as many as asked, all selected, equal in the attribute to match.
+    """Choose devices as the scheduler does: as many as asked, all selected, equal in the attribute
+    to match.
 
-    A device that lacks the attribute can never satisfy the constraint (kubernetes.io, resource.k8s.io/v1
-    DeviceConstraint.matchAttribute).
+    A device that lacks the attribute can never satisfy the constraint (kubernetes.io,
+    resource.k8s.io/v1 DeviceConstraint.matchAttribute).
     """
     (request,) = spec["requests"]
     wanted = request["exactly"]
     selected = [
-        device for device in free if all(matches(each["cel"]["expression"], device) for each in wanted["selectors"])
+        device
+        for device in free
+        if all(matches(each["cel"]["expression"], device) for each in wanted["selectors"])
     ]
     pools = [selected]
     for constraint in spec.get("constraints", []):
         domain, _, name = constraint["matchAttribute"].partition("/")
         values = {device["attributes"].get(domain, {}).get(name) for device in selected} - {None}
         pools = [
-            [d for d in selected if d["attributes"].get(domain, {}).get(name) == value] for value in sorted(values)
+            [d for d in selected if d["attributes"].get(domain, {}).get(name) == value]
+            for value in sorted(values)
         ]
-    return next((list(pick) for pool in pools for pick in combinations(pool, wanted["count"])), None)
+    return next(
+        (list(pick) for pool in pools for pick in combinations(pool, wanted["count"])), None
+    )
 
 
 def ids(devices: list[Device] | None) -> list[int]:
@@ -83,26 +106,33 @@ def without(devices: list[Device], taken: list[Device] | None) -> list[Device]:
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_the_selector_admits_the_chips_of_the_environments_type_alone(environment: str, experiment: str) -> None:
+def test_the_selector_admits_the_chips_of_the_environments_type_alone(
+    environment: str, experiment: str
+) -> None:
     own = ENVIRONMENTS[environment].capacity.instance_type
     (other,) = {"trn2.48xlarge", "trn2.3xlarge"} - {own}
     node = slice_of(own)[0]
     node["attributes"]["neuron.aws.com"]["resourceType"] = "neuron_node"
 
-    admitted = [matches(expression(environment, experiment), device) for device in (*slice_of(own), *slice_of(other))]
+    admitted = [
+        matches(expression(environment, experiment), device)
+        for device in (*slice_of(own), *slice_of(other))
+    ]
     assert admitted == [True] * len(slice_of(own)) + [False] * len(slice_of(other))
     assert not matches(expression(environment, experiment), node)
 
 
 def test_two_servers_of_the_post_fill_a_node_half_each() -> None:
-    spec, node = spec_of("post-us-east-2", "post"), slice_of("trn2.48xlarge")
+    spec = spec_of("post-us-east-2", "post")
+    node = slice_of("trn2.48xlarge")
     first = allocate(spec, node)
     second = allocate(spec, without(node, first))
     assert sorted([ids(first), ids(second)]) == HALVES
 
 
 def test_a_third_server_of_the_post_finds_nothing() -> None:
-    spec, node = spec_of("post-us-east-2", "post"), slice_of("trn2.48xlarge")
+    spec = spec_of("post-us-east-2", "post")
+    node = slice_of("trn2.48xlarge")
     rest = without(node, allocate(spec, node))
     assert allocate(spec, without(rest, allocate(spec, rest))) is None
 
@@ -114,14 +144,20 @@ def test_the_data_file_names_the_groups_that_drivers_published() -> None:
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_a_group_is_asked_for_where_one_is_declared_and_only_there(environment: str, experiment: str) -> None:
+def test_a_group_is_asked_for_where_one_is_declared_and_only_there(
+    environment: str, experiment: str
+) -> None:
     size = EXPERIMENTS[experiment].serving.device_group
-    asked = [each["matchAttribute"] for each in spec_of(environment, experiment).get("constraints", [])]
+    asked = [
+        each["matchAttribute"] for each in spec_of(environment, experiment).get("constraints", [])
+    ]
     assert asked == ([f"resource.aws.com/devicegroup{size}_id"] if size else [])
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_the_driver_sets_the_logical_cores_that_the_server_is_told(environment: str, experiment: str) -> None:
+def test_the_driver_sets_the_logical_cores_that_the_server_is_told(
+    environment: str, experiment: str
+) -> None:
     (config,) = spec_of(environment, experiment)["config"]
 
     assert config["opaque"] == {
@@ -139,7 +175,9 @@ def test_the_driver_sets_the_logical_cores_that_the_server_is_told(environment: 
     [{"devices": 4}, {"device_group": None}, {"logical_neuron_core": 1}],
     ids=lambda change: next(iter(change)),
 )
-def test_another_spec_is_another_template_because_a_template_cannot_change(change: dict[str, Any]) -> None:
+def test_another_spec_is_another_template_because_a_template_cannot_change(
+    change: dict[str, Any],
+) -> None:
     serving = EXPERIMENTS["post"].serving
     other = ServingSettings.model_validate(serving.model_dump() | change)
     assert template_name("trn2.48xlarge", other) != template_name("trn2.48xlarge", serving)

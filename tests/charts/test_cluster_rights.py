@@ -19,10 +19,15 @@ Right = tuple[str, str, str, str]  # place, verb, group, resource
 
 
 def page_rows() -> list[list[str]]:
-    """The rows of the page's table: verbs, group, resources, where, then yes or no for each kind, reason."""
+    """The rows of the page's table: verbs, group, resources, where, then yes or no for each kind,
+    reason."""
     text = (ROOT / "docs/people.md").read_text()
     table = text.partition("## In the cluster\n")[2].partition("\n**People create nothing")[0]
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:2] == "| "]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line[:2] == "| "
+    ]
     return rows[1:]
 
 
@@ -49,10 +54,11 @@ def rights_by_rbac(environment: str, kind: ClusterKind) -> set[Right]:
         for place, (verb, group, resource) in itertools.product(PLACES, EVERYTHING)
         for asked in [(verb, group, resource)]
         if allows(
-            everything(environment), {kubernetes_group(kind), "system:authenticated"},
+            everything(environment),
+            {kubernetes_group(kind), "system:authenticated"},
             ApiRequest(verb=verb, group=group, resource=resource, namespace=spaces[place]),
         )
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -83,7 +89,10 @@ def test_what_the_page_denies_is_not_allowed_on_it_too(kind: ClusterKind) -> Non
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_every_experiment_has_the_same_rights(environment: str) -> None:
-    spaces = [names.experiment_namespace(experiment) for experiment in experiments(ENVIRONMENTS[environment])]
+    spaces = [
+        names.experiment_namespace(experiment)
+        for experiment in experiments(ENVIRONMENTS[environment])
+    ]
     made: dict[str, list[Any]] = {space: [] for space in spaces}
     for body in everything(environment):
         if body["kind"] in {"Role", "RoleBinding"}:
@@ -101,7 +110,12 @@ ASKED_BY_KUBECTL = {
     "get cronjobs": [("list", "batch", "cronjobs")],
     "get pods": [("list", "", "pods")],
     "label node": [("patch", "", "nodes")],
-    "logs": [("get", "batch", "jobs"), ("get", "apps", "deployments"), ("list", "", "pods"), ("get", "", "pods/log")],
+    "logs": [
+        ("get", "batch", "jobs"),
+        ("get", "apps", "deployments"),
+        ("list", "", "pods"),
+        ("get", "", "pods/log"),
+    ],
     "scale deploy": [("get", "apps", "deployments"), ("patch", "apps", "deployments/scale")],
 }
 
@@ -117,17 +131,22 @@ ASKED_BY_KUBECTL = {
 def test_a_run_by_hand_takes_an_admin(kind: ClusterKind, may: set[str]) -> None:
     page = (ROOT / "docs/run-by-hand.md").read_text()
     commands = re.findall(
-        r"kubectl (?:-n tandem-post )?((?:apply|create|delete|get|label|scale) [\w-]+|exec|logs|cp|rollout)", page
+        r"kubectl (?:-n tandem-post )?((?:apply|create|delete|get|label|scale)"
+        r" [\w-]+|exec|logs|cp|rollout)",
+        page,
     )
     allowed = {
         command
         for command in commands
         if all(
-            allows(everything("post-us-east-2"), {kubernetes_group(kind)},
-                   ApiRequest(verb=verb, group=group, resource=resource, namespace="tandem-post"))
+            allows(
+                everything("post-us-east-2"),
+                {kubernetes_group(kind)},
+                ApiRequest(verb=verb, group=group, resource=resource, namespace="tandem-post"),
+            )
             for verb, group, resource in ASKED_BY_KUBECTL[command]
         )
-    }  # fmt: skip
+    }
 
     assert (allowed, set(commands)) == (may, {*ASKED_BY_KUBECTL})
 
@@ -136,4 +155,6 @@ def test_a_run_by_hand_takes_an_admin(kind: ClusterKind, may: set[str]) -> None:
 def test_no_rule_holds_a_wildcard(environment: str) -> None:
     roles = [body for body in everything(environment) if body["kind"] in {"Role", "ClusterRole"}]
     assert roles != []
-    assert "*" not in {text for role in roles for one in role["rules"] for texts in one.values() for text in texts}
+    assert "*" not in {
+        text for role in roles for one in role["rules"] for texts in one.values() for text in texts
+    }

@@ -1,4 +1,5 @@
-"""Compiling: three containers in a row, the server's own devices and paths, no credential in the middle."""
+"""Compiling: three containers in a row, the server's own devices and paths, no credential in the
+middle."""
 
 from __future__ import annotations
 
@@ -58,14 +59,19 @@ def with_settings(experiment: str, **settings: Any) -> Experiment:
 
 
 def made(spec: Experiment) -> list[Spec]:
-    return [pod_of(found) for found in render_charts(build_charts(HOME, spec, CATALOGUE))["compile"]]
+    return [
+        pod_of(found) for found in render_charts(build_charts(HOME, spec, CATALOGUE))["compile"]
+    ]
 
 
 @each_experiment
 def test_there_is_one_compile_for_each_artifact(environment: str, experiment: str) -> None:
     spec = EXPERIMENTS[experiment]
     wanted = {compute_artifact_key(spec, each, CATALOGUE).name for each in spec.all_variants()}
-    found = [each["metadata"]["annotations"]["tandem/artifact"] for each in stages(environment, experiment)["compile"]]
+    found = [
+        each["metadata"]["annotations"]["tandem/artifact"]
+        for each in stages(environment, experiment)["compile"]
+    ]
     assert sorted(found) == sorted(wanted)
 
 
@@ -77,18 +83,26 @@ def test_variants_that_share_an_artifact_share_its_compile() -> None:
     found = render_charts(build_charts(HOME, twins, CATALOGUE))
 
     assert [job["metadata"]["annotations"]["tandem/variants"] for job in found["compile"]] == [
-        "qwen-vllm,control", "qwen-sd-vllm",
-    ]  # fmt: skip
+        "qwen-vllm,control",
+        "qwen-sd-vllm",
+    ]
 
 
 @each_experiment
-def test_the_runtimes_unmodified_image_compiles_between_two_tools(environment: str, experiment: str) -> None:
+def test_the_runtimes_unmodified_image_compiles_between_two_tools(
+    environment: str, experiment: str
+) -> None:
     for _, spec, first in jobs(environment, experiment):
         found = steps(spec)
 
         assert list(found) == ["fetch", "compile", "upload"]
-        assert found["compile"]["image"] == container(stages(environment, experiment)["serve"], first)["image"]
-        assert {found[each]["image"] for each in ("fetch", "upload")} == {TOOLS.reference(ENVIRONMENTS[environment])}
+        assert (
+            found["compile"]["image"]
+            == container(stages(environment, experiment)["serve"], first)["image"]
+        )
+        assert {found[each]["image"] for each in ("fetch", "upload")} == {
+            TOOLS.reference(ENVIRONMENTS[environment])
+        }
 
 
 @each_experiment
@@ -109,39 +123,67 @@ def test_the_driver_runs_what_the_runtime_is_spelt_for(environment: str, experim
 
 
 def test_the_driver_is_told_its_limits_and_its_files() -> None:
-    (spec, _) = made(with_settings("post", deadline_hours=2, attempts=5))
+    spec, _ = made(with_settings("post", deadline_hours=2, attempts=5))
     arguments = steps(spec)["compile"]["args"]
 
     assert arguments[: arguments.index("--")] == [
-        "--skip-if", "/work/present", "--outcome", "/work/outcome.json", "--output", "/artifact/current",
-        "--cache", "/work/compiler-cache", "--deadline-s", "7200", "--attempts", "5", "--where", "device",
-        "--grace-s", "300", "--defer",
-    ]  # fmt: skip
+        "--skip-if",
+        "/work/present",
+        "--outcome",
+        "/work/outcome.json",
+        "--output",
+        "/artifact/current",
+        "--cache",
+        "/work/compiler-cache",
+        "--deadline-s",
+        "7200",
+        "--attempts",
+        "5",
+        "--where",
+        "device",
+        "--grace-s",
+        "300",
+        "--defer",
+    ]
 
 
 def test_the_job_has_an_hour_beyond_the_compilers_and_its_lease_is_as_long() -> None:
-    (job, _) = render_charts(build_charts(HOME, with_settings("post", deadline_hours=2), CATALOGUE))["compile"]
+    job, _ = render_charts(build_charts(HOME, with_settings("post", deadline_hours=2), CATALOGUE))[
+        "compile"
+    ]
     assert job["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] == 3 * 3600
     assert flag(steps(pod_of(job))["fetch"]["args"], "--lease-s") == str(3 * 3600)
 
 
 @each_experiment
 def test_each_wait_is_longer_than_what_it_waits_for(environment: str, experiment: str) -> None:
-    """The kubelet waits 10, 20 and 40 s before the restarts that `backoffLimit` admits; then the pod is removed."""
+    """The kubelet waits 10, 20 and 40 s before the restarts that `backoffLimit` admits; then the
+    pod is removed."""
     for _, spec, _ in jobs(environment, experiment):
         grace_s = int(flag(steps(spec)["compile"]["args"], "--grace-s"))
-        lingering_s = 2 * LINGER_TIMEOUT_S  # for what a program leaves behind, and for its last lines
+        # for what a program leaves behind, and for its last lines
+        lingering_s = 2 * LINGER_TIMEOUT_S
 
         assert spec["terminationGracePeriodSeconds"] > grace_s + lingering_s
-        assert 10 * (10 + 20 + 40) < int(flag(steps(spec)["upload"]["args"], "--patience-s")) < TRANSFER_S
+        assert (
+            10 * (10 + 20 + 40)
+            < int(flag(steps(spec)["upload"]["args"], "--patience-s"))
+            < TRANSFER_S
+        )
 
 
 @each_experiment
-def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(environment: str, experiment: str) -> None:
+def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(
+    environment: str, experiment: str
+) -> None:
     serve = stages(environment, experiment)["serve"]
     for _, spec, first in jobs(environment, experiment):
-        found, server = steps(spec), templates(serve)[first]["spec"]
-        keys = [key_reference(each) for each in (found["fetch"], found["upload"], *server["initContainers"])]
+        found = steps(spec)
+        server = templates(serve)[first]["spec"]
+        keys = [
+            key_reference(each)
+            for each in (found["fetch"], found["upload"], *server["initContainers"])
+        ]
         mine, theirs = (
             {mount["mountPath"] for mount in each["volumeMounts"]}
             for each in (found["compile"], container(serve, first))
@@ -149,32 +191,45 @@ def test_a_compile_has_the_key_the_devices_and_the_paths_of_its_server(environme
 
         assert keys == [keys[0]] * 3
         assert spec["resourceClaims"] == server["resourceClaims"]
-        assert [name for name, each in found.items() if "claims" in each["resources"]] == ["compile"]
+        assert [name for name, each in found.items() if "claims" in each["resources"]] == [
+            "compile"
+        ]
         assert {names.MODELS_MOUNT, names.ARTIFACT_MOUNT} <= mine & theirs
 
 
 @each_experiment
-def test_the_compiler_has_no_role_and_cannot_change_a_model(environment: str, experiment: str) -> None:
+def test_the_compiler_has_no_role_and_cannot_change_a_model(
+    environment: str, experiment: str
+) -> None:
     for body, spec, _ in jobs(environment, experiment):
         template = body["spec"]["jobTemplate"]["spec"]["template"]
         compiler = steps(spec)["compile"]
 
         assert spec["serviceAccountName"] == names.COMPILE_ACCOUNT
-        assert template["metadata"]["annotations"] == {"eks.amazonaws.com/skip-containers": "compile"}
+        assert template["metadata"]["annotations"] == {
+            "eks.amazonaws.com/skip-containers": "compile"
+        }
         assert not [each for each in variables(compiler) if each.startswith(("AWS_", "TANDEM_"))]
-        assert [mount.get("readOnly") for mount in compiler["volumeMounts"] if mount["name"] == "models"] == [True]
+        assert [
+            mount.get("readOnly") for mount in compiler["volumeMounts"] if mount["name"] == "models"
+        ] == [True]
 
 
 @each_experiment
 def test_the_disk_asked_for_is_what_the_volumes_may_hold(environment: str, experiment: str) -> None:
     for _, spec, _ in jobs(environment, experiment):
         asked = steps(spec)["compile"]["resources"]["requests"]["ephemeral-storage"]
-        held = [v["emptyDir"]["sizeLimit"] for v in spec["volumes"] if "medium" not in v["emptyDir"]]
+        held = [
+            v["emptyDir"]["sizeLimit"] for v in spec["volumes"] if "medium" not in v["emptyDir"]
+        ]
         assert int(asked.removesuffix("Gi")) == sum(int(each.removesuffix("Gi")) for each in held)
 
 
 def test_a_compile_takes_what_a_server_takes_unless_told_otherwise() -> None:
-    (plain, _), (told, _) = made(EXPERIMENTS["post"]), made(with_settings("post", cpu=180, memory_gib=700))
+    (plain, _), (told, _) = (
+        made(EXPERIMENTS["post"]),
+        made(with_settings("post", cpu=180, memory_gib=700)),
+    )
     asked = [steps(spec)["compile"]["resources"]["requests"] for spec in (plain, told)]
     assert [(each["cpu"], each["memory"]) for each in asked] == [("90", "256Gi"), ("180", "700Gi")]
 

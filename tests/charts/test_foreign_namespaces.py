@@ -1,9 +1,11 @@
-"""No rendered object can deny, default or change an object of a namespace that the tree does not make.
+"""No rendered object can deny, default or change an object of a namespace that the tree does not
+make.
 
 What the Neuron chart brings, to which a GitOps object points, is that chart's own.
 
-Source: the kinds of the Kubernetes API reference, 1.36. A cluster-wide object reaches every namespace, so each kind
-needs a reason to be here; an object in a namespace reaches that namespace alone.
+Source: the kinds of the Kubernetes API reference, 1.36. A cluster-wide object reaches every
+namespace, so each kind needs a reason to be here; an object in a namespace reaches that namespace
+alone.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from tandem.spec import names
 from tandem.spec.environment import GitopsDelivery
 
 Object = dict[str, Any]
-# no admission policy, webhook, PriorityClass, StorageClass, IngressClass, RuntimeClass, DeviceClass, FlowSchema or
-# APIService: each of these can deny, default or change what others make
+# no admission policy, webhook, PriorityClass, StorageClass, IngressClass, RuntimeClass,
+# DeviceClass, FlowSchema or APIService: each of these can deny, default or change what others make
 CLUSTER_KINDS = {
     "Namespace": "one of our own",
     "PersistentVolume": "for one claim of our own",
@@ -40,12 +42,19 @@ NAMESPACED_KINDS = {
     "Service",
     "ServiceAccount",
 }
-GITOPS_GROUPS = {"argoproj.io", "helm.toolkit.fluxcd.io", "kustomize.toolkit.fluxcd.io", "source.toolkit.fluxcd.io"}
+GITOPS_GROUPS = {
+    "argoproj.io",
+    "helm.toolkit.fluxcd.io",
+    "kustomize.toolkit.fluxcd.io",
+    "source.toolkit.fluxcd.io",
+}
 each_environment = pytest.mark.parametrize("environment", DECLARED)
 
 
 def list_own_namespaces(environment: str) -> set[str]:
-    return {body["metadata"]["name"] for body in everything(environment) if body["kind"] == "Namespace"}
+    return {
+        body["metadata"]["name"] for body in everything(environment) if body["kind"] == "Namespace"
+    }
 
 
 def list_of_kind(environment: str, kind: str) -> list[Object]:
@@ -54,14 +63,18 @@ def list_of_kind(environment: str, kind: str) -> list[Object]:
 
 @each_environment
 def test_a_cluster_wide_object_is_of_a_kind_that_reaches_nobody(environment: str) -> None:
-    kinds = {body["kind"] for body in everything(environment) if "namespace" not in body["metadata"]}
+    kinds = {
+        body["kind"] for body in everything(environment) if "namespace" not in body["metadata"]
+    }
     assert kinds == set(CLUSTER_KINDS)
 
 
 @each_environment
 def test_a_namespace_in_its_metadata_hides_no_cluster_wide_kind(environment: str) -> None:
     kinds = {
-        body["kind"] for body in everything(environment) if body["apiVersion"].partition("/")[0] not in GITOPS_GROUPS
+        body["kind"]
+        for body in everything(environment)
+        if body["apiVersion"].partition("/")[0] not in GITOPS_GROUPS
     }
     assert kinds - set(CLUSTER_KINDS) == NAMESPACED_KINDS
 
@@ -96,14 +109,21 @@ def test_a_namespaced_object_is_in_a_namespace_of_the_tree(environment: str) -> 
     delivery = DECLARED[environment].delivery
     for body in everything(environment):
         own_namespaces = list_own_namespaces(environment)
-        if isinstance(delivery, GitopsDelivery) and body["apiVersion"].partition("/")[0] in GITOPS_GROUPS:
+        if (
+            isinstance(delivery, GitopsDelivery)
+            and body["apiVersion"].partition("/")[0] in GITOPS_GROUPS
+        ):
             own_namespaces = {delivery.namespace}
         assert body["metadata"].get("namespace") in {None, *own_namespaces}, body["metadata"]
 
 
 @each_environment
-def test_the_tree_makes_the_namespaces_of_its_experiments_and_runner_alone(environment: str) -> None:
-    experiments = {names.experiment_namespace(EXPERIMENTS[name]) for name in DECLARED[environment].experiments}
+def test_the_tree_makes_the_namespaces_of_its_experiments_and_runner_alone(
+    environment: str,
+) -> None:
+    experiments = {
+        names.experiment_namespace(EXPERIMENTS[name]) for name in DECLARED[environment].experiments
+    }
     assert list_own_namespaces(environment) == {*experiments, "runner-system"}
 
 
@@ -113,7 +133,9 @@ def test_a_volume_takes_no_claim_but_its_own(environment: str) -> None:
         (body["metadata"]["namespace"], body["metadata"]["name"])
         for body in list_of_kind(environment, "PersistentVolumeClaim")
     }
-    references = [body["spec"]["claimRef"] for body in list_of_kind(environment, "PersistentVolume")]
+    references = [
+        body["spec"]["claimRef"] for body in list_of_kind(environment, "PersistentVolume")
+    ]
     assert {(reference["namespace"], reference["name"]) for reference in references} == claims
 
 
@@ -127,7 +149,10 @@ def test_no_role_adds_to_a_role_of_others(environment: str) -> None:
 
 @each_environment
 def test_rights_are_given_to_subjects_of_the_tree_alone(environment: str) -> None:
-    bindings = [*list_of_kind(environment, "ClusterRoleBinding"), *list_of_kind(environment, "RoleBinding")]
+    bindings = [
+        *list_of_kind(environment, "ClusterRoleBinding"),
+        *list_of_kind(environment, "RoleBinding"),
+    ]
     subjects = {
         (subject["kind"], subject.get("namespace"), subject["name"])
         for binding in bindings

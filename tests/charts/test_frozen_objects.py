@@ -1,4 +1,5 @@
-"""Every object of five environments has the values in tests/frozen, which tests/frozen/freeze.py writes."""
+"""Every object of five environments has the values in tests/frozen, which tests/frozen/freeze.py
+writes."""
 
 from __future__ import annotations
 

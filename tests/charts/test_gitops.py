@@ -73,7 +73,11 @@ def test_nothing_is_told_to_a_controller_where_the_cdk_delivers() -> None:
 def test_every_synced_folder_has_a_kustomization_in_the_tree(environment: str) -> None:
     tree = {str(path) for path in render_tree(environment)}
     folders = [path for path in synced_folders(environment) if path != "."]
-    missing = [path for path in folders if f"{Path(path).relative_to('manifests')}/kustomization.yaml" not in tree]
+    missing = [
+        path
+        for path in folders
+        if f"{Path(path).relative_to('manifests')}/kustomization.yaml" not in tree
+    ]
 
     assert (len(folders) > 0, missing) == (True, [])
 
@@ -85,10 +89,15 @@ def test_every_application_follows_the_declared_revision_or_a_pinned_chart() -> 
 
 def test_every_application_goes_where_its_project_admits() -> None:
     projects = of_kind(controller("native-us-east-2"), "AppProject")
-    assert all(each["destination"] in projects[each["project"]]["spec"]["destinations"] for each in applications())
+    assert all(
+        each["destination"] in projects[each["project"]]["spec"]["destinations"]
+        for each in applications()
+    )
 
 
-OF_EXPERIMENTS = [body for name, experiment in HOSTED if name == ARGOCD.name for body in objects(name, experiment)]
+OF_EXPERIMENTS = [
+    body for name, experiment in HOSTED if name == ARGOCD.name for body in objects(name, experiment)
+]
 
 
 @pytest.mark.parametrize(
@@ -103,14 +112,23 @@ OF_EXPERIMENTS = [body for name, experiment in HOSTED if name == ARGOCD.name for
 def test_a_project_admits_exactly_what_is_rendered(name: str, bodies: list[dict[str, Any]]) -> None:
     project = of_kind(controller("native-us-east-2"), "AppProject")[name]["spec"]
     rendered = {
-        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"]) for body in bodies
+        (body["apiVersion"].rpartition("/")[0], body["kind"], "namespace" in body["metadata"])
+        for body in bodies
     }
-    admitted = {(each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]}
+    admitted = {
+        (each["group"], each["kind"], False) for each in project["clusterResourceWhitelist"]
+    }
     if project.get("namespaceResourceBlacklist") != [{"group": "*", "kind": "*"}]:
-        admitted |= {(each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]}
+        admitted |= {
+            (each["group"], each["kind"], True) for each in project["namespaceResourceWhitelist"]
+        }
 
     assert admitted == rendered
-    spaces = {body["metadata"].get("namespace", body["metadata"]["name"]) for body in bodies if body["kind"] in SPACED}
+    spaces = {
+        body["metadata"].get("namespace", body["metadata"]["name"])
+        for body in bodies
+        if body["kind"] in SPACED
+    }
     assert spaces <= {each["namespace"] for each in project["destinations"]}
 
 
@@ -120,7 +138,10 @@ SPACED = {"Namespace", "Role", "Deployment", "CronJob", "ConfigMap"}
 @pytest.mark.parametrize("folder", ["people", "runner"])
 @pytest.mark.parametrize("environment", GITOPS)
 def test_the_tool_syncs_people_and_runner_once(environment: str, folder: str) -> None:
-    assert synced_folders(environment).count(f"{ENVIRONMENTS[environment].delivery.path}/{folder}") == 1
+    assert (
+        synced_folders(environment).count(f"{ENVIRONMENTS[environment].delivery.path}/{folder}")
+        == 1
+    )
 
 
 def test_argo_cd_takes_the_runner_away_with_its_application() -> None:
@@ -132,7 +153,10 @@ def test_argo_cd_takes_the_runner_away_with_its_application() -> None:
 def test_a_project_outlives_the_applications_that_name_it() -> None:
     """Argo CD cannot finish the deletion of an Application whose project is gone."""
     projects = of_kind(controller("native-us-east-2"), "AppProject").values()
-    assert all(each["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"] for each in projects)
+    assert all(
+        each["metadata"]["finalizers"] == ["resources-finalizer.argocd.argoproj.io"]
+        for each in projects
+    )
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
@@ -142,20 +166,41 @@ def test_argo_cd_applies_stage_after_stage(environment: str, experiment: str) ->
         for stage, bodies in stages(environment, experiment).items()
     }
 
-    last = ["stage", "compile", "serve", *(stage for stage in ("llmperf", "quality") if stage in waves), "measure"]
-    assert waves == {"base": {"0"}, "claims": {"1"}, "storage": {"2"}, **{stage: {"3"} for stage in last}}
+    last = [
+        "stage",
+        "compile",
+        "serve",
+        *(stage for stage in ("llmperf", "quality") if stage in waves),
+        "measure",
+    ]
+    assert waves == {
+        "base": {"0"},
+        "claims": {"1"},
+        "storage": {"2"},
+        **{stage: {"3"} for stage in last},
+    }
 
 
 def test_flux_applies_stage_after_stage() -> None:
     found = of_kind(controller("dev-trn2-3xlarge"), "Kustomization")
-    after = {name: [each["name"] for each in body["spec"].get("dependsOn", [])] for name, body in found.items()}
+    after = {
+        name: [each["name"] for each in body["spec"].get("dependsOn", [])]
+        for name, body in found.items()
+    }
 
     assert after == {
-        "dev-trn2-3xlarge-gitops": [], "dev-base": [], "dev-claims": ["dev-base"], "dev-storage": ["dev-claims"],
-        "dev-stage": ["dev-storage"], "dev-compile": ["dev-stage"], "dev-serve": ["dev-compile"],
-        "dev-llmperf": ["dev-serve"], "dev-measure": ["dev-llmperf"], "dev-trn2-3xlarge-people": [],
+        "dev-trn2-3xlarge-gitops": [],
+        "dev-base": [],
+        "dev-claims": ["dev-base"],
+        "dev-storage": ["dev-claims"],
+        "dev-stage": ["dev-storage"],
+        "dev-compile": ["dev-stage"],
+        "dev-serve": ["dev-compile"],
+        "dev-llmperf": ["dev-serve"],
+        "dev-measure": ["dev-llmperf"],
+        "dev-trn2-3xlarge-people": [],
         "dev-trn2-3xlarge-runner": [],
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize(
@@ -169,7 +214,9 @@ def test_flux_applies_stage_after_stage() -> None:
         ("81ce03ae" * 5, {"commit": "81ce03ae" * 5}),
     ],
 )
-def test_flux_is_told_what_kind_of_revision_it_follows(revision: str, expected: dict[str, str]) -> None:
+def test_flux_is_told_what_kind_of_revision_it_follows(
+    revision: str, expected: dict[str, str]
+) -> None:
     assert revision_reference(revision) == expected
 
 
@@ -178,22 +225,34 @@ def test_flux_is_told_what_kind_of_revision_it_follows(revision: str, expected: 
 )
 def test_flux_is_given_a_key_for_ssh(url: str, *, expected: bool) -> None:
     delivery = FLUX.delivery.model_copy(update={"repo_url": url})
-    (source,) = of_kind(told(FLUX.model_copy(update={"delivery": delivery})), "GitRepository").values()
+    (source,) = of_kind(
+        told(FLUX.model_copy(update={"delivery": delivery})), "GitRepository"
+    ).values()
     assert ("secretRef" in source["spec"]) is expected
 
 
 @pytest.mark.parametrize(
-    ("mirrors", "expected"), [(MIRRORS, "aws"), ({}, None), ({"public.ecr.aws": "mirror.acme.dev/public"}, None)]
+    ("mirrors", "expected"),
+    [(MIRRORS, "aws"), ({}, None), ({"public.ecr.aws": "mirror.acme.dev/public"}, None)],
 )
-def test_flux_logs_in_to_private_ecr_with_its_own_identity(mirrors: dict[str, str], expected: str | None) -> None:
-    (source,) = of_kind(told(FLUX.model_copy(update={"registry_mirrors": mirrors})), "OCIRepository").values()
+def test_flux_logs_in_to_private_ecr_with_its_own_identity(
+    mirrors: dict[str, str], expected: str | None
+) -> None:
+    (source,) = of_kind(
+        told(FLUX.model_copy(update={"registry_mirrors": mirrors})), "OCIRepository"
+    ).values()
     assert source["spec"].get("provider") == expected
 
 
 def test_a_mirror_moves_the_driver_chart_and_every_image_of_it() -> None:
-    release = build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE)
+    release = build_driver_release(
+        ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), CATALOGUE
+    )
     assert release.repository == f"oci://{MIRROR}/neuron/neuron-helm-chart"
-    assert release.values.value["draDriver"]["image"]["repository"] == f"{MIRROR}/neuron/neuron-dra-driver"
+    assert (
+        release.values.value["draDriver"]["image"]["repository"]
+        == f"{MIRROR}/neuron/neuron-dra-driver"
+    )
 
 
 def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
@@ -206,7 +265,9 @@ def test_a_mirror_for_an_image_that_no_value_moves_is_refused() -> None:
         build_driver_release(ARGOCD.model_copy(update={"registry_mirrors": MIRRORS}), known)
 
 
-@pytest.mark.parametrize("environment", [name for name in GITOPS if of_kind(controller(name), "ApplicationSet")])
+@pytest.mark.parametrize(
+    "environment", [name for name in GITOPS if of_kind(controller(name), "ApplicationSet")]
+)
 def test_argo_cd_neither_reports_nor_applies_a_difference_in_the_scale(environment: str) -> None:
     (found,) = of_kind(controller(environment), "ApplicationSet").values()
     spec = found["spec"]["template"]["spec"]

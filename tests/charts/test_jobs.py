@@ -82,9 +82,14 @@ def test_a_run_is_told_from_every_other_by_its_jobs_uid(body: Object) -> None:
 @each_job
 def test_every_mount_of_a_job_has_its_volume_of_local_disk(body: Object) -> None:
     volumes = job(body)["template"]["spec"]["volumes"]
-    mounted = {mount["name"] for container in containers(body) for mount in container["volumeMounts"]}
+    mounted = {
+        mount["name"] for container in containers(body) for mount in container["volumeMounts"]
+    }
     assert mounted == {volume["name"] for volume in volumes}
-    assert all(set(volume) == {"name", "emptyDir"} and volume["emptyDir"]["sizeLimit"] for volume in volumes)
+    assert all(
+        set(volume) == {"name", "emptyDir"} and volume["emptyDir"]["sizeLimit"]
+        for volume in volumes
+    )
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -1,4 +1,5 @@
-"""llmperf's CronJob: the post's load on both servers at once, without a credential where others' code runs."""
+"""llmperf's CronJob: the post's load on both servers at once, without a credential where others'
+code runs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,11 @@ from tandem.spec.project_image import LLMPERF, TOOLS
 
 Spec = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]
-WITH = [(environment, experiment) for environment, experiment in HOSTED if "llmperf" in stages(environment, experiment)]
+WITH = [
+    (environment, experiment)
+    for environment, experiment in HOSTED
+    if "llmperf" in stages(environment, experiment)
+]
 
 
 def template(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
@@ -37,7 +42,9 @@ def keep(environment: str = "post-us-east-2", experiment: str = "post") -> Spec:
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_it_is_there_where_a_pair_is_measured_by_the_posts_suite(environment: str, experiment: str) -> None:
+def test_it_is_there_where_a_pair_is_measured_by_the_posts_suite(
+    environment: str, experiment: str
+) -> None:
     spec = EXPERIMENTS[experiment]
     expected = "post" in spec.suites and len(spec.all_variants()) == 2
     assert ("llmperf" in stages(environment, experiment)) is expected
@@ -55,7 +62,13 @@ def test_it_drives_both_services_of_its_namespace(environment: str, experiment: 
 
 def test_its_load_is_the_posts() -> None:
     options = _build_parser().parse_args(measure()["args"])
-    said = (options.input_tokens, options.output_tokens, options.temperature, options.concurrency, options.requests)
+    said = (
+        options.input_tokens,
+        options.output_tokens,
+        options.temperature,
+        options.concurrency,
+        options.requests,
+    )
     assert said == (64, 600, 0.0, 4, 8)
 
 
@@ -67,7 +80,9 @@ def test_what_runs_the_tool_gets_no_credential(environment: str, experiment: str
 
 
 @pytest.mark.parametrize(("environment", "experiment"), WITH)
-def test_what_keeps_the_files_is_the_tools_image_as_the_writer_of_results(environment: str, experiment: str) -> None:
+def test_what_keeps_the_files_is_the_tools_image_as_the_writer_of_results(
+    environment: str, experiment: str
+) -> None:
     assert keep(environment, experiment)["image"] == TOOLS.reference(ENVIRONMENTS[environment])
     assert template(environment, experiment)["spec"]["serviceAccountName"] == names.BENCH_ACCOUNT
 
@@ -79,12 +94,17 @@ def test_what_is_measured_is_what_is_kept() -> None:
 def test_results_are_kept_below_the_experiment() -> None:
     body = of_kind(stages("post-us-east-2", "post")["llmperf"], "CronJob")["qwen-llmperf"]
     below = f"results/{flag(keep()['args'], '--below')}/"
-    assert body["metadata"]["annotations"]["tandem/results"] == f"s3://{names.bucket_name(HOME)}/{below}"
+    assert (
+        body["metadata"]["annotations"]["tandem/results"]
+        == f"s3://{names.bucket_name(HOME)}/{below}"
+    )
     assert below == "results/post/llmperf/"
 
 
 @pytest.mark.parametrize(("environment", "experiment"), WITH)
-def test_it_claims_no_device_and_takes_nothing_from_a_servers_host(environment: str, experiment: str) -> None:
+def test_it_claims_no_device_and_takes_nothing_from_a_servers_host(
+    environment: str, experiment: str
+) -> None:
     spec = template(environment, experiment)["spec"]
     assert "resourceClaims" not in spec
     assert spec["nodeSelector"] == {"workload": "system"}
@@ -93,7 +113,9 @@ def test_it_claims_no_device_and_takes_nothing_from_a_servers_host(environment: 
 def test_the_job_has_time_to_keep_what_the_slowest_servers_gave() -> None:
     (body,) = stages("post-us-east-2", "post")["llmperf"]
     call_s = START_TIMEOUT_S + LlmperfLoad.timeout_s + REQUEST_LIMIT_S
-    measured_s = float(flag(measure()["args"], "--most-s")) + call_s + tool.RAY_TIMEOUT_S + tool.GRACE_S
+    measured_s = (
+        float(flag(measure()["args"], "--most-s")) + call_s + tool.RAY_TIMEOUT_S + tool.GRACE_S
+    )
 
     kept_s = float(flag(keep()["args"], "--patience-s"))
     assert measured_s + kept_s < body["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]

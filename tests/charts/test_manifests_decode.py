@@ -1,6 +1,8 @@
-"""kubectl reads every manifest as the chart has it: what one YAML calls a text, another calls a number.
+"""kubectl reads every manifest as the chart has it: what one YAML calls a text, another calls a
+number.
 
-Charts are written by cdk8s in JavaScript; kubectl, Flux and Argo CD decode YAML in Go (sigs.k8s.io/yaml).
+Charts are written by cdk8s in JavaScript; kubectl, Flux and Argo CD decode YAML in Go
+(sigs.k8s.io/yaml).
 """
 
 from __future__ import annotations
@@ -23,12 +25,77 @@ from tandem.rules.naming import is_read_otherwise
 
 Object = dict[str, Any]
 NASTY = [
-    "1234e56", "n", "y", "on", "off", "yes", "No", "TRUE", "true", "null", "Null", "012", "08", "1:30", "190:20:30",
-    "1_000", ".1e5", "1.", "+1", "-1", "=", "<<", "~", "", " ", "trailing ", " leading", "trailing\t", "line\n",
-    "two\nlines", "0x1F", "0b11", ".inf", "-.INF", ".nan", "2026-11-28", "2026-11-28T10:00:00Z", "#", "a #b", "a: b",
-    "- a", "? a", "!a", "&a", "*a", "@a", "`a", "%a", "{a", "[a", "'a'", '"a"', "|", ">", "---", "...", "\u00e9",
-    "\\", "a\\n", "0_8", "1__0", "1e3", "1E+3", "0.0", "1.2.3", "v1.2", "e5", "_1", "1_", "0",
-]  # fmt: skip
+    "1234e56",
+    "n",
+    "y",
+    "on",
+    "off",
+    "yes",
+    "No",
+    "TRUE",
+    "true",
+    "null",
+    "Null",
+    "012",
+    "08",
+    "1:30",
+    "190:20:30",
+    "1_000",
+    ".1e5",
+    "1.",
+    "+1",
+    "-1",
+    "=",
+    "<<",
+    "~",
+    "",
+    " ",
+    "trailing ",
+    " leading",
+    "trailing\t",
+    "line\n",
+    "two\nlines",
+    "0x1F",
+    "0b11",
+    ".inf",
+    "-.INF",
+    ".nan",
+    "2026-11-28",
+    "2026-11-28T10:00:00Z",
+    "#",
+    "a #b",
+    "a: b",
+    "- a",
+    "? a",
+    "!a",
+    "&a",
+    "*a",
+    "@a",
+    "`a",
+    "%a",
+    "{a",
+    "[a",
+    "'a'",
+    '"a"',
+    "|",
+    ">",
+    "---",
+    "...",
+    "\u00e9",
+    "\\",
+    "a\\n",
+    "0_8",
+    "1__0",
+    "1e3",
+    "1E+3",
+    "0.0",
+    "1.2.3",
+    "v1.2",
+    "e5",
+    "_1",
+    "1_",
+    "0",
+]
 UNQUOTED = [
     "0o17",
     "0O17",
@@ -55,7 +122,17 @@ def kubectl(request: pytest.FixtureRequest) -> Path:
 
 def decode(kubectl: Path, path: Path) -> list[Object]:
     """Return the objects below a folder or in a file as kubectl decodes them, without a cluster."""
-    command = [str(kubectl), "label", "--local", "--recursive", "--filename", str(path), "--output", "json", "absent-"]
+    command = [
+        str(kubectl),
+        "label",
+        "--local",
+        "--recursive",
+        "--filename",
+        str(path),
+        "--output",
+        "json",
+        "absent-",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     decoder = json.JSONDecoder()
@@ -69,7 +146,11 @@ def decode(kubectl: Path, path: Path) -> list[Object]:
 
 
 def list_written(environment: str) -> dict[Path, str]:
-    return {path: text for path, text in render_tree(environment).items() if path.name != "kustomization.yaml"}
+    return {
+        path: text
+        for path, text in render_tree(environment).items()
+        if path.name != "kustomization.yaml"
+    }
 
 
 def identify(body: Object) -> tuple[str, str, str, str]:
@@ -78,7 +159,9 @@ def identify(body: Object) -> tuple[str, str, str, str]:
 
 
 @pytest.mark.parametrize("environment", DECLARED)
-def test_kubectl_decodes_every_manifest_as_it_is_meant(environment: str, kubectl: Path, tmp_path: Path) -> None:
+def test_kubectl_decodes_every_manifest_as_it_is_meant(
+    environment: str, kubectl: Path, tmp_path: Path
+) -> None:
     expected: list[Object] = []
     for path, text in list_written(environment).items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -110,7 +193,11 @@ def test_kubectl_reads_nasty_texts_as_texts(kubectl: Path, tmp_path: Path) -> No
 
 def test_kubectl_reads_nasty_texts_of_a_mapping_as_texts(kubectl: Path, tmp_path: Path) -> None:
     chart = TandemChart(cdk8s.App(), "nasty")
-    data = {f"key.{number}": text for number, text in enumerate(NASTY)} | {"012": "1:30", "1e3": "n", "on": "="}
+    data = {f"key.{number}": text for number, text in enumerate(NASTY)} | {
+        "012": "1:30",
+        "1e3": "n",
+        "on": "=",
+    }
     k8s.KubeConfigMap(chart, "map", metadata=chart.build_metadata("nasty", "test"), data=data)
     path = tmp_path / "nasty.yaml"
     path.write_text(write_yaml(chart.to_json()))
@@ -125,10 +212,16 @@ def test_a_text_that_cdk8s_leaves_bare_is_refused_in_a_file(text: str) -> None:
     assert is_read_otherwise(text)
 
 
-def test_no_short_text_is_read_otherwise_unless_a_rule_refuses_it(kubectl: Path, tmp_path: Path) -> None:
+def test_no_short_text_is_read_otherwise_unless_a_rule_refuses_it(
+    kubectl: Path, tmp_path: Path
+) -> None:
     """Every text of up to four letters that numbers, dates and words of YAML are made of."""
     letters = "017_oOxXbBeE.:+-~"
-    texts = ["".join(word) for length in (1, 2, 3, 4) for word in itertools.product(letters, repeat=length)]
+    texts = [
+        "".join(word)
+        for length in (1, 2, 3, 4)
+        for word in itertools.product(letters, repeat=length)
+    ]
     legal = [text for text in texts if not is_read_otherwise(text)]
 
     read = decode_texts(kubectl, tmp_path, legal)

@@ -1,4 +1,5 @@
-"""The CronJobs of a round and of the verdict: the bench's account, a processor, and a task that the runner fills in."""
+"""The CronJobs of a round and of the verdict: the bench's account, a processor, and a task that the
+runner fills in."""
 
 from __future__ import annotations
 
@@ -23,15 +24,21 @@ def cron_jobs(environment: str = "post-us-east-2", experiment: str = "post") -> 
 
 
 def templates(environment: str = "post-us-east-2", experiment: str = "post") -> dict[str, Object]:
-    return {name: body["spec"]["jobTemplate"]["spec"]["template"]
-            for name, body in cron_jobs(environment, experiment).items()}  # fmt: skip
+    return {
+        name: body["spec"]["jobTemplate"]["spec"]["template"]
+        for name, body in cron_jobs(environment, experiment).items()
+    }
 
 
 @each_experiment
-def test_every_experiment_has_both_under_the_names_that_the_runner_knows(environment: str, experiment: str) -> None:
+def test_every_experiment_has_both_under_the_names_that_the_runner_knows(
+    environment: str, experiment: str
+) -> None:
     expected = {MEASURE_JOB: ["measure"], JUDGE_JOB: ["judge"]}
     made = templates(environment, experiment)
-    assert {name: template["spec"]["containers"][0]["args"] for name, template in made.items()} == expected
+    assert {
+        name: template["spec"]["containers"][0]["args"] for name, template in made.items()
+    } == expected
 
 
 @each_experiment
@@ -44,7 +51,9 @@ def test_they_run_as_the_bench_from_the_run_image(environment: str, experiment: 
 
 
 @each_experiment
-def test_they_stand_on_the_system_nodes_and_claim_no_device(environment: str, experiment: str) -> None:
+def test_they_stand_on_the_system_nodes_and_claim_no_device(
+    environment: str, experiment: str
+) -> None:
     for template in templates(environment, experiment).values():
         assert template["spec"]["nodeSelector"] == {"workload": "system"}
         assert "resourceClaims" not in template["spec"]
@@ -60,7 +69,9 @@ def test_what_times_tokens_has_a_processor_that_nobody_throttles() -> None:
 def test_the_task_is_left_to_the_runner() -> None:
     """Nothing stands there: the API server drops an empty value, and would own none of it."""
     for template in templates().values():
-        variables = {each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]}
+        variables = {
+            each["name"]: each.get("value") for each in template["spec"]["containers"][0]["env"]
+        }
         assert variables == {"AWS_REGION": "us-east-2", TASK_VARIABLE: None}
 
 
@@ -75,11 +86,19 @@ def test_a_round_reaches_the_servers_of_its_own_namespace() -> None:
 
 @each_experiment
 def test_a_jobs_name_is_no_longer_than_a_label(environment: str, experiment: str) -> None:
-    made = [name for bodies in stages(environment, experiment).values() for name in of_kind(bodies, "CronJob")]
+    made = [
+        name
+        for bodies in stages(environment, experiment).values()
+        for name in of_kind(bodies, "CronJob")
+    ]
     assert max(len(name_job("r" * 40, name, 999)) for name in made) <= 63
 
 
 def test_two_rounds_fit_into_the_step_that_tries_them() -> None:
-    """As tandem/run/engine.py has its steps: 8 hours for a round, which is tried twice, and 2 for the verdict."""
-    limits = {name: body["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"] for name, body in cron_jobs().items()}
+    """As tandem/run/engine.py has its steps: 8 hours for a round, which is tried twice, and 2 for
+    the verdict."""
+    limits = {
+        name: body["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]
+        for name, body in cron_jobs().items()
+    }
     assert limits == {"tandem-measure": 8 * 3600 / 2, "tandem-judge": 2 * 3600}

@@ -1,4 +1,5 @@
-"""A parked environment looks parked: its pods wait, nobody's node is taken, no tool calls it broken."""
+"""A parked environment looks parked: its pods wait, nobody's node is taken, no tool calls it
+broken."""
 
 from __future__ import annotations
 
@@ -6,7 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from chart_cases import ENVIRONMENTS, EXPERIMENTS, HOSTED, controller, experiments, of_kind, stages, templates
+from chart_cases import (
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    controller,
+    experiments,
+    of_kind,
+    stages,
+    templates,
+)
 
 from tandem.spec import names
 
@@ -25,10 +35,13 @@ class Node:
 def fits(pod: Pod, node: Node) -> bool:
     """The scheduler's filters NodeAffinity (nodeSelector) and TaintToleration.
 
-    Source: kubernetes.io docs/concepts/scheduling-eviction, assign-pod-node and taint-and-toleration.
+    Source: kubernetes.io docs/concepts/scheduling-eviction, assign-pod-node and
+    taint-and-toleration.
     """
     selected = pod.get("nodeSelector", {}).items() <= node.labels.items()
-    return selected and all(tolerated(pod, taint) for taint in node.taints if taint["effect"] != "PreferNoSchedule")
+    return selected and all(
+        tolerated(pod, taint) for taint in node.taints if taint["effect"] != "PreferNoSchedule"
+    )
 
 
 def tolerated(pod: Pod, taint: dict[str, str]) -> bool:
@@ -60,7 +73,10 @@ def pods(environment: str) -> dict[tuple[str, str], Pod]:
 def compiles(environment: str, experiment: str) -> dict[str, Pod]:
     """Every compile job's pod of one experiment."""
     found = of_kind(stages(environment, experiment)["compile"], "CronJob")
-    return {name: body["spec"]["jobTemplate"]["spec"]["template"]["spec"] for name, body in found.items()}
+    return {
+        name: body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        for name, body in found.items()
+    }
 
 
 def raised_to_compile(environment: str, experiment: str) -> Node:
@@ -82,7 +98,9 @@ def test_a_pod_fits_the_node_raised_for_it(environment: str, experiment: str, va
 
 
 @pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_no_other_pod_of_the_environment_fits_that_node(environment: str, experiment: str, variant: str) -> None:
+def test_no_other_pod_of_the_environment_fits_that_node(
+    environment: str, experiment: str, variant: str
+) -> None:
     node = raised(environment, experiment, variant)
     takers = [server for server, pod in pods(environment).items() if fits(pod, node)]
     assert takers == [(experiment, variant)]
@@ -91,12 +109,17 @@ def test_no_other_pod_of_the_environment_fits_that_node(environment: str, experi
 def kept_apart(template: Template, node: Node, standing: list[tuple[Template, Node]]) -> bool:
     """The scheduler's filter InterPodAffinity, of the required anti-affinity of the pod that comes.
 
-    Source: kubernetes.io docs/concepts/scheduling-eviction/assign-pod-node, inter-pod affinity and anti-affinity.
+    Source: kubernetes.io docs/concepts/scheduling-eviction/assign-pod-node, inter-pod affinity and
+    anti-affinity.
     """
-    terms = template["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    terms = template["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
     return any(
         term["labelSelector"]["matchLabels"].items() <= other["metadata"]["labels"].items()
-        and node.labels.get(term["topologyKey"]) == where.labels.get(term["topologyKey"]) is not None
+        and node.labels.get(term["topologyKey"])
+        == where.labels.get(term["topologyKey"])
+        is not None
         for term in terms
         for other, where in standing
     )
@@ -106,9 +129,12 @@ REGION = {"topology.kubernetes.io/region": "us-east-2"}
 
 
 @pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_a_second_pod_of_a_variant_finds_no_node(environment: str, experiment: str, variant: str) -> None:
+def test_a_second_pod_of_a_variant_finds_no_node(
+    environment: str, experiment: str, variant: str
+) -> None:
     template = templates(stages(environment, experiment)["serve"])[variant]
-    first, second = Node(labels=REGION | {"zone": "a"}), Node(labels=REGION | {"zone": "b"})
+    first = Node(labels=REGION | {"zone": "a"})
+    second = Node(labels=REGION | {"zone": "b"})
 
     assert kept_apart(template, first, [(template, first)])
     assert kept_apart(template, second, [(template, first)])
@@ -116,13 +142,17 @@ def test_a_second_pod_of_a_variant_finds_no_node(environment: str, experiment: s
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_a_compile_job_fits_the_node_raised_for_its_experiment(environment: str, experiment: str) -> None:
+def test_a_compile_job_fits_the_node_raised_for_its_experiment(
+    environment: str, experiment: str
+) -> None:
     node = raised_to_compile(environment, experiment)
     assert all(fits(pod, node) for pod in compiles(environment, experiment).values())
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_no_server_and_no_other_experiments_job_takes_that_node(environment: str, experiment: str) -> None:
+def test_no_server_and_no_other_experiments_job_takes_that_node(
+    environment: str, experiment: str
+) -> None:
     node = raised_to_compile(environment, experiment)
     others = [
         pod
@@ -135,7 +165,9 @@ def test_no_server_and_no_other_experiments_job_takes_that_node(environment: str
 
 
 @pytest.mark.parametrize(("environment", "experiment", "variant"), SERVERS)
-def test_a_pod_waits_until_the_node_can_mount_s3(environment: str, experiment: str, variant: str) -> None:
+def test_a_pod_waits_until_the_node_can_mount_s3(
+    environment: str, experiment: str, variant: str
+) -> None:
     node = raised(environment, experiment, variant)
     starting = Node(labels=node.labels, taints=[*node.taints, MOUNTPOINT_STARTS])
     assert not fits(pods(environment)[experiment, variant], starting)
@@ -151,8 +183,15 @@ def test_flux_waits_for_every_stage_but_serve() -> None:
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(environment: str, experiment: str) -> None:
+def test_the_quota_admits_a_claim_of_every_server_and_of_every_compile_job(
+    environment: str, experiment: str
+) -> None:
     serving = [pod for (name, _), pod in pods(environment).items() if name == experiment]
-    claims = sum(len(pod["resourceClaims"]) for pod in (*serving, *compiles(environment, experiment).values()))
-    quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"]["hard"]
+    claims = sum(
+        len(pod["resourceClaims"])
+        for pod in (*serving, *compiles(environment, experiment).values())
+    )
+    quota = of_kind(stages(environment, experiment)["base"], "ResourceQuota")["claims"]["spec"][
+        "hard"
+    ]
     assert int(quota["count/resourceclaims.resource.k8s.io"]) == claims

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, objects, of_kind, render_charts, runner
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    objects,
+    of_kind,
+    render_charts,
+    runner,
+)
 
 from charts import build_charts
 from tandem.spec.environment import ServingAccess
@@ -22,7 +31,9 @@ def pods(environment: str, experiment: str) -> Iterator[tuple[str, Spec]]:
 
 def pods_of(bodies: list[Spec]) -> Iterator[tuple[str, Spec]]:
     for body in bodies:
-        inner = {"Deployment": ("template",), "CronJob": ("jobTemplate", "spec", "template")}.get(body["kind"])
+        inner = {"Deployment": ("template",), "CronJob": ("jobTemplate", "spec", "template")}.get(
+            body["kind"]
+        )
         if inner:
             spec = body["spec"]
             for key in inner:
@@ -37,22 +48,35 @@ def containers(pod: Spec) -> list[Spec]:
 def baseline(pod: Spec) -> list[str]:
     """What the standard's baseline level refuses of a pod.
 
-    Source: kubernetes.io docs/concepts/security/pod-security-standards, Baseline; sysctls, SELinux, AppArmor, /proc
-    and Windows are told by no pod of ours and refused wherever one would appear.
+    Source: kubernetes.io docs/concepts/security/pod-security-standards, Baseline; sysctls, SELinux,
+    AppArmor, /proc and Windows are told by no pod of ours and refused wherever one would appear.
     """
     found = [key for key in ("hostNetwork", "hostPID", "hostIPC") if pod.get(key)]
     found += [f"hostPath {volume['name']}" for volume in pod["volumes"] if "hostPath" in volume]
-    found += [key for key in pod.get("securityContext", {}) if key not in {"seccompProfile", "runAsNonRoot"}]
+    found += [
+        key
+        for key in pod.get("securityContext", {})
+        if key not in {"seccompProfile", "runAsNonRoot"}
+    ]
     for each in containers(pod):
         context = each["securityContext"]
-        found += [f"{each['name']} {key}" for key in ("privileged", "procMount", "seLinuxOptions") if key in context]
-        found += [f"{each['name']} adds {name}" for name in context.get("capabilities", {}).get("add", [])]
-        found += [f"{each['name']} hostPort" for port in each.get("ports", []) if "hostPort" in port]
+        found += [
+            f"{each['name']} {key}"
+            for key in ("privileged", "procMount", "seLinuxOptions")
+            if key in context
+        ]
+        found += [
+            f"{each['name']} adds {name}" for name in context.get("capabilities", {}).get("add", [])
+        ]
+        found += [
+            f"{each['name']} hostPort" for port in each.get("ports", []) if "hostPort" in port
+        ]
     return found
 
 
 def restricted(pod: Spec, container: Spec) -> list[str]:
-    """What the restricted level refuses of one container, beyond the baseline (same source, Restricted)."""
+    """What the restricted level refuses of one container, beyond the baseline (same source,
+    Restricted)."""
     allowed = {
         "configMap",
         "csi",
@@ -64,10 +88,15 @@ def restricted(pod: Spec, container: Spec) -> list[str]:
         "secret",
     }
     mounted = {mount["name"] for mount in container["volumeMounts"]}
-    whole, own = pod.get("securityContext", {}), container["securityContext"]
+    whole = pod.get("securityContext", {})
+    own = container["securityContext"]
     found = [v["name"] for v in pod["volumes"] if v["name"] in mounted and not allowed & set(v)]
     found += ["escalation"] if own.get("allowPrivilegeEscalation") is not False else []
-    found += ["runs as root"] if (own | whole).get("runAsNonRoot") is not True or own.get("runAsUser") == 0 else []
+    found += (
+        ["runs as root"]
+        if (own | whole).get("runAsNonRoot") is not True or own.get("runAsUser") == 0
+        else []
+    )
     profile = own.get("seccompProfile", whole.get("seccompProfile", {})).get("type")
     found += ["seccomp"] if profile not in {"RuntimeDefault", "Localhost"} else []
     found += ["capabilities"] if own.get("capabilities", {}).get("drop") != ["ALL"] else []
@@ -110,10 +139,17 @@ def test_the_runners_pod_is_restricted_as_its_namespace_wants(environment: str) 
     ((_, spec),) = pods_of(runner(environment))
     (container,) = spec["containers"]
 
-    labels = {key.partition("/")[2]: value for key, value in space["metadata"]["labels"].items() if "pod-sec" in key}
+    labels = {
+        key.partition("/")[2]: value
+        for key, value in space["metadata"]["labels"].items()
+        if "pod-sec" in key
+    }
     version = f"v{ENVIRONMENTS[environment].cluster.kubernetes}"
     modes = ("enforce", "audit", "warn")
-    assert labels == {**dict.fromkeys(modes, "restricted"), **{f"{mode}-version": version for mode in modes}}
+    assert labels == {
+        **dict.fromkeys(modes, "restricted"),
+        **{f"{mode}-version": version for mode in modes},
+    }
     assert (baseline(spec), restricted(spec, container)) == ([], [])
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
@@ -135,7 +171,9 @@ def served_with(capabilities: Any) -> list[Spec]:
         ("neuron", {"capabilities": {"add": ["SYS_ADMIN", "IPC_LOCK"]}}),
     ],
 )
-def test_servers_and_compilers_get_the_declared_capabilities(capabilities: str, expected: Spec) -> None:
+def test_servers_and_compilers_get_the_declared_capabilities(
+    capabilities: str, expected: Spec
+) -> None:
     contexts = [
         each["securityContext"]
         for _, spec in pods_of(served_with(capabilities))
@@ -148,7 +186,8 @@ def test_servers_and_compilers_get_the_declared_capabilities(capabilities: str, 
 
 
 @pytest.mark.parametrize(
-    ("capabilities", "level"), [("none", "baseline"), ("runtime-default", "baseline"), ("neuron", "privileged")]
+    ("capabilities", "level"),
+    [("none", "baseline"), ("runtime-default", "baseline"), ("neuron", "privileged")],
 )
 def test_a_namespace_admits_no_more_than_its_pods_need(capabilities: str, level: str) -> None:
     made = served_with(capabilities)
@@ -159,7 +198,11 @@ def test_a_namespace_admits_no_more_than_its_pods_need(capabilities: str, level:
 
 def spoil(where: str, **update: Any) -> Spec:
     spec = copy.deepcopy(
-        next(spec for _, spec in pods("post-us-east-2", "post") if spec["containers"][0]["name"] == "stage")
+        next(
+            spec
+            for _, spec in pods("post-us-east-2", "post")
+            if spec["containers"][0]["name"] == "stage"
+        )
     )
     place = spec if where == "pod" else spec["containers"][0]["securityContext"]
     place.update(update)
@@ -169,16 +212,21 @@ def spoil(where: str, **update: Any) -> Spec:
 @pytest.mark.parametrize(
     "update",
     [
-        {"runAsNonRoot": False}, {"runAsUser": 0}, {"allowPrivilegeEscalation": True}, {"capabilities": {}},
+        {"runAsNonRoot": False},
+        {"runAsUser": 0},
+        {"allowPrivilegeEscalation": True},
+        {"capabilities": {}},
         {"seccompProfile": {"type": "Unconfined"}},
     ],
     ids=lambda update: next(iter(update)),
-)  # fmt: skip
+)
 def test_a_loosened_container_is_found(update: Spec) -> None:
     spec = spoil("container", **update)
     assert restricted(spec, spec["containers"][0]) != []
 
 
-@pytest.mark.parametrize("update", [{"hostNetwork": True}, {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}])
+@pytest.mark.parametrize(
+    "update", [{"hostNetwork": True}, {"volumes": [{"name": "x", "hostPath": {"path": "/"}}]}]
+)
 def test_a_pod_of_the_host_is_found(update: Spec) -> None:
     assert baseline(spoil("pod", **update)) != []

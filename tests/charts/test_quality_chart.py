@@ -1,4 +1,5 @@
-"""The quality CronJob: declared sets, the servers that the runner names, no credential where others' code runs."""
+"""The quality CronJob: declared sets, the servers that the runner names, no credential where
+others' code runs."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from tandem.spec.project_image import LM_EVAL, TOOLS
 Spec = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]
 SHA256 = "0" * 64
-TASKS = (QualityTask(name="sums"), QualityTask(name="letters", sha256=SHA256, items=400, chance=0.25))
+TASKS = (
+    QualityTask(name="sums"),
+    QualityTask(name="letters", sha256=SHA256, items=400, chance=0.25),
+)
 ASKED = EXPERIMENTS["post"].model_copy(update={"quality": TASKS})
 
 
@@ -52,7 +56,9 @@ def test_it_is_there_where_tasks_are_declared(environment: str, experiment: str)
 
 def test_staged_sets_alone_are_fetched(job: Spec) -> None:
     words = job["spec"]["initContainers"][0]["args"]
-    assert [words[at + 1] for at, word in enumerate(words) if word == "--task-set"] == [f"letters={SHA256}"]
+    assert [words[at + 1] for at, word in enumerate(words) if word == "--task-set"] == [
+        f"letters={SHA256}"
+    ]
 
 
 def test_sets_are_asked_where_they_are_fetched(job: Spec, ask: Spec) -> None:
@@ -66,8 +72,9 @@ def test_every_task_is_asked_as_declared(ask: Spec) -> None:
         if word == "--task"
     ]
     assert [(task.name, task.sha256, task.items, task.chance) for task in asked] == [
-        ("sums", None, 400, 0.0), ("letters", SHA256, 400, 0.25),
-    ]  # fmt: skip
+        ("sums", None, 400, 0.0),
+        ("letters", SHA256, 400, 0.25),
+    ]
 
 
 def test_answers_are_as_long_as_the_experiment_admits(ask: Spec) -> None:
@@ -89,7 +96,10 @@ def test_code_of_others_gets_no_credential(job: Spec, ask: Spec) -> None:
 
 
 def test_tools_image_stores_as_the_writer_of_results(job: Spec, keep: Spec) -> None:
-    assert (keep["image"], job["spec"]["serviceAccountName"]) == (TOOLS.reference(HOME), names.BENCH_ACCOUNT)
+    assert (keep["image"], job["spec"]["serviceAccountName"]) == (
+        TOOLS.reference(HOME),
+        names.BENCH_ACCOUNT,
+    )
 
 
 def test_answers_are_stored(ask: Spec, keep: Spec) -> None:
@@ -100,4 +110,7 @@ def test_answers_are_stored(ask: Spec, keep: Spec) -> None:
 
 
 def test_job_runs_beside_no_server(job: Spec) -> None:
-    assert ("resourceClaims" in job["spec"], job["spec"]["nodeSelector"]) == (False, {"workload": "system"})
+    assert ("resourceClaims" in job["spec"], job["spec"]["nodeSelector"]) == (
+        False,
+        {"workload": "system"},
+    )

@@ -1,8 +1,9 @@
-"""Every rendered quantity stands as the API server stores it, so that no apply reports a change for ever.
+"""Every rendered quantity stands as the API server stores it, so that no apply reports a change for
+ever.
 
-Source: apimachinery pkg/api/resource/quantity.go, 1.36, `Quantity` and `CanonicalizeBytes`: the format follows the
-suffix; there is no fraction, and the suffix is the largest that loses nothing. A binary quantity that is below 1024, or
-no whole number, is stored as a decimal one.
+Source: apimachinery pkg/api/resource/quantity.go, 1.36, `Quantity` and `CanonicalizeBytes`: the
+format follows the suffix; there is no fraction, and the suffix is the largest that loses nothing. A
+binary quantity that is below 1024, or no whole number, is stored as a decimal one.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def list_quantities(value: Any, schema: Object, path: str = "") -> Iterator[tupl
     elif isinstance(value, dict):
         for key, item in value.items():
             field = whole.get("properties", {}).get(key) or whole.get("additionalProperties") or {}
-            yield from list_quantities(item, field if isinstance(field, dict) else {}, f"{path}/{key}")
+            yield from list_quantities(
+                item, field if isinstance(field, dict) else {}, f"{path}/{key}"
+            )
 
 
 def list_rendered(bodies: list[Object]) -> list[tuple[str, str]]:
@@ -84,7 +87,9 @@ def test_a_server_with_a_tebibyte_is_stored_as_it_stands() -> None:
     large_experiment = experiment.model_copy(update={"serving": serving})
     charts = render_charts(build_charts(DECLARED["post-us-east-2"], large_experiment, CATALOGUE))
 
-    texts = {text for _, text in list_rendered([body for bodies in charts.values() for body in bodies])}
+    texts = {
+        text for _, text in list_rendered([body for bodies in charts.values() for body in bodies])
+    }
     assert {text for text in texts if store_quantity(text) != text} == set()
 
 

@@ -7,7 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, everything, experiments, flag, of_kind, render_charts, runner
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    everything,
+    experiments,
+    flag,
+    of_kind,
+    render_charts,
+    runner,
+)
 from rbac_evaluator import EVERYTHING, ApiRequest, list_rules, matches
 from test_ways_out import AGENT, EXISTING, METADATA, PEERED, PUBLIC, VPC_ENDPOINT, reaches
 
@@ -21,22 +30,35 @@ from tandem.spec.workspace import load_workspace
 
 Object = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]
-SPACE, ACCOUNT = "runner-system", "system:serviceaccount:runner-system:runner"
+SPACE = "runner-system"
+ACCOUNT = "system:serviceaccount:runner-system:runner"
 each_environment = pytest.mark.parametrize("environment", ENVIRONMENTS)
 # every call of the runner, and no other: group, resource, verbs
 IN_EXPERIMENTS = (
-    ("batch", "jobs", "create delete get list"), ("batch", "cronjobs", "get"), ("apps", "deployments", "get"),
-    ("apps", "deployments/scale", "patch"), ("", "pods", "list"), ("", "pods/log", "get"),
-    ("discovery.k8s.io", "endpointslices", "list"), ("resource.k8s.io", "resourceclaims", "list"),
-)  # fmt: skip
+    ("batch", "jobs", "create delete get list"),
+    ("batch", "cronjobs", "get"),
+    ("apps", "deployments", "get"),
+    ("apps", "deployments/scale", "patch"),
+    ("", "pods", "list"),
+    ("", "pods/log", "get"),
+    ("discovery.k8s.io", "endpointslices", "list"),
+    ("resource.k8s.io", "resourceclaims", "list"),
+)
 EVERYWHERE = (("", "nodes", "list"), ("resource.k8s.io", "resourceslices", "list"))
 
 
 def rows(*tables: tuple[tuple[str, str, str], ...]) -> set[tuple[str, str, str]]:
-    return {(verb, group, resource) for table in tables for group, resource, verbs in table for verb in verbs.split()}
+    return {
+        (verb, group, resource)
+        for table in tables
+        for group, resource, verbs in table
+        for verb in verbs.split()
+    }
 
 
-def allowed(environment: str, namespace: str | None, who: str = ACCOUNT) -> set[tuple[str, str, str]]:
+def allowed(
+    environment: str, namespace: str | None, who: str = ACCOUNT
+) -> set[tuple[str, str, str]]:
     rules = list(list_rules(everything(environment), {who}, namespace))
     return {
         (verb, group, resource)
@@ -59,12 +81,16 @@ def pod(environment: str = HOME.name) -> Object:
 @each_environment
 def test_in_an_experiments_namespace_it_may_make_exactly_its_calls(environment: str) -> None:
     for experiment in experiments(ENVIRONMENTS[environment]):
-        assert allowed(environment, names.experiment_namespace(experiment)) == rows(IN_EXPERIMENTS, EVERYWHERE)
+        assert allowed(environment, names.experiment_namespace(experiment)) == rows(
+            IN_EXPERIMENTS, EVERYWHERE
+        )
 
 
 @each_environment
 @pytest.mark.parametrize("namespace", ["kube-system", SPACE, "tandem-of-nobody", None])
-def test_elsewhere_it_lists_nodes_and_their_devices(environment: str, namespace: str | None) -> None:
+def test_elsewhere_it_lists_nodes_and_their_devices(
+    environment: str, namespace: str | None
+) -> None:
     assert allowed(environment, namespace) == rows(EVERYWHERE)
 
 
@@ -95,11 +121,17 @@ def test_there_is_one_pod_and_never_two_at_once(environment: str) -> None:
 @each_environment
 def test_its_pod_alone_holds_a_token_of_the_api(environment: str) -> None:
     (account,) = of_kind(runner(environment), "ServiceAccount").values()
-    assert (pod(environment)["serviceAccountName"], pod(environment)["automountServiceAccountToken"]) == (
+    assert (
+        pod(environment)["serviceAccountName"],
+        pod(environment)["automountServiceAccountToken"],
+    ) == (
         "runner",
         True,
     )
-    assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == ("runner", False)
+    assert (account["metadata"]["name"], account["automountServiceAccountToken"]) == (
+        "runner",
+        False,
+    )
 
 
 @each_environment
@@ -107,20 +139,28 @@ def test_it_runs_on_the_system_nodes_from_the_run_image(environment: str) -> Non
     (container,) = pod(environment)["containers"]
     assert pod(environment)["nodeSelector"] == {"workload": "system"}
     assert container["image"] == RUN.reference(ENVIRONMENTS[environment])
-    assert (container["args"][0], flag(container["args"], "--environment")) == ("serve", environment)
+    assert (container["args"][0], flag(container["args"], "--environment")) == (
+        "serve",
+        environment,
+    )
 
 
 def test_it_is_told_its_region_and_which_pod_it_is() -> None:
     (container,) = pod()["containers"]
     assert container["env"] == [
         {"name": "AWS_REGION", "value": "us-east-2"},
-        {"name": "POD_UID", "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}}},
+        {
+            "name": "POD_UID",
+            "valueFrom": {"fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.uid"}},
+        },
     ]
 
 
 def test_it_writes_to_its_own_disk_alone() -> None:
     (container,) = pod()["containers"]
-    mounts = {mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]}
+    mounts = {
+        mount["mountPath"]: mount.get("readOnly", False) for mount in container["volumeMounts"]
+    }
     assert mounts == {"/specs": True, "/work": False}
     assert container["securityContext"]["readOnlyRootFilesystem"] is True
 
@@ -156,10 +196,16 @@ def test_it_reads_the_specs_that_were_rendered(environment: str, tmp_path: Path)
 def test_whoever_has_the_same_files_has_the_same_digest(environment: str, tmp_path: Path) -> None:
     folder = mount_specs(environment, tmp_path)
     workspace = load_workspace(folder / "environments", folder / "experiments")
-    read = {name: compute_spec_digest(workspace.environments[environment].record, file.record, CATALOGUE)
-            for name, file in workspace.experiments.items()}  # fmt: skip
+    read = {
+        name: compute_spec_digest(
+            workspace.environments[environment].record, file.record, CATALOGUE
+        )
+        for name, file in workspace.experiments.items()
+    }
     spec = ENVIRONMENTS[environment]
-    assert read == {each.name: compute_spec_digest(spec, each, CATALOGUE) for each in experiments(spec)}
+    assert read == {
+        each.name: compute_spec_digest(spec, each, CATALOGUE) for each in experiments(spec)
+    }
 
 
 def annotations(environment: Environment) -> dict[str, str]:
@@ -172,7 +218,10 @@ def annotations(environment: Environment) -> dict[str, str]:
 
 def test_other_specs_are_another_pod() -> None:
     capacity = HOME.capacity.model_copy(update={"usd_per_hour": 1.0})
-    others = [HOME.model_copy(update={"capacity": capacity}), HOME.model_copy(update={"experiments": ("post",)})]
+    others = [
+        HOME.model_copy(update={"capacity": capacity}),
+        HOME.model_copy(update={"experiments": ("post",)}),
+    ]
     assert len({str(annotations(place)) for place in (HOME, *others)}) == 3
 
 
@@ -205,8 +254,12 @@ def test_it_calls_aws_and_the_kubernetes_api_alone(to: tuple[str, int], *, expec
     assert reaches(policies(HOME), "runner", to) is expected
 
 
-@pytest.mark.parametrize(("to", "expected"), [(VPC_ENDPOINT, True), (("100.66.1.1", 443), True), (PEERED, False)])
-def test_in_an_existing_network_it_reaches_every_range_of_it(to: tuple[str, int], *, expected: bool) -> None:
+@pytest.mark.parametrize(
+    ("to", "expected"), [(VPC_ENDPOINT, True), (("100.66.1.1", 443), True), (PEERED, False)]
+)
+def test_in_an_existing_network_it_reaches_every_range_of_it(
+    to: tuple[str, int], *, expected: bool
+) -> None:
     network = EXISTING.model_copy(update={"secondary_cidrs": ("100.66.0.0/16",)})
     assert reaches(policies(HOME.model_copy(update={"network": network})), "runner", to) is expected
 
@@ -221,8 +274,11 @@ def test_nobody_calls_it_and_another_pod_beside_it_calls_nobody() -> None:
 def test_its_pod_comes_after_all_that_it_needs() -> None:
     parts = render_charts(build_runner_charts(HOME, experiments(HOME)))
     assert [*parts] == ["cluster", "pod"]
-    waves = {body["kind"]: int(body["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"])
-             for part in parts.values() for body in part}  # fmt: skip
+    waves = {
+        body["kind"]: int(body["metadata"]["annotations"]["argocd.argoproj.io/sync-wave"])
+        for part in parts.values()
+        for body in part
+    }
     assert all(wave < waves["Deployment"] for kind, wave in waves.items() if kind != "Deployment")
 
 
@@ -239,6 +295,14 @@ def test_no_rule_of_it_holds_a_wildcard_or_a_write_to_nodes(environment: str) ->
         if body["kind"] in {"Role", "ClusterRole"} and body["metadata"]["name"] == "tandem-runner"
     ]
     assert {body["kind"] for body in roles} == {"Role", "ClusterRole"}
-    texts = {text for role in roles for rule in role["rules"] for words in rule.values() for text in words}
+    texts = {
+        text
+        for role in roles
+        for rule in role["rules"]
+        for words in rule.values()
+        for text in words
+    }
     assert "*" not in texts
-    assert [rule["verbs"] for role in roles for rule in role["rules"] if "nodes" in rule["resources"]] == [["list"]]
+    assert [
+        rule["verbs"] for role in roles for rule in role["rules"] if "nodes" in rule["resources"]
+    ] == [["list"]]

@@ -12,8 +12,14 @@ from committed import ROOT
 
 
 def gitops_errors(bodies: list[dict[str, Any]]) -> list[list[str]]:
-    program = [node_program(), str(ROOT / "tests/charts/gitops_schemas.mjs"), str(ROOT / "node_modules")]
-    done = subprocess.run(program, input=json.dumps(bodies), capture_output=True, text=True, check=False)
+    program = [
+        node_program(),
+        str(ROOT / "tests/charts/gitops_schemas.mjs"),
+        str(ROOT / "node_modules"),
+    ]
+    done = subprocess.run(
+        program, input=json.dumps(bodies), capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -33,20 +39,31 @@ def test_the_core_schemas_refuse_an_unknown_field_of_a_pod() -> None:
         kubernetes_validate.validate(body, "1.36", strict=True)
 
 
-@pytest.mark.parametrize("environment", [name for name in DECLARED if DECLARED[name].delivery.kind == "gitops"])
+@pytest.mark.parametrize(
+    "environment", [name for name in DECLARED if DECLARED[name].delivery.kind == "gitops"]
+)
 def test_the_objects_of_the_gitops_tool_pass_its_strict_schema(environment: str) -> None:
     bodies = controller(environment)
     assert gitops_errors(bodies) == [[] for _ in bodies]
 
 
 SPOILT = [
-    ("native-us-east-2", "ApplicationSet", ["spec", "template", "spec", "source"], {"revision": "main"}),
+    (
+        "native-us-east-2",
+        "ApplicationSet",
+        ["spec", "template", "spec", "source"],
+        {"revision": "main"},
+    ),
     ("dev-trn2-3xlarge", "HelmRelease", ["spec", "install"], {"createNamespaces": True}),
 ]
 
 
-@pytest.mark.parametrize(("environment", "kind", "path", "spoiler"), SPOILT, ids=lambda value: str(value)[:40])
-def test_the_gitops_schemas_refuse(environment: str, kind: str, path: list[str], spoiler: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("environment", "kind", "path", "spoiler"), SPOILT, ids=lambda value: str(value)[:40]
+)
+def test_the_gitops_schemas_refuse(
+    environment: str, kind: str, path: list[str], spoiler: dict[str, Any]
+) -> None:
     body = copy.deepcopy(next(iter(of_kind(controller(environment), kind).values())))
     place = body
     for key in path:

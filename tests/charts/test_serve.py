@@ -57,15 +57,23 @@ def test_fused_speculation_stands_in_the_manifest_of_the_post_and_none_in_its_ba
 
 def test_a_person_reads_mode_draft_and_window_off_the_labels() -> None:
     shown = {
-        name: [body["metadata"]["labels"][f"tandem/{key}"] for key in ("mode", "draft", "num-speculative-tokens")]
+        name: [
+            body["metadata"]["labels"][f"tandem/{key}"]
+            for key in ("mode", "draft", "num-speculative-tokens")
+        ]
         for name, body in of_kind(POST, "Deployment").items()
     }
 
-    assert shown == {"qwen-vllm": ["none", "none", "0"], "qwen-sd-vllm": ["fused", "Qwen3-1.7B", "7"]}
+    assert shown == {
+        "qwen-vllm": ["none", "none", "0"],
+        "qwen-sd-vllm": ["fused", "Qwen3-1.7B", "7"],
+    }
 
 
 @each_server
-def test_every_label_is_one_that_kubernetes_takes(environment: str, experiment: str, variant: str) -> None:
+def test_every_label_is_one_that_kubernetes_takes(
+    environment: str, experiment: str, variant: str
+) -> None:
     labels = deployment(environment, experiment, variant)["metadata"]["labels"]
     values = [*labels.values(), *pod(environment, experiment, variant)["nodeSelector"].values()]
     legal = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -95,12 +103,15 @@ def test_a_server_waits_for_a_node_and_lets_go_of_its_devices_before_it_is_repla
 ) -> None:
     body = deployment(environment, experiment, variant)
     assert body["spec"]["strategy"] == {"type": "Recreate"}
-    assert body["spec"]["progressDeadlineSeconds"] == 2**31 - 1  # Kubernetes reads this as no deadline
+    # Kubernetes reads this as no deadline
+    assert body["spec"]["progressDeadlineSeconds"] == 2**31 - 1
     assert body["metadata"]["annotations"]["argocd.argoproj.io/ignore-healthcheck"] == "true"
 
 
 @each_server
-def test_an_image_is_pulled_by_repository_and_tag(environment: str, experiment: str, variant: str) -> None:
+def test_an_image_is_pulled_by_repository_and_tag(
+    environment: str, experiment: str, variant: str
+) -> None:
     image = CATALOGUE.runtimes[EXPERIMENTS[experiment].runtime].image
     digest = CATALOGUE.digests.find_digest(image.reference)
     pinned = f"{image.repository}:{image.tag}" + (f"@{digest}" if digest else "")
@@ -108,7 +119,9 @@ def test_an_image_is_pulled_by_repository_and_tag(environment: str, experiment: 
 
 
 @pytest.mark.parametrize(("environment", "experiment"), HOSTED)
-def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(environment: str, experiment: str) -> None:
+def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(
+    environment: str, experiment: str
+) -> None:
     mirrored = ENVIRONMENTS[environment].model_copy(update={"registry_mirrors": MIRRORS})
     made = render_charts(build_charts(mirrored, EXPERIMENTS[experiment], CATALOGUE))
 
@@ -120,12 +133,18 @@ def test_with_a_mirror_no_image_has_another_host_and_no_artifact_moves(environme
 
 
 @each_server
-def test_every_mount_has_its_volume_and_memory_is_bounded(environment: str, experiment: str, variant: str) -> None:
+def test_every_mount_has_its_volume_and_memory_is_bounded(
+    environment: str, experiment: str, variant: str
+) -> None:
     spec = pod(environment, experiment, variant)
     mounts = {
-        mount["name"] for each in (*spec["initContainers"], *spec["containers"]) for mount in each["volumeMounts"]
+        mount["name"]
+        for each in (*spec["initContainers"], *spec["containers"])
+        for mount in each["volumeMounts"]
     }
-    (shared,) = [volume["emptyDir"]["sizeLimit"] for volume in spec["volumes"] if volume["name"] == "shm"]
+    (shared,) = [
+        volume["emptyDir"]["sizeLimit"] for volume in spec["volumes"] if volume["name"] == "shm"
+    ]
     resources = spec["containers"][0]["resources"]
     memory = resources["requests"]["memory"]
 
@@ -135,14 +154,18 @@ def test_every_mount_has_its_volume_and_memory_is_bounded(environment: str, expe
 
 
 @each_server
-def test_a_pod_is_the_reader_and_no_container_has_its_role(environment: str, experiment: str, variant: str) -> None:
+def test_a_pod_is_the_reader_and_no_container_has_its_role(
+    environment: str, experiment: str, variant: str
+) -> None:
     """The role is there for Mountpoint, whose token goes from the kubelet to its driver."""
     template = deployment(environment, experiment, variant)["spec"]["template"]
     spec = template["spec"]
     skipped = template["metadata"]["annotations"]["eks.amazonaws.com/skip-containers"].split(",")
 
     assert (spec["serviceAccountName"], spec["enableServiceLinks"]) == ("tandem-serve", False)
-    assert sorted(skipped) == sorted(each["name"] for each in (*spec["initContainers"], *spec["containers"]))
+    assert sorted(skipped) == sorted(
+        each["name"] for each in (*spec["initContainers"], *spec["containers"])
+    )
 
 
 def test_a_server_is_gone_before_its_mount_is() -> None:
@@ -157,12 +180,19 @@ def test_a_server_has_an_hour_to_complete_and_later_probes_cost_no_token(
     probe = server["startupProbe"]
 
     assert probe["failureThreshold"] * probe["periodSeconds"] == 3600
-    assert probe["exec"]["command"] == ["python", "-c", probe_program(EXPERIMENTS[experiment].target)]
-    assert {server[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")} == {"/health"}
+    assert probe["exec"]["command"] == [
+        "python",
+        "-c",
+        probe_program(EXPERIMENTS[experiment].target),
+    ]
+    assert {server[f"{kind}Probe"]["httpGet"]["path"] for kind in ("readiness", "liveness")} == {
+        "/health"
+    }
 
 
 def probed(status: int) -> tuple[int, list[tuple[str, dict[str, Any]]]]:
-    """Run the startup probe against a server that answers with `status`; return its exit code and questions."""
+    """Run the startup probe against a server that answers with `status`; return its exit code and
+    questions."""
     asked: list[tuple[str, dict[str, Any]]] = []
 
     def answer(question: Question) -> tuple[int, dict[str, str], bytes]:

@@ -1,7 +1,9 @@
-"""What is written is what the API server stores, so that no apply conflicts with another kind of apply, or repeats.
+"""What is written is what the API server stores, so that no apply conflicts with another kind of
+apply, or repeats.
 
-Source: kubernetes.io docs/reference/using-api/server-side-apply: an atomic struct has one owner as a whole, so a field
-of it that the server fills in belongs to whoever wrote the others; and a value that the server drops is never owned.
+Source: kubernetes.io docs/reference/using-api/server-side-apply: an atomic struct has one owner as
+a whole, so a field of it that the server fills in belongs to whoever wrote the others; and a value
+that the server drops is never owned.
 """
 
 from __future__ import annotations
@@ -22,16 +24,20 @@ from committed import ROOT
 
 Object = dict[str, Any]
 MINOR = "1.36"
-# of atomic structs, the fields that the API server fills in where they are left out (k8s.io/api types.go, 1.36)
+# of atomic structs, the fields that the API server fills in where they are left out (k8s.io/api
+# types.go, 1.36)
 FILLED = {
     "io.k8s.api.core.v1.ObjectFieldSelector": {"apiVersion"},
     "io.k8s.api.core.v1.ResourceFieldSelector": {"divisor"},
     "io.k8s.api.rbac.v1.RoleRef": {"apiGroup"},
 }
-# empty, and stored all the same: a pointer that says "no class", and a selector of all pods, which is required
+# empty, and stored all the same: a pointer that says "no class", and a selector of all pods, which
+# is required
 KEPT = {("PersistentVolumeClaim", "spec/storageClassName"), ("NetworkPolicy", "spec/podSelector")}
 RENDERED = {
-    path.relative_to(ROOT / "manifests"): list(yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader))
+    path.relative_to(ROOT / "manifests"): list(
+        yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader)
+    )
     for name in ENVIRONMENTS
     for path in sorted((ROOT / "manifests" / name).rglob("*.yaml"))
     if path.name != "kustomization.yaml"
@@ -45,17 +51,26 @@ def definitions() -> dict[str, Any]:
 
 
 def definition(body: Object) -> str | None:
-    """The name of an object's schema; None for those of the GitOps tools, which are stored as they are written."""
+    """The name of an object's schema; None for those of the GitOps tools, which are stored as they
+    are written."""
     group, _, version = body["apiVersion"].rpartition("/")
     wanted = {"group": group, "kind": body["kind"], "version": version}
-    kinds = ((name, found.get("x-kubernetes-group-version-kind", [])) for name, found in definitions().items())
+    kinds = (
+        (name, found.get("x-kubernetes-group-version-kind", []))
+        for name, found in definitions().items()
+    )
     return next((name for name, served in kinds if wanted in served), None)
 
 
 def structs(value: Any, schema: Object) -> Iterator[tuple[str, Object]]:
-    """Yield each struct of a value, with the name of its schema, unless the field is merged in spite of it."""
+    """Yield each struct of a value, with the name of its schema, unless the field is merged in
+    spite of it."""
     name = schema.get("$ref", "").rpartition("/")[2]
-    whole = definitions()[name] | {key: found for key, found in schema.items() if key != "$ref"} if name else schema
+    whole = (
+        definitions()[name] | {key: found for key, found in schema.items() if key != "$ref"}
+        if name
+        else schema
+    )
     if isinstance(value, list):
         for each in value:
             yield from structs(each, whole.get("items", {}))
@@ -70,15 +85,30 @@ def incomplete(body: Object) -> list[str]:
     """The fields that the API server would fill into an atomic struct of an object."""
     kind = definition(body)
     found = structs(body, {"$ref": kind}) if kind else ()
-    return [f"{name}.{field}" for name, struct in found for field in FILLED.get(name, set()) - set(struct)]
+    return [
+        f"{name}.{field}"
+        for name, struct in found
+        for field in FILLED.get(name, set()) - set(struct)
+    ]
 
 
 def dropped(value: Any, path: str = "") -> list[str]:
-    """The paths of what is empty, which the API server stores as nothing; the core's API group is "" and stays."""
+    """The paths of what is empty, which the API server stores as nothing; the core's API group is
+    "" and stays."""
     if value in ("", None, [], {}) and not re.search(r"/apiGroups/\d+$", path):
         return [path]
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [lost for key, inner in pairs for lost in dropped(inner, f"{path}/{key}" if path else str(key))]
+    pairs = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
+    return [
+        lost
+        for key, inner in pairs
+        for lost in dropped(inner, f"{path}/{key}" if path else str(key))
+    ]
 
 
 @pytest.mark.parametrize("path", RENDERED, ids=str)
@@ -90,13 +120,19 @@ def test_what_is_written_is_what_the_server_stores(path: Path) -> None:
 
 
 def job() -> Object:
-    return copy.deepcopy(next(body for bodies in RENDERED.values() for body in bodies if body["kind"] == "CronJob"))
+    return copy.deepcopy(
+        next(body for bodies in RENDERED.values() for body in bodies if body["kind"] == "CronJob")
+    )
 
 
 def test_a_field_reference_without_its_version_is_found() -> None:
     body = job()
     spec = body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    read = next(each["valueFrom"] for each in spec["containers"][0]["env"] if "fieldRef" in each.get("valueFrom", {}))
+    read = next(
+        each["valueFrom"]
+        for each in spec["containers"][0]["env"]
+        if "fieldRef" in each.get("valueFrom", {})
+    )
     del read["fieldRef"]["apiVersion"]
 
     assert incomplete(body) == ["io.k8s.api.core.v1.ObjectFieldSelector.apiVersion"]

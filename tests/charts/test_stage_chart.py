@@ -20,7 +20,9 @@ HOME = ENVIRONMENTS["post-us-east-2"]
 def pods(environment: Environment, experiment: str) -> dict[str, Spec]:
     made = render_charts(build_charts(environment, EXPERIMENTS[experiment], CATALOGUE))["stage"]
     return {
-        body["metadata"]["annotations"]["tandem/model"]: body["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        body["metadata"]["annotations"]["tandem/model"]: body["spec"]["jobTemplate"]["spec"][
+            "template"
+        ]["spec"]
         for body in made
     }
 
@@ -37,7 +39,10 @@ def variables(found: Spec) -> dict[str, str | None]:
 def test_another_hub_and_its_tokens_secret_are_told_and_the_public_one_needs_no_word() -> None:
     hub = HubSettings(endpoint="https://hub.acme.dev", token_secret="tandem/hub")  # noqa: S106  # a name
     told = variables(container(HOME.model_copy(update={"hub": hub})))
-    assert (told["HF_ENDPOINT"], told["TANDEM_HUB_TOKEN_SECRET"]) == ("https://hub.acme.dev", "tandem/hub")
+    assert (told["HF_ENDPOINT"], told["TANDEM_HUB_TOKEN_SECRET"]) == (
+        "https://hub.acme.dev",
+        "tandem/hub",
+    )
     assert {"HF_ENDPOINT", "TANDEM_HUB_TOKEN_SECRET"} & set(variables(container())) == set()
 
 
@@ -47,7 +52,9 @@ def test_staging_writes_models_on_small_nodes_and_holds_no_secret_and_no_device(
 ) -> None:
     for spec in pods(ENVIRONMENTS[environment], experiment).values():
         (found,), (volume,) = spec["containers"], spec["volumes"]
-        disk, taken_gib = volume["emptyDir"]["sizeLimit"], 20  # by the system and its images, at most
+        # by the system and its images, at most
+        disk = volume["emptyDir"]["sizeLimit"]
+        taken_gib = 20
 
         assert spec["serviceAccountName"] == names.STAGE_ACCOUNT
         assert "resourceClaims" not in spec

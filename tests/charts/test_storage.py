@@ -6,7 +6,17 @@ import json
 from typing import Any
 
 import pytest
-from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, experiments, objects, of_kind, stages, templates
+from chart_cases import (
+    CATALOGUE,
+    ENVIRONMENTS,
+    EXPERIMENTS,
+    HOSTED,
+    experiments,
+    objects,
+    of_kind,
+    stages,
+    templates,
+)
 
 from tandem.spec import names
 from tandem.spec.variant_key import compute_artifact_key
@@ -35,16 +45,23 @@ def test_each_volume_has_a_handle_of_its_own(environment: str) -> None:
 
 
 @each_experiment
-def test_there_is_a_prefix_for_the_models_and_one_for_each_artifact(environment: str, experiment: str) -> None:
+def test_there_is_a_prefix_for_the_models_and_one_for_each_artifact(
+    environment: str, experiment: str
+) -> None:
     spec = EXPERIMENTS[experiment]
     keys = [compute_artifact_key(spec, variant, CATALOGUE) for variant in spec.all_variants()]
-    mounted = [volume["spec"]["mountOptions"][-1] for volume in volumes(environment, experiment).values()]
+    mounted = [
+        volume["spec"]["mountOptions"][-1] for volume in volumes(environment, experiment).values()
+    ]
     assert mounted == ["prefix models/", *(f"prefix artifacts/{key.name}/" for key in keys)]
 
 
 @each_experiment
-def test_a_volume_is_read_by_root_and_by_the_tools_with_the_role_of_the_pod(environment: str, experiment: str) -> None:
-    """A mount belongs to its Mountpoint pod's user; allow-other lets other users in, and the region spares a question.
+def test_a_volume_is_read_by_root_and_by_the_tools_with_the_role_of_the_pod(
+    environment: str, experiment: str
+) -> None:
+    """A mount belongs to its Mountpoint pod's user; allow-other lets other users in, and the region
+    spares a question.
 
     What is deleted here deletes nothing in the bucket, and no storage class ever provisions.
     """
@@ -55,29 +72,49 @@ def test_a_volume_is_read_by_root_and_by_the_tools_with_the_role_of_the_pod(envi
         assert spec["accessModes"] == ["ReadOnlyMany"]
         assert {"read-only", "allow-other", f"region {place.region}"} <= set(spec["mountOptions"])
         assert spec["csi"]["volumeAttributes"] == {
-            "bucketName": names.bucket_name(place), "authenticationSource": "pod",
-        }  # fmt: skip
-        assert (spec["persistentVolumeReclaimPolicy"], spec.get("storageClassName")) == ("Retain", None)
-    assert {claim["spec"]["storageClassName"] for claim in claims(environment, experiment).values()} == {""}
+            "bucketName": names.bucket_name(place),
+            "authenticationSource": "pod",
+        }
+        assert (spec["persistentVolumeReclaimPolicy"], spec.get("storageClassName")) == (
+            "Retain",
+            None,
+        )
+    assert {
+        claim["spec"]["storageClassName"] for claim in claims(environment, experiment).values()
+    } == {""}
 
 
-@pytest.mark.parametrize(("environment", "gbps"), [("post-us-east-2", 200), ("dev-trn2-3xlarge", 50)])
+@pytest.mark.parametrize(
+    ("environment", "gbps"), [("post-us-east-2", 200), ("dev-trn2-3xlarge", 50)]
+)
 def test_a_volume_names_the_nodes_throughput(environment: str, gbps: int) -> None:
-    (experiment, *_) = experiments(ENVIRONMENTS[environment])
-    found = {tuple(volume["spec"]["mountOptions"][3:-1]) for volume in volumes(environment, experiment.name).values()}
+    experiment, *_ = experiments(ENVIRONMENTS[environment])
+    found = {
+        tuple(volume["spec"]["mountOptions"][3:-1])
+        for volume in volumes(environment, experiment.name).values()
+    }
     assert found == {(f"maximum-throughput-gbps {gbps}",)}
 
 
 @each_experiment
 def test_a_volume_and_its_claim_name_each_other(environment: str, experiment: str) -> None:
     space = names.experiment_namespace(EXPERIMENTS[experiment])
-    bound = {name: volume["spec"]["claimRef"] for name, volume in volumes(environment, experiment).items()}
-    wanted = {claim["spec"]["volumeName"]: name for name, claim in claims(environment, experiment).items()}
-    assert bound == {volume: {"namespace": space, "name": claim} for volume, claim in wanted.items()}
+    bound = {
+        name: volume["spec"]["claimRef"]
+        for name, volume in volumes(environment, experiment).items()
+    }
+    wanted = {
+        claim["spec"]["volumeName"]: name for name, claim in claims(environment, experiment).items()
+    }
+    assert bound == {
+        volume: {"namespace": space, "name": claim} for volume, claim in wanted.items()
+    }
 
 
 @each_experiment
-def test_every_claim_is_mounted_and_every_mounted_claim_is_there(environment: str, experiment: str) -> None:
+def test_every_claim_is_mounted_and_every_mounted_claim_is_there(
+    environment: str, experiment: str
+) -> None:
     used = {
         volume["persistentVolumeClaim"]["claimName"]
         for template in templates(stages(environment, experiment)["serve"]).values()
@@ -89,7 +126,9 @@ def test_every_claim_is_mounted_and_every_mounted_claim_is_there(environment: st
 
 
 @each_experiment
-def test_each_artifacts_key_stands_once_and_never_changes(environment: str, experiment: str) -> None:
+def test_each_artifacts_key_stands_once_and_never_changes(
+    environment: str, experiment: str
+) -> None:
     spec = EXPERIMENTS[experiment]
     keys = {compute_artifact_key(spec, each, CATALOGUE).digest for each in spec.all_variants()}
     bodies = objects(environment, experiment)
@@ -97,4 +136,6 @@ def test_each_artifacts_key_stands_once_and_never_changes(environment: str, expe
 
     assert {name.removeprefix("key-") for name in maps} == keys
     assert all(body["immutable"] for body in maps.values())
-    assert "kv_cache_quantization" not in json.dumps([body for body in bodies if body["kind"] != "ConfigMap"])
+    assert "kv_cache_quantization" not in json.dumps(
+        [body for body in bodies if body["kind"] != "ConfigMap"]
+    )

@@ -68,7 +68,9 @@ def test_a_second_render_writes_nothing(environment: str, tmp_path: Path) -> Non
 
 def test_render_says_every_file_it_wrote(tmp_path: Path) -> None:
     written = render("post-us-east-2", tmp_path)
-    assert written == sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file())
+    assert written == sorted(
+        path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()
+    )
 
 
 def test_render_removes_a_file_that_no_longer_belongs(tmp_path: Path) -> None:
@@ -108,7 +110,9 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
         case "line endings":
             (tmp_path / path).write_bytes((tmp_path / path).read_bytes().replace(b"\n", b"\r\n"))
 
-    assert tree.list_stale_files("post-us-east-2", render_tree("post-us-east-2"), tmp_path) == [path]
+    assert tree.list_stale_files("post-us-east-2", render_tree("post-us-east-2"), tmp_path) == [
+        path
+    ]
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
@@ -128,19 +132,26 @@ def test_stale_names_the_file_that_differs(change: str, tmp_path: Path) -> None:
     ],
 )
 def test_no_manifest_holds(environment: str, forbidden: str) -> None:
-    holders = [str(path) for path, text in render_tree(environment).items() if re.search(forbidden, text)]
+    holders = [
+        str(path) for path, text in render_tree(environment).items() if re.search(forbidden, text)
+    ]
     assert holders == []
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_the_runner_alone_has_a_written_number_of_pods(environment: str) -> None:
     """The runner owns that number of everything that serves."""
-    holders = [str(path) for path, text in render_tree(environment).items() if re.search(r"\breplicas:", text)]
+    holders = [
+        str(path)
+        for path, text in render_tree(environment).items()
+        if re.search(r"\breplicas:", text)
+    ]
     assert holders == [f"{environment}/runner/runner.yaml"]
 
 
 def read_folders(environment: str) -> dict[str, list[dict[str, Any]]]:
-    """Return the objects of each folder that is applied as one: of each experiment, people and runner."""
+    """Return the objects of each folder that is applied as one: of each experiment, people and
+    runner."""
     folders: dict[str, list[dict[str, Any]]] = {}
     for path, text in render_tree(environment).items():
         if path.name != "kustomization.yaml" and "gitops" not in path.parts:
@@ -150,7 +161,8 @@ def read_folders(environment: str) -> dict[str, list[dict[str, Any]]]:
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_folder_makes_every_namespace_that_it_uses(environment: str) -> None:
-    """So folders can be applied in any order: the API server refuses an object of a namespace that is not there."""
+    """So folders can be applied in any order: the API server refuses an object of a namespace that
+    is not there."""
     for folder, bodies in read_folders(environment).items():
         made = {body["metadata"]["name"] for body in bodies if body["kind"] == "Namespace"}
         used = {body["metadata"]["namespace"] for body in bodies if "namespace" in body["metadata"]}
@@ -160,7 +172,9 @@ def test_a_folder_makes_every_namespace_that_it_uses(environment: str) -> None:
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_no_object_is_in_two_folders(environment: str) -> None:
     """Two Applications or Kustomizations that own one object would fight over it."""
-    identities = [identity(body) for bodies in read_folders(environment).values() for body in bodies]
+    identities = [
+        identity(body) for bodies in read_folders(environment).values() for body in bodies
+    ]
     assert len(identities) == len(set(identities)) > 0
 
 
@@ -171,7 +185,9 @@ def kubectl(request: pytest.FixtureRequest) -> Path:
 
 
 def built(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
-    done = subprocess.run([str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(kubectl), "kustomize", str(folder)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return list(yaml.safe_load_all(done.stdout))
 
@@ -184,14 +200,17 @@ def identity(body: dict[str, Any]) -> tuple[str, str, str]:
 def test_kubectl_builds_every_object_below_a_kustomization_unchanged(
     environment: str, kubectl: Path, tmp_path: Path
 ) -> None:
-    """The environment's own names all others but that of the controller, which is applied by hand, once."""
+    """The environment's own names all others but that of the controller, which is applied by hand,
+    once."""
     render(environment, tmp_path)
     expected: dict[bool, list[dict[str, Any]]] = {True: [], False: []}
     for path, text in render_tree(environment).items():
         if path.name != "kustomization.yaml":
             expected["gitops" in path.parts] += yaml.safe_load_all(text)
 
-    assert sorted(built(kubectl, tmp_path / environment), key=identity) == sorted(expected[False], key=identity)
+    assert sorted(built(kubectl, tmp_path / environment), key=identity) == sorted(
+        expected[False], key=identity
+    )
     if environment in GITOPS:
         told = built(kubectl, tmp_path / environment / "gitops")
         assert sorted(told, key=identity) == sorted(expected[True], key=identity)

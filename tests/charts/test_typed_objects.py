@@ -1,4 +1,5 @@
-"""Charts write Kubernetes objects as classes: mypy reads the fields of a class, and takes any dict in its place."""
+"""Charts write Kubernetes objects as classes: mypy reads the fields of a class, and takes any dict
+in its place."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ from committed import ROOT
 
 ALIAS = "k8s"
 SOURCES = {path.stem: path.read_text() for path in sorted((ROOT / "charts").glob("*.py"))}
-MAPPED = {"storage", "workload"}  # a resource and a label of ours, although a class has a field of that name
+# a resource and a label of ours, although a class has a field of that name
+MAPPED = {"storage", "workload"}
 CUSTOM_RESOURCES = {"argocd", "flux"}  # of their kinds cdk8s-plus has no class
 
 
@@ -41,7 +43,9 @@ def spell_camel(field: str) -> str:
 def list_spellings() -> frozenset[frozenset[str]]:
     """Return the fields of each class, as Python and as YAML spell them."""
     fields = [set(names) for names in read_fields().values()]
-    return frozenset(frozenset(names | {spell_camel(name) for name in names}) for names in fields if names)
+    return frozenset(
+        frozenset(names | {spell_camel(name) for name in names}) for names in fields if names
+    )
 
 
 def find_class(call: ast.expr) -> str | None:
@@ -54,7 +58,9 @@ def find_class(call: ast.expr) -> str | None:
 
 def list_dicts(node: ast.expr) -> Iterator[ast.expr]:
     """Yield the dicts in an expression that is not itself a call."""
-    is_dict_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict"
+    is_dict_call = (
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dict"
+    )
     if isinstance(node, ast.Dict | ast.DictComp) or is_dict_call:
         yield node
     elif not isinstance(node, ast.Call):
@@ -74,12 +80,18 @@ def list_faults(source: str) -> list[str]:
             annotation = fields.get(keyword.arg or "", "")
             if keyword.arg is None:
                 faults.append(f"{node.lineno}: {name}(**...) hides its fields")
-            elif "Union[" in annotation and "Dict[" in annotation and list(list_dicts(keyword.value)):
+            elif (
+                "Union[" in annotation and "Dict[" in annotation and list(list_dicts(keyword.value))
+            ):
                 faults.append(f"{node.lineno}: {name}.{keyword.arg} is a dict")
 
         if isinstance(node, ast.Dict) and node.keys:
             keys = {key.value for key in node.keys if isinstance(key, ast.Constant)}
-            if len(keys) == len(node.keys) and not keys <= MAPPED and any(keys <= names for names in list_spellings()):
+            if (
+                len(keys) == len(node.keys)
+                and not keys <= MAPPED
+                and any(keys <= names for names in list_spellings())
+            ):
                 faults.append(f"{node.lineno}: {sorted(keys)} are fields of a class")
     return faults
 
@@ -88,7 +100,9 @@ def imports_classes(source: str) -> bool:
     return "from cdk8s_plus_36 import k8s" in source
 
 
-@pytest.mark.parametrize("module", [name for name, source in SOURCES.items() if imports_classes(source)])
+@pytest.mark.parametrize(
+    "module", [name for name, source in SOURCES.items() if imports_classes(source)]
+)
 def test_no_dict_stands_where_kubernetes_has_a_class(module: str) -> None:
     assert list_faults(SOURCES[module]) == []
 
@@ -101,7 +115,9 @@ def test_only_custom_resources_are_written_without_classes(module: str) -> None:
 
 @pytest.mark.parametrize("module", SOURCES)
 def test_a_module_has_at_most_one_chart(module: str) -> None:
-    classes = [node for node in ast.walk(ast.parse(SOURCES[module])) if isinstance(node, ast.ClassDef)]
+    classes = [
+        node for node in ast.walk(ast.parse(SOURCES[module])) if isinstance(node, ast.ClassDef)
+    ]
     assert len(classes) <= 1
 
 
@@ -127,7 +143,10 @@ def test_a_dict_in_place_of_a_class_is_found(expression: str) -> None:
     [
         'k8s.LabelSelector(match_labels={"app.kubernetes.io/name": "qwen"})',
         'k8s.ResourceRequirements(requests={"cpu": k8s.Quantity.from_string("2")})',
-        'k8s.OpaqueDeviceConfiguration(driver="d", parameters={"apiVersion": "d/v1", "logicalNeuronCore": 2})',
+        (
+            'k8s.OpaqueDeviceConfiguration(driver="d", parameters={"apiVersion": "d/v1",'
+            ' "logicalNeuronCore": 2})'
+        ),
     ],
 )
 def test_labels_quantities_and_free_parameters_are_dicts(expression: str) -> None:

@@ -29,16 +29,24 @@ from tandem.spec.variant_key import compute_artifact_key
 
 Template = dict[str, Any]
 PAIRS = [
-    pytest.param(environment, experiment, first.name, second.name, id=f"{experiment}-{first.name}-{second.name}")
+    pytest.param(
+        environment,
+        experiment,
+        first.name,
+        second.name,
+        id=f"{experiment}-{first.name}-{second.name}",
+    )
     for environment, experiment in HOSTED
     for first, second in combinations(EXPERIMENTS[experiment].all_variants(), 2)
 ]
 
 
 def without_speculation(template: Template, experiment: Experiment, variant: Variant) -> Template:
-    """A pod template with the speculation fields taken out, and the name and the artifact made unknown.
+    """A pod template with the speculation fields taken out, and the name and the artifact made
+    unknown.
 
-    Each is taken from the one place where it may stand, so that a stray one elsewhere is left to be seen.
+    Each is taken from the one place where it may stand, so that a stray one elsewhere is left to be
+    seen.
     """
     left = copy.deepcopy(template)
     spelling = CATALOGUE.runtimes[experiment.runtime].spelling
@@ -57,7 +65,9 @@ def without_speculation(template: Template, experiment: Experiment, variant: Var
 
     admission_without_speculation(left["spec"]["initContainers"][0], variant)
     assert left["metadata"]["labels"].pop("app.kubernetes.io/name") == variant.name
-    (apart,) = left["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    (apart,) = left["spec"]["affinity"]["podAntiAffinity"][
+        "requiredDuringSchedulingIgnoredDuringExecution"
+    ]
     assert apart["labelSelector"]["matchLabels"].pop("app.kubernetes.io/name") == variant.name
     assert left["spec"]["nodeSelector"].pop(names.raise_label(variant)) == experiment.name
     key = compute_artifact_key(experiment, variant, CATALOGUE)
@@ -77,21 +87,35 @@ def admission_without_speculation(admit: dict[str, Any], variant: Variant) -> No
 def paths(value: Any, at: str = "") -> dict[str, Any]:
     """Path to leaf."""
     if isinstance(value, dict):
-        return {path: leaf for key, inner in value.items() for path, leaf in paths(inner, f"{at}/{key}").items()}
+        return {
+            path: leaf
+            for key, inner in value.items()
+            for path, leaf in paths(inner, f"{at}/{key}").items()
+        }
     if isinstance(value, list):
-        return {path: leaf for key, inner in enumerate(value) for path, leaf in paths(inner, f"{at}/{key}").items()}
+        return {
+            path: leaf
+            for key, inner in enumerate(value)
+            for path, leaf in paths(inner, f"{at}/{key}").items()
+        }
     return {at: value}
 
 
 def undeclared(first: Template, second: Template) -> set[str]:
-    mine, theirs = paths(first), paths(second)
+    mine = paths(first)
+    theirs = paths(second)
     return {path for path in mine | theirs if mine.get(path, ...) != theirs.get(path, ...)}
 
 
-def compare(bodies: list[dict[str, Any]], experiment: Experiment, first: str, second: str) -> set[str]:
+def compare(
+    bodies: list[dict[str, Any]], experiment: Experiment, first: str, second: str
+) -> set[str]:
     found = templates(bodies)
     return undeclared(
-        *(without_speculation(found[name], experiment, find(experiment, name)) for name in (first, second))
+        *(
+            without_speculation(found[name], experiment, find(experiment, name))
+            for name in (first, second)
+        )
     )
 
 
@@ -99,11 +123,15 @@ def compare(bodies: list[dict[str, Any]], experiment: Experiment, first: str, se
 def test_pods_differ_only_in_speculation_names_and_artifact(
     environment: str, experiment: str, first: str, second: str
 ) -> None:
-    assert compare(stages(environment, experiment)["serve"], EXPERIMENTS[experiment], first, second) == set()
+    assert (
+        compare(stages(environment, experiment)["serve"], EXPERIMENTS[experiment], first, second)
+        == set()
+    )
 
 
 def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
-    environment, old = ENVIRONMENTS["native-us-east-2"], EXPERIMENTS["llama-eagle3"]
+    environment = ENVIRONMENTS["native-us-east-2"]
+    old = EXPERIMENTS["llama-eagle3"]
     native = CATALOGUE.runtimes["native"]
     image = native.image.model_copy(update={"tag": "next"})
     newer = native.model_copy(update={"name": "native-next", "image": image})
@@ -127,7 +155,9 @@ def test_two_versions_of_a_runtime_stand_side_by_side() -> None:
 
 
 def variable(template: Template) -> None:
-    template["containers"][0]["env"].append({"name": "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "value": "2"})
+    template["containers"][0]["env"].append(
+        {"name": "NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", "value": "2"}
+    )
 
 
 def tuning(template: Template) -> None:

@@ -1,4 +1,5 @@
-"""Which addresses a pod of each kind may call: staging the hub and AWS, compiling S3, servers nothing."""
+"""Which addresses a pod of each kind may call: staging the hub and AWS, compiling S3, servers
+nothing."""
 
 from __future__ import annotations
 
@@ -20,9 +21,11 @@ API_SERVER = ("172.20.0.1", 443)
 PEERED = ("192.168.7.7", 443)
 
 EXISTING = ExistingNetwork(
-    kind="existing", vpc_id="vpc-0123456789abcdef0", cidr="10.42.0.0/16",
+    kind="existing",
+    vpc_id="vpc-0123456789abcdef0",
+    cidr="10.42.0.0/16",
     subnets=tuple(ExistingSubnet(id=f"subnet-{n}0000000", zone=f"use2-az{n}") for n in (1, 2, 3)),
-)  # fmt: skip
+)
 
 
 def policies(environment: Environment = HOME) -> list[dict[str, Any]]:
@@ -36,13 +39,15 @@ def reaches(specs: list[dict[str, Any]], component: str, to: tuple[str, int]) ->
     Source: kubernetes.io docs/concepts/services-networking/network-policies, ipBlock.
     """
     labels = {"app.kubernetes.io/component": component}
-    address, port = ip_address(to[0]), {"protocol": "TCP", "port": to[1]}
+    address = ip_address(to[0])
+    port = {"protocol": "TCP", "port": to[1]}
     return any(
         port in rule["ports"]
         and address in ip_network(block["cidr"])
         and not any(address in ip_network(hole) for hole in block.get("except", []))
         for spec in specs
-        if spec["podSelector"].get("matchLabels", {}).items() <= labels.items() and "Egress" in spec["policyTypes"]
+        if spec["podSelector"].get("matchLabels", {}).items() <= labels.items()
+        and "Egress" in spec["policyTypes"]
         for rule in spec.get("egress", [])
         for block in (peer["ipBlock"] for peer in rule["to"] if "ipBlock" in peer)
     )
@@ -83,7 +88,9 @@ def test_who_calls_whom(component: str, to: tuple[str, int], *, expected: bool) 
 
 @pytest.mark.parametrize(("port", "expected"), [(443, False), (8443, True), (8080, False)])
 def test_a_hub_on_a_port_of_its_own_is_reached_there(port: int, *, expected: bool) -> None:
-    own = HOME.model_copy(update={"hub": HubSettings(endpoint="https://hub.acme.dev:8443", token_secret=None)})
+    own = HOME.model_copy(
+        update={"hub": HubSettings(endpoint="https://hub.acme.dev:8443", token_secret=None)}
+    )
     assert reaches(policies(own), "stage", ("10.9.9.9", port)) is expected
 
 
@@ -97,20 +104,36 @@ def test_interface_endpoints_are_reached_by_https_alone(component: str, port: in
 
 @pytest.mark.parametrize("component", ["stage", "compile", "bench"])
 @pytest.mark.parametrize(
-    ("to", "expected"), [(VPC_ENDPOINT, True), (("100.66.1.1", 443), True), (PEERED, False)], ids=str
+    ("to", "expected"),
+    [(VPC_ENDPOINT, True), (("100.66.1.1", 443), True), (PEERED, False)],
+    ids=str,
 )
 def test_in_an_existing_network_its_ranges_alone_are_private_ways_out(
     component: str, to: tuple[str, int], *, expected: bool
 ) -> None:
     network = EXISTING.model_copy(update={"secondary_cidrs": ("100.66.0.0/16",)})
-    assert reaches(policies(HOME.model_copy(update={"network": network})), component, to) is expected
+    assert (
+        reaches(policies(HOME.model_copy(update={"network": network})), component, to) is expected
+    )
 
 
 @pytest.mark.parametrize(
     ("chart", "component"),
-    [("stage", "stage"), ("compile", "compile"), ("serve", "server"), ("llmperf", "bench"), ("measure", "bench")],
+    [
+        ("stage", "stage"),
+        ("compile", "compile"),
+        ("serve", "server"),
+        ("llmperf", "bench"),
+        ("measure", "bench"),
+    ],
 )
 def test_a_pod_wears_the_label_that_its_policy_selects(chart: str, component: str) -> None:
     bodies = stages("post-us-east-2", "post")[chart]
-    specs = [body["spec"].get("jobTemplate", body)["spec"] for body in bodies if body["kind"] != "Service"]
-    assert {spec["template"]["metadata"]["labels"]["app.kubernetes.io/component"] for spec in specs} == {component}
+    specs = [
+        body["spec"].get("jobTemplate", body)["spec"]
+        for body in bodies
+        if body["kind"] != "Service"
+    ]
+    assert {
+        spec["template"]["metadata"]["labels"]["app.kubernetes.io/component"] for spec in specs
+    } == {component}

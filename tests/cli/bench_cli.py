@@ -1,4 +1,5 @@
-"""`tandem bench` as its user meets it: two independent servers in a thread, the command in a process or in this one."""
+"""`tandem bench` as its user meets it: two independent servers in a thread, the command in a
+process or in this one."""
 
 from __future__ import annotations
 
@@ -59,32 +60,61 @@ class Pair:
 
     def asked(self) -> list[str]:
         """Ids of all requests that were measured."""
-        return [truth["request_id"] for server in self.servers for truth in server.posted if truth["path"] != "/x"]
+        return [
+            truth["request_id"]
+            for server in self.servers
+            for truth in server.posted
+            if truth["path"] != "/x"
+        ]
 
     def flags(self, folder: Path, prompts: dict[str, list[str]], *more: str) -> list[str]:
         """The command without --out; one round, unless `more` says otherwise."""
         one, other = (f"http://127.0.0.1:{server.port}" for server in self.servers)
         suite = suite_file(folder, prompts)
         return [
-            "bench", "run", "--baseline", f"a={one}", "--variant", f"b={other}/v1", "--model", MODEL,
-            "--suite", str(suite), "--concurrency", "2", "--warm-up", "0", "--rounds", "1", "--control-rounds", "0",
+            "bench",
+            "run",
+            "--baseline",
+            f"a={one}",
+            "--variant",
+            f"b={other}/v1",
+            "--model",
+            MODEL,
+            "--suite",
+            str(suite),
+            "--concurrency",
+            "2",
+            "--warm-up",
+            "0",
+            "--rounds",
+            "1",
+            "--control-rounds",
+            "0",
             *more,
-        ]  # fmt: skip
+        ]
 
 
 def start(flags: list[str], **how: Any) -> subprocess.Popen[str]:
-    """Start the command in a process of its own; it keeps no bytecode, of which a small disk would leave a half."""
+    """Start the command in a process of its own; it keeps no bytecode, of which a small disk would
+    leave a half."""
     return subprocess.Popen(
-        [sys.executable, "-B", "-m", "tandem", *flags], cwd=ROOT, env={"PATH": os.environ["PATH"]},
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **how,
-    )  # fmt: skip
+        [sys.executable, "-B", "-m", "tandem", *flags],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"]},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **how,
+    )
 
 
 @contextmanager
 def without_page() -> Iterator[None]:
     """Leave the page out, which takes seconds to draw: for what the verdict alone shows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tandem.report.page.write_report", lambda _, __, folder: folder / "report.html")
+        patch.setattr(
+            "tandem.report.page.write_report", lambda _, __, folder: folder / "report.html"
+        )
         yield
 
 

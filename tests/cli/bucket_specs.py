@@ -1,4 +1,5 @@
-"""Environments whose bucket is a test's own, and what their experiments need of it, stored for real."""
+"""Environments whose bucket is a test's own, and what their experiments need of it, stored for
+real."""
 
 from __future__ import annotations
 
@@ -17,12 +18,16 @@ ENV = "post-us-east-2"
 PRICE = ", usd_per_gb_month: 0.025, usd_per_gb_month_date: 2026-11-20"
 
 
-def write_environment(specs: Path, bucket: str, *, price: str = PRICE, experiments: str = "post") -> None:
+def write_environment(
+    specs: Path, bucket: str, *, price: str = PRICE, experiments: str = "post"
+) -> None:
     """Leave the environment of the post alone, with this bucket and these experiments."""
     for other in set((specs / "environments").iterdir()) - {specs / "environments" / f"{ENV}.yaml"}:
         other.unlink()
     path = specs / "environments" / f"{ENV}.yaml"
-    text = path.read_text().replace("experiments: [post, post-drafts-windows]", f"experiments: [{experiments}]")
+    text = path.read_text().replace(
+        "experiments: [post, post-drafts-windows]", f"experiments: [{experiments}]"
+    )
     path.write_text(f"{text}artifacts: {{existing_bucket: {bucket}{price}}}\n")
 
 
@@ -39,7 +44,12 @@ def copy_environment(specs: Path, name: str, experiments: str) -> Path:
 
 
 def folders(specs: Path) -> list[str]:
-    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
+    return [
+        "--environments",
+        str(specs / "environments"),
+        "--experiments",
+        str(specs / "experiments"),
+    ]
 
 
 def needed(specs: Path) -> tuple[BucketNeed, ...]:
@@ -50,5 +60,7 @@ def needed(specs: Path) -> tuple[BucketNeed, ...]:
 def store_needs(store: ObjectStore, needs: Iterable[BucketNeed]) -> None:
     """Store each as a small whole set."""
     for need in needs:
-        fields: dict[str, Any] = need.fields if need.kind == "artifact" else {**need.fields, "commit": "abc"}
+        fields: dict[str, Any] = (
+            need.fields if need.kind == "artifact" else {**need.fields, "commit": "abc"}
+        )
         put_set(store, need.prefix, "run" if need.kind == "artifact" else "", fields)

@@ -1,4 +1,5 @@
-"""The endpoint of the artifacts' tests, for the commands that speak to a bucket; a fleet at it for those that raise."""
+"""The endpoint of the artifacts' tests, for the commands that speak to a bucket; a fleet at it for
+those that raise."""
 
 from __future__ import annotations
 
@@ -26,13 +27,20 @@ def _wide(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def undeployed(
-    specs: Path, endpoint: AwsEndpoint, aws: dict[str, str], proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+    specs: Path,
+    endpoint: AwsEndpoint,
+    aws: dict[str, str],
+    proxy: FaultProxy,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Fleet]:
-    """An environment of a new name of which nothing exists; commands reach the endpoint through the fault proxy."""
+    """An environment of a new name of which nothing exists; commands reach the endpoint through the
+    fault proxy."""
     assert aws
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.setenv(name, proxy.url)
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
+    monkeypatch.setattr(
+        "botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01
+    )
     monkeypatch.setattr("tandem.guard.fleet_changes.POLL_INTERVAL", timedelta(seconds=0.05))
     monkeypatch.setattr("tandem.guard.fleet_changes.BLIND_LIMIT", timedelta(seconds=0.5))
     endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))

@@ -1,4 +1,5 @@
-"""An environment's fleet at the local endpoint, as its stacks would have made it, for start, stop and status."""
+"""An environment's fleet at the local endpoint, as its stacks would have made it, for start, stop
+and status."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ EMPTY_ARCHIVE = b"PK\x05\x06" + bytes(18)  # a ZIP file of nothing
 
 
 def write_environment(specs: Path, kind: str = "on-demand", **capacity: Any) -> str:
-    """Leave one environment of a new name, with the experiment `post` and nodes of this kind; its name."""
+    """Leave one environment of a new name, with the experiment `post` and nodes of this kind; its
+    name."""
     name = f"e{uuid.uuid4().hex[:8]}"
     document = yaml.safe_load((ROOT / "environments" / f"{TEMPLATE}.yaml").read_text())
     document["experiments"] = ["post"]
@@ -56,7 +58,11 @@ def _client(url: str, service: str, make: Callable[[str], Any]) -> Any:
 @cache
 def _declared(specs: Path, name: str, text: bytes) -> Environment:
     assert text  # read anew when a test has written it anew
-    return load_workspace(specs / "environments", specs / "experiments", (name,)).environments[name].record
+    return (
+        load_workspace(specs / "environments", specs / "experiments", (name,))
+        .environments[name]
+        .record
+    )
 
 
 @dataclass(kw_only=True)
@@ -70,7 +76,9 @@ class Fleet:
     @property
     def environment(self) -> Environment:
         """As declared."""
-        return _declared(self.specs, self.name, (self.specs / "environments" / f"{self.name}.yaml").read_bytes())
+        return _declared(
+            self.specs, self.name, (self.specs / "environments" / f"{self.name}.yaml").read_bytes()
+        )
 
     @property
     def guarded(self) -> GuardConfig:
@@ -83,7 +91,8 @@ class Fleet:
 
     def deploy(self, *, tags: dict[str, str] | None = None, group: bool = True) -> None:
         """Make what a start and a stop need."""
-        mine, account = self.guarded, self.environment.account
+        mine = self.guarded
+        account = self.environment.account
         self.client("s3").create_bucket(
             Bucket=mine.bucket, CreateBucketConfiguration={"LocationConstraint": mine.region}
         )
@@ -92,10 +101,14 @@ class Fleet:
         if group:
             plan = self._buy_block()
             eks.create_nodegroup(
-                clusterName=mine.cluster, nodegroupName=mine.node_group, subnets=["subnet-1"], nodeRole=ROLE,
-                instanceTypes=["trn2.48xlarge"], scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
+                clusterName=mine.cluster,
+                nodegroupName=mine.node_group,
+                subnets=["subnet-1"],
+                nodeRole=ROLE,
+                instanceTypes=["trn2.48xlarge"],
+                scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
                 tags=names.resource_tags(self.environment) | plan if tags is None else tags,
-            )  # fmt: skip
+            )
         self.client("scheduler").create_schedule_group(Name=mine.schedule_group)
         self.client("sns").create_topic(Name=names.topic_name(self.environment))
         self.client("sqs").create_queue(QueueName=names.dead_letter_queue_name(self.environment))
@@ -103,80 +116,124 @@ class Fleet:
             RoleName=names.scheduler_role_name(self.environment),
             AssumeRolePolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": []}),
         )
-        self.client("budgets").create_budget(AccountId=account, Budget={
-            "BudgetName": names.budget_name(self.environment), "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
-            "TimeUnit": "MONTHLY", "BudgetType": "COST",
-        })  # fmt: skip
+        self.client("budgets").create_budget(
+            AccountId=account,
+            Budget={
+                "BudgetName": names.budget_name(self.environment),
+                "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
+                "TimeUnit": "MONTHLY",
+                "BudgetType": "COST",
+            },
+        )
         self.alert(100)
 
     def _buy_block(self) -> dict[str, str]:
-        """Let EC2 know the declared Capacity Block, if any; return the tags that Fleet gives the node group for it."""
+        """Let EC2 know the declared Capacity Block, if any; return the tags that Fleet gives the
+        node group for it."""
         capacity = self.environment.capacity
         if capacity.kind != "capacity-block" or capacity.reservation_id is None:
             return {}
         now = datetime.now(UTC).replace(microsecond=0)
-        starts, ends = now - timedelta(hours=1), now + timedelta(hours=23)
+        starts = now - timedelta(hours=1)
+        ends = now + timedelta(hours=23)
         if capacity.block is not None:
-            starts, ends = capacity.block.starts, capacity.block.ends
-        self.endpoint.set_blocks({capacity.reservation_id: CapacityBlock(starts=starts, ends=ends, nodes=2)})
+            starts = capacity.block.starts
+            ends = capacity.block.ends
+        self.endpoint.set_blocks(
+            {capacity.reservation_id: CapacityBlock(starts=starts, ends=ends, nodes=2)}
+        )
         return {CAPACITY_KIND_TAG: capacity.kind, RESERVATION_TAG: capacity.reservation_id}
 
     def alert(self, percent: float, state: str = "OK", kind: str = "ACTUAL") -> None:
         """Let the budget tell the stop function at so many percent."""
         self.client("budgets").create_notification(
-            AccountId=self.environment.account, BudgetName=names.budget_name(self.environment),
-            Notification={"NotificationType": kind, "ComparisonOperator": "GREATER_THAN", "Threshold": percent,
-                          "ThresholdType": "PERCENTAGE", "NotificationState": state},
+            AccountId=self.environment.account,
+            BudgetName=names.budget_name(self.environment),
+            Notification={
+                "NotificationType": kind,
+                "ComparisonOperator": "GREATER_THAN",
+                "Threshold": percent,
+                "ThresholdType": "PERCENTAGE",
+                "NotificationState": state,
+            },
             Subscribers=[{"SubscriptionType": "SNS", "Address": stop_topic_arn(self.environment)}],
-        )  # fmt: skip
+        )
 
     def forget_alert(self, percent: float) -> None:
         """Take an alert of actual cost away."""
         self.client("budgets").delete_notification(
-            AccountId=self.environment.account, BudgetName=names.budget_name(self.environment),
-            Notification={"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": percent,
-                          "ThresholdType": "PERCENTAGE"},
-        )  # fmt: skip
+            AccountId=self.environment.account,
+            BudgetName=names.budget_name(self.environment),
+            Notification={
+                "NotificationType": "ACTUAL",
+                "ComparisonOperator": "GREATER_THAN",
+                "Threshold": percent,
+                "ThresholdType": "PERCENTAGE",
+            },
+        )
 
     def looked(self, *usd: float) -> None:
         """Publish what the reaper publishes at each pass, one pass for each cost."""
         data = [{"MetricName": INSTANCES_ALIVE, "Value": 0.0, "Timestamp": datetime.now(UTC)}]
-        data += [{"MetricName": FLEET_USD, "Value": cost, "Timestamp": datetime.now(UTC)} for cost in usd or (0.0,)]
+        data += [
+            {"MetricName": FLEET_USD, "Value": cost, "Timestamp": datetime.now(UTC)}
+            for cost in usd or (0.0,)
+        ]
         self.client("cloudwatch").put_metric_data(Namespace=self.guarded.namespace, MetricData=data)
 
     def make_reaper(self) -> None:
         """Make the reaper's function, as a deploy of this moment does."""
         self.client("lambda").create_function(
-            FunctionName=names.guard_function_name(self.environment, "reap"), Role=ROLE, Runtime="python3.13",
-            Handler="h.h", Code={"ZipFile": EMPTY_ARCHIVE},
-        )  # fmt: skip
+            FunctionName=names.guard_function_name(self.environment, "reap"),
+            Role=ROLE,
+            Runtime="python3.13",
+            Handler="h.h",
+            Code={"ZipFile": EMPTY_ARCHIVE},
+        )
 
     def make_foreign_schedule(self, name: str) -> None:
-        """Put a recurring schedule into the guard's group that raises the fleet and that no lease owns."""
-        payload = {"ClusterName": self.guarded.cluster, "NodegroupName": self.guarded.node_group,
-                   "ScalingConfig": {"MinSize": 0, "DesiredSize": 1}}  # fmt: skip
+        """Put a recurring schedule into the guard's group that raises the fleet and that no lease
+        owns."""
+        payload = {
+            "ClusterName": self.guarded.cluster,
+            "NodegroupName": self.guarded.node_group,
+            "ScalingConfig": {"MinSize": 0, "DesiredSize": 1},
+        }
         self.client("scheduler").create_schedule(
-            Name=name, GroupName=self.guarded.schedule_group, ScheduleExpression="rate(1 day)",
+            Name=name,
+            GroupName=self.guarded.schedule_group,
+            ScheduleExpression="rate(1 day)",
             FlexibleTimeWindow={"Mode": "OFF"},
-            Target={"Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig", "RoleArn": ROLE,
-                    "Input": json.dumps(payload)},
-        )  # fmt: skip
+            Target={
+                "Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig",
+                "RoleArn": ROLE,
+                "Input": json.dumps(payload),
+            },
+        )
 
     def scale(self, nodes: int) -> None:
         """Raise as somebody would who knows nothing of leases."""
         mine = self.guarded
         self.client("eks").update_nodegroup_config(
-            clusterName=mine.cluster, nodegroupName=mine.node_group,
+            clusterName=mine.cluster,
+            nodegroupName=mine.node_group,
             scalingConfig={"minSize": 0, "desiredSize": nodes, "maxSize": 2},
-        )  # fmt: skip
+        )
         self.until(["running"] * nodes)
 
     def instances(self) -> list[dict[str, Any]]:
         """All that EC2 lists of the node group, but for the terminated."""
-        wanted = [{"Name": f"tag:{CLUSTER_TAG}", "Values": [self.guarded.cluster]},
-                  {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [self.guarded.node_group]}]  # fmt: skip
+        wanted = [
+            {"Name": f"tag:{CLUSTER_TAG}", "Values": [self.guarded.cluster]},
+            {"Name": f"tag:{NODE_GROUP_TAG}", "Values": [self.guarded.node_group]},
+        ]
         said = self.client("ec2").describe_instances(Filters=wanted)["Reservations"]
-        return [one for found in said for one in found["Instances"] if one["State"]["Name"] != "terminated"]
+        return [
+            one
+            for found in said
+            for one in found["Instances"]
+            if one["State"]["Name"] != "terminated"
+        ]
 
     def states(self) -> list[str]:
         """Their states."""
@@ -191,7 +248,9 @@ class Fleet:
 
     def put(self, key: str, said: dict[str, Any]) -> None:
         """Write an object into the bucket."""
-        self.client("s3").put_object(Bucket=self.guarded.bucket, Key=key, Body=json.dumps(said).encode())
+        self.client("s3").put_object(
+            Bucket=self.guarded.bucket, Key=key, Body=json.dumps(said).encode()
+        )
 
     def get(self, key: str) -> dict[str, Any]:
         """Read an object of the bucket."""

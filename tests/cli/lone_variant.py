@@ -1,4 +1,5 @@
-"""An experiment of one variant: what `tandem simulate` does whatever it serves, it does with one server too."""
+"""An experiment of one variant: what `tandem simulate` does whatever it serves, it does with one
+server too."""
 
 from __future__ import annotations
 
@@ -15,9 +16,15 @@ def lone(folder: Path) -> list[str]:
     for name in ("environments", "experiments"):
         (folder / name).mkdir()
     document = yaml.safe_load((ROOT / "experiments" / "post.yaml").read_text())
-    document["variants"] = [variant for variant in document["variants"] if variant["name"] == VARIANT]
+    document["variants"] = [
+        variant for variant in document["variants"] if variant["name"] == VARIANT
+    ]
     (folder / "experiments" / "lone.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
     return [
-        "--experiment", "lone", "--environments", str(folder / "environments"),
-        "--experiments", str(folder / "experiments"),
-    ]  # fmt: skip
+        "--experiment",
+        "lone",
+        "--environments",
+        str(folder / "environments"),
+        "--experiments",
+        str(folder / "experiments"),
+    ]

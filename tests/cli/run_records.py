@@ -1,4 +1,5 @@
-"""Runs as a runner would leave them in the bucket, and a runner of a few lines that answers what is asked."""
+"""Runs as a runner would leave them in the bucket, and a runner of a few lines that answers what is
+asked."""
 
 from __future__ import annotations
 
@@ -24,14 +25,33 @@ from tandem.run.run_keys import (
     run_record_key,
     step_key,
 )
-from tandem.run.run_values import LeaseSpan, RequestAnswer, RunnerBeat, RunRecord, RunRequest, StepRecord, parse_request
+from tandem.run.run_values import (
+    LeaseSpan,
+    RequestAnswer,
+    RunnerBeat,
+    RunRecord,
+    RunRequest,
+    StepRecord,
+    parse_request,
+)
 from tandem.spec.catalogue import load_catalogue
 from tandem.spec.spec_digest import compute_spec_digest
 from tandem.spec.workspace import load_workspace
 
 RUN = "post-20261122-101500"
 START = datetime(2026, 11, 22, 10, 15, tzinfo=UTC)
-STEPS = ("preflight", "stage", "raise", "node", "compile", "label", "serve", "ready", "check", "round-00000")
+STEPS = (
+    "preflight",
+    "stage",
+    "raise",
+    "node",
+    "compile",
+    "label",
+    "serve",
+    "ready",
+    "check",
+    "round-00000",
+)
 VERDICT = "qwen-sd-vllm is faster (restarts not tested)"
 
 
@@ -42,24 +62,49 @@ def moment(minutes: float) -> str:
 
 def make_request(**fields: Any) -> RunRequest:
     """A request of the default size."""
-    names = {"kind": "run", "run": RUN, "environment": "e", "experiment": "post", "at": moment(0), "hours": 6}
+    names = {
+        "kind": "run",
+        "run": RUN,
+        "environment": "e",
+        "experiment": "post",
+        "at": moment(0),
+        "hours": 6,
+    }
     return RunRequest(**{**names, **fields})
 
 
 def make_record(fleet: Fleet, run: str = RUN, **fields: Any) -> RunRecord:
     """A run of this environment."""
     lease = LeaseSpan(name=run, deadline=moment(360), raised_at=moment(40), empty_at=moment(100))
-    return RunRecord(**{
-        "run": run, "environment": fleet.name, "experiment": "post", "who": "AIDAEXAMPLE", "started_at": moment(0),
-        "request": make_request(run=run, environment=fleet.name), "leases": (lease,), "rounds_total": 5,
-        "node_s": 3600.0, "used_node_s": 3132.0, **fields,
-    })  # fmt: skip
+    return RunRecord(
+        **{
+            "run": run,
+            "environment": fleet.name,
+            "experiment": "post",
+            "who": "AIDAEXAMPLE",
+            "started_at": moment(0),
+            "request": make_request(run=run, environment=fleet.name),
+            "leases": (lease,),
+            "rounds_total": 5,
+            "node_s": 3600.0,
+            "used_node_s": 3132.0,
+            **fields,
+        }
+    )
 
 
-def make_step(index: int, step: str, state: str = "done", run: str = RUN, **fields: Any) -> StepRecord:
+def make_step(
+    index: int, step: str, state: str = "done", run: str = RUN, **fields: Any
+) -> StepRecord:
     """A step of ten minutes."""
     ended = None if state == "running" else moment(10 * index + 10)
-    names = {"run": run, "step": step, "state": state, "started_at": moment(10 * index), "ended_at": ended}
+    names = {
+        "run": run,
+        "step": step,
+        "state": state,
+        "started_at": moment(10 * index),
+        "ended_at": ended,
+    }
     return StepRecord(**{**names, **fields})
 
 
@@ -104,7 +149,11 @@ def fill_bucket(fleet: Fleet) -> None:
 
 def list_keys(fleet: Fleet, prefix: str) -> list[str]:
     """Every key below a prefix."""
-    rows = fleet.client("s3").list_objects_v2(Bucket=fleet.guarded.bucket, Prefix=prefix).get("Contents", [])
+    rows = (
+        fleet.client("s3")
+        .list_objects_v2(Bucket=fleet.guarded.bucket, Prefix=prefix)
+        .get("Contents", [])
+    )
     return [row["Key"] for row in rows]
 
 
@@ -131,7 +180,8 @@ def answering(
     fleet: Fleet, act: Callable[[RunRequest], None] = lambda _: None, **answer: Any
 ) -> Iterator[list[RunRequest]]:
     """Answer every request: accept it, or as `answer` says, once `act` has written what it does."""
-    stop, requests = threading.Event(), list[RunRequest]()
+    stop = threading.Event()
+    requests = list[RunRequest]()
     accepted = RequestAnswer(**{"is_accepted": True, "at": moment(0), **answer})
 
     def answer_requests() -> None:
@@ -141,7 +191,11 @@ def answering(
                 if key in seen:
                     continue
                 seen.add(key)
-                body = fleet.client("s3").get_object(Bucket=fleet.guarded.bucket, Key=key)["Body"].read()
+                body = (
+                    fleet.client("s3")
+                    .get_object(Bucket=fleet.guarded.bucket, Key=key)["Body"]
+                    .read()
+                )
                 request = parse_request(body, key)
                 requests.append(request)
                 act(request)

@@ -24,18 +24,38 @@ def need(specs: Path, bucket: str, aws: dict[str, str]) -> BucketNeed:
     """The artifact of post/qwen-vllm, in the test's bucket."""
     assert aws
     write_environment(specs, bucket)
-    return next(each for each in needed(specs) if each.kind == "artifact" and "post/qwen-vllm" in each.used_by)
+    return next(
+        each
+        for each in needed(specs)
+        if each.kind == "artifact" and "post/qwen-vllm" in each.used_by
+    )
 
 
 @pytest.fixture
 def folder(need: BucketNeed, tmp_path: Path) -> Path:
-    return write_artifact(tmp_path / "compiled", key=ArtifactKey.from_fields(need.fields), rank_bytes=10)
+    return write_artifact(
+        tmp_path / "compiled", key=ArtifactKey.from_fields(need.fields), rank_bytes=10
+    )
 
 
 @pytest.fixture
 def run(specs: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> Run:
-    def act(*more: str, variant: str = "post/qwen-vllm", where: Path = folder) -> tuple[int, str, str]:
-        code = main(["artifacts", "import", str(where), "--env", ENV, "--variant", variant, *folders(specs), *more])
+    def act(
+        *more: str, variant: str = "post/qwen-vllm", where: Path = folder
+    ) -> tuple[int, str, str]:
+        code = main(
+            [
+                "artifacts",
+                "import",
+                str(where),
+                "--env",
+                ENV,
+                "--variant",
+                variant,
+                *folders(specs),
+                *more,
+            ]
+        )
         said = capsys.readouterr()
         return code, said.out, said.err
 
@@ -56,7 +76,11 @@ def test_json_is_one_document_though_the_upload_logs(run, need):
 
 def test_each_file_that_is_sent_is_told_on_standard_error(run, need, bucket):
     _, out, err = run()
-    sent = [line for line in err.splitlines() if f"s3://{bucket}/{need.prefix}/adopted-" in line and '"sent"' in line]
+    sent = [
+        line
+        for line in err.splitlines()
+        if f"s3://{bucket}/{need.prefix}/adopted-" in line and '"sent"' in line
+    ]
     assert (len(sent), "sent" in out) == (34, False)
 
 
@@ -64,7 +88,11 @@ def test_what_is_there_is_left_alone_and_said(run, need, store):
     put_set(store, need.prefix, "run", need.fields)
     before = keys(store)
     code, out, _ = run()
-    assert (code, out.splitlines()[0], keys(store)) == (0, f"present, left alone: {need.name}", before)
+    assert (code, out.splitlines()[0], keys(store)) == (
+        0,
+        f"present, left alone: {need.name}",
+        before,
+    )
 
 
 def test_an_artifact_of_another_variant_is_refused_and_nothing_is_stored(run, store):

@@ -1,4 +1,5 @@
-"""`tandem artifacts gc`: what the declared files use is safe, whoever declares it; the rest goes when told to."""
+"""`tandem artifacts gc`: what the declared files use is safe, whoever declares it; the rest goes
+when told to."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ STALE = "artifacts/tiny-000000000000"
 
 @pytest.fixture
 def mine(specs: Path, bucket: str, aws: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The specs in the working folder, with the test's bucket; everything stored is forty days old."""
+    """The specs in the working folder, with the test's bucket; everything stored is forty days
+    old."""
     assert aws
     write_environment(specs, bucket)
     now = ObjectStore.now
@@ -48,7 +50,9 @@ def run(mine: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 def old_key(mine: Path) -> ArtifactKey:
     """A key of `post` that nobody declares any more."""
-    key = ArtifactKey.from_fields(next(need.fields for need in needed(mine) if need.fields.get("mode") == "fused"))
+    key = ArtifactKey.from_fields(
+        next(need.fields for need in needed(mine) if need.fields.get("mode") == "fused")
+    )
     return replace(key, num_speculative_tokens=9)
 
 
@@ -58,8 +62,16 @@ def write_manifest(mine: Path, fields: dict[str, Any], environment: str = ENV) -
     container = {"name": "admit", "env": [{"name": "TANDEM_ARTIFACT_KEY", "valueFrom": reference}]}
     pod = {"initContainers": [container], "containers": [{"name": "vllm", "env": []}]}
     bodies = {
-        "storage": {"kind": "ConfigMap", "metadata": {"name": "key"}, "data": {"fields.json": json.dumps(fields)}},
-        "serve": {"kind": "Deployment", "metadata": {"name": "v"}, "spec": {"template": {"spec": pod}}},
+        "storage": {
+            "kind": "ConfigMap",
+            "metadata": {"name": "key"},
+            "data": {"fields.json": json.dumps(fields)},
+        },
+        "serve": {
+            "kind": "Deployment",
+            "metadata": {"name": "v"},
+            "spec": {"template": {"spec": pod}},
+        },
     }
     for stage, body in bodies.items():
         path = mine / "manifests" / environment / "post" / stage / f"{stage}.yaml"
@@ -74,9 +86,17 @@ def test_without_delete_nothing_goes(run, store):
 
     code, out, _ = run()
 
-    assert (code, keys(store), "would delete" in out, "nothing was deleted; --delete does it" in out) == (
-        0, before, True, True,
-    )  # fmt: skip
+    assert (
+        code,
+        keys(store),
+        "would delete" in out,
+        "nothing was deleted; --delete does it" in out,
+    ) == (
+        0,
+        before,
+        True,
+        True,
+    )
 
 
 def test_with_delete_what_nobody_uses_goes_and_what_is_used_stays(run, mine, store):
@@ -127,7 +147,9 @@ def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(run, mi
     "spoil",
     [
         lambda mine: (mine / "environments" / "broken.yaml").write_text("region: 1\n"),
-        lambda mine: copy_environment(mine, "other", "post-drafts-windows").rename(mine / "environments" / "other.yml"),
+        lambda mine: copy_environment(mine, "other", "post-drafts-windows").rename(
+            mine / "environments" / "other.yml"
+        ),
         lambda mine: copy_environment(mine, "other", "no-such-experiment"),
         lambda mine: (
             copy_environment(mine, "other", "dev"),
@@ -142,7 +164,13 @@ def test_what_another_environment_of_the_folder_uses_of_the_bucket_stays(run, mi
             ),
         ),
     ],
-    ids=["malformed environment", "other ending", "missing experiment", "malformed experiment", "refused experiment"],
+    ids=[
+        "malformed environment",
+        "other ending",
+        "missing experiment",
+        "malformed experiment",
+        "refused experiment",
+    ],
 )
 def test_nothing_goes_while_it_is_not_known_what_the_others_use(run, mine, store, spoil):
     put_set(store, STALE, "run")
@@ -209,16 +237,22 @@ def test_a_name_to_keep_that_is_stored_nowhere_gives_2_and_deletes_nothing(run, 
 
 
 def test_a_versioned_bucket_of_the_operators_own_says_when_space_is_free(run, store):
-    store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"})
+    store.client.put_bucket_versioning(
+        Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"}
+    )
     put_set(store, STALE, "run")
     assert "they are paid until its lifecycle rules remove them" in run()[1]
 
 
-def test_a_bucket_of_tandems_own_says_for_how_many_days_old_versions_are_paid(run, mine, store, bucket, monkeypatch):
+def test_a_bucket_of_tandems_own_says_for_how_many_days_old_versions_are_paid(
+    run, mine, store, bucket, monkeypatch
+):
     file = mine / "environments" / f"{ENV}.yaml"
     file.write_text(file.read_text().replace(f"existing_bucket: {bucket}", "noncurrent_days: 12"))
     monkeypatch.setattr(names, "bucket_name", lambda _: bucket)
-    store.client.put_bucket_versioning(Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"})
+    store.client.put_bucket_versioning(
+        Bucket=store.bucket, VersioningConfiguration={"Status": "Enabled"}
+    )
     put_set(store, STALE, "run")
 
     assert "paid for 12 days more (artifacts.noncurrent_days)" in run()[1]

@@ -1,4 +1,5 @@
-"""docs/artifacts.md says what is so: its commands parse, its messages exist, its rights are enough and no more."""
+"""docs/artifacts.md says what is so: its commands parse, its messages exist, its rights are enough
+and no more."""
 
 from __future__ import annotations
 
@@ -33,7 +34,10 @@ BUCKET = "rights-bucket"
 def commands(start: str) -> list[list[str]]:
     """Every command line of the documents that begins so, as arguments after its start."""
     text = "\n".join(DOCUMENTS).replace(" \\\n", " ")
-    quoted = [line.split("#")[0] for line in re.findall(rf"^(?:\$ )?({start} .*)$", text, flags=re.MULTILINE)]
+    quoted = [
+        line.split("#")[0]
+        for line in re.findall(rf"^(?:\$ )?({start} .*)$", text, flags=re.MULTILINE)
+    ]
     quoted += re.findall(rf"`({start} [^`]*)`", text)
     return [shlex.split(line)[len(start.split()) :] for line in quoted if "|" not in line]
 
@@ -51,17 +55,23 @@ def refusals() -> Iterator[str]:
     table = PAGE.split("## When something refuses")[1].split("\n## ")[0]
     for row in re.findall(r"^\| (.*?) \|", table, flags=re.MULTILINE)[2:]:
         for message in re.findall(r"`([^`]+)`", row):
-            yield from (part.strip() for part in re.split(r"\.\.\.|\d+", message) if len(part.split()) > 1)
+            yield from (
+                part.strip() for part in re.split(r"\.\.\.|\d+", message) if len(part.split()) > 1
+            )
 
 
 def test_every_refusal_of_the_documents_is_in_the_code() -> None:
     code = (ROOT / "tandem" / "errors.py").read_text() + " ".join(
-        path.read_text() for part in ("artifacts", "aws") for path in (ROOT / "tandem" / part).rglob("*.py")
+        path.read_text()
+        for part in ("artifacts", "aws")
+        for path in (ROOT / "tandem" / part).rglob("*.py")
     )
     joined = re.sub(r'"\s*\n\s*f?"', "", code)
     fields = {"num_speculative_tokens: artifact", ", deployment"}
 
-    assert [part for part in dict.fromkeys(refusals()) if part not in joined and part not in fields] == []
+    assert [
+        part for part in dict.fromkeys(refusals()) if part not in joined and part not in fields
+    ] == []
 
 
 def rights() -> dict[str, tuple[list[str], list[str]]]:
@@ -83,7 +93,9 @@ def enforcing() -> Iterator[AwsEndpoint]:
 
 
 @pytest.fixture
-def act(enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def act(
+    enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Any:
     """Run a documented command as somebody with just its rights, or with one right less."""
     write_environment(specs, BUCKET)
     owner = ObjectStore(BUCKET, enforcing.client("s3"))
@@ -92,18 +104,27 @@ def act(enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest
     put_set(owner, STALE, "run")
     owner.client.create_multipart_upload(Bucket=BUCKET, Key=f"{STALE}/run/big")
     need = needed(specs)[-1]
-    folder = write_artifact(tmp_path / "compiled", key=ArtifactKey.from_fields(need.fields), rank_bytes=10)
+    folder = write_artifact(
+        tmp_path / "compiled", key=ArtifactKey.from_fields(need.fields), rank_bytes=10
+    )
     words = {
-        "list": ["list"], "explain": ["explain", "tiny-000000000000", need.used_by[0]],
+        "list": ["list"],
+        "explain": ["explain", "tiny-000000000000", need.used_by[0]],
         "import": ["import", str(folder), "--variant", need.used_by[0]],
-        "gc": ["gc"], "gc --delete": ["gc", "--delete"],
-    }  # fmt: skip
+        "gc": ["gc"],
+        "gc --delete": ["gc", "--delete"],
+    }
     now = ObjectStore.now
     monkeypatch.setattr(ObjectStore, "now", lambda store: now(store) + timedelta(days=40))
 
     def run(command: str, without: str = "") -> int:
-        kept = ([action for action in actions if action != without] for actions in rights()[command])
-        places = (f"arn:aws:s3:::{BUCKET}", [f"arn:aws:s3:::{BUCKET}/{top}/*" for top in ("models", "artifacts")])
+        kept = (
+            [action for action in actions if action != without] for actions in rights()[command]
+        )
+        places = (
+            f"arn:aws:s3:::{BUCKET}",
+            [f"arn:aws:s3:::{BUCKET}/{top}/*" for top in ("models", "artifacts")],
+        )
         allowed = [
             {"Effect": "Allow", "Action": actions, "Resource": resource}
             for actions, resource in zip(kept, places, strict=True)
@@ -126,8 +147,8 @@ def test_the_documented_rights_are_enough(act, command):
     assert act(command) == 0
 
 
-# Not missed here: what is asked only of an upload that is taken up again; and telling a missing object from a denied
-# one, for which S3 wants the right to list and this endpoint does not.
+# Not missed here: what is asked only of an upload that is taken up again; and telling a missing
+# object from a denied one, for which S3 wants the right to list and this endpoint does not.
 SPARED = {("import", f"s3:{action}") for action in ("AbortMultipartUpload", "ListBucket")}
 
 
@@ -142,5 +163,7 @@ SPARED = {("import", f"s3:{action}") for action in ("AbortMultipartUpload", "Lis
         if (command, right) not in SPARED
     ],
 )
-def test_without_one_of_the_documented_rights_the_command_fails_and_names_it(act, capsys, command, right):
+def test_without_one_of_the_documented_rights_the_command_fails_and_names_it(
+    act, capsys, command, right
+):
     assert (act(command, right), right in capsys.readouterr().err) == (3, True)

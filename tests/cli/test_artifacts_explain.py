@@ -1,4 +1,5 @@
-"""`tandem artifacts explain`: two keys by whatever they are called, and the fields in which they differ."""
+"""`tandem artifacts explain`: two keys by whatever they are called, and the fields in which they
+differ."""
 
 from __future__ import annotations
 
@@ -31,17 +32,25 @@ def run(specs: Path, capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def fused(specs: Path) -> ArtifactKey:
-    return ArtifactKey.from_fields(next(need.fields for need in needed(specs) if "post/qwen-sd-vllm" in need.used_by
-                                        and need.kind == "artifact"))  # fmt: skip
+    return ArtifactKey.from_fields(
+        next(
+            need.fields
+            for need in needed(specs)
+            if "post/qwen-sd-vllm" in need.used_by and need.kind == "artifact"
+        )
+    )
 
 
 def test_two_variants_differ_in_their_speculation_fields_only(run):
     differences = json.loads(run("post/qwen-vllm", "post/qwen-sd-vllm", "--json")[1])["differences"]
 
     assert set(differences) == {
-        "mode", "draft", "num_speculative_tokens", "draft_tensor_parallel_size",
+        "mode",
+        "draft",
+        "num_speculative_tokens",
+        "draft_tensor_parallel_size",
         "neuron_config.enable_fused_speculation",
-    }  # fmt: skip
+    }
 
 
 def test_a_difference_is_told_with_both_values(run):
@@ -54,9 +63,19 @@ def test_declared_keys_are_compared_without_boto3(specs):
         "import sys; from tandem.cli.program import main; main(sys.argv[1:]); "
         "sys.exit(any(name.split('.')[0] == 'boto3' for name in sys.modules))"
     )
-    words = ["artifacts", "explain", "--env", ENV, *folders(specs), "post/qwen-vllm", "post/qwen-sd-vllm"]
+    words = [
+        "artifacts",
+        "explain",
+        "--env",
+        ENV,
+        *folders(specs),
+        "post/qwen-vllm",
+        "post/qwen-sd-vllm",
+    ]
 
-    done = subprocess.run([sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], cwd=ROOT, capture_output=True, check=False
+    )
 
     assert done.returncode == 0
 
@@ -69,7 +88,10 @@ def test_a_stored_artifact_is_named_by_its_digest(specs, run, store):
 
     out = run(old.digest, "post/qwen-sd-vllm")[1]
 
-    assert (f"s3://{store.bucket}/{old.prefix}/tandem-manifest.json" in out, "9" in out.splitlines()[-1]) == (
+    assert (
+        f"s3://{store.bucket}/{old.prefix}/tandem-manifest.json" in out,
+        "9" in out.splitlines()[-1],
+    ) == (
         True,
         True,
     )

@@ -8,7 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bucket_specs import ENV, PRICE, copy_environment, folders, needed, store_needs, write_environment
+from bucket_specs import (
+    ENV,
+    PRICE,
+    copy_environment,
+    folders,
+    needed,
+    store_needs,
+    write_environment,
+)
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from stored_sets import put_set
 
@@ -21,7 +29,8 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def mine(specs: Path, bucket: str, aws: dict[str, str]) -> Path:
-    """The specs, with the test's bucket and the experiment `post` alone: two models, two artifacts."""
+    """The specs, with the test's bucket and the experiment `post` alone: two models, two
+    artifacts."""
     assert aws
     write_environment(specs, bucket)
     return specs
@@ -57,7 +66,10 @@ def test_what_is_missing_comes_with_the_commands_that_make_it_models_first(run):
 def test_what_is_stored_is_present_and_needs_no_command(run, mine, store):
     store_needs(store, needed(mine))
     out = run()[1]
-    assert ("4 of the 4 that post-us-east-2 needs are present" in out, "tandem run" in out) == (True, False)
+    assert ("4 of the 4 that post-us-east-2 needs are present" in out, "tandem run" in out) == (
+        True,
+        False,
+    )
 
 
 @pytest.mark.parametrize(("whole", "code"), [(True, 0), (False, 1)])
@@ -89,7 +101,10 @@ def test_a_damaged_artifact_is_to_be_removed_before_it_is_compiled_again(run, mi
 
     row = rows(run)[need.name]
     assert (row["state"], row["why"]) == ("damaged", ["config.json missing"])
-    assert row["commands"] == [f"aws s3 rm s3://{bucket}/{need.prefix}/tandem-manifest.json", need.command]
+    assert row["commands"] == [
+        f"aws s3 rm s3://{bucket}/{need.prefix}/tandem-manifest.json",
+        need.command,
+    ]
 
 
 def test_what_another_environment_uses_of_the_bucket_is_not_stale(run, mine, store):
@@ -98,25 +113,46 @@ def test_what_another_environment_uses_of_the_bucket_is_not_stale(run, mine, sto
 
     found = rows(run)
     assert {row["state"] for row in found.values()} == {"present"}
-    assert ["other:post-drafts-windows/qwen-sd-qwen3-0-6b-k5"] in [row["used_by"] for row in found.values()]
+    assert ["other:post-drafts-windows/qwen-sd-qwen3-0-6b-k5"] in [
+        row["used_by"] for row in found.values()
+    ]
 
 
 def test_an_environment_that_cannot_be_read_is_told_and_the_list_goes_on(run, mine):
     (mine / "environments" / "broken.yaml").write_text("region: 1\n")
     code, out, _ = run()
-    assert (code, f"not counted, for it is refused: {mine}/environments/broken.yaml" in out) == (0, True)
+    assert (code, f"not counted, for it is refused: {mine}/environments/broken.yaml" in out) == (
+        0,
+        True,
+    )
 
 
-def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(mine, proxied, proxy, capsys):
+def test_a_manifest_that_is_denied_is_unread_and_nobody_is_told_to_remove_it(
+    mine, proxied, proxy, capsys
+):
     store_needs(proxied, needed(mine))
-    proxy.use(FaultRule(operation="GetObject", path=f"/*/{artifact(mine).prefix}/*", fault=ACCESS_DENIED_FAULT))
+    proxy.use(
+        FaultRule(
+            operation="GetObject", path=f"/*/{artifact(mine).prefix}/*", fault=ACCESS_DENIED_FAULT
+        )
+    )
 
     code = main(["artifacts", "list", "--env", ENV, *folders(mine)])
 
     out, err = capsys.readouterr()
-    assert (code, "unread" in out, "3 of the 4" in out, "aws s3 rm" in out, "s3:GetObject" in err) == (
-        3, True, True, False, True,
-    )  # fmt: skip
+    assert (
+        code,
+        "unread" in out,
+        "3 of the 4" in out,
+        "aws s3 rm" in out,
+        "s3:GetObject" in err,
+    ) == (
+        3,
+        True,
+        True,
+        False,
+        True,
+    )
 
 
 def test_a_denied_bucket_gives_3_and_names_the_right_that_is_missing(mine, proxied, proxy, capsys):
@@ -133,12 +169,18 @@ def test_a_missing_bucket_gives_2_and_says_which_stack_makes_it(specs, aws, caps
     code = main(["artifacts", "list", "--env", ENV, *folders(specs)])
 
     err = capsys.readouterr().err
-    assert (code, "no-such-bucket-anywhere" in err and "does not exist" in err, "Traceback" in err) == (2, True, False)
+    assert (
+        code,
+        "no-such-bucket-anywhere" in err and "does not exist" in err,
+        "Traceback" in err,
+    ) == (2, True, False)
 
 
 def test_an_environment_whose_experiment_is_refused_gives_2(run, mine):
     file = mine / "experiments" / "post.yaml"
-    file.write_text(file.read_text().replace("tensor_parallel_size: 32", "tensor_parallel_size: 63"))
+    file.write_text(
+        file.read_text().replace("tensor_parallel_size: 32", "tensor_parallel_size: 63")
+    )
     assert run()[0] == 2
 
 
@@ -146,7 +188,8 @@ def test_the_region_is_the_environments(run, mine, monkeypatch):
     monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
     seen: list[str] = []
     monkeypatch.setattr(
-        "tandem.artifacts.inventory.read_inventory", lambda store: seen.append(store.client.meta.region_name) or ()
+        "tandem.artifacts.inventory.read_inventory",
+        lambda store: seen.append(store.client.meta.region_name) or (),
     )
 
     run()

@@ -51,7 +51,9 @@ def test_address_artifact_and_image_are_those_of_the_rendered_servers(post, root
 
 
 def test_an_arm_knows_its_model_runtime_and_speculation(post):
-    speculations = [(arm.speculation.method, arm.speculation.num_speculative_tokens) for arm in post.arms]
+    speculations = [
+        (arm.speculation.method, arm.speculation.num_speculative_tokens) for arm in post.arms
+    ]
     assert {(arm.model, arm.runtime) for arm in post.arms} == {("Qwen/Qwen3-32B", "nxdi-v0")}
     assert speculations == [(None, None), ("fused", 7)]
 
@@ -63,21 +65,31 @@ def test_suites_schedule_and_longest_answer_come_from_the_experiment(post):
 
 def test_some_variants_can_be_chosen_and_the_first_is_the_baseline():
     chosen = select_arms(
-        CHOSEN, RunFlags(env="post-us-east-2", experiment="post", variants=("qwen-sd-vllm", "qwen-vllm"))
+        CHOSEN,
+        RunFlags(env="post-us-east-2", experiment="post", variants=("qwen-sd-vllm", "qwen-vllm")),
     )
-    assert [(arm.name, arm.role) for arm in chosen.arms] == [("qwen-sd-vllm", "baseline"), ("qwen-vllm", "variant")]
+    assert [(arm.name, arm.role) for arm in chosen.arms] == [
+        ("qwen-sd-vllm", "baseline"),
+        ("qwen-vllm", "variant"),
+    ]
 
 
 def test_arms_without_a_name_are_numbered():
     chosen = select_arms(
         CHOSEN,
-        RunFlags(baseline=(None, "http://h:1"), variant=((None, "http://h:2"), (None, "http://h:3")), model=("m",)),
+        RunFlags(
+            baseline=(None, "http://h:1"),
+            variant=((None, "http://h:2"), (None, "http://h:3")),
+            model=("m",),
+        ),
     )
 
     assert [arm.name for arm in chosen.arms] == ["baseline", "variant", "variant-2"]
 
 
-ARMS = tuple(ManifestArm(name=name, role="variant", url="http://h:1", model="m") for name in ("base", "spec"))
+ARMS = tuple(
+    ManifestArm(name=name, role="variant", url="http://h:1", model="m") for name in ("base", "spec")
+)
 
 
 def test_a_placement_of_no_arm_is_refused():
@@ -90,7 +102,12 @@ def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
     records = [record(arm=arm.name, request_id=arm.name) for arm in arms]
 
     assert post.fields["instance_type"] == "trn2.48xlarge"
-    assert find_post_variants(read_request_table(write_run(tmp_path, records, arms=arms, **post.fields)))[1] is None
+    assert (
+        find_post_variants(
+            read_request_table(write_run(tmp_path, records, arms=arms, **post.fields))
+        )[1]
+        is None
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Runs that are not as they should be: each is judged as far as it goes, or refused in a sentence that says where."""
+"""Runs that are not as they should be: each is judged as far as it goes, or refused in a sentence
+that says where."""
 
 from __future__ import annotations
 
@@ -31,12 +32,18 @@ ASKED.insert(*control_numbers(FEWEST_ROUNDS, 1), ("base", "base#2"))
 
 @cache
 def _lines() -> bytes:
-    """A sound run: `base`, a `spec` twice as fast, four rounds and a control round, 2 classes of PROMPTS prompts."""
+    """A sound run: `base`, a `spec` twice as fast, four rounds and a control round, 2 classes of
+    PROMPTS prompts."""
     made = [
         msgspec.json.encode(
             record(
-                request_id=f"{number}.{slot}.{class_}.{prompt}", arm=arm, class_=class_, prompt_id=f"{class_}-{prompt}",
-                round=number, slot=slot, start_s=1000.0 + 100 * number + 50 * slot + prompt,
+                request_id=f"{number}.{slot}.{class_}.{prompt}",
+                arm=arm,
+                class_=class_,
+                prompt_id=f"{class_}-{prompt}",
+                round=number,
+                slot=slot,
+                start_s=1000.0 + 100 * number + 50 * slot + prompt,
                 chunks=chunks((0.2 * scale, "text", 1), (0.29 * scale, "text", 7)),
             )
         )
@@ -44,15 +51,25 @@ def _lines() -> bytes:
         for slot, arm in enumerate(asked)
         for class_ in CLASSES
         for prompt in range(PROMPTS)
-        for scale in ((0.5 if arm == "spec" else 1.0) * (1 + 0.001 * ((7 * prompt + 3 * number + slot) % 5)),)
-    ]  # fmt: skip
+        for scale in (
+            (0.5 if arm == "spec" else 1.0) * (1 + 0.001 * ((7 * prompt + 3 * number + slot) % 5)),
+        )
+    ]
     return b"\n".join(made)
 
 
 def _split_chunks(stated: list[tuple[float, str, int | None]]) -> Row:
-    return dict(zip(("chunk_s", "chunk_kind", "chunk_tokens"), map(list, zip(*stated, strict=True)), strict=False)) or {
-        "chunk_s": [], "chunk_kind": [], "chunk_tokens": [],
-    }  # fmt: skip
+    return dict(
+        zip(
+            ("chunk_s", "chunk_kind", "chunk_tokens"),
+            map(list, zip(*stated, strict=True)),
+            strict=False,
+        )
+    ) or {
+        "chunk_s": [],
+        "chunk_kind": [],
+        "chunk_tokens": [],
+    }
 
 
 class Run:
@@ -61,13 +78,17 @@ class Run:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.rows: list[Row] = [json.loads(line) for line in _lines().splitlines()]
-        self.manifest: Row = json.loads(msgspec.json.encode(run_manifest(rounds=FEWEST_ROUNDS, control_rounds=1)))
+        self.manifest: Row = json.loads(
+            msgspec.json.encode(run_manifest(rounds=FEWEST_ROUNDS, control_rounds=1))
+        )
         self.files: dict[str, bytes] = {}
         self.flags: list[str] = []
 
     def of(self, arm: str | None = None, class_: str | None = None) -> list[Row]:
         """Return the rows of an arm, of a class, or of both."""
-        return [row for row in self.rows if arm in {None, row["arm"]} and class_ in {None, row["class"]}]
+        return [
+            row for row in self.rows if arm in {None, row["arm"]} and class_ in {None, row["class"]}
+        ]
 
     def change(self, rows: list[Row], **fields: object) -> None:
         """Change fields of some rows."""
@@ -77,7 +98,14 @@ class Run:
 
     def fail(self, rows: list[Row]) -> None:
         """Cut some requests."""
-        self.change(rows, error="closed", content=None, finish_reason=None, completion_tokens=None, chunks=[])
+        self.change(
+            rows,
+            error="closed",
+            content=None,
+            finish_reason=None,
+            completion_tokens=None,
+            chunks=[],
+        )
 
     def drop(self, rows: list[Row]) -> None:
         """Leave some requests out."""
@@ -96,7 +124,10 @@ class Run:
     def report(self) -> int:
         """Write the folder and judge it."""
         self.folder.mkdir(exist_ok=True)
-        files = {"records.jsonl": b"".join(self.lines()), "manifest.json": json.dumps(self.manifest).encode()}
+        files = {
+            "records.jsonl": b"".join(self.lines()),
+            "manifest.json": json.dumps(self.manifest).encode(),
+        }
         for name, content in (files | self.files).items():
             (self.folder / name).write_bytes(content)
         return main(["bench", "report", str(self.folder), "--verbose", *self.flags])
@@ -126,11 +157,24 @@ def _hostile(run: Run) -> None:
 
 JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
     "no request of the variant": (lambda run: run.drop(run.of("spec")), 4, "spec was never asked"),
-    "a class that the variant failed": (lambda run: run.fail(run.of("spec", "chat")), 3, "NOT COMPARABLE"),
-    "a variant that answered nothing": (lambda run: run.fail(run.of("spec")), 4, "spec answered none of 48 requests"),
+    "a class that the variant failed": (
+        lambda run: run.fail(run.of("spec", "chat")),
+        3,
+        "NOT COMPARABLE",
+    ),
+    "a variant that answered nothing": (
+        lambda run: run.fail(run.of("spec")),
+        4,
+        "spec answered none of 48 requests",
+    ),
     "no usage": (
         lambda run: [
-            run.change([row], completion_tokens=None, counted_by=None, chunks=[(0.1, "role", None), (at, "text", None)])
+            run.change(
+                [row],
+                completion_tokens=None,
+                counted_by=None,
+                chunks=[(0.1, "role", None), (at, "text", None)],
+            )
             for row in run.of()
             for at in (0.15 if row["arm"] == "spec" else 0.29,)
         ],
@@ -147,20 +191,40 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
         0,
         "the clock of the records runs backwards, first at records.jsonl:31",
     ),
-    "requests that end before they begin": (lambda run: run.change(run.of(), end_s=-1.0), 0, "NO EVIDENCE"),
+    "requests that end before they begin": (
+        lambda run: run.change(run.of(), end_s=-1.0),
+        0,
+        "NO EVIDENCE",
+    ),
     "times at both ends of what a number holds": (
-        lambda run: run.change(run.of("spec"), headers_s=0.0, chunks=[[5e-324, "text", 1], [1e-300, "text", 7]]),
+        lambda run: run.change(
+            run.of("spec"), headers_s=0.0, chunks=[[5e-324, "text", 1], [1e-300, "text", 7]]
+        ),
         0,
         "spec against base: FASTER",
     ),
     "times of the control at the lower end of what a number holds": (
-        lambda run: run.change(run.of("base#2"), headers_s=0.0, chunks=[[5e-324, "text", 1], [1e-300, "text", 7]]),
+        lambda run: run.change(
+            run.of("base#2"), headers_s=0.0, chunks=[[5e-324, "text", 1], [1e-300, "text", 7]]
+        ),
         4,
         "asked twice, base differs from itself by more than 5%",
     ),
-    "two baselines": (lambda run: run.manifest["arms"][1].update(role="baseline"), 0, "spec against base: FASTER"),
-    "no baseline": (lambda run: run.manifest["arms"][0].update(role="variant"), 0, "spec against base: FASTER"),
-    "a baseline behind its variant": (lambda run: run.manifest["arms"].reverse(), 0, "spec against base: FASTER"),
+    "two baselines": (
+        lambda run: run.manifest["arms"][1].update(role="baseline"),
+        0,
+        "spec against base: FASTER",
+    ),
+    "no baseline": (
+        lambda run: run.manifest["arms"][0].update(role="variant"),
+        0,
+        "spec against base: FASTER",
+    ),
+    "a baseline behind its variant": (
+        lambda run: run.manifest["arms"].reverse(),
+        0,
+        "spec against base: FASTER",
+    ),
     "an arm that the manifest lacks": (
         lambda run: run.change(run.of("spec", "chat"), arm="ghost"),
         0,
@@ -171,13 +235,37 @@ JUDGED: dict[str, tuple[Callable[[Run], object], int, str]] = {
         0,
         "spec against base: FASTER",
     ),
-    "a load that is not known": (lambda run: run.change(run.of(), concurrency=None), 0, "a load that is not known"),
-    "no record": (lambda run: run.files.update({"records.jsonl": b""}), 4, "base was never asked; spec was never"),
-    "a cut line of counters": (lambda run: run.files.update({"counters.jsonl": b'{"at_s":1.'}), 0, "FASTER"),
-    "a suite that nobody knows": (lambda run: run.change(run.of(), suite="lost"), 0, "spec against base: FASTER"),
+    "a load that is not known": (
+        lambda run: run.change(run.of(), concurrency=None),
+        0,
+        "a load that is not known",
+    ),
+    "no record": (
+        lambda run: run.files.update({"records.jsonl": b""}),
+        4,
+        "base was never asked; spec was never",
+    ),
+    "a cut line of counters": (
+        lambda run: run.files.update({"counters.jsonl": b'{"at_s":1.'}),
+        0,
+        "FASTER",
+    ),
+    "a suite that nobody knows": (
+        lambda run: run.change(run.of(), suite="lost"),
+        0,
+        "spec against base: FASTER",
+    ),
     "names with control characters": (_hostile, 0, "against base"),
-    "errors with control characters": (lambda run: run.change(run.of(), error=HOSTILE), 4, "failed with ev␛[2Jil"),
-    "a class of 5,000 letters": (lambda run: run.change(run.of(class_="chat"), **{"class": "c" * 5000}), 0, "FASTER"),
+    "errors with control characters": (
+        lambda run: run.change(run.of(), error=HOSTILE),
+        4,
+        "failed with ev␛[2Jil",
+    ),
+    "a class of 5,000 letters": (
+        lambda run: run.change(run.of(class_="chat"), **{"class": "c" * 5000}),
+        0,
+        "FASTER",
+    ),
     "records of two generators": (
         lambda run: run.change(run.of("spec"), generator="llmperf"),
         0,
@@ -202,22 +290,38 @@ def test_what_can_be_judged_is_judged(run, capsys, case):
 
 REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
     "a newer line": (lambda run: run.rows[5].update(schema=3), "records.jsonl:6", "has schema 3"),
-    "older lines alone": (lambda run: run.change(run.of(), schema=0), "records.jsonl:1", "has schema 0"),
+    "older lines alone": (
+        lambda run: run.change(run.of(), schema=0),
+        "records.jsonl:1",
+        "has schema 0",
+    ),
     "a line that was cut inside": (
         lambda run: run.spoil(lambda lines: lines.__setitem__(7, lines[7][:50] + b"\n")),
         "records.jsonl:8",
         "restore the line from a copy",
     ),
-    "a round without end": (lambda run: run.rows[3].update(round=10**12), "records.jsonl:4", "$.round"),
+    "a round without end": (
+        lambda run: run.rows[3].update(round=10**12),
+        "records.jsonl:4",
+        "$.round",
+    ),
     "a time that is no number": (
-        lambda run: run.spoil(lambda lines: lines.__setitem__(2, lines[2].replace(b'"end_s": 0.3', b'"end_s": NaN'))),
+        lambda run: run.spoil(
+            lambda lines: lines.__setitem__(2, lines[2].replace(b'"end_s": 0.3', b'"end_s": NaN'))
+        ),
         "records.jsonl:3",
         "JSON is malformed",
     ),
-    "half a character": (lambda run: run.rows[4].update(text="\ud800"), "records.jsonl:5", "JSON is malformed"),
+    "half a character": (
+        lambda run: run.rows[4].update(text="\ud800"),
+        "records.jsonl:5",
+        "JSON is malformed",
+    ),
     "lists in lists without end": (
         lambda run: run.spoil(
-            lambda lines: lines.__setitem__(4, lines[4].replace(b": null", b": " + b"[" * 9000 + b"]" * 9000))
+            lambda lines: lines.__setitem__(
+                4, lines[4].replace(b": null", b": " + b"[" * 9000 + b"]" * 9000)
+            )
         ),
         "records.jsonl:5",
         "restore the line from a copy",
@@ -232,7 +336,11 @@ REFUSED: dict[str, tuple[Callable[[Run], object], str, str]] = {
         "rounds.jsonl:1",
         "remove it: then no round is marked",
     ),
-    "a newer manifest": (lambda run: run.manifest.update(schema=7), "manifest.json", "reads schema 2"),
+    "a newer manifest": (
+        lambda run: run.manifest.update(schema=7),
+        "manifest.json",
+        "reads schema 2",
+    ),
     "a manifest with rounds without end": (
         lambda run: run.manifest.update(control_rounds=10**12),
         "manifest.json",
@@ -298,7 +406,9 @@ def test_a_folder_in_the_verdicts_way_is_named_and_the_rest_is_said(run, capsys)
 
     said = capsys.readouterr()
     assert "spec against base: FASTER" in said.out
-    assert said.err.startswith(f"warning: {run.folder}/verdict.json: the verdict cannot be written: Is a directory")
+    assert said.err.startswith(
+        f"warning: {run.folder}/verdict.json: the verdict cannot be written: Is a directory"
+    )
 
 
 def test_a_clock_of_a_second_boot_is_named_and_speed_ups_hold(run):
@@ -308,8 +418,12 @@ def test_a_clock_of_a_second_boot_is_named_and_speed_ups_hold(run):
     run.manifest["resumed"] = [run.manifest["clock"]]
     run.report()
 
-    assert [cell["speed_up"] for cell in run.verdict()["cells"]] == [cell["speed_up"] for cell in whole]
-    assert any("records.jsonl:25: the machine was booted anew" in note for note in run.verdict()["notes"])
+    assert [cell["speed_up"] for cell in run.verdict()["cells"]] == [
+        cell["speed_up"] for cell in whole
+    ]
+    assert any(
+        "records.jsonl:25: the machine was booted anew" in note for note in run.verdict()["notes"]
+    )
 
 
 def test_megabytes_of_text_are_compared(run):

@@ -55,7 +55,10 @@ def test_a_run_ends_with_what_became_of_its_requests(pair, tmp_path, prompts, co
 
 def test_a_placement_stands_in_every_record_and_in_the_manifest(finished):
     arms = json.loads((finished / "manifest.json").read_text())["arms"]
-    assert {(one["arm"], one["placement"]) for one in records(finished)} == {("a", "first-half"), ("b", "second-half")}
+    assert {(one["arm"], one["placement"]) for one in records(finished)} == {
+        ("a", "first-half"),
+        ("b", "second-half"),
+    }
     assert [arm["placement"] for arm in arms] == ["first-half", "second-half"]
 
 

@@ -17,10 +17,15 @@ DAYS = ("2026-11-01T00:00:00Z", "2026-11-02T00:00:00Z")
 
 
 def runs(folder: Path, **changes: object) -> list[str]:
-    """Two runs of two arms and one prompt, a day apart; `changes` are of the later one's manifest."""
+    """Two runs of two arms and one prompt, a day apart; `changes` are of the later one's
+    manifest."""
     records = [record(arm=arm, request_id=f"{arm}.0") for arm in ("base", "spec")]
     return [
-        str(write_run(folder / f"day-{number}", records, created_utc=day, **(changes if number else {})))
+        str(
+            write_run(
+                folder / f"day-{number}", records, created_utc=day, **(changes if number else {})
+            )
+        )
         for number, day in enumerate(DAYS)
     ]
 
@@ -60,7 +65,9 @@ def test_suites_of_other_content_give_code_2_and_a_sentence(tmp_path, capsys):
 
 def test_a_run_in_which_a_control_failed_gives_code_4(tmp_path, capsys, monkeypatch):
 
-    monkeypatch.setattr(compare, "check_controls", lambda _: RunControls(void=("the client was the bottleneck",)))
+    monkeypatch.setattr(
+        compare, "check_controls", lambda _: RunControls(void=("the client was the bottleneck",))
+    )
     assert main(["bench", "compare", *runs(tmp_path)]) == 4
     assert "void: day-0: the client was the bottleneck" in capsys.readouterr().out
 
@@ -72,5 +79,7 @@ def test_a_series_is_ordered_by_time_and_answers_c16(tmp_path, capsys):
     assert main(["bench", "compare", third, second, first, "--json"]) == 0
 
     series = json.loads(capsys.readouterr().out)
-    pairs = [(entry["before"]["folder"], entry["after"]["folder"]) for entry in series["comparisons"]]
+    pairs = [
+        (entry["before"]["folder"], entry["after"]["folder"]) for entry in series["comparisons"]
+    ]
     assert (series["claim"], pairs) == ("C16", [("day-0", "day-1"), ("day-0", "day-2")])

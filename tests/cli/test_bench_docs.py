@@ -8,18 +8,31 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench import circuit_breaker, client, host, interrupt, loops, metrics_scraper, round_callback, warm_up
+from tandem.bench import (
+    circuit_breaker,
+    client,
+    host,
+    interrupt,
+    loops,
+    metrics_scraper,
+    round_callback,
+    warm_up,
+)
 from tandem.bench.manifest import Timeouts
 from tandem.bench.record import ERROR_WORDS
 from tandem.cli import bench_flags
 
 ROOT = Path(__file__).parent.parent.parent
-PAGE = "".join((ROOT / "docs" / name).read_text() for name in ("bench.md", "publish.md", "compare.md"))
+PAGE = "".join(
+    (ROOT / "docs" / name).read_text() for name in ("bench.md", "publish.md", "compare.md")
+)
 SPEAKING = [
-    *(ROOT / "tandem" / "bench").rglob("*.py"), *(ROOT / "tandem" / "publish").rglob("*.py"),
-    ROOT / "tandem" / "aws" / "faults.py", ROOT / "tandem" / "cli" / "bench_flags.py",
+    *(ROOT / "tandem" / "bench").rglob("*.py"),
+    *(ROOT / "tandem" / "publish").rglob("*.py"),
+    ROOT / "tandem" / "aws" / "faults.py",
+    ROOT / "tandem" / "cli" / "bench_flags.py",
     ROOT / "tandem" / "cli" / "publish.py",
-]  # fmt: skip
+]
 CODE = re.sub(r'"\s*\n\s*f?"', "", " ".join(path.read_text() for path in SPEAKING))
 
 
@@ -33,12 +46,16 @@ def said() -> list[str]:
 def test_every_message_of_the_page_is_in_the_code(message):
     if message in ERROR_WORDS or message.startswith("status_"):
         return
-    parts = [part.strip() for part in re.split(r"\.\.\.|\b[A-Z]{4,}\b|\d+", message) if part.strip()]
+    parts = [
+        part.strip() for part in re.split(r"\.\.\.|\b[A-Z]{4,}\b|\d+", message) if part.strip()
+    ]
     assert [part for part in parts if part not in CODE] == []
 
 
 def test_the_page_names_every_flag():
-    declared = {f"--{field.name.replace('_', '-')}" for field in fields(bench_flags.RunFlags)} - {"--recorded"}
+    declared = {f"--{field.name.replace('_', '-')}" for field in fields(bench_flags.RunFlags)} - {
+        "--recorded"
+    }
     assert {flag for flag in declared if flag not in PAGE} == set()
 
 
@@ -54,14 +71,20 @@ def test_the_page_names_every_flag():
         f"by at most {warm_up.MAX_CHANGE:.0%}".replace("%", " %"),
         f"after {warm_up.MAX_SHORT_WINDOWS} windows or {warm_up.MAX_WARM_UP_S / 60:.0f} minutes",
         f"may take {round_callback.ROUND_WAIT_S:.0f} s",
-        f"up to {round_callback.END_WAIT_S:.0f} s, {round_callback.INTERRUPT_WAIT_S:.0f} s after an interrupt",
+        (
+            f"up to {round_callback.END_WAIT_S:.0f} s, {round_callback.INTERRUPT_WAIT_S:.0f} s"
+            " after an interrupt"
+        ),
         f"| `/metrics` | {metrics_scraper.METRICS_BYTES >> 20} MiB |",
         f"| `/v1/models` | {client.PAGE_BYTES >> 20} MiB |",
         f"| `/version` | {client.PAGE_BYTES >> 20} MiB |",
         f"{client.STREAM_BYTES >> 20} MiB, {client.STREAM_BYTES_PER_TOKEN >> 10} KiB a token of",
         f"and {client.STREAM_BYTES_PER_REQUEST_BYTE} bytes a byte of the request |",
         f"| the body of an error | {client.ERROR_BODY_BYTES >> 10} KiB |",
-        f"Above {1000 * host.MAX_LAG_S:.0f} ms, or when the client takes {100 * host.MAX_CLIENT_CPU:.0f} % of a CPU",
+        (
+            f"Above {1000 * host.MAX_LAG_S:.0f} ms, or when the client takes"
+            f" {100 * host.MAX_CLIENT_CPU:.0f} % of a CPU"
+        ),
     ],
 )
 def test_a_figure_of_the_page_is_the_codes(sentence):

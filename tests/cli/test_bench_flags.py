@@ -1,4 +1,5 @@
-"""The flags of `tandem bench run`: what is refused, before anything is asked, with what is allowed."""
+"""The flags of `tandem bench run`: what is refused, before anything is asked, with what is
+allowed."""
 
 from __future__ import annotations
 
@@ -26,11 +27,17 @@ def run(tmp_path: Path, *flags: str) -> int:
         (("--baseline", "a/b=http://127.0.0.1:9"), "name 'a/b'; allowed: up to 63 letters"),
         (("--baseline", "ftp://127.0.0.1"), "is no address"),
         (("--concurrency", "four"), "'four'; allowed: a whole number"),
-        (("--concurrency", "1", "--rate", "2"), "Mutually exclusive arguments: {--concurrency, --rate}"),
+        (
+            ("--concurrency", "1", "--rate", "2"),
+            "Mutually exclusive arguments: {--concurrency, --rate}",
+        ),
         (("--rate", "0"), "--rate. Allowed: requests a second, from 0.000001 to 1000000"),
         (("--rate", "nan"), "--rate. Allowed: requests a second"),
         (("--rounds", "0"), '"0" for --rounds. Allowed: from 1'),
-        (("--rounds", "1", "--duration", "1h"), "Mutually exclusive arguments: {--rounds, --duration}"),
+        (
+            ("--rounds", "1", "--duration", "1h"),
+            "Mutually exclusive arguments: {--rounds, --duration}",
+        ),
         (("--duration", "180"), "'180'; allowed: a number and s, m or h, as 180m"),
         (("--schedule", "abba"), "interleaved"),
         (("--seed", "-1"), "--seed. Allowed: from 0"),
@@ -57,7 +64,10 @@ def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, sai
     [
         ((), "no --baseline; allowed: servers by address, or --env and --experiment"),
         (("--baseline", "http://127.0.0.1:9"), "no --model"),
-        ((*ARMS, "--variant", "baseline=http://127.0.0.1:8"), "two arms are named 'baseline'; allowed: each name once"),
+        (
+            (*ARMS, "--variant", "baseline=http://127.0.0.1:8"),
+            "two arms are named 'baseline'; allowed: each name once",
+        ),
         ((*ARMS, "--variants", "x"), "--variants without --env"),
         (("--experiment", "post"), "--experiment without --env"),
         ((*ARMS, "--env", "post-us-east-2"), "--baseline beside --env"),
@@ -67,7 +77,10 @@ def test_a_bad_flag_ends_with_2_and_what_is_allowed(tmp_path, capsys, flags, sai
             ("--env", "post-us-east-2", "--experiment", "post", "--variants", "x"),
             "post has no variant 'x'; allowed: qwen-vl",
         ),
-        ((*ARMS, "--api-key-env", "TANDEM_NO_SUCH_KEY"), "the variable TANDEM_NO_SUCH_KEY is not set"),
+        (
+            (*ARMS, "--api-key-env", "TANDEM_NO_SUCH_KEY"),
+            "the variable TANDEM_NO_SUCH_KEY is not set",
+        ),
         ((*ARMS, "--suite", "rael"), "did you mean 'real'?"),
         ((*ARMS, "--quick", "--full"), "Mutually exclusive arguments: {--"),
     ],
@@ -113,24 +126,38 @@ def test_an_arm_is_a_url_and_may_have_a_name(text, read):
     assert bench_flags.parse_arm(text) == read
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("180m", 10_800), ("3h", 10_800), ("90s", 90), ("1.5m", 90)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("180m", 10_800), ("3h", 10_800), ("90s", 90), ("1.5m", 90)]
+)
 def test_a_duration_has_a_unit(text, seconds):
     assert bench_flags.parse_duration(text) == seconds
 
 
 def test_a_run_begins_without_scipy(tmp_path):
     code = (
-        "import sys; from tandem.cli.program import main; "
-        f"sys.exit(main({['bench', 'run', *ARMS, '--out', str(tmp_path / 'out')]}) != 3 or 'scipy' in sys.modules)"
+        "import sys; from tandem.cli.program import main;"
+        f" sys.exit(main({['bench', 'run', *ARMS, '--out', str(tmp_path / 'out')]}) != 3 or 'scipy'"
+        " in sys.modules)"
     )
 
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False
+        ).returncode
+        == 0
+    )
 
 
 def test_the_command_line_loads_no_client_and_no_numbers_until_it_measures():
     code = (
-        "import sys; from tandem.cli.program import main; main(['check']); heavy = {'aiohttp', 'numpy', 'uvloop'}; "
-        "sys.exit(sorted(heavy & {name.partition('.')[0] for name in sys.modules}) != [])"
+        "import sys; from tandem.cli.program import main; main(['check']); heavy = {'aiohttp',"
+        " 'numpy', 'uvloop'}; sys.exit(sorted(heavy & {name.partition('.')[0] for name in"
+        " sys.modules}) != [])"
     )
 
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=False
+        ).returncode
+        == 0
+    )

@@ -1,4 +1,5 @@
-"""`tandem bench publish` and `tandem bench run --publish` as their user meets them, against the local endpoint."""
+"""`tandem bench publish` and `tandem bench run --publish` as their user meets them, against the
+local endpoint."""
 
 from __future__ import annotations
 
@@ -29,9 +30,11 @@ APART = f"Tandem/Simulated/{ENV}"
 
 @pytest.fixture
 def bucket(endpoint, clients):
-    """A bucket at an endpoint without values: those of another run in the same minute would be of the same series."""
+    """A bucket at an endpoint without values: those of another run in the same minute would be of
+    the same series."""
     endpoint.reset()
-    name, where = f"results-{uuid.uuid4().hex[:10]}", {"LocationConstraint": endpoint.region}
+    name = f"results-{uuid.uuid4().hex[:10]}"
+    where = {"LocationConstraint": endpoint.region}
     clients[endpoint.url].create_bucket(Bucket=name, CreateBucketConfiguration=where)
     return name
 
@@ -67,19 +70,33 @@ def measured(folder, class_="chat", **changes):
         for number in range(2)
     ]
     began = datetime.fromtimestamp(time.time() - 600, tz=UTC).isoformat()
-    clock = manifest.ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc=began)
+    clock = manifest.ClockReading(
+        source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc=began
+    )
     arms = (arm(ARMS[0], role="baseline"), arm(ARMS[1]))
-    return write_run(folder, records, **{"arms": arms, "clock": clock, "created_utc": began, **changes})
+    return write_run(
+        folder, records, **{"arms": arms, "clock": clock, "created_utc": began, **changes}
+    )
 
 
 def publish(world, folder, *flags):
     return main(["bench", "publish", str(folder), "--env", ENV, *folders(world), *flags])
 
 
-def read_arms(endpoint, metric, class_, concurrency="4", namespace=f"Tandem/{ENV}", statistic="SampleCount"):
-    """A statistic of each arm in these hours, as CloudWatch shows it: by default how many values it holds."""
-    dimensions = [(("Experiment", "post"), ("Variant", name), ("PromptClass", class_), ("Concurrency", concurrency))
-                  for name in ARMS]  # fmt: skip
+def read_arms(
+    endpoint, metric, class_, concurrency="4", namespace=f"Tandem/{ENV}", statistic="SampleCount"
+):
+    """A statistic of each arm in these hours, as CloudWatch shows it: by default how many values it
+    holds."""
+    dimensions = [
+        (
+            ("Experiment", "post"),
+            ("Variant", name),
+            ("PromptClass", class_),
+            ("Concurrency", concurrency),
+        )
+        for name in ARMS
+    ]
     keys = [(metric, dimension, int(time.time()) // 3600 * 3600 - 3600) for dimension in dimensions]
     return list(read_statistic(endpoint, namespace, keys, statistic, 3 * 3600).values())
 
@@ -89,22 +106,33 @@ def list_objects(endpoint, bucket):
     return sorted(row["Key"].split("/", 3)[3] for row in rows.get("Contents", ()))
 
 
-def test_a_folder_is_published_once_with_its_figures_and_its_files(world, tmp_path, endpoint, bucket, proxy, capsys):
+def test_a_folder_is_published_once_with_its_figures_and_its_files(
+    world, tmp_path, endpoint, bucket, proxy, capsys
+):
     folder = measured(tmp_path / "out", "first")
 
     assert publish(world, folder) == 0
-    assert capsys.readouterr().out.startswith(f"1 round in 2 requests to Tandem/{ENV}, 2 objects to s3://{bucket}/")
+    assert capsys.readouterr().out.startswith(
+        f"1 round in 2 requests to Tandem/{ENV}, 2 objects to s3://{bucket}/"
+    )
     assert list_objects(endpoint, bucket) == [
-        "manifest.json", f"published/{ENV}/round-00000.json", "records/round-00000.jsonl",
-    ]  # fmt: skip
-    key = f"results/post/{manifest.run_id(manifest.read_manifest(folder))}/records/round-00000.jsonl"
+        "manifest.json",
+        f"published/{ENV}/round-00000.json",
+        "records/round-00000.jsonl",
+    ]
+    key = (
+        f"results/post/{manifest.run_id(manifest.read_manifest(folder))}/records/round-00000.jsonl"
+    )
     records = endpoint.client("s3").get_object(Bucket=bucket, Key=key)["Body"].read()
     assert records == (folder / "records.jsonl").read_bytes()
 
     proxy.forget()
     assert publish(world, folder) == 0
     assert proxy.requests("PutMetricData") == ()
-    assert [read_arms(endpoint, metric, "first") for metric in ("ttft_ms", "requests")] == [[2, 2], [1, 1]]
+    assert [read_arms(endpoint, metric, "first") for metric in ("ttft_ms", "requests")] == [
+        [2, 2],
+        [1, 1],
+    ]
 
 
 def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, proxy, capsys):
@@ -115,7 +143,9 @@ def test_a_class_that_cloudwatch_refuses_gives_3_once(world, tmp_path, proxy, ca
     assert "error: class 'refused' of round 0" in capsys.readouterr().err
 
 
-def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, endpoint, proxy, capsys):
+def test_a_denied_call_gives_3_and_a_later_publish_completes(
+    world, tmp_path, endpoint, proxy, capsys
+):
     folder = measured(tmp_path / "out", "denied")
     proxy.use(FaultRule(fault=ACCESS_DENIED_FAULT, operation="PutMetricData"))
 
@@ -131,32 +161,64 @@ def test_a_denied_call_gives_3_and_a_later_publish_completes(world, tmp_path, en
 @pytest.mark.parametrize(
     ("changes", "flags", "problem"),
     [
-        ({"environment": "native-us-east-2", "experiment": "qwen3-native"}, (), "publish it there: --env native-us-e"),
-        ({"environment": ENV, "experiment": "post"}, ("--experiment", "dev"), f"{ENV}/post were measured"),
+        (
+            {"environment": "native-us-east-2", "experiment": "qwen3-native"},
+            (),
+            "publish it there: --env native-us-e",
+        ),
+        (
+            {"environment": ENV, "experiment": "post"},
+            ("--experiment", "dev"),
+            f"{ENV}/post were measured",
+        ),
         ({}, ("--experiment", "dev"), "hosts no experiment 'dev'"),
-        ({"arms": (arm("qwen-vllm", role="baseline"), arm("other"))}, (), "other, qwen-vllm are variants of 0"),
+        (
+            {"arms": (arm("qwen-vllm", role="baseline"), arm("other"))},
+            (),
+            "other, qwen-vllm are variants of 0",
+        ),
         ({}, ("--env", "nowhere"), "nowhere"),
         ({"simulated": True}, (), f"add it: figures go to {APART}"),
         ({"simulated": False}, ("--simulated",), "no arm of this run is a simulated server"),
         ({"simulated": None}, ("--simulated",), "no arm of this run is a simulated server"),
     ],
 )
-def test_what_does_not_fit_is_refused_and_nothing_is_asked(world, tmp_path, proxy, capsys, changes, flags, problem):
+def test_what_does_not_fit_is_refused_and_nothing_is_asked(
+    world, tmp_path, proxy, capsys, changes, flags, problem
+):
     assert publish(world, measured(tmp_path / "out", **changes), *flags) == 2
     assert problem in " ".join(capsys.readouterr().err.split())
     assert proxy.log == ()
 
 
-def test_simulated_figures_go_to_a_namespace_of_their_own_and_json_says_so(world, tmp_path, endpoint, capsys):
-    assert publish(world, measured(tmp_path / "out", "apart", simulated=True), "--simulated", "--json") == 0
+def test_simulated_figures_go_to_a_namespace_of_their_own_and_json_says_so(
+    world, tmp_path, endpoint, capsys
+):
+    assert (
+        publish(world, measured(tmp_path / "out", "apart", simulated=True), "--simulated", "--json")
+        == 0
+    )
 
     report = json.loads(capsys.readouterr().out)
-    assert {key: report[key] for key in ("namespace", "rounds", "batches", "objects", "lost", "left", "exit_code")} == {
-        "namespace": APART, "rounds": [0], "batches": 2, "objects": 2, "lost": [], "left": [], "exit_code": 0,
-    }  # fmt: skip
-    assert [read_arms(endpoint, "ttft_ms", "apart", namespace=space) for space in (APART, f"Tandem/{ENV}")] == [
-        [2, 2], [0, 0],
-    ]  # fmt: skip
+    assert {
+        key: report[key]
+        for key in ("namespace", "rounds", "batches", "objects", "lost", "left", "exit_code")
+    } == {
+        "namespace": APART,
+        "rounds": [0],
+        "batches": 2,
+        "objects": 2,
+        "lost": [],
+        "left": [],
+        "exit_code": 0,
+    }
+    assert [
+        read_arms(endpoint, "ttft_ms", "apart", namespace=space)
+        for space in (APART, f"Tandem/{ENV}")
+    ] == [
+        [2, 2],
+        [0, 0],
+    ]
 
 
 def test_a_run_of_before_is_published_as_real_and_noted(world, tmp_path, endpoint, capsys):
@@ -183,23 +245,51 @@ def run(world, pair, folder, class_, *flags):
     urls = [f"http://127.0.0.1:{server.port}" for server in pair.servers]
     folder.mkdir(exist_ok=True)
     suite = suite_file(folder, {class_: ["say one", "say two"]})
-    return main([
-        "bench", "run", "--baseline", f"{ARMS[0]}={urls[0]}", "--variant", f"{ARMS[1]}={urls[1]}", "--model", MODEL,
-        "--suite", str(suite), "--concurrency", "2", "--warm-up", "0", "--rounds", "2", "--out", str(folder / "out"),
-        *folders(world), *flags,
-    ])  # fmt: skip
+    return main(
+        [
+            "bench",
+            "run",
+            "--baseline",
+            f"{ARMS[0]}={urls[0]}",
+            "--variant",
+            f"{ARMS[1]}={urls[1]}",
+            "--model",
+            MODEL,
+            "--suite",
+            str(suite),
+            "--concurrency",
+            "2",
+            "--warm-up",
+            "0",
+            "--rounds",
+            "2",
+            "--out",
+            str(folder / "out"),
+            *folders(world),
+            *flags,
+        ]
+    )
 
 
 PUBLISH = ("--publish", ENV, "--experiment", "post")
 
 
-def test_a_run_publishes_its_rounds_and_its_files_and_leaves_none(world, pair, tmp_path, endpoint, bucket):
+def test_a_run_publishes_its_rounds_and_its_files_and_leaves_none(
+    world, pair, tmp_path, endpoint, bucket
+):
     assert run(world, pair, tmp_path / "a", "running", *PUBLISH) == 0
 
     assert read_arms(endpoint, "requests", "running", "2") == [2, 2]
-    assert read_arms(endpoint, "ttft_ms", "running", "2") == read_arms(endpoint, "e2e_ms", "running", "2")
+    assert read_arms(endpoint, "ttft_ms", "running", "2") == read_arms(
+        endpoint, "e2e_ms", "running", "2"
+    )
     names = list_objects(endpoint, bucket)
-    assert {"manifest.json", "summary.json", "records/round-00000.jsonl", "records/round-00001.jsonl"} <= set(names)
+    assert {
+        "manifest.json",
+        "summary.json",
+        "records/round-00000.jsonl",
+        "records/round-00001.jsonl",
+    } <= set(names)
     assert min(read_arms(endpoint, "unpublished_rounds", "all", "all")) > 0
     assert read_arms(endpoint, "unpublished_rounds", "all", "all", statistic="Maximum") == [0, 0]
 
@@ -219,17 +309,27 @@ def test_a_run_whose_publishing_fails_is_whole_and_gives_3_and_is_published_late
     assert read_arms(endpoint, "requests", "failing", "2") == [2, 2]
 
 
-def test_a_publish_that_a_run_leaves_alone_gives_3_and_earlier_losses(tmp_path, monkeypatch, capsys):
-    target, codes = (SimpleNamespace(region="us-east-2"), None), []
-    publisher = publish_command.RoundPublisher(target=target, folder=measured(tmp_path / "out"), is_simulation=False)
+def test_a_publish_that_a_run_leaves_alone_gives_3_and_earlier_losses(
+    tmp_path, monkeypatch, capsys
+):
+    target = (SimpleNamespace(region="us-east-2"), None)
+    codes = []
+    publisher = publish_command.RoundPublisher(
+        target=target, folder=measured(tmp_path / "out"), is_simulation=False
+    )
     publisher._losses.append("class lost")
-    monkeypatch.setattr(publish_command, "connect", lambda *_, **__: codes.append(publisher.finish()))
+    monkeypatch.setattr(
+        publish_command, "connect", lambda *_, **__: codes.append(publisher.finish())
+    )
 
     with pytest.raises(AttributeError):
         publisher(0, 0.0)
 
     assert codes == [3]
-    assert "class lost\nerror: not all of the run is published: the last call was left alone" in capsys.readouterr().err
+    assert (
+        "class lost\nerror: not all of the run is published: the last call was left alone"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_run_of_simulators_publishes_apart(world, simulators, tmp_path, endpoint):
@@ -257,6 +357,15 @@ def test_a_run_that_cannot_be_published_is_refused_before_it_is_measured(
 
 
 def test_another_environment_than_that_of_the_servers_is_refused(world, tmp_path, capsys):
-    flags = ["--env", ENV, "--experiment", "post", "--publish", "dev", "--out", str(tmp_path / "out")]
+    flags = [
+        "--env",
+        ENV,
+        "--experiment",
+        "post",
+        "--publish",
+        "dev",
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main(["bench", "run", *flags, *folders(world)]) == 2
     assert "dev is another environment than that of --env" in capsys.readouterr().err

@@ -1,4 +1,5 @@
-"""`tandem bench quality`: two simulated servers that add numbers, and what the verdict says of their answers."""
+"""`tandem bench quality`: two simulated servers that add numbers, and what the verdict says of
+their answers."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ ITEMS = 200
 def serve_sums(**settings):
     """A simulated server that answers sums."""
     classes = {"default": PromptClassSettings(form="sum", **settings)}
-    return SimulatorThread(SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, classes=classes))
+    return SimulatorThread(
+        SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, classes=classes)
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +47,9 @@ def point_arms(folder, *servers):
     """Give the arms of a run the addresses of servers."""
     manifest = read_manifest(folder)
     urls = [server.url for server in servers]
-    arms = [msgspec.structs.replace(arm, url=url) for arm, url in zip(manifest.arms, urls, strict=True)]
+    arms = [
+        msgspec.structs.replace(arm, url=url) for arm, url in zip(manifest.arms, urls, strict=True)
+    ]
     write_manifest(folder, msgspec.structs.replace(manifest, arms=tuple(arms)))
 
 
@@ -52,7 +57,10 @@ def write_items(path, count=ITEMS):
     """A task of so many sums."""
     chance = random.Random(1)  # noqa: S311 - repeatable, not secret
     pairs = [(chance.randrange(100, 1000), chance.randrange(100, 1000)) for _ in range(count)]
-    items = [TaskItem(item=f"s{n}", prompt=f"What is {a} + {b}?", answer=str(a + b)) for n, (a, b) in enumerate(pairs)]
+    items = [
+        TaskItem(item=f"s{n}", prompt=f"What is {a} + {b}?", answer=str(a + b))
+        for n, (a, b) in enumerate(pairs)
+    ]
     path.write_bytes(b"\n".join(msgspec.json.encode(item) for item in items))
     return path
 
@@ -68,7 +76,9 @@ def judge_quality(folder, *, wrong_every, items):
 
 def test_servers_that_answer_alike_have_the_same_quality(run_folder, tmp_path):
     verdict = judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "sums.jsonl"))
-    assert [(task["task"], task["word"], task["items"]) for task in verdict["quality"]] == [("sums", "same", ITEMS)]
+    assert [(task["task"], task["word"], task["items"]) for task in verdict["quality"]] == [
+        ("sums", "same", ITEMS)
+    ]
 
 
 def test_server_that_answers_every_tenth_item_wrong_is_worse(run_folder, tmp_path):
@@ -95,7 +105,9 @@ def test_report_names_the_task(run_folder, tmp_path, capsys):
 
 def test_second_task_keeps_the_first(run_folder, tmp_path):
     judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "one.jsonl", 20))
-    verdict = judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "two.jsonl", 20))
+    verdict = judge_quality(
+        run_folder, wrong_every=0, items=write_items(tmp_path / "two.jsonl", 20)
+    )
     assert [task["task"] for task in verdict["quality"]] == ["one", "two"]
 
 
@@ -108,7 +120,9 @@ def test_report_says_that_items_were_taken_as_independent(run_folder, tmp_path, 
     judge_quality(run_folder, wrong_every=0, items=write_items(tmp_path / "sums.jsonl"))
     capsys.readouterr()
     main(["bench", "report", str(run_folder), "--verbose"])
-    assert "No item names a group, so all were taken as independent." in " ".join(capsys.readouterr().out.split())
+    assert "No item names a group, so all were taken as independent." in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_server_without_an_answer_is_an_external_failure(run_folder, capsys):
@@ -121,10 +135,15 @@ def test_server_without_an_answer_is_an_external_failure(run_folder, capsys):
 @pytest.mark.parametrize(
     ("text", "right"),
     [
-        ("685", True), ("The answer is 685.", True), ("417 + 268 = 685", True), ("685 or 686", False), ("", False),
-        ("6,85", True), ("-685", False),
+        ("685", True),
+        ("The answer is 685.", True),
+        ("417 + 268 = 685", True),
+        ("685 or 686", False),
+        ("", False),
+        ("6,85", True),
+        ("-685", False),
     ],
-)  # fmt: skip
+)
 def test_last_number_or_word_is_the_answer(text, right):
     assert is_right(TaskItem(item="a", prompt="417 + 268?", answer="685"), text) is right
 
@@ -141,12 +160,17 @@ def test_own_items_are_all_different():
 def test_every_own_answer_is_the_sum_of_its_prompt():
     for item in load_items(OWN_TASK):
         first, second = (
-            int(word) for word in item.prompt.split() if word.strip("?").isdigit() for word in [word.strip("?")]
+            int(word)
+            for word in item.prompt.split()
+            if word.strip("?").isdigit()
+            for word in [word.strip("?")]
         )
         assert item.answer == str(first + second)
 
 
-@pytest.mark.parametrize("text", ["", '{"item": "a", "prompt": "b", "answer": "c"}\n' * 2, '{"item": "a"}\n'])
+@pytest.mark.parametrize(
+    "text", ["", '{"item": "a", "prompt": "b", "answer": "c"}\n' * 2, '{"item": "a"}\n']
+)
 def test_task_that_is_none_is_refused(tmp_path, text):
     (tmp_path / "task.jsonl").write_text(text)
     with pytest.raises(InputError):
@@ -159,7 +183,10 @@ def test_samples_of_lm_eval_are_rows_of_their_arms(run_folder, tmp_path):
         (tmp_path / arm).mkdir()
         words += ["--lm-eval", f"{arm}={write_samples(tmp_path / arm, SAMPLE)}"]
     assert main(["bench", "quality", str(run_folder), *words]) == 0
-    assert [(row.arm, row.right) for row in read_quality(run_folder)] == [("base", True), ("spec", True)]
+    assert [(row.arm, row.right) for row in read_quality(run_folder)] == [
+        ("base", True),
+        ("spec", True),
+    ]
 
 
 def test_samples_of_one_arm_alone_are_refused(run_folder, tmp_path, capsys):

@@ -26,20 +26,28 @@ def write_run(folder: Path, records: list[RequestRecord], **changes: object) -> 
     return write_any(folder, records, **{"arms": (arm("base", role="baseline"),), **changes})
 
 
-def write_pair(folder: Path, factor: float = 2.0, control: float = 1.0, classes: tuple[str, ...] = ("repeat",)) -> Path:
-    """A run of `base`, a `spec` that takes `factor` times less, and a control that takes `control` times more."""
+def write_pair(
+    folder: Path, factor: float = 2.0, control: float = 1.0, classes: tuple[str, ...] = ("repeat",)
+) -> Path:
+    """A run of `base`, a `spec` that takes `factor` times less, and a control that takes `control`
+    times more."""
     ends = {"base": 1.0, "spec": 1 / factor, "base#2": control}
     records = [
         record(
-            request_id=f"{name}.{class_}.{word}.{number}", arm=name, class_=class_, prompt_id=word, round=number,
+            request_id=f"{name}.{class_}.{word}.{number}",
+            arm=name,
+            class_=class_,
+            prompt_id=word,
+            round=number,
             end_s=0.3 * scale * (1 + 0.001 * len(word)),
             chunks=chunks((0.2 * scale, "text", 1), (0.29 * scale, "text", 7)),
         )
         for number, asked in enumerate(ASKED)
-        for name, scale in ends.items() if name in asked
+        for name, scale in ends.items()
+        if name in asked
         for class_ in classes
         for word in WORDS
-    ]  # fmt: skip
+    ]
     return write_any(folder, records, rounds=FEWEST_ROUNDS)
 
 
@@ -59,7 +67,9 @@ def test_a_run_is_reported_as_a_table_and_its_summary_is_written(tmp_path, capsy
 def test_json_without_a_verdict_is_the_summary(tmp_path, capsys, flags):
     folder = write_run(tmp_path / "run", [record(text="é")])
     assert main(["bench", "report", str(folder), "--json", *flags]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads((folder / "summary.json").read_text()) | {"exit_code": 0}
+    assert json.loads(capsys.readouterr().out) == json.loads(
+        (folder / "summary.json").read_text()
+    ) | {"exit_code": 0}
 
 
 def test_failed_requests_give_code_1(tmp_path):
@@ -67,7 +77,9 @@ def test_failed_requests_give_code_1(tmp_path):
 
 
 @pytest.mark.parametrize(("planned", "code"), [(2, 0), (3, 1), (None, 0)])
-def test_requests_that_were_planned_and_are_not_recorded_give_code_1(tmp_path, capsys, planned, code):
+def test_requests_that_were_planned_and_are_not_recorded_give_code_1(
+    tmp_path, capsys, planned, code
+):
     both = [record(), record(request_id="other", prompt_id="other")]
     folder = write_run(tmp_path / "run", both, plan=PlanTotals(requests=planned))
     assert main(["bench", "report", str(folder)]) == code
@@ -134,7 +146,9 @@ def test_a_wider_margin_calls_a_small_difference_the_same(tmp_path):
     verdicts = []
     for margin in ("0.05", "0.1"):
         main(["bench", "report", str(folder), "--margin", margin])
-        verdicts.append(json.loads((folder / "verdict.json").read_text())["headlines"][0]["finding"])
+        verdicts.append(
+            json.loads((folder / "verdict.json").read_text())["headlines"][0]["finding"]
+        )
 
     assert verdicts == ["faster", "same"]
 
@@ -151,7 +165,9 @@ def test_a_price_is_stated_beside_the_tokens_it_bought(judged):
 
 @pytest.mark.usefixtures("no_page")
 def test_the_files_that_a_verdict_names_are_all_it_needs(judged, tmp_path):
-    (judged / "rounds.jsonl").write_text('{"round":1,"wall_s":9.0,"client_cpu":0.99,"lag_p90_s":0.0}\n')
+    (judged / "rounds.jsonl").write_text(
+        '{"round":1,"wall_s":9.0,"client_cpu":0.99,"lag_p90_s":0.0}\n'
+    )
     main(["bench", "report", str(judged)])
     verdict = (judged / "verdict.json").read_bytes()
     assert json.loads(verdict)["controls"]["marked"]
@@ -178,7 +194,9 @@ def test_a_price_is_repeated_to_its_last_digit(judged, price):
 
 @pytest.mark.proof
 def test_thousands_of_classes_are_judged(tmp_path, capsys):
-    folder = write_pair(tmp_path / "run", classes=tuple(f"class-{number}" for number in range(1000)))
+    folder = write_pair(
+        tmp_path / "run", classes=tuple(f"class-{number}" for number in range(1000))
+    )
 
     assert main(["bench", "report", str(folder)]) == 0
 

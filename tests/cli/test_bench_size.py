@@ -1,4 +1,5 @@
-"""The three sizes of `tandem bench run`: what each asks, how long it takes, and what stands before it."""
+"""The three sizes of `tandem bench run`: what each asks, how long it takes, and what stands before
+it."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def expected_s(*flags: str, arms: tuple[str, ...] = SERVERS) -> float:
 
 
 def warm_up_s(max_tokens: int) -> float:
-    """Seconds of both arms' shortest warm-up: a window of full length and two short ones, each one wave."""
+    """Seconds of both arms' shortest warm-up: a window of full length and two short ones, each one
+    wave."""
     return 2 * (estimate_request_s(max_tokens) + 2 * estimate_request_s(SHORT_TOKENS))
 
 
@@ -90,7 +92,11 @@ def test_the_full_size_asks_all_that_the_suites_state():
     asked = settings("--full", arms=HOSTED)
     entries = [entry for block in asked.plan().blocks for entry in block.entries]
 
-    assert (asked.concurrency, asked.manifest.prompts_per_class, asked.manifest.max_tokens) == (None, None, None)
+    assert (asked.concurrency, asked.manifest.prompts_per_class, asked.manifest.max_tokens) == (
+        None,
+        None,
+        None,
+    )
     assert {(entry.suite, entry.prompt.id) for entry in entries} == {
         (name, prompt.id) for name in ("post", "real") for prompt in load_suite(name).prompts
     }
@@ -113,7 +119,9 @@ def test_a_quick_run_asks_three_classes_of_a_users_file(own_file):
 @pytest.mark.parametrize("more", [(), ("real",)], ids=["alone", "beside another"])
 def test_the_default_shortens_no_users_file(own_file, more):
     asked = settings("--suite", own_file, *more)
-    assert {class_: prompts_by_class(asked)[class_] for class_ in CLASSES} == dict.fromkeys(CLASSES, 10)
+    assert {class_: prompts_by_class(asked)[class_] for class_ in CLASSES} == dict.fromkeys(
+        CLASSES, 10
+    )
     assert (longest_answer(asked), asked.concurrency) == (2000, (4,))
 
 
@@ -129,7 +137,9 @@ def test_the_default_shortens_no_users_file(own_file, more):
         (("--max-tokens", "33"), "max_tokens", 33),
         (("--control-rounds", "0"), "control_rounds", 0),
     ],
-    ids=lambda value: value[0] if isinstance(value, tuple) and value and isinstance(value[0], str) else "",
+    ids=lambda value: (
+        value[0] if isinstance(value, tuple) and value and isinstance(value[0], str) else ""
+    ),
 )
 def test_a_flag_stands_before_the_size(size, flags, field, value):
     asked = settings(*size, *flags)
@@ -144,10 +154,16 @@ def test_named_classes_stand_before_the_size(size):
 def test_an_experiments_lower_limit_stands_before_the_size(monkeypatch):
     short = RunArms(arms=settings().manifest.arms, suites=("real",), most_tokens=550)
     monkeypatch.setattr("tandem.cli.bench_settings.select_arms", lambda *_: short)
-    assert [longest_answer(settings(*size)) for size in ((), ("--full",), ("--quick",))] == [550, 550, 192]
+    assert [longest_answer(settings(*size)) for size in ((), ("--full",), ("--quick",))] == [
+        550,
+        550,
+        192,
+    ]
 
 
-@pytest.mark.parametrize(("rounds", "is_noted"), [(FEWEST_ROUNDS - 1, True), (FEWEST_ROUNDS, False)])
+@pytest.mark.parametrize(
+    ("rounds", "is_noted"), [(FEWEST_ROUNDS - 1, True), (FEWEST_ROUNDS, False)]
+)
 def test_the_plan_says_that_few_rounds_give_no_verdict(rounds, is_noted):
     asked = settings("--rounds", str(rounds))
     note = f"  note: fewer than {FEWEST_ROUNDS} rounds give figures and no verdict"
@@ -155,11 +171,15 @@ def test_the_plan_says_that_few_rounds_give_no_verdict(rounds, is_noted):
 
 
 @pytest.mark.parametrize(
-    ("row", "arms"), [("the suite `real`, two arms", SERVERS), ("experiments/post.yaml", HOSTED)], ids=["real", "post"]
+    ("row", "arms"),
+    [("the suite `real`, two arms", SERVERS), ("experiments/post.yaml", HOSTED)],
+    ids=["real", "post"],
 )
 def test_the_page_has_the_minutes_of_each_size(row, arms):
     [cells] = re.findall(rf"^\| {re.escape(row)} \| (.*) \|$", PAGE, flags=re.MULTILINE)
-    minutes = [f"{expected_s(*size, arms=arms) / 60:.1f} min" for size in ((), ("--quick",), ("--full",))]
+    minutes = [
+        f"{expected_s(*size, arms=arms) / 60:.1f} min" for size in ((), ("--quick",), ("--full",))
+    ]
     assert [cell.partition(",")[0] for cell in cells.split(" | ")] == minutes
 
 
@@ -174,18 +194,24 @@ def test_the_page_has_the_plan_of_the_default():
 
 
 @pytest.mark.parametrize(
-    ("row", "field"), [("concurrency", "concurrency"), ("tokens of an answer, at most", "max_tokens")]
+    ("row", "field"),
+    [("concurrency", "concurrency"), ("tokens of an answer, at most", "max_tokens")],
 )
 def test_the_page_has_the_figures_of_the_sizes(row, field):
     [cells] = re.findall(rf"^\| {row} \| (.*) \|$", PAGE, flags=re.MULTILINE)
-    assert cells.split(" | ")[:2] == [str(getattr(size, field)).strip("(,)") for size in (DEFAULT_SIZE, QUICK_SIZE)]
+    assert cells.split(" | ")[:2] == [
+        str(getattr(size, field)).strip("(,)") for size in (DEFAULT_SIZE, QUICK_SIZE)
+    ]
 
 
 def test_the_help_has_the_figures_of_the_sizes(capsys):
     main(["bench", "run", "--help"])
     text = " ".join(capsys.readouterr().out.replace("│", "").split())
 
-    assert f"three classes, {QUICK_SIZE.prompts_per_class} prompts of each, {QUICK_SIZE.max_tokens} tokens" in text
+    assert (
+        f"three classes, {QUICK_SIZE.prompts_per_class} prompts of each, {QUICK_SIZE.max_tokens}"
+        " tokens" in text
+    )
     assert f"(default {DEFAULT_SIZE.prompts_per_class}; of a file all)" in text
     assert f"(default {DEFAULT_SIZE.max_tokens}; of a file what it states)" in text
     assert f"closed loops (default {DEFAULT_SIZE.concurrency[0]})" in text

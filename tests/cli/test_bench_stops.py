@@ -20,7 +20,10 @@ pytestmark = [
     pytest.mark.xdist_group("bench-stops"),  # its servers and runs are made once
     pytest.mark.usefixtures("pageless"),
 ]
-TEXTS = {"code": [f"say {number}" for number in range(30)], "chat": [f"tell {number}" for number in range(6)]}
+TEXTS = {
+    "code": [f"say {number}" for number in range(30)],
+    "chat": [f"tell {number}" for number in range(6)],
+}
 PLANNED = 2 * 36
 
 
@@ -55,9 +58,11 @@ def killed(flags, out, *more, after=8):
 
 @pytest.fixture(scope="module")
 def resumed(pair, tmp_path_factory):
-    """A run that was killed twice and torn, then resumed to its end; and one of the same flags that never stopped."""
+    """A run that was killed twice and torn, then resumed to its end; and one of the same flags that
+    never stopped."""
     folder = tmp_path_factory.mktemp("killed")
-    flags, out = pair.flags(folder, TEXTS), folder / "out"
+    flags = pair.flags(folder, TEXTS)
+    out = folder / "out"
     killed(flags, out, "--out", str(out))
     recorded = killed(flags, out, "--resume", str(out))
     with (out / "records.jsonl").open("ab") as file:
@@ -98,7 +103,9 @@ def test_a_resumed_run_measures_the_same_requests_as_one_that_was_never_stopped(
     }
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.proof)])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.proof)]
+)
 def test_an_interrupted_run_ends_with_130_a_summary_and_the_way_on(flags, tmp_path, number):
     out = tmp_path / "out"
     process = start([*flags, "--out", str(out)])
@@ -116,7 +123,8 @@ def test_an_interrupted_run_ends_with_130_a_summary_and_the_way_on(flags, tmp_pa
 
 def test_a_second_signal_ends_the_process_at_once(pair, tmp_path):
     pair.forget()
-    flags, out = pair.flags(tmp_path, {"code": ['#schedule {"ttft_ms": 20000}']}), tmp_path / "out"
+    flags = pair.flags(tmp_path, {"code": ['#schedule {"ttft_ms": 20000}']})
+    out = tmp_path / "out"
     process = start([*flags, "--out", str(out)])
     wait(lambda: any(not identity.startswith("probe-") for identity in pair.asked()), process)
     process.send_signal(signal.SIGINT)
@@ -130,7 +138,8 @@ def test_a_second_signal_ends_the_process_at_once(pair, tmp_path):
 @pytest.mark.parametrize("signals", [2, pytest.param(1, marks=pytest.mark.proof)])
 def test_signals_end_a_run_whose_reader_is_gone(pair, tmp_path, signals):
     pair.forget()
-    flags, out = pair.flags(tmp_path, {"code": ['#schedule {"ttft_ms": 20000}']}), tmp_path / "out"
+    flags = pair.flags(tmp_path, {"code": ['#schedule {"ttft_ms": 20000}']})
+    out = tmp_path / "out"
     process = start([*flags, "--out", str(out)])
     wait(lambda: any(not identity.startswith("probe-") for identity in pair.asked()), process)
     process.stdout.close()
@@ -148,7 +157,8 @@ def test_signals_end_a_run_whose_reader_is_gone(pair, tmp_path, signals):
 @pytest.fixture(scope="module")
 def full(pair, tmp_path_factory):
     """A run whose files may have 20 kB, which feels as a full disk does."""
-    folder, room = tmp_path_factory.mktemp("full"), 20_000
+    folder = tmp_path_factory.mktemp("full")
+    room = 20_000
     flags = pair.flags(folder, TEXTS)
     process = start(
         [*flags, "--out", str(folder / "out")],
@@ -187,10 +197,16 @@ def finished(pair, tmp_path_factory):
     [
         (("--seed", "7"), "seed was 0 when this run began and is 7 now"),
         (("--rounds", "2"), "rounds was 1 when this run began and is 2 now"),
-        (("--schedule", "simultaneous"), 'schedule was "interleaved" when this run began and is "simultaneous" now'),
+        (
+            ("--schedule", "simultaneous"),
+            'schedule was "interleaved" when this run began and is "simultaneous" now',
+        ),
         (("--rate", "2.5"), "concurrency was [2] when this run began and is [] now"),
         (("--warm-up", "3"), "--warm-up was 0 when this run began and is 3 now"),
-        (("--record", "logprobs"), "--record was not given when this run began and is logprobs now"),
+        (
+            ("--record", "logprobs"),
+            "--record was not given when this run began and is logprobs now",
+        ),
         (("--full",), "--full was not given when this run began"),
         (("--quick", "--rounds", "4"), "--quick was not given when this run began"),
     ],
@@ -215,8 +231,12 @@ def test_resume_alone_goes_on_from_any_folder(flags, tmp_path, monkeypatch):
 
 
 def test_a_quick_run_goes_on_as_a_quick_run(pair, tmp_path):
-    classes = {class_: [f"say {class_} {number}" for number in range(4)] for class_ in ("code", "chat", "json", "mail")}
-    flags, out = pair.flags(tmp_path, classes, "--quick", "--rounds", str(FEWEST_ROUNDS)), tmp_path / "out"
+    classes = {
+        class_: [f"say {class_} {number}" for number in range(4)]
+        for class_ in ("code", "chat", "json", "mail")
+    }
+    flags = pair.flags(tmp_path, classes, "--quick", "--rounds", str(FEWEST_ROUNDS))
+    out = tmp_path / "out"
     killed(flags, out, "--out", str(out))
 
     code = main(["bench", "run", "--resume", str(out)])

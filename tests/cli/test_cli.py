@@ -44,7 +44,10 @@ def test_check_tells_a_warning_once_in_one_line_and_then_what_to_do(specs, capsy
     main(["check", *folders(specs)])
     out, err = capsys.readouterr()
     assert {line.partition(":")[0] for line in err.splitlines()} == {"warning"}
-    assert err.count("account: got 111122223333, an account of the AWS documentation (and 2 more)") == 1
+    assert (
+        err.count("account: got 111122223333, an account of the AWS documentation (and 2 more)")
+        == 1
+    )
     assert [line.split()[2] for line in out.splitlines()[-2:]] == ["check", "doctor"]
 
 
@@ -66,7 +69,9 @@ def test_a_bad_file_gives_no_traceback(specs):
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)
 
 
-@pytest.mark.parametrize("name", ["Prod", "1st", "a b", "x" * 31, "a/b", "", "prod-", "é", "gitops", "a\n"])
+@pytest.mark.parametrize(
+    "name", ["Prod", "1st", "a b", "x" * 31, "a/b", "", "prod-", "é", "gitops", "a\n"]
+)
 def test_new_refuses_a_name_that_is_no_label(tmp_path, name):
     assert main(["new", name, *folders(tmp_path)]) == 2
 
@@ -77,15 +82,24 @@ def test_show_names_the_only_difference_of_the_arms(specs, capsys):
     out = capsys.readouterr().out
     lines = [" ".join(line.split()) for line in out.splitlines()]
     keys = [number for number, line in enumerate(lines) if "b4-s1024" in line][:2]
-    assert [lines[number - 1] for number in keys] == ["qwen-vllm none", "qwen-sd-vllm fused Qwen/Qwen3-1.7B k=7"]
+    assert [lines[number - 1] for number in keys] == [
+        "qwen-vllm none",
+        "qwen-sd-vllm fused Qwen/Qwen3-1.7B k=7",
+    ]
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("show", r"a day of the block 858\.24 USD, prepaid one run at most 286\.08 USD a lease of 8 h"),
+        (
+            "show",
+            r"a day of the block 858\.24 USD, prepaid one run at most 286\.08 USD a lease of 8 h",
+        ),
         ("show", r"a month parked \d+\.\d\d USD every stop fails 0\.00 USD more"),
-        ("check", r"a month parked: \d+\.\d\d USD; a run of 8 h: 286\.08 USD; watching a month: at most"),
+        (
+            "check",
+            r"a month parked: \d+\.\d\d USD; a run of 8 h: 286\.08 USD; watching a month: at most",
+        ),
     ],
 )
 def test_each_figure_of_the_bill_stands_once(specs, capsys, command, words):
@@ -113,7 +127,10 @@ def test_an_unknown_price_is_a_question_mark_among_the_parts(specs, capsys):
 
 def test_show_leaves_fleet_out_while_the_reservation_is_a_placeholder(specs, capsys):
     main(["show", "--json", "post-us-east-2", *folders(specs)])
-    assert "post-us-east-2-Fleet" not in json.loads(capsys.readouterr().out)["environments"][0]["stacks"]
+    assert (
+        "post-us-east-2-Fleet"
+        not in json.loads(capsys.readouterr().out)["environments"][0]["stacks"]
+    )
 
 
 def test_show_tells_the_cdk_where_files_outside_the_repository_are(specs, capsys):
@@ -148,7 +165,11 @@ def test_images_seed_pulls_each_image_through_its_mirror(specs, capsys):
     main(["images", "--seed", "post-us-east-2", *folders(specs)])
 
     lines = capsys.readouterr().out.splitlines()
-    logins = [line for line in lines if line.startswith("aws ecr get-login-password --region us-east-2 | ")]
+    logins = [
+        line
+        for line in lines
+        if line.startswith("aws ecr get-login-password --region us-east-2 | ")
+    ]
     assert [line.split(" | ")[1].split()[0] for line in logins] == ["docker", "helm"]
     pulls = [shlex.split(line) for line in lines[2:]]
     assert {words[0] for words in pulls} == {"docker", "helm"}
@@ -177,14 +198,19 @@ def test_render_says_what_it_wrote_and_what_it_removed(specs, tmp_path, capsys):
 
     main(command)
 
-    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]] == ["wrote", "removed"]
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()[:-1]] == [
+        "wrote",
+        "removed",
+    ]
 
 
 def test_check_names_the_pins_that_move_together_and_their_files(specs, capsys):
     main(["check", "--verbose", "dev-trn2-3xlarge", *folders(specs)])
 
     lines = capsys.readouterr().out.splitlines()
-    begin = next(at for at, line in enumerate(lines) if line.startswith("pins that move together, 6 add-ons"))
+    begin = next(
+        at for at, line in enumerate(lines) if line.startswith("pins that move together, 6 add-ons")
+    )
     assert lines[begin + 1 : begin + 3] == [
         "  Kubernetes 1.36",
         "    environments/dev-trn2-3xlarge.yaml: cluster.kubernetes",
@@ -198,8 +224,14 @@ def test_render_says_to_deploy_workloads_before_a_new_experiment_is_synced(specs
     first = capsys.readouterr().out
     main(command)
 
-    said = "deploy Workloads before this is synced: npx cdk deploy dev-trn2-3xlarge/Workloads -c env=dev-trn2-3xlarge"
-    assert (said in first, "tandem-dev, runner-system start without credentials" in first) == (True, True)
+    said = (
+        "deploy Workloads before this is synced: npx cdk deploy dev-trn2-3xlarge/Workloads -c"
+        " env=dev-trn2-3xlarge"
+    )
+    assert (said in first, "tandem-dev, runner-system start without credentials" in first) == (
+        True,
+        True,
+    )
     assert "Workloads" not in capsys.readouterr().out
 
 
@@ -233,7 +265,9 @@ def test_render_refuses_an_illegal_spec_and_writes_nothing(specs, tmp_path):
 
 def test_check_alone_judges_dates_by_the_clock(specs, capsys):
     path = specs / "environments" / "post-us-east-2.yaml"
-    path.write_text(re.sub(r"usd_per_hour_date: \S+", "usd_per_hour_date: 9999-01-01", path.read_text()))
+    path.write_text(
+        re.sub(r"usd_per_hour_date: \S+", "usd_per_hour_date: 9999-01-01", path.read_text())
+    )
 
     assert main(["check", "post-us-east-2", *folders(specs)]) == 2
     assert "9999-01-01, which is to come" in capsys.readouterr().err

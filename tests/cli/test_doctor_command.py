@@ -46,21 +46,36 @@ def alone(monkeypatch: pytest.MonkeyPatch, session: boto3.Session) -> None:
 
 
 def run(specs: Path, *more: str) -> int:
-    return main([
-        "doctor", "--environments", str(specs / "environments"), "--experiments", str(specs / "experiments"), *more,
-    ])  # fmt: skip
+    return main(
+        [
+            "doctor",
+            "--environments",
+            str(specs / "environments"),
+            "--experiments",
+            str(specs / "experiments"),
+            *more,
+        ]
+    )
 
 
 @pytest.fixture(scope="module")
-def ran(endpoint, session: boto3.Session, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Ran]:
+def ran(
+    endpoint, session: boto3.Session, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Ran]:
     """A committed environment examined, as text and as JSON."""
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in variables(endpoint, endpoint.url, tmp_path_factory.mktemp("home")).items():
+        for name, value in variables(
+            endpoint, endpoint.url, tmp_path_factory.mktemp("home")
+        ).items():
             patch.setenv(name, value)
         patch.setattr("tandem.cli.image_digests.resolve_digest", silent)
         patch.setattr("tandem.ops.account.create_session", lambda: session)
-        for key, arguments in {"json": (POST, "--json"), "brief": (POST,), POST: (POST, "--verbose")}.items():
+        for key, arguments in {
+            "json": (POST, "--json"),
+            "brief": (POST,),
+            POST: (POST, "--verbose"),
+        }.items():
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 found[key] = Ran(run(ROOT, "--env", *arguments), out.getvalue())
     return found
@@ -90,7 +105,8 @@ def test_the_first_line_has_the_counts_and_the_exit_code(ran):
 
 
 def test_json_has_the_same_facts(ran):
-    told, said = " ".join(ran[POST].out.split()), json.loads(ran["json"].out)
+    told = " ".join(ran[POST].out.split())
+    said = json.loads(ran["json"].out)
     assert said["exit_code"] == ran[POST].code
     assert [line["message"] for line in said["lines"] if line["message"] not in told] == []
     assert sum(said["counts"].values()) == len(said["lines"]) + said["counts"]["skipped"]
@@ -104,11 +120,18 @@ def test_without_credentials_there_is_one_line(specs, monkeypatch, capsys):
         monkeypatch.setenv(name, "/dev/null")
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     file = specs / "environments/post-us-east-2.yaml"
-    ours = file.read_text().replace("111122223333", "222233334444").replace("cr-00000000000000000", "null")
+    ours = (
+        file.read_text()
+        .replace("111122223333", "222233334444")
+        .replace("cr-00000000000000000", "null")
+    )
     file.write_text(ours)
 
     assert run(specs, "--env", "post-us-east-2") == 3
-    assert capsys.readouterr().out == "29 checks skipped: no credentials for account 222233334444; set AWS_PROFILE\n"
+    assert (
+        capsys.readouterr().out
+        == "29 checks skipped: no credentials for account 222233334444; set AWS_PROFILE\n"
+    )
 
 
 def test_a_file_that_a_rule_refuses_is_told_before_anything_is_asked(specs, capsys):

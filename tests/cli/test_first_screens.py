@@ -1,4 +1,5 @@
-"""First screens of an account's commands at 80 columns, as tests/frozen/screens has them; `make golden` writes them."""
+"""First screens of an account's commands at 80 columns, as tests/frozen/screens has them; `make
+golden` writes them."""
 
 from __future__ import annotations
 
@@ -7,7 +8,18 @@ import re
 from pathlib import Path
 
 import pytest
-from run_records import RUN, STEPS, VERDICT, answering, fill_bucket, make_record, make_step, put_beat, put_run, tandem
+from run_records import (
+    RUN,
+    STEPS,
+    VERDICT,
+    answering,
+    fill_bucket,
+    make_record,
+    make_step,
+    put_beat,
+    put_run,
+    tandem,
+)
 from test_runs_command import put_results
 
 from tandem.cli.fleet import format_distance
@@ -20,7 +32,9 @@ CHANGING = (  # what differs from one time to the next, and what stands for it
     (r"\d{2}:\d{2} UTC \(in 6 h 00 min\)|\d{2}:\d{2} UTC \(in 5 h 59 min\)", "HH:MM UTC (in SPAN)"),
     (r"looked [^,]+,", "looked SPAN,"),
 )
-ENDED_STEPS = tuple(make_step(index, step, note=f"{step} is fine") for index, step in enumerate(STEPS))
+ENDED_STEPS = tuple(
+    make_step(index, step, note=f"{step} is fine") for index, step in enumerate(STEPS)
+)
 
 
 def format_dated_moment(moment, now):
@@ -42,7 +56,10 @@ def held(fleet, monkeypatch, capsys):
         capsys.readouterr()
         code = tandem(fleet, words, *more)
         out, err = capsys.readouterr()
-        text = f"$ tandem {words} --env ENV {' '.join(more)}".rstrip() + f"\n{out}{err}exit code {code}\n"
+        text = (
+            f"$ tandem {words} --env ENV {' '.join(more)}".rstrip()
+            + f"\n{out}{err}exit code {code}\n"
+        )
         text = text.replace(fleet.name, "ENV")
         for pattern, word in CHANGING:
             text = re.sub(pattern, word, text)
@@ -69,7 +86,9 @@ def test_a_run_that_was_judged(fleet, held):
 
 
 def test_a_run_that_failed(fleet, held):
-    put_run(fleet, make_record(fleet, state="failed", reason="the node never came"), ENDED_STEPS[:2])
+    put_run(
+        fleet, make_record(fleet, state="failed", reason="the node never came"), ENDED_STEPS[:2]
+    )
     held("runs_show_failed", f"runs show {RUN}")
 
 
@@ -98,7 +117,17 @@ def test_plan_of_a_staging(fleet, held):
 
 def test_plan_of_a_compile(fleet, held):
     put_beat(fleet)
-    held("run_until_compile", "run post", "--until", "compile", "--hours", "6", "--run", RUN, "--dry-run")
+    held(
+        "run_until_compile",
+        "run post",
+        "--until",
+        "compile",
+        "--hours",
+        "6",
+        "--run",
+        RUN,
+        "--dry-run",
+    )
 
 
 def test_a_stop_of_a_parked_fleet(held):

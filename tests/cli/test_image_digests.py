@@ -21,7 +21,10 @@ class Registry(BaseHTTPRequestHandler):
     """Knows one tag, 1.0 of neuron/server, and its digest."""
 
     def do_HEAD(self) -> None:
-        known = self.path in {"/v2/neuron/server/manifests/1.0", f"/v2/neuron/server/manifests/{DIGEST}"}
+        known = self.path in {
+            "/v2/neuron/server/manifests/1.0",
+            f"/v2/neuron/server/manifests/{DIGEST}",
+        }
         self.send_response(200 if known else 404)
         if known:
             self.send_header("Docker-Content-Digest", DIGEST)
@@ -56,7 +59,8 @@ def test_a_resolved_digest_is_read_back_by_the_catalogue(host, tmp_path):
 def test_resolving_keeps_what_was_known(host, tmp_path):
     file = tmp_path / "digests.yaml"
     file.write_text(
-        'digests: {"a.example/b:1": {value: sha256:00, source: s}}\nsources: {s: {where: w, date: 2026-01-01}}\n'
+        'digests: {"a.example/b:1": {value: sha256:00, source: s}}\nsources: {s: {where: w, date:'
+        " 2026-01-01}}\n"
     )
 
     resolve_digests([f"{host}/neuron/server:1.0"], file, plain_http)

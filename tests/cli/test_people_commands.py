@@ -1,4 +1,5 @@
-"""Commands run by people who have the policies of their kind and nothing else, at an endpoint where policies bind."""
+"""Commands run by people who have the policies of their kind and nothing else, at an endpoint where
+policies bind."""
 
 from __future__ import annotations
 
@@ -24,9 +25,18 @@ from tandem.spec.names import PeopleKind
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
 
-TRUST = json.dumps({"Version": "2012-10-17", "Statement": [
-    {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"},
-]})  # fmt: skip
+TRUST = json.dumps(
+    {
+        "Version": "2012-10-17",
+        "Statement": [
+            {
+                "Effect": "Allow",
+                "Principal": {"Service": "scheduler.amazonaws.com"},
+                "Action": "sts:AssumeRole",
+            },
+        ],
+    }
+)
 SMALL = json.dumps({"Resources": {"Topic": {"Type": "AWS::SNS::Topic"}}})
 
 
@@ -36,7 +46,9 @@ def enforcing() -> Iterator[AwsEndpoint]:
         account="111122223333", region="us-east-2", enforces_policies=True, report=lambda _: None
     ) as endpoint:
         endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05))
-        endpoint.client("iam").create_role(RoleName=ROLE.rpartition("/")[2], AssumeRolePolicyDocument=TRUST)
+        endpoint.client("iam").create_role(
+            RoleName=ROLE.rpartition("/")[2], AssumeRolePolicyDocument=TRUST
+        )
         yield endpoint
 
 
@@ -57,9 +69,13 @@ def deployed(specs: Path, enforcing: AwsEndpoint) -> Fleet:
         RoleName=names.scheduler_role_name(fleet.environment), PolicyDocument=TRUST
     )
     fleet.client("cloudformation").create_stack(
-        StackName=names.stack_name(fleet.environment, "Observability"), TemplateBody=SMALL,
-        Tags=[{"Key": key, "Value": value} for key, value in names.resource_tags(fleet.environment).items()],
-    )  # fmt: skip
+        StackName=names.stack_name(fleet.environment, "Observability"),
+        TemplateBody=SMALL,
+        Tags=[
+            {"Key": key, "Value": value}
+            for key, value in names.resource_tags(fleet.environment).items()
+        ],
+    )
     return fleet
 
 
@@ -68,13 +84,20 @@ def become(
     deployed: Fleet, front: FaultProxy, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> Callable[[PeopleKind], RolePrincipal]:
     """Let the commands that follow be somebody of a kind."""
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
+    monkeypatch.setattr(
+        "botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01
+    )
     monkeypatch.setattr("tandem.guard.fleet_changes.POLL_INTERVAL", timedelta(seconds=0.05))
 
     def act(kind: PeopleKind) -> RolePrincipal:
         documents = [build_policy(deployed.environment, one) for one in list_policy_kinds(kind)]
-        who = create_principal(deployed.endpoint, *(statement for one in documents for statement in one["Statement"]))
-        for name, value in {**deployed.endpoint.client_environment(tmp_path), **who.environment(front.url)}.items():
+        who = create_principal(
+            deployed.endpoint, *(statement for one in documents for statement in one["Statement"])
+        )
+        for name, value in {
+            **deployed.endpoint.client_environment(tmp_path),
+            **who.environment(front.url),
+        }.items():
             monkeypatch.setenv(name, value)
         front.forget()
         return who
@@ -118,8 +141,15 @@ def test_who_may_not_start_is_denied_and_nothing_is_raised(deployed, become, kin
     assert (code, deployed.states()) == (3, [])
     assert "AccessDenied" in capsys.readouterr().err
     mine = deployed.guarded
-    raised = {"clusterName": mine.cluster, "nodegroupName": mine.node_group, "scalingConfig": {"desiredSize": 1}}
-    assert refusal(lambda: who.client("eks").update_nodegroup_config(**raised)) == "AccessDeniedException"
+    raised = {
+        "clusterName": mine.cluster,
+        "nodegroupName": mine.node_group,
+        "scalingConfig": {"desiredSize": 1},
+    }
+    assert (
+        refusal(lambda: who.client("eks").update_nodegroup_config(**raised))
+        == "AccessDeniedException"
+    )
     assert deployed.states() == []
 
 
@@ -130,7 +160,9 @@ def test_who_may_not_destroy_is_denied_and_nothing_goes(deployed, become, capsys
 
     assert (code, "denied" in capsys.readouterr().err) == (3, True)
     name = names.stack_name(deployed.environment, "Observability")
-    assert refusal(lambda: who.client("cloudformation").delete_stack(StackName=name)).startswith("AccessDenied")
+    assert refusal(lambda: who.client("cloudformation").delete_stack(StackName=name)).startswith(
+        "AccessDenied"
+    )
     assert stacks(deployed) == [name]
 
 
@@ -150,7 +182,10 @@ def test_an_operator_starts_stops_and_clears(deployed, become, front, capsys):
 
     front.forget()
     assert deployed.tandem("stop", "--release") == 0
-    assert (deployed.get(POINTER_KEY)["run"], asked(front) <= wanted("stop --release")) == (None, True)
+    assert (deployed.get(POINTER_KEY)["run"], asked(front) <= wanted("stop --release")) == (
+        None,
+        True,
+    )
 
 
 @pytest.mark.proof
@@ -168,7 +203,9 @@ def test_an_operator_destroys_what_is_not_protected(deployed, become, front, cap
 @pytest.mark.proof
 def test_what_is_protected_is_an_admins_to_destroy(deployed, become, front, capsys):
     name = names.stack_name(deployed.environment, "Observability")
-    deployed.client("cloudformation").update_termination_protection(StackName=name, EnableTerminationProtection=True)
+    deployed.client("cloudformation").update_termination_protection(
+        StackName=name, EnableTerminationProtection=True
+    )
     words = ["--yes-i-mean", deployed.name, "--poll-s", "0.05"]
 
     become("operator")

@@ -17,7 +17,12 @@ PLAN = ("plan", "post", "--env", "post-us-east-2")
 
 
 def run(*words):
-    folders = ("--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments"))
+    folders = (
+        "--environments",
+        str(ROOT / "environments"),
+        "--experiments",
+        str(ROOT / "experiments"),
+    )
     return main([*words, *folders])
 
 
@@ -51,14 +56,18 @@ def test_a_load_above_the_published_has_no_figure_and_says_so(capsys):
 
 def test_only_a_load_above_the_published_gives_no_forecast(capsys):
     assert run(*PLAN, "--tpot", "20", "--concurrency", "4") == 0
-    assert capsys.readouterr().out.startswith("No speed-up can be forecast at concurrency 4: nobody")
+    assert capsys.readouterr().out.startswith(
+        "No speed-up can be forecast at concurrency 4: nobody"
+    )
 
 
 def test_a_mixture_of_experts_has_no_number_and_the_command_to_get_one(monkeypatch, capsys):
     monkeypatch.setitem(forecast.TARGET_KINDS, "qwen3", "mixture of experts")
     assert run(*PLAN, "--tpot", "20") == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert printed.startswith("No speed-up can be forecast for Qwen/Qwen3-32B: of its kind (mixture of experts")
+    assert printed.startswith(
+        "No speed-up can be forecast for Qwen/Qwen3-32B: of its kind (mixture of experts"
+    )
     assert "tandem run post --env NAME --hours 8" in printed
     assert TIMES not in printed
     assert "gains above" not in printed
@@ -76,7 +85,9 @@ def test_json_of_a_mixture_of_experts_has_no_speed_up(monkeypatch, capsys):
 def test_sources_list_each_published_row_of_the_kind_with_its_date(capsys):
     assert run(*PLAN, "--sources") == 0
     printed = capsys.readouterr().out
-    assert "qwen3-8b-dflash-4 (another implementation): window 4, 2.31 tokens a step, 1.70" in printed
+    assert (
+        "qwen3-8b-dflash-4 (another implementation): window 4, 2.31 tokens a step, 1.70" in printed
+    )
     assert "tutorial-eagle3-speculative-decoding-llama-3-1.md, Step 2 (2026-06-11)" in printed
     assert "gpt-oss" not in printed
 
@@ -103,7 +114,10 @@ def test_equal_drafts_are_not_told_apart(capsys):
 def test_without_an_environment_it_names_the_node_it_takes_and_no_price(capsys):
     assert run("plan", "post") == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "price unknown: no environment is named, so the node is taken to be a trn2.48xlarge" in printed
+    assert (
+        "price unknown: no environment is named, so the node is taken to be a trn2.48xlarge"
+        in printed
+    )
     assert "USD" not in printed
 
 
@@ -136,7 +150,9 @@ def test_a_low_acceptance_keeps_plain_decoding(capsys):
 
 def test_a_low_acceptance_without_a_tpot_is_to_be_measured(capsys):
     assert run(*PLAN, "--acceptance", "0.1") == 0
-    assert capsys.readouterr().out.startswith("Measure before you decide: no window of these is sure")
+    assert capsys.readouterr().out.startswith(
+        "Measure before you decide: no window of these is sure"
+    )
 
 
 def test_json_has_every_cell_of_the_asked_ranges(capsys):
@@ -150,10 +166,15 @@ def test_json_has_every_cell_of_the_asked_ranges(capsys):
 
 @pytest.mark.parametrize(
     ("flags", "words"),
-    [(("--acceptance", "1.2"), "from 0 to 1"), (("--window", "16"), "numbers from 1 to 15"),
-     (("--window", "x"), "whole numbers"), (("--window", "7..5"), "numbers from 1 to 15"),
-     (("--concurrency", "5"), "numbers from 1 to 4"), (("--tpot", "0"), "from 0.01")],
-)  # fmt: skip
+    [
+        (("--acceptance", "1.2"), "from 0 to 1"),
+        (("--window", "16"), "numbers from 1 to 15"),
+        (("--window", "x"), "whole numbers"),
+        (("--window", "7..5"), "numbers from 1 to 15"),
+        (("--concurrency", "5"), "numbers from 1 to 4"),
+        (("--tpot", "0"), "from 0.01"),
+    ],
+)
 def test_bad_input_gives_2_and_what_to_write(flags, words, capsys):
     assert run(*PLAN, *flags) == 2
     assert words in " ".join(capsys.readouterr().err.split())
@@ -166,7 +187,8 @@ def test_an_experiment_of_another_environment_is_refused(capsys):
 
 @pytest.fixture
 def measured(tmp_path):
-    """A kept run of a real vLLM, as if it were of the experiment qwen3-native; the changes go into its manifest."""
+    """A kept run of a real vLLM, as if it were of the experiment qwen3-native; the changes go into
+    its manifest."""
 
     def write(**changes):
         folder = restore_records(tmp_path / "kept") / "self-draft"
@@ -226,19 +248,31 @@ def test_a_run_and_an_acceptance_of_ones_own_are_refused_together(measured, caps
 def test_a_price_of_zero_is_planned_without_cost_and_gives_2(tmp_path, capsys):
     text = (ROOT / "environments" / "post-us-east-2.yaml").read_text()
     price = next(line for line in text.splitlines() if line.strip().startswith("usd_per_hour:"))
-    text = text.replace(price, "  usd_per_hour: 0").replace("monthly_limit_usd: 300", "monthly_limit_usd: 3000")
+    text = text.replace(price, "  usd_per_hour: 0").replace(
+        "monthly_limit_usd: 300", "monthly_limit_usd: 3000"
+    )
     (tmp_path / "post-us-east-2.yaml").write_text(text)
-    code = main([*PLAN, "--environments", str(tmp_path), "--experiments", str(ROOT / "experiments")])
+    code = main(
+        [*PLAN, "--environments", str(tmp_path), "--experiments", str(ROOT / "experiments")]
+    )
     out = " ".join(capsys.readouterr().out.split())
-    assert (code, "`capacity.usd_per_hour` is 0" in out, "Qwen/Qwen3-1.7B" in out) == (2, True, True)
+    assert (code, "`capacity.usd_per_hour` is 0" in out, "Qwen/Qwen3-1.7B" in out) == (
+        2,
+        True,
+        True,
+    )
 
 
 def test_a_draft_with_another_vocabulary_is_refused(tmp_path, capsys):
     text = (ROOT / "experiments" / "post.yaml").read_text()
-    (tmp_path / "post.yaml").write_text(text.replace("Qwen/Qwen3-1.7B", "meta-llama/Llama-3.2-1B-Instruct"))
+    (tmp_path / "post.yaml").write_text(
+        text.replace("Qwen/Qwen3-1.7B", "meta-llama/Llama-3.2-1B-Instruct")
+    )
     for name in ("post-drafts-windows", "dev"):
         (tmp_path / f"{name}.yaml").write_text((ROOT / "experiments" / f"{name}.yaml").read_text())
-    code = main([*PLAN, "--environments", str(ROOT / "environments"), "--experiments", str(tmp_path)])
+    code = main(
+        [*PLAN, "--environments", str(ROOT / "environments"), "--experiments", str(tmp_path)]
+    )
     assert (code, "meta-llama/Llama-3.2-1B-Instruct" in capsys.readouterr().err) == (2, True)
 
 
@@ -247,7 +281,11 @@ def test_the_page_has_the_recommendation_a_chart_a_load_and_no_script(tmp_path, 
     assert run(*PLAN, "--tpot", "20", "--concurrency", "1,2", "--page", str(path)) == 0
     assert capsys.readouterr().out.endswith(f"{path}\n")
     page = path.read_text()
-    assert ("<h1>Try Qwen/Qwen3-1.7B" in page, page.count("<figure"), "<script" in page) == (True, 2, False)
+    assert ("<h1>Try Qwen/Qwen3-1.7B" in page, page.count("<figure"), "<script" in page) == (
+        True,
+        2,
+        False,
+    )
 
 
 def test_the_page_of_a_plan_without_speed_ups_has_no_chart(tmp_path):

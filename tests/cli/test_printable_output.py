@@ -17,12 +17,19 @@ ROOT = Path(__file__).resolve().parents[2]
 RUN = ROOT / "tests" / "monitoring" / "measured" / "run"
 FOLDERS = ("--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments"))
 HOSTILE = "ev\x1b[2Jil\x9b31m\u202e"
-LOG = '{{"request_id": "{}", "accepted_s": 36185.9, "bursts": [[36186.1, 4], [36186.2, 4]], "status": 200}}\n'
+LOG = (
+    '{{"request_id": "{}", "accepted_s": 36185.9, "bursts": [[36186.1, 4], [36186.2, 4]], "status":'
+    " 200}}\n"
+)
 
 
 def count_controls(text: str) -> dict[str, int]:
     """Return every control character but line ends, with how often it stands there."""
-    signs = [sign for sign in text if unicodedata.category(sign) in {"Cc", "Cf", "Zl", "Zp"} and sign != "\n"]
+    signs = [
+        sign
+        for sign in text
+        if unicodedata.category(sign) in {"Cc", "Cf", "Zl", "Zp"} and sign != "\n"
+    ]
     return {f"U+{ord(sign):04X}": signs.count(sign) for sign in set(signs)}
 
 
@@ -44,17 +51,32 @@ Words = Callable[[Path, Path], list[str]]
 COMMANDS: dict[str, Words] = {
     "report": lambda folder, _: ["bench", "report", str(folder)],
     "report --json": lambda folder, _: ["bench", "report", str(folder), "--json"],
-    "report --figures --json": lambda folder, _: ["bench", "report", str(folder), "--figures", "--json"],
+    "report --figures --json": lambda folder, _: [
+        "bench",
+        "report",
+        str(folder),
+        "--figures",
+        "--json",
+    ],
     "compare": lambda folder, _: ["bench", "compare", str(RUN), str(folder)],
     "compare --json": lambda folder, _: ["bench", "compare", str(RUN), str(folder), "--json"],
     "truth": lambda folder, _: ["bench", "verify", str(folder), "--log", str(folder / "log.jsonl")],
-    "publish": lambda folder, _: ["bench", "publish", str(folder), "--env", "post-us-east-2", *FOLDERS],
+    "publish": lambda folder, _: [
+        "bench",
+        "publish",
+        str(folder),
+        "--env",
+        "post-us-east-2",
+        *FOLDERS,
+    ],
 }
 
 
 @pytest.mark.usefixtures("no_page")
 @pytest.mark.parametrize("name", COMMANDS)
-def test_an_arm_and_a_class_with_control_characters_are_printed_without(name, hostile_run, tmp_path, capsys):
+def test_an_arm_and_a_class_with_control_characters_are_printed_without(
+    name, hostile_run, tmp_path, capsys
+):
     main(COMMANDS[name](hostile_run, tmp_path))
     said = capsys.readouterr()
     assert "ev" in said.out + said.err

@@ -35,13 +35,22 @@ def test_help_has_each_command_on_a_line_of_80_columns_in_its_group(capsys, monk
 
 
 def test_the_version_is_printed_in_a_moment_and_without_rules_and_aws():
-    code = "import sys; from tandem.cli.program import main; main(['--version']); print(sorted(sys.modules))"
+    code = (
+        "import sys; from tandem.cli.program import main; main(['--version']);"
+        " print(sorted(sys.modules))"
+    )
 
-    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    printed = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
     version, modules = printed.splitlines()
     assert version == "0.1.0"
-    assert [name for name in ("boto3", "numpy", "pydantic", "aiohttp", "uvloop") if f"'{name}'" in modules] == []
+    assert [
+        name
+        for name in ("boto3", "numpy", "pydantic", "aiohttp", "uvloop")
+        if f"'{name}'" in modules
+    ] == []
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -50,7 +59,9 @@ def test_completion_knows_commands_and_flags(shell, capsys):
 
     script = capsys.readouterr().out
     assert [
-        word for word in ("simulate", "verify", "gc", "accept-unarmed", "prompts-per-class") if word not in script
+        word
+        for word in ("simulate", "verify", "gc", "accept-unarmed", "prompts-per-class")
+        if word not in script
     ] == []
 
 
@@ -61,7 +72,15 @@ def test_a_model_may_be_named_like_a_command(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "words", [["chek"], ["check", "--nope"], ["stop"], ["check", "nowhere"], ["bench"], ["stop", "--env", "nowhere"]]
+    "words",
+    [
+        ["chek"],
+        ["check", "--nope"],
+        ["stop"],
+        ["check", "nowhere"],
+        ["bench"],
+        ["stop", "--env", "nowhere"],
+    ],
 )
 def test_what_is_refused_is_one_document_and_one_sentence(words, capsys):
     assert main([*words, "--json"]) == 2
@@ -73,13 +92,18 @@ def test_what_is_refused_is_one_document_and_one_sentence(words, capsys):
 
 
 @pytest.mark.parametrize(
-    ("variables", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)]
+    ("variables", "is_coloured"),
+    [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)],
 )
 def test_colours_are_of_a_terminal_alone(variables, is_coloured):
     reader, writer = pty.openpty()
-    environment = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "COLUMNS"}}
+    environment = {
+        key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "COLUMNS"}
+    }
     environment |= {"TERM": "xterm-256color", **variables}
-    subprocess.run([*TANDEM, "check", "nowhere"], cwd=ROOT, env=environment, stderr=writer, check=False)
+    subprocess.run(
+        [*TANDEM, "check", "nowhere"], cwd=ROOT, env=environment, stderr=writer, check=False
+    )
     os.close(writer)
 
     printed = os.read(reader, 10_000)
@@ -89,16 +113,26 @@ def test_colours_are_of_a_terminal_alone(variables, is_coloured):
 
 
 @pytest.mark.parametrize("action", [[], ["--end"], ["--release"]], ids=str)
-@pytest.mark.parametrize(("name", "value"), [("AWS_ENDPOINT_URL", "garbage"), ("AWS_RETRY_MODE", "foo")])
-def test_settings_that_boto3_refuses_end_a_stop_in_a_sentence(name, value, action, capsys, monkeypatch):
+@pytest.mark.parametrize(
+    ("name", "value"), [("AWS_ENDPOINT_URL", "garbage"), ("AWS_RETRY_MODE", "foo")]
+)
+def test_settings_that_boto3_refuses_end_a_stop_in_a_sentence(
+    name, value, action, capsys, monkeypatch
+):
     monkeypatch.setenv(name, value)
     assert main(["stop", "--env", "post-us-east-2", *folders(ROOT), *action]) == 2
-    assert f"change   correct {'AWS_PROFILE, ' if value == 'foo' else ''}AWS_ENDPOINT_URL" in capsys.readouterr().err
+    assert (
+        f"change   correct {'AWS_PROFILE, ' if value == 'foo' else ''}AWS_ENDPOINT_URL"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_pipe_that_is_closed_early_is_no_traceback():
     with subprocess.Popen(
-        [*TANDEM, "show", "post-us-east-2"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [*TANDEM, "show", "post-us-east-2"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -110,7 +144,13 @@ def test_a_pipe_that_is_closed_early_is_no_traceback():
 
 @pytest.mark.parametrize(
     ("words", "code"),
-    [("show", 0), ("bench compare", 0), ("bench run --help", 0), ("bench run", 3), ("bench publish", 3)],
+    [
+        ("show", 0),
+        ("bench compare", 0),
+        ("bench run --help", 0),
+        ("bench run", 3),
+        ("bench publish", 3),
+    ],
 )
 def test_a_command_that_nobody_reads_before_it_has_acted_gives_3(words, code, monkeypatch):
     monkeypatch.setattr(program, "_run_command", Mock(side_effect=BrokenPipeError))
@@ -128,18 +168,28 @@ def test_a_report_that_nobody_reads_is_written(tmp_path, monkeypatch):
 def test_a_refusal_that_nobody_reads_keeps_its_exit_code(words):
     reader, writer = os.pipe()
     os.close(reader)
-    assert subprocess.run([*TANDEM, *words], cwd=ROOT, stdout=writer, stderr=writer, check=False).returncode == 2
+    assert (
+        subprocess.run(
+            [*TANDEM, *words], cwd=ROOT, stdout=writer, stderr=writer, check=False
+        ).returncode
+        == 2
+    )
     os.close(writer)
 
 
 @pytest.mark.parametrize(
-    ("words", "code", "text"), [(["check"], 3, b"No space left"), (["stop", "--env", "nobody"], 2, b"no such file")]
+    ("words", "code", "text"),
+    [(["check"], 3, b"No space left"), (["stop", "--env", "nobody"], 2, b"no such file")],
 )
 def test_json_on_a_full_disk_keeps_the_exit_code_and_the_sentence(words, code, text):
     with Path("/dev/full").open("wb") as full_disk:
         command = [*TANDEM, *words, "--json"]
-        process = subprocess.run(command, cwd=ROOT, stdout=full_disk, stderr=subprocess.PIPE, check=False)
-        silent_process = subprocess.run(command, cwd=ROOT, stdout=full_disk, stderr=full_disk, check=False)
+        process = subprocess.run(
+            command, cwd=ROOT, stdout=full_disk, stderr=subprocess.PIPE, check=False
+        )
+        silent_process = subprocess.run(
+            command, cwd=ROOT, stdout=full_disk, stderr=full_disk, check=False
+        )
 
     assert (process.returncode, silent_process.returncode) == (code, code)
     assert (text in process.stderr, b"Traceback" in process.stderr) == (True, False)

@@ -1,4 +1,5 @@
-"""`tandem doctor --prove-stop` as it is typed: the one-shot stop fired at the local endpoint, and what may go wrong."""
+"""`tandem doctor --prove-stop` as it is typed: the one-shot stop fired at the local endpoint, and
+what may go wrong."""
 
 from __future__ import annotations
 
@@ -28,7 +29,11 @@ BROKEN = knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the schedule be due at once, and nobody wait for minutes."""
-    for name, value in {"START_DELAY_S": 0.0, "RESULT_TIMEOUT_S": 60.0, "POLL_INTERVAL_S": 0.05}.items():
+    for name, value in {
+        "START_DELAY_S": 0.0,
+        "RESULT_TIMEOUT_S": 60.0,
+        "POLL_INTERVAL_S": 0.05,
+    }.items():
         monkeypatch.setattr(stop_proof, name, value)
 
 
@@ -49,8 +54,11 @@ def saying(monkeypatch: pytest.MonkeyPatch) -> Any:
 class Clock:
     """The module `time` as the proof sees it: something is done where it sleeps."""
 
-    def __init__(self, sleep: Callable[[float], None], monotonic: Callable[[], float] = time.monotonic) -> None:
-        self.sleep, self.monotonic = sleep, monotonic
+    def __init__(
+        self, sleep: Callable[[float], None], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.sleep = sleep
+        self.monotonic = monotonic
 
 
 @pytest.fixture
@@ -65,7 +73,9 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def schedules(fleet: Fleet) -> list[str]:
-    listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)["Schedules"]
+    listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)[
+        "Schedules"
+    ]
     return [one["Name"] for one in listed]
 
 
@@ -73,16 +83,32 @@ def letters(fleet: Fleet) -> list[Any]:
     sqs = fleet.client("sqs")
     url = sqs.get_queue_url(QueueName=names.dead_letter_queue_name(fleet.environment))["QueueUrl"]
     counted = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
-    return [counted["ApproximateNumberOfMessages"], counted["ApproximateNumberOfMessagesNotVisible"]]
+    return [
+        counted["ApproximateNumberOfMessages"],
+        counted["ApproximateNumberOfMessagesNotVisible"],
+    ]
 
 
 def lease(fleet: Fleet, minutes: float) -> None:
     now = datetime.now(UTC)
-    fleet.put("runs/r1/lease.json", {
-        "schema": 2, "nodes": 1, "former_label": {}, "unarmed": [], "ending": None,
-        "run": "r1", "who": "anna", "experiment": None, "node_label": {}, "created": str(now),
-        "deadline": str(now + timedelta(minutes=minutes)), "beats": False, "schedule": "stop-r1",
-    })  # fmt: skip
+    fleet.put(
+        "runs/r1/lease.json",
+        {
+            "schema": 2,
+            "nodes": 1,
+            "former_label": {},
+            "unarmed": [],
+            "ending": None,
+            "run": "r1",
+            "who": "anna",
+            "experiment": None,
+            "node_label": {},
+            "created": str(now),
+            "deadline": str(now + timedelta(minutes=minutes)),
+            "beats": False,
+            "schedule": "stop-r1",
+        },
+    )
     fleet.put("lease.json", {"schema": 1, "run": "r1"})
 
 
@@ -94,14 +120,17 @@ def test_eks_takes_the_call_and_nothing_is_left_behind(fleet, capsys):
 
     told = capsys.readouterr().out
     eks = fleet.client("eks")
-    (update,) = eks.list_updates(name=fleet.guarded.cluster, nodegroupName=fleet.guarded.node_group)["updateIds"]
+    (update,) = eks.list_updates(
+        name=fleet.guarded.cluster, nodegroupName=fleet.guarded.node_group
+    )["updateIds"]
     assert f"(its update {update})" in " ".join(told.split())
     assert "1 ok; exit code 0" in told
     assert (schedules(fleet), letters(fleet), fleet.states()) == ([], ["0", "0"], [])
 
 
 def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet, waiting):
-    group, sent = fleet.guarded.schedule_group, []
+    group = fleet.guarded.schedule_group
+    sent = []
 
     def read(_: float) -> None:
         (name,) = schedules(fleet)
@@ -112,12 +141,26 @@ def test_what_is_sent_is_the_target_of_a_start_but_for_its_patience(fleet, waiti
     fleet.tandem(*PROVE)
 
     now = datetime.now(UTC)
-    lease = Lease(run="r", who="anna", experiment=None, node_label={}, created=now, deadline=now, beats=True,
-                  schedule="stop-r", nodes=1)  # fmt: skip
+    lease = Lease(
+        run="r",
+        who="anna",
+        experiment=None,
+        node_label={},
+        created=now,
+        deadline=now,
+        beats=True,
+        schedule="stop-r",
+        nodes=1,
+    )
     start = build_stop_schedule(fleet.guarded, lease)
     for name in ("Arn", "RoleArn", "Input", "DeadLetterConfig"):
         assert sent[0]["Target"][name] == start["Target"][name]
-    for name in ("ActionAfterCompletion", "FlexibleTimeWindow", "ScheduleExpressionTimezone", "State"):
+    for name in (
+        "ActionAfterCompletion",
+        "FlexibleTimeWindow",
+        "ScheduleExpressionTimezone",
+        "State",
+    ):
         assert sent[0][name] == start[name]
 
 
@@ -170,7 +213,9 @@ def test_a_group_that_is_being_updated_is_left_alone(fleet, proxy):
     assert refused(fleet, proxy) == 2
 
 
-@pytest.mark.parametrize("operation", ["GetObject", "DescribeNodegroup", "DescribeInstances", "ListUpdates"])
+@pytest.mark.parametrize(
+    "operation", ["GetObject", "DescribeNodegroup", "DescribeInstances", "ListUpdates"]
+)
 def test_what_cannot_be_seen_before_keeps_it_from_being_fired(fleet, proxy, operation):
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
     assert refused(fleet, proxy) == 3
@@ -200,8 +245,13 @@ def test_a_payload_that_scheduler_does_not_take_fails(fleet, saying, capsys):
 
 def test_a_payload_that_eks_does_not_take_fails_with_the_letters_words(fleet, saying, capsys):
     fleet.endpoint.set_fleet(BROKEN)
-    saying({"ClusterName": fleet.guarded.cluster, "NodegroupName": fleet.guarded.node_group,
-            "ScalingConfig": {"minSize": 0, "desiredSize": 0}})  # fmt: skip
+    saying(
+        {
+            "ClusterName": fleet.guarded.cluster,
+            "NodegroupName": fleet.guarded.node_group,
+            "ScalingConfig": {"minSize": 0, "desiredSize": 0},
+        }
+    )
 
     assert fleet.tandem(*PROVE) == 3
     told = " ".join(capsys.readouterr().out.split())
@@ -223,7 +273,11 @@ def test_a_letter_of_somebody_elses_is_left_in_the_queue(fleet):
 def test_an_update_that_never_ends_is_no_proof(fleet, proxy, waiting, capsys):
     fleet.endpoint.set_fleet(knobs.FleetBehavior(ignores_request=True))
     proxy.forget()
-    waiting(time.sleep, ahead_s=0.0, monotonic=lambda: 1000.0 if proxy.requests("DescribeUpdate") else 0.0)
+    waiting(
+        time.sleep,
+        ahead_s=0.0,
+        monotonic=lambda: 1000.0 if proxy.requests("DescribeUpdate") else 0.0,
+    )
 
     assert fleet.tandem(*PROVE) == 3
     assert "not done it yet" in " ".join(capsys.readouterr().out.split())
@@ -252,9 +306,12 @@ def test_a_stop_in_the_same_minute_leaves_it_unknown(fleet, waiting, capsys):
 
 @pytest.mark.parametrize(
     ("operation", "action"),
-    [("CreateSchedule", "scheduler:CreateSchedule"), ("ReceiveMessage", "sqs:ReceiveMessage"),
-     ("DescribeUpdate", "eks:DescribeUpdate")],
-)  # fmt: skip
+    [
+        ("CreateSchedule", "scheduler:CreateSchedule"),
+        ("ReceiveMessage", "sqs:ReceiveMessage"),
+        ("DescribeUpdate", "eks:DescribeUpdate"),
+    ],
+)
 def test_a_denied_call_names_what_to_allow(fleet, proxy, capsys, operation, action):
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
     assert fleet.tandem(*PROVE) == 3
@@ -274,7 +331,8 @@ def test_an_interrupted_proof_leaves_no_schedule(fleet, waiting, how):
         os.kill(os.getpid(), how)
 
     waiting(interrupted)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # the background job of a shell ignores it
+    # the background job of a shell ignores it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         assert fleet.tandem(*PROVE) == 130
     finally:
@@ -299,5 +357,11 @@ def test_the_policy_has_the_proofs_rights_where_it_is_asked_for(undeployed, caps
     undeployed.tandem(*PROVE, "--policy")
     proof = capsys.readouterr().out
 
-    for action in ("scheduler:CreateSchedule", "iam:PassRole", "sqs:ReceiveMessage", "eks:ListUpdates", "kms:Decrypt"):
+    for action in (
+        "scheduler:CreateSchedule",
+        "iam:PassRole",
+        "sqs:ReceiveMessage",
+        "eks:ListUpdates",
+        "kms:Decrypt",
+    ):
         assert (action in plain, action in proof) == (False, True)

@@ -1,4 +1,5 @@
-"""The proof of the one-shot stop where policies bind: asked with the printed policy, fired by the schedules' role."""
+"""The proof of the one-shot stop where policies bind: asked with the printed policy, fired by the
+schedules' role."""
 
 from __future__ import annotations
 
@@ -20,14 +21,20 @@ from tandem.spec import names
 pytestmark = pytest.mark.proof
 
 ACCOUNT = "111122223333"
-TRUST = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
+TRUST = {
+    "Effect": "Allow",
+    "Principal": {"Service": "scheduler.amazonaws.com"},
+    "Action": "sts:AssumeRole",
+}
 
 
 @pytest.fixture(scope="module")
 def enforcing() -> Iterator[AwsEndpoint]:
     with AwsEndpoint(account=ACCOUNT, region="us-east-2", enforces_policies=True) as running:
         running.client("iam").create_role(RoleName="any", AssumeRolePolicyDocument="{}")
-        running.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05))
+        running.set_fleet(
+            knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05)
+        )
         yield running
 
 
@@ -35,19 +42,27 @@ def enforcing() -> Iterator[AwsEndpoint]:
 def proven(
     enforcing: AwsEndpoint, specs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[int, Fleet]]:
-    """Deploy, give the schedules' role this trust and these rights, and prove it as somebody; the exit code."""
-    for name, value in {"START_DELAY_S": 0.0, "RESULT_TIMEOUT_S": 60.0, "POLL_INTERVAL_S": 0.05}.items():
+    """Deploy, give the schedules' role this trust and these rights, and prove it as somebody; the
+    exit code."""
+    for name, value in {
+        "START_DELAY_S": 0.0,
+        "RESULT_TIMEOUT_S": 60.0,
+        "POLL_INTERVAL_S": 0.05,
+    }.items():
         monkeypatch.setattr(stop_proof, name, value)
     fleet = Fleet(endpoint=enforcing, specs=specs, name=write_environment(specs))
     fleet.deploy()
 
     def act(*statements: Any, trust: Any = TRUST, without: str = "") -> tuple[int, Fleet]:
-        iam, role = fleet.client("iam"), names.scheduler_role_name(fleet.environment)
+        iam = fleet.client("iam")
+        role = names.scheduler_role_name(fleet.environment)
         document = {"Version": "2012-10-17", "Statement": [trust] if trust else []}
         iam.update_assume_role_policy(RoleName=role, PolicyDocument=json.dumps(document))
         own = {"Version": "2012-10-17", "Statement": list(statements)}
         iam.put_role_policy(RoleName=role, PolicyName="stop", PolicyDocument=json.dumps(own))
-        rights = build_command_policy(fleet.environment, "doctor", "doctor --prove-stop")["Statement"]
+        rights = build_command_policy(fleet.environment, "doctor", "doctor --prove-stop")[
+            "Statement"
+        ]
         who = create_principal(enforcing, *(one for one in rights if without not in one["Action"]))
         for name, value in {**enforcing.client_environment(tmp_path), **who.environment()}.items():
             monkeypatch.setenv(name, value)
@@ -73,7 +88,9 @@ def told(capsys: pytest.CaptureFixture[str]) -> str:
 
 def test_with_the_printed_policy_and_the_roles_rights_it_is_proven(proven):
     code, fleet = proven(*proven.rights)
-    listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)["Schedules"]
+    listed = fleet.client("scheduler").list_schedules(GroupName=fleet.guarded.schedule_group)[
+        "Schedules"
+    ]
     assert (code, listed) == (0, [])
 
 

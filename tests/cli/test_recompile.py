@@ -36,7 +36,9 @@ def before(specs: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(specs / "experiments", tmp_path / "before"))
 
 
-def check(specs: Path, against: Path, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[int, str]:
+def check(
+    specs: Path, against: Path, capsys: pytest.CaptureFixture[str], *more: str
+) -> tuple[int, str]:
     code = main(["check", ENVIRONMENT, *folders(specs), "--against", str(against), *more])
     return code, capsys.readouterr().out
 
@@ -60,7 +62,8 @@ def rendered(specs: Path, out: Path) -> Path:
     for path in (specs / "experiments").glob("post*.yaml"):
         experiment = parse_record(Experiment, read_document(path), name=path.stem)
         keys = {
-            each.name: compute_artifact_key(experiment, each, load_catalogue()) for each in experiment.all_variants()
+            each.name: compute_artifact_key(experiment, each, load_catalogue())
+            for each in experiment.all_variants()
         }
         maps = [
             {
@@ -70,7 +73,12 @@ def rendered(specs: Path, out: Path) -> Path:
             }
             for key in keys.values()
         ]
-        write(out, path.stem, "serve", [referring(name, key_config_map_name(key)) for name, key in keys.items()])
+        write(
+            out,
+            path.stem,
+            "serve",
+            [referring(name, key_config_map_name(key)) for name, key in keys.items()],
+        )
         write(out, path.stem, "storage", maps)
     return out
 
@@ -141,19 +149,28 @@ def test_a_compile_on_a_cpu_node_has_no_price(specs, before, capsys):
     edit(specs, *K5)
     edit(specs, "suites:", "compile: {where: cpu}\naccept_unproven: true\nsuites:")
 
-    assert "1 artifact (8 graphs) to compile, no price is declared" in check(specs, before / "post.yaml", capsys)[1]
+    assert (
+        "1 artifact (8 graphs) to compile, no price is declared"
+        in check(specs, before / "post.yaml", capsys)[1]
+    )
 
 
 def test_a_renamed_variant_takes_the_artifact_it_had(specs, before, capsys):
     edit(specs, "name: qwen-sd-vllm", "name: fast")
     found = told(specs, before / "post.yaml", capsys)
-    assert (found["post/fast"]["same_as"], found["post/qwen-sd-vllm"]["verdict"]) == ("post/qwen-sd-vllm", "gone")
+    assert (found["post/fast"]["same_as"], found["post/qwen-sd-vllm"]["verdict"]) == (
+        "post/qwen-sd-vllm",
+        "gone",
+    )
 
 
 def test_a_variant_of_another_experiment_lends_its_artifact(specs, before, capsys):
     edit(specs, *K5)  # post-drafts-windows sweeps over this window already
     change = told(specs, before, capsys)["post/qwen-sd-vllm"]
-    assert (change["compiles"], change["same_as"]) == (False, "post-drafts-windows/qwen-sd-qwen3-1-7b-k5")
+    assert (change["compiles"], change["same_as"]) == (
+        False,
+        "post-drafts-windows/qwen-sd-qwen3-1-7b-k5",
+    )
 
 
 def test_a_new_variant_is_told_with_what_it_compiles(specs, before, capsys):
@@ -172,7 +189,9 @@ def test_keys_in_rendered_manifests_are_compared(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
     edit(specs, "num_speculative_tokens: 7", "num_speculative_tokens: 6")
     found = told(specs, manifests, capsys)
-    assert [name for name, change in found.items() if change["verdict"] != "same artifact"] == ["post/qwen-sd-vllm"]
+    assert [name for name, change in found.items() if change["verdict"] != "same artifact"] == [
+        "post/qwen-sd-vllm"
+    ]
 
 
 def test_the_tree_of_one_environment_is_compared_too(specs, tmp_path, capsys):
@@ -192,7 +211,12 @@ def test_the_folder_manifests_is_compared_without_being_named(specs, capsys, mon
 
 def test_an_experiment_that_is_rendered_no_more_is_told(specs, tmp_path, capsys):
     manifests = rendered(specs, tmp_path / "manifests")
-    edit(specs, "experiments: [post, post-drafts-windows]", "experiments: [post]", f"environments/{ENVIRONMENT}.yaml")
+    edit(
+        specs,
+        "experiments: [post, post-drafts-windows]",
+        "experiments: [post]",
+        f"environments/{ENVIRONMENT}.yaml",
+    )
     assert "post-drafts-windows/qwen-vllm: gone" in check(specs, manifests, capsys)[1]
 
 
@@ -217,7 +241,10 @@ def test_a_key_of_another_release_differs_in_the_field_that_is_new(specs, tmp_pa
     file.write_text(file.read_text().replace('"prefix_caching": false, ', ""))
 
     change = told(specs, manifests, capsys)["post/qwen-vllm"]
-    assert (change["differences"], change["was"]) == ({"prefix_caching": {"was": None, "now": False}}, None)
+    assert (change["differences"], change["was"]) == (
+        {"prefix_caching": {"was": None, "now": False}},
+        None,
+    )
 
 
 def test_a_refused_experiment_is_not_compared(specs, before, capsys):
@@ -230,7 +257,9 @@ def test_an_old_experiment_of_an_unknown_model_is_not_compared(specs, before, ca
     file = before / "post.yaml"
     file.write_text(file.read_text().replace("Qwen/Qwen3-32B", "made-up/model"))
 
-    assert "names made-up/model, which this release does not know" in " ".join(check(specs, file, capsys)[1].split())
+    assert "names made-up/model, which this release does not know" in " ".join(
+        check(specs, file, capsys)[1].split()
+    )
 
 
 def test_a_file_that_is_named_after_no_experiment_gives_2_and_names_them(specs, before, capsys):

@@ -20,7 +20,8 @@ from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "run-by-hand.md").read_text()
-ENV, NAMESPACE = "post-us-east-2", "tandem-post"
+ENV = "post-us-east-2"
+NAMESPACE = "tandem-post"
 BLOCKS = re.findall(r"^```\n(.*?)^```", PAGE, flags=re.DOTALL | re.MULTILINE)
 OBJECTS: list[dict[str, Any]] = [
     found
@@ -48,21 +49,27 @@ def test_logs_are_of_jobs_that_were_made():
 
 def test_deployments_and_namespaces_are_rendered():
     commands = " ".join(BLOCKS)
-    assert set(re.findall(rf"-n {NAMESPACE} .*?deploy[ /]([\w-]+)", commands)) == named("Deployment")
+    assert set(re.findall(rf"-n {NAMESPACE} .*?deploy[ /]([\w-]+)", commands)) == named(
+        "Deployment"
+    )
     assert set(re.findall(r"kubectl -n ([\w-]+)", PAGE)) == {NAMESPACE, RUNNER_NAMESPACE}
 
 
 def test_the_runner_that_is_stopped_is_a_rendered_deployment():
     [name] = re.findall(rf"-n {RUNNER_NAMESPACE} scale deploy (\w+)", PAGE)
     bodies = [body for body in yaml.safe_load_all(RUNNER) if body["kind"] == "Deployment"]
-    assert [(body["metadata"]["name"], body["metadata"]["namespace"]) for body in bodies] == [(name, RUNNER_NAMESPACE)]
+    assert [(body["metadata"]["name"], body["metadata"]["namespace"]) for body in bodies] == [
+        (name, RUNNER_NAMESPACE)
+    ]
 
 
 def test_labels_by_hand_are_those_that_a_raise_sets():
     workspace = load_workspace(ROOT / "environments", ROOT / "experiments", (ENV,))
     experiment = workspace.experiments["post"].record
     assert experiment is not None
-    admits = {f"{names.raise_label(variant)}={experiment.name}" for variant in experiment.all_variants()}
+    admits = {
+        f"{names.raise_label(variant)}={experiment.name}" for variant in experiment.all_variants()
+    }
 
     assert set(re.findall(r"raise\.tandem/[\w-]+=\w+", PAGE)) == admits
     assert "=".join(names.compile_label(experiment)) in PAGE
@@ -71,12 +78,20 @@ def test_labels_by_hand_are_those_that_a_raise_sets():
 @pytest.mark.parametrize("number", [0, 4])
 def test_a_job_accepts_the_task_of_a_round(number, monkeypatch):
     output = subprocess.run(
-        [sys.executable, "-", str(number)], input=TASK_PROGRAM, cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-", str(number)],
+        input=TASK_PROGRAM,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     monkeypatch.setenv(TASK_VARIABLE, output.stdout.strip())
     task = read_task()
 
-    assert (task.number, task.confirmed) == (number, tuple((earlier, 1) for earlier in range(number)))
+    assert (task.number, task.confirmed) == (
+        number,
+        tuple((earlier, 1) for earlier in range(number)),
+    )
     assert {arm.name for arm in task.arms} == named("Deployment")
     assert build_task_settings(task).plan().round(number)
 
@@ -85,4 +100,6 @@ def test_the_bench_cron_jobs_leave_the_task_to_whoever_makes_a_job():
     jobs = {body["metadata"]["name"]: body for body in OBJECTS if body["kind"] == "CronJob"}
     for name in (MEASURE_JOB, JUDGE_JOB):
         [container] = jobs[name]["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"]
-        assert [row for row in container["env"] if row["name"] == TASK_VARIABLE and not row.get("value")]
+        assert [
+            row for row in container["env"] if row["name"] == TASK_VARIABLE and not row.get("value")
+        ]

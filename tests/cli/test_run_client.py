@@ -98,11 +98,18 @@ def test_an_object_that_is_not_understood_is_a_sentence(body, client, fleet):
 
 
 @pytest.mark.parametrize(
-    ("body", "schema"), [(b'{"schema": 0}', "schema 0"), (b'{"schema": 2}', "schema 2"), (b'{"run": "a"}', "no schema")]
+    ("body", "schema"),
+    [
+        (b'{"schema": 0}', "schema 0"),
+        (b'{"schema": 2}', "schema 2"),
+        (b'{"run": "a"}', "no schema"),
+    ],
 )
 def test_an_object_of_another_schema_is_refused_with_both(body, schema, client, fleet):
     put_value(fleet, run_record_key(RUN), body)
-    with pytest.raises(ExternalError, match=f"it has {schema}; this version of Tandem reads schema 1"):
+    with pytest.raises(
+        ExternalError, match=f"it has {schema}; this version of Tandem reads schema 1"
+    ):
         client.read_run(RUN)
 
 
@@ -113,14 +120,20 @@ def test_a_run_that_is_not_there_is_refused_with_the_command_that_lists(run, cli
 
 
 def test_steps_come_in_their_order_and_what_has_ended_is_read_once(client, fleet, proxy):
-    put_run(fleet, make_record(fleet), (make_step(0, "preflight"), make_step(1, "stage", "running")))
+    put_run(
+        fleet, make_record(fleet), (make_step(0, "preflight"), make_step(1, "stage", "running"))
+    )
     first = client.read_steps(RUN)
     put_value(fleet, step_key(RUN, 1, "stage"), make_step(1, "stage", note="2 models"))
     put_value(fleet, step_key(RUN, 2, "raise"), make_step(2, "raise", "running"))
     proxy.forget()
     second = client.read_steps(RUN)
     assert [step.step for step in first] == ["preflight", "stage"]
-    assert [(step.step, step.note) for step in second] == [("preflight", ""), ("stage", "2 models"), ("raise", "")]
+    assert [(step.step, step.note) for step in second] == [
+        ("preflight", ""),
+        ("stage", "2 models"),
+        ("raise", ""),
+    ]
     assert [row.operation for row in proxy.log].count("GetObject") == 2
 
 
@@ -158,7 +171,11 @@ def put_events(fleet, *rows, at=START):
     logs.create_log_group(logGroupName=group)
     logs.create_log_stream(logGroupName=group, logStreamName="node-1")
     messages = [
-        row if isinstance(row, str) else json.dumps({"log": f"{row[1]}\n", "kubernetes": {"pod_name": row[0]}})
+        (
+            row
+            if isinstance(row, str)
+            else json.dumps({"log": f"{row[1]}\n", "kubernetes": {"pod_name": row[0]}})
+        )
         for row in rows
     ]
     stamp = int(at.timestamp() * 1000)
@@ -172,8 +189,17 @@ def test_every_job_of_a_run_bears_its_mark():
 
 def test_cloudwatch_has_the_lines_of_this_runs_pods_alone(client, fleet):
     now = datetime.now(UTC)
-    mine, foreign = f"{name_job(RUN, 'stage-x', 1)}-abcde", f"{name_job('other', 'stage-x', 1)}-abcde"
-    put_events(fleet, (mine, "65 GB"), (foreign, "not mine"), "no JSON", '{"log": 1}', (mine, "done"), at=now)
+    mine = f"{name_job(RUN, 'stage-x', 1)}-abcde"
+    foreign = f"{name_job('other', 'stage-x', 1)}-abcde"
+    put_events(
+        fleet,
+        (mine, "65 GB"),
+        (foreign, "not mine"),
+        "no JSON",
+        '{"log": 1}',
+        (mine, "done"),
+        at=now,
+    )
     lines = client.read_pod_logs(RUN, now - HOUR, now + HOUR)
     assert [(line.pod, line.text) for line in lines] == [(mine, "65 GB"), (mine, "done")]
     assert abs(lines[0].at - now) < timedelta(seconds=1)

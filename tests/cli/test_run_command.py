@@ -41,7 +41,9 @@ pytestmark = pytest.mark.endpoint
 UNAVAILABLE = StatusFault(status=503, code="SlowDown")
 HOURS = ("--hours", "6")
 ASK = (*HOURS, "--yes", "--run", RUN)
-ENDED_STEPS = tuple(make_step(index, step, note=f"{step} is fine") for index, step in enumerate(STEPS))
+ENDED_STEPS = tuple(
+    make_step(index, step, note=f"{step} is fine") for index, step in enumerate(STEPS)
+)
 
 
 @pytest.fixture
@@ -84,8 +86,9 @@ def test_a_run_is_followed_to_its_verdict_in_few_lines(ready, capsys):
     assert [line.split()[1] for line in timeline[1:11]] == list(STEPS)
     assert "  10:35:00  stage        done         10 min  stage is fine" in timeline
     assert f"judged    {VERDICT}" in out
-    assert "60 node-minutes, 35.76 USD at 35.76 USD an hour; 87% compiled or measured (goal: 85%)" in " ".join(
-        out.split()
+    assert (
+        "60 node-minutes, 35.76 USD at 35.76 USD an hour; 87% compiled or measured (goal: 85%)"
+        in " ".join(out.split())
     )
     assert timeline[-1] == f"  next      tandem results {RUN} --env {ready.name} --out runs/{RUN}"
 
@@ -97,33 +100,54 @@ def test_the_request_says_what_was_asked_and_of_which_specs(ready):
 
     _, request = read_request(ready)
     wanted = make_request(
-        environment=ready.name, spec_digest=compute_digest(ready), at=request.at, size="quick", starts=6, rounds=6,
-        llmperf=True, accept_unarmed=True,
-    )  # fmt: skip
+        environment=ready.name,
+        spec_digest=compute_digest(ready),
+        at=request.at,
+        size="quick",
+        starts=6,
+        rounds=6,
+        llmperf=True,
+        accept_unarmed=True,
+    )
     assert request == wanted
 
 
 @pytest.mark.parametrize(
     ("state", "code", "step"),
-    [("judged", 0, "results"), ("void", 4, "runs show"), ("ended", 1, "logs"), ("cancelled", 1, "logs"),
-     ("waiting", 1, "--resume"), ("failed", 3, "logs")],
-)  # fmt: skip
+    [
+        ("judged", 0, "results"),
+        ("void", 4, "runs show"),
+        ("ended", 1, "logs"),
+        ("cancelled", 1, "logs"),
+        ("waiting", 1, "--resume"),
+        ("failed", 3, "logs"),
+    ],
+)
 def test_each_end_has_its_exit_code_reason_and_next_command(state, code, step, ready, capsys):
     with answering(ready, finish(ready, state=state, reason="because of it")):
         result = tandem(ready, "run post", *ASK)
     out = capsys.readouterr().out
-    assert (result, f"  {state:<9} because of it" in out, step in out.splitlines()[-1]) == (code, True, True)
+    assert (result, f"  {state:<9} because of it" in out, step in out.splitlines()[-1]) == (
+        code,
+        True,
+        True,
+    )
 
 
 def test_a_refusal_of_the_runner_gives_2_and_its_sentence(ready, capsys):
     with answering(ready, is_accepted=False, reason="run x is at work", change="ask again later"):
         code = tandem(ready, "run post", *ASK)
     err = capsys.readouterr().err
-    assert (code, "error: the runner: run x is at work" in err, "change   ask again later" in err) == (2, True, True)
+    assert (
+        code,
+        "error: the runner: run x is at work" in err,
+        "change   ask again later" in err,
+    ) == (2, True, True)
 
 
 def test_a_bucket_that_is_away_while_the_runner_answers_ends_nothing(ready, monkeypatch):
-    answers, read = iter([ExternalError("S3 is away", change="wait")]), RunClient.read_answer
+    answers = iter([ExternalError("S3 is away", change="wait")])
+    read = RunClient.read_answer
 
     def read_answer(client, key):
         for fault in answers:
@@ -146,7 +170,11 @@ def test_a_runner_that_says_nothing_gives_3(ready, capsys, monkeypatch):
     monkeypatch.setattr("tandem.cli.run.ANSWER_LIMIT", timedelta(seconds=0.05))
     code = tandem(ready, "run post", *ASK)
     err = capsys.readouterr().err
-    assert (code, "the runner has not answered" in err, "once it is an hour old" in err) == (3, True, True)
+    assert (code, "the runner has not answered" in err, "once it is an hour old" in err) == (
+        3,
+        True,
+        True,
+    )
 
 
 def test_whoever_does_not_follow_is_told_how_to_come_back(ready, capsys):
@@ -183,11 +211,17 @@ def test_the_plan_has_steps_money_starts_and_what_ends_it(ready, capsys):
     tandem(ready, "run post", *HOURS, "--dry-run")
     text = " ".join(capsys.readouterr().out.split())
     for part in (
-        "qwen-vllm, qwen-sd-vllm: 5 rounds, 1 of control", "0 -> 1 x trn2.48xlarge (on-demand, use2-az3)",
-        "5 rounds: 0.5 s and 45 ms a token", "ends the run after 480 min each", "node-minutes at 35.76 USD an hour",
-        "1 start: restarts not covered", "6 starts, 6 rounds, 2 leases: restarts covered", "schedule", "reaper",
+        "qwen-vllm, qwen-sd-vllm: 5 rounds, 1 of control",
+        "0 -> 1 x trn2.48xlarge (on-demand, use2-az3)",
+        "5 rounds: 0.5 s and 45 ms a token",
+        "ends the run after 480 min each",
+        "node-minutes at 35.76 USD an hour",
+        "1 start: restarts not covered",
+        "6 starts, 6 rounds, 2 leases: restarts covered",
+        "schedule",
+        "reaper",
         "budget",
-    ):  # fmt: skip
+    ):
         assert part in text
     assert not re.search(r"\bstage\b|\bcompile\b", text)
 
@@ -197,35 +231,54 @@ def test_the_plan_names_what_is_to_be_staged_and_compiled(fleet, capsys):
     put_beat(fleet)
     tandem(fleet, "run post", *HOURS, "--dry-run")
     text = " ".join(capsys.readouterr().out.split())
-    assert "stage about 46 min 0.00 USD 69.6 GB (Qwen/Qwen3-1.7B, Qwen/Qwen3-32B) at 25 MB/s, assumed" in text
-    assert "compile at most 4 h 00 min 143.04 USD compile.deadline_hours 4: no source says more" in text
+    assert (
+        "stage about 46 min 0.00 USD 69.6 GB (Qwen/Qwen3-1.7B, Qwen/Qwen3-32B) at 25 MB/s, assumed"
+        in text
+    )
+    assert (
+        "compile at most 4 h 00 min 143.04 USD compile.deadline_hours 4: no source says more"
+        in text
+    )
     assert "2 of 6 h: between two the run waits for tandem run" in text
 
 
 def read_sweep_plan(fleet, capsys, *flags):
     """The plan of the shipped sweep, on one line."""
     file = fleet.specs / "environments" / f"{fleet.name}.yaml"
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "experiments": ["post-drafts-windows"]}))
+    file.write_text(
+        yaml.safe_dump({**yaml.safe_load(file.read_text()), "experiments": ["post-drafts-windows"]})
+    )
     tandem(fleet, "run post-drafts-windows", *HOURS, *flags, "--dry-run")
     return " ".join(capsys.readouterr().out.split())
 
 
 def test_plan_of_a_sweep_has_the_cost_of_its_items(fleet, capsys):
     text = read_sweep_plan(fleet, capsys)
-    assert "tasks sums (400 items): at most 9 min and 5.15 USD for a pair; every candidate and plain decoding" in text
+    assert (
+        "tasks sums (400 items): at most 9 min and 5.15 USD for a pair; every candidate and plain"
+        " decoding" in text
+    )
 
 
 def test_plan_of_a_sweep_of_few_rounds_says_that_none_can_win(fleet, capsys):
-    assert "rounds fewer than 4: no candidate can win" in read_sweep_plan(fleet, capsys, "--rounds", "2")
+    assert "rounds fewer than 4: no candidate can win" in read_sweep_plan(
+        fleet, capsys, "--rounds", "2"
+    )
 
 
 def test_a_dry_run_writes_nothing(ready, proxy, capsys):
     proxy.forget()
     assert tandem(ready, "run post", *HOURS, "--dry-run", "--json") == 0
     document = json.loads(capsys.readouterr().out)
-    writes = {row.operation for row in proxy.log if row.operation.startswith(("Put", "Update", "Create", "Delete"))}
+    writes = {
+        row.operation
+        for row in proxy.log
+        if row.operation.startswith(("Put", "Update", "Create", "Delete"))
+    }
     assert (writes, document["exit_code"], document["refusals"]) == (set(), 0, [])
-    assert document["usd"] == pytest.approx(sum(step["usd"] for step in document["steps"]), abs=0.01)
+    assert document["usd"] == pytest.approx(
+        sum(step["usd"] for step in document["steps"]), abs=0.01
+    )
     assert [row["starts"] for row in document["starts"]] == [1, 2, 6]
 
 
@@ -237,14 +290,23 @@ def test_a_runner_that_does_not_live_blocks_a_run_and_no_dry_run(age, fleet, cap
     codes = [tandem(fleet, "run post", *ASK), tandem(fleet, "run post", *HOURS, "--dry-run")]
     out, err = capsys.readouterr()
     sentence = "it has not written for 6 min" if age else "none has ever written"
-    assert (codes, err.count(sentence), "total" in out, list_keys(fleet, "requests/")) == ([3, 0], 2, True, [])
+    assert (codes, err.count(sentence), "total" in out, list_keys(fleet, "requests/")) == (
+        [3, 0],
+        2,
+        True,
+        [],
+    )
 
 
 def test_a_runner_with_other_specs_asks_for_a_deploy(ready, capsys):
     put_beat(ready, spec_digests={"post": "0123456789abcdef"})
     code = tandem(ready, "run post", *ASK)
     err = capsys.readouterr().err
-    assert (code, "deploy or sync first" in err, f"npx cdk deploy {ready.name}/Workloads" in err) == (2, True, True)
+    assert (
+        code,
+        "deploy or sync first" in err,
+        f"npx cdk deploy {ready.name}/Workloads" in err,
+    ) == (2, True, True)
 
 
 @pytest.mark.proof
@@ -267,7 +329,10 @@ def test_a_path_that_is_not_armed_refuses_unless_it_is_accepted(undeployed, caps
     fill_bucket(undeployed)
     put_beat(undeployed)
     with answering(undeployed):
-        codes = [tandem(undeployed, "run post", *ASK, "--detach", *more) for more in ((), ("--accept-unarmed",))]
+        codes = [
+            tandem(undeployed, "run post", *ASK, "--detach", *more)
+            for more in ((), ("--accept-unarmed",))
+        ]
     assert (codes, "--accept-unarmed" in capsys.readouterr().err) == ([2, 0], True)
 
 
@@ -277,16 +342,20 @@ def test_a_path_that_is_not_armed_refuses_unless_it_is_accepted(undeployed, caps
     [
         (("run post", "--hours", "9"), "guard.max_hours"),
         (("run post", *HOURS, "--starts", "5", "--rounds", "4"), "ask for 1 to 4 starts"),
-        (("run nothing", *HOURS), "name one of: post"), (("run", *HOURS), "name one of: post"),
+        (("run nothing", *HOURS), "name one of: post"),
+        (("run", *HOURS), "name one of: post"),
         (("run post", *HOURS, "--run", "A/B"), "names no run"),
         (("run post", *HOURS, "--run", "llmperf"), "of Tandem's own"),
         (("run post", *HOURS, "--quick", "--full"), "quick"),
         (("run --resume none", *HOURS), "it has no run none"),
     ],
-)  # fmt: skip
+)
 def test_bad_input_gives_2_and_what_to_write(flags, words, ready, capsys):
     assert tandem(ready, *flags, "--yes") == 2
-    assert (words in " ".join(capsys.readouterr().err.split()), list_keys(ready, "requests/")) == (True, [])
+    assert (words in " ".join(capsys.readouterr().err.split()), list_keys(ready, "requests/")) == (
+        True,
+        [],
+    )
 
 
 @pytest.mark.proof
@@ -299,11 +368,19 @@ def test_every_refusal_is_told_and_the_document_has_the_first(ready, capsys):
 
 @pytest.mark.proof
 def test_a_damaged_artifact_is_no_gap(ready, capsys):
-    (key,) = [key for key in list_keys(ready, "artifacts/") if "none" in key and key.endswith("manifest.json")]
+    (key,) = [
+        key
+        for key in list_keys(ready, "artifacts/")
+        if "none" in key and key.endswith("manifest.json")
+    ]
     put_value(ready, key, b"{}")
     code = tandem(ready, "run post", *ASK)
     err = capsys.readouterr().err
-    assert (code, "is damaged" in err, f"tandem artifacts list --env {ready.name}" in err) == (2, True, True)
+    assert (code, "is damaged" in err, f"tandem artifacts list --env {ready.name}" in err) == (
+        2,
+        True,
+        True,
+    )
 
 
 def test_a_viewer_is_told_who_may_run(ready, proxy, capsys):
@@ -311,11 +388,18 @@ def test_a_viewer_is_told_who_may_run(ready, proxy, capsys):
     code = tandem(ready, "run post", *ASK)
     err = capsys.readouterr().err
     policy = names.people_policy_name(ready.environment, "operator")
-    assert (code, "the rights of operator" in err, policy in err, "Traceback" in err) == (3, True, True, False)
+    assert (code, "the rights of operator" in err, policy in err, "Traceback" in err) == (
+        3,
+        True,
+        True,
+        False,
+    )
 
 
 def test_a_run_that_waits_goes_on_under_its_own_request(ready, capsys):
-    request = make_request(environment=ready.name, spec_digest=compute_digest(ready), starts=2, size="quick")
+    request = make_request(
+        environment=ready.name, spec_digest=compute_digest(ready), starts=2, size="quick"
+    )
     put_run(ready, make_record(ready, state="waiting", request=request), ENDED_STEPS)
     with answering(ready, finish(ready, state="judged", verdict=VERDICT)) as requests:
         code = tandem(ready, f"run --resume {RUN}", "--hours", "3", "--yes")
@@ -324,12 +408,15 @@ def test_a_run_that_waits_goes_on_under_its_own_request(ready, capsys):
     assert (code, resumed.kind, resumed.run, resumed.hours) == (0, "resume", RUN, 3)
     assert (resumed.starts, resumed.size, resumed.at > request.at) == (2, "quick", True)
     assert ("4 rounds: 0.5 s" in out, "1 start:" in out) == (True, False)
-    assert any(re.search(rf"/{RUN}\.resume-\d+\.json$", key) for key in list_keys(ready, "requests/"))
+    assert any(
+        re.search(rf"/{RUN}\.resume-\d+\.json$", key) for key in list_keys(ready, "requests/")
+    )
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize(
-    ("state", "more", "words"), [("judged", "run", "only a run that waits"), ("waiting", "run other", "it is of post")]
+    ("state", "more", "words"),
+    [("judged", "run", "only a run that waits"), ("waiting", "run other", "it is of post")],
 )
 def test_what_cannot_be_resumed_is_refused(state, more, words, ready, capsys):
     put_run(ready, make_record(ready, state=state))
@@ -342,43 +429,77 @@ def test_json_is_one_document_and_the_timeline_is_on_standard_error(ready, capsy
         code = tandem(ready, "run post", *ASK, "--json")
     out, err = capsys.readouterr()
     document = json.loads(out)
-    assert (code, document["exit_code"], document["state"], document["usd"]) == (4, 4, "void", 35.76)
-    assert ([step["step"] for step in document["steps"]], "stage is fine" in err) == (list(STEPS), True)
+    assert (code, document["exit_code"], document["state"], document["usd"]) == (
+        4,
+        4,
+        "void",
+        35.76,
+    )
+    assert ([step["step"] for step in document["steps"]], "stage is fine" in err) == (
+        list(STEPS),
+        True,
+    )
 
 
 def follow_over(fleet, monkeypatch, *changes):
-    """Let each change be what the runner writes while the command sleeps; the last one is the run's end."""
-    pending = [*changes, lambda: put_value(fleet, run_record_key(RUN), make_record(fleet, state="ended", reason="end"))]
-    monkeypatch.setattr("tandem.cli.run_timeline.time", SimpleNamespace(sleep=lambda _: pending.pop(0)()))
+    """Let each change be what the runner writes while the command sleeps; the last one is the run's
+    end."""
+    pending = [
+        *changes,
+        lambda: put_value(
+            fleet, run_record_key(RUN), make_record(fleet, state="ended", reason="end")
+        ),
+    ]
+    monkeypatch.setattr(
+        "tandem.cli.run_timeline.time", SimpleNamespace(sleep=lambda _: pending.pop(0)())
+    )
     put_run(fleet, make_record(fleet, state="running"), (make_step(0, "preflight"),))
 
 
 def put_step(fleet, index, step, state="done", **fields):
-    return lambda: put_value(fleet, step_key(RUN, index, step), make_step(index, step, state, **fields))
+    return lambda: put_value(
+        fleet, step_key(RUN, index, step), make_step(index, step, state, **fields)
+    )
 
 
 def test_a_log_has_each_step_once_and_the_beginning_of_long_ones(ready, capsys, monkeypatch):
     follow_over(
-        ready, monkeypatch, put_step(ready, 1, "stage", "running", note="0 of 2 models"), lambda: None,
-        put_step(ready, 1, "stage", "running", note="1 of 2 models"), put_step(ready, 1, "stage", note="2 models"),
-        put_step(ready, 2, "raise", "running"), put_step(ready, 2, "raise", "failed", note="fenced"),
-    )  # fmt: skip
+        ready,
+        monkeypatch,
+        put_step(ready, 1, "stage", "running", note="0 of 2 models"),
+        lambda: None,
+        put_step(ready, 1, "stage", "running", note="1 of 2 models"),
+        put_step(ready, 1, "stage", note="2 models"),
+        put_step(ready, 2, "raise", "running"),
+        put_step(ready, 2, "raise", "failed", note="fenced"),
+    )
     assert tandem(ready, f"runs follow {RUN}") == 1
     out = capsys.readouterr().out
     assert [" ".join(line.split()[1:3]) for line in out.splitlines()[:4]] == [
-        "preflight done", "stage begins", "stage done", "raise failed",
-    ]  # fmt: skip
+        "preflight done",
+        "stage begins",
+        "stage done",
+        "raise failed",
+    ]
     assert "\r" not in out
 
 
 @pytest.mark.proof
 def test_a_runner_that_falls_silent_is_told_once(ready, capsys, monkeypatch):
-    follow_over(ready, monkeypatch, lambda: put_beat(ready, timedelta(minutes=7)), lambda: None, lambda: None)
+    follow_over(
+        ready,
+        monkeypatch,
+        lambda: put_beat(ready, timedelta(minutes=7)),
+        lambda: None,
+        lambda: None,
+    )
     tandem(ready, f"runs follow {RUN}")
     assert capsys.readouterr().out.count("the runner has not written for 7 min") == 1
 
 
-def test_a_bucket_that_does_not_answer_is_told_once_and_asked_again(ready, proxy, capsys, monkeypatch):
+def test_a_bucket_that_does_not_answer_is_told_once_and_asked_again(
+    ready, proxy, capsys, monkeypatch
+):
     fault = FaultRule(operation="GetObject", fault=UNAVAILABLE)
     follow_over(ready, monkeypatch, lambda: proxy.use(fault), lambda: None, proxy.use)
     code = tandem(ready, f"runs follow {RUN}")
@@ -389,20 +510,37 @@ def test_a_terminal_has_one_line_that_is_written_anew(ready, monkeypatch):
     screen = StringIO()
     console = Console(file=screen, force_terminal=True, width=100, highlight=False, markup=False)
     monkeypatch.setattr("tandem.cli.run_timeline.open_console", lambda **_: console)
-    follow_over(ready, monkeypatch, put_step(ready, 1, "stage", "running", note="1 of 2 models"), lambda: None)
+    follow_over(
+        ready,
+        monkeypatch,
+        put_step(ready, 1, "stage", "running", note="1 of 2 models"),
+        lambda: None,
+    )
     tandem(ready, f"runs follow {RUN}")
     lines = [line for line in screen.getvalue().splitlines() if "done" in line]
-    assert ("1 of 2 models" in screen.getvalue(), "begins" in screen.getvalue(), len(lines)) == (True, False, 1)
+    assert ("1 of 2 models" in screen.getvalue(), "begins" in screen.getvalue(), len(lines)) == (
+        True,
+        False,
+        1,
+    )
 
 
 def test_the_time_that_is_left_follows_from_the_plan(ready, capsys, monkeypatch):
     def write_running(_):
         put_run(ready, make_record(ready, state="running"), ENDED_STEPS)
 
-    changes = [lambda: put_value(ready, run_record_key(RUN), make_record(ready, state="judged", ended_at=moment(200)))]
-    monkeypatch.setattr("tandem.cli.run_timeline.time", SimpleNamespace(sleep=lambda _: changes.pop(0)()))
+    changes = [
+        lambda: put_value(
+            ready, run_record_key(RUN), make_record(ready, state="judged", ended_at=moment(200))
+        )
+    ]
+    monkeypatch.setattr(
+        "tandem.cli.run_timeline.time", SimpleNamespace(sleep=lambda _: changes.pop(0)())
+    )
     with answering(ready, write_running):
         tandem(ready, "run post", *ASK)
     out = capsys.readouterr().out
-    assert re.search(r"round-00000 +done +10 min  round-00000 is fine; about 2 h \d\d min left", out)
+    assert re.search(
+        r"round-00000 +done +10 min  round-00000 is fine; about 2 h \d\d min left", out
+    )
     assert (out.count(" left"), "the plan had 214" in out) == (1, True)

@@ -1,4 +1,5 @@
-"""Runs at an endpoint where policies bind: who sees them, who reads their logs, who asks for one."""
+"""Runs at an endpoint where policies bind: who sees them, who reads their logs, who asks for
+one."""
 
 from __future__ import annotations
 
@@ -27,14 +28,21 @@ from tandem.spec import names
 __all__ = ["become", "deployed", "enforcing", "front"]
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
-COMMANDS = {"runs": "runs", f"runs show {RUN}": "runs show", f"runs follow {RUN}": "runs follow",
-            f"runs logs {RUN}": "runs logs", f"results {RUN}": "results"}  # fmt: skip
+COMMANDS = {
+    "runs": "runs",
+    f"runs show {RUN}": "runs show",
+    f"runs follow {RUN}": "runs follow",
+    f"runs logs {RUN}": "runs logs",
+    f"results {RUN}": "results",
+}
 ASK = ("--hours", "6", "--yes", "--run", "mine", "--detach")
 
 
 def put_judged_run(fleet):
     """Leave a run that was judged, and a runner that lives."""
-    put_run(fleet, make_record(fleet, state="judged", verdict=VERDICT), (make_step(0, "preflight"),))
+    put_run(
+        fleet, make_record(fleet, state="judged", verdict=VERDICT), (make_step(0, "preflight"),)
+    )
     put_value(fleet, results_prefix("post", RUN) + VERDICT_TEXT, f"{VERDICT}\n".encode())
     put_beat(fleet)
     fill_bucket(fleet)
@@ -61,15 +69,25 @@ def test_an_engineer_brings_results(judged, become, capsys):
 
 def test_an_operator_asks_below_the_own_id(judged, become, front):
     become("operator")
-    user = boto3.session.Session().client("sts", region_name=judged.environment.region).get_caller_identity()["UserId"]
+    user = (
+        boto3.session.Session()
+        .client("sts", region_name=judged.environment.region)
+        .get_caller_identity()["UserId"]
+    )
     with answering(judged):
         assert tandem(judged, "run post", *ASK) == 0
-    assert list_keys(judged, "requests/") == [f"requests/{user}/mine.answer.json", f"requests/{user}/mine.json"]
-    # a block, a lease that stands and a silent reaper are asked more; the proxy names no version of a listing
+    assert list_keys(judged, "requests/") == [
+        f"requests/{user}/mine.answer.json",
+        f"requests/{user}/mine.json",
+    ]
+    # a block, a lease that stands and a silent reaper are asked more; the proxy names no version of
+    # a listing
     seldom = {"DescribeCapacityReservations", "GetSchedule", "GetFunctionConfiguration"}
     # nor are a key of its own, another answer of the quotas, and subscriptions of this fixture
     seldom |= {"DescribeKey", "ListAWSDefaultServiceQuotas", "ListSubscriptionsByTopic"}
-    calls = {"ListObjectsV2" if operation == "ListObjects" else operation for operation in asked(front)}
+    calls = {
+        "ListObjectsV2" if operation == "ListObjects" else operation for operation in asked(front)
+    }
     assert calls | seldom == wanted("run")
 
 
@@ -77,28 +95,43 @@ def test_an_operator_asks_below_the_own_id(judged, become, front):
 def staging(deployed):
     """A runner that lives, a bucket without a model, and a run at work that stages."""
     put_beat(deployed)
-    put_run(deployed, make_record(deployed, request=make_request(until="stage", hours=0), leases=()))
+    put_run(
+        deployed, make_record(deployed, request=make_request(until="stage", hours=0), leases=())
+    )
     return deployed
 
 
 def test_an_engineer_stages_and_cancels_below_the_own_id(staging, become, front):
     become("engineer")
-    user = boto3.session.Session().client("sts", region_name=staging.environment.region).get_caller_identity()["UserId"]
+    user = (
+        boto3.session.Session()
+        .client("sts", region_name=staging.environment.region)
+        .get_caller_identity()["UserId"]
+    )
     with answering(staging):
-        assert tandem(staging, "run post", "--until", "stage", "--yes", "--run", "mine", "--detach") == 0
-        calls = {"ListObjectsV2" if operation == "ListObjects" else operation for operation in asked(front)}
+        assert (
+            tandem(staging, "run post", "--until", "stage", "--yes", "--run", "mine", "--detach")
+            == 0
+        )
+        calls = {
+            "ListObjectsV2" if operation == "ListObjects" else operation
+            for operation in asked(front)
+        }
         assert tandem(staging, f"runs cancel {RUN}", "--yes") == 0
 
     keys = list_keys(staging, "stage-requests/")
     assert {key.rpartition("/")[0] for key in keys} == {f"stage-requests/{user}"}
     assert [key.rpartition("/")[2].partition(".")[0] for key in keys] == ["mine", "mine", RUN, RUN]
     assert list_keys(staging, "requests/") == []
-    assert calls | {"DescribeKey"} == wanted("run --until stage")  # this fixture's bucket has no key of its own
+    # this fixture's bucket has no key of its own
+    assert calls | {"DescribeKey"} == wanted("run --until stage")
 
 
 def test_a_viewer_may_not_stage_and_is_told_who_may(staging, become, capsys):
     become("viewer")
-    assert tandem(staging, "run post", "--until", "stage", "--yes", "--run", "mine", "--detach") == 3
+    assert (
+        tandem(staging, "run post", "--until", "stage", "--yes", "--run", "mine", "--detach") == 3
+    )
     assert list_keys(staging, "stage-requests/") == []
     assert "engineer" in capsys.readouterr().err
 

@@ -1,4 +1,5 @@
-"""The screen of a run that somebody follows: its rows and the line that is written anew, at three widths."""
+"""The screen of a run that somebody follows: its rows and the line that is written anew, at three
+widths."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def follow(monkeypatch, console, *steps, verbose=False):
     monkeypatch.setattr("tandem.cli.run_timeline.POLL_S", 0.2)
     monkeypatch.setattr("tandem.cli.run_timeline.open_console", lambda **_: console)
     monkeypatch.setattr(RunTimeline, "conclude", lambda *_: 0)
-    RunTimeline(StoredRun(*steps), "mine", estimate=ESTIMATE, as_json=False, verbose=verbose).follow()
+    RunTimeline(
+        StoredRun(*steps), "mine", estimate=ESTIMATE, as_json=False, verbose=verbose
+    ).follow()
     return console.file.getvalue()
 
 
@@ -65,15 +68,23 @@ def test_a_log_has_the_whole_note_of_a_step(state, columns, monkeypatch):
 
 @WIDTHS
 def test_a_terminal_keeps_the_time_left_behind_a_long_note(columns, monkeypatch):
-    console = Console(file=io.StringIO(), width=columns, force_terminal=True, color_system=None, markup=False)
+    console = Console(
+        file=io.StringIO(), width=columns, force_terminal=True, color_system=None, markup=False
+    )
     started_at = (current_time() - timedelta(minutes=70)).isoformat()
-    step = msgspec.structs.replace(make_step(0, "round-00000", "running", note=LONG_NOTE), started_at=started_at)
+    step = msgspec.structs.replace(
+        make_step(0, "round-00000", "running", note=LONG_NOTE), started_at=started_at
+    )
 
     text = follow(monkeypatch, console, step)
 
-    lines = [line for line in re.split(r"[\r\n]|\x1b\[[0-9?]*[A-Za-z]", text) if "round-00000" in line]
+    lines = [
+        line for line in re.split(r"[\r\n]|\x1b\[[0-9?]*[A-Za-z]", text) if "round-00000" in line
+    ]
     assert lines
-    assert [line for line in lines if not re.search(r"…, about 8 h \d\d min left ━+ *$", line)] == []
+    assert [
+        line for line in lines if not re.search(r"…, about 8 h \d\d min left ━+ *$", line)
+    ] == []
     assert max(map(len, lines)) <= columns
 
 

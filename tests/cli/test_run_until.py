@@ -1,4 +1,5 @@
-"""`tandem run --until`: requests that end before a measurement, in an account that may have no fleet yet."""
+"""`tandem run --until`: requests that end before a measurement, in an account that may have no
+fleet yet."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ def _quick(monkeypatch):
 
 @pytest.fixture
 def unreserved(undeployed):
-    """An environment of a Capacity Block that nobody has reserved: it has a bucket and a runner, and no Fleet."""
+    """An environment of a Capacity Block that nobody has reserved: it has a bucket and a runner,
+    and no Fleet."""
     undeployed.name = write_environment(undeployed.specs, "capacity-block", reservation_id=None)
     undeployed.deploy(group=False)
     put_beat(undeployed)
@@ -68,7 +70,10 @@ def test_staging_calls_no_service_of_the_fleet(unreserved, proxy):
     assert not {
         operation
         for operation in operations
-        if any(word in operation for word in ("Nodegroup", "Instances", "Schedule", "Reservation", "Budget", "Scaling"))
+        if any(
+            word in operation
+            for word in ("Nodegroup", "Instances", "Schedule", "Reservation", "Budget", "Scaling")
+        )
     }
 
 
@@ -83,7 +88,13 @@ def test_staging_says_what_comes_next(unreserved, capsys):
 def test_plan_of_a_staging_has_no_node_and_no_money(unreserved, capsys):
     assert tandem(unreserved, "run post", *STAGE, "--dry-run", "--json") == 0
     plan = json.loads(capsys.readouterr().out)
-    assert (plan["usd"], plan["nodes"], plan["leases"], plan["starts"], plan["stops"]) == (0, 0, 0, [], [])
+    assert (plan["usd"], plan["nodes"], plan["leases"], plan["starts"], plan["stops"]) == (
+        0,
+        0,
+        0,
+        [],
+        [],
+    )
 
 
 def test_plan_of_a_staging_names_the_models(unreserved, capsys):

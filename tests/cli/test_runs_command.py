@@ -1,4 +1,5 @@
-"""`tandem runs` and `tandem results`: what somebody sees of runs that a runner left in the bucket."""
+"""`tandem runs` and `tandem results`: what somebody sees of runs that a runner left in the
+bucket."""
 
 from __future__ import annotations
 
@@ -29,7 +30,14 @@ from test_run_client import put_events
 from tandem.ops.people.rights import COMMANDS, list_command_calls
 from tandem.run.jobs import name_job
 from tandem.run.round_records import ROUND_FILES, VERDICT_TEXT
-from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, log_key, results_prefix, round_prefix, run_record_key
+from tandem.run.run_keys import (
+    JUDGMENT_FILE,
+    ROUND_FILE,
+    log_key,
+    results_prefix,
+    round_prefix,
+    run_record_key,
+)
 from tandem.run.run_values import JudgmentResult, RoundResult
 
 pytestmark = pytest.mark.endpoint
@@ -44,11 +52,23 @@ def _fast(monkeypatch):
 
 def test_runs_are_listed_newest_first_with_cost_and_verdict(fleet, capsys):
     put_run(fleet, make_record(fleet, "old", state="judged", verdict=VERDICT))
-    put_run(fleet, make_record(fleet, "new", state="ended", reason="fenced", started_at=moment(900), node_s=0))
+    put_run(
+        fleet,
+        make_record(fleet, "new", state="ended", reason="fenced", started_at=moment(900), node_s=0),
+    )
     assert tandem(fleet, "runs") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{fleet.name}: 2 runs"
-    assert lines[1].split() == ["new", "post", "ended", "2026-11-23", "01:15", "0.00", "USD", "fenced"]
+    assert lines[1].split() == [
+        "new",
+        "post",
+        "ended",
+        "2026-11-23",
+        "01:15",
+        "0.00",
+        "USD",
+        "fenced",
+    ]
     assert lines[2].split()[:7] == ["old", "post", "judged", "2026-11-22", "10:15", "35.76", "USD"]
     assert VERDICT in lines[2]
 
@@ -59,7 +79,9 @@ def test_the_list_as_json_has_every_record_and_its_cost(fleet, capsys):
     assert tandem(fleet, "runs", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["exit_code"], document["unread"]) == (0, {})
-    assert [(row["run"], row["usd"], row["state"]) for row in document["runs"]] == [(RUN, 35.76, "judged")]
+    assert [(row["run"], row["usd"], row["state"]) for row in document["runs"]] == [
+        (RUN, 35.76, "judged")
+    ]
 
 
 def test_a_run_that_cannot_be_read_hides_no_other_and_gives_3(fleet, capsys):
@@ -67,19 +89,36 @@ def test_a_run_that_cannot_be_read_hides_no_other_and_gives_3(fleet, capsys):
     put_value(fleet, run_record_key("bad"), b"{")
     codes = [tandem(fleet, "runs"), tandem(fleet, "runs", "--json")]
     out = capsys.readouterr().out
-    assert (codes, "good" in out, "unknown   bad: it is not understood" in out) == ([3, 3], True, True)
+    assert (codes, "good" in out, "unknown   bad: it is not understood" in out) == (
+        [3, 3],
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
-    ("state", "code"), [("running", 0), ("judged", 0), ("void", 4), ("waiting", 1), ("ended", 1), ("failed", 3)]
+    ("state", "code"),
+    [("running", 0), ("judged", 0), ("void", 4), ("waiting", 1), ("ended", 1), ("failed", 3)],
 )
 def test_show_has_steps_cost_reason_and_the_next_command(state, code, fleet, capsys):
-    steps = (make_step(0, "preflight", note="fine"), make_step(1, "stage", "running", note="0 of 2 models"))
-    put_run(fleet, make_record(fleet, state=state, reason="the reason", cancelled_by="AIDAOTHER"), steps)
+    steps = (
+        make_step(0, "preflight", note="fine"),
+        make_step(1, "stage", "running", note="0 of 2 models"),
+    )
+    put_run(
+        fleet, make_record(fleet, state=state, reason="the reason", cancelled_by="AIDAOTHER"), steps
+    )
     assert tandem(fleet, f"runs show {RUN}") == code
     out = capsys.readouterr().out
-    for part in ("asked for by AIDAEXAMPLE", "cancelled by AIDAOTHER", "preflight", "0 of 2 models", "the reason",
-                 "60 node-minutes, 35.76 USD", "  next      tandem r"):  # fmt: skip
+    for part in (
+        "asked for by AIDAEXAMPLE",
+        "cancelled by AIDAOTHER",
+        "preflight",
+        "0 of 2 models",
+        "the reason",
+        "60 node-minutes, 35.76 USD",
+        "  next      tandem r",
+    ):
         assert part in out
 
 
@@ -88,14 +127,19 @@ def test_show_says_where_awss_node_time_is_unknown(fleet, capsys):
     lease = msgspec.structs.replace(record.leases[0], doubt="the node group is gone")
     put_run(fleet, msgspec.structs.replace(record, leases=(lease,)))
     tandem(fleet, f"runs show {RUN}")
-    assert "which is too much at worst: the node group is gone" in " ".join(capsys.readouterr().out.split())
+    assert "which is too much at worst: the node group is gone" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("verb", ["show", "follow", "logs", "cancel"])
 def test_a_run_that_is_not_there_gives_2(verb, fleet, capsys):
     assert tandem(fleet, f"runs {verb} nothing") == 2
-    assert f"it has no run nothing\n  change   tandem runs --env {fleet.name} lists them" in capsys.readouterr().err
+    assert (
+        f"it has no run nothing\n  change   tandem runs --env {fleet.name} lists them"
+        in capsys.readouterr().err
+    )
 
 
 def test_cancel_asks_and_writes_a_request_of_its_own(fleet, capsys):
@@ -110,7 +154,12 @@ def test_cancel_asks_and_writes_a_request_of_its_own(fleet, capsys):
 @pytest.mark.proof
 def test_a_cancel_that_the_runner_refuses_gives_2(fleet, capsys):
     put_run(fleet, make_record(fleet, state="judged"))
-    with answering(fleet, is_accepted=False, reason="run is judged already", change="there is nothing to cancel"):
+    with answering(
+        fleet,
+        is_accepted=False,
+        reason="run is judged already",
+        change="there is nothing to cancel",
+    ):
         assert tandem(fleet, f"runs cancel {RUN}", "--yes", "--json") == 2
     document = json.loads(capsys.readouterr().out)
     assert (document["error"]["problem"], document["exit_code"]) == ("run is judged already", 2)
@@ -120,19 +169,34 @@ def put_logged_run(fleet):
     """A run whose two steps were at work a moment ago."""
     now = datetime.now(UTC)
     times = {"started_at": (now - timedelta(minutes=9)).isoformat(), "ended_at": now.isoformat()}
-    put_run(fleet, make_record(fleet, state="failed"), (
-        make_step(0, "stage", **{**times, "ended_at": (now - timedelta(minutes=8)).isoformat()}),
-        make_step(1, "compile", **{**times, "started_at": (now - timedelta(minutes=5)).isoformat()}),
-    ))  # fmt: skip
+    put_run(
+        fleet,
+        make_record(fleet, state="failed"),
+        (
+            make_step(
+                0, "stage", **{**times, "ended_at": (now - timedelta(minutes=8)).isoformat()}
+            ),
+            make_step(
+                1, "compile", **{**times, "started_at": (now - timedelta(minutes=5)).isoformat()}
+            ),
+        ),
+    )
     return now
 
 
 def test_logs_come_from_cloudwatch_where_it_has_them(fleet, capsys):
     now = put_logged_run(fleet)
-    put_events(fleet, (f"{name_job(RUN, 'compile-x', 1)}-abcde", "compiling"), at=now - timedelta(minutes=2))
+    put_events(
+        fleet,
+        (f"{name_job(RUN, 'compile-x', 1)}-abcde", "compiling"),
+        at=now - timedelta(minutes=2),
+    )
     assert tandem(fleet, f"runs logs {RUN}") == 0
     out, err = capsys.readouterr()
-    assert (out.splitlines()[0].endswith("-abcde  compiling"), err) == (True, "1 line, from CloudWatch\n")
+    assert (out.splitlines()[0].endswith("-abcde  compiling"), err) == (
+        True,
+        "1 line, from CloudWatch\n",
+    )
     assert tandem(fleet, f"runs logs {RUN}", "--step", "stage") == 0
     assert "0 lines" in capsys.readouterr().err
 
@@ -143,8 +207,9 @@ def test_logs_come_from_the_bucket_where_cloudwatch_has_none(fleet, capsys):
     assert tandem(fleet, f"runs logs {RUN}", "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["source"], [line["text"] for line in document["lines"]]) == (
-        "the tails that the runner kept", ["out of memory"],
-    )  # fmt: skip
+        "the tails that the runner kept",
+        ["out of memory"],
+    )
 
 
 @pytest.mark.proof
@@ -163,7 +228,8 @@ def test_a_viewer_sees_runs_and_is_told_who_reads_logs(fleet, proxy, capsys):
 
 def put_results(fleet):
     """Two measured rounds of a recorded run, and what the judge made of them."""
-    source, prefix = ROOT / "tests" / "monitoring" / "measured" / "run", results_prefix("post", RUN)
+    source = ROOT / "tests" / "monitoring" / "measured" / "run"
+    prefix = results_prefix("post", RUN)
     for number, attempt in ((0, 1), (1, 2)):
         below = round_prefix("post", RUN, number, attempt)
         for name in (*ROUND_FILES, "manifest.json"):
@@ -173,7 +239,12 @@ def put_results(fleet):
                 put_value(fleet, below + name, b"")
         requests = (source / "records.jsonl").read_bytes().count(b"\n")
         result = RoundResult(
-            number=number, attempt=attempt, requests=requests, failed=0, duration_s=1.0, is_simulated=True
+            number=number,
+            attempt=attempt,
+            requests=requests,
+            failed=0,
+            duration_s=1.0,
+            is_simulated=True,
         )
         put_value(fleet, below + ROUND_FILE, result)
     put_value(fleet, prefix + VERDICT_TEXT, f"{VERDICT}\n".encode())
@@ -191,7 +262,10 @@ def test_results_print_the_verdict_and_where_they_lie(fleet, capsys):
     put_results(fleet)
     assert tandem(fleet, f"results {RUN}") == 0
     out = capsys.readouterr().out
-    assert out.splitlines() == [VERDICT, f"  results   s3://{fleet.guarded.bucket}/results/post/{RUN}/"]
+    assert out.splitlines() == [
+        VERDICT,
+        f"  results   s3://{fleet.guarded.bucket}/results/post/{RUN}/",
+    ]
 
 
 def test_results_bring_the_folder_of_the_confirmed_rounds(fleet, tmp_path, capsys):
@@ -216,26 +290,43 @@ def test_results_of_a_run_without_a_verdict_say_why(fleet, capsys):
 def test_runs_ask_nothing_of_rules_and_experiments(fleet, capsys):
     put_run(fleet, make_record(fleet, state="judged"))
     shutil.rmtree(fleet.specs / "experiments")
-    assert (tandem(fleet, "runs"), tandem(fleet, f"runs show {RUN}"), tandem(fleet, f"results {RUN}")) == (0, 0, 0)
+    assert (
+        tandem(fleet, "runs"),
+        tandem(fleet, f"runs show {RUN}"),
+        tandem(fleet, f"results {RUN}"),
+    ) == (0, 0, 0)
     assert capsys.readouterr().err == ""
 
 
 @pytest.mark.proof
 def test_what_is_not_deployed_has_no_runs(undeployed, capsys):
-    codes = [tandem(undeployed, command) for command in ("runs", "runs show x", "run post --hours 6")]
+    codes = [
+        tandem(undeployed, command) for command in ("runs", "runs show x", "run post --hours 6")
+    ]
     assert (codes, capsys.readouterr().err.count("it is not deployed")) == ([2, 2, 2], 3)
 
 
 def list_calls(proxy):
     """Every operation that was asked of the proxy, as the API reference spells it."""
-    return {row.operation.replace("ListObjects", "ListObjectsV2").replace("V2V2", "V2") for row in proxy.log}
+    return {
+        row.operation.replace("ListObjects", "ListObjectsV2").replace("V2V2", "V2")
+        for row in proxy.log
+    }
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize(
-    "command", ["runs", f"runs show {RUN}", f"runs follow {RUN}", f"runs logs {RUN}", f"results {RUN}",
-                f"runs cancel {RUN} --yes", "run post --hours 6 --yes --run mine --detach"],
-)  # fmt: skip
+    "command",
+    [
+        "runs",
+        f"runs show {RUN}",
+        f"runs follow {RUN}",
+        f"runs logs {RUN}",
+        f"results {RUN}",
+        f"runs cancel {RUN} --yes",
+        "run post --hours 6 --yes --run mine --detach",
+    ],
+)
 def test_no_command_asks_more_than_its_rights_say(command, fleet, proxy):
     put_results(fleet)
     put_beat(fleet)
@@ -243,6 +334,8 @@ def test_no_command_asks_more_than_its_rights_say(command, fleet, proxy):
     proxy.forget()
     with answering(fleet):
         code = tandem(fleet, command)
-    need = next(need for need in sorted(COMMANDS, key=len, reverse=True) if command.startswith(need))
+    need = next(
+        need for need in sorted(COMMANDS, key=len, reverse=True) if command.startswith(need)
+    )
     calls = {call.operation for call in list_command_calls(need)}
     assert (code, list_calls(proxy) - calls - {"GetCallerIdentity"}) == (0, set())

@@ -1,4 +1,5 @@
-"""`tandem simulate`: an experiment's servers come up together, say where they are, and end with the command."""
+"""`tandem simulate`: an experiment's servers come up together, say where they are, and end with the
+command."""
 
 from __future__ import annotations
 
@@ -42,8 +43,11 @@ def command(*flags: str) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
     """The running command and what it printed until it was ready."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tandem", "simulate", *flags],
-        cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
     assert process.stdout is not None
     lines: list[str] = []
     while not lines or lines[-1] not in {"", "ready\n"}:
@@ -72,7 +76,10 @@ def test_it_says_name_and_url_of_every_variant_and_ends_them_when_interrupted(pa
     assert list(told) == ["qwen-vllm", "qwen-sd-vllm"]
     assert lines[-1] == "ready\n"
     assert [status(url) for url in told.values()] == [200, 200]
-    assert {path.name for path in (tmp_path / "logs").iterdir()} == {"qwen-vllm.jsonl", "qwen-sd-vllm.jsonl"}
+    assert {path.name for path in (tmp_path / "logs").iterdir()} == {
+        "qwen-vllm.jsonl",
+        "qwen-sd-vllm.jsonl",
+    }
     process.send_signal(signal.SIGINT)
     assert process.wait(END_S) == 0
     assert gone(list(told.values()))
@@ -86,7 +93,14 @@ def test_its_server_ends_when_the_command_is_killed(alone):
 
 def simulate(*more: str) -> int:
     return main(
-        ["simulate", *more, "--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments")]
+        [
+            "simulate",
+            *more,
+            "--environments",
+            str(ROOT / "environments"),
+            "--experiments",
+            str(ROOT / "experiments"),
+        ]
     )
 
 
@@ -111,9 +125,14 @@ def test_a_folder_that_cannot_be_made_is_told(tmp_path, capsys):
 
 def test_a_time_scale_has_every_time_divided_and_nothing_else_changed(tmp_path):
     for folder, flags in (("plain", []), ("fast", ["--time-scale", "5"])):
-        assert main(["simulate", "--experiment", "post", "--write", str(tmp_path / folder), *flags]) == 0
+        assert (
+            main(["simulate", "--experiment", "post", "--write", str(tmp_path / folder), *flags])
+            == 0
+        )
 
-    plain, fast = (read_settings(tmp_path / folder / "qwen-sd-vllm.yaml") for folder in ("plain", "fast"))
+    plain, fast = (
+        read_settings(tmp_path / folder / "qwen-sd-vllm.yaml") for folder in ("plain", "fast")
+    )
     times = ("step_ms", "draft_ms", "prefill_base_ms", "prefill_ms_per_token")
 
     assert fast == plain.scale_time(5)

@@ -31,7 +31,9 @@ def edit(fleet: Fleet, **capacity: Any) -> None:
 
 def labels(fleet: Fleet) -> dict[str, str]:
     mine = fleet.guarded
-    said = fleet.client("eks").describe_nodegroup(clusterName=mine.cluster, nodegroupName=mine.node_group)
+    said = fleet.client("eks").describe_nodegroup(
+        clusterName=mine.cluster, nodegroupName=mine.node_group
+    )
     found: dict[str, str] = said["nodegroup"].get("labels", {})
     return found
 
@@ -44,7 +46,10 @@ def started(fleet: Fleet, capsys: pytest.CaptureFixture[str], *more: str) -> dic
 
 def schedules(fleet: Fleet) -> list[str]:
     group = fleet.guarded.schedule_group
-    return [one["Name"] for one in fleet.client("scheduler").list_schedules(GroupName=group)["Schedules"]]
+    return [
+        one["Name"]
+        for one in fleet.client("scheduler").list_schedules(GroupName=group)["Schedules"]
+    ]
 
 
 def test_start_status_and_stop_bring_an_instance_and_take_it_away(fleet):
@@ -71,7 +76,11 @@ def test_the_lease_and_the_one_shot_stop_are_there_when_it_is_raised(fleet, caps
     said = started(fleet, capsys, *POST)
 
     lease = fleet.get(lease_key(said["run"]))
-    assert (fleet.get(POINTER_KEY)["run"], lease["experiment"], lease["beats"]) == (said["run"], "post", False)
+    assert (fleet.get(POINTER_KEY)["run"], lease["experiment"], lease["beats"]) == (
+        said["run"],
+        "post",
+        False,
+    )
     assert schedules(fleet) == [lease["schedule"]]
     deadline = datetime.fromisoformat(said["deadline"])
     assert abs(deadline - datetime.now(UTC) - timedelta(hours=2)) < timedelta(minutes=1)
@@ -140,17 +149,29 @@ def make_unarmed(fleet: Fleet, *, budget: str = "armed") -> None:
     [
         ("armed", ["1 path that should", "reaper: silent: no pass in the last 20 min"]),
         ("missing", ["2 paths that should", "reaper: silent", "budget: tandem-", "is missing"]),
-        ("spent", ["2 paths that should", "budget: 0.00 of 2,000.00 USD this month, spent: no further alert"]),
+        (
+            "spent",
+            [
+                "2 paths that should",
+                "budget: 0.00 of 2,000.00 USD this month, spent: no further alert",
+            ],
+        ),
     ],
 )
-def test_a_path_that_is_not_armed_refuses_and_names_both_ways_out(budget, words, undeployed, capsys):
+def test_a_path_that_is_not_armed_refuses_and_names_both_ways_out(
+    budget, words, undeployed, capsys
+):
     make_unarmed(undeployed, budget=budget)
 
     code = undeployed.tandem("start", *YES)
 
     out, err = capsys.readouterr()
     assert (code, out, undeployed.states(), schedules(undeployed)) == (2, "", [], [])
-    assert [word for word in (*words, "mend it: deploy the stack Guard", "--accept-unarmed") if word not in err] == []
+    assert [
+        word
+        for word in (*words, "mend it: deploy the stack Guard", "--accept-unarmed")
+        if word not in err
+    ] == []
 
 
 def test_whoever_accepts_an_unarmed_path_has_it_in_the_lease_and_on_the_screen(undeployed, capsys):
@@ -171,7 +192,12 @@ def test_a_start_beside_a_schedule_of_no_lease_passes_the_refusal_on(fleet, caps
     fleet.make_foreign_schedule("nightly")
     code = fleet.tandem("start", *YES)
     err = capsys.readouterr().err
-    assert (code, "delete-schedule" in err, "--name nightly" in err, fleet.states()) == (2, True, True, [])
+    assert (code, "delete-schedule" in err, "--name nightly" in err, fleet.states()) == (
+        2,
+        True,
+        True,
+        [],
+    )
 
 
 class Somebody:
@@ -187,11 +213,17 @@ class Somebody:
         return self.answer
 
 
-def test_whoever_asks_for_json_sees_the_plan_and_gets_a_document_of_his_no(fleet, capsys, monkeypatch):
+def test_whoever_asks_for_json_sees_the_plan_and_gets_a_document_of_his_no(
+    fleet, capsys, monkeypatch
+):
     monkeypatch.setattr("sys.stdin", Somebody("n\n"))
     code = fleet.tandem("start", "--hours", "2", "--json")
     out, err = capsys.readouterr()
-    assert (code, json.loads(out)["raised"], "USD at most" in err.partition("raise it?")[0]) == (1, False, True)
+    assert (code, json.loads(out)["raised"], "USD at most" in err.partition("raise it?")[0]) == (
+        1,
+        False,
+        True,
+    )
 
 
 @pytest.mark.parametrize(("answer", "code", "states"), [("y\n", 0, ["running"]), ("\n", 1, [])])
@@ -201,7 +233,9 @@ def test_a_question_is_asked_of_whoever_is_there(answer, code, states, fleet, mo
     fleet.until(states)
 
 
-def test_an_interrupt_says_that_the_fleet_may_be_raised_and_how_it_is_ended(fleet, capsys, monkeypatch):
+def test_an_interrupt_says_that_the_fleet_may_be_raised_and_how_it_is_ended(
+    fleet, capsys, monkeypatch
+):
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -211,14 +245,22 @@ def test_an_interrupt_says_that_the_fleet_may_be_raised_and_how_it_is_ended(flee
 
     err = capsys.readouterr().err
     fleet.until(["running"])
-    assert (code, f"tandem stop --env {fleet.name}" in err, "--run mine" in err) == (130, True, True)
+    assert (code, f"tandem stop --env {fleet.name}" in err, "--run mine" in err) == (
+        130,
+        True,
+        True,
+    )
 
 
 def test_another_run_is_refused_while_a_lease_lives(fleet, capsys):
     started(fleet, capsys, "--run", "mine")
     assert fleet.tandem("start", *YES, "--run", "other") == 2
     out, err = capsys.readouterr()
-    assert (out, "run mine of" in err, f"tandem stop --end --env {fleet.name} --run mine" in err) == ("", True, True)
+    assert (
+        out,
+        "run mine of" in err,
+        f"tandem stop --end --env {fleet.name} --run mine" in err,
+    ) == ("", True, True)
 
 
 @pytest.mark.parametrize(
@@ -236,7 +278,11 @@ def test_another_run_is_refused_while_a_lease_lives(fleet, capsys):
 )
 def test_bad_flags_give_2_and_what_to_write(flags, word, fleet, capsys):
     code = fleet.tandem("start", *YES, *flags)
-    assert (code, word in " ".join(capsys.readouterr().err.split()), fleet.states()) == (2, True, [])
+    assert (code, word in " ".join(capsys.readouterr().err.split()), fleet.states()) == (
+        2,
+        True,
+        [],
+    )
 
 
 @pytest.mark.parametrize("hours", ["0", "nan"])
@@ -246,7 +292,9 @@ def test_hours_are_a_number_above_0(hours, fleet):
 
 def block(fleet: Fleet, begins: timedelta, ends: timedelta) -> None:
     now = datetime.now(UTC).replace(second=0, microsecond=0)
-    written = {word: f"{now + at:%Y-%m-%dT%H:%M:%SZ}" for word, at in (("starts", begins), ("ends", ends))}
+    written = {
+        word: f"{now + at:%Y-%m-%dT%H:%M:%SZ}" for word, at in (("starts", begins), ("ends", ends))
+    }
     edit(fleet, kind="capacity-block", reservation_id="cr-0123456789abcdef0", block=written)
 
 
@@ -258,7 +306,11 @@ def test_a_blocks_hours_are_paid_already(undeployed, capsys):
     code = undeployed.tandem("start", *YES)
 
     out = " ".join(capsys.readouterr().out.split())
-    assert (code, "the capacity is paid already" in out, "only tells people: a block is paid" in out) == (0, True, True)
+    assert (
+        code,
+        "the capacity is paid already" in out,
+        "only tells people: a block is paid" in out,
+    ) == (0, True, True)
 
 
 def test_an_extended_block_takes_a_lease_beyond_its_declared_end_and_says_so(undeployed, capsys):
@@ -267,7 +319,9 @@ def test_an_extended_block_takes_a_lease_beyond_its_declared_end_and_says_so(und
     undeployed.looked()
     declared = undeployed.environment.capacity.block
     extension = BlockExtension(
-        ends=declared.ends + timedelta(days=1), purchased=declared.starts, status="payment-succeeded"
+        ends=declared.ends + timedelta(days=1),
+        purchased=declared.starts,
+        status="payment-succeeded",
     )
     bought = CapacityBlock(starts=declared.starts, ends=declared.ends, extensions=(extension,))
     undeployed.endpoint.set_blocks({"cr-0123456789abcdef0": bought})
@@ -276,17 +330,23 @@ def test_an_extended_block_takes_a_lease_beyond_its_declared_end_and_says_so(und
 
     out = " ".join(capsys.readouterr().out.split())
     assert (code, "is active, by EC2 from" in out) == (0, True)
-    assert f"capacity.block says {declared.starts:%Y-%m-%dT%H:%M:%SZ} to {declared.ends:%Y-%m-%dT%H:%M:%SZ}, EC2" in out
+    assert (
+        f"capacity.block says {declared.starts:%Y-%m-%dT%H:%M:%SZ} to"
+        f" {declared.ends:%Y-%m-%dT%H:%M:%SZ}, EC2" in out
+    )
 
 
 @pytest.mark.parametrize(
     ("service", "operation"),
     [
-        ("s3", "GetObject"), ("s3", "PutObject"), ("eks", "DescribeNodegroup"), ("ec2", "DescribeInstances"),
+        ("s3", "GetObject"),
+        ("s3", "PutObject"),
+        ("eks", "DescribeNodegroup"),
+        ("ec2", "DescribeInstances"),
         ("scheduler", "CreateSchedule"),
         ("eks", "UpdateNodegroupConfig"),
     ],
-)  # fmt: skip
+)
 def test_what_is_denied_gives_3_and_raises_nothing(service, operation, fleet, proxy, capsys):
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 

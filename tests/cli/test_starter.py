@@ -23,17 +23,29 @@ from tandem.spec.record import FILL_IN
 UNSOLD = {("trn2u.48xlarge", "spot")}
 EVERY = [
     (kind_of, bought, region, vpc)
-    for kind_of, bought, vpc in itertools.product(INSTANCE_TYPES, CAPACITY_KINDS, ("new", "existing"))
+    for kind_of, bought, vpc in itertools.product(
+        INSTANCE_TYPES, CAPACITY_KINDS, ("new", "existing")
+    )
     for region in load_catalogue().offerings.offerings[kind_of]
     if (kind_of, bought) not in UNSOLD
 ]
-WARNED = {"budget-by-hand", "compile-memory", "image-vulnerable", "images-pinned", "reservation-given"}
+WARNED = {
+    "budget-by-hand",
+    "compile-memory",
+    "image-vulnerable",
+    "images-pinned",
+    "reservation-given",
+}
 WARNED |= {"runtime-supported"}
-PRICES = {"trn2.48xlarge": "35.76", "trn2u.48xlarge": "35.76", "trn2.3xlarge": "2.235"}  # 2.235 USD a chip
+# 2.235 USD a chip
+PRICES = {"trn2.48xlarge": "35.76", "trn2u.48xlarge": "35.76", "trn2.3xlarge": "2.235"}
 VALUES = {
-    "account": '"210987654321"', "admin": "[arn:aws:iam::210987654321:role/Admin]",
-    "usd_per_hour_date": "2026-11-20", "vpc_id": "vpc-01234567", "cidr": "10.50.0.0/16",
-}  # fmt: skip
+    "account": '"210987654321"',
+    "admin": "[arn:aws:iam::210987654321:role/Admin]",
+    "usd_per_hour_date": "2026-11-20",
+    "vpc_id": "vpc-01234567",
+    "cidr": "10.50.0.0/16",
+}
 
 
 def selection(folder: Path) -> Selection:
@@ -46,7 +58,8 @@ def write(folder: Path, *flags: str) -> int:
 
 def filled(text: str, instance_type: str = "trn2.48xlarge") -> str:
     """Put a value in the place of each placeholder, the price that of the type."""
-    values, lines = {**VALUES, "usd_per_hour": PRICES[instance_type]}, []
+    values = {**VALUES, "usd_per_hour": PRICES[instance_type]}
+    lines = []
     for number, line in enumerate(text.splitlines()):
         value = values.get(line.strip().partition(":")[0])
         own = line.replace("[FILL_IN]", value).replace(FILL_IN, value) if value else line
@@ -56,8 +69,12 @@ def filled(text: str, instance_type: str = "trn2.48xlarge") -> str:
 
 
 @pytest.mark.parametrize(("kind_of", "bought", "region", "vpc"), EVERY, ids=lambda value: value)
-def test_check_refuses_placeholders_alone_and_nothing_once_they_are_filled(tmp_path, kind_of, bought, region, vpc):
-    assert write(tmp_path, "--type", kind_of, "--kind", bought, "--region", region, "--vpc", vpc) == 0
+def test_check_refuses_placeholders_alone_and_nothing_once_they_are_filled(
+    tmp_path, kind_of, bought, region, vpc
+):
+    assert (
+        write(tmp_path, "--type", kind_of, "--kind", bought, "--region", region, "--vpc", vpc) == 0
+    )
 
     faults = read_inputs(selection(tmp_path), now=datetime.now(tz=UTC)).faults
     refused = [fault for fault in faults if fault.severity == "refusal"]
@@ -87,7 +104,9 @@ def test_the_budget_of_a_starter_follows_its_price(tmp_path):
     path = tmp_path / "environments" / "mine.yaml"
     path.write_text(filled(path.read_text(), "trn2.3xlarge"))
 
-    (environment,) = read_inputs(selection(tmp_path), now=datetime(2026, 11, 22, tzinfo=UTC)).environments()
+    (environment,) = read_inputs(
+        selection(tmp_path), now=datetime(2026, 11, 22, tzinfo=UTC)
+    ).environments()
 
     assert compute_budget_usd(environment) == math.ceil(7 * 2.235 * (8 + 20 / 60))
 
@@ -98,18 +117,27 @@ def test_dear_watching_names_the_budget_that_would_fit(tmp_path):
     text = filled(path.read_text(), "trn2.3xlarge").replace("budget_usd: null", "budget_usd: 2000")
     path.write_text(text)
 
-    (fault,) = [row for row in read_inputs(selection(tmp_path)).faults if row.path == "observability.monthly_limit_usd"]
+    (fault,) = [
+        row
+        for row in read_inputs(selection(tmp_path)).faults
+        if row.path == "observability.monthly_limit_usd"
+    ]
     budget_usd = re.search(r"lower guard\.budget_usd to (\d+)", fault.change)[1]
     path.write_text(text.replace("budget_usd: 2000", f"budget_usd: {budget_usd}"))
 
-    assert "observability.monthly_limit_usd" not in {row.path for row in read_inputs(selection(tmp_path)).faults}
+    assert "observability.monthly_limit_usd" not in {
+        row.path for row in read_inputs(selection(tmp_path)).faults
+    }
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
         (("--type", "trn2u.48xlarge", "--kind", "spot"), "capacity-block, reservation, on-demand"),
-        (("--region", "eu-nowhere-1"), "ap-south-2, ap-southeast-4, sa-east-1, us-east-1, us-east-2, us-west-2"),
+        (
+            ("--region", "eu-nowhere-1"),
+            "ap-south-2, ap-southeast-4, sa-east-1, us-east-1, us-east-2, us-west-2",
+        ),
     ],
 )
 def test_what_is_not_sold_is_refused_with_what_is(tmp_path, flags, said, capsys):

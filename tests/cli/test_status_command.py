@@ -19,7 +19,9 @@ from tandem.ops.people.rights import list_command_calls
 from tandem.spec import names
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
-INPUT = '{"ClusterName": "c", "NodegroupName": "n", "ScalingConfig": {"MinSize": 0, "DesiredSize": 0}}'
+INPUT = (
+    '{"ClusterName": "c", "NodegroupName": "n", "ScalingConfig": {"MinSize": 0, "DesiredSize": 0}}'
+)
 NOW = datetime.now(UTC)
 
 
@@ -31,38 +33,69 @@ def seen(fleet: Fleet, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 def lease(fleet: Fleet, *, hours: float, beats: bool = False) -> None:
     fleet.put(POINTER_KEY, {"schema": 1, "run": "r1"})
-    fleet.put(lease_key("r1"), {
-        "schema": 2, "nodes": 1, "former_label": {}, "unarmed": [], "ending": None,
-        "run": "r1", "who": "arn:aws:iam::111122223333:user/ana", "experiment": "post", "node_label": {},
-        "created": NOW.isoformat(), "deadline": (NOW + timedelta(hours=hours)).isoformat(), "beats": beats,
-        "schedule": "stop-r1",
-    })  # fmt: skip
+    fleet.put(
+        lease_key("r1"),
+        {
+            "schema": 2,
+            "nodes": 1,
+            "former_label": {},
+            "unarmed": [],
+            "ending": None,
+            "run": "r1",
+            "who": "arn:aws:iam::111122223333:user/ana",
+            "experiment": "post",
+            "node_label": {},
+            "created": NOW.isoformat(),
+            "deadline": (NOW + timedelta(hours=hours)).isoformat(),
+            "beats": beats,
+            "schedule": "stop-r1",
+        },
+    )
 
 
 def fence(fleet: Fleet, state: str = "stopping") -> None:
-    said = {"schema": 1, "state": state, "who": "ana", "why": "enough", "run": "r1", "at": NOW.isoformat()}
+    said = {
+        "schema": 1,
+        "state": state,
+        "who": "ana",
+        "why": "enough",
+        "run": "r1",
+        "at": NOW.isoformat(),
+    }
     lists = {"instances": [], "terminated": [], "suspended": []}
-    fleet.put(FENCE_KEY, {**said, **lists, "passes": 0, "last_look": None, "told": "", "told_at": None})
+    fleet.put(
+        FENCE_KEY, {**said, **lists, "passes": 0, "last_look": None, "told": "", "told_at": None}
+    )
 
 
 def schedule(fleet: Fleet, at: datetime) -> None:
     fleet.client("scheduler").create_schedule(
-        Name="stop-r1", GroupName=fleet.guarded.schedule_group, ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
+        Name="stop-r1",
+        GroupName=fleet.guarded.schedule_group,
+        ScheduleExpression=f"at({at:%Y-%m-%dT%H:%M:%S})",
         FlexibleTimeWindow={"Mode": "OFF"},
-        Target={"Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig", "Input": INPUT,
-                "RoleArn": fleet.guarded.scheduler_role_arn},
-    )  # fmt: skip
+        Target={
+            "Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig",
+            "Input": INPUT,
+            "RoleArn": fleet.guarded.scheduler_role_arn,
+        },
+    )
 
 
 def test_a_parked_fleet_needs_nobody(fleet, capsys):
     code = fleet.tandem("status")
     said = capsys.readouterr().out
-    assert (code, said.splitlines()[0]) == (0, f"{fleet.name}: parked, nothing runs, nothing needs attention")
+    assert (code, said.splitlines()[0]) == (
+        0,
+        f"{fleet.name}: parked, nothing runs, nothing needs attention",
+    )
     assert f"next      tandem start --env {fleet.name} --hours H --experiment NAME" in said
 
 
 def test_an_instance_is_shown_with_state_and_age(fleet, capsys):
-    fleet.endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
+    fleet.endpoint.set_fleet(
+        knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200)
+    )
     fleet.scale(1)
     [real] = fleet.instances()
 
@@ -74,7 +107,9 @@ def test_an_instance_is_shown_with_state_and_age(fleet, capsys):
 
 
 def test_money_is_hours_since_launch_times_the_declared_price(fleet, capsys):
-    fleet.endpoint.set_fleet(knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200))
+    fleet.endpoint.set_fleet(
+        knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, older_s=7200)
+    )
     fleet.scale(2)
 
     found = seen(fleet, capsys)
@@ -107,7 +142,9 @@ def test_a_live_lease_without_its_schedule_needs_attention(fleet, capsys):
     found = seen(fleet, capsys)
 
     assert [stop["state"] for stop in found["stops"]] == ["unarmed", "armed", "armed"]
-    assert "schedule stops nothing: stop-r1 is missing" in [one["problem"] for one in found["attention"]]
+    assert "schedule stops nothing: stop-r1 is missing" in [
+        one["problem"] for one in found["attention"]
+    ]
 
 
 def test_after_a_stop_the_bill_stays(fleet, capsys):
@@ -124,7 +161,10 @@ def test_a_bill_of_which_nothing_was_counted_is_unknown_and_never_zero(undeploye
     undeployed.deploy()
     undeployed.tandem("status")
     said = capsys.readouterr().out
-    assert ("unknown what it cost in the last 24 h" in said, "0.00 USD so far" in said) == (True, False)
+    assert ("unknown what it cost in the last 24 h" in said, "0.00 USD so far" in said) == (
+        True,
+        False,
+    )
 
 
 def test_a_deploy_of_minutes_ago_is_not_unarmed(undeployed, capsys):
@@ -144,18 +184,25 @@ def test_a_schedule_of_no_lease_needs_attention_and_names_its_deletion(fleet, ca
     code = fleet.tandem("status")
 
     group = fleet.guarded.schedule_group
-    delete = f"-> aws scheduler delete-schedule --region us-east-2 --group-name {group} --name nightly"
+    delete = (
+        f"-> aws scheduler delete-schedule --region us-east-2 --group-name {group} --name nightly"
+    )
     assert (code, delete in capsys.readouterr().out) == (1, True)
 
 
 def test_a_node_group_of_another_kind_needs_attention(undeployed, capsys):
-    undeployed.deploy(tags=names.resource_tags(undeployed.environment) | {CAPACITY_KIND_TAG: "capacity-block"})
+    undeployed.deploy(
+        tags=names.resource_tags(undeployed.environment) | {CAPACITY_KIND_TAG: "capacity-block"}
+    )
     undeployed.looked()
 
     found = seen(undeployed, capsys)
 
     [concern] = found["attention"]
-    assert "node group is of capacity-block, the file declares on-demand: the budget only tells" in concern["problem"]
+    assert (
+        "node group is of capacity-block, the file declares on-demand: the budget only tells"
+        in concern["problem"]
+    )
     assert "deploy the stack Guard" in concern["change"]
     assert found["stops"][2]["state"] == "absent"
 
@@ -169,9 +216,15 @@ def test_a_broken_neighbour_keeps_nobody_from_looking(fleet):
 def alarm(fleet: Fleet, name: str) -> None:
     client = fleet.client("cloudwatch")
     client.put_metric_alarm(
-        AlarmName=name, MetricName="m", Namespace="n", Statistic="Sum", Period=60, EvaluationPeriods=1, Threshold=1,
+        AlarmName=name,
+        MetricName="m",
+        Namespace="n",
+        Statistic="Sum",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=1,
         ComparisonOperator="GreaterThanThreshold",
-    )  # fmt: skip
+    )
     client.set_alarm_state(AlarmName=name, StateValue="ALARM", StateReason="test")
 
 
@@ -194,7 +247,11 @@ def test_another_tools_node_group_of_the_same_name_is_said_to_be_anothers(undepl
 
     found = seen(undeployed, capsys)
 
-    assert (found["exit_code"], found["owned"], found["instances"][0]["is_ours"]) == (1, False, False)
+    assert (found["exit_code"], found["owned"], found["instances"][0]["is_ours"]) == (
+        1,
+        False,
+        False,
+    )
 
 
 def test_an_environment_that_was_never_deployed_is_told(undeployed, capsys):
@@ -205,17 +262,23 @@ def test_an_environment_that_was_never_deployed_is_told(undeployed, capsys):
 
 
 STATUS_CALLS = sorted(list_command_calls("status"))
-SELDOM = {"DescribeCluster", "GetFunctionConfiguration"}  # where there is no node group; where the reaper is silent
+# where there is no node group; where the reaper is silent
+SELDOM = {"DescribeCluster", "GetFunctionConfiguration"}
 RIGHTS = {
-    "GetObject": "s3:GetObject", "DescribeBudget": "budgets:ViewBudget", "DescribeNotificationsForBudget": "budgets:",
+    "GetObject": "s3:GetObject",
+    "DescribeBudget": "budgets:ViewBudget",
+    "DescribeNotificationsForBudget": "budgets:",
     "DescribeSubscribersForNotification": "budgets:",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
-    ("service", "operation"), [call for call in STATUS_CALLS if call[1] not in {"GetCallerIdentity", *SELDOM}]
+    ("service", "operation"),
+    [call for call in STATUS_CALLS if call[1] not in {"GetCallerIdentity", *SELDOM}],
 )
-def test_what_is_denied_is_unknown_with_its_right_and_never_fine(service, operation, fleet, proxy, capsys):
+def test_what_is_denied_is_unknown_with_its_right_and_never_fine(
+    service, operation, fleet, proxy, capsys
+):
     kind = "capacity-block" if operation == "DescribeCapacityReservations" else "on-demand"
     fleet = Fleet(endpoint=fleet.endpoint, specs=fleet.specs, name=fleet.name)
     if kind == "capacity-block":
@@ -237,9 +300,15 @@ def test_a_denied_cluster_leaves_open_what_is_deployed(undeployed, proxy, capsys
 
     found = seen(undeployed, capsys)
 
-    assert (found["exit_code"], found["deployed"], "eks:DescribeCluster" in found["unknown"]["cluster"]) == (
-        3, None, True,
-    )  # fmt: skip
+    assert (
+        found["exit_code"],
+        found["deployed"],
+        "eks:DescribeCluster" in found["unknown"]["cluster"],
+    ) == (
+        3,
+        None,
+        True,
+    )
 
 
 def test_every_call_is_one_of_the_declared(fleet, proxy):
@@ -250,11 +319,14 @@ def test_every_call_is_one_of_the_declared(fleet, proxy):
     asked = {(one.service, one.operation) for one in proxy.log}
     assert {operation for _, operation in asked} <= {operation for _, operation in STATUS_CALLS}
     assert {operation for _, operation in STATUS_CALLS} - {operation for _, operation in asked} == {
-        *SELDOM, "DescribeCapacityReservations",
-    }  # fmt: skip
+        *SELDOM,
+        "DescribeCapacityReservations",
+    }
 
 
-def test_credentials_of_another_account_give_2_and_ask_nothing_else(fleet, proxy, capsys, monkeypatch):
+def test_credentials_of_another_account_give_2_and_ask_nothing_else(
+    fleet, proxy, capsys, monkeypatch
+):
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "999988887777")
     proxy.forget()
 

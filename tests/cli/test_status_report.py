@@ -19,10 +19,19 @@ from tandem.ops.status import FleetBill, StatusReport
 from tandem.ops.status_warnings import list_warnings
 
 PAID = {
-    "CapacityReservationId": "cr-0123456789abcdef0", "State": "active", "StartDate": NOW - timedelta(hours=2),
-    "EndDate": NOW + timedelta(hours=20), "TotalInstanceCount": 2, "AvailableInstanceCount": 1,
-}  # fmt: skip
-LOST = {"instances": "AccessDenied", "lease": "AccessDenied", "heartbeat": "AccessDenied", "alarms": "AccessDenied"}
+    "CapacityReservationId": "cr-0123456789abcdef0",
+    "State": "active",
+    "StartDate": NOW - timedelta(hours=2),
+    "EndDate": NOW + timedelta(hours=20),
+    "TotalInstanceCount": 2,
+    "AvailableInstanceCount": 1,
+}
+LOST = {
+    "instances": "AccessDenied",
+    "lease": "AccessDenied",
+    "heartbeat": "AccessDenied",
+    "alarms": "AccessDenied",
+}
 
 
 def lines(found: StatusReport) -> list[str]:
@@ -37,7 +46,10 @@ def said(found: StatusReport) -> str:
 
 def test_a_block_says_state_use_and_hours():
     text = said(status(seen(instance(), lease=lease()), BLOCK, reservation=PAID))
-    assert "block cr-0123456789abcdef0 active, 1 of 2 instances in use, starts 10:00 UTC (2 h 00 min ago)" in text
+    assert (
+        "block cr-0123456789abcdef0 active, 1 of 2 instances in use, starts 10:00 UTC (2 h 00 min"
+        " ago)" in text
+    )
     assert "ends 2026-11-22 08:00 UTC (in 20 h 00 min)" in text
 
 
@@ -52,7 +64,13 @@ def test_a_block_that_is_not_written_yet_is_said():
 
 def test_what_is_unknown_is_nowhere_said_to_be_none():
     text = said(status(replace(seen(), unknown={"instances": "AccessDenied"}), unknown=LOST))  # type: ignore[dict-item]
-    for row in ("instances unknown", "cost unknown", "lease unknown", "heartbeat unknown", "alarms unknown"):
+    for row in (
+        "instances unknown",
+        "cost unknown",
+        "lease unknown",
+        "heartbeat unknown",
+        "alarms unknown",
+    ):
         assert row in text
     assert "nothing needs attention" not in text
 
@@ -65,22 +83,38 @@ def test_what_is_unknown_is_null_in_json():
 
 
 def test_a_fence_says_who_why_since_when_and_how_far():
-    found = status(seen(fence=fence(passes=3, last_look=NOW - timedelta(minutes=1), terminated=("i-1",))))
-    told = "stopping since 11:58 UTC (2 min ago), by ana: enough (3 passes, looked at 1 min ago, 1 instance terminated"
+    found = status(
+        seen(fence=fence(passes=3, last_look=NOW - timedelta(minutes=1), terminated=("i-1",)))
+    )
+    told = (
+        "stopping since 11:58 UTC (2 min ago), by ana: enough (3 passes, looked at 1 min ago, 1"
+        " instance terminated"
+    )
     assert f"fence {told} by id)" in said(found)
 
 
 def test_every_line_fits_a_screen():
-    look = seen(*(instance(f"i-{number:017}") for number in range(3)), fence=fence(why="many words " * 30))
-    found = status(look, BLOCK, reservation=PAID, alarms=("post-us-east-2-a-long-name",) * 9, unknown=LOST)
+    look = seen(
+        *(instance(f"i-{number:017}") for number in range(3)), fence=fence(why="many words " * 30)
+    )
+    found = status(
+        look, BLOCK, reservation=PAID, alarms=("post-us-east-2-a-long-name",) * 9, unknown=LOST
+    )
     assert [line for line in lines(found) if len(line) > 100] == []
 
 
 @pytest.mark.parametrize(
     ("seconds", "text"),
-    [(0, "0 s"), (59, "59 s"), (60, "1 min"), (3599, "59 min"), (3600, "1 h 00 min"), (172799, "47 h 59 min"),
-     (172800, "2 d 0 h")],
-)  # fmt: skip
+    [
+        (0, "0 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (3599, "59 min"),
+        (3600, "1 h 00 min"),
+        (172799, "47 h 59 min"),
+        (172800, "2 d 0 h"),
+    ],
+)
 def test_a_span_is_said_in_its_own_unit(seconds, text):
     assert format_span(timedelta(seconds=seconds)) == text
 
@@ -93,14 +127,22 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
 @pytest.mark.parametrize(
     ("found", "first", "second"),
     [
-        (status(seen()), "parked, nothing runs, nothing needs attention", "tandem run EXPERIMENT --env"),
+        (
+            status(seen()),
+            "parked, nothing runs, nothing needs attention",
+            "tandem run EXPERIMENT --env",
+        ),
         (
             status(seen(instance(minutes=60), lease=lease())),
-            "1 node runs under lease r1 until 13:00 UTC (in 1 h 00 min), 35.76 USD so far, nothing needs attention",
+            (
+                "1 node runs under lease r1 until 13:00 UTC (in 1 h 00 min), 35.76 USD so far,"
+                " nothing needs attention"
+            ),
             "tandem stop --end --env",
         ),
         (
-            status(seen(instance(), instance("i-2"), fence=fence())), "a stop is under way: 2 instances alive",
+            status(seen(instance(), instance("i-2"), fence=fence())),
+            "a stop is under way: 2 instances alive",
             "tandem stop --env post-us-east-2 --wait",
         ),
         (
@@ -110,23 +152,46 @@ BILL = FleetBill(run="r1", since=NOW - timedelta(hours=4), usd=143.2)
         ),
         (
             status(seen(instance(), lease=lease(ending=NOW - timedelta(minutes=3)))),
-            "run r1 is ending: 1 instance alive", "tandem stop --end",
-        ),
-        (status(seen(instance())), "1 node runs without a live lease", "tandem stop --env post-us-east-2  # stops it"),
-        (
-            status(replace(seen(lease=lease()), desired_size=1)), "nothing runs yet, 1 node wanted under lease r1",
+            "run r1 is ending: 1 instance alive",
             "tandem stop --end",
         ),
-        (status(seen(lease=lease())), "nothing runs, lease r1 until 13:00 UTC (in 1 h 00 min) stands", "--end"),
-        (status(seen(), deployment="nothing", paths=()), "not deployed", "npx cdk deploy 'post-us-east-2/*' -c"),
         (
-            status(seen(), deployment="cluster", node_group=None), "half deployed: a cluster and no node group",
+            status(seen(instance())),
+            "1 node runs without a live lease",
+            "tandem stop --env post-us-east-2  # stops it",
+        ),
+        (
+            status(replace(seen(lease=lease()), desired_size=1)),
+            "nothing runs yet, 1 node wanted under lease r1",
+            "tandem stop --end",
+        ),
+        (
+            status(seen(lease=lease())),
+            "nothing runs, lease r1 until 13:00 UTC (in 1 h 00 min) stands",
+            "--end",
+        ),
+        (
+            status(seen(), deployment="nothing", paths=()),
+            "not deployed",
+            "npx cdk deploy 'post-us-east-2/*' -c",
+        ),
+        (
+            status(seen(), deployment="cluster", node_group=None),
+            "half deployed: a cluster and no node group",
             "/Fleet -c",
         ),
-        (status(seen(), unknown=LOST), "unknown whether anything runs: EC2 could not be asked", "tandem stop --env"),
-        (status(seen(), unknown={"fence": "denied"}), "parked, nothing runs, unknown whether a fence", "status"),
+        (
+            status(seen(), unknown=LOST),
+            "unknown whether anything runs: EC2 could not be asked",
+            "tandem stop --env",
+        ),
+        (
+            status(seen(), unknown={"fence": "denied"}),
+            "parked, nothing runs, unknown whether a fence",
+            "status",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_first_line_concludes_and_the_next_command_follows(found, first, second):
     printed = lines(found)
     assert " ".join(" ".join(printed[:2]).split()).startswith(f"post-us-east-2: {first}")
@@ -144,7 +209,11 @@ def test_a_lease_says_its_nodes_its_end_and_what_was_accepted():
     ending = lease(ending=NOW - timedelta(minutes=3), unarmed=("reaper", "budget"))
     text = said(status(replace(seen(instance(), lease=ending), desired_size=64)))
 
-    for words in ("for 1 node; the node group wants 64", "ending since 11:57 UTC", "unarmed accepted: reaper, budget"):
+    for words in (
+        "for 1 node; the node group wants 64",
+        "ending since 11:57 UTC",
+        "unarmed accepted: reaper, budget",
+    ):
         assert words in text
 
 

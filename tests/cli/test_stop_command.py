@@ -29,12 +29,15 @@ from tandem.guard.lease import POINTER_KEY
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 QUICK = knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05)
-LASTING = knobs.FleetBehavior(start_delay_s=0.05, keeps_surplus=True, stop_delay_s=0.05)  # EKS takes 0 and ends nobody
+# EKS takes 0 and ends nobody
+LASTING = knobs.FleetBehavior(start_delay_s=0.05, keeps_surplus=True, stop_delay_s=0.05)
 
 
 def size(fleet: Fleet) -> int:
     mine = fleet.guarded
-    said = fleet.client("eks").describe_nodegroup(clusterName=mine.cluster, nodegroupName=mine.node_group)
+    said = fleet.client("eks").describe_nodegroup(
+        clusterName=mine.cluster, nodegroupName=mine.node_group
+    )
     return int(said["nodegroup"]["scalingConfig"]["desiredSize"])
 
 
@@ -65,9 +68,15 @@ def test_a_reaper_that_is_silent_is_not_promised(undeployed, capsys):
     code = undeployed.tandem("stop")
 
     out = " ".join(capsys.readouterr().out.split())
-    assert (code, "nobody ends by id what EKS leaves" in out, "a Lambda function in the account" in out) == (
-        0, True, False,
-    )  # fmt: skip
+    assert (
+        code,
+        "nobody ends by id what EKS leaves" in out,
+        "a Lambda function in the account" in out,
+    ) == (
+        0,
+        True,
+        False,
+    )
 
 
 def test_wait_ends_when_ec2_lists_none_and_says_each_change(fleet, capsys):
@@ -126,17 +135,27 @@ def test_json_is_one_document_with_what_was_done(fleet, capsys):
     fleet.scale(1)
     fleet.tandem("stop", "--wait", "--json")
     said: dict[str, Any] = json.loads(capsys.readouterr().out)
-    assert (said["exit_code"], said["failed"], bool(said["done"]), bool(said["followed"])) == (0, [], True, True)
+    assert (said["exit_code"], said["failed"], bool(said["done"]), bool(said["followed"])) == (
+        0,
+        [],
+        True,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
     ("operation", "stops"),
     [
-        ("PutObject", True), ("DescribeNodegroup", False), ("DescribeInstances", True),
-        ("UpdateNodegroupConfig", False), ("Publish", True),
+        ("PutObject", True),
+        ("DescribeNodegroup", False),
+        ("DescribeInstances", True),
+        ("UpdateNodegroupConfig", False),
+        ("Publish", True),
     ],
-)  # fmt: skip
-def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(operation, stops, fleet, proxy, capsys):
+)
+def test_what_is_denied_gives_3_and_is_named_and_all_else_is_done(
+    operation, stops, fleet, proxy, capsys
+):
     fleet.scale(1)
     proxy.use(FaultRule(operation=operation, fault=ACCESS_DENIED_FAULT))
 
@@ -156,7 +175,11 @@ def test_credentials_of_another_account_touch_nothing(fleet, proxy, capsys, monk
 
     code = fleet.tandem("stop")
 
-    assert (code, "credentials are of account" in capsys.readouterr().err, fleet.states()) == (2, True, ["running"])
+    assert (code, "credentials are of account" in capsys.readouterr().err, fleet.states()) == (
+        2,
+        True,
+        ["running"],
+    )
     assert {one.operation for one in proxy.log} == {"GetCallerIdentity"}
 
 
@@ -174,13 +197,18 @@ def test_an_environment_that_was_never_deployed_has_nothing_to_stop(undeployed, 
 
 def test_a_destroyed_environment_whose_bucket_stayed_has_nothing_to_stop(undeployed, capsys):
     undeployed.client("s3").create_bucket(
-        Bucket=undeployed.guarded.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+        Bucket=undeployed.guarded.bucket,
+        CreateBucketConfiguration={"LocationConstraint": "us-east-2"},
     )
 
     code = undeployed.tandem("stop")
 
     err = capsys.readouterr().err
-    assert (code, "nothing to stop" in err, f"tandem stop --env {undeployed.name} --release" in err) == (2, True, True)
+    assert (
+        code,
+        "nothing to stop" in err,
+        f"tandem stop --env {undeployed.name} --release" in err,
+    ) == (2, True, True)
 
 
 def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed, monkeypatch):
@@ -189,10 +217,16 @@ def test_nobody_waits_for_the_end_of_what_is_anothers(undeployed, monkeypatch):
     pauses: list[float] = []
     monkeypatch.setattr("tandem.cli.stop.time", SimpleNamespace(sleep=pauses.append))
 
-    assert (undeployed.tandem("stop", "--wait"), undeployed.states(), len(pauses)) == (3, ["running"], 1)
+    assert (undeployed.tandem("stop", "--wait"), undeployed.states(), len(pauses)) == (
+        3,
+        ["running"],
+        1,
+    )
 
 
-def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(fleet, proxy, capsys):
+def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
+    fleet, proxy, capsys
+):
     fleet.scale(1)
     proxy.use(FaultRule(operation="UpdateNodegroupConfig", fault=ACCESS_DENIED_FAULT))
     code = fleet.tandem("stop")
@@ -200,9 +234,12 @@ def test_who_may_not_stop_and_has_no_function_that_does_is_told_to_deploy_guard(
 
 
 STS_FAULTS = {
-    "dropped": DropFault(), "503": StatusFault(status=503, code="ServiceUnavailable"), "throttled": THROTTLING_FAULT,
-    "denied": ACCESS_DENIED_FAULT, "half an answer": AnswerCutFault(),
-}  # fmt: skip
+    "dropped": DropFault(),
+    "503": StatusFault(status=503, code="ServiceUnavailable"),
+    "throttled": THROTTLING_FAULT,
+    "denied": ACCESS_DENIED_FAULT,
+    "half an answer": AnswerCutFault(),
+}
 
 
 @pytest.mark.parametrize("fault", STS_FAULTS.values(), ids=STS_FAULTS)
@@ -214,7 +251,11 @@ def test_a_stop_goes_on_where_sts_gives_no_answer(fault, fleet, proxy, capsys):
 
     fleet.until([])
     err = capsys.readouterr().err
-    assert (code, fleet.get(FENCE_KEY)["who"], "who asks for this stop is unknown" in err) == (0, "unknown", True)
+    assert (code, fleet.get(FENCE_KEY)["who"], "who asks for this stop is unknown" in err) == (
+        0,
+        "unknown",
+        True,
+    )
     assert "Traceback" not in err
 
 
@@ -250,7 +291,9 @@ def http_page(page: bytes) -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(fleet, proxy, capsys):
+def test_a_stranger_whom_sts_does_not_name_is_known_by_the_node_groups_account(
+    fleet, proxy, capsys
+):
     fleet.scale(1)
     account = fleet.environment.account
     file = fleet.specs / "environments" / f"{fleet.name}.yaml"
@@ -294,7 +337,10 @@ def test_an_end_takes_the_fleet_and_the_lease_away_and_leaves_no_fence(fleet, ca
 
     out = capsys.readouterr().out
     assert (code, fleet.states(), fleet.get(POINTER_KEY)["run"]) == (0, [], None)
-    assert ("run mine has ended; next: tandem start" in out, "EC2 lists no instance" in out) == (True, True)
+    assert ("run mine has ended; next: tandem start" in out, "EC2 lists no instance" in out) == (
+        True,
+        True,
+    )
     assert fleet.tandem("start", "--hours", "2", "--yes", "--run", "second") == 0
 
 
@@ -324,7 +370,10 @@ def test_an_interrupted_end_says_how_it_goes_on(fleet, capsys, monkeypatch):
 
     code = fleet.tandem("stop", "--end", "--run", "mine")
 
-    assert (code, f"tandem stop --end --env {fleet.name} --run mine" in capsys.readouterr().err) == (130, True)
+    assert (
+        code,
+        f"tandem stop --end --env {fleet.name} --run mine" in capsys.readouterr().err,
+    ) == (130, True)
 
 
 def test_a_run_is_named_with_end_alone(fleet, capsys):
@@ -340,7 +389,10 @@ def test_a_reason_in_another_encoding_is_no_traceback(fleet, capsys):
 
 def test_clear_of_what_was_never_deployed_is_bad_input(undeployed, capsys):
     code = undeployed.tandem("stop", "--release")
-    assert (code, "it is not deployed: its bucket does not exist" in capsys.readouterr().err) == (2, True)
+    assert (code, "it is not deployed: its bucket does not exist" in capsys.readouterr().err) == (
+        2,
+        True,
+    )
 
 
 def test_a_profile_that_is_nowhere_is_bad_input(fleet, capsys, monkeypatch):

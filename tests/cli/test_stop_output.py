@@ -1,4 +1,5 @@
-"""A stop and an end do their work whoever reads what they print, and whatever the stop function answers."""
+"""A stop and an end do their work whoever reads what they print, and whatever the stop function
+answers."""
 
 from __future__ import annotations
 
@@ -48,18 +49,24 @@ def test_a_stop_goes_on_where_its_warning_finds_no_room(monkeypatch):
         stops.append(who)
         raise InputError("enough", change="")
 
-    monkeypatch.setattr("tandem.cli.stop.identify_caller", lambda *_: CallerIdentity("unknown", "STS is silent"))
+    monkeypatch.setattr(
+        "tandem.cli.stop.identify_caller", lambda *_: CallerIdentity("unknown", "STS is silent")
+    )
     monkeypatch.setattr("tandem.cli.stop.stop_fleet", stop_fleet)
     monkeypatch.setattr("sys.stderr", FullDisk())
 
     assert (main(STOP), stops) == (2, ["unknown"])
 
 
-@pytest.mark.parametrize("body", [b"<html>proxy</html>", b"", b"null", b'"x"', b"[]", b'{"done": 3}'])
+@pytest.mark.parametrize(
+    "body", [b"<html>proxy</html>", b"", b"null", b'"x"', b"[]", b'{"done": 3}']
+)
 def test_an_answer_of_the_stop_function_that_is_no_object_is_a_sentence(body, monkeypatch):
     answer = {"Payload": io.BytesIO(body)}
     monkeypatch.setattr("tandem.ops.stop_function.call_operation", lambda *_, **__: answer)
     environment = load_shipped().environments["post-us-east-2"].record
 
-    with pytest.raises(ExternalError, match=r"reading what it did failed .*; the reaper tries again"):
+    with pytest.raises(
+        ExternalError, match=r"reading what it did failed .*; the reaper tries again"
+    ):
         invoke_stop_function(environment, who="anna", why="enough")

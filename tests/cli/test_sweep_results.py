@@ -1,4 +1,5 @@
-"""`tandem results` of a sweep: the table of its candidates, and the folder with page, decision and edit."""
+"""`tandem results` of a sweep: the table of its candidates, and the folder with page, decision and
+edit."""
 
 from __future__ import annotations
 
@@ -16,28 +17,52 @@ pytestmark = pytest.mark.endpoint
 SENTENCE = "Qwen/Qwen3-1.7B with window 5: 1.62 times as fast as plain decoding (1.55 to 1.70)"
 EVIDENCE = PairEvidence(
     score=1.62,
-    speed_ups={"open, concurrency 4": 1.62}, tokens={"open, concurrency 4": 2.2}, log_sd=0.02,
+    speed_ups={"open, concurrency 4": 1.62},
+    tokens={"open, concurrency 4": 2.2},
+    log_sd=0.02,
     goodput_per_usd=(250_000.0, 400_000.0),
-)  # fmt: skip
+)
 MEASURED = CandidateRecord(
-    variant="qwen-sd-qwen3-1-7b-k5", draft="Qwen/Qwen3-1.7B", num_speculative_tokens=5, state="measured",
-    speed_up=(1.62, 1.55, 1.7), results=f"{RUN}-p01", evidence=EVIDENCE, node_minutes=60, compile_minutes=20, usd=35.76,
-)  # fmt: skip
+    variant="qwen-sd-qwen3-1-7b-k5",
+    draft="Qwen/Qwen3-1.7B",
+    num_speculative_tokens=5,
+    state="measured",
+    speed_up=(1.62, 1.55, 1.7),
+    results=f"{RUN}-p01",
+    evidence=EVIDENCE,
+    node_minutes=60,
+    compile_minutes=20,
+    usd=35.76,
+)
 LEFT_OUT = CandidateRecord(
-    variant="qwen-sd-qwen3-1-7b-k15", draft="Qwen/Qwen3-1.7B", num_speculative_tokens=15, state="eliminated",
-    reason="at most 1.13 times, and 1.62 is measured", decided_at="2026-11-27T20:38:31+00:00",
-)  # fmt: skip
+    variant="qwen-sd-qwen3-1-7b-k15",
+    draft="Qwen/Qwen3-1.7B",
+    num_speculative_tokens=15,
+    state="eliminated",
+    reason="at most 1.13 times, and 1.62 is measured",
+    decided_at="2026-11-27T20:38:31+00:00",
+)
 
 
 def put_decision(fleet, **changes):
     """Write a decided sweep of one measured pair."""
     fields = {
-        "run": RUN, "experiment": "post-drafts-windows", "winner": MEASURED.variant, "word": "decided",
-        "sentence": SENTENCE, "node_minutes": 70, "compile_minutes": 20, "usd": 41.72, "budget_usd": 50,
-        "candidates": (MEASURED, LEFT_OUT), **changes,
-    }  # fmt: skip
+        "run": RUN,
+        "experiment": "post-drafts-windows",
+        "winner": MEASURED.variant,
+        "word": "decided",
+        "sentence": SENTENCE,
+        "node_minutes": 70,
+        "compile_minutes": 20,
+        "usd": 41.72,
+        "budget_usd": 50,
+        "candidates": (MEASURED, LEFT_OUT),
+        **changes,
+    }
     decision = msgspec.to_builtins(SweepRecord(**fields))
-    judge = make_step(9, "judge", result={"sentence": SENTENCE, "is_void": False, "decision": decision})
+    judge = make_step(
+        9, "judge", result={"sentence": SENTENCE, "is_void": False, "decision": decision}
+    )
     record = make_record(fleet, state="judged", verdict=SENTENCE, experiment="post-drafts-windows")
     put_run(fleet, record, (judge,))
 
@@ -57,8 +82,18 @@ def test_decision_comes_first(screen):
 def test_measured_candidate_has_its_interval_and_its_goodput(screen):
     row = next(line for line in screen if line.strip().startswith(MEASURED.variant))
     assert row.split() == [
-        MEASURED.variant, "measured", "1.62", "1.55", "to", "1.70", "1.60", "x", "plain", "60", "35.76",
-    ]  # fmt: skip
+        MEASURED.variant,
+        "measured",
+        "1.62",
+        "1.55",
+        "to",
+        "1.70",
+        "1.60",
+        "x",
+        "plain",
+        "60",
+        "35.76",
+    ]
 
 
 def test_eliminated_candidate_has_no_figure(screen):
@@ -96,7 +131,11 @@ def folder(fleet, tmp_path, capsys):
 
 def test_folder_has_decision_page_and_edit(folder):
     out, _ = folder
-    assert sorted(path.name for path in out.iterdir()) == ["decision.html", "decision.json", "experiment.patch"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "decision.html",
+        "decision.json",
+        "experiment.patch",
+    ]
 
 
 def test_edit_names_the_winner(folder):

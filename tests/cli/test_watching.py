@@ -1,4 +1,5 @@
-"""What is watched is what is hosted, with the traffic of its suites; what it costs is told, and held to a limit."""
+"""What is watched is what is hosted, with the traffic of its suites; what it costs is told, and
+held to a limit."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ def hosting() -> tuple[Environment, list[Experiment]]:
 
 def test_every_hosted_experiment_is_watched_in_its_order(hosting):
     found = build_scope(*hosting)
-    assert [watching.experiment.name for watching in found.experiments] == ["post", "post-drafts-windows"]
+    assert [watching.experiment.name for watching in found.experiments] == [
+        "post",
+        "post-drafts-windows",
+    ]
     assert found.environment is hosting[0]
 
 
@@ -48,7 +52,8 @@ def test_classes_are_those_of_the_suites(hosting):
     assert set(member.classes) == {*suite("post").classes, *suite("real").classes}
 
 
-POST, LIMIT = "post-us-east-2", "observability.monthly_limit_usd"
+POST = "post-us-east-2"
+LIMIT = "observability.monthly_limit_usd"
 
 
 def edit(specs: Path, file: str, old: str, new: str) -> None:
@@ -58,7 +63,9 @@ def edit(specs: Path, file: str, old: str, new: str) -> None:
 
 
 def select_post(specs: Path) -> Selection:
-    return Selection(environments=specs / "environments", experiments=specs / "experiments", names=(POST,))
+    return Selection(
+        environments=specs / "environments", experiments=specs / "experiments", names=(POST,)
+    )
 
 
 def limited(specs: Path, usd: str) -> None:
@@ -72,7 +79,9 @@ def test_check_says_what_watching_costs_and_show_of_what_it_consists(specs, caps
     main(["show", "--verbose", POST, *folders(specs)])
 
     out = capsys.readouterr().out
-    assert all(part in out for part in ("metrics of the bench", "dashboards", "alarms", "logs taken in"))
+    assert all(
+        part in out for part in ("metrics of the bench", "dashboards", "alarms", "logs taken in")
+    )
 
 
 def test_show_marks_prices_that_nobody_verified(specs, capsys):
@@ -101,7 +110,9 @@ def test_more_than_the_limit_is_refused_at_its_key_with_what_to_change(specs, ca
 
     error, allowed, change, *_ = capsys.readouterr().err.splitlines()
     written = (specs / f"environments/{POST}.yaml").read_text().splitlines()
-    line = next(number for number, each in enumerate(written, start=1) if "monthly_limit_usd" in each)
+    line = next(
+        number for number, each in enumerate(written, start=1) if "monthly_limit_usd" in each
+    )
     assert code == 2
     assert error.endswith(f"{POST}.yaml:{line}: {LIMIT}: got 100")
     assert "what watching may cost in a month" in allowed
@@ -120,11 +131,13 @@ def test_a_sweep_that_explodes_is_refused_by_the_limit_that_nobody_wrote(specs, 
     windows = ", ".join(map(str, range(2, 65)))
     edit(specs, "experiments/dev.yaml", "max_prompt_tokens: 384", "max_prompt_tokens: 300")
     edit(
-        specs, "experiments/dev.yaml", "schedule: interleaved",
+        specs,
+        "experiments/dev.yaml",
+        "schedule: interleaved",
         "schedule: interleaved\nconcurrency: [4]\ngoodput: {tpot_ms: 50}\n"
         "sweep: {prefix: many, mode: fused, drafts: [Qwen/Qwen3-0.6B, Qwen/Qwen3-1.7B], "
         f"num_speculative_tokens: [{windows}]}}",
-    )  # fmt: skip
+    )
 
     code = main(["check", "dev-trn2-3xlarge", *folders(specs)])
 
@@ -179,15 +192,24 @@ def test_more_alarms_than_a_template_takes_are_refused(variants, *, refused):
     name, *_ = workspace.environments["native-us-east-2"].record.experiments
     post = workspace.experiments[name].record
     assert post is not None
-    wide = post.model_copy(update={"variants": tuple(
-        post.variants[-1].model_copy(update={"name": f"v{index}"}) for index in range(variants)
-    )})  # fmt: skip
+    wide = post.model_copy(
+        update={
+            "variants": tuple(
+                post.variants[-1].model_copy(update={"name": f"v{index}"})
+                for index in range(variants)
+            )
+        }
+    )
     declared = {**workspace.experiments, name: replace(workspace.experiments[name], record=wide)}
 
     many = replace(workspace, experiments=declared)
-    found = [fault for fault in list_faults(many, compute_costs(many, ())) if fault.path == "experiments"]
+    found = [
+        fault for fault in list_faults(many, compute_costs(many, ())) if fault.path == "experiments"
+    ]
 
-    assert [(fault.path, fault.severity) for fault in found] == ([("experiments", "refusal")] if refused else [])
+    assert [(fault.path, fault.severity) for fault in found] == (
+        [("experiments", "refusal")] if refused else []
+    )
 
 
 def test_check_tells_of_each_environment_what_no_alarm_sees_within_a_screen(specs, capsys):
@@ -209,4 +231,6 @@ def test_without_container_insights_check_says_that_no_server_is_watched(specs, 
     main(["check", POST, *folders(specs), "--json"])
 
     said = json.loads(capsys.readouterr().out)["watching"][POST]["unwatched"]
-    assert any(one.startswith("No server is watched for being ready, and nothing is muted") for one in said)
+    assert any(
+        one.startswith("No server is watched for being ready, and nothing is muted") for one in said
+    )

@@ -1,4 +1,5 @@
-"""Rights of people and accounts, as the API server itself judges them, against the rows that docs/people.md shows.
+"""Rights of people and accounts, as the API server itself judges them, against the rows that
+docs/people.md shows.
 
 Invariant: the judgement is a SubjectAccessReview for every verb on every resource that the API
 lists, in an experiment's namespace, in another one, and in all of them. What any user or service
@@ -54,7 +55,8 @@ class AccessRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAccount:
-    """Somebody whom the API server knows by a name and groups, and the rows of the table that are his.
+    """Somebody whom the API server knows by a name and groups, and the rows of the table that are
+    his.
 
     Args:
         stranger: the name of somebody of the same kind whom no manifest knows.
@@ -79,20 +81,26 @@ def list_accounts(namespace: str) -> list[ClusterAccount]:
         )
         for kind in CLUSTER_KINDS
     ]
-    runner = _build_service_account("runner", RUNNER_NAMESPACE, RUNNER_ACCOUNT, RUNNER_CLUSTER_RIGHTS)
+    runner = _build_service_account(
+        "runner", RUNNER_NAMESPACE, RUNNER_ACCOUNT, RUNNER_CLUSTER_RIGHTS
+    )
     pods = [_build_service_account(name, namespace, name, ()) for name in POD_ACCOUNTS]
     return [*people, runner, *pods]
 
 
-def _build_service_account(title: str, namespace: str, name: str, rights: tuple[ClusterRight, ...]) -> ClusterAccount:
-    prefix, everybody = "system:serviceaccount", ("system:serviceaccounts", "system:authenticated")
+def _build_service_account(
+    title: str, namespace: str, name: str, rights: tuple[ClusterRight, ...]
+) -> ClusterAccount:
+    prefix = "system:serviceaccount"
+    everybody = ("system:serviceaccounts", "system:authenticated")
     groups = (f"system:serviceaccounts:{namespace}", *everybody)
     stranger = (f"{prefix}:elsewhere:nobody", ("system:serviceaccounts:elsewhere", *everybody))
     return ClusterAccount(title, f"{prefix}:{namespace}:{name}", groups, rights, stranger)
 
 
 def list_requests(store: ApiStore, experiment: str) -> list[AccessRequest]:
-    """Return every verb on every resource that the API lists or the tables name, in each place that it can lie in."""
+    """Return every verb on every resource that the API lists or the tables name, in each place that
+    it can lie in."""
     scopes = dict[tuple[str, str], bool]()
     for right in (*CLUSTER_RIGHTS, *RUNNER_CLUSTER_RIGHTS):
         scopes |= {(right.group, resource): True for resource in right.resources}
@@ -129,7 +137,10 @@ def list_expected(
         request
         for request in requests
         if ("everywhere", request.group, request.resource, request.verb) in rows
-        or (request.namespace == experiment and ("experiments", request.group, request.resource, request.verb) in rows)
+        or (
+            request.namespace == experiment
+            and ("experiments", request.group, request.resource, request.verb) in rows
+        )
     }
 
 
@@ -148,7 +159,11 @@ def list_allowed(
             "subresource": subresource,
         }
         spec = {"user": user, "groups": list(groups), "resourceAttributes": attributes}
-        body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        body = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "spec": spec,
+        }
         return bool(store.call("POST", _REVIEWS, body)["status"].get("allowed"))
 
     with ThreadPoolExecutor(PARALLEL) as pool:

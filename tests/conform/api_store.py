@@ -1,7 +1,8 @@
 """A real API where a rehearsal has its store: the same methods, over HTTP.
 
-Invariant: a look without a namespace sees the nodes and slices that this tool made, and the pods bound to these nodes,
-and no other. So what plays nodes and kubelets cannot touch a real node or a real node's pods.
+Invariant: a look without a namespace sees the nodes and slices that this tool made, and the pods
+bound to these nodes, and no other. So what plays nodes and kubelets cannot touch a real node or a
+real node's pods.
 """
 
 from __future__ import annotations
@@ -34,17 +35,27 @@ class ApiStore:
         self._client = httpx2.Client(base_url=url, timeout=TIMEOUT_S, trust_env=False)
         self._bodies: dict[tuple[str, str, str], Object] = {}
 
-    def call(self, method: str, path: str, body: Object | None = None, content_type: str = "application/json") -> Any:
+    def call(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        content_type: str = "application/json",
+    ) -> Any:
         """Return the answer to one request.
 
         Raises:
             ApiError: the API refuses.
         """
-        answer = self._client.request(method, path, json=body, headers={"Content-Type": content_type})
+        answer = self._client.request(
+            method, path, json=body, headers={"Content-Type": content_type}
+        )
         if answer.status_code >= HTTPStatus.BAD_REQUEST:
             status = answer.json() if "json" in answer.headers.get("Content-Type", "") else {}
             raise ApiError(
-                HTTPStatus(answer.status_code), status.get("reason", ""), status.get("message") or answer.text
+                HTTPStatus(answer.status_code),
+                status.get("reason", ""),
+                status.get("message") or answer.text,
             )
         return answer.json()
 
@@ -53,25 +64,38 @@ class ApiStore:
         return datetime.now(UTC)
 
     def list_objects(
-        self, plural: str, namespace: str | None = None, *, label_selector: str = "", field_selector: str = ""
+        self,
+        plural: str,
+        namespace: str | None = None,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
     ) -> list[Object]:
         """Return the objects of a namespace; None means what this tool plays in all of them.
 
         Raises:
             ApiError: the API refuses.
         """
-        labels = ",".join(filter(None, (label_selector, f"{LABEL}={MADE}" if plural in _PLAYED else "")))
+        labels = ",".join(
+            filter(None, (label_selector, f"{LABEL}={MADE}" if plural in _PLAYED else ""))
+        )
         query = httpx2.QueryParams({"labelSelector": labels, "fieldSelector": field_selector})
-        bodies: list[Object] = self.call("GET", f"{_spell_path(plural, namespace)}?{query}")["items"]
+        bodies: list[Object] = self.call("GET", f"{_spell_path(plural, namespace)}?{query}")[
+            "items"
+        ]
         if plural == "pods" and namespace is None:
             nodes = {node["metadata"]["name"] for node in self.list_objects("nodes")}
             bodies = [body for body in bodies if body["spec"].get("nodeName") in nodes]
         for body in bodies:
             metadata = body["metadata"]
-            self._bodies[plural, metadata.get("namespace", ""), metadata["name"]] = copy_object(body)
+            self._bodies[plural, metadata.get("namespace", ""), metadata["name"]] = copy_object(
+                body
+            )
         return bodies
 
-    def view_objects(self, plural: str, namespace: str | None = None, *, field_selector: str = "") -> list[Object]:
+    def view_objects(
+        self, plural: str, namespace: str | None = None, *, field_selector: str = ""
+    ) -> list[Object]:
         """Return the objects as list_objects does: an API hands out nothing but copies."""
         return self.list_objects(plural, namespace, field_selector=field_selector)
 
@@ -97,7 +121,9 @@ class ApiStore:
         created: Object = self.call("POST", _spell_path(plural, namespace), body | head)
         return created
 
-    def patch_object(self, plural: str, namespace: str, name: str, patch: Object, *, subresource: str = "") -> Object:
+    def patch_object(
+        self, plural: str, namespace: str, name: str, patch: Object, *, subresource: str = ""
+    ) -> Object:
         """Merge a JSON merge patch into an object.
 
         Raises:
@@ -107,22 +133,29 @@ class ApiStore:
         patched: Object = self.call("PATCH", path, patch, "application/merge-patch+json")
         return patched
 
-    def replace_object(self, plural: str, namespace: str, name: str, body: Object, *, subresource: str) -> None:
-        """Write the fields of a status that changed since the last look, as a kubelet does: by a patch with the uid.
+    def replace_object(
+        self, plural: str, namespace: str, name: str, body: Object, *, subresource: str
+    ) -> None:
+        """Write the fields of a status that changed since the last look, as a kubelet does: by a
+        patch with the uid.
 
         Raises:
             ApiError: the API refuses.
         """
         old = self._bodies.get((plural, namespace, name), {}).get("status", {})
         fields = {
-            key: value for key, value in body["status"].items() if _drop_nulls(value) != _drop_nulls(old.get(key))
+            key: value
+            for key, value in body["status"].items()
+            if _drop_nulls(value) != _drop_nulls(old.get(key))
         }
         if fields:
             path = _spell_path(plural, namespace, name, subresource)
             patch = {"metadata": {"uid": self._find_uid(plural, namespace, name)}, "status": fields}
             self.call("PATCH", path, patch, "application/strategic-merge-patch+json")
 
-    def delete_object(self, plural: str, namespace: str, name: str, *, grace_s: int | None = None) -> None:
+    def delete_object(
+        self, plural: str, namespace: str, name: str, *, grace_s: int | None = None
+    ) -> None:
         """Delete an object; None leaves a pod its own grace period.
 
         Raises:

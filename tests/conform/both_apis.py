@@ -1,4 +1,5 @@
-"""The same runner's looks at the named cluster and at a rehearsed one: the same manifests, nodes, pods and account."""
+"""The same runner's looks at the named cluster and at a rehearsed one: the same manifests, nodes,
+pods and account."""
 
 from __future__ import annotations
 
@@ -34,12 +35,16 @@ TIMING = ClusterTiming(node_grace_s=3.0, cloud_look_s=1.0, orphan_s=3.0)
 
 
 @contextmanager
-def look_at_rehearsal(manifests: GivenManifests, folder: Path) -> Iterator[tuple[RunnerLooks, ClusterServer]]:
+def look_at_rehearsal(
+    manifests: GivenManifests, folder: Path
+) -> Iterator[tuple[RunnerLooks, ClusterServer]]:
     """Start a rehearsed cluster and yield the runner's looks at it, and its API."""
     store = ObjectStore(WallClock().now)
     pods = VirtualPods(store.now, choose_script)
     cluster = RehearsalCluster(WallClock(), lambda _: pods, store, TIMING)
-    server = ClusterServer(store, build_users(manifests.objects), lambda pod, _: pods.look_at_pod(pod).log)
+    server = ClusterServer(
+        store, build_users(manifests.objects), lambda pod, _: pods.look_at_pod(pod).log
+    )
     with LiveCluster(cluster, server) as live:
         live.call(lambda: play_nodes(cluster))
         live.call(lambda: apply_manifests(store, manifests.objects))
@@ -70,8 +75,10 @@ class NamedLooks:
     tokens: RequestedTokens
 
     def replace_runner(self) -> str:
-        """Delete the runner's pod and write its successor's token into its file; return the token that ended."""
-        ended, name = self.token.read_text(), self.pod["metadata"]["name"]
+        """Delete the runner's pod and write its successor's token into its file; return the token
+        that ended."""
+        ended = self.token.read_text()
+        name = self.pod["metadata"]["name"]
         self.store.delete_object("pods", RUNNER_NAMESPACE, name)
         successors = [self.pod]
         while any(pod["metadata"]["name"] == name for pod in successors) or not successors:
@@ -88,7 +95,9 @@ def look_at_named(
     """Apply the manifests to the named cluster and yield the runner's looks at it."""
     pods = VirtualPods(store.now, choose_script)
     tokens = RequestedTokens(store)
-    with PlayedKubelets(cluster, store, pods, lambda pod, _: pods.look_at_pod(pod).log, folder, address) as kubelets:
+    with PlayedKubelets(
+        cluster, store, pods, lambda pod, _: pods.look_at_pod(pod).log, folder, address
+    ) as kubelets:
         try:
             play_nodes(kubelets)
             manifests.apply("server side")

@@ -1,4 +1,5 @@
-"""The tokens of played pods, from the API server as a kubelet gets them: bound to their pod, and renewed in time."""
+"""The tokens of played pods, from the API server as a kubelet gets them: bound to their pod, and
+renewed in time."""
 
 from __future__ import annotations
 
@@ -42,7 +43,8 @@ class RequestedTokens:
         self._write(self._mounts[path])
 
     def refresh(self) -> None:
-        """Write each token anew that has lived four fifths of its life; forget those of pods that are gone."""
+        """Write each token anew that has lived four fifths of its life; forget those of pods that
+        are gone."""
         for path, mount in list(self._mounts.items()):
             age_s = (self._store.now() - mount.written_at).total_seconds()
             if age_s < REFRESH_SHARE * LIFE_S:
@@ -54,7 +56,12 @@ class RequestedTokens:
 
     def _write(self, mount: TokenMount) -> None:
         metadata = mount.pod["metadata"]
-        reference = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"], "uid": metadata["uid"]}
+        reference = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+        }
         spec = {"audiences": [], "expirationSeconds": LIFE_S, "boundObjectRef": reference}
         body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         path = f"/api/v1/namespaces/{metadata['namespace']}/serviceaccounts/{mount.account}/token"
@@ -76,7 +83,9 @@ def wait_for_refusal(address: Object, token: str) -> float:
     headers = {"Authorization": f"Bearer {token}"}
     begin_s = time.monotonic()
     while time.monotonic() < begin_s + END_S:
-        answer = httpx2.get(f"{address['server']}/api", headers=headers, verify=context, trust_env=False)
+        answer = httpx2.get(
+            f"{address['server']}/api", headers=headers, verify=context, trust_env=False
+        )
         if answer.status_code == HTTPStatus.UNAUTHORIZED:
             return time.monotonic() - begin_s
         time.sleep(1.0)

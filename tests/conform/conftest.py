@@ -1,4 +1,5 @@
-"""One named cluster for all tests of this folder, what they make in it, and the table that they print."""
+"""One named cluster for all tests of this folder, what they make in it, and the table that they
+print."""
 
 from __future__ import annotations
 
@@ -47,10 +48,15 @@ def store(cluster: NamedCluster) -> Iterator[ApiStore]:
 
 
 @pytest.fixture(scope="session")
-def environments(cluster: NamedCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, GivenManifests]:
+def environments(
+    cluster: NamedCluster, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, GivenManifests]:
     """The manifests of each example environment."""
     folder = tmp_path_factory.mktemp("manifests")
-    return {name: GivenManifests.read(cluster, render_environment(name, folder)) for name in list_environments()}
+    return {
+        name: GivenManifests.read(cluster, render_environment(name, folder))
+        for name in list_environments()
+    }
 
 
 @pytest.fixture(scope="session")
@@ -62,21 +68,28 @@ def play(
     def start() -> AbstractContextManager[PlayedKubelets]:
         pods = VirtualPods(store.now, {})
         folder = tmp_path_factory.mktemp("kubelets")
-        return PlayedKubelets(cluster, store, pods, lambda pod, _: pods.look_at_pod(pod).log, folder, address)
+        return PlayedKubelets(
+            cluster, store, pods, lambda pod, _: pods.look_at_pod(pod).log, folder, address
+        )
 
     return start
 
 
 @pytest.fixture(scope="session")
 def made(cluster, store, environments, play) -> Iterator[MadeObjects]:
-    """What the tests make; nothing begins while a name is taken, and all of it is deleted whatever happens."""
+    """What the tests make; nothing begins while a name is taken, and all of it is deleted whatever
+    happens."""
     manifests = tuple(environments.values())
     taken = list_taken_names(cluster, manifests)
     if taken:
-        pytest.exit(f"the cluster has {', '.join(taken)}: take one that nobody needs", ExitCode.BAD_INPUT)
+        pytest.exit(
+            f"the cluster has {', '.join(taken)}: take one that nobody needs", ExitCode.BAD_INPUT
+        )
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)  # so that an end by a signal deletes too
-    objects = MadeObjects(cluster=cluster, store=store, environments=manifests, before=list_names(store))
+    objects = MadeObjects(
+        cluster=cluster, store=store, environments=manifests, before=list_names(store)
+    )
     try:
         objects.make_surroundings()
         yield objects

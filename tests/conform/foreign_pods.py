@@ -1,6 +1,8 @@
-"""Pods of other people: a Pod, a Deployment, a Job and a DaemonSet in namespaces that are not Tandem's.
+"""Pods of other people: a Pod, a Deployment, a Job and a DaemonSet in namespaces that are not
+Tandem's.
 
-Invariant: each object has the label of this tool, runs on played nodes alone, and is deleted before the call ends.
+Invariant: each object has the label of this tool, runs on played nodes alone, and is deleted before
+the call ends.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ START_S = 60.0
 
 
 def run_foreign_pods(cluster: NamedCluster) -> int:
-    """Make one object of each kind in each place, wait until their pods run, delete them; return the number of pods.
+    """Make one object of each kind in each place, wait until their pods run, delete them; return
+    the number of pods.
 
     Raises:
         AssertionError: an object is refused, or a pod does not come.
@@ -42,11 +45,12 @@ def delete_foreign_pods(cluster: NamedCluster) -> None:
 def _wait_for_pods(cluster: NamedCluster) -> int:
     """Wait until every maker of every place has a running pod."""
     wanted = {(place, kind) for place in PLACES for kind in MAKERS}
-    end_s, running = time.monotonic() + START_S, set[tuple[str, str]]()
+    end_s = time.monotonic() + START_S
+    running = set[tuple[str, str]]()
     while time.monotonic() < end_s:
-        pods = json.loads(cluster.run("get", "pods", "--all-namespaces", "--selector", OWN, "--output", "json"))[
-            "items"
-        ]
+        pods = json.loads(
+            cluster.run("get", "pods", "--all-namespaces", "--selector", OWN, "--output", "json")
+        )["items"]
         metadata = [pod["metadata"] for pod in pods if pod["status"].get("phase") == "Running"]
         running = {(row["namespace"], row["labels"]["maker"]) for row in metadata}
         if running == wanted:

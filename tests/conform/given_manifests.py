@@ -1,4 +1,5 @@
-"""The manifests of one example environment, rendered from the checkout, and what kubectl does with them."""
+"""The manifests of one example environment, rendered from the checkout, and what kubectl does with
+them."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ class GivenManifests:
     def list_strange_namespaces(self) -> list[str]:
         """Return the namespaces that hold objects of the manifests and are made by none of them."""
         made = {body["metadata"]["name"] for body in self.objects if body["kind"] == "Namespace"}
-        return sorted({body["metadata"].get("namespace", "") for body in self.objects} - made - {""})
+        return sorted(
+            {body["metadata"].get("namespace", "") for body in self.objects} - made - {""}
+        )
 
     def list_existing(self) -> list[str]:
         """Return the objects without a namespace whose names the cluster has already."""
@@ -77,7 +80,8 @@ class GivenManifests:
         return self.cluster.run(*words, bodies=self.list_wide_objects()).split()
 
     def apply(self, way: str) -> Counter[str]:
-        """Apply everything strictly, and return what kubectl says of the objects: created, configured, unchanged ...
+        """Apply everything strictly, and return what kubectl says of the objects: created,
+        configured, unchanged ...
 
         Args:
             way: of WAYS.
@@ -85,7 +89,8 @@ class GivenManifests:
         return self._apply_folders(way, self.folders)
 
     def apply_parts(self, way: str) -> Counter[str]:
-        """Do the same with one part after the other, in the reverse order of their names: runner, people, experiments.
+        """Do the same with one part after the other, in the reverse order of their names: runner,
+        people, experiments.
 
         Args:
             way: of WAYS.
@@ -94,24 +99,33 @@ class GivenManifests:
 
     def _apply_folders(self, way: str, folders: tuple[Path, ...]) -> Counter[str]:
         words = ("apply", *WAYS[way], "--validate=strict", "--kustomize")
-        lines = [line for folder in folders for line in self.cluster.run(*words, str(folder)).splitlines()]
+        lines = [
+            line
+            for folder in folders
+            for line in self.cluster.run(*words, str(folder)).splitlines()
+        ]
         return Counter(line.rsplit(" ", 1)[-1] for line in lines)
 
     def find_difference(self, way: str) -> str:
         """Return what kubectl diff prints: nothing if the cluster has what is declared."""
         words = ("diff", *WAYS[way], "--kustomize")
-        return "".join(self.cluster.run(*words, str(folder), codes=(0, DIFFERENT)) for folder in self.folders)
+        return "".join(
+            self.cluster.run(*words, str(folder), codes=(0, DIFFERENT)) for folder in self.folders
+        )
 
     def delete(self) -> None:
-        """Delete all objects, and wait until they are gone; those of the manifests' own namespaces go with these.
+        """Delete all objects, and wait until they are gone; those of the manifests' own namespaces
+        go with these.
 
-        A GitOps tool's objects have finalizers, and no controller of the tool is there to take them away.
+        A GitOps tool's objects have finalizers, and no controller of the tool is there to take them
+        away.
         """
         places = set(self.list_strange_namespaces())
         strangers = [body for body in self.objects if body["metadata"].get("namespace") in places]
         if strangers:
             self.cluster.run("delete", "--ignore-not-found", "--wait=false", bodies=strangers)
-            self.cluster.run("patch", *_NO_FINALIZERS, bodies=strangers, codes=(0, 1))  # 1: it is gone
+            # 1: it is gone
+            self.cluster.run("patch", *_NO_FINALIZERS, bodies=strangers, codes=(0, 1))
         words = ("delete", "--ignore-not-found", "--wait", "--timeout", DELETION)
         self.cluster.run(*words, bodies=self.list_wide_objects())
 

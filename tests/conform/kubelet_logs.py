@@ -1,6 +1,7 @@
 """The port of the played kubelets: logs of containers, or why there are none.
 
-The certificate is made for a day; an API server verifies it only with --kubelet-certificate-authority.
+The certificate is made for a day; an API server verifies it only with
+--kubelet-certificate-authority.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from rehearsal.cluster.server import find_log_obstacle
 from rehearsal.cluster.store import Object
 
 ROOT = "containerLogs"
-_CERTIFICATE = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=played"
+_CERTIFICATE = (
+    "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=played"
+)
 
 
 class LogConnection(BaseHTTPRequestHandler):
@@ -59,7 +62,9 @@ class LogConnection(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serve_logs(store: ApiStore, read_log: Callable[[Object, str], str], folder: Path, address: str) -> Iterator[int]:
+def serve_logs(
+    store: ApiStore, read_log: Callable[[Object, str], str], folder: Path, address: str
+) -> Iterator[int]:
     """Serve the logs of all played nodes over TLS; yield the port."""
     words = ["openssl", *_CERTIFICATE.split(), "-keyout", "kubelet.key", "-out", "kubelet.crt"]
     subprocess.run(words, cwd=folder, check=True, capture_output=True)

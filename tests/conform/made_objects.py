@@ -1,6 +1,7 @@
 """All that this tool makes: whether its names are free, its deletion, and what is left of it.
 
-Invariant: a name that the cluster had before is never deleted, because nothing begins while one is there.
+Invariant: a name that the cluster had before is never deleted, because nothing begins while one is
+there.
 """
 
 from __future__ import annotations
@@ -47,8 +48,11 @@ class MadeObjects:
     before: frozenset[ObjectName]
 
     def make_surroundings(self) -> None:
-        """Make what is there besides the manifests: the DeviceClass, a GitOps tool's namespace, and another one."""
-        strange = {name for manifests in self.environments for name in manifests.list_strange_namespaces()}
+        """Make what is there besides the manifests: the DeviceClass, a GitOps tool's namespace, and
+        another one."""
+        strange = {
+            name for manifests in self.environments for name in manifests.list_strange_namespaces()
+        }
         items = [CLASS_BODY, *(_build_namespace(name) for name in sorted({UNDECLARED, *strange}))]
         self.cluster.run("apply", bodies=items)
 
@@ -82,11 +86,17 @@ def list_taken_names(cluster: NamedCluster, environments: Sequence[GivenManifest
     """Return the objects that the cluster has already under a name of ours."""
     bodies = [CLASS_BODY, _build_namespace(UNDECLARED)]
     own = cluster.run("get", "--ignore-not-found", "--output", "name", bodies=bodies)
-    return sorted({*own.split(), *(name for manifests in environments for name in manifests.list_existing())})
+    return sorted(
+        {*own.split(), *(name for manifests in environments for name in manifests.list_existing())}
+    )
 
 
 def _build_namespace(name: str) -> Object:
-    return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {LABEL: MADE}}}
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {LABEL: MADE}},
+    }
 
 
 def list_names(store: ApiStore) -> frozenset[ObjectName]:
@@ -96,5 +106,7 @@ def list_names(store: ApiStore) -> frozenset[ObjectName]:
         if "list" in entry["verbs"] and entry["name"] != EVENTS:
             title = ".".join(filter(None, (entry["name"], group)))
             bodies = [body["metadata"] for body in store.call("GET", path)["items"]]
-            names |= {(title, metadata.get("namespace", ""), metadata["name"]) for metadata in bodies}
+            names |= {
+                (title, metadata.get("namespace", ""), metadata["name"]) for metadata in bodies
+            }
     return frozenset(names)

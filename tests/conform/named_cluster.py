@@ -1,6 +1,8 @@
-"""The cluster that the caller named: kubectl for one context of one file, and the API on a port of this machine.
+"""The cluster that the caller named: kubectl for one context of one file, and the API on a port of
+this machine.
 
-Invariant: the file and the context come from the command line of make. The file's current context is never used.
+Invariant: the file and the context come from the command line of make. The file's current context
+is never used.
 """
 
 from __future__ import annotations
@@ -42,9 +44,12 @@ class NamedCluster:
         Raises:
             NamedClusterError: a variable is missing, or what it names is not there.
         """
-        file, context = variables.get("CONFORM_KUBECONFIG", ""), variables.get("CONFORM_CONTEXT", "")
+        file = variables.get("CONFORM_KUBECONFIG", "")
+        context = variables.get("CONFORM_CONTEXT", "")
         if not file or not context:
-            raise NamedClusterError(f"name the file and the context, the current one is never taken: {USAGE}")
+            raise NamedClusterError(
+                f"name the file and the context, the current one is never taken: {USAGE}"
+            )
         if not Path(file).is_file():
             raise NamedClusterError(f"KUBECONFIG: {file} is no file: {USAGE}")
         kubectl = shutil.which(variables.get("KUBECTL") or "kubectl")
@@ -53,7 +58,9 @@ class NamedCluster:
         cluster = cls(Path(file).absolute(), context, kubectl)
         contexts = cluster.run("config", "get-contexts", "--output", "name").splitlines()
         if context not in contexts:
-            raise NamedClusterError(f"CONTEXT: {file} has no {context}, only {', '.join(contexts) or 'none'}")
+            raise NamedClusterError(
+                f"CONTEXT: {file} has no {context}, only {', '.join(contexts) or 'none'}"
+            )
         return cluster
 
     def run(self, *words: str, bodies: Iterable[Object] = (), codes: tuple[int, ...] = (0,)) -> str:
@@ -76,7 +83,9 @@ class NamedCluster:
             check=False,
             timeout=CALL_TIMEOUT_S,
         )
-        assert result.returncode in codes, f"kubectl {' '.join(words)}: {result.stderr or result.stdout}"
+        assert result.returncode in codes, (
+            f"kubectl {' '.join(words)}: {result.stderr or result.stdout}"
+        )
         return result.stdout
 
     def list_existing_namespaces(self, names: Iterable[str]) -> list[str]:
@@ -86,13 +95,16 @@ class NamedCluster:
 
     def read_address(self) -> Object:
         """Return the cluster's entry of the kubeconfig: URL and certificate authority."""
-        view = json.loads(self.run("config", "view", "--raw", "--minify", "--flatten", "--output", "json"))
+        view = json.loads(
+            self.run("config", "view", "--raw", "--minify", "--flatten", "--output", "json")
+        )
         entry: Object = view["clusters"][0]["cluster"]
         return entry
 
     @contextmanager
     def open_proxy(self) -> Iterator[str]:
-        """Serve the API without credentials on a port of 127.0.0.1, as the context's user; yield its URL."""
+        """Serve the API without credentials on a port of 127.0.0.1, as the context's user; yield
+        its URL."""
         options = ["--kubeconfig", str(self.kubeconfig), "--context", self.context]
         words = [self.kubectl, *options, "proxy", "--port", "0"]
         with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:

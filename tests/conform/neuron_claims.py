@@ -10,14 +10,17 @@ from tandem.run.server_state import CLAIM_ANNOTATION, NAME_LABEL
 
 
 def read_server_devices(cluster: NamedCluster, namespace: str) -> dict[str, list[int]]:
-    """Scale every server to 1, wait until it is available, and return server -> numbers of its devices."""
+    """Scale every server to 1, wait until it is available, and return server -> numbers of its
+    devices."""
     own = ("--namespace", namespace)
     deployments = _list(cluster, *own, "deployments")
     servers = [row["metadata"]["name"] for row in deployments]
     for server in servers:
         cluster.run(*own, "scale", "deployment", server, "--replicas", "1")
     for server in servers:
-        cluster.run(*own, "wait", f"deployment/{server}", "--for", "condition=Available", "--timeout", "60s")
+        cluster.run(
+            *own, "wait", f"deployment/{server}", "--for", "condition=Available", "--timeout", "60s"
+        )
     claims = {claim["metadata"]["name"]: claim for claim in _list(cluster, *own, "resourceclaims")}
     assert all(CLAIM_ANNOTATION in claim["metadata"]["annotations"] for claim in claims.values())
     return {

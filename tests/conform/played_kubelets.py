@@ -1,4 +1,5 @@
-"""The kubelets of the played nodes: heartbeats, leases, pods, and what a cloud does with a lost node.
+"""The kubelets of the played nodes: heartbeats, leases, pods, and what a cloud does with a lost
+node.
 
 Invariant: what a pod is comes from its runtime (processes, or a script), and is written by PATCH of
 its status with its uid. A node beats while its kubelet lives.
@@ -111,12 +112,15 @@ class PlayedKubelets:
 
     def drain_node(self, name: str) -> None:
         """Begin `kubectl drain` of a node."""
-        thread = threading.Thread(target=self._drain, args=(name,), daemon=True, name=f"drain {name}")
+        thread = threading.Thread(
+            target=self._drain, args=(name,), daemon=True, name=f"drain {name}"
+        )
         thread.start()
         self._stack.callback(thread.join)
 
     def lose_node(self, name: str) -> None:
-        """End a node's kubelet and processes at once; the API server learns of it by its silence."""
+        """End a node's kubelet and processes at once; the API server learns of it by its
+        silence."""
         self._lost.add(name)
         for pod in self.store.list_objects("pods"):
             if pod["spec"]["nodeName"] == name:
@@ -143,12 +147,14 @@ class PlayedKubelets:
             if self.has_kubelet(node["metadata"]["name"]):
                 self._beat(node)
             elif not has_condition(node["status"]["conditions"], "Ready"):
-                self.store.remove_object("nodes", "", node["metadata"]["name"])  # as a cloud's controller
+                # as a cloud's controller
+                self.store.remove_object("nodes", "", node["metadata"]["name"])
         self._group.sync()
 
     def _beat(self, node: Object) -> None:
         """Say of a node that it is ready and where its logs are, if it is time."""
-        name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+        name = node["metadata"]["name"]
+        uid = node["metadata"]["uid"]
         if time.monotonic() < self._beats_s.get(uid, 0.0):
             return
         self._beats_s[uid] = time.monotonic() + BEAT_S

@@ -1,4 +1,5 @@
-"""Nodes of the post's environment without an account: two system nodes, and one of Trn2 with its slice of devices."""
+"""Nodes of the post's environment without an account: two system nodes, and one of Trn2 with its
+slice of devices."""
 
 from __future__ import annotations
 
@@ -25,16 +26,23 @@ def play_nodes(cluster: Any) -> None:
         cluster: rehearsed, or the kubelets of a named one.
     """
     types = load_catalogue().instances.instances
-    NodeBridge(cluster=cluster, instance_types=types, read_faults=RunFaults).write_nodes(_list_instances())
+    NodeBridge(cluster=cluster, instance_types=types, read_faults=RunFaults).write_nodes(
+        _list_instances()
+    )
 
 
 def _list_instances() -> list[NodeInstance]:
     system = [_build_instance(name, SYSTEM_TYPE, {"workload": "system"}) for name in SYSTEM_NODES]
     raised = {f"raise.tandem/{variant}": EXPERIMENT.name for variant in VARIANTS}
-    return [*system, _build_instance(NEURON_NODE, ENVIRONMENT.capacity.instance_type, raised, _TAINT)]
+    return [
+        *system,
+        _build_instance(NEURON_NODE, ENVIRONMENT.capacity.instance_type, raised, _TAINT),
+    ]
 
 
-def _build_instance(name: str, instance_type: str, labels: dict[str, str], *taints: dict[str, str]) -> NodeInstance:
+def _build_instance(
+    name: str, instance_type: str, labels: dict[str, str], *taints: dict[str, str]
+) -> NodeInstance:
     return NodeInstance(
         id=f"i-{name}",
         name=name,

@@ -54,13 +54,22 @@ class PlayedWorld(RunWorld):
     ) -> tuple[PlayedKubelets, PlayedKubelets]:
         """Return the kubelets; the rest of the cluster is at work."""
         kubelets = PlayedKubelets(
-            self._named, self.store, self.pods, self.pods.read_log, self.folder, self._address, actions
+            self._named,
+            self.store,
+            self.pods,
+            self.pods.read_log,
+            self.folder,
+            self._address,
+            actions,
         )
         return kubelets, kubelets
 
     def apply_manifests(self, _: list[Object]) -> Counter[str]:
-        """Apply the manifests of the environment; return the kinds that the cluster does not have."""
-        manifests = GivenManifests.read(self._named, self.folder / MANIFESTS / self.settings.environment)
+        """Apply the manifests of the environment; return the kinds that the cluster does not
+        have."""
+        manifests = GivenManifests.read(
+            self._named, self.folder / MANIFESTS / self.settings.environment
+        )
         manifests.apply("server side")
         return manifests.absent
 

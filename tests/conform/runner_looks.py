@@ -1,7 +1,8 @@
-"""What the runner reads of a cluster, by the runner's own functions, and the answers to what it writes.
+"""What the runner reads of a cluster, by the runner's own functions, and the answers to what it
+writes.
 
-Invariant: each look is a call of tandem.run with the client of the runner's account. An answer leaves out what no two
-clusters share: uids, names that a controller makes up, moments.
+Invariant: each look is a call of tandem.run with the client of the runner's account. An answer
+leaves out what no two clusters share: uids, names that a controller makes up, moments.
 """
 
 from __future__ import annotations
@@ -29,8 +30,10 @@ from tandem.spec.catalogue import load_catalogue
 JOB = "tandem-measure"
 SERVER, OTHER = VARIANTS
 ABSENT = "absent"
-SETTLE_S, LOOK_S = 60.0, 0.25
-LOSS_S = 180.0  # until a silent node is unknown, and until the pods of a node that is gone are removed
+SETTLE_S = 60.0
+LOOK_S = 0.25
+# until a silent node is unknown, and until the pods of a node that is gone are removed
+LOSS_S = 180.0
 SCRIPTS = {  # run -> what the pod of its Job does
     "waits": PodScript(start_s=3600),
     "runs": PodScript(log="one\ntwo\n"),
@@ -42,7 +45,10 @@ SCRIPTS = {  # run -> what the pod of its Job does
 def choose_script(pod: Object) -> PodScript:
     """Return what a pod does, in both clusters."""
     job = pod["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name", "")
-    return next((script for run, script in SCRIPTS.items() if mark_jobs(run) in job), PodScript(ready_after_s=1))
+    return next(
+        (script for run, script in SCRIPTS.items() if mark_jobs(run) in job),
+        PodScript(ready_after_s=1),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +71,8 @@ class RunnerLooks:
         """Read the nodes of the fleet: whether each is ready, and its devices."""
         work = self._work()
         names = [
-            (node["metadata"]["name"], fleet_nodes.is_node_ready(node)) for node in fleet_nodes.list_fleet_nodes(work)
+            (node["metadata"]["name"], fleet_nodes.is_node_ready(node))
+            for node in fleet_nodes.list_fleet_nodes(work)
         ]
         return names, fleet_steps.count_devices(work, NEURON_NODE)
 
@@ -88,10 +95,15 @@ class RunnerLooks:
         return self._read_servers()
 
     def compare_servers(self) -> Any:
-        """Compare the servers' pods with their declaration: arguments, environment, quantities, volumes."""
+        """Compare the servers' pods with their declaration: arguments, environment, quantities,
+        volumes."""
         work = self._work()
         return [
-            [*server_state.list_differences(work, variant, server_state.list_active_pods(work, variant.name)[0])]
+            [
+                *server_state.list_differences(
+                    work, variant, server_state.list_active_pods(work, variant.name)[0]
+                )
+            ]
             for variant in EXPERIMENT.all_variants()
         ]
 
@@ -100,20 +112,26 @@ class RunnerLooks:
         work = self._work()
         (pod,) = server_state.list_active_pods(work, SERVER)
         self.delete_pod(pod["metadata"]["name"])
-        self._settle(lambda: self._is_ready(SERVER) and self._find_uid(SERVER) != pod["metadata"]["uid"])
+        self._settle(
+            lambda: self._is_ready(SERVER) and self._find_uid(SERVER) != pod["metadata"]["uid"]
+        )
         return self._read_servers()
 
     def park_servers(self) -> Any:
-        """Scale both servers to 0 and read them, and the claims of the namespace, once they are gone."""
+        """Scale both servers to 0 and read them, and the claims of the namespace, once they are
+        gone."""
         work = self._work()
         for server in VARIANTS:
             self.client.scale_deployment(NAMESPACE, server, 0)
-        self._settle(lambda: not any(server_state.list_unfinished_pods(work, server) for server in VARIANTS))
+        self._settle(
+            lambda: not any(server_state.list_unfinished_pods(work, server) for server in VARIANTS)
+        )
         self._settle(lambda: not self.client.list_objects("resourceclaims", NAMESPACE))
         return self._read_servers()
 
     def look_at_a_server_without_a_node(self) -> Any:
-        """Delete a server's pod on a node that takes no new one, read its successor, and give the node back."""
+        """Delete a server's pod on a node that takes no new one, read its successor, and give the
+        node back."""
         (pod,) = server_state.list_active_pods(self._work(), SERVER)
         self.cordon_node(True)
         self.delete_pod(pod["metadata"]["name"])
@@ -122,19 +140,32 @@ class RunnerLooks:
         self.cordon_node(False)
         self._settle(lambda: self._is_ready(SERVER))
         # the scheduler's sentence is for people: its reason is compared
-        return states | {SERVER: msgspec.structs.replace(states[SERVER], trouble=self._find_trouble(SERVER))}
+        return states | {
+            SERVER: msgspec.structs.replace(states[SERVER], trouble=self._find_trouble(SERVER))
+        }
 
     def look_at_a_lost_node(self) -> Any:
-        """Lose the node of the servers: read them at once, and when the node is gone and they wait for another."""
+        """Lose the node of the servers: read them at once, and when the node is gone and they wait
+        for another."""
         self.lose_node()
         states = self._read_servers()
         self._settle(lambda: not fleet_nodes.list_fleet_nodes(self._work()), LOSS_S)
-        self._settle(lambda: all(self._find_trouble(server) == "Unschedulable" for server in VARIANTS), LOSS_S)
-        return states, fleet_steps.count_devices(self._work(), NEURON_NODE), sorted(self._read_servers())
+        self._settle(
+            lambda: all(self._find_trouble(server) == "Unschedulable" for server in VARIANTS),
+            LOSS_S,
+        )
+        return (
+            states,
+            fleet_steps.count_devices(self._work(), NEURON_NODE),
+            sorted(self._read_servers()),
+        )
 
     def scale_what_is_absent(self) -> Any:
         """Scale a Deployment that is not there to 0, then to 1."""
-        return [_try(lambda size=size: self.client.scale_deployment(NAMESPACE, ABSENT, size)) for size in (0, 1)]
+        return [
+            _try(lambda size=size: self.client.scale_deployment(NAMESPACE, ABSENT, size))
+            for size in (0, 1)
+        ]
 
     def look_at_a_waiting_job(self) -> Any:
         """Start a Job whose container waits, and read its look and its log."""
@@ -154,7 +185,8 @@ class RunnerLooks:
         return self._start_job("fails", lambda look: look.state == "failed")
 
     def close_jobs(self) -> Any:
-        """Close every Job, read what is kept of its log, wait until none is left, and close it again."""
+        """Close every Job, read what is kept of its log, wait until none is left, and close it
+        again."""
         kept = {}
         for run in SCRIPTS:
             work = self._work(run)
@@ -180,7 +212,11 @@ class RunnerLooks:
         """Create a Job whose name the API does not take."""
         body = self.client.get_object("cronjobs", NAMESPACE, JOB) or {}
         head = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "Not_A_Name"}}
-        return _try(lambda: self.client.create_job(NAMESPACE, head | {"spec": body["spec"]["jobTemplate"]["spec"]}))
+        return _try(
+            lambda: self.client.create_job(
+                NAMESPACE, head | {"spec": body["spec"]["jobTemplate"]["spec"]}
+            )
+        )
 
     def read_the_log_of_no_pod(self) -> Any:
         """Read the log of a pod that is not there."""
@@ -203,7 +239,9 @@ class RunnerLooks:
                 pod="",
                 uid="",
                 claim="allocated" if state.claim else "",
-                endpoints=tuple("own" if uid == state.uid else "another" for uid in state.endpoints),
+                endpoints=tuple(
+                    "own" if uid == state.uid else "another" for uid in state.endpoints
+                ),
             )
             for name, state in states.items()
         }
@@ -269,7 +307,8 @@ LOOKS = (
 
 
 def _try(call: Callable[[], Any]) -> Any:
-    """Return the result of a call, or the class of its error and the status that the API answered."""
+    """Return the result of a call, or the class of its error and the status that the API
+    answered."""
     try:
         return call()
     except TandemError as error:

@@ -14,7 +14,10 @@ from rehearsal.cluster.pods import VirtualPods
 from rehearsal.cluster.server import ClusterServer
 from rehearsal.cluster.store import ApiError, ObjectStore
 
-REAL_NODE = {"metadata": {"name": "real"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+REAL_NODE = {
+    "metadata": {"name": "real"},
+    "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+}
 
 
 @pytest.fixture
@@ -33,13 +36,19 @@ def store(live) -> ApiStore:
 
 
 def make_pod(live, name: str, node: str) -> None:
-    body = {"metadata": {"name": name}, "spec": {"nodeName": node, "containers": [{"name": "main"}]}}
+    body = {
+        "metadata": {"name": name},
+        "spec": {"nodeName": node, "containers": [{"name": "main"}]},
+    }
     live.call(lambda: live.cluster.store.create_object("pods", "default", body))
 
 
 def test_a_node_that_was_there_before_is_not_seen(store):
     play_nodes(SimpleNamespace(store=store))
-    assert [node["metadata"]["name"] for node in store.list_objects("nodes")] == [*SYSTEM_NODES, NEURON_NODE]
+    assert [node["metadata"]["name"] for node in store.list_objects("nodes")] == [
+        *SYSTEM_NODES,
+        NEURON_NODE,
+    ]
 
 
 def test_a_kubelet_sees_only_pods_of_played_nodes(live, store):
@@ -50,9 +59,9 @@ def test_a_kubelet_sees_only_pods_of_played_nodes(live, store):
 
 
 def test_what_is_made_carries_the_label(store):
-    assert store.create_object("services", "default", {"metadata": {"name": "made"}})["metadata"]["labels"] == {
-        LABEL: MADE
-    }
+    assert store.create_object("services", "default", {"metadata": {"name": "made"}})["metadata"][
+        "labels"
+    ] == {LABEL: MADE}
 
 
 def test_a_pod_of_another_uid_is_not_deleted(live, store):

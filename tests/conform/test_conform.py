@@ -26,26 +26,36 @@ from rehearsal.run.settings import RunFaults
 from stacks.kubectl import SETTINGS
 from tandem.ops.people.cluster_rights import RUNNER_CLUSTER_RIGHTS
 
-pytestmark = [pytest.mark.conform, pytest.mark.usefixtures("made"), pytest.mark.xdist_group("conform")]
+pytestmark = [
+    pytest.mark.conform,
+    pytest.mark.usefixtures("made"),
+    pytest.mark.xdist_group("conform"),
+]
 ENVIRONMENTS = list_environments()
 TITLES = [account.title for account in list_accounts(NAMESPACE)]
 
 
 def test_pods_of_others_before_the_first_apply(cluster, play, record_property):
-    """Makes a Pod, a Deployment, a Job and a DaemonSet in default, kube-system and a namespace nobody declared."""
+    """Makes a Pod, a Deployment, a Job and a DaemonSet in default, kube-system and a namespace
+    nobody declared."""
     with play() as kubelets:
         play_nodes(kubelets)
         record_property("running pods", run_foreign_pods(cluster))
 
 
 def test_a_withdrawn_right_is_pruned(cluster, monkeypatch, record_property):
-    """Applies a right as the CDK's handler does, then a manifest without it, with the handler's settings of kubectl."""
+    """Applies a right as the CDK's handler does, then a manifest without it, with the handler's
+    settings of kubectl."""
     bodies = list_withdrawn()
     cluster.run("apply", bodies=bodies)
     monkeypatch.setenv("KUBERC", str(SETTINGS))
     text = cluster.run("apply", "--prune", "--selector", PRUNE_LABEL, bodies=bodies[:1])
     cluster.run("delete", bodies=bodies[:1])
-    pruned = sorted(line.partition("/")[0].partition(".")[0] for line in text.splitlines() if line.endswith(" pruned"))
+    pruned = sorted(
+        line.partition("/")[0].partition(".")[0]
+        for line in text.splitlines()
+        if line.endswith(" pruned")
+    )
     record_property("pruned", pruned)
     assert pruned == sorted(body["kind"].lower() for body in bodies[1:])
 
@@ -53,7 +63,8 @@ def test_a_withdrawn_right_is_pruned(cluster, monkeypatch, record_property):
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_manifests_are_taken_twice(cluster, environments, play, record_property, name, way):
-    """Applies strictly, folder by folder, then whole, and looks for a difference; pods of others between and after."""
+    """Applies strictly, folder by folder, then whole, and looks for a difference; pods of others
+    between and after."""
     manifests = environments[name]
     with play() as kubelets:
         play_nodes(kubelets)
@@ -73,7 +84,8 @@ def test_manifests_are_taken_twice(cluster, environments, play, record_property,
 
 
 def test_two_servers_get_two_halves(cluster, environments, play, record_property):
-    """Scales the two servers of the post to 1 on one Trn2 node, and reads the devices of their claims."""
+    """Scales the two servers of the post to 1 on one Trn2 node, and reads the devices of their
+    claims."""
     with play() as kubelets:
         play_nodes(kubelets)
         try:
@@ -99,10 +111,13 @@ class TestRights:
 
     @pytest.mark.parametrize("title", TITLES)
     def test_rights_are_those_of_the_tables(self, store, record_property, title):
-        """Has every verb on every resource of the API judged by SubjectAccessReview, in three places."""
+        """Has every verb on every resource of the API judged by SubjectAccessReview, in three
+        places."""
         account = next(row for row in list_accounts(NAMESPACE) if row.title == title)
         requests = list_requests(store, NAMESPACE)
-        expected = list_expected(account.rights, requests, NAMESPACE) | list_allowed(store, *account.stranger, requests)
+        expected = list_expected(account.rights, requests, NAMESPACE) | list_allowed(
+            store, *account.stranger, requests
+        )
         allowed = list_allowed(store, account.user, account.groups, requests)
         record_property("reviews", len(requests))
         record_property("allowed", len(allowed))
@@ -127,33 +142,40 @@ class TestLooks:
 
     @pytest.mark.parametrize("look", LOOKS, ids=lambda look: look.__name__)
     def test_the_rehearsal_answers_as_the_named_cluster(self, named, rehearsed, look):
-        """Makes the same calls to both, by the runner's functions, and compares what they return."""
+        """Makes the same calls to both, by the runner's functions, and compares what they
+        return."""
         answer = look(named.looks)
         rehearsed_answer = look(rehearsed[0])
         assert rehearsed_answer == answer
 
     def test_the_looks_make_every_call_of_the_runner(self, rehearsed, record_property):
-        """Compares the calls that the rehearsed API answered with the rows of the runner's rights."""
+        """Compares the calls that the rehearsed API answered with the rows of the runner's
+        rights."""
         calls = {
             (call.verb, "/".join(filter(None, (call.kind.plural, call.subresource))))
             for _, call, status in rehearsed[1].calls
             if status < HTTPStatus.BAD_REQUEST
         }
         rights = {
-            (verb, resource) for right in RUNNER_CLUSTER_RIGHTS for resource in right.resources for verb in right.verbs
+            (verb, resource)
+            for right in RUNNER_CLUSTER_RIGHTS
+            for resource in right.resources
+            for verb in right.verbs
         }
         record_property("calls", len(calls))
         assert calls == rights
 
     def test_a_token_that_ended_is_read_again(self, cluster, named, record_property):
-        """Deletes the pod to which the runner's token is bound, writes its successor's into the file, and calls."""
+        """Deletes the pod to which the runner's token is bound, writes its successor's into the
+        file, and calls."""
         ended = named.replace_runner()
         record_property("seconds until 401", round(wait_for_refusal(cluster.read_address(), ended)))
         assert named.looks.look_at_nodes()
 
 
 class TestRun:
-    """A whole run of the post from an empty bucket, its runner killed three times and its node drained once."""
+    """A whole run of the post from an empty bucket, its runner killed three times and its node
+    drained once."""
 
     FAULTS = (
         RunFaults(moment="stage", killed_component="runner"),
@@ -165,7 +187,8 @@ class TestRun:
     @pytest.fixture(scope="class")
     @staticmethod
     def lives(cluster, store, made, address, tmp_path_factory):
-        """The real CLI's account at the local AWS endpoint, deployed, and the runner in the named cluster."""
+        """The real CLI's account at the local AWS endpoint, deployed, and the runner in the named
+        cluster."""
         made.delete_nodes()
         with deploy_world(cluster, store, POST, tmp_path_factory.mktemp("world"), address) as world:
             yield RunLives(world, tmp_path_factory.mktemp("results"))
@@ -176,19 +199,24 @@ class TestRun:
         return lives.live(faults=TestRun.FAULTS, is_new=True)
 
     def test_a_run_is_judged(self, life, record_property):
-        """Runs `tandem run post --quick` from an empty bucket, by the runner with its own bound token."""
+        """Runs `tandem run post --quick` from an empty bucket, by the runner with its own bound
+        token."""
         record_property("state", life.record["state"])
         record_property("words", life.record.get("verdict") or life.record["reason"])
         assert life.record["state"] == "judged", life.output
 
     def test_kills_and_a_drain_came(self, lives, life, record_property):
-        """Kills the runner while it stages, compiles and measures; drains the node while a round is measured."""
+        """Kills the runner while it stages, compiles and measures; drains the node while a round is
+        measured."""
         record_property("kills", sum(bool(fault.killed_component) for fault in life.acted))
-        record_property("drained pods", sum(text.count(" evicted") for text in lives.world.live.drains))
+        record_property(
+            "drained pods", sum(text.count(" evicted") for text in lives.world.live.drains)
+        )
         assert life.acted == self.FAULTS
 
     def test_a_run_ends_at_zero(self, cluster, lives, life, record_property):
-        """Reads instances and fence from the local AWS endpoint, and the servers' replicas from the cluster."""
+        """Reads instances and fence from the local AWS endpoint, and the servers' replicas from the
+        cluster."""
         record_property("node-minutes", f"{lives.world.count_node_minutes():.1f}")
         lives.hold_end(life)
         assert set(read_replicas(cluster, NAMESPACE).values()) == {0}

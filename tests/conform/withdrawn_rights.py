@@ -18,21 +18,39 @@ def list_withdrawn() -> list[Object]:
         ("v1", "ConfigMap", {}),
         ("v1", "ServiceAccount", {}),
         ("v1", "ResourceQuota", {"spec": {"hard": {"pods": "100"}}}),
-        ("networking.k8s.io/v1", "NetworkPolicy", {"spec": {"podSelector": {"matchLabels": {"none": "none"}}}}),
+        (
+            "networking.k8s.io/v1",
+            "NetworkPolicy",
+            {"spec": {"podSelector": {"matchLabels": {"none": "none"}}}},
+        ),
         ("rbac.authorization.k8s.io/v1", "Role", {"rules": []}),
-        ("rbac.authorization.k8s.io/v1", "RoleBinding", {"roleRef": {**role, "kind": "Role"}, "subjects": []}),
+        (
+            "rbac.authorization.k8s.io/v1",
+            "RoleBinding",
+            {"roleRef": {**role, "kind": "Role"}, "subjects": []},
+        ),
         ("resource.k8s.io/v1", "ResourceClaimTemplate", {"spec": {"spec": {}}}),
     ]
     wide: list[tuple[str, str, dict[str, Any]]] = [
         ("rbac.authorization.k8s.io/v1", "ClusterRole", {"rules": []}),
-        ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", {"roleRef": {**role, "kind": "ClusterRole"}}),
+        (
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRoleBinding",
+            {"roleRef": {**role, "kind": "ClusterRole"}},
+        ),
     ]
     metadata = {"name": NAME, "labels": {PRUNE_LABEL: ""}}
     bodies = [
-        {"apiVersion": version, "kind": kind, "metadata": {**metadata, "namespace": UNDECLARED}, **content}
+        {
+            "apiVersion": version,
+            "kind": kind,
+            "metadata": {**metadata, "namespace": UNDECLARED},
+            **content,
+        }
         for version, kind, content in namespaced
     ]
     bodies += [
-        {"apiVersion": version, "kind": kind, "metadata": metadata, **content} for version, kind, content in wide
+        {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
+        for version, kind, content in wide
     ]
     return bodies

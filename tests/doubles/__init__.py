@@ -1,1 +1,2 @@
-"""What only tests start: stand-ins for checkpoints, the hub, runtimes, and a proxy that injects faults."""
+"""What only tests start: stand-ins for checkpoints, the hub, runtimes, and a proxy that injects
+faults."""

@@ -1,6 +1,8 @@
-"""Somebody else than the account itself at an endpoint that enforces policies: a role with its policy, and who has it.
+"""Somebody else than the account itself at an endpoint that enforces policies: a role with its
+policy, and who has it.
 
-Invariant: a principal may do what its role's policies say and nothing besides; its secret is checked.
+Invariant: a principal may do what its role's policies say and nothing besides; its secret is
+checked.
 """
 
 from __future__ import annotations
@@ -16,10 +18,17 @@ from botocore.config import Config
 
 from rehearsal.aws.endpoint import AwsEndpoint
 
-# Any trust will do here. The stacks' own roles trust pods.eks.amazonaws.com, which the account passes for here.
+# Any trust will do here. The stacks' own roles trust pods.eks.amazonaws.com, which the account
+# passes for here.
 _TRUST_POLICY = {
     "Version": "2012-10-17",
-    "Statement": [{"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["sts:AssumeRole", "sts:TagSession"]}],
+    "Statement": [
+        {
+            "Effect": "Allow",
+            "Principal": {"AWS": "*"},
+            "Action": ["sts:AssumeRole", "sts:TagSession"],
+        }
+    ],
 }
 
 
@@ -35,7 +44,8 @@ class RolePrincipal:
     token: str
 
     def environment(self, url: str = "") -> dict[str, str]:
-        """The variables that make boto3 in another process this principal, beside the endpoint's own."""
+        """The variables that make boto3 in another process this principal, beside the endpoint's
+        own."""
         return {
             "AWS_ENDPOINT_URL": url or self.url,
             "AWS_ENDPOINT_URL_S3": url or self.url,
@@ -45,7 +55,8 @@ class RolePrincipal:
         }
 
     def client(self, service: str, url: str = "") -> Any:
-        """A boto3 client with this principal's credentials; `url` is of a proxy in front of the endpoint."""
+        """A boto3 client with this principal's credentials; `url` is of a proxy in front of the
+        endpoint."""
         return boto3.client(
             service,
             endpoint_url=url or self.url,
@@ -53,7 +64,9 @@ class RolePrincipal:
             aws_access_key_id=self.access_key,
             aws_secret_access_key=self.secret,
             aws_session_token=self.token,
-            config=Config(s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, proxies={}),
+            config=Config(
+                s3={"addressing_style": "path"}, retries={"total_max_attempts": 1}, proxies={}
+            ),
         )
 
 
@@ -66,7 +79,9 @@ def create_principal(endpoint: AwsEndpoint, *statements: Mapping[str, Any]) -> R
     """
     iam = endpoint.client("iam")
     name = f"role-{uuid.uuid4().hex[:12]}"
-    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(_TRUST_POLICY))["Role"]["Arn"]
+    role = iam.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(_TRUST_POLICY))[
+        "Role"
+    ]["Arn"]
     document = {"Version": "2012-10-17", "Statement": list(statements)}
     iam.put_role_policy(RoleName=name, PolicyName="its-own", PolicyDocument=json.dumps(document))
     return assume_role(endpoint, role)
@@ -79,7 +94,9 @@ def assume_role(endpoint: AwsEndpoint, role: str) -> RolePrincipal:
         endpoint: where it is.
         role: its ARN.
     """
-    credentials = endpoint.client("sts").assume_role(RoleArn=role, RoleSessionName="session")["Credentials"]
+    credentials = endpoint.client("sts").assume_role(RoleArn=role, RoleSessionName="session")[
+        "Credentials"
+    ]
     return RolePrincipal(
         role=role,
         url=endpoint.url,

@@ -1,6 +1,8 @@
-"""A small HTTP server on 127.0.0.1, for the doubles that speak HTTP: one thread a connection, stopped at once.
+"""A small HTTP server on 127.0.0.1, for the doubles that speak HTTP: one thread a connection,
+stopped at once.
 
-Invariant: after `stop` no connection of it is open and its port refuses; `start` takes the same port again.
+Invariant: after `stop` no connection of it is open and its port refuses; `start` takes the same
+port again.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class LoopbackServer:
     """One server that can be stopped and started again on its port.
 
     Args:
-        handler: makes the handler of one connection, called as `socketserver` calls its handler class.
+        handler: makes the handler of one connection, called as `socketserver` calls its handler
+            class.
         port: 0 takes a free one at the first start.
     """
 
@@ -99,7 +102,9 @@ class Question(NamedTuple):
 
 
 @contextlib.contextmanager
-def answer_requests(answer: Callable[[Question], tuple[int, dict[str, str], bytes] | None]) -> Iterator[str]:
+def answer_requests(
+    answer: Callable[[Question], tuple[int, dict[str, str], bytes] | None],
+) -> Iterator[str]:
     """A server that answers as a function says: status, headers and body, or none; its URL."""
 
     class Handler(BaseHTTPRequestHandler):

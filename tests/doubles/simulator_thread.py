@@ -1,4 +1,5 @@
-"""The simulator inside this process, on a thread of its own: for tests and for whoever starts it by hand.
+"""The simulator inside this process, on a thread of its own: for tests and for whoever starts it by
+hand.
 
 Invariant: after `stop` its port refuses and its thread has ended.
 """
@@ -41,7 +42,9 @@ class SimulatorThread:
         settings: what it is. log: file of its truth log; the truth is kept in memory too.
     """
 
-    def __init__(self, settings: SimulatorSettings, log: Path | None = None, *, port: int = 0) -> None:
+    def __init__(
+        self, settings: SimulatorSettings, log: Path | None = None, *, port: int = 0
+    ) -> None:
         self._settings = settings
         self._port = port
         self._log_path = log
@@ -55,7 +58,10 @@ class SimulatorThread:
         return self.start()
 
     def __exit__(
-        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         """Stop it."""
         self.stop()

@@ -1,7 +1,8 @@
-"""The environments of this folder: legal, and deployed by the real CDK CLI to the local endpoint as they say.
+"""The environments of this folder: legal, and deployed by the real CDK CLI to the local endpoint as
+they say.
 
-Their templates are linted by tests/stacks/test_policies.py, their manifests held against the strict schemas by
-tests/charts/test_schemas.py.
+Their templates are linted by tests/stacks/test_policies.py, their manifests held against the strict
+schemas by tests/charts/test_schemas.py.
 """
 
 from __future__ import annotations
@@ -38,7 +39,11 @@ runpy.run_path("app.py", run_name="__main__")
 def folder(tmp_path_factory):
     """The files of this folder, and private-charts.yaml a second time with Argo CD as its tool."""
     base = tmp_path_factory.mktemp("declared")
-    copies = Path(shutil.copytree(FOLDER, base / "environments", ignore=shutil.ignore_patterns("*.py", "__pycache__")))
+    copies = Path(
+        shutil.copytree(
+            FOLDER, base / "environments", ignore=shutil.ignore_patterns("*.py", "__pycache__")
+        )
+    )
     copy_shipped(base, "experiments")
     document = yaml.safe_load((FOLDER / "private-charts.yaml").read_text())
     document["delivery"].update(ARGOCD_DELIVERY)
@@ -64,12 +69,16 @@ def test_the_rules_refuse_none_of_them(inputs):
 @pytest.mark.xdist_group("endpoint")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_rehearsed_life_differs_in_no_property(folder, name):
-    request = RehearsalRequest(name=name, environments=folder, experiments=folder.parent / "experiments")
+    request = RehearsalRequest(
+        name=name, environments=folder, experiments=folder.parent / "experiments"
+    )
 
     rehearsal = run_rehearsal(request, print)
 
     assert [step.outcome for step in rehearsal.steps if step.is_failure] == []
-    assert {item.logical_id: item.differences for item in rehearsal.resources if item.differences} == {}
+    assert {
+        item.logical_id: item.differences for item in rehearsal.resources if item.differences
+    } == {}
     assert sum(len(item.matching_properties) for item in rehearsal.resources) > 0
 
 
@@ -82,7 +91,9 @@ def test_an_app_that_knows_one_range_is_caught(folder, monkeypatch):
     failures = []
 
     def run_changed(request, report):
-        rehearsal = deploy_cycle.run_rehearsal(replace(request, is_quick=True, app_command=command), report)
+        rehearsal = deploy_cycle.run_rehearsal(
+            replace(request, is_quick=True, app_command=command), report
+        )
         failures.extend(step.outcome for step in rehearsal.steps if step.is_failure)
         return rehearsal
 

@@ -1,4 +1,5 @@
-"""Each addition of docs/extend.md and docs/extend-servers.md is at most three files, and leaves the suite green."""
+"""Each addition of docs/extend.md and docs/extend-servers.md is at most three files, and leaves the
+suite green."""
 
 from __future__ import annotations
 
@@ -17,33 +18,61 @@ PAGES = "".join((ROOT / f"docs/{name}.md").read_text() for name in ("extend", "e
 SECTIONS = re.findall(r"^## (.+?)$.*?^```diff\n(.*?)^```", PAGES, re.DOTALL | re.MULTILINE)
 PATCHES = dict(SECTIONS)
 KINDS = {
-    "A model", "A runtime version", "A rule", "A field of the environment", "A variable and a volume of the servers",
-    "A sidecar of the servers", "A metric of the bench", "A widget", "An alarm", "A resource of a stack", "A command",
-}  # fmt: skip
+    "A model",
+    "A runtime version",
+    "A rule",
+    "A field of the environment",
+    "A variable and a volume of the servers",
+    "A sidecar of the servers",
+    "A metric of the bench",
+    "A widget",
+    "An alarm",
+    "A resource of a stack",
+    "A command",
+}
 SIDECAR = "A sidecar of the servers"  # a rehearsal has no program for it
 SHORT = {
     "A model": ["tests/spec/test_catalogue.py"],
     "A rule": ["tests/rules/test_examples.py"],
-    "A variable and a volume of the servers": ["tests/charts/test_serve.py", "tests/charts/test_variants.py"],
-    SIDECAR: ["tests/charts/test_serve.py", "tests/charts/test_variants.py", "tests/charts/test_pod_security.py"],
+    "A variable and a volume of the servers": [
+        "tests/charts/test_serve.py",
+        "tests/charts/test_variants.py",
+    ],
+    SIDECAR: [
+        "tests/charts/test_serve.py",
+        "tests/charts/test_variants.py",
+        "tests/charts/test_pod_security.py",
+    ],
 }
 
 
 def run(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=folder, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+    return subprocess.run(
+        command,
+        cwd=folder,
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
 
 
 def make_interpreter(folder: Path) -> None:
-    """Give a copy a Python whose `tandem` is its own, in every process that it starts, and whose packages are ours."""
+    """Give a copy a Python whose `tandem` is its own, in every process that it starts, and whose
+    packages are ours."""
     venv.create(folder / ".venv", symlinks=True)
     own_packages = next((folder / ".venv/lib").glob("python3*")) / "site-packages"
     (own_packages / "copy.pth").write_text(f"{folder}\n{sysconfig.get_path('purelib')}\n")
     for program in Path(sys.executable).parent.iterdir():
-        if not program.name.startswith(("python", "tandem")) and not (folder / ".venv/bin" / program.name).exists():
+        if (
+            not program.name.startswith(("python", "tandem"))
+            and not (folder / ".venv/bin" / program.name).exists()
+        ):
             (folder / ".venv/bin" / program.name).symlink_to(program)
     script = folder / ".venv/bin/tandem"
     script.write_text(
-        f"#!{folder}/.venv/bin/python\nimport sys\nfrom tandem.cli.program import main\nsys.exit(main())\n"
+        f"#!{folder}/.venv/bin/python\nimport sys\nfrom tandem.cli.program import"
+        " main\nsys.exit(main())\n"
     )
     script.chmod(0o755)
 
@@ -94,7 +123,12 @@ def test_an_addition_is_at_most_three_files_by_hand(kind: str) -> None:
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_a_patch_fits_the_repository(kind: str) -> None:
     result = subprocess.run(
-        ["git", "apply", "--check"], input=PATCHES[kind], cwd=ROOT, text=True, capture_output=True, check=False
+        ["git", "apply", "--check"],
+        input=PATCHES[kind],
+        cwd=ROOT,
+        text=True,
+        capture_output=True,
+        check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
 

@@ -1,7 +1,8 @@
-"""Golden files of what a user or an account meets: written by `--write`, compared by test_frozen.py.
+"""Golden files of what a user or an account meets: written by `--write`, compared by
+test_frozen.py.
 
-`python tests/frozen/freeze.py --write [SECTION ...]` writes them anew; then `git diff tests/frozen` is the change.
-Never written anew: runs/, recorded runs from which verdicts/ is made.
+`python tests/frozen/freeze.py --write [SECTION ...]` writes them anew; then `git diff tests/frozen`
+is the change. Never written anew: runs/, recorded runs from which verdicts/ is made.
 """
 
 from __future__ import annotations
@@ -39,7 +40,13 @@ from bench_cli import without_page  # noqa: E402
 from tandem.artifacts.__main__ import main as pod_main  # noqa: E402
 from tandem.cli.program import main  # noqa: E402
 
-ENVIRONMENTS = ("post-us-east-2", "native-us-east-2", "dev-trn2-3xlarge", "customer-keys", "private-charts")
+ENVIRONMENTS = (
+    "post-us-east-2",
+    "native-us-east-2",
+    "dev-trn2-3xlarge",
+    "customer-keys",
+    "private-charts",
+)
 RUNS = {
     "measured": ROOT / "tests" / "monitoring" / "measured" / "run",
     "ngram": ROOT / "tests" / "benchmarks" / "real_run" / "ngram",
@@ -70,7 +77,10 @@ def format_template(template: Mapping[str, Any]) -> str:
     """Return a template with one resource a line, by logical id."""
     resources = sorted(template["Resources"].items())
     rest = {key: value for key, value in sorted(template.items()) if key != "Resources"}
-    lines = [f"{json.dumps(key)}: {json.dumps(value, sort_keys=True)}" for key, value in [*resources, *rest.items()]]
+    lines = [
+        f"{json.dumps(key)}: {json.dumps(value, sort_keys=True)}"
+        for key, value in [*resources, *rest.items()]
+    ]
     return name_digests("{\n" + ",\n".join(lines) + "\n}\n")
 
 
@@ -80,7 +90,11 @@ def freeze_templates(templates: Mapping[str, Mapping[str, Any]]) -> Golden:
     Args:
         templates: by name of the stack; stacks of other environments are left out.
     """
-    mine = {name: template for name, template in sorted(templates.items()) if name.rpartition("-")[0] in ENVIRONMENTS}
+    mine = {
+        name: template
+        for name, template in sorted(templates.items())
+        if name.rpartition("-")[0] in ENVIRONMENTS
+    }
     return {f"templates/{name}.json": format_template(template) for name, template in mine.items()}
 
 
@@ -89,14 +103,16 @@ def freeze_manifests() -> Golden:
     folders = [ROOT / "manifests" / name for name in shipped.ENVIRONMENTS]
     paths = sorted(path for folder in folders for path in folder.rglob("*") if path.is_file())
     lines = [
-        f"{hashlib.sha256(name_digests(path.read_text()).encode()).hexdigest()} {path.relative_to(ROOT)}\n"
+        f"{hashlib.sha256(name_digests(path.read_text()).encode()).hexdigest()}"
+        f" {path.relative_to(ROOT)}\n"
         for path in paths
     ]
     return {"manifests.txt": "".join(lines)}
 
 
 def freeze_objects(trees: Mapping[str, Mapping[Path, str]]) -> Golden:
-    """Return the Kubernetes objects of environments as values, one a line: spelling and order of YAML do not count.
+    """Return the Kubernetes objects of environments as values, one a line: spelling and order of
+    YAML do not count.
 
     Args:
         trees: by name of the environment, the text of each file by its path.
@@ -110,7 +126,9 @@ def freeze_objects(trees: Mapping[str, Mapping[Path, str]]) -> Golden:
             folder = path.parent.relative_to(name)
             for body in yaml.safe_load_all(text):
                 metadata = body["metadata"]
-                identity = f"{folder} {body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+                identity = (
+                    f"{folder} {body['kind']} {metadata.get('namespace', '')}/{metadata['name']}"
+                )
                 assert identity not in objects, identity
                 objects[identity] = json.dumps(body, sort_keys=True, ensure_ascii=False)
         lines = [f"{json.dumps(identity)}: {text}" for identity, text in sorted(objects.items())]
@@ -127,7 +145,10 @@ def render_objects() -> Golden:
 
     environments = [place for place in assemblies.places() if place.name in ENVIRONMENTS]
     catalogue = assemblies.inputs().catalogue
-    trees = {place.name: render_files(place, assemblies.hosted(place), catalogue) for place in environments}
+    trees = {
+        place.name: render_files(place, assemblies.hosted(place), catalogue)
+        for place in environments
+    }
     return freeze_objects(trees)
 
 
@@ -142,12 +163,21 @@ def freeze_artifact_keys() -> Golden:
         for name, file in sorted(declared.items())
         for variant in file.record.all_variants()
     }
-    return {"artifact_keys.json": dump_json({name: {"key": key.name, **key.as_fields()} for name, key in keys.items()})}
+    return {
+        "artifact_keys.json": dump_json(
+            {name: {"key": key.name, **key.as_fields()} for name, key in keys.items()}
+        )
+    }
 
 
-def run_command(argv: list[str], folder: Path, run: Callable[[list[str]], int] = main) -> dict[str, Any]:
-    """Run `tandem`, or another program, in this process and a folder; what it printed, without this machine's paths."""
-    out, errors, before = io.StringIO(), io.StringIO(), Path.cwd()
+def run_command(
+    argv: list[str], folder: Path, run: Callable[[list[str]], int] = main
+) -> dict[str, Any]:
+    """Run `tandem`, or another program, in this process and a folder; what it printed, without this
+    machine's paths."""
+    out = io.StringIO()
+    errors = io.StringIO()
+    before = Path.cwd()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors), variables(folder):
         os.chdir(folder)
         try:
@@ -164,9 +194,12 @@ def run_command(argv: list[str], folder: Path, run: Callable[[list[str]], int] =
 
 @contextlib.contextmanager
 def variables(folder: Path) -> Iterator[None]:
-    """Set a width of 80, and hide this machine's AWS credentials, and those that boto3 has kept, for a while."""
-    before, nowhere = dict(os.environ), str(folder / "no-such-file")
-    kept, boto3.DEFAULT_SESSION = boto3.DEFAULT_SESSION, None
+    """Set a width of 80, and hide this machine's AWS credentials, and those that boto3 has kept,
+    for a while."""
+    before = dict(os.environ)
+    nowhere = str(folder / "no-such-file")
+    kept = boto3.DEFAULT_SESSION
+    boto3.DEFAULT_SESSION = None
     for name in [name for name in before if name.startswith("AWS_")]:
         del os.environ[name]
     os.environ |= {"AWS_CONFIG_FILE": nowhere, "AWS_SHARED_CREDENTIALS_FILE": nowhere}
@@ -191,7 +224,10 @@ def freeze_run(name: str, folder: Path) -> Golden:
     with without_page():
         brief = run_command(["bench", "report", name], folder)
         verbose = run_command(["bench", "report", name, "--verbose"], folder)
-    files = {file: dump_json(json.loads((copy / file).read_text())) for file in ("summary.json", "verdict.json")}
+    files = {
+        file: dump_json(json.loads((copy / file).read_text()))
+        for file in ("summary.json", "verdict.json")
+    }
     for file, ended in (("report.txt", brief), ("report_verbose.txt", verbose)):
         files[file] = f"{ended['out']}{ended['err']}exit code {ended['exit_code']}\n"
     return {f"verdicts/{name}/{file}": body for file, body in files.items()}
@@ -226,16 +262,20 @@ def list_commands() -> Iterator[list[str]]:
 
 
 def freeze_help() -> Golden:
-    """Return the help of every command that has a file below help/; a new command needs an empty one first."""
+    """Return the help of every command that has a file below help/; a new command needs an empty
+    one first."""
     files: Golden = {}
     for words in list_commands():
-        run = run_command([*words[1:], "--help"], ROOT, pod_main if words[0] == "artifacts" else main)
+        run = run_command(
+            [*words[1:], "--help"], ROOT, pod_main if words[0] == "artifacts" else main
+        )
         files[f"help/{'_'.join(words)}.txt"] = f"{run['out']}{run['err']}"
     return files
 
 
 def freeze_mistake(name: str, folder: Path) -> dict[str, Any]:
-    """Make one mistake of mistakes.json in a folder with copies of environments/, experiments/ and a small run."""
+    """Make one mistake of mistakes.json in a folder with copies of environments/, experiments/ and
+    a small run."""
     mistake = json.loads((FOLDER / "mistakes.json").read_text())[name]
     shipped.copy_shipped(folder)
     shutil.copytree(RUNS["restarts"], folder / "run")
@@ -261,7 +301,8 @@ def freeze_mistakes() -> Golden:
     return {"mistakes_told.json": dump_json(results)}
 
 
-SCREENS = {  # the commonest ends that ask no account or meet no credentials; test_first_screens.py has others
+# the commonest ends that ask no account or meet no credentials; test_first_screens.py has others
+SCREENS = {
     "check": ["check", "post-us-east-2"],
     "check_verbose": ["check", "post-us-east-2", "--verbose"],
     "check_why": ["check", "post-us-east-2", "--why"],
@@ -281,21 +322,34 @@ SCREENS = {  # the commonest ends that ask no account or meet no credentials; te
     "runs": ["runs", "--env", "post-us-east-2"],
     "results": ["results", "RUN", "--env", "post-us-east-2"],
     "artifacts_list": ["artifacts", "list", "--env", "post-us-east-2"],
-    "bench_run": ["bench", "run", "--baseline", "http://127.0.0.1:9", "--variant", "b=http://127.0.0.1:9", "--model",
-                  "m", "--out", "out"],
+    "bench_run": [
+        "bench",
+        "run",
+        "--baseline",
+        "http://127.0.0.1:9",
+        "--variant",
+        "b=http://127.0.0.1:9",
+        "--model",
+        "m",
+        "--out",
+        "out",
+    ],
     "bench_compare": ["bench", "compare", "run", "again"],
-}  # fmt: skip
+}
 
 
 def freeze_screen(name: str, folder: Path) -> Golden:
-    """Return what a command of SCREENS prints, where copies lie of what is declared and rendered, and two runs."""
+    """Return what a command of SCREENS prints, where copies lie of what is declared and rendered,
+    and two runs."""
     shipped.copy_shipped(folder)
     for environment in shipped.ENVIRONMENTS:
         shutil.copytree(ROOT / "manifests" / environment, folder / "manifests" / environment)
     for run in ("run", "again"):
         shutil.copytree(RUNS["restarts"], folder / run)
     manifest = folder / "again" / "manifest.json"
-    manifest.write_text(manifest.read_text().replace('"created_utc": "2026', '"created_utc": "2027'))
+    manifest.write_text(
+        manifest.read_text().replace('"created_utc": "2026', '"created_utc": "2027')
+    )
     result = run_command(SCREENS[name], folder)
     head = f"$ {shlex.join(['tandem', *SCREENS[name]])}\n"
     text = MOMENT.sub("<moment>", f"{result['out']}{result['err']}")
@@ -326,7 +380,9 @@ SECTIONS: dict[str, Callable[[], Golden]] = {
 def write_sections() -> None:
     """Write the sections that the command line names, all where it names none."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", nargs="*", choices=list(SECTIONS), required=True, metavar="SECTION")
+    parser.add_argument(
+        "--write", nargs="*", choices=list(SECTIONS), required=True, metavar="SECTION"
+    )
     for section in parser.parse_args().write or SECTIONS:
         for file, text in SECTIONS[section]().items():
             path = FOLDER / file

@@ -1,6 +1,7 @@
 """What a user or an account meets is as the golden files have it: see freeze.py, which writes them.
 
-Templates are compared by tests/stacks/test_frozen_templates.py, which shares that folder's assembly.
+Templates are compared by tests/stacks/test_frozen_templates.py, which shares that folder's
+assembly.
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ def test_first_screen_fits_eighty_columns(name):
 
 def is_verbatim(line):
     """Whether a line is a command, an address or what to change, which a reader copies whole."""
-    return max(map(len, line.split())) > 50 or bool(re.match(r"  (change|allowed|why)  |(    )?(tandem|npx) ", line))
+    return max(map(len, line.split())) > 50 or bool(
+        re.match(r"  (change|allowed|why)  |(    )?(tandem|npx) ", line)
+    )
 
 
 @pytest.mark.parametrize("name", json.loads((freeze.FOLDER / "mistakes.json").read_text()))

@@ -21,7 +21,14 @@ def start(world):
     """Start a run as an operator does; keywords change what is asked."""
 
     def act(run="r1", guarded: GuardConfig = GUARDED, **more):
-        asked = {"hours": 2.0, "experiment": "first", "nodes": 1, "node_labels": LABEL, "who": "anna", **more}
+        asked = {
+            "hours": 2.0,
+            "experiment": "first",
+            "nodes": 1,
+            "node_labels": LABEL,
+            "who": "anna",
+            **more,
+        }
         return raise_fleet(world.clients, guarded, RaiseRequest(run=run, **asked), world.now)
 
     return act
@@ -32,7 +39,11 @@ def halt(world):
     """Stop as an operator does."""
 
     def act(why="enough", guarded: GuardConfig = GUARDED, **more):
-        return stop_fleet(world.clients, guarded, **{"who": "anna", "why": why, "run": None, "now": world.now, **more})
+        return stop_fleet(
+            world.clients,
+            guarded,
+            **{"who": "anna", "why": why, "run": None, "now": world.now, **more},
+        )
 
     return act
 

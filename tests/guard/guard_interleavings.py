@@ -1,8 +1,10 @@
-"""One random history of a fleet in virtual time: people, deploys, budgets, faults and the reaper, in any order.
+"""One random history of a fleet in virtual time: people, deploys, budgets, faults and the reaper,
+in any order.
 
-What must be true is said in `forward`: whatever happened, from then on nobody but the armed stops does anything, and
-in the end no instance is alive, or there was an alarm within the last hour: where neither the fence can be written nor
-EKS sized, a pass ends instances by id, EKS starts others, and these have their minutes until the next pass cries.
+What must be true is said in `forward`: whatever happened, from then on nobody but the armed stops
+does anything, and in the end no instance is alive, or there was an alarm within the last hour:
+where neither the fence can be written nor EKS sized, a pass ends instances by id, EKS starts
+others, and these have their minutes until the next pass cries.
 """
 
 from __future__ import annotations
@@ -26,9 +28,27 @@ from tandem.guard.pass_metrics import OLDEST_INSTANCE_HOURS, PASS_MINUTES, STOP_
 from tandem.guard.release import release_fence
 
 LIMITS = replace(GUARDED, max_hours=2, idle_minutes=20)
-FAULTS = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "s3.put_object", "eks.update_nodegroup_config",
-          "eks.describe_nodegroup", "ec2.terminate_instances")  # fmt: skip
-SPOILT = (b"", b"{", b"[]", b"null", b'{"schema": 1, "state": "fine"}', b'{"schema": 1, "run": 7}', b"\xff\xfe")
+FAULTS = (
+    "s3",
+    "eks",
+    "ec2",
+    "sns",
+    "cloudwatch",
+    "scheduler",
+    "s3.put_object",
+    "eks.update_nodegroup_config",
+    "eks.describe_nodegroup",
+    "ec2.terminate_instances",
+)
+SPOILT = (
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b'{"schema": 1, "state": "fine"}',
+    b'{"schema": 1, "run": 7}',
+    b"\xff\xfe",
+)
 MISSED = 0.15  # of the reaper's passes
 ALARM = timedelta(hours=1)
 
@@ -49,15 +69,18 @@ class History:
     schedules: bool = True
     hostile: bool = True
     seen: Counter[str] = field(default_factory=Counter)
-    alarmed: datetime | None = None  # when a pass or a stop last failed, or saw an instance that was too old
+    # when a pass or a stop last failed, or saw an instance that was too old
+    alarmed: datetime | None = None
     runs: int = 0
 
     def __post_init__(self) -> None:
         chance = self.chance
         self.world = World(
-            start_s=chance.choice([30, 120, 900]), stop_s=chance.choice([30, 120, 900]), fires=self.schedules,
+            start_s=chance.choice([30, 120, 900]),
+            stop_s=chance.choice([30, 120, 900]),
+            fires=self.schedules,
             chance=chance,
-        )  # fmt: skip
+        )
 
     # who acts
 
@@ -66,18 +89,26 @@ class History:
         fresh = self.chance.random() < 0.8 or not self.runs
         self.runs += fresh
         run = f"r{self.runs if fresh else self.chance.randint(1, self.runs)}"
-        hours, nodes = self.chance.choice([0.25, 0.5, 1, 2]), self.chance.choice([1, 2])
+        hours = self.chance.choice([0.25, 0.5, 1, 2])
+        nodes = self.chance.choice([1, 2])
         request = RaiseRequest(
-            run=run, hours=hours, experiment="first", nodes=nodes, node_labels={"raise.tandem/fast": "first"},
-            who="anna", beats=self.chance.random() < 0.5,
-        )  # fmt: skip
+            run=run,
+            hours=hours,
+            experiment="first",
+            nodes=nodes,
+            node_labels={"raise.tandem/fast": "first"},
+            who="anna",
+            beats=self.chance.random() < 0.5,
+        )
         raise_fleet(self.world.clients, LIMITS, request, self.world.now)
         self.seen["raised"] += 1
 
     def halt(self) -> None:
         """A stop by a person or a budget."""
         who = self.chance.choice(["anna", "budget"])
-        report = stop_fleet(self.world.clients, LIMITS, who=who, why="enough", run=None, now=self.world.now)
+        report = stop_fleet(
+            self.world.clients, LIMITS, who=who, why="enough", run=None, now=self.world.now
+        )
         self.cry(bool(report.failures))
 
     def lift(self) -> None:
@@ -96,11 +127,19 @@ class History:
         beat = self.world.now + self.chance.choice([-1, 0, 0, 0, 0.5, 3]) * CLOCK_TOLERANCE
         pointer = self.world.read(POINTER_KEY) if self.readable(POINTER_KEY) else None
         if isinstance(pointer, dict) and pointer.get("run"):
-            self.world.put(heartbeat_key(str(pointer["run"])), {"schema": 1, "at": beat.isoformat()})
+            self.world.put(
+                heartbeat_key(str(pointer["run"])), {"schema": 1, "at": beat.isoformat()}
+            )
 
     def spoil(self) -> None:
-        key = self.chance.choice([FENCE_KEY, POINTER_KEY, lease_key(f"r{max(1, self.runs)}"),
-                                  heartbeat_key(f"r{max(1, self.runs)}")])  # fmt: skip
+        key = self.chance.choice(
+            [
+                FENCE_KEY,
+                POINTER_KEY,
+                lease_key(f"r{max(1, self.runs)}"),
+                heartbeat_key(f"r{max(1, self.runs)}"),
+            ]
+        )
         self.world.put(key, self.chance.choice(SPOILT))
 
     def readable(self, key: str) -> bool:
@@ -111,7 +150,8 @@ class History:
         return True
 
     def break_aws(self) -> None:
-        world, chance = self.world, self.chance
+        world = self.world
+        chance = self.chance
         world.down = {chance.choice(FAULTS) for _ in range(chance.choice([0, 0, 1, 2]))}
         world.odds = {"*": chance.choice([0, 0, 0.05, 0.3])}
         world.loses = chance.choice([0, 0, 0.05])
@@ -136,20 +176,35 @@ class History:
     # what happens
 
     def step(self) -> None:
-        """Let somebody act, perhaps with somebody else between two of his calls, perhaps dying in the middle."""
-        good: list[Callable[[], None]] = [self.start] * 5 + [self.halt, self.lift, self.lift, self.deploy]
+        """Let somebody act, perhaps with somebody else between two of his calls, perhaps dying in
+        the middle."""
+        good: list[Callable[[], None]] = [self.start] * 5 + [
+            self.halt,
+            self.lift,
+            self.lift,
+            self.deploy,
+        ]
         bad = [self.raise_by_hand, self.spoil, self.break_aws, self.break_aws, self.break_fleet]
-        others = [*good, *([self.beat] * 3), *(bad if self.hostile else []), *([self.one_pass] if self.reaper else [])]
-        chance, world = self.chance, self.world
+        others = [
+            *good,
+            *([self.beat] * 3),
+            *(bad if self.hostile else []),
+            *([self.one_pass] if self.reaper else []),
+        ]
+        chance = self.chance
+        world = self.world
         if chance.random() < 0.3:
-            at, meddler = chance.randint(0, 14), chance.choice(others)
+            at = chance.randint(0, 14)
+            meddler = chance.choice(others)
 
             def between(_: str) -> None:
                 nonlocal at
                 at -= 1
                 if at == 0:
                     self.seen["in between"] += 1
-                    kept, world.dies_after, world.between = world.dies_after, None, None
+                    kept = world.dies_after
+                    world.dies_after = None
+                    world.between = None
                     self.survive(meddler)
                     world.dies_after = kept
 
@@ -168,13 +223,16 @@ class History:
             self.seen[type(fault).__name__] += 1
 
     def wait(self, minutes: float, *, missed: float) -> None:
-        """Let time pass, with the reaper every five minutes, of whose passes some are missed or die."""
+        """Let time pass, with the reaper every five minutes, of whose passes some are missed or
+        die."""
         while minutes > 0 and not (self.quiet() and not missed):
             part = min(PASS_MINUTES, minutes)
             self.world.advance(part)
             minutes -= part
             if self.reaper and self.chance.random() >= missed:
-                self.world.dies_after = self.chance.randint(0, 12) if self.chance.random() < missed else None
+                self.world.dies_after = (
+                    self.chance.randint(0, 12) if self.chance.random() < missed else None
+                )
                 self.survive(self.one_pass)
                 self.world.dies_after = None
 
@@ -192,7 +250,10 @@ class History:
     def heal(self) -> None:
         """Let AWS do again what it is asked for."""
         world = self.world
-        world.down, world.odds, world.loses, world.refuses = set(), {}, 0, {}
+        world.down = set()
+        world.odds = {}
+        world.loses = 0
+        world.refuses = {}
         world.ignores = world.keeps = world.immortal = False
 
     def forward(self) -> str:
@@ -204,16 +265,27 @@ class History:
             return f"{len(self.world.alive)} alive and no alarm: {self.picture()}"
         self.heal()
         self.wait(90, missed=0)
-        return f"{len(self.world.alive)} alive though AWS works: {self.picture()}" if self.world.alive else ""
+        return (
+            f"{len(self.world.alive)} alive though AWS works: {self.picture()}"
+            if self.world.alive
+            else ""
+        )
 
     def picture(self) -> Any:
         world = self.world
-        return {"now": world.now, "group": world.group, "machines": world.alive, "down": world.down,
-                "objects": {key: body for key, (body, _, _) in world.objects.items()}}  # fmt: skip
+        return {
+            "now": world.now,
+            "group": world.group,
+            "machines": world.alive,
+            "down": world.down,
+            "objects": {key: body for key, (body, _, _) in world.objects.items()},
+        }
 
     def stopped(self) -> str:
         """Let a stop meet a start, each between two calls of the other; what is wrong then."""
-        chance, world, started = self.chance, self.world, [self.start, self.halt]
+        chance = self.chance
+        world = self.world
+        started = [self.start, self.halt]
         first, second = started if chance.random() < 0.5 else reversed(started)
         at = chance.randint(1, 14)
 
@@ -229,7 +301,8 @@ class History:
         world.between = None
         if at > 0:
             self.survive(second)
-        size, fence = world.group["scalingConfig"]["desiredSize"] if world.group else 0, world.read(FENCE_KEY)
+        size = world.group["scalingConfig"]["desiredSize"] if world.group else 0
+        fence = world.read(FENCE_KEY)
         closed = fence is not None and fence["state"] != "lifted"
         return f"raised behind the fence: {self.picture()}" if size and closed else ""
 

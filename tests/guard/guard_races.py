@@ -1,9 +1,11 @@
-"""Histories in which processes freeze between any two of their calls while others act, in virtual time.
+"""Histories in which processes freeze between any two of their calls while others act, in virtual
+time.
 
-Each process (a start, a stop, a release, a normal end, a relabel, a pass of the reaper) is a greenlet, and one of them
-runs at a time: before each call that it makes it may freeze there, so that others act, time passes, and it wakes much
-later or dies. The random numbers alone decide, so that a seed repeats a history.
-AWS itself works here: what a broken AWS does is in guard_interleavings.py.
+Each process (a start, a stop, a release, a normal end, a relabel, a pass of the reaper) is a
+greenlet, and one of them runs at a time: before each call that it makes it may freeze there, so
+that others act, time passes, and it wakes much later or dies. The random numbers alone decide, so
+that a seed repeats a history. AWS itself works here: what a broken AWS does is in
+guard_interleavings.py.
 """
 
 from __future__ import annotations
@@ -34,8 +36,11 @@ STANDING = timedelta(minutes=2 * PASS_MINUTES) + LIMITS.grace_period  # two pass
 RETRIES = timedelta(hours=1)  # of Scheduler
 PASSES = timedelta(minutes=2 * PASS_MINUTES)
 LONGEST = timedelta(hours=LIMITS.max_hours)
-OWN_READS, TAKE_BACK_READS = 3, 2  # fence, pointer and lease before a raise; fence and pointer before it is undone
-RISKY = {"eks.update_nodegroup_config", "scheduler.delete_schedule"}  # before which a freeze does most harm
+# fence, pointer and lease before a raise; fence and pointer before it is undone
+OWN_READS = 3
+TAKE_BACK_READS = 2
+# before which a freeze does most harm
+RISKY = {"eks.update_nodegroup_config", "scheduler.delete_schedule"}
 FROZEN = 5  # processes at once: one, three others and the reaper
 
 
@@ -63,13 +68,16 @@ class Process:
     dozed: bool = False  # whether it froze for so short that no clock tells
 
     def is_awake(self, reads: int) -> bool:
-        """Whether nothing excuses its present call: no freeze right before it, and no short one since it read.
+        """Whether nothing excuses its present call: no freeze right before it, and no short one
+        since it read.
 
         Args:
             reads: calls by which it sees whose fleet it is, directly before this one.
         """
         since = self.calls - self.slept_at
-        return since > reads or (since > 0 and self.slept_for > timedelta(seconds=MAX_READING_AGE_S))
+        return since > reads or (
+            since > 0 and self.slept_for > timedelta(seconds=MAX_READING_AGE_S)
+        )
 
 
 class Race:
@@ -81,7 +89,9 @@ class Race:
 
     def __init__(self, chance: random.Random) -> None:
         self.chance = chance
-        self.world = World(start_s=chance.choice([30, 120]), stop_s=chance.choice([30, 120]), chance=chance)
+        self.world = World(
+            start_s=chance.choice([30, 120]), stop_s=chance.choice([30, 120]), chance=chance
+        )
         self.world.between = self.before_call
         self.frozen: list[Process] = []
         self.current: Process | None = None
@@ -91,7 +101,8 @@ class Race:
         self.runs = 0
         self.deadlines: dict[str, datetime] = {}
         self.labels: dict[str, dict[str, str]] = {}
-        self.raised_at = self.world.now  # when somebody last asked for more nodes, or for other labels
+        # when somebody last asked for more nodes, or for other labels
+        self.raised_at = self.world.now
         self.wrong_since: datetime | None = None
         self.labels_changed_at: datetime | None = None
         self.ended: dict[str, datetime] = {}  # runs that ended normally, and when
@@ -105,11 +116,15 @@ class Race:
         delete = self.world._delete
 
         def watched(*, GroupName: str, Name: str) -> object:  # noqa: N803 - boto3's names
-            process, run = self.current, Name.removeprefix("stop-")
+            process = self.current
+            run = Name.removeprefix("stop-")
             named = (self.world.read(POINTER_KEY) or {}).get("run")
-            left = (self.world.read(lease_key(run)) or {}).get("ending") and named != run  # a lease that is over
+            # a lease that is over
+            left = (self.world.read(lease_key(run)) or {}).get("ending") and named != run
             if process and process.run is not None and process.run != run and not left:
-                self.faults.append(f"the schedule of {run} was deleted by a process of {process.run}")
+                self.faults.append(
+                    f"the schedule of {run} was deleted by a process of {process.run}"
+                )
             if named == run and not (process and process.run == run):
                 self.faults.append(f"the schedule of {run} was deleted while it has the fleet")
             self.seen["schedules deleted"] += 1
@@ -122,11 +137,16 @@ class Race:
 
         def watched(**asked: object) -> object:
             group = self.world.group
-            before = (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
+            before = (
+                (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
+            )
             answer = update(**asked)  # type: ignore[arg-type]
-            after = (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
+            after = (
+                (group["scalingConfig"]["desiredSize"], dict(group["labels"])) if group else None
+            )
             if before and after and (after[0] > before[0] or after[1] != before[1]):
-                self.raised_at, self.wrong_since = self.world.now, None
+                self.raised_at = self.world.now
+                self.wrong_since = None
                 self.check_raised(relabelled=after[0] <= before[0])
                 if after[1] != before[1]:
                     self.labels_changed_at = self.world.now
@@ -137,11 +157,13 @@ class Race:
         self.world._update = watched  # type: ignore[method-assign]
 
     def check_raised(self, *, relabelled: bool) -> None:
-        """Nobody who is awake raises or relabels a fleet that is not its own; a relabel is not to blame for a size."""
+        """Nobody who is awake raises or relabels a fleet that is not its own; a relabel is not to
+        blame for a size."""
         why = self.wrong()
         if not why or (relabelled and "under a lease for" in why and not why.startswith("labels")):
             return
-        looked, strayed = self.current.described_at if self.current else None, self.labels_changed_at
+        looked = self.current.described_at if self.current else None
+        strayed = self.labels_changed_at
         if why.startswith("labels") and looked and strayed and looked <= strayed:
             return  # another that slept set labels between this one's look at them and its call
         self.seen["raised in the gap"] += 1
@@ -150,14 +172,21 @@ class Race:
 
     def check_taken_back(self) -> None:
         """A start takes back no fleet but its own."""
-        process, run = self.current, (self.world.read(POINTER_KEY) or {}).get("run")
+        process = self.current
+        run = (self.world.read(POINTER_KEY) or {}).get("run")
         closed = (self.world.read(FENCE_KEY) or {"state": "lifted"})["state"] != "lifted"
         if process is None or run is None or process.run == run or closed:
             return
         # a stop reads no more than its fence, and that only where the clock moved
-        awake = process.is_awake(TAKE_BACK_READS) if process.run else process.is_awake(0) and not process.dozed
+        awake = (
+            process.is_awake(TAKE_BACK_READS)
+            if process.run
+            else process.is_awake(0) and not process.dozed
+        )
         if awake:
-            self.faults.append(f"a process of {process.run or 'a stop'} set the fleet of {run} to 0")
+            self.faults.append(
+                f"a process of {process.run or 'a stop'} set the fleet of {run} to 0"
+            )
 
     def wrong(self) -> str:
         """What of the fleet should not be, at this moment; empty where all is well."""
@@ -167,7 +196,8 @@ class Race:
         up = sum(machine.state in {"pending", "running"} for machine in world.machines)
         if not desired and not up:
             return ""
-        fence, pointer = world.read(FENCE_KEY), world.read(POINTER_KEY)
+        fence = world.read(FENCE_KEY)
+        pointer = world.read(POINTER_KEY)
         if fence and fence["state"] != "lifted":
             return f"{desired} wanted and {up} up behind a fence"
         run = (pointer or {}).get("run")
@@ -176,7 +206,9 @@ class Race:
         lease = world.read(lease_key(run))
         if max(desired, up) > lease["nodes"]:
             return f"{desired} wanted and {up} up under a lease for {lease['nodes']}"
-        labels = {name: value for name, value in world.group["labels"].items() if name != "workload"}
+        labels = {
+            name: value for name, value in world.group["labels"].items() if name != "workload"
+        }
         if desired and labels not in (lease["node_label"], lease["former_label"]):
             return f"labels {labels} under a lease for {lease['node_label']}"
         return ""
@@ -189,18 +221,29 @@ class Race:
             return
         self.wrong_since = self.wrong_since or self.world.now
         if self.world.now - max(self.wrong_since, self.raised_at) > STANDING:
-            self.faults.append(f"{why} since {self.wrong_since:%H:%M}, at {self.world.now:%H:%M}: {self.picture()}")
+            self.faults.append(
+                f"{why} since {self.wrong_since:%H:%M}, at {self.world.now:%H:%M}: {self.picture()}"
+            )
 
     def check_deadline(self) -> None:
-        """Nothing of a lease is alive after its deadline, two passes, three graces and Scheduler's retries."""
+        """Nothing of a lease is alive after its deadline, two passes, three graces and Scheduler's
+        retries."""
         latest = max([*self.deadlines.values(), self.raised_at])
-        if self.world.alive and self.world.now > latest + PASSES + 3 * LIMITS.grace_period + RETRIES:
-            self.faults.append(f"{len(self.world.alive)} alive at {self.world.now:%H:%M}: {self.picture()}")
+        if (
+            self.world.alive
+            and self.world.now > latest + PASSES + 3 * LIMITS.grace_period + RETRIES
+        ):
+            self.faults.append(
+                f"{len(self.world.alive)} alive at {self.world.now:%H:%M}: {self.picture()}"
+            )
 
     def picture(self) -> object:
         world = self.world
-        return {"group": world.group, "machines": world.alive,
-                "objects": {key: body for key, (body, _, _) in world.objects.items()}}  # fmt: skip
+        return {
+            "group": world.group,
+            "machines": world.alive,
+            "objects": {key: body for key, (body, _, _) in world.objects.items()},
+        }
 
     # the baton
 
@@ -214,10 +257,13 @@ class Race:
         if self.chance.random() < process.freezes * (5 if operation in RISKY else 1):
             self.frozen.append(process)
             self.seen["frozen"] += 1
-            process.slept_at, began = process.calls, self.world.now
+            process.slept_at = process.calls
+            began = self.world.now
             self.yield_turn()
             process.slept_for = self.world.now - began
-            process.dozed = process.dozed or process.slept_for <= timedelta(seconds=MAX_READING_AGE_S)
+            process.dozed = process.dozed or process.slept_for <= timedelta(
+                seconds=MAX_READING_AGE_S
+            )
             if process.dies:
                 raise Crash
 
@@ -265,14 +311,22 @@ class Race:
         run = f"r{self.runs if fresh else self.chance.randint(1, self.runs)}"
         nodes = self.chance.choice([1, 1, 2])
         if run not in self.labels:
-            self.labels[run] = self.chance.choice([{"raise.tandem/fast": "first"}, {"raise.tandem/slow": "second"}, {}])
+            self.labels[run] = self.chance.choice(
+                [{"raise.tandem/fast": "first"}, {"raise.tandem/slow": "second"}, {}]
+            )
         hours = self.chance.choice([0.5, 1, 2])
 
         def act() -> None:
-            self.deadlines[run] = max(self.deadlines.get(run, self.world.now),
-                                      self.world.now + timedelta(hours=hours))  # fmt: skip
+            self.deadlines[run] = max(
+                self.deadlines.get(run, self.world.now), self.world.now + timedelta(hours=hours)
+            )
             request = RaiseRequest(
-                run=run, hours=hours, experiment="first", nodes=nodes, node_labels=self.labels[run], who="anna"
+                run=run,
+                hours=hours,
+                experiment="first",
+                nodes=nodes,
+                node_labels=self.labels[run],
+                who="anna",
             )
             raise_fleet(self.world.clients, LIMITS, request, self.world.now)
             self.seen["raised"] += 1
@@ -281,7 +335,9 @@ class Race:
 
     def halt(self) -> Process:
         def act() -> None:
-            stop_fleet(self.world.clients, LIMITS, who="anna", why="enough", run=None, now=self.world.now)
+            stop_fleet(
+                self.world.clients, LIMITS, who="anna", why="enough", run=None, now=self.world.now
+            )
             self.seen["stopped"] += 1
 
         return Process(act)
@@ -306,7 +362,9 @@ class Race:
 
         def act() -> None:
             if run is not None:
-                end_lease(self.world.clients, LIMITS, run=run, clock=lambda: self.world.now, wait=rest)
+                end_lease(
+                    self.world.clients, LIMITS, run=run, clock=lambda: self.world.now, wait=rest
+                )
                 self.seen["ended"] += 1
                 self.ended[run] = self.world.now
                 self.ends_looked_at = process.described_at or self.ends_looked_at
@@ -316,11 +374,15 @@ class Race:
 
     def relabel(self) -> Process:
         run = (self.world.read(POINTER_KEY) or {}).get("run")
-        label = self.chance.choice([{"compile.tandem/experiment": "first"}, {"raise.tandem/fast": "first"}])
+        label = self.chance.choice(
+            [{"compile.tandem/experiment": "first"}, {"raise.tandem/fast": "first"}]
+        )
 
         def act() -> None:
             if run is not None:
-                relabel_nodes(self.world.clients, LIMITS, run=run, node_labels=label, now=self.world.now)
+                relabel_nodes(
+                    self.world.clients, LIMITS, run=run, node_labels=label, now=self.world.now
+                )
                 self.seen["relabelled"] += 1
 
         return Process(act, run=run)
@@ -336,7 +398,8 @@ class Race:
         desired = self.chance.choice([0, 1, 2])
         self.world.size({"minSize": 0, "desiredSize": desired})
         if desired > before:
-            self.raised_at, self.wrong_since = self.world.now, None
+            self.raised_at = self.world.now
+            self.wrong_since = None
 
     # what happens
 
@@ -353,8 +416,22 @@ class Race:
         fence = self.world.read(FENCE_KEY)
         fenced = fence is not None and fence["state"] != "lifted"
         leased = (self.world.read(POINTER_KEY) or {}).get("run") is not None
-        likely = [self.lift] * 6 if fenced else [self.end] * 2 + [self.relabel, self.halt] if leased else [self.start]
-        programs = [self.start, self.start, self.halt, self.lift, self.end, self.relabel, *(likely * 2)]
+        likely = (
+            [self.lift] * 6
+            if fenced
+            else [self.end] * 2 + [self.relabel, self.halt]
+            if leased
+            else [self.start]
+        )
+        programs = [
+            self.start,
+            self.start,
+            self.halt,
+            self.lift,
+            self.end,
+            self.relabel,
+            *(likely * 2),
+        ]
         if chance.random() < 0.06:
             chance.choice(hands)()
         else:
@@ -364,7 +441,11 @@ class Race:
 
     def usurp(self) -> None:
         """Three others take the fleet from whoever sleeps: a stop or an end, a release, a start."""
-        for program in (self.chance.choice([self.halt, self.halt, self.end]), self.lift, self.start):
+        for program in (
+            self.chance.choice([self.halt, self.halt, self.end]),
+            self.lift,
+            self.start,
+        ):
             self.seen[program.__name__] += 1
             process = program()
             process.freezes = 0.01
@@ -375,7 +456,8 @@ class Race:
         self.seen["usurped"] += 1
 
     def advance(self, minutes: int, *, meddles: bool = True) -> None:
-        """Let time pass with a pass of the reaper every five minutes, between whose calls others may act."""
+        """Let time pass with a pass of the reaper every five minutes, between whose calls others
+        may act."""
         for _ in range(minutes):
             self.world.advance(1)
             self.check()
@@ -402,19 +484,26 @@ class Race:
     def reap(self) -> None:
         report = run_reaper_pass(self.world.clients, LIMITS, self.world.now)
         fenced = report.fleet.fence
-        if fenced is not None and fenced.who == REAPER and any(line.startswith("fenced") for line in report.actions):
+        if (
+            fenced is not None
+            and fenced.who == REAPER
+            and any(line.startswith("fenced") for line in report.actions)
+        ):
             self.seen["fenced by the reaper"] += 1
             self.check_end(report.fleet, fenced.run or "", fenced.why)
 
     def check_end(self, seen: FleetState, run: str, why: str) -> None:
-        """The reaper fences neither a lease that ends, nor one that has ended; what goes beyond a lease it does.
+        """The reaper fences neither a lease that ends, nor one that has ended; what goes beyond a
+        lease it does.
 
         It fences what a hand raised while an end slept behind its last look.
         """
         ending = seen.lease.ending if seen.lease else None
         if "without a lease" in why and self.raised_at < self.ends_looked_at < seen.now:
             self.faults.append(f"fenced after a normal end left something: {why}")
-        if any(words in why for words in ("the node group wants", "the nodes carry", "without a lease")):
+        if any(
+            words in why for words in ("the node group wants", "the nodes carry", "without a lease")
+        ):
             return
         if ending is not None and ending <= seen.now < ending + NORMAL_END_LIMIT:
             self.faults.append(f"fenced while {run} ends since {ending:%H:%M}: {why}")
@@ -434,7 +523,9 @@ class Race:
 
     def settle(self) -> None:
         """Let nobody act any more but the armed stops."""
-        horizon = LONGEST + PASSES + 3 * LIMITS.grace_period + RETRIES + timedelta(minutes=PASS_MINUTES)
+        horizon = (
+            LONGEST + PASSES + 3 * LIMITS.grace_period + RETRIES + timedelta(minutes=PASS_MINUTES)
+        )
         while horizon > timedelta() and not self.is_quiet():
             self.advance(PASS_MINUTES, meddles=False)
             horizon -= timedelta(minutes=PASS_MINUTES)
@@ -462,7 +553,9 @@ def run_race(chance: random.Random) -> tuple[list[str], Counter[str]]:
     return race.faults, race.seen
 
 
-def run_races(seed: str, number: int, *, until_wrong: bool = False) -> tuple[dict[int, list[str]], Counter[str]]:
+def run_races(
+    seed: str, number: int, *, until_wrong: bool = False
+) -> tuple[dict[int, list[str]], Counter[str]]:
     """Live so many histories; what was wrong, by number, and how often what happened in all.
 
     Args:

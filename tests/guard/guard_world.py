@@ -1,10 +1,12 @@
 # ruff: noqa: N803 - arguments have the names of boto3
-"""An account in memory, in virtual time: what tandem.guard calls of S3, EKS, EC2, Scheduler and SNS.
+"""An account in memory, in virtual time: what tandem.guard calls of S3, EKS, EC2, Scheduler and
+SNS.
 
-It knows no more than they ask for, and refuses what AWS refuses of it: conditions on objects, sizes out of order, a
-second schedule of one name. What AWS is believed to do and nobody recorded is said beside it. The same facts are held
-against the local AWS endpoint in test_guard_endpoint.py; here they cost microseconds.
-Invariant: nothing but `advance` moves the clock, and every call goes through `_call`, where faults and others come in.
+It knows no more than they ask for, and refuses what AWS refuses of it: conditions on objects, sizes
+out of order, a second schedule of one name. What AWS is believed to do and nobody recorded is said
+beside it. The same facts are held against the local AWS endpoint in test_guard_endpoint.py; here
+they cost microseconds. Invariant: nothing but `advance` moves the clock, and every call goes
+through `_call`, where faults and others come in.
 """
 
 from __future__ import annotations
@@ -29,21 +31,38 @@ from tandem.guard.scaling_groups import SCALING_GROUP_TAG
 
 START = datetime(2026, 11, 21, 8, tzinfo=UTC)
 GUARDED = GuardConfig(
-    environment="home", account="111122223333", region="us-east-2", cluster="tandem-home", node_group="home-trn2",
-    bucket="tandem-home-111122223333", topic_arn="arn:aws:sns:us-east-2:111122223333:people",
-    namespace="Tandem/Guard/home", nodes=2, max_hours=8, idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand",
-    schedule_group="tandem-home", scheduler_role_arn="arn:aws:iam::111122223333:role/stop",
+    environment="home",
+    account="111122223333",
+    region="us-east-2",
+    cluster="tandem-home",
+    node_group="home-trn2",
+    bucket="tandem-home-111122223333",
+    topic_arn="arn:aws:sns:us-east-2:111122223333:people",
+    namespace="Tandem/Guard/home",
+    nodes=2,
+    max_hours=8,
+    idle_minutes=30,
+    usd_per_hour=36,
+    capacity_kind="on-demand",
+    schedule_group="tandem-home",
+    scheduler_role_arn="arn:aws:iam::111122223333:role/stop",
     dead_letter_arn="arn:aws:sqs:us-east-2:111122223333:dead",
-)  # fmt: skip
+)
 SCALING_GROUP = "eks-home-trn2"
 LABEL = {"raise.tandem/fast": "first"}
 ALIVE = ("pending", "running", "shutting-down")
-FORGOTTEN_AFTER = timedelta(hours=1)  # EC2 user guide: a terminated instance is listed for about an hour
-ACTIVITY_LAG = timedelta(seconds=30)  # from EC2's end of an instance to the end of Auto Scaling's activity
+# EC2 user guide: a terminated instance is listed for about an hour
+FORGOTTEN_AFTER = timedelta(hours=1)
+# from EC2's end of an instance to the end of Auto Scaling's activity
+ACTIVITY_LAG = timedelta(seconds=30)
 RESERVATION = "cr-0123456789abcdef0"
-EC2_TAKES = timedelta(minutes=30)  # EC2 user guide: before a block's end its instances are terminated
-EKS_SCALES_DOWN = timedelta(minutes=40)  # EKS user guide: so long before the end that EKS knew when it made its action
-LONGEST_KEY, LONGEST_MESSAGE = 1024, 262144  # bytes that S3 and SNS take
+# EC2 user guide: before a block's end its instances are terminated
+EC2_TAKES = timedelta(minutes=30)
+# EKS user guide: so long before the end that EKS knew when it made its action
+EKS_SCALES_DOWN = timedelta(minutes=40)
+# bytes that S3 and SNS take
+LONGEST_KEY = 1024
+LONGEST_MESSAGE = 262144
 
 
 class Crash(BaseException):
@@ -77,7 +96,8 @@ class Machine:
 
     def fail(self, now: datetime) -> None:
         """Be terminated at once, as an instance is whose host fails."""
-        self.state, self.due = "terminated", None
+        self.state = "terminated"
+        self.due = None
         self.ended = self.gone = now
 
 
@@ -90,7 +110,8 @@ def _describe_end(machine: Machine) -> str:
 class Block:
     """A Capacity Block as EC2 has it, and EKS's own scheduled action for its end.
 
-    Nobody has seen whether EKS moves that action when the block is extended: it stays, until a test moves it.
+    Nobody has seen whether EKS moves that action when the block is extended: it stays, until a test
+    moves it.
     """
 
     starts: datetime
@@ -137,7 +158,8 @@ class World:
         refuses: operation -> the codes of its next answers; an empty one is a good answer.
         odds: operation or `*` -> how likely a call of it is throttled, by `chance`.
         loses: how likely a call that was done is not answered, by `chance`.
-        dies_after: the process of the caller ends after so many calls, the last one done; None: it does not.
+        dies_after: the process of the caller ends after so many calls, the last one done; None: it
+            does not.
         between: is called before each call, and may act on the world in the meantime.
         block: the Capacity Block that EC2 knows; the node group's tags name it once it is deployed.
     """
@@ -161,10 +183,14 @@ class World:
     between: Callable[[str], None] | None = None
     block: Block | None = None
     objects: dict[str, tuple[bytes, str, datetime]] = field(default_factory=dict)
-    group: dict[str, Any] | None = field(default_factory=lambda: {
-        "status": "ACTIVE", "tags": {OWNER_TAG: "home"}, "labels": {"workload": "neuron-inference"},
-        "scalingConfig": {"minSize": 0, "maxSize": 2, "desiredSize": 0},
-    })  # fmt: skip
+    group: dict[str, Any] | None = field(
+        default_factory=lambda: {
+            "status": "ACTIVE",
+            "tags": {OWNER_TAG: "home"},
+            "labels": {"workload": "neuron-inference"},
+            "scalingConfig": {"minSize": 0, "maxSize": 2, "desiredSize": 0},
+        }
+    )
     machines: list[Machine] = field(default_factory=list)
     schedules: dict[str, dict[str, Any]] = field(default_factory=dict)
     told: list[dict[str, str]] = field(default_factory=list)
@@ -184,22 +210,30 @@ class World:
             eks=SimpleNamespace(describe_nodegroup=self._describe),
             eks_once=SimpleNamespace(update_nodegroup_config=self._update),
             ec2=SimpleNamespace(
-                get_paginator=lambda _: Paginator(self._list), terminate_instances=self._terminate,
+                get_paginator=lambda _: Paginator(self._list),
+                terminate_instances=self._terminate,
                 describe_capacity_reservations=self._describe_reservations,
             ),
             sns=SimpleNamespace(publish=self._publish),
-            cloudwatch=SimpleNamespace(put_metric_data=self._measure, get_metric_statistics=self._figures),
+            cloudwatch=SimpleNamespace(
+                put_metric_data=self._measure, get_metric_statistics=self._figures
+            ),
             scheduler=SimpleNamespace(
-                create_schedule=self._create, get_schedule=self._schedule, delete_schedule=self._delete,
+                create_schedule=self._create,
+                get_schedule=self._schedule,
+                delete_schedule=self._delete,
                 get_paginator=lambda _: Paginator(self._schedules),
             ),
             autoscaling=SimpleNamespace(
-                describe_auto_scaling_groups=self._scaling_groups, suspend_processes=self._suspend,
-                resume_processes=self._resume, update_auto_scaling_group=self._size_scaling_group,
+                describe_auto_scaling_groups=self._scaling_groups,
+                suspend_processes=self._suspend,
+                resume_processes=self._resume,
+                update_auto_scaling_group=self._size_scaling_group,
                 get_paginator=lambda _: Paginator(self._activities),
             ),
-            wall_s=self._wall_s, pause=lambda _: None,
-        )  # fmt: skip
+            wall_s=self._wall_s,
+            pause=lambda _: None,
+        )
 
     def _wall_s(self) -> float:
         return self.now.timestamp()
@@ -218,7 +252,8 @@ class World:
         odds = self.odds.get(operation, self.odds.get("*", 0))
         if code or (odds and self.chance.random() < odds):
             raise refused(code or "ThrottlingException", operation)
-        answer, refusal = None, None
+        answer = None
+        refusal = None
         try:
             answer = effect()
         except ClientError as error:
@@ -247,7 +282,9 @@ class World:
 
         return self._call("s3.get_object", effect)
 
-    def _put(self, *, Bucket: str, Key: str, Body: bytes, ContentType: str, **condition: str) -> Any:
+    def _put(
+        self, *, Bucket: str, Key: str, Body: bytes, ContentType: str, **condition: str
+    ) -> Any:
         def effect() -> Any:
             assert (Bucket, ContentType, len(condition)) == (GUARDED.bucket, "application/json", 1)
             found = self.objects.get(Key)
@@ -262,7 +299,11 @@ class World:
     def put(self, key: str, body: bytes | dict[str, Any]) -> str:
         """Write an object as anybody may, without a condition; its ETag."""
         etag = f'"{next(self._number)}"'
-        self.objects[key] = (body if isinstance(body, bytes) else json.dumps(body).encode(), etag, self.now)
+        self.objects[key] = (
+            body if isinstance(body, bytes) else json.dumps(body).encode(),
+            etag,
+            self.now,
+        )
         return etag
 
     def read(self, key: str) -> Any:
@@ -278,13 +319,25 @@ class World:
 
     def _describe(self, *, clusterName: str, nodegroupName: str) -> Any:
         def effect() -> Any:
-            group = json.loads(json.dumps(self._mine(clusterName, nodegroupName, "DescribeNodegroup")))
-            return {"nodegroup": {**group, "resources": {"autoScalingGroups": [{"name": SCALING_GROUP}]}}}
+            group = json.loads(
+                json.dumps(self._mine(clusterName, nodegroupName, "DescribeNodegroup"))
+            )
+            return {
+                "nodegroup": {
+                    **group,
+                    "resources": {"autoScalingGroups": [{"name": SCALING_GROUP}]},
+                }
+            }
 
         return self._call("eks.describe_nodegroup", effect)
 
     def _update(
-        self, *, clusterName: str, nodegroupName: str, scalingConfig: dict[str, int] | None = None, labels: Any = None
+        self,
+        *,
+        clusterName: str,
+        nodegroupName: str,
+        scalingConfig: dict[str, int] | None = None,
+        labels: Any = None,
     ) -> Any:
         def effect() -> Any:
             group = self._mine(clusterName, nodegroupName, "UpdateNodegroupConfig")
@@ -313,25 +366,44 @@ class World:
     def _scaling_groups(self, *, AutoScalingGroupNames: list[str]) -> Any:
         def effect() -> Any:
             known = [SCALING_GROUP] if self.group and SCALING_GROUP in AutoScalingGroupNames else []
-            return {"AutoScalingGroups": [{
-                "AutoScalingGroupName": name, **self.scaling,
-                "SuspendedProcesses": [{"ProcessName": process} for process in sorted(self.suspended)],
-            } for name in known]}  # fmt: skip
+            return {
+                "AutoScalingGroups": [
+                    {
+                        "AutoScalingGroupName": name,
+                        **self.scaling,
+                        "SuspendedProcesses": [
+                            {"ProcessName": process} for process in sorted(self.suspended)
+                        ],
+                    }
+                    for name in known
+                ]
+            }
 
         return self._call("autoscaling.describe_auto_scaling_groups", effect)
 
     def _activities(self, *, AutoScalingGroupName: str, NextToken: str = "0") -> Any:
-        """List launches and ends, the newest first; an end has its EndTime once Auto Scaling saw that it is over."""
+        """List launches and ends, the newest first; an end has its EndTime once Auto Scaling saw
+        that it is over."""
 
         def effect() -> Any:
             if not self.group or AutoScalingGroupName != SCALING_GROUP:
-                raise refused("ValidationError", "DescribeScalingActivities", "AutoScalingGroup name not found")
+                raise refused(
+                    "ValidationError",
+                    "DescribeScalingActivities",
+                    "AutoScalingGroup name not found",
+                )
             rows = []
             for machine in self.machines:
-                launch = {"Description": f"Launching a new EC2 instance: {machine.id}", "StartTime": machine.launched}
+                launch = {
+                    "Description": f"Launching a new EC2 instance: {machine.id}",
+                    "StartTime": machine.launched,
+                }
                 rows.append(launch)
                 if machine.ended:
-                    row = {"Description": f"Terminating EC2 instance: {machine.id}", "StartTime": machine.ended}
+                    row = {
+                        "Description": f"Terminating EC2 instance: {machine.id}",
+                        "StartTime": machine.ended,
+                    }
                     over = machine.gone and machine.gone + ACTIVITY_LAG
                     rows.append(row | ({"EndTime": over} if over and over <= self.now else {}))
             rows.sort(key=lambda row: row["StartTime"], reverse=True)
@@ -358,7 +430,9 @@ class World:
 
         return self._call("autoscaling.resume_processes", effect)
 
-    def _size_scaling_group(self, *, AutoScalingGroupName: str, MinSize: int, DesiredCapacity: int) -> Any:
+    def _size_scaling_group(
+        self, *, AutoScalingGroupName: str, MinSize: int, DesiredCapacity: int
+    ) -> Any:
         def effect() -> Any:
             assert AutoScalingGroupName == SCALING_GROUP
             self.scaling = {"MinSize": MinSize, "DesiredCapacity": DesiredCapacity}
@@ -378,13 +452,23 @@ class World:
         for one in [] if self.keeps else up[desired:]:
             self._end(one)
         is_closed = self.block is not None and not self.block.is_open(self.now)
-        for _ in range(0 if self.no_capacity or is_closed or "Launch" in self.suspended else desired - len(up)):
-            tags = {CLUSTER_TAG: GUARDED.cluster, NODE_GROUP_TAG: GUARDED.node_group, SCALING_GROUP_TAG: SCALING_GROUP}
+        for _ in range(
+            0 if self.no_capacity or is_closed or "Launch" in self.suspended else desired - len(up)
+        ):
+            tags = {
+                CLUSTER_TAG: GUARDED.cluster,
+                NODE_GROUP_TAG: GUARDED.node_group,
+                SCALING_GROUP_TAG: SCALING_GROUP,
+            }
             owner = self.group["tags"].get(OWNER_TAG)  # Fleet's launch template has the same tag
-            self.machines.append(Machine(
-                f"i-{next(self._number):017x}", self.now, {**tags, **({OWNER_TAG: owner} if owner else {})},
-                due=self.now + timedelta(seconds=self.start_s),
-            ))  # fmt: skip
+            self.machines.append(
+                Machine(
+                    f"i-{next(self._number):017x}",
+                    self.now,
+                    {**tags, **({OWNER_TAG: owner} if owner else {})},
+                    due=self.now + timedelta(seconds=self.start_s),
+                )
+            )
 
     def _end(self, machine: Machine) -> None:
         if not self.immortal and machine.state in {"pending", "running"}:
@@ -393,26 +477,47 @@ class World:
 
     def _list(self, *, Filters: list[dict[str, Any]], NextToken: str = "0") -> Any:
         def effect() -> Any:
-            assert {one["Name"] for one in Filters} == {f"tag:{CLUSTER_TAG}", f"tag:{NODE_GROUP_TAG}"}
+            assert {one["Name"] for one in Filters} == {
+                f"tag:{CLUSTER_TAG}",
+                f"tag:{NODE_GROUP_TAG}",
+            }
             wanted = {one["Name"].removeprefix("tag:"): one["Values"][0] for one in Filters}
-            listed = [one for one in self.machines if not one.gone or self.now - one.gone < FORGOTTEN_AFTER]
+            listed = [
+                one
+                for one in self.machines
+                if not one.gone or self.now - one.gone < FORGOTTEN_AFTER
+            ]
             found = [one for one in listed if wanted.items() <= one.tags.items()]
-            start, page = int(NextToken), 1  # one a page: nobody may read the first page only
+            # one a page: nobody may read the first page only
+            start = int(NextToken)
+            page = 1
             return {
-                "Reservations": [{"Instances": [{
-                    "InstanceId": one.id, "LaunchTime": one.launched, "State": {"Name": one.state},
-                    "StateTransitionReason": _describe_end(one),
-                    "Tags": [{"Key": key, "Value": value} for key, value in one.tags.items()],
-                }]} for one in found[start:start + page]],
+                "Reservations": [
+                    {
+                        "Instances": [
+                            {
+                                "InstanceId": one.id,
+                                "LaunchTime": one.launched,
+                                "State": {"Name": one.state},
+                                "StateTransitionReason": _describe_end(one),
+                                "Tags": [
+                                    {"Key": key, "Value": value} for key, value in one.tags.items()
+                                ],
+                            }
+                        ]
+                    }
+                    for one in found[start : start + page]
+                ],
                 **({"NextToken": str(start + page)} if len(found) > start + page else {}),
-            }  # fmt: skip
+            }
 
         return self._call("ec2.describe_instances", effect)
 
     def _terminate(self, *, InstanceIds: list[str]) -> Any:
         def effect() -> Any:
             meant = [one for one in self.machines if one.id in InstanceIds]
-            if any(one.protected for one in meant):  # then none of the call's ends (EC2 API reference)
+            # then none of the call's ends (EC2 API reference)
+            if any(one.protected for one in meant):
                 raise refused("OperationNotPermitted", "TerminateInstances")
             for one in meant:
                 self._end(one)
@@ -423,14 +528,21 @@ class World:
     def _describe_reservations(self, *, CapacityReservationIds: list[str]) -> Any:
         def effect() -> Any:
             if self.block is None or CapacityReservationIds != [self.block.id]:
-                raise refused("InvalidCapacityReservationId.NotFound", "DescribeCapacityReservations")
+                raise refused(
+                    "InvalidCapacityReservationId.NotFound", "DescribeCapacityReservations"
+                )
             row = {"CapacityReservationId": self.block.id, "State": self.block.state}
-            return {"CapacityReservations": [row | {"StartDate": self.block.starts, "EndDate": self.block.ends}]}
+            return {
+                "CapacityReservations": [
+                    row | {"StartDate": self.block.starts, "EndDate": self.block.ends}
+                ]
+            }
 
         return self._call("ec2.describe_capacity_reservations", effect)
 
     def deploy_block(self, starts: datetime, ends: datetime, id_: str = RESERVATION) -> None:
-        """Buy a Capacity Block and deploy Fleet for it, whose tags are the plan; EKS makes its scheduled action."""
+        """Buy a Capacity Block and deploy Fleet for it, whose tags are the plan; EKS makes its
+        scheduled action."""
         assert self.group is not None
         self.block = Block(starts, ends, id_, scale_down_at=ends - EKS_SCALES_DOWN)
         self.group["tags"] |= {
@@ -478,13 +590,19 @@ class World:
 
     def _schedules(self, *, GroupName: str, NextToken: str = "0") -> Any:
         def effect() -> Any:
-            found = sorted(name for name, one in self.schedules.items() if one["GroupName"] == GroupName)
+            found = sorted(
+                name for name, one in self.schedules.items() if one["GroupName"] == GroupName
+            )
             start = int(NextToken)
             more = {"NextToken": str(start + 1)} if len(found) > start + 1 else {}
             listed = [
-                {"Name": name, "State": "ENABLED", "Target": {"Arn": self.schedules[name]["Target"]["Arn"]}}
+                {
+                    "Name": name,
+                    "State": "ENABLED",
+                    "Target": {"Arn": self.schedules[name]["Target"]["Arn"]},
+                }
                 for name in found[start : start + 1]
-            ]  # fmt: skip
+            ]
             return {"Schedules": listed, **more}
 
         return self._call("scheduler.list_schedules", effect)
@@ -505,8 +623,11 @@ class World:
                 said = json.loads(one["Target"]["Input"])
                 del self.schedules[name]  # ActionAfterCompletion
                 if self.group is None or {"eks", "eks.update_nodegroup_config"} & self.down:
-                    continue  # it would be tried again for an hour, and then stand in the dead-letter queue
-                sizes = {key[0].lower() + key[1:]: value for key, value in said["ScalingConfig"].items()}
+                    # it would be tried again for an hour, and then stand in the dead-letter queue
+                    continue
+                sizes = {
+                    key[0].lower() + key[1:]: value for key, value in said["ScalingConfig"].items()
+                }
                 self.size(sizes)
                 self.fired.append(name)
 
@@ -534,9 +655,15 @@ class World:
         return self._call("cloudwatch.put_metric_data", effect)
 
     def _figures(
-        self, *, Namespace: str, MetricName: str, StartTime: datetime, EndTime: datetime, Period: int,
+        self,
+        *,
+        Namespace: str,
+        MetricName: str,
+        StartTime: datetime,
+        EndTime: datetime,
+        Period: int,
         Statistics: list[str],
-    ) -> Any:  # fmt: skip
+    ) -> Any:
         def effect() -> Any:
             assert (Namespace, Statistics) == (GUARDED.namespace, ["Minimum"])
             lowest: dict[datetime, float] = {}
@@ -544,7 +671,9 @@ class World:
                 if name == MetricName and StartTime <= at < EndTime:
                     begin = datetime.fromtimestamp(at.timestamp() // Period * Period, UTC)
                     lowest[begin] = min(value, lowest.get(begin, value))
-            return {"Datapoints": [{"Timestamp": at, "Minimum": value} for at, value in lowest.items()]}
+            return {
+                "Datapoints": [{"Timestamp": at, "Minimum": value} for at, value in lowest.items()]
+            }
 
         return self._call("cloudwatch.get_metric_statistics", effect)
 
@@ -573,8 +702,9 @@ class World:
             dues = [one.due for one in self.machines if one.due]
             dues += [
                 datetime.fromisoformat(one["ScheduleExpression"][3:-1]).replace(tzinfo=UTC)
-                for one in self.schedules.values() if self.fires
-            ]  # fmt: skip
+                for one in self.schedules.values()
+                if self.fires
+            ]
             if self.block:
                 moments = (self.block.scale_down_at, self.block.ends - EC2_TAKES)
                 dues += [moment for moment in moments if moment and self.now < moment]

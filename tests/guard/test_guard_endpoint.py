@@ -1,4 +1,5 @@
-"""Stops and starts through boto3 at the local AWS endpoint, judged by what EC2 lists and never by the desired size."""
+"""Stops and starts through boto3 at the local AWS endpoint, judged by what EC2 lists and never by
+the desired size."""
 
 from __future__ import annotations
 
@@ -28,7 +29,14 @@ ROOT = Path(__file__).resolve().parents[2]
 ACCOUNT = "222233334444"
 NODES = f"arn:aws:iam::{ACCOUNT}:role/nodes"
 QUICK = FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1)
-CALLS = ["GetObject", "PutObject", "DescribeNodegroup", "UpdateNodegroupConfig", "DescribeInstances", "Publish"]
+CALLS = [
+    "GetObject",
+    "PutObject",
+    "DescribeNodegroup",
+    "UpdateNodegroupConfig",
+    "DescribeInstances",
+    "Publish",
+]
 _NUMBER = itertools.count()
 
 
@@ -60,28 +68,45 @@ def clients(endpoint, proxy, tmp_path_factory):
 def impatient(clients):  # noqa: ARG001 - their settings
     """The same without retries, whose waits would be all that a test of a lasting fault does."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tandem.guard.config.CLIENT_CONFIG", Config(retries={"total_max_attempts": 1}))
+        patch.setattr(
+            "tandem.guard.config.CLIENT_CONFIG", Config(retries={"total_max_attempts": 1})
+        )
         yield AwsClients.create("us-east-2")
 
 
 @pytest.fixture
 def scene(endpoint, proxy, clients):
-    """A new environment: cluster, node group, bucket, topic, schedules; and what EC2 lists of it."""
+    """A new environment: cluster, node group, bucket, topic, schedules; and what EC2 lists of
+    it."""
     proxy.use()
     endpoint.set_fleet(QUICK)
     name = f"g{next(_NUMBER)}"
     topic = endpoint.client("sns").create_topic(Name=f"{name}-people")["TopicArn"]
     guarded = GuardConfig(
-        environment=name, account=ACCOUNT, region="us-east-2", cluster=f"tandem-{name}", node_group=f"{name}-trn2",
-        bucket=f"tandem-{name}", topic_arn=topic, namespace=f"Tandem/{name}", nodes=2, max_hours=8, idle_minutes=30,
-        usd_per_hour=36, capacity_kind="on-demand", schedule_group=f"tandem-{name}",
-        scheduler_role_arn=f"arn:aws:iam::{ACCOUNT}:role/{name}", dead_letter_arn=f"arn:aws:sqs:us-east-2:{ACCOUNT}:d",
-    )  # fmt: skip
+        environment=name,
+        account=ACCOUNT,
+        region="us-east-2",
+        cluster=f"tandem-{name}",
+        node_group=f"{name}-trn2",
+        bucket=f"tandem-{name}",
+        topic_arn=topic,
+        namespace=f"Tandem/{name}",
+        nodes=2,
+        max_hours=8,
+        idle_minutes=30,
+        usd_per_hour=36,
+        capacity_kind="on-demand",
+        schedule_group=f"tandem-{name}",
+        scheduler_role_arn=f"arn:aws:iam::{ACCOUNT}:role/{name}",
+        dead_letter_arn=f"arn:aws:sqs:us-east-2:{ACCOUNT}:d",
+    )
     endpoint.client("s3").create_bucket(
         Bucket=guarded.bucket, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
     )
     endpoint.client("scheduler").create_schedule_group(Name=guarded.schedule_group)
-    endpoint.client("eks").create_cluster(name=guarded.cluster, roleArn=NODES, resourcesVpcConfig={})
+    endpoint.client("eks").create_cluster(
+        name=guarded.cluster, roleArn=NODES, resourcesVpcConfig={}
+    )
     made = Scene(endpoint, clients, guarded)
     made.group({OWNER_TAG: name})
     yield made
@@ -93,21 +118,31 @@ class Scene:
     """One environment, and who acts on it."""
 
     def __init__(self, endpoint, clients, guarded):
-        self.endpoint, self.clients, self.guarded = endpoint, clients, guarded
+        self.endpoint = endpoint
+        self.clients = clients
+        self.guarded = guarded
         self.ec2 = endpoint.client("ec2")
 
     def group(self, tags):
         self.endpoint.client("eks").create_nodegroup(
-            clusterName=self.guarded.cluster, nodegroupName=self.guarded.node_group, subnets=["subnet-1"],
-            nodeRole=NODES, scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2}, tags=tags,
-        )  # fmt: skip
+            clusterName=self.guarded.cluster,
+            nodegroupName=self.guarded.node_group,
+            subnets=["subnet-1"],
+            nodeRole=NODES,
+            scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
+            tags=tags,
+        )
 
     def start(self, run="r1", hours=2.0, nodes=1):
-        request = RaiseRequest(run=run, hours=hours, experiment="first", nodes=nodes, node_labels=LABEL, who="anna")
+        request = RaiseRequest(
+            run=run, hours=hours, experiment="first", nodes=nodes, node_labels=LABEL, who="anna"
+        )
         return raise_fleet(self.clients, self.guarded, request, self.endpoint.now())
 
     def halt(self, why="enough"):
-        return stop_fleet(self.clients, self.guarded, who="anna", why=why, run=None, now=self.endpoint.now())
+        return stop_fleet(
+            self.clients, self.guarded, who="anna", why=why, run=None, now=self.endpoint.now()
+        )
 
     def reap(self):
         return run_reaper_pass(self.clients, self.guarded, self.endpoint.now())
@@ -156,7 +191,9 @@ def test_what_eks_does_not_end_is_terminated_by_id(scene, knob):
 
 
 @pytest.mark.parametrize("operation", CALLS)
-def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(scene, proxy, impatient, operation):
+def test_a_call_that_always_fails_is_said_and_made_good_by_the_next_pass(
+    scene, proxy, impatient, operation
+):
     scene.raised()
     scene.clients = impatient
     proxy.use(FaultRule(fault=INTERNAL_ERROR_FAULT, operation=operation))

@@ -1,4 +1,5 @@
-"""What the two functions make of what they are sent, in memory; tests/stacks/test_guard_deployed.py calls them."""
+"""What the two functions make of what they are sent, in memory; tests/stacks/test_guard_deployed.py
+calls them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,11 @@ from tandem.guard.config import AwsClients
 from tandem.guard.fence import FENCE_KEY
 
 LAMBDAS = Path(__file__).resolve().parents[2] / "lambdas"
-BUDGET = {"Records": [{"Sns": {"Subject": "AWS Budgets: home\nhas exceeded", "Message": "Budget: 2000 USD"}}]}
+BUDGET = {
+    "Records": [
+        {"Sns": {"Subject": "AWS Budgets: home\nhas exceeded", "Message": "Budget: 2000 USD"}}
+    ]
+}
 
 
 @pytest.fixture
@@ -22,13 +27,17 @@ def function(world, monkeypatch):
     """A handler in the account, at its time."""
 
     def load(name, guarded=GUARDED):
-        spec = importlib.util.spec_from_file_location(f"{name}_handler", LAMBDAS / name / "handler.py")
+        spec = importlib.util.spec_from_file_location(
+            f"{name}_handler", LAMBDAS / name / "handler.py"
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         for variable, value in guarded.to_variables().items():
             monkeypatch.setenv(variable, value)
         monkeypatch.setattr(AwsClients, "create", classmethod(lambda *_: world.clients))
-        monkeypatch.setattr(module, "datetime", type("Now", (datetime,), {"now": staticmethod(lambda _: world.now)}))
+        monkeypatch.setattr(
+            module, "datetime", type("Now", (datetime,), {"now": staticmethod(lambda _: world.now)})
+        )
         return module
 
     return load
@@ -44,14 +53,19 @@ def test_a_budget_stops_what_costs_by_the_hour(world, function, start, kind):
     start()
     function("stop", replace(GUARDED, capacity_kind=kind)).handler(BUDGET, None)
     world.advance(3)
-    assert (world.alive, fence(world)) == ([], ("budget", "budget notification: AWS Budgets: home has exceeded", "r1"))
+    assert (world.alive, fence(world)) == (
+        [],
+        ("budget", "budget notification: AWS Budgets: home has exceeded", "r1"),
+    )
 
 
 def test_a_budget_only_tells_where_a_capacity_block_is_paid(world, function, start):
     start()
     function("stop", replace(GUARDED, capacity_kind="capacity-block")).handler(BUDGET, None)
     assert (len(world.alive), world.read(FENCE_KEY)) == (1, None)
-    assert [one["subject"] for one in world.told] == ["Tandem home: budget notified, nothing is stopped"]
+    assert [one["subject"] for one in world.told] == [
+        "Tandem home: budget notified, nothing is stopped"
+    ]
 
 
 def test_whoever_invokes_it_stops_a_capacity_block_too(world, function, start):
@@ -62,10 +76,22 @@ def test_whoever_invokes_it_stops_a_capacity_block_too(world, function, start):
 
 
 @pytest.mark.parametrize(
-    "event", [None, [], "x", 7, {}, {"Records": []}, {"Records": [{}]}, {"Records": 3}, {"Records": [{"Sns": 3}]},
-              {"run": 7, "who": None}, {"run": "../x", "who": "x" * 300_000, "why": "caf\udce9"}],
+    "event",
+    [
+        None,
+        [],
+        "x",
+        7,
+        {},
+        {"Records": []},
+        {"Records": [{}]},
+        {"Records": 3},
+        {"Records": [{"Sns": 3}]},
+        {"run": 7, "who": None},
+        {"run": "../x", "who": "x" * 300_000, "why": "caf\udce9"},
+    ],
     ids=lambda event: ascii(event)[:30],
-)  # fmt: skip
+)
 def test_no_event_is_too_odd_to_stop(world, function, start, event):
     start()
     function("stop").handler(event, None)
@@ -79,7 +105,8 @@ def test_a_stop_that_left_something_undone_ends_as_an_error(world, function, sta
     module = function("stop")
 
     with pytest.raises(
-        module.IncompleteStopError, match="setting node group home-trn2 of cluster tandem-home to 0 failed"
+        module.IncompleteStopError,
+        match="setting node group home-trn2 of cluster tandem-home to 0 failed",
     ):
         module.handler(BUDGET, None)
 
@@ -103,5 +130,7 @@ def test_a_pass_says_in_its_log_what_it_did(world, function, capsys):
 def test_a_pass_that_could_not_see_all_ends_as_an_error(world, function):
     world.down = {"ec2"}
     module = function("reap")
-    with pytest.raises(module.IncompletePassError, match="instances unknown: EndpointConnectionError"):
+    with pytest.raises(
+        module.IncompletePassError, match="instances unknown: EndpointConnectionError"
+    ):
         module.handler({}, None)

@@ -1,4 +1,5 @@
-"""No order of starts, stops, crashes, deploys, faults and passes leaves an instance that nobody ends or cries about.
+"""No order of starts, stops, crashes, deploys, faults and passes leaves an instance that nobody
+ends or cries about.
 
 A part of proofs/test_stop_interleavings.py, with a fixed seed.
 """
@@ -23,7 +24,13 @@ def _printed():
 def test_no_history_ends_with_an_instance_alive_and_neither_a_stop_to_come_nor_an_alarm():
     wrong, seen = many(SEED, 150)
     assert wrong == {}
-    assert min(seen[what] for what in ("raised", "lifted", "crashes", "in between", "stops due", "alarms")) > 40
+    assert (
+        min(
+            seen[what]
+            for what in ("raised", "lifted", "crashes", "in between", "stops due", "alarms")
+        )
+        > 40
+    )
 
 
 def test_the_reaper_alone_ends_every_history():
@@ -33,7 +40,8 @@ def test_the_reaper_alone_ends_every_history():
 
 
 def test_the_one_shot_stops_alone_end_every_start():
-    """Without the reaper, and so without what only it can see: raises by hand, and an AWS that fails."""
+    """Without the reaper, and so without what only it can see: raises by hand, and an AWS that
+    fails."""
     wrong, seen = many(SEED, 300, reaper=False, hostile=False)
     assert wrong == {}
     assert seen["raised"] > 200
@@ -48,7 +56,10 @@ def test_a_reaper_that_sees_no_fence_is_caught(monkeypatch):
 
 def test_a_start_that_does_not_look_again_is_caught(monkeypatch):
     monkeypatch.setattr("tandem.guard.ownership.LeaseOwner.find_loss", lambda _: "")
-    assert many(SEED, 400, reaper=False, schedules=False, hostile=False, judge=History.stopped)[0] != {}
+    assert (
+        many(SEED, 400, reaper=False, schedules=False, hostile=False, judge=History.stopped)[0]
+        != {}
+    )
 
 
 def test_a_one_shot_that_keeps_a_node_is_caught(monkeypatch):
@@ -66,6 +77,8 @@ def test_a_one_shot_that_keeps_a_node_is_caught(monkeypatch):
 
 
 def test_a_stop_has_the_last_word_over_a_start_in_any_order():
-    wrong, seen = many(SEED, 400, reaper=False, schedules=False, hostile=False, judge=History.stopped)
+    wrong, seen = many(
+        SEED, 400, reaper=False, schedules=False, hostile=False, judge=History.stopped
+    )
     assert wrong == {}
     assert seen["raised"] > 50

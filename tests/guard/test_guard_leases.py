@@ -1,4 +1,5 @@
-"""A lease is for so many nodes with such labels; what is no lease or fence of this form is not understood."""
+"""A lease is for so many nodes with such labels; what is no lease or fence of this form is not
+understood."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_both_nodes_of_a_spot_replacement_are_counted_as_cost(world, start):
     resize(world, 2)
     resize(world, 1)
 
-    assert run_reaper_pass(world.clients, GUARDED, world.now).metrics[FLEET_USD] == pytest.approx(2 * alone)
+    assert run_reaper_pass(world.clients, GUARDED, world.now).metrics[FLEET_USD] == pytest.approx(
+        2 * alone
+    )
 
 
 def test_the_budgets_overlap_is_the_guards_grace():
@@ -64,8 +67,9 @@ def test_other_labels_than_the_leases_are_a_stop(world, start):
     start("r1", hours=8)
     world.group["labels"]["raise.tandem/slow"] = "second"
 
-    assert "the nodes carry raise.tandem/fast, raise.tandem/slow, which is not what the lease of run r1 says" in why(
-        world
+    assert (
+        "the nodes carry raise.tandem/fast, raise.tandem/slow, which is not what the lease of run"
+        " r1 says" in why(world)
     )
 
 
@@ -83,7 +87,8 @@ def test_labels_are_left_alone_while_eks_is_at_work(world, start):
 
 
 def test_a_pass_that_meets_a_start_half_way_reads_the_lease_again(world, start):
-    """It read that there was no lease, and then saw the instances of a start that had written one."""
+    """It read that there was no lease, and then saw the instances of a start that had written
+    one."""
     world.interrupt(lambda: start("r1", hours=8), "eks.describe_nodegroup")
     assert why(world) == ""
 
@@ -123,7 +128,9 @@ def test_a_lease_without_one_of_its_fields_is_none(world, start, field):
 
 
 @pytest.mark.parametrize("field", ["passes", "nodes"])
-@pytest.mark.parametrize("value", [10**4290, -1, 1.5, True, "7"], ids=["4,291 digits", "below 0", "1.5", "true", "7"])
+@pytest.mark.parametrize(
+    "value", [10**4290, -1, 1.5, True, "7"], ids=["4,291 digits", "below 0", "1.5", "true", "7"]
+)
 def test_a_number_that_is_none_is_not_understood(world, start, halt, field, value):
     start("r1")
     halt()
@@ -157,14 +164,20 @@ def test_replacements_do_not_make_a_fleet_young_while_s3_is_lost(world, start):
             world._reconcile()
         reasons += run_reaper_pass(world.clients, GUARDED, world.now).plan.reasons
 
-    assert reasons[0] == "instances have lived for 8 hours, one after another, and the lease cannot be read"
+    assert (
+        reasons[0]
+        == "instances have lived for 8 hours, one after another, and the lease cannot be read"
+    )
 
 
 def test_people_hear_that_the_guard_is_blind(world, start):
     start("r1", hours=8)
     world.down = {"s3"}
     run_reaper_pass(world.clients, GUARDED, world.now)
-    assert world.told[0]["subject"] == "Tandem home: fleet not seen whole: part of AWS does not answer the guard"
+    assert (
+        world.told[0]["subject"]
+        == "Tandem home: fleet not seen whole: part of AWS does not answer the guard"
+    )
 
 
 def test_people_hear_of_a_blind_guard_once_an_hour(world, start):
@@ -184,6 +197,8 @@ def test_the_kind_on_the_node_group_comes_before_the_declared_one(world):
     world.group["tags"][CAPACITY_KIND_TAG] = "spot"
 
     assert (
-        observe_fleet(world.clients, replace(GUARDED, capacity_kind="capacity-block"), world.now).capacity_kind
+        observe_fleet(
+            world.clients, replace(GUARDED, capacity_kind="capacity-block"), world.now
+        ).capacity_kind
         == "spot"
     )

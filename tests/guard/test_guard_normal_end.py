@@ -1,4 +1,5 @@
-"""A normal end leaves no fence, no instance, no schedule and no lease; the next start needs no release."""
+"""A normal end leaves no fence, no instance, no schedule and no lease; the next start needs no
+release."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def end(world):
             if reaper and before.minute // 5 != world.now.minute // 5:
                 run_reaper_pass(world.clients, GUARDED, world.now)
 
-        return end_lease(world.clients, GUARDED, run=run, clock=lambda: world.now, wait=rest, log=say)
+        return end_lease(
+            world.clients, GUARDED, run=run, clock=lambda: world.now, wait=rest, log=say
+        )
 
     return act
 
@@ -36,7 +39,12 @@ def test_an_end_leaves_nothing(world, start, end):
     start("r1", nodes=2)
     world.advance(20)
     end()
-    assert (world.alive, world.schedules, world.read(POINTER_KEY)["run"], world.read(FENCE_KEY)) == ([], {}, None, None)
+    assert (
+        world.alive,
+        world.schedules,
+        world.read(POINTER_KEY)["run"],
+        world.read(FENCE_KEY),
+    ) == ([], {}, None, None)
 
 
 def test_the_next_start_needs_no_release(start, end):
@@ -55,10 +63,14 @@ def test_the_reaper_does_not_fence_after_an_end(world, start, end, passes):
 def test_the_lease_says_that_it_ends_before_the_fleet_is_sized(world, start, end):
     start("r1")
     states = []
-    world.between = lambda operation: states.append((operation, world.read(lease_key("r1"))["ending"]))
+    world.between = lambda operation: states.append(
+        (operation, world.read(lease_key("r1"))["ending"])
+    )
     end()
 
-    assert [ending for operation, ending in states if operation == "eks.update_nodegroup_config"] != [None]
+    assert [
+        ending for operation, ending in states if operation == "eks.update_nodegroup_config"
+    ] != [None]
 
 
 def test_an_end_looks_twice_before_it_removes_the_stop(world, start, end):

@@ -1,4 +1,5 @@
-"""Nothing but tandem/guard/fleet_start.py asks EKS for a node; a template's desired size is 0, and so is a stop's."""
+"""Nothing but tandem/guard/fleet_start.py asks EKS for a node; a template's desired size is 0, and
+so is a stop's."""
 
 from __future__ import annotations
 
@@ -6,8 +7,11 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SIZED = re.compile(r"[\"']?(?:desired_?[sS]ize|DesiredSize|min_?[sS]ize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)")
-ASKED = re.compile(r"[\"']?(?:desiredSize|DesiredSize|minSize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)")  # boto3's words
+SIZED = re.compile(
+    r"[\"']?(?:desired_?[sS]ize|DesiredSize|min_?[sS]ize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)"
+)
+# boto3's words
+ASKED = re.compile(r"[\"']?(?:desiredSize|DesiredSize|minSize|MinSize)[\"']?\s*[:=]\s*([^,})\s]+)")
 
 
 def ours():
@@ -19,7 +23,9 @@ def ours():
 
 def calls():
     return {
-        str(path.relative_to(ROOT)) for path in ours() if re.search(r"\.update_nodegroup_config\(", path.read_text())
+        str(path.relative_to(ROOT))
+        for path in ours()
+        if re.search(r"\.update_nodegroup_config\(", path.read_text())
     }
 
 
@@ -28,12 +34,17 @@ def sizes(path):
 
 
 def asked_sizes(path):
-    """What boto3 is given; the fields of what was read, `desired_size` and `min_size`, ask for nothing."""
+    """What boto3 is given; the fields of what was read, `desired_size` and `min_size`, ask for
+    nothing."""
     return set(ASKED.findall(path.read_text()))
 
 
 def test_three_files_update_the_node_group():
-    assert calls() == {"tandem/guard/apply.py", "tandem/guard/fleet_start.py", "tandem/guard/node_labels.py"}
+    assert calls() == {
+        "tandem/guard/apply.py",
+        "tandem/guard/fleet_start.py",
+        "tandem/guard/node_labels.py",
+    }
 
 
 def test_a_relabel_knows_no_size():
@@ -58,4 +69,8 @@ def test_no_template_asks_for_an_accelerator():
 
 
 def test_nobody_scales_behind_ekss_back():
-    assert [path for path in ours() if re.search(r"set_desired_capacity\(|SetDesiredCapacity", path.read_text())] == []
+    assert [
+        path
+        for path in ours()
+        if re.search(r"set_desired_capacity\(|SetDesiredCapacity", path.read_text())
+    ] == []

@@ -52,7 +52,10 @@ def test_a_start_that_wakes_leaves_no_stop_of_its_own(world, start, usurp, opera
 @pytest.mark.parametrize("operation", SLEEPS[:2])
 def test_a_start_that_wakes_before_it_reads_raises_nothing(world, start, usurp, operation):
     world.interrupt(usurp, operation)
-    with pytest.raises((InputError, ExternalError), match=r"run b has the fleet now|arming the one-shot stop failed"):
+    with pytest.raises(
+        (InputError, ExternalError),
+        match=r"run b has the fleet now|arming the one-shot stop failed",
+    ):
         start("a", hours=8, nodes=2)
     assert (size(world), world.group["labels"]["raise.tandem/slow"]) == (1, "second")
 
@@ -63,7 +66,9 @@ def test_a_raise_in_the_gap_is_not_taken_back_from_the_present_run(world, start,
         start("a", hours=8, nodes=2)
 
 
-def test_the_reaper_ends_a_raise_in_the_gap_within_two_passes_and_the_grace(world, start, usurp, passes):
+def test_the_reaper_ends_a_raise_in_the_gap_within_two_passes_and_the_grace(
+    world, start, usurp, passes
+):
     world.interrupt(usurp, "eks.update_nodegroup_config")
     with pytest.raises(InputError):
         start("a", hours=8, nodes=2)
@@ -103,7 +108,10 @@ def test_two_starts_of_one_run_leave_the_fleet_to_the_later(world, start):
 
 def test_the_schedule_of_the_run_that_the_pointer_names_stays(world, start):
     start("r1")
-    assert (delete_unreferenced_schedule(world.clients, GUARDED, "r1"), set(world.schedules)) == (False, {"stop-r1"})
+    assert (delete_unreferenced_schedule(world.clients, GUARDED, "r1"), set(world.schedules)) == (
+        False,
+        {"stop-r1"},
+    )
 
 
 def test_a_schedule_is_kept_where_the_pointer_changed_while_it_was_read(world, start):
@@ -119,7 +127,10 @@ def test_a_schedule_is_kept_where_the_pointer_changed_while_it_was_read(world, s
         return answer
 
     clients.s3.get_object = get_and_sleep
-    assert (delete_unreferenced_schedule(clients, GUARDED, "r1"), set(world.schedules)) == (False, {"stop-r1"})
+    assert (delete_unreferenced_schedule(clients, GUARDED, "r1"), set(world.schedules)) == (
+        False,
+        {"stop-r1"},
+    )
 
 
 def test_a_release_ends_the_pointer_that_it_saw_alone(world, start, halt, lift, passes):
@@ -153,7 +164,9 @@ def test_a_lease_that_a_release_ended_is_not_taken_up_again(start, halt, lift, p
         start("a", hours=8)
 
 
-def test_a_release_that_died_behind_its_first_write_is_finished_by_the_next(world, start, halt, lift, passes):
+def test_a_release_that_died_behind_its_first_write_is_finished_by_the_next(
+    world, start, halt, lift, passes
+):
     start("a", hours=8)
     halt()
     passes(10)
@@ -166,23 +179,28 @@ def test_a_release_that_died_behind_its_first_write_is_finished_by_the_next(worl
 
 def test_a_start_beside_a_schedule_that_no_lease_owns_is_refused(world, start):
     world.schedules["every-hour"] = {
-        "GroupName": GUARDED.schedule_group, "Name": "every-hour", "ScheduleExpression": "at(2030-01-01T00:00:00)",
+        "GroupName": GUARDED.schedule_group,
+        "Name": "every-hour",
+        "ScheduleExpression": "at(2030-01-01T00:00:00)",
         "Target": {"Arn": "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"},
-    }  # fmt: skip
+    }
 
     with pytest.raises(InputError, match="no lease owns it") as refusal:
         start("r1")
     assert refusal.value.change.endswith(
-        "aws scheduler delete-schedule --group-name tandem-home --name every-hour --region us-east-2"
+        "aws scheduler delete-schedule --group-name tandem-home --name every-hour --region"
+        " us-east-2"
     )
     assert lease_key("r1") not in world.objects
 
 
 def test_a_command_with_a_hostile_schedule_is_quoted(world, start):
     world.schedules["x; curl evil"] = {
-        "GroupName": GUARDED.schedule_group, "Name": "x; curl evil", "ScheduleExpression": "at(2030-01-01T00:00:00)",
+        "GroupName": GUARDED.schedule_group,
+        "Name": "x; curl evil",
+        "ScheduleExpression": "at(2030-01-01T00:00:00)",
         "Target": {"Arn": "arn"},
-    }  # fmt: skip
+    }
 
     with pytest.raises(InputError) as refusal:
         start("r1")
@@ -268,7 +286,9 @@ def test_labels_that_a_sleeping_start_set_are_taken_off(world, start):
     assert "compile.tandem/experiment" not in world.group["labels"]
 
 
-def test_a_stop_that_slept_until_its_fence_was_released_leaves_the_next_run(world, start, halt, lift, passes):
+def test_a_stop_that_slept_until_its_fence_was_released_leaves_the_next_run(
+    world, start, halt, lift, passes
+):
     start("a")
 
     put = world._put

@@ -17,14 +17,22 @@ FILTERS = [{"Name": f"tag:{tag}", "Values": [value]} for tag, value in TAGS.item
 
 def test_a_list_has_so_many_pages_at_most(world):
     world.size({"minSize": 0, "desiredSize": 2})  # an instance a page
-    assert len(list(iterate_pages(world.clients.ec2, "describe_instances", max_pages=2, Filters=FILTERS))) == 2
+    assert (
+        len(
+            list(
+                iterate_pages(world.clients.ec2, "describe_instances", max_pages=2, Filters=FILTERS)
+            )
+        )
+        == 2
+    )
     with pytest.raises(PaginationError, match="more than 1 pages"):
         list(iterate_pages(world.clients.ec2, "describe_instances", max_pages=1, Filters=FILTERS))
 
 
 def test_a_stop_goes_on_where_the_list_of_instances_does_not_end(world: World, start):
     start("r1", nodes=2)
-    clients, tokens = world.clients, itertools.count()
+    clients = world.clients
+    tokens = itertools.count()
     endless = Paginator(lambda **_: {"Reservations": [], "NextToken": str(next(tokens))})
     clients.ec2.get_paginator = lambda _: endless
 

@@ -1,8 +1,10 @@
-"""The three paths of a Guard that the real CDK CLI deployed, each fired as AWS fires it, and each with the others gone.
+"""The three paths of a Guard that the real CDK CLI deployed, each fired as AWS fires it, and each
+with the others gone.
 
-Nothing here calls a function: the endpoint's clock makes the reaper's rule and the one-shot schedule due, and a message
-on the budget's own topic stands for the bill. Who is left is what EC2 lists. The clock of Lambda is this machine's, so
-that an instance is made old by saying that it was launched long ago.
+Nothing here calls a function: the endpoint's clock makes the reaper's rule and the one-shot
+schedule due, and a message on the budget's own topic stands for the bill. Who is left is what EC2
+lists. The clock of Lambda is this machine's, so that an instance is made old by saying that it was
+launched long ago.
 """
 
 from __future__ import annotations
@@ -21,32 +23,49 @@ import pytest
 from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
-from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_prerequisites, create_sandbox
+from rehearsal.aws.sandbox import (
+    FICTITIOUS_ACCOUNT,
+    EnvironmentSandbox,
+    create_prerequisites,
+    create_sandbox,
+)
 from tandem.cli.program import main
 from tandem.guard.pass_metrics import INSTANCES_ALIVE
 from tandem.spec import names
 
-pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("guard-paths"), pytest.mark.proof]
+pytestmark = [
+    pytest.mark.cdk,
+    pytest.mark.endpoint,
+    pytest.mark.xdist_group("guard-paths"),
+    pytest.mark.proof,
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 NAME = "post-us-east-2"
 QUICK = {"start_delay_s": 0.1, "stop_delay_s": 0.1}
 WAIT_S = 60.0  # a Lambda of the endpoint starts an interpreter
-HOURS, NODES = 1.0, 2
+HOURS = 1.0
+NODES = 2
 OLD_S = 9 * 3600.0  # more than guard.max_hours
 
 
 @pytest.fixture(scope="module")
 def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSandbox, Path]:
-    """On-demand capacity, of which a budget stops the fleet; deployed once, and kept as an endpoint's state."""
+    """On-demand capacity, of which a budget stops the fleet; deployed once, and kept as an
+    endpoint's state."""
     home = tmp_path_factory.mktemp("paths")
     copied = create_sandbox(NAME, ROOT / "environments", ROOT / "experiments", home)
-    copied.edit(lambda document: document["capacity"].update(
-        kind="on-demand", reservation_id=None, nodes=NODES
-    ))  # fmt: skip
+    copied.edit(
+        lambda document: document["capacity"].update(
+            kind="on-demand", reservation_id=None, nodes=NODES
+        )
+    )
     region = copied.environment.region
     with AwsEndpoint(
-        account=FICTITIOUS_ACCOUNT, region=region, state_dir=home / "deployed", report=lambda _: None
+        account=FICTITIOUS_ACCOUNT,
+        region=region,
+        state_dir=home / "deployed",
+        report=lambda _: None,
     ) as endpoint:
         create_prerequisites(copied, endpoint.client)
         cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=home)
@@ -58,13 +77,18 @@ def stamped(tmp_path_factory: pytest.TempPathFactory) -> tuple[EnvironmentSandbo
 
 
 @pytest.fixture
-def guard(stamped: tuple[EnvironmentSandbox, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
+def guard(
+    stamped: tuple[EnvironmentSandbox, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Guard]:
     """The deployed state once more, with a fleet that `tandem start` raised."""
     copied, state = stamped
     shutil.copytree(state, tmp_path / "state")
     region = copied.environment.region
     with AwsEndpoint(
-        account=FICTITIOUS_ACCOUNT, region=region, state_dir=tmp_path / "state", report=lambda _: None
+        account=FICTITIOUS_ACCOUNT,
+        region=region,
+        state_dir=tmp_path / "state",
+        report=lambda _: None,
     ) as endpoint:
         endpoint.set_fleet(FleetBehavior(**QUICK))
         for name, value in endpoint.client_environment(tmp_path).items():
@@ -78,15 +102,33 @@ class Guard:
     """The deployed environment, its ways of being stopped, and what EC2 lists."""
 
     def __init__(self, endpoint: AwsEndpoint, copied: EnvironmentSandbox) -> None:
-        self.endpoint, self.copied, self.place = endpoint, copied, copied.environment
+        self.endpoint = endpoint
+        self.copied = copied
+        self.place = copied.environment
         self.group = names.schedule_group_name(self.place)
 
     def client(self, service: str) -> Any:
         return self.endpoint.client(service)
 
     def start(self) -> None:
-        folders = ["--environments", str(self.copied.environments), "--experiments", str(self.copied.experiments)]
-        words = ["start", "--env", NAME, "--hours", str(HOURS), "--nodes", str(NODES), "--run", "r1", "--yes"]
+        folders = [
+            "--environments",
+            str(self.copied.environments),
+            "--experiments",
+            str(self.copied.experiments),
+        ]
+        words = [
+            "start",
+            "--env",
+            NAME,
+            "--hours",
+            str(HOURS),
+            "--nodes",
+            str(NODES),
+            "--run",
+            "r1",
+            "--yes",
+        ]
         with contextlib.redirect_stdout(io.StringIO()):
             assert main([*words, *folders]) == 0
         assert self.until(self.states, ["running"] * NODES) == ["running"] * NODES
@@ -108,19 +150,30 @@ class Guard:
         self.endpoint.set_fleet(FleetBehavior(**QUICK, clock_offset_s=span.total_seconds(), **more))
 
     def schedules(self) -> list[str]:
-        return [one["Name"] for one in self.client("scheduler").list_schedules(GroupName=self.group)["Schedules"]]
+        return [
+            one["Name"]
+            for one in self.client("scheduler").list_schedules(GroupName=self.group)["Schedules"]
+        ]
 
     def functions(self) -> set[str]:
         mine = {names.guard_function_name(self.place, what) for what in ("stop", "reap")}
-        return mine & {one["FunctionName"] for one in self.client("lambda").list_functions()["Functions"]}
+        return mine & {
+            one["FunctionName"] for one in self.client("lambda").list_functions()["Functions"]
+        }
 
     def rules(self) -> list[str]:
         found = self.client("events").list_rules()["Rules"]
         return [one["Name"] for one in found if one.get("ScheduleExpression") == "rate(5 minutes)"]
 
     def budgets(self) -> list[str]:
-        return [one["BudgetName"] for one in
-                self.client("budgets").describe_budgets(AccountId=FICTITIOUS_ACCOUNT).get("Budgets", [])]  # fmt: skip
+        return [
+            one["BudgetName"]
+            for one in (
+                self.client("budgets")
+                .describe_budgets(AccountId=FICTITIOUS_ACCOUNT)
+                .get("Budgets", [])
+            )
+        ]
 
     # what is taken away
 
@@ -142,33 +195,41 @@ class Guard:
 
     def without_budget(self) -> None:
         topic = self.stop_topic()
-        self.client("budgets").delete_budget(AccountId=FICTITIOUS_ACCOUNT, BudgetName=names.budget_name(self.place))
+        self.client("budgets").delete_budget(
+            AccountId=FICTITIOUS_ACCOUNT, BudgetName=names.budget_name(self.place)
+        )
         self.client("sns").delete_topic(TopicArn=topic)
         assert self.budgets() == []
 
     def stop_topic(self) -> str:
         """The one that the deployed budget tells of what was really spent, at each threshold."""
-        budgets, mine = (
-            self.client("budgets"),
-            {"AccountId": FICTITIOUS_ACCOUNT, "BudgetName": names.budget_name(self.place)},
-        )
-        actual = [one for one in budgets.describe_notifications_for_budget(**mine)["Notifications"]
-                  if one["NotificationType"] == "ACTUAL"]  # fmt: skip
+        budgets = self.client("budgets")
+        mine = {"AccountId": FICTITIOUS_ACCOUNT, "BudgetName": names.budget_name(self.place)}
+        actual = [
+            one
+            for one in budgets.describe_notifications_for_budget(**mine)["Notifications"]
+            if one["NotificationType"] == "ACTUAL"
+        ]
         (topic,) = {
-            str(subscriber["Address"]) for notification in actual
-            for subscriber in budgets.describe_subscribers_for_notification(**mine, Notification=notification)[
-                "Subscribers"
-            ]
-        }  # fmt: skip
+            str(subscriber["Address"])
+            for notification in actual
+            for subscriber in budgets.describe_subscribers_for_notification(
+                **mine, Notification=notification
+            )["Subscribers"]
+        }
         return topic
 
     def passes(self) -> list[float]:
         """How many instances each pass of the reaper published."""
         now = self.endpoint.now()
         said = self.client("cloudwatch").get_metric_statistics(
-            Namespace=names.guard_namespace(self.place), MetricName=INSTANCES_ALIVE, Period=60,
-            StartTime=now - timedelta(days=1), EndTime=now + timedelta(days=1), Statistics=["Maximum"],
-        )  # fmt: skip
+            Namespace=names.guard_namespace(self.place),
+            MetricName=INSTANCES_ALIVE,
+            Period=60,
+            StartTime=now - timedelta(days=1),
+            EndTime=now + timedelta(days=1),
+            Statistics=["Maximum"],
+        )
         return [point["Maximum"] for point in said["Datapoints"]]
 
 
@@ -217,9 +278,10 @@ def test_the_budget_alone_ends_a_fleet(guard: Guard) -> None:
     guard.without_function("reap")
 
     guard.client("sns").publish(
-        TopicArn=guard.stop_topic(), Subject=f"AWS Budgets: {names.budget_name(guard.place)}",
+        TopicArn=guard.stop_topic(),
+        Subject=f"AWS Budgets: {names.budget_name(guard.place)}",
         Message="the actual cost is above the budget",
-    )  # fmt: skip
+    )
 
     assert guard.until(guard.states, []) == []
     assert (guard.schedules(), guard.rules()) == ([], [])

@@ -1,4 +1,5 @@
-"""Processes that freeze between any two calls leave no fleet that nobody may have, and no stop of another deleted.
+"""Processes that freeze between any two calls leave no fleet that nobody may have, and no stop of
+another deleted.
 
 A part of the 50,000 histories that `make proof` runs, with a fixed seed.
 """
@@ -14,7 +15,8 @@ from guard_races import run_races
 
 SEED = "12"
 HISTORIES = 250
-PROOF_PARTS, PROOF_HISTORIES = 20, 2_500
+PROOF_PARTS = 20
+PROOF_HISTORIES = 2_500
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +27,13 @@ def proof_seed():
 def test_whoever_freezes_leaves_no_fleet_that_nobody_may_have():
     wrong, seen = run_races(SEED, HISTORIES)
     assert wrong == {}
-    assert min(seen[what] for what in ("raised in the gap", "ended", "usurped", "schedules deleted", "killed")) > 10
+    assert (
+        min(
+            seen[what]
+            for what in ("raised in the gap", "ended", "usurped", "schedules deleted", "killed")
+        )
+        > 10
+    )
 
 
 @pytest.mark.proof
@@ -54,7 +62,9 @@ def test_a_take_back_of_anothers_fleet_is_caught(monkeypatch):
 
 
 def test_a_reaper_that_knows_no_unleased_fleet_is_caught(monkeypatch):
-    assert disturb(monkeypatch, "tandem.guard.plan._list_missing_lease_reasons", lambda *_: iter(()))
+    assert disturb(
+        monkeypatch, "tandem.guard.plan._list_missing_lease_reasons", lambda *_: iter(())
+    )
 
 
 def test_a_reaper_that_reads_no_lease_is_caught(monkeypatch):

@@ -1,4 +1,5 @@
-"""When a stop is due, and when it is not: the reaper's reasons, one by one, by the clock of its caller."""
+"""When a stop is due, and when it is not: the reaper's reasons, one by one, by the clock of its
+caller."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ from tandem.guard.pass_metrics import METRIC_UNITS
 from tandem.guard.plan import plan_stop
 
 BLOCK = replace(
-    GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=24), max_hours=24
+    GUARDED,
+    capacity_kind="capacity-block",
+    block_starts=START,
+    block_ends=START + timedelta(hours=24),
+    max_hours=24,
 )
 BEATS = {"beats": True, "hours": 8}
 DEEP = b"[" * 100_000  # deeper than Python reads
@@ -34,7 +39,10 @@ def raised(world, desired=1):
 
 
 def beat(world, run="r1", minutes=0.0):
-    world.put(heartbeat_key(run), {"schema": 1, "at": (world.now + timedelta(minutes=minutes)).isoformat()})
+    world.put(
+        heartbeat_key(run),
+        {"schema": 1, "at": (world.now + timedelta(minutes=minutes)).isoformat()},
+    )
 
 
 # none
@@ -136,7 +144,10 @@ def test_a_beat_that_cannot_be_understood_is_none_and_said(world, start, body):
     world.put(heartbeat_key("r1"), body)
 
     assert "has not beaten" in why(world)
-    assert "runs/r1/heartbeat.json: not understood" in observe_fleet(world.clients, GUARDED, world.now).faults[0]
+    assert (
+        "runs/r1/heartbeat.json: not understood"
+        in observe_fleet(world.clients, GUARDED, world.now).faults[0]
+    )
 
 
 def test_a_beat_that_cannot_be_read_is_unknown_and_no_reason(world, start):
@@ -190,8 +201,11 @@ def test_a_clock_past_the_blocks_end_stops_nothing_where_nothing_runs(world):
 
 
 def test_a_renewed_block_is_known_by_the_node_groups_tags(world, start, passes):
-    """Deploying Fleet sets them; what the guard was told at its own deploy is of the block before."""
-    old = replace(BLOCK, block_starts=START - timedelta(hours=48), block_ends=START - timedelta(hours=24))
+    """Deploying Fleet sets them; what the guard was told at its own deploy is of the block
+    before."""
+    old = replace(
+        BLOCK, block_starts=START - timedelta(hours=48), block_ends=START - timedelta(hours=24)
+    )
     world.deploy_block(START - timedelta(hours=1), START + timedelta(hours=9))
     start(guarded=old, hours=8)
     early = passes(7 * 60, old).plan.reasons
@@ -241,7 +255,9 @@ def test_a_block_that_ends_early_is_left_before_ec2_takes_its_nodes(world, start
     assert machine.ended < world.block.ends - EC2_TAKES
 
 
-@pytest.mark.parametrize(("state", "is_due"), [("cancelled", True), ("expired", True), ("unavailable", False)])
+@pytest.mark.parametrize(
+    ("state", "is_due"), [("cancelled", True), ("expired", True), ("unavailable", False)]
+)
 def test_a_block_that_is_over_by_its_state_is_left_at_once(world, start, state, is_due):
     world.deploy_block(START, START + timedelta(hours=24))
     start(hours=8)
@@ -267,7 +283,9 @@ def test_tags_of_a_block_that_cannot_be_understood_are_said(world):
 
 @pytest.mark.parametrize("key", [POINTER_KEY, lease_key("r1")])
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b"null", b'{"schema": 1, "run": 7}', b"\xff", DEEP], ids=lambda body: repr(body[:9])
+    "body",
+    [b"", b"{", b"[]", b"null", b'{"schema": 1, "run": 7}', b"\xff", DEEP],
+    ids=lambda body: repr(body[:9]),
 )
 def test_a_lease_that_cannot_be_understood_is_none_and_said(world, start, key, body):
     start(hours=8)
@@ -275,11 +293,16 @@ def test_a_lease_that_cannot_be_understood_is_none_and_said(world, start, key, b
     world.advance(30)
     seen = observe_fleet(world.clients, GUARDED, world.now)
 
-    assert (seen.lease, plan_stop(seen, GUARDED).reasons) == (None, ("instances live without a lease",))
+    assert (seen.lease, plan_stop(seen, GUARDED).reasons) == (
+        None,
+        ("instances live without a lease",),
+    )
     assert f"{key}: not understood" in seen.faults[0]
 
 
-@pytest.mark.parametrize("created", ["2026-11-21T09:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    "created", ["2026-11-21T09:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"]
+)
 def test_a_lease_from_another_time_is_none(world, start, created):
     start(**BEATS)
     world.put(lease_key("r1"), {**world.read(lease_key("r1")), "created": created})
@@ -290,7 +313,9 @@ def test_a_lease_from_another_time_is_none(world, start, created):
     assert plan_stop(seen, GUARDED).reasons == ("instances live without a lease",)
 
 
-@pytest.mark.parametrize("run", ["caf\udce9", "x" * 2000, "../r1", "r1/", "-"], ids=lambda run: ascii(run[:9]))
+@pytest.mark.parametrize(
+    "run", ["caf\udce9", "x" * 2000, "../r1", "r1/", "-"], ids=lambda run: ascii(run[:9])
+)
 def test_a_pointer_to_what_is_no_runs_name_leads_to_no_lease(world, start, run):
     start(hours=8)
     world.put(POINTER_KEY, {"schema": 1, "run": run})
@@ -301,12 +326,16 @@ def test_a_pointer_to_what_is_no_runs_name_leads_to_no_lease(world, start, run):
     assert "names no run" in seen.faults[0]
 
 
-def test_a_lease_that_says_it_never_ends_is_over_after_max_hours_whatever_replaces_its_nodes(world, start, passes):
+def test_a_lease_that_says_it_never_ends_is_over_after_max_hours_whatever_replaces_its_nodes(
+    world, start, passes
+):
     start(hours=8)
     world.put(lease_key("r1"), {**world.read(lease_key("r1")), "deadline": "2999-01-01T00:00:00Z"})
     world.fires = False
     world.advance(7 * 60)
-    world.machines[0].state, world.machines[0].due = "terminated", None  # as EC2 ends spot; the group starts another
+    # as EC2 ends spot; the group starts another
+    world.machines[0].state = "terminated"
+    world.machines[0].due = None
     early = passes(30).plan.reasons
     late = passes(30).plan.reasons
 
@@ -323,7 +352,10 @@ def test_a_lease_of_another_run_under_its_name_is_none(world, start):
 def test_a_lease_that_is_not_there_is_none_and_said(world, start):
     start(hours=8)
     del world.objects[lease_key("r1")]
-    assert "runs/r1/lease.json: not there" in observe_fleet(world.clients, GUARDED, world.now).faults[0]
+    assert (
+        "runs/r1/lease.json: not there"
+        in observe_fleet(world.clients, GUARDED, world.now).faults[0]
+    )
 
 
 # unknown
@@ -331,18 +363,24 @@ def test_a_lease_that_is_not_there_is_none_and_said(world, start):
 
 def test_an_answer_that_is_none_of_the_services_is_unknown(world):
     world.size({"minSize": 0, "desiredSize": 1})
-    odd = replace(world.clients, eks=SimpleNamespace(describe_nodegroup=lambda **_: {"ResponseMetadata": {}}))
+    odd = replace(
+        world.clients, eks=SimpleNamespace(describe_nodegroup=lambda **_: {"ResponseMetadata": {}})
+    )
     seen = observe_fleet(odd, GUARDED, world.now)
 
     assert (seen.has_node_group, len(seen.instances)) == (None, 1)
-    assert seen.unknown["node group"].startswith("an answer that is none of the service's: KeyError")
+    assert seen.unknown["node group"].startswith(
+        "an answer that is none of the service's: KeyError"
+    )
 
 
 def test_an_old_instance_leaves_eks_its_grace_where_the_lease_is_unknown(world):
     raised(world)
     world.down = {"s3"}
     world.advance(8 * 60)
-    seen = replace(observe_fleet(world.clients, GUARDED, world.now), alive_since=START - timedelta(hours=1))
+    seen = replace(
+        observe_fleet(world.clients, GUARDED, world.now), alive_since=START - timedelta(hours=1)
+    )
     plan = plan_stop(seen, GUARDED)
 
     assert (plan.reasons, plan.terminate_ids) == (("an instance is older than 8 hours",), ())
@@ -384,10 +422,16 @@ def test_a_pass_publishes_each_metric_once(world, start):
     world.advance(60)
     run_reaper_pass(world.clients, GUARDED, world.now)
 
-    assert world.metrics == [{
-        "instances_alive": 2, "oldest_instance_hours": 1, "fleet_usd": 2 * 36 / 12, "excess_nodes": 0,
-        "idle_block_minutes": 0, "stop_failures": 0,
-    }]  # fmt: skip
+    assert world.metrics == [
+        {
+            "instances_alive": 2,
+            "oldest_instance_hours": 1,
+            "fleet_usd": 2 * 36 / 12,
+            "excess_nodes": 0,
+            "idle_block_minutes": 0,
+            "stop_failures": 0,
+        }
+    ]
     assert world.metrics[0].keys() == METRIC_UNITS.keys()
 
 

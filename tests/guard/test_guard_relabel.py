@@ -1,4 +1,5 @@
-"""The nodes of a run take other labels: the lease says so first, and nobody else's nodes are touched."""
+"""The nodes of a run take other labels: the lease says so first, and nobody else's nodes are
+touched."""
 
 from __future__ import annotations
 

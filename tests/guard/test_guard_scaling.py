@@ -1,4 +1,5 @@
-"""The third lever: where EKS refuses 0 or ignores it, a stop holds the node group's Auto Scaling group at 0."""
+"""The third lever: where EKS refuses 0 or ignores it, a stop holds the node group's Auto Scaling
+group at 0."""
 
 from __future__ import annotations
 
@@ -37,10 +38,15 @@ def test_the_lever_waits_for_the_grace(stubborn, passes):
 
 def test_launches_are_suspended_and_the_group_goes_to_0(stubborn, passes):
     passes(15)
-    assert (stubborn.suspended, stubborn.scaling) == ({"Launch"}, {"MinSize": 0, "DesiredCapacity": 0})
+    assert (stubborn.suspended, stubborn.scaling) == (
+        {"Launch"},
+        {"MinSize": 0, "DesiredCapacity": 0},
+    )
 
 
-def test_an_eks_that_says_nothing_is_got_around_by_the_instances_own_tag(world, start, halt, passes):
+def test_an_eks_that_says_nothing_is_got_around_by_the_instances_own_tag(
+    world, start, halt, passes
+):
     start("r1", hours=8, nodes=2)
     world.down = {"eks"}
     halt()
@@ -56,8 +62,10 @@ def test_a_lever_is_pulled_once(stubborn, passes):
 
 def test_a_lever_that_auto_scaling_refuses_is_said(stubborn, passes):
     stubborn.refuses = {"autoscaling.suspend_processes": ["AccessDenied"]}
-    assert any(f"holding Auto Scaling group {SCALING_GROUP} at 0 failed: AccessDenied" in one
-               for one in passes(10).failures)  # fmt: skip
+    assert any(
+        f"holding Auto Scaling group {SCALING_GROUP} at 0 failed: AccessDenied" in one
+        for one in passes(10).failures
+    )
 
 
 def test_a_fleet_that_eks_ends_needs_no_lever(world, start, halt, passes):
@@ -79,8 +87,8 @@ def test_a_start_refuses_where_somebody_else_suspended_launches(world, start):
     with pytest.raises(InputError, match="no stop of Tandem wrote that it did so") as refusal:
         start("r1")
     assert refusal.value.change.endswith(
-        f"aws autoscaling resume-processes --auto-scaling-group-name {SCALING_GROUP} --scaling-processes Launch "
-        "--region us-east-2"
+        f"aws autoscaling resume-processes --auto-scaling-group-name {SCALING_GROUP}"
+        " --scaling-processes Launch --region us-east-2"
     )
 
 
@@ -108,4 +116,7 @@ def test_a_node_group_without_our_tag_is_sized_by_its_instances_tag(world, start
 def test_a_node_group_without_our_tag_says_which_stack_to_deploy(world, start, passes):
     start("r1", hours=8)
     world.group["tags"].pop(OWNER_TAG)
-    assert "though its instances carry it: it counts as ours; deploy the Fleet stack" in passes(0).fleet.faults[0]
+    assert (
+        "though its instances carry it: it counts as ours; deploy the Fleet stack"
+        in passes(0).fleet.faults[0]
+    )

@@ -1,4 +1,5 @@
-"""A start raises behind a lease and an armed stop, or not at all; whatever ends it, a stop is armed."""
+"""A start raises behind a lease and an armed stop, or not at all; whatever ends it, a stop is
+armed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.observe import LABEL_PREFIXES
 from tandem.spec import names
 
-BLOCK = replace(GUARDED, capacity_kind="capacity-block", block_starts=START, block_ends=START + timedelta(hours=4))
+BLOCK = replace(
+    GUARDED,
+    capacity_kind="capacity-block",
+    block_starts=START,
+    block_ends=START + timedelta(hours=4),
+)
 CALLS = 22  # of a start that nothing disturbs; a test counts them
 
 
@@ -30,10 +36,20 @@ def test_the_lease_says_who_may_have_the_fleet_until_when(world, start):
     start("r1", hours=2)
 
     assert world.read(lease_key("r1")) == {
-        "schema": 2, "run": "r1", "who": "anna", "experiment": "first", "nodes": 1,
-        "node_label": {"raise.tandem/fast": "first"}, "former_label": {}, "created": "2026-11-21T08:00:00Z",
-        "deadline": "2026-11-21T10:00:00Z", "beats": False, "schedule": "stop-r1", "unarmed": [], "ending": None,
-    }  # fmt: skip
+        "schema": 2,
+        "run": "r1",
+        "who": "anna",
+        "experiment": "first",
+        "nodes": 1,
+        "node_label": {"raise.tandem/fast": "first"},
+        "former_label": {},
+        "created": "2026-11-21T08:00:00Z",
+        "deadline": "2026-11-21T10:00:00Z",
+        "beats": False,
+        "schedule": "stop-r1",
+        "unarmed": [],
+        "ending": None,
+    }
     assert world.read(POINTER_KEY) == {"schema": 1, "run": "r1"}
 
 
@@ -41,14 +57,22 @@ def test_the_one_shot_stop_fires_at_the_deadline_and_needs_no_lambda(world, star
     start("r1", hours=2)
     made = world.schedules["stop-r1"]
 
-    assert (made["ScheduleExpression"], made["ScheduleExpressionTimezone"]) == ("at(2026-11-21T10:00:00)", "UTC")
-    assert (made["ActionAfterCompletion"], made["FlexibleTimeWindow"]) == ("DELETE", {"Mode": "OFF"})
+    assert (made["ScheduleExpression"], made["ScheduleExpressionTimezone"]) == (
+        "at(2026-11-21T10:00:00)",
+        "UTC",
+    )
+    assert (made["ActionAfterCompletion"], made["FlexibleTimeWindow"]) == (
+        "DELETE",
+        {"Mode": "OFF"},
+    )
     assert made["Target"]["Arn"] == "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
     assert made["Target"]["RoleArn"] == GUARDED.scheduler_role_arn
     assert made["Target"]["DeadLetterConfig"] == {"Arn": GUARDED.dead_letter_arn}
     assert json.loads(made["Target"]["Input"]) == {
-        "ClusterName": "tandem-home", "NodegroupName": "home-trn2", "ScalingConfig": {"MinSize": 0, "DesiredSize": 0},
-    }  # fmt: skip
+        "ClusterName": "tandem-home",
+        "NodegroupName": "home-trn2",
+        "ScalingConfig": {"MinSize": 0, "DesiredSize": 0},
+    }
 
 
 def test_the_one_shot_stop_ends_the_fleet_with_everything_else_removed(world, start):
@@ -59,7 +83,9 @@ def test_the_one_shot_stop_ends_the_fleet_with_everything_else_removed(world, st
 
 def test_nothing_is_raised_before_lease_and_stop_are_there(world, start):
     seen = []
-    world.between = lambda operation: seen.append((operation, lease_key("r1") in world.objects, bool(world.schedules)))
+    world.between = lambda operation: seen.append(
+        (operation, lease_key("r1") in world.objects, bool(world.schedules))
+    )
     start()
 
     assert [one for one in seen if one[0] == "eks.update_nodegroup_config"] == [
@@ -74,7 +100,10 @@ def test_nodes_carry_the_labels_of_this_run_alone(world, start):
 
 
 def test_the_labels_that_a_start_takes_off_are_those_of_the_charts():
-    assert (f"{names.RAISE_LABEL_PREFIX}/", f"{names.COMPILE_LABEL.partition('/')[0]}/") == LABEL_PREFIXES
+    assert (
+        f"{names.RAISE_LABEL_PREFIX}/",
+        f"{names.COMPILE_LABEL.partition('/')[0]}/",
+    ) == LABEL_PREFIXES
 
 
 # refused
@@ -113,8 +142,16 @@ def test_a_start_after_a_leases_deadline_is_refused(world, start):
         refusal(start, "the lease of run r1 ended at 2026-11-21 10:00 UTC", run=run)
 
 
-@pytest.mark.parametrize(("hours", "words"), [(8.1, "8.1 hours are asked for"), (0.1, "0.1 hours"), (-1, "-1 hours"),
-                                              (float("nan"), "nan hours"), (float("inf"), "inf hours")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("hours", "words"),
+    [
+        (8.1, "8.1 hours are asked for"),
+        (0.1, "0.1 hours"),
+        (-1, "-1 hours"),
+        (float("nan"), "nan hours"),
+        (float("inf"), "inf hours"),
+    ],
+)
 def test_hours_outside_of_the_limits_are_refused(world, start, hours, words):
     refusal(start, words, hours=hours)
     assert not world.calls
@@ -132,8 +169,11 @@ def test_a_number_of_nodes_outside_of_the_limits_is_refused(world, start, nodes)
     assert (world.schedules, size(world)) == ({}, 0)
 
 
-@pytest.mark.parametrize(("starts", "ends", "hours"), [(0, 4, 3.3), (0.1, 9, 1), (-9, -1, 1)],
-                         ids=["ends too soon", "not begun", "over"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("starts", "ends", "hours"),
+    [(0, 4, 3.3), (0.1, 9, 1), (-9, -1, 1)],
+    ids=["ends too soon", "not begun", "over"],
+)
 def test_a_run_outside_of_the_block_is_refused(world, start, starts, ends, hours):
     world.deploy_block(START + timedelta(hours=starts), START + timedelta(hours=ends))
     refusal(start, "the Capacity Block lasts from", hours=hours)
@@ -143,7 +183,9 @@ def test_a_run_outside_of_the_block_is_refused(world, start, starts, ends, hours
 def test_ec2_alone_says_until_when_a_block_lasts(world, start):
     world.deploy_block(START, START + timedelta(hours=4))
     world.block.ends += timedelta(hours=24)  # extended, and paid
-    start(guarded=replace(GUARDED, block_starts=START, block_ends=START + timedelta(hours=4)), hours=8)
+    start(
+        guarded=replace(GUARDED, block_starts=START, block_ends=START + timedelta(hours=4)), hours=8
+    )
     assert size(world) == 1
 
 
@@ -159,7 +201,8 @@ def test_a_block_whose_end_ec2_does_not_say_now_raises_nothing(world, start):
 def test_a_block_from_which_nothing_can_be_launched_is_refused(world, start, state):
     world.deploy_block(START, START + timedelta(hours=24))
     world.block.state = state
-    world.block.id = world.block.id if state else "cr-fedcba98765432100"  # replaced, and Fleet is not deployed
+    # replaced, and Fleet is not deployed
+    world.block.id = world.block.id if state else "cr-fedcba98765432100"
     refusal(start, state or "is not in this account and region", hours=1)
     assert size(world) == 0
 
@@ -197,7 +240,9 @@ def test_a_fleet_that_still_goes_down_is_refused(world, start):
     refusal(start, r"without a lease: i-\w+ \(shutting-down\)")
 
 
-@pytest.mark.parametrize("operation", ["s3.get_object", "eks.describe_nodegroup", "ec2.describe_instances"])
+@pytest.mark.parametrize(
+    "operation", ["s3.get_object", "eks.describe_nodegroup", "ec2.describe_instances"]
+)
 def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
     world.down = {operation}
     assert refusal(start, "unknown", ExternalError).exit_code == 3
@@ -205,7 +250,13 @@ def test_a_start_that_cannot_see_raises_nothing(world, start, operation):
 
 
 @pytest.mark.parametrize(
-    "operation", ["s3.put_object", "scheduler.create_schedule", "scheduler.get_schedule", "scheduler.list_schedules"]
+    "operation",
+    [
+        "s3.put_object",
+        "scheduler.create_schedule",
+        "scheduler.get_schedule",
+        "scheduler.list_schedules",
+    ],
 )
 def test_a_start_that_cannot_arm_raises_nothing_and_gives_its_lease_back(world, start, operation):
     world.down = {operation}
@@ -242,7 +293,9 @@ def test_the_same_run_gets_what_it_has_with_its_first_deadline(world, start):
     assert world.calls["eks.update_nodegroup_config"] == 1
 
 
-@pytest.mark.parametrize("other", [{"experiment": "second"}, {"nodes": 2}, {"node_labels": {}}], ids=str)
+@pytest.mark.parametrize(
+    "other", [{"experiment": "second"}, {"nodes": 2}, {"node_labels": {}}], ids=str
+)
 def test_the_same_run_for_something_else_is_refused(start, other):
     start("r1")
     refusal(start, "run r1 was started for 1 nodes and first", **other)
@@ -284,10 +337,17 @@ def test_a_start_that_died_is_finished_by_the_same_run(world, start, calls):
     world.advance(5)
     again = start(hours=2)
 
-    assert (size(world), again.lease.deadline in {START + timedelta(hours=2), START + timedelta(minutes=125)}) == (
-        1, True,
-    )  # fmt: skip
-    assert world.schedules["stop-r1"]["ScheduleExpression"] == f"at({again.lease.deadline:%Y-%m-%dT%H:%M:%S})"
+    assert (
+        size(world),
+        again.lease.deadline in {START + timedelta(hours=2), START + timedelta(minutes=125)},
+    ) == (
+        1,
+        True,
+    )
+    assert (
+        world.schedules["stop-r1"]["ScheduleExpression"]
+        == f"at({again.lease.deadline:%Y-%m-%dT%H:%M:%S})"
+    )
 
 
 @pytest.mark.parametrize("call", range(1, CALLS + 1))
@@ -318,13 +378,17 @@ def test_of_two_starts_at_once_one_has_the_fleet(world, start, call):
     assert size(world) == 1
 
 
-def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(world, start, halt, lift):
+def test_a_stop_that_was_lifted_while_a_raise_was_under_way_has_the_last_word(
+    world, start, halt, lift
+):
     world.interrupt(lambda: (halt(), lift()), "scheduler.create_schedule")
     refusal(start, "the lease of run r1 was ended")
     assert size(world) == 0
 
 
-@pytest.mark.parametrize("operation", ["s3.put_object", "scheduler.list_schedules", "eks.update_nodegroup_config"])
+@pytest.mark.parametrize(
+    "operation", ["s3.put_object", "scheduler.list_schedules", "eks.update_nodegroup_config"]
+)
 def test_a_start_that_sleeps_past_its_deadline_leaves_the_fleet_at_0(world, start, operation):
     """The one-shot stop has fired by then, and no reaper looks here."""
     world.interrupt(lambda: world.advance(121), operation)

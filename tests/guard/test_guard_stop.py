@@ -1,4 +1,5 @@
-"""A stop fences, sets the group to 0, and goes on until EC2 lists no instance, whatever fails on the way."""
+"""A stop fences, sets the group to 0, and goes on until EC2 lists no instance, whatever fails on
+the way."""
 
 from __future__ import annotations
 
@@ -14,7 +15,12 @@ from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import observe_fleet
 
 READS = ["s3.get_object", "eks.describe_nodegroup", "ec2.describe_instances"]
-WRITES = ["s3.put_object", "eks.update_nodegroup_config", "sns.publish", "cloudwatch.put_metric_data"]
+WRITES = [
+    "s3.put_object",
+    "eks.update_nodegroup_config",
+    "sns.publish",
+    "cloudwatch.put_metric_data",
+]
 
 
 def size(world):
@@ -28,8 +34,12 @@ def test_a_stop_says_who_why_when_and_of_which_run(world, start, halt):
 
     fence = world.read(FENCE_KEY)
     assert {name: fence[name] for name in ("state", "who", "why", "run", "at")} == {
-        "state": "stopping", "who": "anna", "why": "the benchmark died", "run": "r1", "at": "2026-11-21T08:10:00Z",
-    }  # fmt: skip
+        "state": "stopping",
+        "who": "anna",
+        "why": "the benchmark died",
+        "run": "r1",
+        "at": "2026-11-21T08:10:00Z",
+    }
 
 
 def test_a_stop_sets_minimum_and_desired_to_0(world, halt):
@@ -43,10 +53,17 @@ def test_a_stop_is_over_when_ec2_lists_no_instance(world, start, halt, passes):
     start()
     halt()
     world.advance(5)
-    between = (run_reaper_pass(world.clients, GUARDED, world.now).fleet.fence.state, len(world.alive))
+    between = (
+        run_reaper_pass(world.clients, GUARDED, world.now).fleet.fence.state,
+        len(world.alive),
+    )
     passes(10)
 
-    assert (between, world.read(FENCE_KEY)["state"], world.alive) == (("stopping", 1), "stopped", [])
+    assert (between, world.read(FENCE_KEY)["state"], world.alive) == (
+        ("stopping", 1),
+        "stopped",
+        [],
+    )
 
 
 def test_what_eks_does_not_end_within_the_grace_is_terminated_by_id(world, start, halt, passes):
@@ -74,7 +91,10 @@ def test_ec2_that_does_not_answer_is_asked_to_terminate_once_a_pass(world, start
     failures = passes(0).failures
 
     assert world.calls["ec2.terminate_instances"] == 1
-    assert failures[-1] == f"terminating {world.machines[1].id} was not tried: EC2 gave the call before no answer"
+    assert (
+        failures[-1]
+        == f"terminating {world.machines[1].id} was not tried: EC2 gave the call before no answer"
+    )
 
 
 @pytest.mark.parametrize("knob", ["ignores", "immortal"])
@@ -101,7 +121,8 @@ def test_a_failure_is_told_every_hour_again(world, start, halt, passes):
 
 
 def test_a_functions_stop_counts_nothing_that_a_pass_of_the_reaper_counts(world, start, halt):
-    """Else a silent reaper would look alive after it, and money and idle minutes be counted twice."""
+    """Else a silent reaper would look alive after it, and money and idle minutes be counted
+    twice."""
     start()
     halt(publishes_metrics=True)
     assert world.metrics == [{"stop_failures": 0.0}]
@@ -118,7 +139,10 @@ def test_a_change_is_told_once(world, start, halt, passes):
     start()
     halt()
     passes(60)
-    assert [one["subject"] for one in world.told] == ["Tandem home: fleet being stopped", "Tandem home: fleet gone"]
+    assert [one["subject"] for one in world.told] == [
+        "Tandem home: fleet being stopped",
+        "Tandem home: fleet gone",
+    ]
 
 
 def test_a_change_that_could_not_be_told_is_told_by_the_next_pass(world, start, halt, passes):
@@ -181,14 +205,19 @@ def test_a_fence_that_can_be_written_though_not_read_is_written(world, start, ha
 
 
 @pytest.mark.parametrize("operation", [*READS[1:], *WRITES])
-@pytest.mark.parametrize("code", ["ThrottlingException", "InternalFailure", "AccessDeniedException"])
-def test_a_call_that_fails_once_is_made_good_by_the_next_pass(world, start, halt, passes, operation, code):
+@pytest.mark.parametrize(
+    "code", ["ThrottlingException", "InternalFailure", "AccessDeniedException"]
+)
+def test_a_call_that_fails_once_is_made_good_by_the_next_pass(
+    world, start, halt, passes, operation, code
+):
     start()
     world.refuses = {operation: [code]}
     failed = halt(publishes_metrics=True).failures
     passes(30)
 
-    at_once = (operation, code) == ("eks.update_nodegroup_config", "ThrottlingException")  # asked again by the stop
+    # asked again by the stop
+    at_once = (operation, code) == ("eks.update_nodegroup_config", "ThrottlingException")
     assert (failed == ()) == at_once
     assert (world.alive, world.read(FENCE_KEY)["state"], size(world)) == ([], "stopped", 0)
 
@@ -216,7 +245,9 @@ def test_instances_that_cannot_be_listed_are_not_gone(world, start, halt, passes
     report = passes(30)
 
     assert world.read(FENCE_KEY)["state"] == "stopping"
-    assert report.failures[0].startswith("instances unknown while a stop is due: EndpointConnectionError")
+    assert report.failures[0].startswith(
+        "instances unknown while a stop is due: EndpointConnectionError"
+    )
     assert "instances_alive" not in report.metrics
 
 
@@ -252,7 +283,9 @@ def test_a_fence_that_cannot_be_understood_is_a_fence(world, passes, body):
     assert (size(world), world.read(FENCE_KEY)["state"]) == (0, "stopped")
 
 
-@pytest.mark.parametrize("said", ["x" * 500_000, "caf\udce9", "\x1b[2J\x00", "a\nb"], ids=lambda said: ascii(said[:9]))
+@pytest.mark.parametrize(
+    "said", ["x" * 500_000, "caf\udce9", "\x1b[2J\x00", "a\nb"], ids=lambda said: ascii(said[:9])
+)
 @pytest.mark.parametrize("field", ["who", "why", "run"])
 def test_a_fence_says_nothing_that_people_cannot_be_told(world, halt, passes, field, said):
     world.size({"minSize": 0, "desiredSize": 1})
@@ -260,7 +293,11 @@ def test_a_fence_says_nothing_that_people_cannot_be_told(world, halt, passes, fi
     world.put(FENCE_KEY, world.read(FENCE_KEY) | {field: said})
     report = passes(5)
 
-    assert (report.failures, world.told[-1]["subject"], size(world)) == ((), "Tandem home: fleet gone", 0)
+    assert (report.failures, world.told[-1]["subject"], size(world)) == (
+        (),
+        "Tandem home: fleet gone",
+        0,
+    )
 
 
 def test_an_instance_that_ec2_will_not_end_keeps_no_other(world, start, halt, passes):
@@ -271,10 +308,14 @@ def test_an_instance_that_ec2_will_not_end_keeps_no_other(world, start, halt, pa
     report = passes(20)
 
     assert [one.id for one in world.alive] == [world.machines[0].id]
-    assert f"terminating {world.machines[0].id} failed: OperationNotPermitted" in "; ".join(report.failures)
+    assert f"terminating {world.machines[0].id} failed: OperationNotPermitted" in "; ".join(
+        report.failures
+    )
 
 
-@pytest.mark.parametrize("at", ["2036-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"])
+@pytest.mark.parametrize(
+    "at", ["2036-01-01T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"]
+)
 def test_a_fence_from_another_time_does_not_keep_what_eks_keeps(world, start, halt, passes, at):
     world.keeps = True
     start()
@@ -291,16 +332,22 @@ def test_a_fence_from_another_time_does_not_keep_what_eks_keeps(world, start, ha
 SHARED = replace(GUARDED, prefix="guard/home/")
 
 
-def test_what_another_environment_keeps_in_the_same_bucket_is_none_of_ours(world, start, halt, passes):
+def test_what_another_environment_keeps_in_the_same_bucket_is_none_of_ours(
+    world, start, halt, passes
+):
     start(guarded=SHARED)
-    world.put(f"guard/other/{FENCE_KEY}", {"state": "stopping", "who": "a", "why": "b", "run": None, "at": "2026"})
+    world.put(
+        f"guard/other/{FENCE_KEY}",
+        {"state": "stopping", "who": "a", "why": "b", "run": None, "at": "2026"},
+    )
     world.put(f"guard/other/{POINTER_KEY}", {"run": "r9"})
     report = passes(20, SHARED)
 
     assert (report.plan.reasons, size(world)) == ((), 1)
     assert {key for key in world.objects if not key.startswith("guard/other/")} == {
-        "guard/home/lease.json", "guard/home/runs/r1/lease.json",
-    }  # fmt: skip
+        "guard/home/lease.json",
+        "guard/home/runs/r1/lease.json",
+    }
     halt(guarded=SHARED)
     assert world.read("guard/home/stop.json")["state"] == "stopping"
 
@@ -319,7 +366,11 @@ def test_a_node_group_of_another_is_not_touched(strange, halt, passes):
     halt()
     passes(120)
     assert (size(strange), [one.state for one in strange.machines]) == (1, ["running"])
-    assert strange.calls["eks.update_nodegroup_config"] == strange.calls["ec2.terminate_instances"] == 0
+    assert (
+        strange.calls["eks.update_nodegroup_config"]
+        == strange.calls["ec2.terminate_instances"]
+        == 0
+    )
 
 
 def test_a_node_group_nobody_knows_the_owner_of_is_not_touched(strange, halt):

@@ -9,9 +9,17 @@ from guard_world import GUARDED, World
 from tandem.guard.bucket import write_object
 
 ONE = {"minSize": 0, "desiredSize": 1}
-EVENT = {"GroupName": "tandem-home", "Name": "stop-r1", "ScheduleExpression": "at(2026-11-21T09:00:00)", "Target": {
-    "Input": '{"ClusterName": "tandem-home", "NodegroupName": "home-trn2", "ScalingConfig": {"MinSize": 0, '
-             '"DesiredSize": 0}}'}}  # fmt: skip
+EVENT = {
+    "GroupName": "tandem-home",
+    "Name": "stop-r1",
+    "ScheduleExpression": "at(2026-11-21T09:00:00)",
+    "Target": {
+        "Input": (
+            '{"ClusterName": "tandem-home", "NodegroupName": "home-trn2", "ScalingConfig":'
+            ' {"MinSize": 0, "DesiredSize": 0}}'
+        )
+    },
+}
 
 
 def states(world: World) -> list[str]:
@@ -25,7 +33,12 @@ def test_a_schedule_fires_once_at_its_time_and_is_gone(world):
     before = len(world.alive)
     world.advance(2)
 
-    assert (before, world.fired, world.schedules, states(world)) == (1, ["stop-r1"], {}, ["shutting-down"])
+    assert (before, world.fired, world.schedules, states(world)) == (
+        1,
+        ["stop-r1"],
+        {},
+        ["shutting-down"],
+    )
 
 
 def test_a_lost_answer_is_that_of_a_call_that_was_done(world):

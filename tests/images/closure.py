@@ -12,11 +12,15 @@ OURS = "tandem"
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield every dotted name that a module imports anywhere, but for those that only a type checker reads."""
+    """Yield every dotted name that a module imports anywhere, but for those that only a type
+    checker reads."""
     waiting: list[ast.AST] = [ast.parse(path.read_text())]
     while waiting:
         node = waiting.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) in {"TYPE_CHECKING", "typing.TYPE_CHECKING"}:
+        if isinstance(node, ast.If) and ast.unparse(node.test) in {
+            "TYPE_CHECKING",
+            "typing.TYPE_CHECKING",
+        }:
             waiting.extend(node.orelse)
             continue
         if isinstance(node, ast.Import):
@@ -39,7 +43,8 @@ def file_of(name: str, root: Path) -> str | None:
 
 
 def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:
-    """Return the files of `modules` and of all of ours that they import, the packages on the way included."""
+    """Return the files of `modules` and of all of ours that they import, the packages on the way
+    included."""
     waiting = {file for name in modules if (file := file_of(name, root))}
     found: set[str] = set()
     while waiting:
@@ -58,5 +63,6 @@ def closure(modules: Iterable[str], root: Path = ROOT) -> set[str]:
 
 
 def libraries(files: set[str], root: Path = ROOT) -> set[str]:
-    """Return the top names of all that `files` import and that is not ours, the standard library included."""
+    """Return the top names of all that `files` import and that is not ours, the standard library
+    included."""
     return {name.split(".")[0] for file in files for name in imported(root / file)} - {OURS}

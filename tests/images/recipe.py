@@ -16,7 +16,11 @@ from pathlib import Path
 from tandem.spec.project_image import LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
 
 # made by `make test` and `make proof`, kept until `make clean`; `make quality` has a .venv-lm-eval
-FOLDERS = {TOOLS: ROOT / ".venv-tools", RUN: ROOT / ".venv-run", LM_EVAL: ROOT / ".venv-lm-eval-image"}
+FOLDERS = {
+    TOOLS: ROOT / ".venv-tools",
+    RUN: ROOT / ".venv-run",
+    LM_EVAL: ROOT / ".venv-lm-eval-image",
+}
 FOLDER = FOLDERS[TOOLS]
 STAMP = "installed.sha256"
 
@@ -30,9 +34,14 @@ class Instruction:
 
 def instructions(image: ProjectImage = TOOLS) -> list[Instruction]:
     """Return the Dockerfile's instructions, continued lines joined, comments left out."""
-    lines = [line for line in (ROOT / image.dockerfile).read_text().splitlines() if not line.lstrip().startswith("#")]
+    lines = [
+        line
+        for line in (ROOT / image.dockerfile).read_text().splitlines()
+        if not line.lstrip().startswith("#")
+    ]
     joined = "\n".join(lines).replace("\\\n", " ")
-    found, stage = [], 0
+    found = []
+    stage = 0
     for line in filter(None, map(str.strip, joined.splitlines())):
         word, _, text = line.partition(" ")
         stage += word == "FROM"
@@ -64,7 +73,8 @@ def environment(folder: Path, image: ProjectImage = TOOLS) -> dict[str, str]:
 
 
 def install(image: ProjectImage) -> None:
-    """Carry out what the build stage installs, as Docker would; what the same lines installed before is kept.
+    """Carry out what the build stage installs, as Docker would; what the same lines installed
+    before is kept.
 
     Raises:
         subprocess.CalledProcessError: a RUN of the Dockerfile failed.
@@ -102,7 +112,8 @@ def built(image: ProjectImage = TOOLS) -> Path:
 
 
 def _build_steps(image: ProjectImage) -> tuple[list[Instruction], list[Instruction]]:
-    """Return what the build stage installs, and what it does after it: copy our source and list the packages."""
+    """Return what the build stage installs, and what it does after it: copy our source and list the
+    packages."""
     stage = [each for each in instructions(image) if each.stage == 1]
     source = next(index for index, each in enumerate(stage) if each.text == "tandem source/tandem")
     return stage[:source], stage[source:]
@@ -121,7 +132,8 @@ def _base(image: ProjectImage) -> str:
 
 
 def _carry_out(steps: list[Instruction], image: ProjectImage) -> None:
-    folder, path = FOLDERS[image], f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"
+    folder = FOLDERS[image]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}"
     for step in steps:
         if step.word == "COPY":
             *sources, target = step.text.split()
@@ -142,21 +154,37 @@ def _copy(source: str, target: Path, image: ProjectImage) -> None:
 
 
 def admitted(source: str, image: ProjectImage = TOOLS) -> Iterator[str]:
-    return (file for file in image.source_files() if file == source or file.startswith(f"{source}/"))
+    return (
+        file for file in image.source_files() if file == source or file.startswith(f"{source}/")
+    )
 
 
 def closed_off(user: str) -> list[str]:
-    """Return the words that start a program as `user` of no rights over a read-only file system; none if refused here.
+    """Return the words that start a program as `user` of no rights over a read-only file system;
+    none if refused here.
 
     Args:
         user: uid:gid.
     """
     uid, _, gid = user.partition(":")
     words = [
-        "unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", 'mount -o bind,remount,ro / && exec "$@"', "-",
-        "unshare", "--user", f"--map-user={uid}", f"--map-group={gid}",
-    ]  # fmt: skip
-    if shutil.which("unshare") and subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0:
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-ec",
+        'mount -o bind,remount,ro / && exec "$@"',
+        "-",
+        "unshare",
+        "--user",
+        f"--map-user={uid}",
+        f"--map-group={gid}",
+    ]
+    if (
+        shutil.which("unshare")
+        and subprocess.run([*words, "true"], capture_output=True, check=False).returncode == 0
+    ):
         return words
     return []
 

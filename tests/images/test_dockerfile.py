@@ -29,7 +29,11 @@ def lint(path: Path) -> set[str]:
     """Return the codes of what hadolint says, matters of style included."""
     hadolint = Path(sys.executable).parent / "hadolint"
     done = subprocess.run(
-        [str(hadolint), "--no-fail", "--format", "json", str(path)], cwd="/", capture_output=True, text=True, check=True
+        [str(hadolint), "--no-fail", "--format", "json", str(path)],
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return {found["code"] for found in json.loads(done.stdout)}
 
@@ -48,7 +52,9 @@ def test_the_linter_finds_nothing(image: ProjectImage) -> None:
         ("USER 65532:65532", "USER root", "DL3002"),
     ],
 )
-def test_the_linter_finds_a_spoilt_line(tmp_path: Path, image: ProjectImage, old: str, new: str, code: str) -> None:
+def test_the_linter_finds_a_spoilt_line(
+    tmp_path: Path, image: ProjectImage, old: str, new: str, code: str
+) -> None:
     spoilt = tmp_path / "Dockerfile"
     content = (ROOT / image.dockerfile).read_text()
     old, new = (words.replace("{program}", PROGRAMS[image]) for words in (old, new))
@@ -67,7 +73,9 @@ def test_every_stage_stands_on_the_one_base_that_an_argument_replaces(image: Pro
 @each_image
 def test_the_base_is_pinned_to_a_patch_version_and_a_digest(image: ProjectImage) -> None:
     base = image.base()
-    assert re.fullmatch(r"public\.ecr\.aws/docker/library/python:3\.13\.\d+-slim-[a-z]+", base.reference)
+    assert re.fullmatch(
+        r"public\.ecr\.aws/docker/library/python:3\.13\.\d+-slim-[a-z]+", base.reference
+    )
     assert base.digest is not None
 
 
@@ -100,7 +108,12 @@ def test_what_it_writes_by_habit_goes_to_the_volume_that_pods_mount(image: Proje
 
 def list_installs(image: ProjectImage) -> list[str]:
     """Return the commands of the build that install packages."""
-    commands = [command for step in instructions(image) if step.word == "RUN" for command in step.text.split(" && ")]
+    commands = [
+        command
+        for step in instructions(image)
+        if step.word == "RUN"
+        for command in step.text.split(" && ")
+    ]
     return [command for command in commands if " install " in command]
 
 
@@ -108,7 +121,10 @@ def list_installs(image: ProjectImage) -> list[str]:
 def test_only_wheels_are_installed_and_nothing_that_is_not_listed(image: ProjectImage) -> None:
     installs = list_installs(image)
     assert installs
-    assert all("--only-binary=:all: --no-deps --require-hashes --requirement" in install for install in installs)
+    assert all(
+        "--only-binary=:all: --no-deps --require-hashes --requirement" in install
+        for install in installs
+    )
 
 
 @each_image
@@ -129,8 +145,14 @@ def pins(file: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    "file", [*(f"{image.folder}/requirements.txt" for image in (TOOLS, RUN)), "images/llmperf/npm-requirements.txt"]
+    "file",
+    [
+        *(f"{image.folder}/requirements.txt" for image in (TOOLS, RUN)),
+        "images/llmperf/npm-requirements.txt",
+    ],
 )
 def test_every_package_is_the_one_that_the_tests_use(file: str) -> None:
     tested = pins("requirements.txt")
-    assert {name: version for name, version in pins(file).items() if tested.get(name) != version} == {}
+    assert {
+        name: version for name, version in pins(file).items() if tested.get(name) != version
+    } == {}

@@ -1,4 +1,5 @@
-"""What an image installs, carried out from its own lines, runs every command without rights and without a shell.
+"""What an image installs, carried out from its own lines, runs every command without rights and
+without a shell.
 
 The interpreter is this machine's; the image's own is another minor version of it.
 """
@@ -28,11 +29,17 @@ def image() -> Path:
 
 
 def run(image: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of the image as a pod does: its variables alone, its user, nothing to write to."""
+    """Run a program of the image as a pod does: its variables alone, its user, nothing to write
+    to."""
     return subprocess.run(
-        [*closed_off(text("USER")), *words], cwd="/", env=environment(image), capture_output=True, text=True,
-        check=False, timeout=60,
-    )  # fmt: skip
+        [*closed_off(text("USER")), *words],
+        cwd="/",
+        env=environment(image),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def start(image: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -49,7 +56,9 @@ def python(image: Path, code: str) -> str:
 def test_without_a_command_it_lists_every_command(image: Path) -> None:
     done = start(image, "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert [name for name in COMMANDS if not re.search(rf"^ +{name}\b", done.stdout, re.MULTILINE)] == []
+    assert [
+        name for name in COMMANDS if not re.search(rf"^ +{name}\b", done.stdout, re.MULTILINE)
+    ] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -62,14 +71,19 @@ def test_a_command_runs(image: Path, command: str) -> None:
 def test_every_module_and_library_can_be_imported(image: Path) -> None:
     """Commands import some of them only when they come to it."""
     files = closure(
-        ["tandem.artifacts.__main__", *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS)]
+        [
+            "tandem.artifacts.__main__",
+            *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS),
+        ]
     )
-    modules = {file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files}
+    modules = {
+        file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files
+    }
     names = sorted(modules | libraries(files) - {"__future__"} - {"tandem.artifacts.__main__"})
 
-    assert python(image, f"import importlib; print(len([importlib.import_module(n) for n in {names!r}]))") == str(
-        len(names)
-    )
+    assert python(
+        image, f"import importlib; print(len([importlib.import_module(n) for n in {names!r}]))"
+    ) == str(len(names))
 
 
 def test_everything_comes_from_the_image(image: Path) -> None:
@@ -81,9 +95,13 @@ def test_a_module_in_the_working_directory_is_not_imported(image: Path, tmp_path
     (tmp_path / "tandem.py").write_text("raise SystemExit('a stranger ran')")
 
     done = subprocess.run(
-        [str(image / "packages" / "bin" / "python"), "-m", "tandem.artifacts", "--help"], cwd=tmp_path,
-        env=environment(image), capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [str(image / "packages" / "bin" / "python"), "-m", "tandem.artifacts", "--help"],
+        cwd=tmp_path,
+        env=environment(image),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -103,15 +121,23 @@ def test_it_has_neither_rights_nor_anything_to_write_to(image: Path) -> None:
 @pytest.mark.xdist_group("run-image")
 def test_every_module_and_file_of_the_run_image_can_be_read() -> None:
     """Its packages take a minute to be installed."""
-    folder, files = built(RUN), closure(["tandem.run.__main__"])
-    modules = {file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files}
-    names = sorted(modules | libraries(files) - {"__future__", "tokenizers"} - {"tandem.run.__main__"})
+    folder = built(RUN)
+    files = closure(["tandem.run.__main__"])
+    modules = {
+        file.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for file in files
+    }
+    names = sorted(
+        modules | libraries(files) - {"__future__", "tokenizers"} - {"tandem.run.__main__"}
+    )
     code = f"import importlib; [importlib.import_module(n) for n in {names!r}]"
-    code += "; from tandem.spec.catalogue import load_catalogue; print(len(load_catalogue().models))"
+    code += (
+        "; from tandem.spec.catalogue import load_catalogue; print(len(load_catalogue().models))"
+    )
 
     assert int(python(folder, code)) > 0
     assert all(
-        path.startswith(str(FOLDERS[RUN])) for path in python(folder, "import tandem; print(tandem.__file__)").split()
+        path.startswith(str(FOLDERS[RUN]))
+        for path in python(folder, "import tandem; print(tandem.__file__)").split()
     )
 
 
@@ -121,9 +147,21 @@ def test_every_module_and_file_of_the_run_image_can_be_read() -> None:
 def test_the_lm_eval_image_starts_a_program(module: str) -> None:
     """Its packages take a minute to be installed."""
     folder = built(LM_EVAL)
-    words = [*closed_off(text("USER", LM_EVAL)), str(folder / "packages" / "bin" / "python"), "-m", module, "--help"]
+    words = [
+        *closed_off(text("USER", LM_EVAL)),
+        str(folder / "packages" / "bin" / "python"),
+        "-m",
+        module,
+        "--help",
+    ]
     done = subprocess.run(
-        words, cwd="/", env=environment(folder, LM_EVAL), capture_output=True, text=True, check=False, timeout=60
+        words,
+        cwd="/",
+        env=environment(folder, LM_EVAL),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -1,4 +1,5 @@
-"""An allow list is the import closure of what its image runs: nothing is missing, and nothing else moves the tag.
+"""An allow list is the import closure of what its image runs: nothing is missing, and nothing else
+moves the tag.
 
 That of the run image is whole packages, of each of which something is needed.
 """
@@ -23,21 +24,32 @@ from tandem.spec.project_image import LLMPERF, LM_EVAL, ROOT, RUN, TOOLS, Projec
 
 # the program imports its commands by name
 ENTRIES = {
-    TOOLS: ["tandem.artifacts.__main__", *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS)],
-    LLMPERF: ["tandem.bench.llmperf.__main__", "tandem.bench.llmperf.source"],  # the last runs while it is built
+    TOOLS: [
+        "tandem.artifacts.__main__",
+        *(f"tandem.artifacts.{MODULES.get(name, name)}" for name in COMMANDS),
+    ],
+    # the last runs while it is built
+    LLMPERF: ["tandem.bench.llmperf.__main__", "tandem.bench.llmperf.source"],
     RUN: ["tandem.run.__main__"],
     LM_EVAL: ["tandem.bench.lm_eval.__main__"],
 }
 SBOM = {"images/sbom.py", "images/sbom-requirements.txt"}
 RECIPES = {
     TOOLS: {TOOLS.dockerfile, f"{TOOLS.folder}/requirements.txt", *SBOM},
-    LLMPERF: {LLMPERF.dockerfile, f"{LLMPERF.folder}/requirements.txt", "images/llmperf/npm-requirements.txt", *SBOM},
+    LLMPERF: {
+        LLMPERF.dockerfile,
+        f"{LLMPERF.folder}/requirements.txt",
+        "images/llmperf/npm-requirements.txt",
+        *SBOM,
+    },
     RUN: {RUN.dockerfile, f"{RUN.folder}/requirements.txt", *SBOM},
     LM_EVAL: {LM_EVAL.dockerfile, f"{LM_EVAL.folder}/requirements.txt", *SBOM},
 }
 DATA = {LM_EVAL: {str(OWN_TASK.relative_to(ROOT))}}
-LISTED = pytest.mark.parametrize("image", [TOOLS, LLMPERF, LM_EVAL], ids=lambda image: image.name)  # file by file
-FROM_A_FLAG = {"tokenizers"}  # the judge imports it where `bench report` names a tokenizer's file, and no Job does
+# file by file
+LISTED = pytest.mark.parametrize("image", [TOOLS, LLMPERF, LM_EVAL], ids=lambda image: image.name)
+# the judge imports it where `bench report` names a tokenizer's file, and no Job does
+FROM_A_FLAG = {"tokenizers"}
 each_image = pytest.mark.parametrize("image", ENTRIES, ids=lambda image: image.name)
 
 
@@ -49,8 +61,15 @@ def test_the_allow_list_admits_every_module_that_is_imported(image: ProjectImage
 
 @LISTED
 def test_the_allow_list_admits_no_other_module(image: ProjectImage) -> None:
-    needless = set(image.source_files()) - closure(ENTRIES[image]) - RECIPES[image] - DATA.get(image, set())
-    assert needless == set(), f"take out of {image.allow_list}: {sorted(f'!{file}' for file in needless)}"
+    needless = (
+        set(image.source_files())
+        - closure(ENTRIES[image])
+        - RECIPES[image]
+        - DATA.get(image, set())
+    )
+    assert needless == set(), (
+        f"take out of {image.allow_list}: {sorted(f'!{file}' for file in needless)}"
+    )
 
 
 def patterns(image: ProjectImage) -> list[str]:
@@ -62,15 +81,25 @@ def patterns(image: ProjectImage) -> list[str]:
 def test_each_package_of_the_run_image_has_a_module_that_is_imported() -> None:
     needed = closure(ENTRIES[RUN])
     modules = [pattern for pattern in patterns(RUN) if pattern.endswith(".py")]
-    idle = [pattern for pattern in modules if not needed & {str(path.relative_to(ROOT)) for path in ROOT.glob(pattern)}]
+    idle = [
+        pattern
+        for pattern in modules
+        if not needed & {str(path.relative_to(ROOT)) for path in ROOT.glob(pattern)}
+    ]
     assert (idle, "tandem/run/**/*.py" in modules) == ([], True)
 
 
 def test_the_run_image_has_every_other_file_of_its_packages() -> None:
     """What is read at run time: declared data, prompts, claims, the report's templates."""
     packages = {str(PurePath(file).parent) for file in closure(ENTRIES[RUN])} - {"tandem"}
-    listed = subprocess.run(["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True).stdout
-    data = {file for file in listed.split() if PurePath(file).suffix != ".py" and "requirements" not in file}
+    listed = subprocess.run(
+        ["git", "ls-files", *packages], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
+    data = {
+        file
+        for file in listed.split()
+        if PurePath(file).suffix != ".py" and "requirements" not in file
+    }
     assert data - set(RUN.source_files()) == set()
     assert any(file.startswith("tandem/spec/data/runtimes/") for file in data)
 
@@ -86,13 +115,18 @@ def test_the_allow_list_admits_the_recipe(image: ProjectImage) -> None:
 
 @each_image
 def test_the_allow_list_begins_by_refusing_everything(image: ProjectImage) -> None:
-    rules = [line for line in (ROOT / image.allow_list).read_text().splitlines() if not line.startswith("#")]
+    rules = [
+        line
+        for line in (ROOT / image.allow_list).read_text().splitlines()
+        if not line.startswith("#")
+    ]
     assert rules[0] == "*"
     assert [rule for rule in rules[1:] if not rule.startswith("!")] == []
 
 
 def test_no_list_at_the_root_stands_before_those_of_the_images() -> None:
-    """BuildKit takes `<Dockerfile>.dockerignore` where it exists; another builder would take the root's for both."""
+    """BuildKit takes `<Dockerfile>.dockerignore` where it exists; another builder would take the
+    root's for both."""
     assert not (ROOT / ".dockerignore").exists()
 
 
@@ -163,10 +197,14 @@ def test_nothing_is_installed_that_no_command_needs(image: ProjectImage) -> None
 
 def test_llmperfs_packages_are_those_that_its_source_and_our_driver_import() -> None:
     """By what a checkout imports (its commit is fixed); ray and transformers bring the rest."""
-    assert {"ray", "transformers", "pandas", "requests", "boto3", "tqdm", "pydantic"} <= pinned(LLMPERF)
+    assert {"ray", "transformers", "pandas", "requests", "boto3", "tqdm", "pydantic"} <= pinned(
+        LLMPERF
+    )
     assert libraries(closure(ENTRIES[LLMPERF])) - set(sys.stdlib_module_names) <= pinned(LLMPERF)
 
 
 def test_the_lm_eval_image_installs_all_that_its_program_imports() -> None:
     """lm-eval brings the rest: `pip check` of the build."""
-    assert {"lm-eval", *libraries(closure(ENTRIES[LM_EVAL]))} - set(sys.stdlib_module_names) <= pinned(LM_EVAL)
+    assert {"lm-eval", *libraries(closure(ENTRIES[LM_EVAL]))} - set(
+        sys.stdlib_module_names
+    ) <= pinned(LM_EVAL)

@@ -20,7 +20,8 @@ from tandem.spec.project_image import LLMPERF, ROOT, TOOLS
 
 pytestmark = pytest.mark.xdist_group("tools-image")
 EMPTY = {"metadata": {}, "components": []}
-# as dpkg-query 1.21 prints them: installed, held, removed but for its configuration, and of all architectures
+# as dpkg-query 1.21 prints them: installed, held, removed but for its configuration, and of all
+# architectures
 DEBIAN_PACKAGES = """\
 ii  libc6 2.41-12 amd64
 hi  libssl3t64 3.5.1-1+deb13u1 amd64
@@ -44,7 +45,8 @@ def versions(sbom: dict[str, Any], kind: str) -> dict[str, str]:
 
 
 def write_dpkg_query(file: Path) -> None:
-    """Write a dpkg-query that answers with DEBIAN_PACKAGES, and fails for any other words than the recorded call."""
+    """Write a dpkg-query that answers with DEBIAN_PACKAGES, and fails for any other words than the
+    recorded call."""
     form = "${db:Status-Abbrev} ${Package} ${Version} ${Architecture}\n"
     call = shlex.quote(f"--show --showformat={form}")
     file.write_text(f'#!/bin/sh\n[ "$*" = {call} ] || exit 2\ncat <<END\n{DEBIAN_PACKAGES}END\n')
@@ -52,7 +54,8 @@ def write_dpkg_query(file: Path) -> None:
 
 
 def write(folder: Path, *words: str, path: str = os.defpath) -> dict[str, Any]:
-    """Return what images/sbom.py makes of a list without packages, with `path` as the place of programs."""
+    """Return what images/sbom.py makes of a list without packages, with `path` as the place of
+    programs."""
     (folder / "packages.json").write_text(json.dumps(EMPTY))
     program = [
         sys.executable,
@@ -69,7 +72,8 @@ def write(folder: Path, *words: str, path: str = os.defpath) -> dict[str, Any]:
 
 def test_it_names_each_package_of_the_lock_with_its_version(sbom: dict[str, Any]) -> None:
     assert versions(sbom, "pypi") == {
-        package.name: package.version for package in read_lock(ROOT / f"{TOOLS.folder}/requirements.txt")
+        package.name: package.version
+        for package in read_lock(ROOT / f"{TOOLS.folder}/requirements.txt")
     }
 
 
@@ -84,11 +88,17 @@ def test_it_names_every_debian_package_that_is_installed(tmp_path: Path) -> None
 
     document = write(tmp_path, "--base", "python:3", path=f"{programs}:{os.defpath}")
 
-    assert versions(document, "deb") == {"libc6": "2.41-12", "libssl3t64": "3.5.1-1+deb13u1", "tzdata": "2025b-4"}
+    assert versions(document, "deb") == {
+        "libc6": "2.41-12",
+        "libssl3t64": "3.5.1-1+deb13u1",
+        "tzdata": "2025b-4",
+    }
 
 
 def test_llmperfs_recipe_names_the_commit_and_tokenizer_that_it_takes() -> None:
-    [line] = [step.text for step in instructions(LLMPERF) if "sbom.py" in step.text and step.word == "RUN"]
+    [line] = [
+        step.text for step in instructions(LLMPERF) if "sbom.py" in step.text and step.word == "RUN"
+    ]
 
     assert re.findall(r"--component (\S+)", line) == [
         f"pkg:github/{source.REPOSITORY.removeprefix('https://github.com/')}@{source.COMMIT}",
@@ -98,7 +108,9 @@ def test_llmperfs_recipe_names_the_commit_and_tokenizer_that_it_takes() -> None:
 
 def test_a_component_is_told_by_its_package_url(tmp_path: Path) -> None:
     document = write(tmp_path, "--base", "python:3", "--component", "pkg:npm/%40scope/name@1.2")
-    [component] = [found for found in document["components"] if found["purl"].startswith("pkg:npm/")]
+    [component] = [
+        found for found in document["components"] if found["purl"].startswith("pkg:npm/")
+    ]
     assert (component["name"], component["version"]) == ("@scope/name", "1.2")
 
 

@@ -14,7 +14,12 @@ USERS = [f"{image.name} image" for image in PROJECT_IMAGES]
 
 
 def folders(specs: Path) -> list[str]:
-    return ["--environments", str(specs / "environments"), "--experiments", str(specs / "experiments")]
+    return [
+        "--environments",
+        str(specs / "environments"),
+        "--experiments",
+        str(specs / "experiments"),
+    ]
 
 
 def test_images_lists_the_base_with_the_digest_of_its_dockerfile(
@@ -25,13 +30,24 @@ def test_images_lists_the_base_with_the_digest_of_its_dockerfile(
     uses = json.loads(capsys.readouterr().out)["images"]["post-us-east-2"]
     (base,) = [use for use in uses if use["used_by"] == USERS]
     expected = TOOLS.base()
-    assert (base["kind"], base["reference"], base["digest"]) == ("image", expected.reference, expected.digest)
+    assert (base["kind"], base["reference"], base["digest"]) == (
+        "image",
+        expected.reference,
+        expected.digest,
+    )
 
 
-def test_images_lists_the_base_behind_the_mirror(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_images_lists_the_base_behind_the_mirror(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     file = specs / "environments" / "post-us-east-2.yaml"
-    mirror = "registry_mirrors: {public.ecr.aws: mirror.acme.dev/public, registry.k8s.io: mirror.acme.dev/k8s}"
-    file.write_text(file.read_text().replace("log_retention_days: 90", f"{mirror}\nlog_retention_days: 90"))
+    mirror = (
+        "registry_mirrors: {public.ecr.aws: mirror.acme.dev/public, registry.k8s.io:"
+        " mirror.acme.dev/k8s}"
+    )
+    file.write_text(
+        file.read_text().replace("log_retention_days: 90", f"{mirror}\nlog_retention_days: 90")
+    )
 
     main(["images", "--json", "post-us-east-2", *folders(specs)])
 
@@ -44,7 +60,8 @@ def test_resolve_leaves_the_base_to_its_dockerfile(
     specs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "tandem.cli.image_digests.resolve_digests", lambda references, _: dict.fromkeys(references, "d")
+        "tandem.cli.image_digests.resolve_digests",
+        lambda references, _: dict.fromkeys(references, "d"),
     )
 
     main(["images", "--resolve", "--json", *folders(specs)])
@@ -55,7 +72,9 @@ def test_resolve_leaves_the_base_to_its_dockerfile(
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]], ids=["as text", "as JSON"])
-def test_show_names_the_images_that_pods_pull(specs: Path, capsys: pytest.CaptureFixture[str], form: list[str]) -> None:
+def test_show_names_the_images_that_pods_pull(
+    specs: Path, capsys: pytest.CaptureFixture[str], form: list[str]
+) -> None:
     main(["show", *form, "post-us-east-2", *folders(specs)])
 
     registry = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
@@ -69,7 +88,11 @@ def test_show_names_no_image_that_the_environment_does_not_need(
 ) -> None:
     main(["show", "--json", "dev-trn2-3xlarge", *folders(specs)])
     (environment,) = json.loads(capsys.readouterr().out)["environments"]
-    assert {name for name in environment if name.endswith("_image")} == {"tools_image", "run_image", "llmperf_image"}
+    assert {name for name in environment if name.endswith("_image")} == {
+        "tools_image",
+        "run_image",
+        "llmperf_image",
+    }
     assert "dev-trn2-3xlarge-ImageLmEval" not in environment["stacks"]
 
 
@@ -81,9 +104,14 @@ def test_show_says_how_a_pipeline_deploys(specs: Path, capsys: pytest.CaptureFix
     assert "--require-approval never" in said
 
 
-def test_the_json_of_show_names_images_without_a_dash(specs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_json_of_show_names_images_without_a_dash(
+    specs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     main(["show", "--json", "post-us-east-2", *folders(specs)])
     (environment,) = json.loads(capsys.readouterr().out)["environments"]
     assert {name for name in environment if name.endswith("_image")} == {
-        "tools_image", "llmperf_image", "run_image", "lm_eval_image",
-    }  # fmt: skip
+        "tools_image",
+        "llmperf_image",
+        "run_image",
+        "lm_eval_image",
+    }

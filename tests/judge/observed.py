@@ -1,4 +1,5 @@
-"""Observations as the tests of verdicts need them, without files: from a few stated requests, or drawn at a true ratio.
+"""Observations as the tests of verdicts need them, without files: from a few stated requests, or
+drawn at a true ratio.
 
 (A module called `made` makes artifacts elsewhere in the tests, and no two may share a name.)
 """
@@ -27,7 +28,11 @@ NOWHERE = Path("made-without-a-folder")
 MARGIN = 0.05
 STEADY = (1000.0, 900.0, 800.0, 1100.0, 950.0, 700.0)
 JITTER = (1.003, 0.998, 1.001, 0.997, 1.002, 0.999)
-EQUAL = (OutputEquality(variant="spec", by="characters", result="the same", sentence="Outputs: the same."),)
+EQUAL = (
+    OutputEquality(
+        variant="spec", by="characters", result="the same", sentence="Outputs: the same."
+    ),
+)
 
 
 def judge_cells(seen, controls, **options):
@@ -39,15 +44,19 @@ def headline(seen, controls=RunControls(), equal=EQUAL, quality=()):  # noqa: B0
     """The headline of the only variant."""
     pairing = RequestPairing(seen, controls.marked_rounds)
     speed_ups = judge_speed_ups(pairing, controls, margin=MARGIN)
-    (verdict_line,) = build_headlines(pairing, speed_ups, controls, equal, margin=MARGIN, quality=quality)
+    (verdict_line,) = build_headlines(
+        pairing, speed_ups, controls, equal, margin=MARGIN, quality=quality
+    )
     return verdict_line
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """One request; tpot_ms and output_tokens_per_s follow from e2e_ms, ttft_ms and tokens unless `figures` says other.
+    """One request; tpot_ms and output_tokens_per_s follow from e2e_ms, ttft_ms and tokens unless
+    `figures` says other.
 
-    An error empties every figure. `text` and `ids` are what is digested; an empty one has no digest.
+    An error empties every figure. `text` and `ids` are what is digested; an empty one has no
+    digest.
     """
 
     arm: str = "base"
@@ -73,7 +82,9 @@ class Asked:
     figures: Mapping[str, float] = field(default_factory=dict)
 
 
-def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"), **changes: Any) -> RequestTable:
+def observed(
+    requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"), **changes: Any
+) -> RequestTable:
     """All that stands in `requests`, in their order, asked one after another.
 
     Args:
@@ -83,7 +94,10 @@ def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"
     """
     run = _run(arms, {request.class_: None for request in requests}, **changes)
     at = count()
-    starts_s = [request.start_s if request.start_s is not None else 1000.0 + next(at) for request in requests]
+    starts_s = [
+        request.start_s if request.start_s is not None else 1000.0 + next(at)
+        for request in requests
+    ]
     figures = [_figures(request) for request in requests]
     return _joined(
         run,
@@ -97,8 +111,13 @@ def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"
         slot=_whole([request.slot for request in requests]),
         repeat=_whole([request.repeat for request in requests]),
         start_s=np.array(starts_s, float),
-        end_s=np.array([at + request.e2e_ms / 1e3 for at, request in zip(starts_s, requests, strict=True)], float),
-        tokens=np.array([np.nan if request.error else request.tokens for request in requests], float),
+        end_s=np.array(
+            [at + request.e2e_ms / 1e3 for at, request in zip(starts_s, requests, strict=True)],
+            float,
+        ),
+        tokens=np.array(
+            [np.nan if request.error else request.tokens for request in requests], float
+        ),
         figures={name: np.array([figure[name] for figure in figures], float) for name in _NAMES},
         hit_token_limit=np.array([request.cut for request in requests], bool),
         output=_digests([request.text for request in requests]),
@@ -109,13 +128,16 @@ def observed(requests: Sequence[Asked], *, arms: Sequence[str] = ("base", "spec"
 def table(
     fields: Mapping[str, Mapping[str, Sequence[float]]], *, rounds: int = FEWEST_ROUNDS, **same: Any
 ) -> RequestTable:
-    """One request a number and round: `{"repeat": {"base": [1000, 900], "spec": [500, 450]}}` is e2e_ms of p0 and p1.
+    """One request a number and round: `{"repeat": {"base": [1000, 900], "spec": [500, 450]}}` is
+    e2e_ms of p0 and p1.
 
     `same` are fields of every request. A NaN leaves the request out.
     """
     arms = tuple(dict.fromkeys(arm for by_arm in fields.values() for arm in by_arm))
     requests = [
-        Asked(arm=arm, class_=class_, prompt=f"{class_}-{index}", e2e_ms=e2e_ms, round=number, **same)
+        Asked(
+            arm=arm, class_=class_, prompt=f"{class_}-{index}", e2e_ms=e2e_ms, round=number, **same
+        )
         for number in range(rounds)
         for class_, by_arm in fields.items()
         for arm, numbers in by_arm.items()
@@ -130,13 +152,16 @@ class Truth:
     """How requests are drawn; every number is what is true of the servers.
 
     Args:
-        ratio: speed-up of each arm in each class: `{"spec": {"repeat": 1.5, "chat": 1.0}}`; an arm `base#2` of ratio 1
-            is the control. The same for ttft_ms and the time of a token.
-        prompts: of each class. rounds, repeats: as in a plan. slots: 2 asks each arm twice a round, as A B B A does.
-        spread: sd over prompts of the log speed-up. lengths: sd over prompts of the log time itself.
+        ratio: speed-up of each arm in each class: `{"spec": {"repeat": 1.5, "chat": 1.0}}`; an arm
+            `base#2` of ratio 1 is the control. The same for ttft_ms and the time of a token.
+        prompts: of each class. rounds, repeats: as in a plan. slots: 2 asks each arm twice a round,
+            as A B B A does.
+        spread: sd over prompts of the log speed-up. lengths: sd over prompts of the log time
+            itself.
         noise: sd over requests of the log time.
-        drift: sd over rounds of a log factor that both arms share. start: sd over starts of one arm's own; with it each
-            round of an arm is another start, and the requests say so where `told`.
+        drift: sd over rounds of a log factor that both arms share. start: sd over starts of one
+            arm's own; with it each round of an arm is another start, and the requests say so where
+            `told`.
         failing: share of requests that fail, by arm.
     """
 
@@ -161,9 +186,19 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
     rng = np.random.default_rng(seed)
     arms = ["base", *truth.ratio]
     classes = list(dict.fromkeys(name for by_class in truth.ratio.values() for name in by_class))
-    shape = (len(arms), len(classes), len(truth.loads), truth.rounds, truth.slots, truth.repeats, truth.prompts)
+    shape = (
+        len(arms),
+        len(classes),
+        len(truth.loads),
+        truth.rounds,
+        truth.slots,
+        truth.repeats,
+        truth.prompts,
+    )
     arm, class_, load, round_, slot, repeat, prompt = (axis.ravel() for axis in np.indices(shape))
-    by_arm = np.array([[truth.ratio.get(name, {}).get(entry, 1.0) for entry in classes] for name in arms])
+    by_arm = np.array(
+        [[truth.ratio.get(name, {}).get(entry, 1.0) for entry in classes] for name in arms]
+    )
     gains = (
         np.log(by_arm)[:, :, None]
         + rng.normal(0, truth.spread, (len(arms), len(classes), truth.prompts))
@@ -172,7 +207,12 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
     lengths = rng.normal(7, truth.lengths, (len(classes), truth.prompts))
     drift = rng.normal(0, truth.drift, truth.rounds)
     start_effects = rng.normal(0, truth.start, (len(arms), truth.rounds))
-    log_ms = lengths[class_, prompt] - gains[arm, class_, prompt] + drift[round_] + start_effects[arm, round_]
+    log_ms = (
+        lengths[class_, prompt]
+        - gains[arm, class_, prompt]
+        + drift[round_]
+        + start_effects[arm, round_]
+    )
     log_ms = log_ms + rng.normal(0, truth.noise, len(log_ms))
     e2e_ms = np.exp(log_ms)
     ttft_ms = 0.05 * np.exp(log_ms + rng.normal(0, truth.noise, len(log_ms)))
@@ -193,7 +233,9 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
             "arm": [arms[code] for code in arm],
             "class_": [classes[code] for code in class_],
             "placement": [None] * len(arm),
-            "start": [f"{arms[a]}@{r}" if is_told else None for a, r in zip(arm, round_, strict=True)],
+            "start": [
+                f"{arms[a]}@{r}" if is_told else None for a, r in zip(arm, round_, strict=True)
+            ],
             "error": ["closed" if item else None for item in failed],
             "content": [None if element else "ok" for element in failed],
         },
@@ -217,13 +259,27 @@ def with_figures(seen: RequestTable, **figures: Any) -> RequestTable:
     return replace(seen, figures={**seen.figures, **figures})
 
 
-_NAMES = ("e2e_ms", "ttft_ms", "tpot_ms", "output_tokens_per_s", "completion_tokens", "tokens_per_chunk")
+_NAMES = (
+    "e2e_ms",
+    "ttft_ms",
+    "tpot_ms",
+    "output_tokens_per_s",
+    "completion_tokens",
+    "tokens_per_chunk",
+)
 
 
-def _run(arms: Sequence[str], classes: Mapping[str, None] | Sequence[str], **changes: Any) -> manifest.RunManifest:
+def _run(
+    arms: Sequence[str], classes: Mapping[str, None] | Sequence[str], **changes: Any
+) -> manifest.RunManifest:
     fields = {
-        "arms": tuple(measured.arm(name, role="variant" if place else "baseline") for place, name in enumerate(arms)),
-        "suites": (manifest.SuiteEntry(name="real", sha256="0" * 64, prompts=24, classes=tuple(classes)),),
+        "arms": tuple(
+            measured.arm(name, role="variant" if place else "baseline")
+            for place, name in enumerate(arms)
+        ),
+        "suites": (
+            manifest.SuiteEntry(name="real", sha256="0" * 64, prompts=24, classes=tuple(classes)),
+        ),
     }
     return measured.run_manifest(**{**fields, **changes})
 
@@ -234,8 +290,14 @@ def _figures(request: Asked) -> dict[str, float]:
     return {
         "e2e_ms": request.e2e_ms,
         "ttft_ms": request.ttft_ms,
-        "tpot_ms": (request.e2e_ms - request.ttft_ms) / (request.tokens - 1) if request.tokens > 1 else np.nan,
-        "output_tokens_per_s": 1e3 * request.tokens / request.e2e_ms if request.e2e_ms > 0 else np.nan,
+        "tpot_ms": (
+            (request.e2e_ms - request.ttft_ms) / (request.tokens - 1)
+            if request.tokens > 1
+            else np.nan
+        ),
+        "output_tokens_per_s": (
+            1e3 * request.tokens / request.e2e_ms if request.e2e_ms > 0 else np.nan
+        ),
         "completion_tokens": request.tokens,
         "tokens_per_chunk": np.nan,
         **request.figures,
@@ -252,7 +314,9 @@ def _joined(
 ) -> RequestTable:
     arm_names = [arm.name for arm in run.arms]
     arms, arm = encode_names(names["arm"], [*arm_names, f"{arm_names[0]}#2"], arm_names)
-    classes, class_ = encode_names(names["class_"], [name for suite in run.suites for name in suite.classes])
+    classes, class_ = encode_names(
+        names["class_"], [name for suite in run.suites for name in suite.classes]
+    )
     coded_loads, load = encode_names(loads, [])
     coded_prompts, prompt = encode_names(prompts, [])
     starts, start = encode_names(names["start"], [])
@@ -289,5 +353,8 @@ def _whole(values: Any) -> Any:
 
 
 def _digests(texts: Sequence[str]) -> Any:
-    digests = [hashlib.blake2b(text.encode(), digest_size=8).digest() if text else bytes(8) for text in texts]
+    digests = [
+        hashlib.blake2b(text.encode(), digest_size=8).digest() if text else bytes(8)
+        for text in texts
+    ]
     return np.frombuffer(b"".join(digests), np.uint64)

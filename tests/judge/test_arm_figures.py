@@ -19,7 +19,13 @@ def ask(arm: str = "base", round_: int = 0, **changes: float | str | None) -> As
 
 
 def test_requests_per_second_are_of_busy_time():
-    requests = [ask(), ask(start_s=0.5), ask(round_=1), ask(round_=1, start_s=10.0, error="closed"), ask("spec")]
+    requests = [
+        ask(),
+        ask(start_s=0.5),
+        ask(round_=1),
+        ask(round_=1, start_s=10.0, error="closed"),
+        ask("spec"),
+    ]
     base, spec = measure_arms(observed(requests), RunControls())
     assert (base.arm, base.requests, spec.arm, spec.requests) == ("base", 4, "spec", 1)
     assert base.requests_per_s == pytest.approx(3 / 2.5)
@@ -27,7 +33,12 @@ def test_requests_per_second_are_of_busy_time():
 
 
 def test_percentiles_are_of_answered_requests():
-    requests = [ask(ttft_ms=100.0), ask(ttft_ms=200.0), ask(ttft_ms=300.0), ask(error="closed", ttft_ms=9.0)]
+    requests = [
+        ask(ttft_ms=100.0),
+        ask(ttft_ms=200.0),
+        ask(ttft_ms=300.0),
+        ask(error="closed", ttft_ms=9.0),
+    ]
     (base,) = measure_arms(observed(requests), RunControls())
     assert base.ttft_p50_ms == pytest.approx(200.0)
     assert base.ttft_p99_ms == pytest.approx(298.0)
@@ -46,7 +57,10 @@ def test_each_load_has_its_figures_and_the_servers_address():
 def test_marked_rounds_and_controls_are_in_no_figure():
     controls = RunControls(marked=(BottleneckRound(round=1, sentence=""),))
     requests = [ask(), ask(round_=1), ask("base#2"), ask("spec")]
-    assert [(row.arm, row.requests) for row in measure_arms(observed(requests), controls)] == [("base", 1), ("spec", 1)]
+    assert [(row.arm, row.requests) for row in measure_arms(observed(requests), controls)] == [
+        ("base", 1),
+        ("spec", 1),
+    ]
 
 
 def test_requests_within_the_limits_are_counted():
@@ -65,4 +79,9 @@ def test_attainment_is_unknown_without_limits_or_figures():
 
 def test_an_arm_that_answered_nothing_has_no_times():
     (base,) = measure_arms(observed([ask(error="closed", e2e_ms=1000.0)]), RunControls())
-    assert (base.requests, base.requests_per_s, base.ttft_p50_ms, base.tpot_p99_ms) == (1, 0.0, None, None)
+    assert (base.requests, base.requests_per_s, base.ttft_p50_ms, base.tpot_p99_ms) == (
+        1,
+        0.0,
+        None,
+        None,
+    )

@@ -45,7 +45,9 @@ def test_without_an_estimate_there_is_no_evidence(ratio, adjusted_p):
 
 
 def test_holm_by_hand():
-    np.testing.assert_allclose(adjust_p_values(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02])
+    np.testing.assert_allclose(
+        adjust_p_values(np.array([0.01, 0.04, 0.03, 0.005])), [0.03, 0.06, 0.06, 0.02]
+    )
     np.testing.assert_allclose(adjust_p_values(np.array([0.9, 0.8])), [1.0, 1.0])
 
 
@@ -82,7 +84,8 @@ def test_an_empty_group_leaves_the_whole_level():
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "word"), [(0.8, 0.95, "shorter"), (0.8, 0.96, "alike"), (1.04, 1.3, "alike"), (1.06, 1.3, "longer")]
+    ("low", "high", "word"),
+    [(0.8, 0.95, "shorter"), (0.8, 0.96, "alike"), (1.04, 1.3, "alike"), (1.06, 1.3, "longer")],
 )
 def test_lengths_differ_where_the_whole_interval_does(low, high, word):
     assert compare_lengths(RatioEstimate(value=1.0, low=low, high=high), 0.05) == word

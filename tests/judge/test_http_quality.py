@@ -1,7 +1,9 @@
-"""Quality over HTTP: how often equal servers are said to differ, and how often a worse server is found.
+"""Quality over HTTP: how often equal servers are said to differ, and how often a worse server is
+found.
 
-A draw is 200 new items for two simulated servers, each a process of its own. A share of each server's answers is noise,
-at places of its own: equal servers are as good as each other, and not alike. A seed repeats items and noise.
+A draw is 200 new items for two simulated servers, each a process of its own. A share of each
+server's answers is noise, at places of its own: equal servers are as good as each other, and not
+alike. A seed repeats items and noise.
 """
 
 from __future__ import annotations
@@ -54,7 +56,9 @@ def draw_sum(chance: random.Random, number: int) -> TaskItem:
     """Return a sum to add."""
     first = chance.randrange(100, 1000)
     second = chance.randrange(100, 1000)
-    return TaskItem(item=f"{number}", prompt=f"What is {first} + {second}?", answer=f"{first + second}")
+    return TaskItem(
+        item=f"{number}", prompt=f"What is {first} + {second}?", answer=f"{first + second}"
+    )
 
 
 def draw_passage(chance: random.Random, number: int) -> TaskItem:
@@ -114,7 +118,9 @@ def serve(classes: dict[str, Any], noise: float, seed: int) -> Iterator[str]:
         file = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "knobs.yaml"
         file.write_text(yaml.safe_dump(knobs))
         command = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file)]
-        process = stack.enter_context(subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True))
+        process = stack.enter_context(
+            subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+        )
         stack.callback(process.terminate)
         assert process.stdout is not None
         yield process.stdout.readline().split()[1]
@@ -168,7 +174,9 @@ def test_judge_that_takes_chance_for_a_difference_is_caught(monkeypatch):
 
 def measure_difference(units):
     """Return the difference as an interval without width."""
-    difference = sum(unit.only_variant - unit.only_baseline for unit in units) / sum(unit.items for unit in units)
+    difference = sum(unit.only_variant - unit.only_baseline for unit in units) / sum(
+        unit.items for unit in units
+    )
     return difference, difference
 
 

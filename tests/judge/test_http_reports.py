@@ -1,8 +1,9 @@
-"""Whole reports over HTTP on servers that share no code with ours: how many of them say what is not true.
+"""Whole reports over HTTP on servers that share no code with ours: how many of them say what is not
+true.
 
-A report is a run of two independent servers, each a process of its own, and the verdict on it. Prompts differ in times
-and tokens, and every request has times of its own, so no two reports are alike. A seed repeats what is drawn; what the
-machine adds to every time is its own.
+A report is a run of two independent servers, each a process of its own, and the verdict on it.
+Prompts differ in times and tokens, and every request has times of its own, so no two reports are
+alike. A seed repeats what is drawn; what the machine adds to every time is its own.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ CONCURRENCY = 4
 SPREAD = 0.1
 SPEED_UP = 1.5
 REPORTS = 200
-AT_ONCE = 3 * (os.cpu_count() or 1)  # of a report's 15 s a processor works 1.3 s, so they hardly delay each other
+# of a report's 15 s a processor works 1.3 s, so they hardly delay each other
+AT_ONCE = 3 * (os.cpu_count() or 1)
 MOST_FALSE = 0.065
 MOST_VOID = 0.01
 LEAST_FOUND = 0.99
@@ -56,8 +58,19 @@ SEED = 16
 @contextlib.contextmanager
 def serve(speed: float, seed: int) -> Iterator[int]:
     """Run an independent server; yield its port."""
-    command = [sys.executable, str(PROGRAM), "--port", "0", "--speed", str(speed), "--spread", str(SPREAD)]
-    with subprocess.Popen([*command, "--seed", str(seed)], stdout=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        str(PROGRAM),
+        "--port",
+        "0",
+        "--speed",
+        str(speed),
+        "--spread",
+        str(SPREAD),
+    ]
+    with subprocess.Popen(
+        [*command, "--seed", str(seed)], stdout=subprocess.PIPE, text=True
+    ) as process:
         try:
             yield int(re.search(r":(\d+)$", process.stdout.readline().strip()).group(1))
         finally:
@@ -82,10 +95,16 @@ def measure_report(speed_up: float, seed: str) -> Verdict:
         seed: of all that is drawn.
     """
     generator = random.Random(seed)  # noqa: S311 - no secret
-    texts = {name: [draw_prompt(generator, f"{name} {number}") for number in range(PROMPTS)] for name in CLASSES}
+    texts = {
+        name: [draw_prompt(generator, f"{name} {number}") for number in range(PROMPTS)]
+        for name in CLASSES
+    }
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        ports = [stack.enter_context(serve(speed, generator.randrange(2**32))) for speed in (1.0, speed_up)]
+        ports = [
+            stack.enter_context(serve(speed, generator.randrange(2**32)))
+            for speed in (1.0, speed_up)
+        ]
         run_settings = settings(
             ports,
             suite_file(folder, texts),
@@ -95,7 +114,9 @@ def measure_report(speed_up: float, seed: str) -> Verdict:
             warm_up=CONCURRENCY,
             seed=generator.randrange(2**32),
         )
-        uvloop.run(MeasurementRun(settings=run_settings, folder=folder / "run", out=io.StringIO()).run())
+        uvloop.run(
+            MeasurementRun(settings=run_settings, folder=folder / "run", out=io.StringIO()).run()
+        )
         return judge_run(read_request_table(folder / "run"), JudgeOptions())
 
 
@@ -105,7 +126,9 @@ def is_decided(word: str) -> bool:
 
 
 def words_of(verdict: Verdict) -> list[str]:
-    return [headline.verdict for headline in verdict.headlines] + [cell.verdict for cell in verdict.cells]
+    return [headline.verdict for headline in verdict.headlines] + [
+        cell.verdict for cell in verdict.cells
+    ]
 
 
 # the proof
@@ -115,7 +138,9 @@ def read_biased_table(folder: Path) -> RequestTable:
     """Read a run as if the baseline had taken a fifth more time."""
     table = request_table.read_request_table(folder)
     factors = np.where(table.arm == table.arms.index(table.variants[0]), 1.0, 1.2)
-    times = {name: values * factors for name, values in table.figures.items() if name.endswith("_ms")}
+    times = {
+        name: values * factors for name, values in table.figures.items() if name.endswith("_ms")
+    }
     return replace(table, figures={**table.figures, **times})
 
 
@@ -147,9 +172,15 @@ def print_words(verdicts: Sequence[Verdict], seed: str) -> None:
     headlines = Counter(headline.verdict for verdict in verdicts for headline in verdict.headlines)
     cells = Counter(cell.verdict for verdict in verdicts for cell in verdict.cells)
     failed = Counter(
-        check.name for verdict in verdicts for check in verdict.controls.checks if check.result == "failed"
+        check.name
+        for verdict in verdicts
+        for check in verdict.controls.checks
+        if check.result == "failed"
     )
-    print(f"seed {seed}: headlines {dict(headlines)}; cells {dict(cells)}; controls failed {dict(failed)}")  # noqa: T201
+    print(
+        f"seed {seed}: headlines {dict(headlines)}; cells {dict(cells)}; controls failed"
+        f" {dict(failed)}"
+    )  # noqa: T201
 
 
 @pytest.mark.proof
@@ -159,7 +190,8 @@ def test_few_reports_of_equal_servers_say_a_difference(proof_seed):
     print_words(verdicts, proof_seed)
     void = sum(bool(verdict.controls.void) for verdict in verdicts)
     false = sum(any(map(is_decided, words_of(verdict))) for verdict in verdicts)
-    assert void <= MOST_VOID * REPORTS  # a void report says nothing false: on a busy machine this proves nothing
+    # a void report says nothing false: on a busy machine this proves nothing
+    assert void <= MOST_VOID * REPORTS
     assert false <= MOST_FALSE * REPORTS
 
 

@@ -1,4 +1,5 @@
-"""Groups of items: closed forms, and how often a word is wrong if the answers to a group depend on each other."""
+"""Groups of items: closed forms, and how often a word is wrong if the answers to a group depend on
+each other."""
 
 from __future__ import annotations
 
@@ -25,16 +26,25 @@ def list_single(only_baseline, only_variant, alike):
     return [ItemGroup(*values) for count, values in counts for _ in range(count)]
 
 
-@pytest.mark.parametrize(("only_baseline", "only_variant"), [(0, 0), (0, 6), (3, 11), (40, 60), (700, 800)])
+@pytest.mark.parametrize(
+    ("only_baseline", "only_variant"), [(0, 0), (0, 6), (3, 11), (40, 60), (700, 800)]
+)
 def test_of_single_items_the_test_is_mcnemars(only_baseline, only_variant):
-    expected = stats.binomtest(only_baseline, only_baseline + only_variant).pvalue if only_variant else 1.0
-    assert compute_flip_p(list_single(only_baseline, only_variant, 5)) == pytest.approx(expected, rel=1e-9)
+    expected = (
+        stats.binomtest(only_baseline, only_baseline + only_variant).pvalue if only_variant else 1.0
+    )
+    assert compute_flip_p(list_single(only_baseline, only_variant, 5)) == pytest.approx(
+        expected, rel=1e-9
+    )
 
 
 def test_the_chance_of_a_sum_is_that_of_all_signs():
     differences = (5, -2, 2, 1, 1, 0, 3)
     groups = [ItemGroup(9, max(-value, 0), max(value, 0)) for value in differences]
-    sums = [sum(map(math.prod, zip(signs, differences, strict=True))) for signs in itertools.product((1, -1), repeat=7)]
+    sums = [
+        sum(map(math.prod, zip(signs, differences, strict=True)))
+        for signs in itertools.product((1, -1), repeat=7)
+    ]
     share = np.mean([abs(value) >= sum(differences) for value in sums])
     assert compute_flip_p(groups) == pytest.approx(share)
 
@@ -55,7 +65,10 @@ def test_groups_without_a_difference_count_as_one_item():
 
 def test_items_that_differ_on_their_own_count_nearly_each():
     rng = np.random.default_rng(SEED)
-    groups = [ItemGroup(FAMILY, *rng.multinomial(FAMILY, (0.2, 0.2, 0.6))[:2].tolist()) for _ in range(2000)]
+    groups = [
+        ItemGroup(FAMILY, *rng.multinomial(FAMILY, (0.2, 0.2, 0.6))[:2].tolist())
+        for _ in range(2000)
+    ]
     assert 1 <= compute_design_effect(groups) < 1.2
 
 
@@ -78,13 +91,15 @@ KINDS = {"alike": alike, "partly": partly}
 
 
 def draw_equal(rng, kind, groups, own_share):
-    """Answers of two equal servers, each of which answers a share of the families in its own way."""
+    """Answers of two equal servers, each of which answers a share of the families in its own
+    way."""
     shared = rng.random((groups, FAMILY)) < rng.beta(4, 2, groups)[:, None]
     return [KINDS[kind](rng, rng.random(groups)[:, None] < own_share, shared) for _ in range(2)]
 
 
 def draw_uneven(rng, groups, family, own_share):
-    """Answers of two servers as good as each other: one loses whole families, the other as many items one by one."""
+    """Answers of two servers as good as each other: one loses whole families, the other as many
+    items one by one."""
     right = [np.ones((groups, family), dtype=bool) for _ in range(2)]
     chance = rng.random(groups)
     right[1][chance < own_share / family] = False
@@ -99,7 +114,9 @@ def judge(right):
         for passage, values in enumerate(answers.tolist()):
             group = f"passage {passage}"
             rows += [
-                QualityRow(task="passages", item=f"{passage}-{number}", arm=arm, right=value, group=group)
+                QualityRow(
+                    task="passages", item=f"{passage}-{number}", arm=arm, right=value, group=group
+                )
                 for number, value in enumerate(values)
             ]
     (quality,) = judge_quality(rows, "plain", ["spec"])
@@ -171,7 +188,9 @@ def test_the_interval_of_grouped_items_is_that_of_fewer():
     right = np.ones((200, FAMILY), dtype=bool)
     effect = compute_design_effect([ItemGroup(FAMILY, 0, 0)] * 200)
     quality = judge((right, right))
-    assert (quality.low, quality.high) == pytest.approx(find_tango_interval(0, 0, 200 * FAMILY / effect))
+    assert (quality.low, quality.high) == pytest.approx(
+        find_tango_interval(0, 0, 200 * FAMILY / effect)
+    )
 
 
 def test_six_groups_say_that_they_are_too_few():

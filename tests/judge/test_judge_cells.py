@@ -3,7 +3,18 @@ import math
 
 import numpy as np
 import pytest
-from observed import JITTER, MARGIN, STEADY, Asked, Truth, drawn, judge_cells, observed, table, with_figures
+from observed import (
+    JITTER,
+    MARGIN,
+    STEADY,
+    Asked,
+    Truth,
+    drawn,
+    judge_cells,
+    observed,
+    table,
+    with_figures,
+)
 
 from tandem.bench.schedule import LoadLevel
 from tandem.judge.pairs import JUDGED_METRICS
@@ -29,12 +40,20 @@ def one(seen, controls=UNCONTROLLED, metric="e2e_ms", **options):
 def at(ratio, jitter=JITTER, **more):
     """Six prompts whose variant is `ratio` times as fast, a little more or less."""
     return table(
-        {"repeat": {"base": STEADY, "spec": [ms / ratio * by for ms, by in zip(STEADY, jitter, strict=True)]}}, **more
+        {
+            "repeat": {
+                "base": STEADY,
+                "spec": [ms / ratio * by for ms, by in zip(STEADY, jitter, strict=True)],
+            }
+        },
+        **more,
     )
 
 
 def floor(ratio, metric="e2e_ms", class_="repeat", load=ASKED):
-    return NoiseFloor(class_=class_, load=load, metric=metric, speed_up=RatioEstimate(value=1.0), ratio=ratio)
+    return NoiseFloor(
+        class_=class_, load=load, metric=metric, speed_up=RatioEstimate(value=1.0), ratio=ratio
+    )
 
 
 def floored(ratio):
@@ -51,7 +70,8 @@ def test_a_variant_of_half_the_time_is_faster():
 
 
 @pytest.mark.parametrize(
-    ("ratio", "word"), [(1.3, "faster"), (1.1, "no evidence"), (0.9, "no evidence"), (0.8, "slower")]
+    ("ratio", "word"),
+    [(1.3, "faster"), (1.1, "no evidence"), (0.9, "no evidence"), (0.8, "slower")],
 )
 def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
     cell = one(at(ratio), floored(1.2))
@@ -64,7 +84,11 @@ def test_what_the_baseline_differs_from_itself_by_is_never_called(ratio, word):
 
 
 def test_a_floor_of_another_cell_is_not_this_ones():
-    second = (floor(9.0, "ttft_ms"), floor(9.0, class_="chat"), floor(9.0, load=LoadLevel(concurrency=1)))
+    second = (
+        floor(9.0, "ttft_ms"),
+        floor(9.0, class_="chat"),
+        floor(9.0, load=LoadLevel(concurrency=1)),
+    )
     assert one(at(2.0), RunControls(floors=second)).noise_floor is None
 
 
@@ -93,7 +117,12 @@ def test_a_round_of_any_number_takes_no_more_memory():
         Asked(arm=arm, prompt=f"p{n}", round=10**15 + number)
         for number, arm, n in itertools.product(range(4), ("base", "spec"), range(6))
     ]
-    assert one(observed(rows), RunControls(marked=(BottleneckRound(round=10**16, sentence=""),))).verdict == "same"
+    assert (
+        one(
+            observed(rows), RunControls(marked=(BottleneckRound(round=10**16, sentence=""),))
+        ).verdict
+        == "same"
+    )
 
 
 def why(seen, metric="e2e_ms", **of):
@@ -114,10 +143,15 @@ def why(seen, metric="e2e_ms", **of):
 )
 def test_what_keeps_a_cell_from_an_estimate_is_named(base, spec, reason):
     arms = {name: fields for name, fields in (("base", base), ("spec", spec)) if fields is not None}
-    rows = [Asked(arm=arm, prompt=f"p{n}", **fields) for (arm, fields), n in itertools.product(arms.items(), range(6))]
+    rows = [
+        Asked(arm=arm, prompt=f"p{n}", **fields)
+        for (arm, fields), n in itertools.product(arms.items(), range(6))
+    ]
     others = [
         Asked(arm=arm, class_="chat", prompt=f"c{n}", round=number, e2e_ms=ms * STEADY[n])
-        for number, (arm, ms), n in itertools.product(range(4), (("base", 1.0), ("spec", 0.5)), range(6))
+        for number, (arm, ms), n in itertools.product(
+            range(4), (("base", 1.0), ("spec", 0.5)), range(6)
+        )
     ]
     assert why(observed([*rows, *others])) == reason
     bars_all = spec == {"error": "closed"}  # then the whole run compares survivors
@@ -127,14 +161,20 @@ def test_what_keeps_a_cell_from_an_estimate_is_named(base, spec, reason):
 def test_metrics_of_tokens_name_a_server_without_counts():
     seen = at(2.0)
     for metric in ("tpot_ms", "output_tokens_per_s"):
-        seen = with_figures(seen, **{metric: np.where(seen.arm_mask("spec"), NAN, seen.figures[metric])})
+        seen = with_figures(
+            seen, **{metric: np.where(seen.arm_mask("spec"), NAN, seen.figures[metric])}
+        )
     assert why(seen, "tpot_ms") == "spec has no answer with tpot_ms here in a round that counts"
     assert one(seen).verdict == "faster"
 
 
 def test_one_prompt_has_its_speed_up_and_no_verdict():
     cell = one(table({"repeat": {"base": [100.0], "spec": [50.0]}}))
-    assert (cell.speed_up, cell.baseline, cell.measured) == (RatioEstimate(value=pytest.approx(2.0)), 100.0, 50.0)
+    assert (cell.speed_up, cell.baseline, cell.measured) == (
+        RatioEstimate(value=pytest.approx(2.0)),
+        100.0,
+        50.0,
+    )
     assert cell.why == "both arms answered 1 prompt; an interval needs 3"
 
 
@@ -150,18 +190,29 @@ def test_equal_times_to_the_last_digit_are_the_same():
 def test_times_far_apart_stay_numbers():
     cell = one(table({"repeat": {"base": [1e15] * 6, "spec": [1e-15] * 6}}))
     assert cell.verdict == "faster"
-    assert all(math.isfinite(value) for value in (cell.speed_up.value, cell.speed_up.high, cell.detectable))
+    assert all(
+        math.isfinite(value) for value in (cell.speed_up.value, cell.speed_up.high, cell.detectable)
+    )
 
 
 def test_hundreds_of_classes_are_all_judged():
-    seen = drawn(Truth(ratio={"spec": {f"c{number}": 1.0 for number in range(100)}}, prompts=3, rounds=1, slots=1))
+    seen = drawn(
+        Truth(
+            ratio={"spec": {f"c{number}": 1.0 for number in range(100)}},
+            prompts=3,
+            rounds=1,
+            slots=1,
+        )
+    )
     assert len(judge_cells(seen, UNCONTROLLED, margin=MARGIN)) == 100 * len(JUDGED_METRICS)
 
 
 def test_at_a_true_ratio_of_1_few_reports_call():
     truth = Truth(ratio={"spec": {"a": 1.0, "b": 1.0}}, spread=0.15)
     reports = [judge_cells(drawn(truth, seed), UNCONTROLLED, margin=MARGIN) for seed in range(40)]
-    assert sum(any(cell.verdict in {"faster", "slower"} for cell in report) for report in reports) <= 4
+    assert (
+        sum(any(cell.verdict in {"faster", "slower"} for cell in report) for report in reports) <= 4
+    )
 
 
 def test_a_difference_is_not_called_among_many_cells():

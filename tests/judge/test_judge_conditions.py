@@ -56,8 +56,16 @@ def test_every_check_stands_there_once():
     ("rows", "result", "sentence"),
     [
         (both(), "passed", "all 8 requests were answered"),
-        ([*requests("base"), *requests("spec", error="closed")], "failed", "spec answered none of 4 requests"),
-        ([*requests("base", error="closed"), *requests("spec")], "failed", "base answered none of 4 requests"),
+        (
+            [*requests("base"), *requests("spec", error="closed")],
+            "failed",
+            "spec answered none of 4 requests",
+        ),
+        (
+            [*requests("base", error="closed"), *requests("spec")],
+            "failed",
+            "base answered none of 4 requests",
+        ),
         (
             [*both(), Asked(arm="spec", error="closed")],
             "caution",
@@ -69,7 +77,9 @@ def test_every_check_stands_there_once():
 )
 def test_an_arm_that_answers_nothing_voids_the_run(rows, result, sentence):
     controls = judged(rows)
-    assert check(controls, "errors") == ControlCheck(name="errors", result=result, sentence=sentence)
+    assert check(controls, "errors") == ControlCheck(
+        name="errors", result=result, sentence=sentence
+    )
     assert (sentence in controls.void) == (result == "failed")
 
 
@@ -82,22 +92,28 @@ def test_answers_that_ended_without_a_reason_are_a_caution():
     assert check(controls, "errors") == ControlCheck(
         name="errors",
         result="caution",
-        sentence="spec ended 3 of 4 answers with [DONE] and without a finish_reason: an answer that was cut would look "
-        "the same",
+        sentence=(
+            "spec ended 3 of 4 answers with [DONE] and without a finish_reason: an answer that was"
+            " cut would look the same"
+        ),
     )
 
 
 def test_one_dead_variant_of_two_voids_nothing():
     asked_requests = [*both(), *requests("other", error="closed")]
-    assert check(judged(asked_requests, arms=("base", "spec", "other")), "errors").result == "caution"
+    assert (
+        check(judged(asked_requests, arms=("base", "spec", "other")), "errors").result == "caution"
+    )
 
 
 @pytest.mark.parametrize(
-    ("stable", "result"), [((True, True), "passed"), ((True, False), "caution"), ((None, None), "absent")]
+    ("stable", "result"),
+    [((True, True), "passed"), ((True, False), "caution"), ((None, None), "absent")],
 )
 def test_a_warm_up_without_an_end_is_a_caution(stable, result):
     warm_up = {
-        name: WarmUpEntry(requests=8, stable=entry) for name, entry in zip(("base", "spec"), stable, strict=True)
+        name: WarmUpEntry(requests=8, stable=entry)
+        for name, entry in zip(("base", "spec"), stable, strict=True)
     }
     finding = check(judged(both(), warm_up=warm_up), "warm-up")
     assert finding.result == result
@@ -119,7 +135,10 @@ def test_placements_are_a_caution_unless_they_are_swapped(places, result):
     asked_requests = [
         request
         for number, (base, spec) in enumerate(places)
-        for request in [*requests("base", number, placement=base), *requests("spec", number, placement=spec)]
+        for request in [
+            *requests("base", number, placement=base),
+            *requests("spec", number, placement=spec),
+        ]
     ]
     controls = judged(asked_requests)
 
@@ -127,11 +146,16 @@ def test_placements_are_a_caution_unless_they_are_swapped(places, result):
     assert ("how halves differ" in check(controls, "placement").sentence) == (result == "caution")
 
 
-@pytest.mark.parametrize(("starts", "result"), [(0, "absent"), (1, "absent"), (5, "absent"), (6, "passed")])
+@pytest.mark.parametrize(
+    ("starts", "result"), [(0, "absent"), (1, "absent"), (5, "absent"), (6, "passed")]
+)
 def test_what_fewer_than_six_starts_differ_by_is_left_out(starts, result):
     asked_requests = [request for number in range(max(starts, 1)) for request in both(number)]
     seen = observed(
-        [replace(entry, start=f"{entry.arm}-{entry.round}" if starts else None) for entry in asked_requests]
+        [
+            replace(entry, start=f"{entry.arm}-{entry.round}" if starts else None)
+            for entry in asked_requests
+        ]
     )
     controls = check_controls(seen)
     assert check(controls, "start").result == result
@@ -139,7 +163,10 @@ def test_what_fewer_than_six_starts_differ_by_is_left_out(starts, result):
 
 def loaded(folder: Path, *loads: dict[str, float], asked: list[Asked] | None = None) -> RunControls:
     """A run whose requests take a second, with the load of its rounds."""
-    lines = [msgspec.json.encode(RoundLoad(round=number, **load)) + b"\n" for number, load in enumerate(loads)]
+    lines = [
+        msgspec.json.encode(RoundLoad(round=number, **load)) + b"\n"
+        for number, load in enumerate(loads)
+    ]
     (folder / host.FILE).write_bytes(b"".join(lines))
     every = asked or [request for number in range(len(loads)) for request in both(number)]
     return check_controls(replace(observed(every), folder=folder))
@@ -188,14 +215,18 @@ def test_a_marked_control_round_gives_no_floor(tmp_path):
 
 def test_several_servers_behind_one_address_are_a_caution():
     table = observed(both())
-    replicas = (("base", "its counters fell and came back"), ("base#2", "its counters fell and came back"))
+    replicas = (
+        ("base", "its counters fell and came back"),
+        ("base#2", "its counters fell and came back"),
+    )
 
     finding = check(check_controls(replace(table, replicas=replicas)), "start")
 
     assert finding.result == "caution"
-    assert finding.sentence == (
-        "several servers answer at the address of base: its counters fell and came back; starts cannot be told apart, "
-        "and the counters are left out: give the address of one server"
+    assert (
+        finding.sentence
+        == "several servers answer at the address of base: its counters fell and came back; starts"
+        " cannot be told apart, and the counters are left out: give the address of one server"
     )
 
 
@@ -214,7 +245,9 @@ def test_a_word_across_starts_needs_starts_of_one_server(tmp_path, begins_s, evi
             request_id=f"{arm}-{prompt}-{number}",
             prompt_id=f"p{prompt}",
             round=number,
-            chunks=chunks((0.1, "text", 1), (scale * (0.3 + prompt / 50 + number / 1000), "end", 0)),
+            chunks=chunks(
+                (0.1, "text", 1), (scale * (0.3 + prompt / 50 + number / 1000), "end", 0)
+            ),
             completion_tokens=1,
             end_s=1.0,
         )

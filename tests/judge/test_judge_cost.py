@@ -6,18 +6,34 @@ from tandem.judge.schema import BottleneckRound, RunControls
 
 
 def asked(arm, prompt, start_s, **changes):
-    return Asked(arm=arm, prompt=prompt, start_s=start_s, e2e_ms=10_000, tokens=1000, concurrency=1, **changes)
+    return Asked(
+        arm=arm,
+        prompt=prompt,
+        start_s=start_s,
+        e2e_ms=10_000,
+        tokens=1000,
+        concurrency=1,
+        **changes,
+    )
 
 
 def of(requests, arm="base", usd_per_hour=36.0, **changes):
     seen = observed(requests, **changes)
     return next(
-        cost for cost in compute_costs(seen, usd_per_hour=usd_per_hour, controls=RunControls()) if cost.arm == arm
+        cost
+        for cost in compute_costs(seen, usd_per_hour=usd_per_hour, controls=RunControls())
+        if cost.arm == arm
     )
 
 
-# two requests of 10 s each, 5 s apart, then 85 s in which the arm was not asked, then one of 10 s: 25 s
-THREE = [asked("base", "p0", 0), asked("base", "p1", 5), asked("base", "p2", 100), asked("spec", "p0", 50)]
+# two requests of 10 s each, 5 s apart, then 85 s in which the arm was not asked, then one of 10 s:
+# 25 s
+THREE = [
+    asked("base", "p0", 0),
+    asked("base", "p1", 5),
+    asked("base", "p2", 100),
+    asked("spec", "p0", 50),
+]
 
 
 def test_an_arm_pays_its_share_for_busy_time():
@@ -48,7 +64,9 @@ def test_without_a_price_a_sentence_says_so():
     assert "--price" in costs.sentence
 
 
-@pytest.mark.parametrize("changes", [{"content": "garbage"}, {"content": "loop"}, {"error": "closed"}])
+@pytest.mark.parametrize(
+    "changes", [{"content": "garbage"}, {"content": "loop"}, {"error": "closed"}]
+)
 def test_tokens_of_broken_answers_are_paid_and_not_counted(changes):
     good = of(THREE)
     bad = of([*THREE[:2], asked("base", "p2", 100, **changes), THREE[3]])
@@ -74,7 +92,9 @@ def test_an_arm_without_one_good_token_has_no_cost():
 
 
 def test_answers_whose_tokens_nobody_counted_make_the_cost_a_bound():
-    silent = Asked(arm="base", prompt="p3", start_s=105, e2e_ms=5000, tokens=float("nan"), concurrency=1)
+    silent = Asked(
+        arm="base", prompt="p3", start_s=105, e2e_ms=5000, tokens=float("nan"), concurrency=1
+    )
     costs = of([*THREE, silent])
     assert costs.good_tokens == 3000
     assert "true cost is lower" in costs.sentence
@@ -87,7 +107,10 @@ def test_rounds_with_a_busy_client_are_left_out():
 
 
 def test_each_load_has_a_cost_of_its_own():
-    loads = [asked("base", "p0", 0), Asked(arm="base", prompt="p0", start_s=50, e2e_ms=5000, tokens=500, concurrency=4)]
+    loads = [
+        asked("base", "p0", 0),
+        Asked(arm="base", prompt="p0", start_s=50, e2e_ms=5000, tokens=500, concurrency=4),
+    ]
     costs = compute_costs(observed(loads), usd_per_hour=36.0, controls=RunControls())
     assert [(cost.load.concurrency, cost.good_tokens, cost.busy_s) for cost in costs] == [
         (1, 1000, 10.0),
@@ -96,6 +119,8 @@ def test_each_load_has_a_cost_of_its_own():
 
 
 def test_a_control_round_is_in_no_cost():
-    asked_again = [asked(arm, "p0", start_s, round=1) for arm, start_s in (("base", 200), ("base#2", 300))]
+    asked_again = [
+        asked(arm, "p0", start_s, round=1) for arm, start_s in (("base", 200), ("base#2", 300))
+    ]
     costs = of([*THREE, *asked_again])
     assert (costs.busy_s, costs.good_tokens) == (25.0, 3000)

@@ -6,13 +6,29 @@ from itertools import product
 import msgspec
 import numpy as np
 import pytest
-from observed import JITTER, MARGIN, STEADY, Asked, headline, judge_cells, observed, table, with_figures
+from observed import (
+    JITTER,
+    MARGIN,
+    STEADY,
+    Asked,
+    headline,
+    judge_cells,
+    observed,
+    table,
+    with_figures,
+)
 
 from tandem.bench.manifest import Speculation
 from tandem.judge.cells import judge_speed_ups
 from tandem.judge.headline import withhold_words
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.schema import ControlCheck, OutputEquality, RatioEstimate, RunControls, ShareEstimate
+from tandem.judge.schema import (
+    ControlCheck,
+    OutputEquality,
+    RatioEstimate,
+    RunControls,
+    ShareEstimate,
+)
 
 pytestmark = pytest.mark.filterwarnings("error")
 
@@ -24,19 +40,25 @@ UNCONTROLLED = RunControls()
 def run(wide=(), **ratios):
     """A run in which `spec` is so many times as fast in each class."""
     times = {
-        name: [ms / ratio * by for ms, by in zip(STEADY, WIDE if name in wide else JITTER, strict=True)]
+        name: [
+            ms / ratio * by for ms, by in zip(STEADY, WIDE if name in wide else JITTER, strict=True)
+        ]
         for name, ratio in ratios.items()
     }
     return table({name: {"base": STEADY, "spec": spec} for name, spec in times.items()})
 
 
 def equality(result="the same", **changes):
-    return OutputEquality(variant="spec", by="characters", result=result, sentence=f"Outputs: {result}.", **changes)
+    return OutputEquality(
+        variant="spec", by="characters", result=result, sentence=f"Outputs: {result}.", **changes
+    )
 
 
 def lengths(seen, variant=32.0, class_=None):
     """The same times with answers of `variant` tokens by spec, of one class or of all."""
-    rows = seen.arm_mask("spec") & (True if class_ is None else seen.class_ == seen.classes.index(class_))
+    rows = seen.arm_mask("spec") & (
+        True if class_ is None else seen.class_ == seen.classes.index(class_)
+    )
     tokens = np.where(rows, variant, seen.figures["completion_tokens"])
     tpot_ms = (seen.figures["e2e_ms"] - seen.figures["ttft_ms"]) / (tokens - 1)
     return with_figures(seen, completion_tokens=tokens, tpot_ms=tpot_ms)
@@ -45,9 +67,10 @@ def lengths(seen, variant=32.0, class_=None):
 def test_the_figure_over_all_prompts_leads_the_sentence():
     verdict_line = headline(run(repeat=2.1, json=1.9, chat=1.0))
     assert re.fullmatch(
-        r"End to end, spec is 1\.59 times as fast as base over all prompts \(1\.\d+ to 1\.\d+\); by class: faster in "
-        r"repeat and json \(estimates 1\.9 to 2\.1 times\); as fast in chat \(to within 5 %\)\. Outputs are the same\. "
-        + re.escape(STARTS),
+        r"End to end, spec is 1\.59 times as fast as base over all prompts \(1\.\d+ to 1\.\d+\); by"
+        r" class: faster in "
+        r"repeat and json \(estimates 1\.9 to 2\.1 times\); as fast in chat \(to within 5 %\)\."
+        r" Outputs are the same\. " + re.escape(STARTS),
         verdict_line.sentence,
     )
     assert (verdict_line.finding, verdict_line.metric) == ("faster", "e2e_ms")
@@ -64,8 +87,9 @@ def test_slower_is_said_in_times_slower():
 def test_faster_beside_a_slower_class_is_mixed_and_names_it():
     verdict_line = headline(run(a=2.0, b=2.1, c=1.9, d=0.8))
     assert verdict_line.finding == "mixed"
-    assert ", but not in every class: faster in a, b and c (estimates 1.9 to 2.1 times); slower in d (1.2 times)" in (
-        verdict_line.sentence
+    assert (
+        ", but not in every class: faster in a, b and c (estimates 1.9 to 2.1 times); slower in d"
+        " (1.2 times)" in (verdict_line.sentence)
     )
 
 
@@ -83,8 +107,10 @@ def test_what_would_decide_all_prompts_is_said():
     verdict_line = headline(run(("a", "b"), a=1.2, b=1.2))
     assert verdict_line.finding == "no evidence"
     assert re.match(
-        r"End to end, spec is not shown to be faster or slower than base over all prompts: speed-up 1\.21 \(1\.0\d+ to "
-        r"1\.4\d\), not significant \(p = 0\.\d+, corrected for \d+ tests\); no noise floor; about \d+ prompts in all "
+        r"End to end, spec is not shown to be faster or slower than base over all prompts: speed-up"
+        r" 1\.21 \(1\.0\d+ to "
+        r"1\.4\d\), not significant \(p = 0\.\d+, corrected for \d+ tests\); no noise floor; about"
+        r" \d+ prompts in all "
         r"would decide it\.",
         verdict_line.sentence,
     )
@@ -111,14 +137,25 @@ def test_one_open_class_keeps_the_rest_from_being_the_same():
         ("b at concurrency 4",),
     )
     assert "no evidence in b" in verdict_line.sentence
-    assert any(reason.startswith("b at concurrency 4: speed-up ") for reason in verdict_line.reasons)
+    assert any(
+        reason.startswith("b at concurrency 4: speed-up ") for reason in verdict_line.reasons
+    )
 
 
 def test_a_failed_control_voids_whatever_was_found():
-    verdict_line = headline(run(a=2.0), RunControls(void=("the baseline is 1.31 times as fast as itself",)))
+    verdict_line = headline(
+        run(a=2.0), RunControls(void=("the baseline is 1.31 times as fast as itself",))
+    )
     assert verdict_line.verdict == "void"
-    assert verdict_line.sentence.startswith("The run is void, so nothing is concluded about spec: the baseline is 1.31")
-    assert (verdict_line.faster, verdict_line.slower, verdict_line.same, verdict_line.undecided) == ((), (), (), ())
+    assert verdict_line.sentence.startswith(
+        "The run is void, so nothing is concluded about spec: the baseline is 1.31"
+    )
+    assert (
+        verdict_line.faster,
+        verdict_line.slower,
+        verdict_line.same,
+        verdict_line.undecided,
+    ) == ((), (), (), ())
 
 
 def test_no_cell_of_a_void_run_is_called():
@@ -149,7 +186,9 @@ def test_an_arm_with_more_failures_is_not_comparable(arm):
     verdict_line = headline(failing(0.2, arm))
     assert (verdict_line.verdict, verdict_line.faster) == ("not comparable", ())
     counts = {"base": "0 of 60 requests of spec failed, 12 of 60 of base."}
-    assert verdict_line.sentence.endswith(counts.get(arm, "12 of 60 requests of spec failed, 0 of 60 of base."))
+    assert verdict_line.sentence.endswith(
+        counts.get(arm, "12 of 60 requests of spec failed, 0 of 60 of base.")
+    )
 
 
 def test_one_failure_of_sixty_is_told_and_takes_the_word():
@@ -190,13 +229,22 @@ def test_lengths_and_broken_answers_as_the_baselines_own_change_nothing(changes)
 
 def test_answers_of_another_length_are_judged_per_token():
     verdict_line = headline(lengths(run(a=0.5), 640.0))
-    assert (verdict_line.finding, verdict_line.metric, verdict_line.output) == ("faster", "tpot_ms", "not the same")
-    assert verdict_line.verdict == "faster per output token but not the same output (restarts not tested)"
+    assert (verdict_line.finding, verdict_line.metric, verdict_line.output) == (
+        "faster",
+        "tpot_ms",
+        "not the same",
+    )
+    assert (
+        verdict_line.verdict
+        == "faster per output token but not the same output (restarts not tested)"
+    )
     assert verdict_line.sentence.startswith(
-        "Answers of spec are 10 times as long, so end-to-end times are not comparable. Per output token (TPOT), spec "
+        "Answers of spec are 10 times as long, so end-to-end times are not comparable. Per output"
+        " token (TPOT), spec "
     )
     assert re.search(
-        r"TPOT\), spec is 4\.\d+ times as fast as base over all prompts \(4\.\d+ to 4\.\d+\)", verdict_line.sentence
+        r"TPOT\), spec is 4\.\d+ times as fast as base over all prompts \(4\.\d+ to 4\.\d+\)",
+        verdict_line.sentence,
     )
 
 
@@ -212,9 +260,10 @@ def test_answers_of_another_length_without_token_counts_are_not_comparable(ratio
     ratios = RatioEstimate(value=ratio, low=0.9 * ratio, high=1.1 * ratio)
     verdict_line = headline(seen, equal=(equality("differs", lengths=ratios),))
     assert verdict_line.verdict == "not comparable"
-    assert verdict_line.sentence == (
-        f"spec and base are not comparable: answers of spec are {times} times as long, and the servers counted no "
-        "output tokens."
+    assert (
+        verdict_line.sentence
+        == f"spec and base are not comparable: answers of spec are {times} times as long, and the"
+        " servers counted no output tokens."
     )
 
 
@@ -246,21 +295,38 @@ def test_lengths_whose_interval_reaches_the_margin_are_no_other_lengths():
 
 def test_lengths_that_nobody_counted_are_said_to_be_unknown():
     seen = run(a=2.0)
-    unknown = "output tokens were not counted, so whether answers have the same length is not known."
+    unknown = (
+        "output tokens were not counted, so whether answers have the same length is not known."
+    )
     assert unknown in headline(lengths(seen, np.nan)).reasons
     assert unknown not in headline(seen).reasons
 
 
 def test_loads_are_named_where_there_are_several():
     rows = [
-        Asked(arm=arm, concurrency=load, prompt=f"p{n}", round=number, e2e_ms=ms * by / (ratio if arm == "spec" else 1))
+        Asked(
+            arm=arm,
+            concurrency=load,
+            prompt=f"p{n}",
+            round=number,
+            e2e_ms=ms * by / (ratio if arm == "spec" else 1),
+        )
         for number, (load, ratio), arm, (n, (ms, by)) in itertools.product(
-            range(4), ((1, 2.0), (8, 1.0)), ("base", "spec"), enumerate(zip(STEADY, JITTER, strict=True))
+            range(4),
+            ((1, 2.0), (8, 1.0)),
+            ("base", "spec"),
+            enumerate(zip(STEADY, JITTER, strict=True)),
         )
     ]
     sentence = headline(observed(rows)).sentence
-    assert "End to end at concurrency 1, spec is 2.00 times as fast as base over all prompts (" in sentence
-    assert "End to end at concurrency 8, spec is as fast as base over all prompts, to within 5 % (" in sentence
+    assert (
+        "End to end at concurrency 1, spec is 2.00 times as fast as base over all prompts ("
+        in sentence
+    )
+    assert (
+        "End to end at concurrency 8, spec is as fast as base over all prompts, to within 5 % ("
+        in sentence
+    )
 
 
 def test_many_classes_are_counted_and_called_classes():
@@ -272,35 +338,53 @@ def test_many_classes_are_counted_and_called_classes():
 def test_what_a_check_says_stands_in_the_reasons_cautions_first():
     checks = tuple(
         ControlCheck(name=name, result=result, sentence=f"{name} is {result}")
-        for name, result in (("order", "absent"), ("start", "passed"), ("placement", "caution"), ("drift", "passed"))
+        for name, result in (
+            ("order", "absent"),
+            ("start", "passed"),
+            ("placement", "caution"),
+            ("drift", "passed"),
+        )
     )
-    assert headline(run(a=2.0), RunControls(checks=checks)).reasons == ("placement is caution.", "order is absent.")
+    assert headline(run(a=2.0), RunControls(checks=checks)).reasons == (
+        "placement is caution.",
+        "order is absent.",
+    )
 
 
 def test_an_arm_without_a_request_has_a_sentence():
     sentence = headline(observed([Asked(arm="base", prompt=f"p{n}") for n in range(6)])).sentence
-    assert sentence.startswith("End to end, spec is not shown to be faster or slower than base: spec has no answer")
+    assert sentence.startswith(
+        "End to end, spec is not shown to be faster or slower than base: spec has no answer"
+    )
     assert headline(observed([])).sentence.endswith(": the run has no record.")
 
 
 def test_what_keeps_every_class_undecided_is_said():
     verdict_line = headline(table({name: {"base": [1000.0], "spec": [500.0]} for name in "ab"}))
-    assert verdict_line.sentence == (
-        "End to end, spec is not shown to be faster or slower than base: both arms answered 1 prompt; an interval "
-        "needs 3."
+    assert (
+        verdict_line.sentence
+        == "End to end, spec is not shown to be faster or slower than base: both arms answered 1"
+        " prompt; an interval needs 3."
     )
 
 
 def test_a_called_metric_is_named_beside_an_open_one():
     seen = run(a=1.0, b=1.0)
     slow_ttft = np.where(seen.arm_mask("spec"), 3.0, 1.0) * seen.figures["ttft_ms"]
-    assert " TTFT alone is slower in a and b. " in headline(with_figures(seen, ttft_ms=slow_ttft)).sentence
+    assert (
+        " TTFT alone is slower in a and b. "
+        in headline(with_figures(seen, ttft_ms=slow_ttft)).sentence
+    )
 
 
 @pytest.mark.parametrize(
-    ("method", "speculates"), [(None, False), (Speculation(method=None), False), (Speculation(method="eagle"), True)]
+    ("method", "speculates"),
+    [(None, False), (Speculation(method=None), False), (Speculation(method="eagle"), True)],
 )
 def test_only_the_manifest_says_that_an_arm_speculates(method, speculates):
     seen = run(a=1.0)
     arms = tuple(msgspec.structs.replace(arm, speculation=method) for arm in seen.run.arms)
-    assert headline(replace(seen, run=msgspec.structs.replace(seen.run, arms=arms))).speculates is speculates
+    assert (
+        headline(replace(seen, run=msgspec.structs.replace(seen.run, arms=arms))).speculates
+        is speculates
+    )

@@ -1,4 +1,5 @@
-"""Intervals of speed-ups: what they are of, when there is none, and that p and ends say the same."""
+"""Intervals of speed-ups: what they are of, when there is none, and that p and ends say the
+same."""
 
 from __future__ import annotations
 
@@ -34,7 +35,11 @@ def test_two_numbers_among_many_absent_ones_have_no_interval():
 
 def test_equal_values_have_an_interval_without_width():
     estimate = estimate_log_ratio(np.full(5, 0.3))
-    assert (estimate.low, estimate.high, estimate.p) == (pytest.approx(0.3), pytest.approx(0.3), 0.0)
+    assert (estimate.low, estimate.high, estimate.p) == (
+        pytest.approx(0.3),
+        pytest.approx(0.3),
+        0.0,
+    )
 
 
 def test_equal_values_of_nothing_are_no_difference():
@@ -101,7 +106,8 @@ def test_what_swapped_placements_differ_by_does_not_widen_the_interval():
     placements = np.array([0, 1] * 3)
     moved = cells + 0.5 * (2 * placements - 1)
     estimates = [
-        estimate_log_ratio(entry.mean(axis=1), entry, np.arange(6), placements=placements) for entry in (cells, moved)
+        estimate_log_ratio(entry.mean(axis=1), entry, np.arange(6), placements=placements)
+        for entry in (cells, moved)
     ]
     assert estimates[1].se == pytest.approx(estimates[0].se)
 
@@ -117,14 +123,18 @@ def test_an_absent_cell_changes_little():
     cells = by_start(6)
     gappy = cells.copy()
     gappy[3, 2] = np.nan
-    complete, estimate = (estimate_log_ratio(cells.mean(axis=1), entry, np.arange(6)) for entry in (cells, gappy))
+    complete, estimate = (
+        estimate_log_ratio(cells.mean(axis=1), entry, np.arange(6)) for entry in (cells, gappy)
+    )
     assert estimate.log == pytest.approx(complete.log, abs=0.3 * complete.se)
 
 
 def draw_classes(law: str, seed: int) -> list[np.ndarray]:
     """Fourteen classes of eight prompts, of mean 0."""
     rng = np.random.default_rng(seed)
-    draws = rng.standard_exponential((14, 8)) - 1 if law == "exponential" else rng.normal(size=(14, 8))
+    draws = (
+        rng.standard_exponential((14, 8)) - 1 if law == "exponential" else rng.normal(size=(14, 8))
+    )
     return list(0.2 * draws)
 
 
@@ -139,12 +149,15 @@ def test_prompts_of_a_normal_law_are_not_skewed():
 
 
 def test_classes_of_different_means_are_not_skewed():
-    classes = [logs + (2.0 if place == 0 else 0.0) for place, logs in enumerate(draw_classes("normal", 3))]
+    classes = [
+        logs + (2.0 if place == 0 else 0.0) for place, logs in enumerate(draw_classes("normal", 3))
+    ]
     assert pool_residuals(classes) is None
 
 
 def test_skewed_prompts_are_called_different_at_their_rate():
-    """Of 2,800 classes of mean 0, at a level of 1 in 1,000: a third of what Student's test calls."""
+    """Of 2,800 classes of mean 0, at a level of 1 in 1,000: a third of what Student's test
+    calls."""
     p_values: dict[bool, list[float]] = {True: [], False: []}
     for seed in range(200):
         classes = draw_classes("exponential", seed)

@@ -20,12 +20,20 @@ TIMES = [1000.0, 1100.0, 900.0, 1500.0, 700.0, 1300.0]
 
 
 def run(control: float = 1.0, seed: int = 0, **truth) -> RequestTable:
-    ratio = {"spec": {"repeat": 3.0, "code": 1.5, "chat": 1.0}, "base#2": dict.fromkeys(CLASSES, control)}
-    return drawn(Truth(**{"ratio": ratio, "rounds": 1, "spread": 0.0 if control != 1 else 0.1, **truth}), seed)
+    ratio = {
+        "spec": {"repeat": 3.0, "code": 1.5, "chat": 1.0},
+        "base#2": dict.fromkeys(CLASSES, control),
+    }
+    return drawn(
+        Truth(**{"ratio": ratio, "rounds": 1, "spread": 0.0 if control != 1 else 0.1, **truth}),
+        seed,
+    )
 
 
 def itself(seen: RequestTable) -> ControlCheck:
-    return next(check for check in check_controls(seen).checks if check.name == "baseline against itself")
+    return next(
+        check for check in check_controls(seen).checks if check.name == "baseline against itself"
+    )
 
 
 def test_every_judged_metric_of_every_class_has_a_floor():
@@ -71,7 +79,9 @@ def test_ttft_may_differ_by_the_clients_lag():
     control = seen.arm_mask("base#2")
     later = seen.figures["ttft_ms"] + np.where(control, 4.0, 0.0)
     assert itself(with_figures(seen, ttft_ms=later)).result == "passed"
-    assert itself(with_figures(seen, ttft_ms=later + np.where(control, 20.0, 0.0))).result == "failed"
+    assert (
+        itself(with_figures(seen, ttft_ms=later + np.where(control, 20.0, 0.0))).result == "failed"
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,8 +101,8 @@ def test_without_a_usable_control_there_is_no_floor(seen):
 def voided(seeds: Sequence[int], *, turn: float) -> tuple[float, float]:
     """Share of healthy runs that are void, and the median of their highest floors of e2e_ms.
 
-    `turn` is the sd of what all requests of one turn share, such as another program's seconds on the machine, which
-    intervals over prompts do not know of.
+    `turn` is the sd of what all requests of one turn share, such as another program's seconds on
+    the machine, which intervals over prompts do not know of.
     """
     result: list[RunControls] = []
     for seed in seeds:
@@ -102,7 +112,9 @@ def voided(seeds: Sequence[int], *, turn: float) -> tuple[float, float]:
         factor = np.exp(shared[seen.arm, seen.class_, half])
         times = {name: seen.figures[name] * factor for name in ("e2e_ms", "ttft_ms", "tpot_ms")}
         result.append(check_controls(with_figures(seen, **times)))
-    highest = [max(floor.ratio for floor in entry.floors if floor.metric == "e2e_ms") for entry in result]
+    highest = [
+        max(floor.ratio for floor in entry.floors if floor.metric == "e2e_ms") for entry in result
+    ]
     return sum(bool(item.void) for item in result) / len(result), float(np.median(highest))
 
 

@@ -1,6 +1,7 @@
 """Whole runs against twins over HTTP: known ratios are seen, and no broken server can win.
 
-Each arm is a twin of the baseline with one thing changed; all are measured in one run, with control rounds.
+Each arm is a twin of the baseline with one thing changed; all are measured in one run, with control
+rounds.
 """
 
 from __future__ import annotations
@@ -35,10 +36,14 @@ ARMS = {
     "base": BASE,
     "faster": BASE.scale_time(1.5),
     "slower": BASE.scale_time(0.7),
-    "garbage": BASE.scale_time(2).model_copy(update={"faults": (FaultSettings(kind="garbage", rate=1.0),)}),
+    "garbage": (
+        BASE.scale_time(2).model_copy(update={"faults": (FaultSettings(kind="garbage", rate=1.0),)})
+    ),
     "cutting": BASE.model_copy(update={"classes": SHORT}),
-    "failing": BASE.scale_time(2).model_copy(
-        update={"faults": (FaultSettings(kind="status_500", requests=tuple(range(8, 200, 2))),)}
+    "failing": (
+        BASE.scale_time(2).model_copy(
+            update={"faults": (FaultSettings(kind="status_500", requests=tuple(range(8, 200, 2))),)}
+        )
     ),
 }
 
@@ -46,23 +51,41 @@ ARMS = {
 @pytest.fixture(scope="module")
 def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
     folder = tmp_path_factory.mktemp("judged")
-    suite = suite_file(folder, {"chat": [f"Tell me about the {number}th day." for number in range(PROMPTS)]})
+    suite = suite_file(
+        folder, {"chat": [f"Tell me about the {number}th day." for number in range(PROMPTS)]}
+    )
     twins = {name: SimulatorThread(knobs).start() for name, knobs in ARMS.items()}
     try:
         arms = tuple(
-            ManifestArm(name=name, role="variant" if name != "base" else "baseline", url=twin.url, model="twin")
+            ManifestArm(
+                name=name,
+                role="variant" if name != "base" else "baseline",
+                url=twin.url,
+                model="twin",
+            )
             for name, twin in twins.items()
         )
         run_manifest = draft_manifest(
-            arms=arms, rounds=4, control_rounds=1, max_tokens=2 * TOKENS, schedule="interleaved", seed=0, api="chat"
+            arms=arms,
+            rounds=4,
+            control_rounds=1,
+            max_tokens=2 * TOKENS,
+            schedule="interleaved",
+            seed=0,
+            api="chat",
         )
         suites = (load_suite(suite),)
-        settings = RunSettings(manifest=run_manifest, suites=suites, concurrency=(PROMPTS,), warm_up=2)
-        uvloop.run(MeasurementRun(settings=settings, folder=folder / "run", out=io.StringIO()).run())
+        settings = RunSettings(
+            manifest=run_manifest, suites=suites, concurrency=(PROMPTS,), warm_up=2
+        )
+        uvloop.run(
+            MeasurementRun(settings=settings, folder=folder / "run", out=io.StringIO()).run()
+        )
     finally:
         for twin in twins.values():
             twin.stop()
-    (folder / "run" / "rounds.jsonl").unlink()  # how busy the machine is that runs all tests at once is not judged here
+    # how busy the machine is that runs all tests at once is not judged here
+    (folder / "run" / "rounds.jsonl").unlink()
     return judge_run(read_request_table(folder / "run"), JudgeOptions())
 
 
@@ -98,7 +121,10 @@ def test_other_output_cannot_win(verdict):
 
 def test_an_arm_that_cuts_answers_does_not_win(verdict):
     assert cell(verdict, "cutting").speed_up.value > 1
-    assert (headline(verdict, "cutting").metric, headline(verdict, "cutting").output) == ("tpot_ms", "not the same")
+    assert (headline(verdict, "cutting").metric, headline(verdict, "cutting").output) == (
+        "tpot_ms",
+        "not the same",
+    )
     assert headline(verdict, "cutting").finding != "faster"
 
 

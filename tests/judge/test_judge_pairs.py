@@ -24,7 +24,12 @@ def test_a_rate_points_the_same_way_as_a_time():
 
 
 def test_slots_of_a_round_pool_and_rounds_do_not():
-    times = {("base", 0): (100, 110), ("spec", 0): (50, 60), ("base", 1): (200, 200), ("spec", 1): (50, 50)}
+    times = {
+        ("base", 0): (100, 110),
+        ("spec", 0): (50, 60),
+        ("base", 1): (200, 200),
+        ("spec", 1): (50, 50),
+    }
     requests = [
         Asked(arm=arm, round=number, slot=slot, e2e_ms=ms)
         for (arm, number), pair in times.items()
@@ -39,7 +44,10 @@ def test_slots_of_a_round_pool_and_rounds_do_not():
 def test_a_round_without_one_arms_answer_does_not_count():
     requests = [Asked(arm=arm, round=0, e2e_ms=ms) for arm, ms in (("base", 100), ("spec", 50))]
     requests += [Asked(arm="base", round=1, e2e_ms=900), Asked(arm="spec", round=1, error="closed")]
-    requests += [Asked(arm=arm, prompt="p1", round=1, e2e_ms=ms) for arm, ms in (("base", 300), ("spec", 100))]
+    requests += [
+        Asked(arm=arm, prompt="p1", round=1, e2e_ms=ms)
+        for arm, ms in (("base", 300), ("spec", 100))
+    ]
     pairs = cell(observed(requests))
     np.testing.assert_allclose(pairs.logs, [math.log(2), math.log(3)])
     np.testing.assert_allclose(pairs.by_round, [[math.log(2), np.nan], [np.nan, math.log(3)]])
@@ -148,9 +156,14 @@ def test_a_start_within_a_round_joins_rounds():
 
 
 def test_what_is_grouped_once_is_what_each_cell_alone_gives():
-    seen = drawn(Truth(ratio={"spec": {"repeat": 1.5, "chat": 1.0}, "other": {"repeat": 0.5}}, loads=(1, 4)), seed=3)
+    seen = drawn(
+        Truth(ratio={"spec": {"repeat": 1.5, "chat": 1.0}, "other": {"repeat": 0.5}}, loads=(1, 4)),
+        seed=3,
+    )
     pairing = RequestPairing(seen)
-    for class_, load, metric, variant in product(range(2), range(2), JUDGED_METRICS, ("spec", "other")):
+    for class_, load, metric, variant in product(
+        range(2), range(2), JUDGED_METRICS, ("spec", "other")
+    ):
         rows = (seen.class_ == class_) & (seen.load == load)
         pairs = cell(pairing, metric, code=2 * class_ + load, variant=variant)
         for at, prompt in enumerate(pairs.prompts):
@@ -158,7 +171,9 @@ def test_what_is_grouped_once_is_what_each_cell_alone_gives():
                 np.median(seen.figures[metric][rows & (seen.prompt == prompt) & seen.arm_mask(arm)])
                 for arm in ("base", variant)
             ]
-            assert (pairs.baseline_medians[at], pairs.variant_medians[at]) == pytest.approx(tuple(medians))
+            assert (pairs.baseline_medians[at], pairs.variant_medians[at]) == pytest.approx(
+                tuple(medians)
+            )
         assert len(pairs.prompts) == 12
 
 

@@ -7,14 +7,24 @@ from scipy import special
 
 from tandem.judge.interval import LogRatioEstimate, estimate_log_ratio
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.power import DecisionTargets, VarianceParts, compute_detectable_effect, plan_samples, split_variance
+from tandem.judge.power import (
+    DecisionTargets,
+    VarianceParts,
+    compute_detectable_effect,
+    plan_samples,
+    split_variance,
+)
 
 MARGIN = math.log(1.05)
 
 
 def asked(log=0.0, floor=0.0, alpha=0.05, margin=MARGIN):
     return DecisionTargets(
-        logs=np.array([log]), floors=np.array([floor]), alpha=np.array([alpha]), margin=margin, level=0.95
+        logs=np.array([log]),
+        floors=np.array([floor]),
+        alpha=np.array([alpha]),
+        margin=margin,
+        level=0.95,
     )
 
 
@@ -39,13 +49,16 @@ def test_the_smallest_speed_up_is_found_at_80_percent():
     (least,) = compute_detectable_effect(se, df, asked(alpha=alpha))
     draws = rng.normal(least, 0.2, (20_000, count))
     t = draws.mean(axis=1) / (draws.std(axis=1, ddof=1) / math.sqrt(count))
-    assert np.mean(t > 3.1058) == pytest.approx(0.8, abs=0.01)  # Student's 0.995 with 11 degrees of freedom
+    # Student's 0.995 with 11 degrees of freedom
+    assert np.mean(t > 3.1058) == pytest.approx(0.8, abs=0.01)
 
 
 def test_a_noise_floor_must_be_passed_at_80_percent():
     se = np.array([0.01])
     df = np.array([11.0])
-    assert compute_detectable_effect(se, df, asked(floor=0.5))[0] == pytest.approx(0.5 + 0.8755 * 0.01, abs=1e-5)
+    assert compute_detectable_effect(se, df, asked(floor=0.5))[0] == pytest.approx(
+        0.5 + 0.8755 * 0.01, abs=1e-5
+    )
 
 
 def test_the_fewest_prompts_that_find_half_a_standard_deviation():
@@ -73,14 +86,18 @@ def test_too_wide_a_spread_has_no_number():
 
 
 def test_more_prompts_do_not_narrow_what_differs_between_starts():
-    of_starts = [VarianceParts(12, 6, prompt_variance=0.001, round_variance=0.02, residual_variance=0.001)]
+    of_starts = [
+        VarianceParts(12, 6, prompt_variance=0.001, round_variance=0.02, residual_variance=0.001)
+    ]
     assert plan_prompts(of_starts, asked(0.04)) == [None]
     (rounds,) = plan_rounds(of_starts, asked(0.04))
     assert 6 < rounds < 200
 
 
 def test_more_rounds_do_not_narrow_what_differs_between_prompts():
-    of_prompts = [VarianceParts(12, 3, prompt_variance=0.04, round_variance=0.0, residual_variance=0.0001)]
+    of_prompts = [
+        VarianceParts(12, 3, prompt_variance=0.04, round_variance=0.0, residual_variance=0.0001)
+    ]
     assert plan_rounds(of_prompts, asked(0.1)) == [None]
     assert plan_prompts(of_prompts, asked(0.1)) != [None]
 
@@ -96,7 +113,9 @@ def test_what_must_stand_beside_more_cells_takes_more_prompts():
 
 
 def test_where_variance_comes_from_is_found_again():
-    truth = Truth(ratio={"spec": {"a": 1.0}}, prompts=300, rounds=8, slots=1, spread=0.2, noise=0.1, start=0.1)
+    truth = Truth(
+        ratio={"spec": {"a": 1.0}}, prompts=300, rounds=8, slots=1, spread=0.2, noise=0.1, start=0.1
+    )
     seen = drawn(truth, 5)
     result = RequestPairing(seen).pairs(("base", "spec"), 0, "e2e_ms")
     sure = estimate_log_ratio(result.logs, result.by_round, result.starts)
@@ -112,7 +131,11 @@ def test_where_variance_comes_from_is_found_again():
 def test_an_estimate_without_width_has_no_spread():
     seen = drawn(Truth(ratio={"spec": {"a": 1.0}}, spread=0.0, noise=0.0))
     result = RequestPairing(seen).pairs(("base", "spec"), 0, "e2e_ms")
-    assert split_variance(result, LogRatioEstimate(0.0, 0.0, 11, 0.0, 0.0, 1.0))[2:] == (0.0, 0.0, 0.0)
+    assert split_variance(result, LogRatioEstimate(0.0, 0.0, 11, 0.0, 0.0, 1.0))[2:] == (
+        0.0,
+        0.0,
+        0.0,
+    )
 
 
 def test_a_speed_up_must_stay_beyond_the_floor_at_80_percent():

@@ -22,13 +22,17 @@ def test_the_verdict_is_that_of_the_report(tmp_path):
 
 def test_a_run_of_one_arm_is_refused(tmp_path):
     folder = write_run(tmp_path / "run", [record(arm="base")], arms=(arm("base", role="baseline"),))
-    with pytest.raises(InputError, match=r"no verdict: one arm was measured.*; judge a run of two servers or more"):
+    with pytest.raises(
+        InputError, match=r"no verdict: one arm was measured.*; judge a run of two servers or more"
+    ):
         judge_run(read_request_table(folder))
 
 
 @pytest.mark.parametrize("margin", [0, -0.05, 1.5, float("nan")])
 def test_a_margin_by_which_nothing_can_be_judged_is_refused(margin, tmp_path):
-    table = read_request_table(example_verdict.run(tmp_path / "run", classes={"repeat": 3.1}, prompts=2))
+    table = read_request_table(
+        example_verdict.run(tmp_path / "run", classes={"repeat": 3.1}, prompts=2)
+    )
     with pytest.raises(InputError, match="allowed: above 0, at most 1"):
         JudgeOptions(margin=margin)
     with pytest.raises(InputError, match="allowed: above 0, at most 1"):

@@ -5,7 +5,13 @@ import pytest
 from observed import Asked, observed
 
 from tandem.bench.schedule import LoadLevel
-from tandem.judge.comparability import CellFailures, FailureBias, FailureCounts, count_failures, is_more_frequent
+from tandem.judge.comparability import (
+    CellFailures,
+    FailureBias,
+    FailureCounts,
+    count_failures,
+    is_more_frequent,
+)
 from tandem.judge.pairs import RequestPairing
 
 
@@ -29,40 +35,60 @@ def test_failing_more_often_is_more_than_chance_or_far_more(counts, result):
 
 
 def test_either_arm_may_be_the_one_that_fails():
-    counts = (FailureCounts(60, 12, 60, 0), FailureCounts(60, 0, 60, 12), FailureCounts(60, 12, 60, 12))
+    counts = (
+        FailureCounts(60, 12, 60, 0),
+        FailureCounts(60, 0, 60, 12),
+        FailureCounts(60, 12, 60, 12),
+    )
     assert [count.is_biased for count in counts] == [True, True, False]
 
 
 def test_failures_are_counted_in_rounds_of_both_arms():
-    rows = [Asked(arm=arm, class_=name) for arm, name in itertools.product(("base", "spec"), ("repeat", "chat"))]
+    rows = [
+        Asked(arm=arm, class_=name)
+        for arm, name in itertools.product(("base", "spec"), ("repeat", "chat"))
+    ]
     rows += [
         Asked(arm="spec", class_="repeat", error="closed"),
-        Asked(arm="spec", class_="chat", concurrency=1, error="closed"),  # the baseline was not asked so
+        # the baseline was not asked so
+        Asked(arm="spec", class_="chat", concurrency=1, error="closed"),
         Asked(arm="base", round=3, error="closed"),  # nor the variant then
     ]
     seen = observed(rows)
     counts = count_failures(RequestPairing(seen), "base", "spec")
     at_4 = seen.loads.index(LoadLevel(concurrency=4))
-    assert counts.count(seen.classes.index("repeat") * len(seen.loads) + at_4) == FailureCounts(1, 0, 2, 1)
+    assert counts.count(seen.classes.index("repeat") * len(seen.loads) + at_4) == FailureCounts(
+        1, 0, 2, 1
+    )
     assert counts.count() == FailureCounts(2, 0, 3, 1)
 
 
 def test_failures_of_one_class_bar_that_class_alone():
-    counts = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
+    counts = CellFailures(
+        request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]])
+    )
     assert counts.find_bias([0]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
     assert counts.find_bias([1]) is None
 
 
 def test_failures_that_no_class_shows_alone_bar_all_of_them():
-    counts = CellFailures(request_counts=np.full((20, 2), 40), failure_counts=np.array([[0, 1]] * 12 + [[0, 0]] * 8))
-    assert {counts.find_bias([cell]) for cell in range(20)} == {FailureBias(FailureCounts(800, 0, 800, 12), None)}
+    counts = CellFailures(
+        request_counts=np.full((20, 2), 40), failure_counts=np.array([[0, 1]] * 12 + [[0, 0]] * 8)
+    )
+    assert {counts.find_bias([cell]) for cell in range(20)} == {
+        FailureBias(FailureCounts(800, 0, 800, 12), None)
+    }
 
 
 def test_survivors_of_a_class_bar_all_without_other_failures():
-    counts = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]]))
+    counts = CellFailures(
+        request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [0, 0]])
+    )
     assert counts.find_bias([0, 1]) == FailureBias(FailureCounts(40, 0, 40, 2), 0)
 
 
 def test_survivors_bar_nothing_where_both_arms_fail():
-    counts = CellFailures(request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [2, 0]]))
+    counts = CellFailures(
+        request_counts=np.array([[40, 40], [400, 400]]), failure_counts=np.array([[0, 2], [2, 0]])
+    )
     assert counts.find_bias([0, 1]) is None

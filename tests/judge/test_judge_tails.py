@@ -29,7 +29,8 @@ def tail(cell, statistic):
 
 
 def slow_sometimes(*, classes=4, ratio=1.25, share=SLOW_SHARE, seed=5, rounds=4, by=SLOW_BY):
-    """A variant that is `ratio` times as fast but for a share of its requests, which take `by` times as long."""
+    """A variant that is `ratio` times as fast but for a share of its requests, which take `by`
+    times as long."""
     rng = np.random.default_rng(seed)
     return observed(
         [
@@ -51,7 +52,8 @@ def slow_sometimes(*, classes=4, ratio=1.25, share=SLOW_SHARE, seed=5, rounds=4,
 
 
 def slow_every_fourth(*, faster, by=6.0):
-    """Eight prompts in eight rounds; each fourth request of a prompt takes the variant `by` times as long."""
+    """Eight prompts in eight rounds; each fourth request of a prompt takes the variant `by` times
+    as long."""
     return observed(
         [
             Asked(
@@ -62,7 +64,9 @@ def slow_every_fourth(*, faster, by=6.0):
                 / (faster if arm == "spec" else 1.0)
                 * (by if arm == "spec" and (number + prompt) % 4 == 3 else 1.0),
             )
-            for arm, (prompt, ms), number in itertools.product(("base", "spec"), enumerate(STEADY), range(8))
+            for arm, (prompt, ms), number in itertools.product(
+                ("base", "spec"), enumerate(STEADY), range(8)
+            )
         ]
     )
 
@@ -123,7 +127,8 @@ def test_the_sentence_of_a_mixed_class_has_its_figures():
     (cell,) = judge_e2e(seen)
     verdict_line = headline(seen, equal=())
 
-    assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("mixed", None, None)  # no number mends a tail
+    # no number mends a tail
+    assert (cell.verdict, cell.more_prompts, cell.more_rounds) == ("mixed", None, None)
     assert verdict_line.sentence.startswith(
         "End to end, by the median spec is 2.00 times as fast as base over all prompts ("
     )
@@ -139,13 +144,20 @@ def test_a_tail_that_may_be_slower_takes_the_word_away():
 
 def test_a_slower_tail_beside_the_same_median_is_mixed():
     (cell,) = judge_e2e(slow_every_fourth(faster=1.0))
-    assert (cell.verdict, cell.why.startswith("the median is the same, and the ")) == ("mixed", True)
+    assert (cell.verdict, cell.why.startswith("the median is the same, and the ")) == (
+        "mixed",
+        True,
+    )
 
 
 @pytest.mark.parametrize(("ratio", "word"), [(1.01, "mixed"), (1.7, "no evidence")])
 def test_a_tail_within_the_noise_floor_makes_nothing_mixed(ratio, word):
     floor = NoiseFloor(
-        class_="repeat", load=LoadLevel(concurrency=4), metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=ratio
+        class_="repeat",
+        load=LoadLevel(concurrency=4),
+        metric="e2e_ms",
+        speed_up=RatioEstimate(value=1.0),
+        ratio=ratio,
     )
     (cell,) = judge_e2e(slow_every_fourth(faster=1.95, by=3.0), RunControls(floors=(floor,)))
     assert cell.verdict == word
@@ -161,7 +173,9 @@ def test_few_slow_requests_of_many_classes_leave_no_class_faster():
 
 
 def test_few_slow_requests_leave_no_class_the_same():
-    words = [cell.verdict for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, ratio=1.0))]
+    words = [
+        cell.verdict for cell in judge_e2e(slow_sometimes(classes=14, share=0.02, by=20, ratio=1.0))
+    ]
     assert "same" not in words
 
 
@@ -217,7 +231,13 @@ def test_an_arm_that_may_fail_far_more_has_no_word(failures, word):
     estimate = LogRatioEstimate(log=0.7, se=0.06, df=20.0, low=0.58, high=0.82, p=0.0)
     mean = TailEstimate("mean", 2.0, 1.0, estimate)
     verdict = weigh_tails(
-        "faster", {}, mean, is_overall=True, floor=0.0, margin=math.log1p(MARGIN), failures=FailureCounts(*failures)
+        "faster",
+        {},
+        mean,
+        is_overall=True,
+        floor=0.0,
+        margin=math.log1p(MARGIN),
+        failures=FailureCounts(*failures),
     )
     assert verdict.word == word
 
@@ -226,7 +246,13 @@ def test_a_mean_beside_the_same_median_needs_its_level():
     estimate = LogRatioEstimate(log=-0.1, se=0.045, df=20.0, low=-0.19, high=-0.01, p=0.04)
     mean = TailEstimate("mean", 1.0, 1.1, estimate)
     verdict = weigh_tails(
-        "same", {}, mean, is_overall=True, floor=0.0, margin=math.log1p(MARGIN), failures=FailureCounts(72, 0, 72, 0)
+        "same",
+        {},
+        mean,
+        is_overall=True,
+        floor=0.0,
+        margin=math.log1p(MARGIN),
+        failures=FailureCounts(72, 0, 72, 0),
     )
     assert verdict.word == "no evidence"
 

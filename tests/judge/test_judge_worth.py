@@ -1,4 +1,5 @@
-"""A speed is worth nothing where neither arm gives text; what one arm breaks alone is for equality to find."""
+"""A speed is worth nothing where neither arm gives text; what one arm breaks alone is for equality
+to find."""
 
 import itertools
 
@@ -12,11 +13,16 @@ from tandem.judge.schema import RunControls
 
 
 def run(spec, base, of=12):
-    """Twelve prompts in four rounds, `spec` twice as fast; the content check refuses the first `of` of each arm."""
+    """Twelve prompts in four rounds, `spec` twice as fast; the content check refuses the first `of`
+    of each arm."""
     return observed(
         [
             Asked(
-                arm=arm, prompt=f"p{number:02}", round=round_, e2e_ms=ms + number, content=word if number < of else "ok"
+                arm=arm,
+                prompt=f"p{number:02}",
+                round=round_,
+                e2e_ms=ms + number,
+                content=word if number < of else "ok",
             )
             for round_, (arm, ms, word), number in itertools.product(
                 range(4), (("base", 1000.0, base), ("spec", 500.0, spec)), range(12)
@@ -29,23 +35,32 @@ def run(spec, base, of=12):
 def test_a_variant_does_not_win_where_neither_arm_gives_text(word):
     verdict_line = headline(run(word, word))
     assert (verdict_line.verdict, verdict_line.faster) == ("no evidence", ())
-    assert verdict_line.sentence == (
-        "End to end, spec is not shown to be faster or slower than base: 48 of 48 answers of spec and 48 of 48 answers "
-        "of base are empty or garbage, and a speed is worth nothing where the text is none."
+    assert (
+        verdict_line.sentence
+        == "End to end, spec is not shown to be faster or slower than base: 48 of 48 answers of"
+        " spec and 48 of 48 answers of base are empty or garbage, and a speed is worth nothing"
+        " where the text is none."
     )
 
 
 def test_no_cell_is_called_where_neither_arm_gives_text():
     seen = run("garbage", "garbage")
-    assert {cell.verdict for cell in judge_cells(seen, RunControls(), margin=0.05)} == {"no evidence"}
+    assert {cell.verdict for cell in judge_cells(seen, RunControls(), margin=0.05)} == {
+        "no evidence"
+    }
 
 
 @pytest.mark.parametrize(("of", "bars"), [(6, False), (7, True)])
 def test_more_than_half_of_the_answers_must_be_no_text(of, bars):
-    assert bool(explain_invalidity(RequestPairing(run("garbage", "garbage", of)), "base", "spec")) is bars
+    assert (
+        bool(explain_invalidity(RequestPairing(run("garbage", "garbage", of)), "base", "spec"))
+        is bars
+    )
 
 
-@pytest.mark.parametrize(("spec", "base"), [("garbage", "ok"), ("ok", "garbage"), (None, None), ("garbage", None)])
+@pytest.mark.parametrize(
+    ("spec", "base"), [("garbage", "ok"), ("ok", "garbage"), (None, None), ("garbage", None)]
+)
 def test_one_arm_with_text_or_unchecked_bars_nothing(spec, base):
     assert explain_invalidity(RequestPairing(run(spec, base)), "base", "spec") == ""
 
@@ -61,5 +76,9 @@ def test_loops_and_refusals_bar_nothing(word):
 def test_answers_without_text_answer_no_claim():
     seen = run("garbage", "garbage")
     cells = judge_cells(seen, RunControls(), margin=0.05)
-    result = answer_claims(RequestPairing(seen), ("spec",), cells, EQUAL, (), margin=0.05, controls=RunControls())
-    assert {entry.answer for entry in result if entry.claim in {"C1", "C6", "C12", "C13"}} == {"no evidence"}
+    result = answer_claims(
+        RequestPairing(seen), ("spec",), cells, EQUAL, (), margin=0.05, controls=RunControls()
+    )
+    assert {entry.answer for entry in result if entry.claim in {"C1", "C6", "C12", "C13"}} == {
+        "no evidence"
+    }

@@ -22,7 +22,10 @@ def judge_overall(seen, controls=RunControls()):  # noqa: B008 - frozen
 
 
 def test_it_is_the_mean_over_all_prompts():
-    times = {"a": {"base": [1000.0] * 4, "spec": [500.0] * 4}, "b": {"base": [1000.0] * 2, "spec": [1000.0] * 2}}
+    times = {
+        "a": {"base": [1000.0] * 4, "spec": [500.0] * 4},
+        "b": {"base": [1000.0] * 2, "spec": [1000.0] * 2},
+    }
     overall = judge_overall(table(times)).deciding
     assert (overall.prompts, overall.speed_up.value) == (6, pytest.approx(2 ** (4 / 6)))
 
@@ -41,7 +44,13 @@ def test_the_other_metrics_have_an_interval():
 
 def test_a_floor_hides_it():
     seen = drawn(SLIGHT, 1)
-    floor = NoiseFloor(class_="all", load=seen.loads[0], metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=1.5)
+    floor = NoiseFloor(
+        class_="all",
+        load=seen.loads[0],
+        metric="e2e_ms",
+        speed_up=RatioEstimate(value=1.0),
+        ratio=1.5,
+    )
     overall = judge_overall(seen, RunControls(overall_floors=(floor,))).deciding
     assert (overall.noise_floor, overall.verdict) == (1.5, "no evidence")
 
@@ -51,7 +60,9 @@ def test_slow_requests_of_a_few_prompts_take_its_word_away():
     e2e_ms = seen.figures["e2e_ms"].copy()
     is_slow = (seen.arm == 1) & (np.random.default_rng(1).random(len(seen)) < 0.05)
     e2e_ms[is_slow] *= 8
-    overall = judge_overall(dataclasses.replace(seen, figures={**seen.figures, "e2e_ms": e2e_ms})).deciding
+    overall = judge_overall(
+        dataclasses.replace(seen, figures={**seen.figures, "e2e_ms": e2e_ms})
+    ).deciding
     assert overall.verdict in {"mixed", "no evidence"}
     assert overall.opposition.startswith("over all requests the mean is 0.")
 

@@ -28,12 +28,16 @@ def answers(seed, share=0.7, count=ITEMS):
 
 def spoiled(right, every):
     """The same answers, of which every so many-th is wrong."""
-    return {item: value and number % every != 0 for number, (item, value) in enumerate(right.items())}
+    return {
+        item: value and number % every != 0 for number, (item, value) in enumerate(right.items())
+    }
 
 
 def test_without_differing_pairs_the_interval_is_the_closed_form():
     z2 = stats.norm.ppf(0.975) ** 2
-    assert find_tango_interval(0, 0, ITEMS) == pytest.approx((-z2 / (ITEMS + z2), z2 / (ITEMS + z2)))
+    assert find_tango_interval(0, 0, ITEMS) == pytest.approx(
+        (-z2 / (ITEMS + z2), z2 / (ITEMS + z2))
+    )
 
 
 def test_ends_of_the_interval_have_the_quantile_as_score():
@@ -117,7 +121,9 @@ def test_malformed_row_is_refused(tmp_path):
 def test_each_task_is_judged_alone():
     rows = [
         QualityRow(task=task, item=item, arm=arm, right=right)
-        for task, arm, (item, right) in itertools.product(("sums", "words"), ("base", "spec"), answers(1).items())
+        for task, arm, (item, right) in itertools.product(
+            ("sums", "words"), ("base", "spec"), answers(1).items()
+        )
     ]
     assert [(result.task, result.word) for result in judge_quality(rows, "base", ["spec"])] == [
         ("sums", "same"),
@@ -126,18 +132,25 @@ def test_each_task_is_judged_alone():
 
 
 def test_task_that_one_arm_alone_answered_is_left_out():
-    rows = [QualityRow(task="sums", item=item, arm="base", right=right) for item, right in answers(1).items()]
+    rows = [
+        QualityRow(task="sums", item=item, arm="base", right=right)
+        for item, right in answers(1).items()
+    ]
     assert list(judge_quality(rows, "base", ["spec"])) == []
 
 
 def test_fault_is_the_reason_of_no_evidence():
-    row = QualityRow(task="letters", item="", arm="base", right=False, fault="the servers were gone")
+    row = QualityRow(
+        task="letters", item="", arm="base", right=False, fault="the servers were gone"
+    )
     (task,) = judge_quality([row], "base", ["spec"])
     assert (task.word, task.why) == ("no evidence", "the servers were gone")
 
 
 def test_answers_take_the_place_of_a_fault(tmp_path):
-    write_quality(tmp_path, [QualityRow(task="all tasks", item="", arm="base", right=False, fault="gone")])
+    write_quality(
+        tmp_path, [QualityRow(task="all tasks", item="", arm="base", right=False, fault="gone")]
+    )
     answer = QualityRow(task="letters", item="one", arm="base", right=True)
     write_quality(tmp_path, [answer])
     assert read_quality(tmp_path) == (answer,)
@@ -146,7 +159,9 @@ def test_answers_take_the_place_of_a_fault(tmp_path):
 def test_tasks_share_the_risk_of_a_false_word():
     first = {str(n): n >= 8 for n in range(200)}
     second = {str(n): n >= 1 for n in range(200)}
-    words = [compare_quality("spec", second, first, chance=0, task_count=count).word for count in (1, 2)]
+    words = [
+        compare_quality("spec", second, first, chance=0, task_count=count).word for count in (1, 2)
+    ]
     assert words == ["worse", "no evidence"]
 
 
@@ -158,7 +173,9 @@ def list_rows(items, *, groups=None):
     names = groups or [""] * len(items)
     return [
         QualityRow(task="sums", item=item, arm=arm, right=True, group=group)
-        for arm, (item, group) in itertools.product(("base", "spec"), zip(items, names, strict=True))
+        for arm, (item, group) in itertools.product(
+            ("base", "spec"), zip(items, names, strict=True)
+        )
     ]
 
 
@@ -189,13 +206,17 @@ def test_an_item_of_a_group_s_name_is_another_unit():
 def test_a_repeated_item_counts_and_is_told():
     quality = judge_rows(list_rows(["one", "two", "one"]))
     assert (quality.items, quality.groups) == (3, 2)
-    assert quality.limits[-1] == "1 item with the name of another one; items of one name are one group"
+    assert (
+        quality.limits[-1] == "1 item with the name of another one; items of one name are one group"
+    )
 
 
 def test_both_answers_to_a_repeated_item_count():
     answers = {"base": (True, True), "spec": (True, False)}
     rows = [
-        QualityRow(task="sums", item="one", arm=arm, right=right) for arm, both in answers.items() for right in both
+        QualityRow(task="sums", item="one", arm=arm, right=right)
+        for arm, both in answers.items()
+        for right in both
     ]
     quality = judge_rows(rows)
     assert (quality.baseline_right, quality.variant_right, quality.only_baseline) == (2, 1, 1)
@@ -207,7 +228,8 @@ def test_equal_servers_that_differ_by_chance_are_rarely_called():
         rng = np.random.default_rng(seed)
         shared = rng.random(ITEMS) < 0.7
         own = rng.random((2, ITEMS)) < 0.7
-        is_own = rng.random(ITEMS) < 0.1  # each arm answers a tenth of the items by itself, as well as the other
+        # each arm answers a tenth of the items by itself, as well as the other
+        is_own = rng.random(ITEMS) < 0.1
         right = [np.where(is_own, arm, shared) for arm in own]
         items = [{str(number): bool(value) for number, value in enumerate(arm)} for arm in right]
         words.append(compare_quality("spec", *items, chance=0.0).word)

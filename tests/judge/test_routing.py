@@ -1,4 +1,5 @@
-"""Routing: a class goes to the arm that is faster for it, and a choice that is chance saves nothing."""
+"""Routing: a class goes to the arm that is faster for it, and a choice that is chance saves
+nothing."""
 
 from __future__ import annotations
 
@@ -13,13 +14,17 @@ from tandem.judge.pairs import RequestPairing
 from tandem.judge.routing import choose_by_other_rounds, route_classes
 from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls
 
-MIXED = Truth(ratio={"spec": {"repeat": 2.0, "json": 1.6, "open": 0.5, "creative": 0.6}}, prompts=16)
+MIXED = Truth(
+    ratio={"spec": {"repeat": 2.0, "json": 1.6, "open": 0.5, "creative": 0.6}}, prompts=16
+)
 
 
 def routed(seen, *, usd_per_hour=None, controls=RunControls()):  # noqa: B008 - frozen
     pairing = RequestPairing(seen, controls.marked_rounds)
     speed_ups = judge_speed_ups(pairing, controls, margin=MARGIN)
-    return route_classes(pairing, speed_ups, usd_per_hour=usd_per_hour, controls=controls, margin=MARGIN)[0]
+    return route_classes(
+        pairing, speed_ups, usd_per_hour=usd_per_hour, controls=controls, margin=MARGIN
+    )[0]
 
 
 def permuted(truth, seed):
@@ -27,7 +32,9 @@ def permuted(truth, seed):
     seen = drawn(truth, seed)
     classes = np.zeros(len(seen.prompts), np.intp)
     classes[seen.prompt] = seen.class_
-    return dataclasses.replace(seen, class_=np.random.default_rng(seed).permutation(classes)[seen.prompt])
+    return dataclasses.replace(
+        seen, class_=np.random.default_rng(seed).permutation(classes)[seen.prompt]
+    )
 
 
 def test_each_class_goes_to_its_faster_arm():
@@ -57,7 +64,13 @@ def test_an_arm_better_everywhere_is_the_route():
 
 def test_a_saving_within_the_floor_is_no_evidence():
     seen = drawn(MIXED)
-    floor = NoiseFloor(class_="all", load=seen.loads[0], metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=3.0)
+    floor = NoiseFloor(
+        class_="all",
+        load=seen.loads[0],
+        metric="e2e_ms",
+        speed_up=RatioEstimate(value=1.0),
+        ratio=3.0,
+    )
     savings = routed(seen, controls=RunControls(overall_floors=(floor,))).savings
     assert {saving.word for saving in savings} == {"no evidence"}
 
@@ -86,7 +99,10 @@ def test_a_class_of_few_prompts_goes_with_all_others():
         "repeat": {"base": [1000.0] * 8, "spec": [500.0] * 8},
         "open": {"base": [1000.0, 1100.0], "spec": [1500.0, 1600.0]},
     }
-    assert {route.class_: route.arm for route in routed(table(fields)).routes} == {"repeat": "spec", "open": "spec"}
+    assert {route.class_: route.arm for route in routed(table(fields)).routes} == {
+        "repeat": "spec",
+        "open": "spec",
+    }
 
 
 def test_money_is_busy_time_by_the_share_of_price():

@@ -11,7 +11,13 @@ from tandem.judge.sweep_record import PairVerdict, TaskWord
 
 def build_verdict(**changes: Any) -> PairVerdict:
     """A verdict that lets its candidate win, but for the changes."""
-    fields = {"finding": "faster", "output": "the same", "sentence": "A sentence.", "rounds": 4, **changes}
+    fields = {
+        "finding": "faster",
+        "output": "the same",
+        "sentence": "A sentence.",
+        "rounds": 4,
+        **changes,
+    }
     return PairVerdict(**fields)
 
 
@@ -19,7 +25,9 @@ def build_task(word: Any) -> TaskWord:
     return TaskWord(task="sums", items=400, word=word, text="Figures.")
 
 
-@pytest.mark.parametrize("changes", [{}, {"output": "same quality"}, {"tasks": (build_task("no evidence"),)}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"output": "same quality"}, {"tasks": (build_task("no evidence"),)}], ids=str
+)
 def test_faster_candidate_with_a_good_output_can_win(changes):
     assert build_verdict(**changes).obstacle is None
 

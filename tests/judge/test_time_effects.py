@@ -38,7 +38,8 @@ def asked(
     arms: tuple[str, ...] = ("base", "spec"),
     noise: float = 0.01,
 ) -> RequestTable:
-    """A B B A in each round, an hour apart; `log` adds to the log time: of an arm, a round, and asked second or not."""
+    """A B B A in each round, an hour apart; `log` adds to the log time: of an arm, a round, and
+    asked second or not."""
     rng = np.random.default_rng(7)
     lengths = rng.normal(7, 0.4, PROMPTS)
     requests = []
@@ -47,12 +48,23 @@ def asked(
             half = prompt % 2 if halves else 0
             for place, arm in enumerate(arms):
                 second = (place + half) % 2 == 1
-                added = log(At(arm, number, second)) - (0.4 if arm == "spec" else 0.0) + rng.normal(0, noise)
+                added = (
+                    log(At(arm, number, second))
+                    - (0.4 if arm == "spec" else 0.0)
+                    + rng.normal(0, noise)
+                )
                 slot = 2 * half + second
                 at_s = number * HOUR_S + slot * 60 + prompt
                 e2e_ms = math.exp(length + added)
                 requests.append(
-                    Asked(arm=arm, prompt=f"p{prompt}", round=number, slot=slot, e2e_ms=e2e_ms, start_s=at_s)
+                    Asked(
+                        arm=arm,
+                        prompt=f"p{prompt}",
+                        round=number,
+                        slot=slot,
+                        e2e_ms=e2e_ms,
+                        start_s=at_s,
+                    )
                 )
     return observed(requests, arms=arms)
 
@@ -81,7 +93,9 @@ def test_an_arm_that_drifts_is_named_with_its_change(step, word):
     change = abs(math.expm1(3 * step))
     assert finding.result == "caution"
     assert finding.sentence.startswith("from its first round to its last, spec became ")
-    assert float(finding.sentence.split("became ")[1].split("%")[0]) == pytest.approx(100 * change, rel=0.05)
+    assert float(finding.sentence.split("became ")[1].split("%")[0]) == pytest.approx(
+        100 * change, rel=0.05
+    )
     assert f"% {word} (" in finding.sentence
 
 
@@ -101,7 +115,9 @@ def test_noise_is_no_drift():
 def test_who_is_asked_second_and_slower_shows_as_an_order():
     finding = check(asked(lambda at: 0.15 * at.second), "order")
     assert finding.result == "caution"
-    assert float(finding.sentence.split("was ")[1].split("%")[0]) == pytest.approx(100 * math.expm1(0.15), rel=0.1)
+    assert float(finding.sentence.split("was ")[1].split("%")[0]) == pytest.approx(
+        100 * math.expm1(0.15), rel=0.1
+    )
 
 
 def test_a_speed_up_is_no_order():
@@ -115,12 +131,17 @@ def test_one_order_alone_is_a_caution():
 
 @pytest.mark.parametrize(("name", "seen"), [("drift", {"rounds": 1}), ("order", {"halves": False})])
 def test_who_lacks_rounds_is_told_the_rounds_of_a_verdict(name, seen):
-    assert re.findall(r"(?:--rounds|ask) (\d+)", check(asked(steady, **seen), name).sentence) == [str(FEWEST_ROUNDS)]
+    assert re.findall(r"(?:--rounds|ask) (\d+)", check(asked(steady, **seen), name).sentence) == [
+        str(FEWEST_ROUNDS)
+    ]
 
 
 def test_arms_that_are_asked_at_once_have_no_order():
     at_once = observed(
-        [Asked(arm=arm, prompt=f"p{number}") for number, arm in itertools.product(range(4), ("base", "spec"))],
+        [
+            Asked(arm=arm, prompt=f"p{number}")
+            for number, arm in itertools.product(range(4), ("base", "spec"))
+        ],
         schedule="simultaneous",
     )
     assert check(at_once, "order").result == "absent"

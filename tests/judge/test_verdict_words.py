@@ -11,7 +11,19 @@ from typing import get_args
 
 import numpy as np
 import pytest
-from observed import EQUAL, JITTER, MARGIN, STEADY, Asked, Truth, drawn, headline, judge_cells, observed, table
+from observed import (
+    EQUAL,
+    JITTER,
+    MARGIN,
+    STEADY,
+    Asked,
+    Truth,
+    drawn,
+    headline,
+    judge_cells,
+    observed,
+    table,
+)
 
 from tandem.bench.schedule import FEWEST_ROUNDS
 from tandem.judge.headline import combine_verdict
@@ -74,8 +86,12 @@ def list_reservations():
 
 def test_the_page_names_every_reservation():
     reservations = words_of_the_page("reservation", "stands where")
-    assert all(any(reservation in word for word in list_reservations()) for reservation in reservations)
-    assert all(any(reservation in word for reservation in reservations) for word in list_reservations())
+    assert all(
+        any(reservation in word for word in list_reservations()) for reservation in reservations
+    )
+    assert all(
+        any(reservation in word for reservation in reservations) for word in list_reservations()
+    )
 
 
 @pytest.mark.parametrize("finding", ["no evidence", "not comparable", "void"])
@@ -87,7 +103,11 @@ def test_a_finding_that_calls_nothing_has_no_reservation(finding):
 def test_fewer_than_four_rounds_have_no_word(ratio, word):
     assert headline(twice_as_fast(FEWEST_ROUNDS, ratio)).finding == word
     few = headline(twice_as_fast(FEWEST_ROUNDS - 1, ratio))
-    assert (few.finding, "3 rounds cannot tell" in few.sentence, "4 can (--rounds)" in few.sentence) == (
+    assert (
+        few.finding,
+        "3 rounds cannot tell" in few.sentence,
+        "4 can (--rounds)" in few.sentence,
+    ) == (
         "no evidence",
         True,
         True,
@@ -131,7 +151,9 @@ def test_across_starts_the_word_stands_alone():
     assert "server starts" not in verdict_line.sentence
 
 
-UNSHOWN = (OutputEquality(variant="spec", by="characters", result="no evidence", sentence="Too few."),)
+UNSHOWN = (
+    OutputEquality(variant="spec", by="characters", result="no evidence", sentence="Too few."),
+)
 
 
 @pytest.mark.parametrize("equal", [(), UNSHOWN])
@@ -152,8 +174,12 @@ def test_outputs_that_are_mostly_refused_are_not_shown_equal(word):
 
 
 def test_noise_from_round_to_round_is_seldom_called():
-    truth = Truth(ratio={"spec": dict.fromkeys("abcd", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False)
-    false = sum(headline(drawn(truth, seed)).finding in {"faster", "slower", "mixed"} for seed in range(60))
+    truth = Truth(
+        ratio={"spec": dict.fromkeys("abcd", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False
+    )
+    false = sum(
+        headline(drawn(truth, seed)).finding in {"faster", "slower", "mixed"} for seed in range(60)
+    )
     assert false <= 6
 
 
@@ -180,7 +206,9 @@ def find_quality(*words):
     )
 
 
-DIFFERS = (OutputEquality(variant="spec", by="characters", result="differs", sentence="Outputs differ."),)
+DIFFERS = (
+    OutputEquality(variant="spec", by="characters", result="differs", sentence="Outputs differ."),
+)
 
 
 @pytest.mark.parametrize(
@@ -216,7 +244,13 @@ def test_task_that_is_not_the_same_is_a_reason():
 
 
 def test_noise_of_rounds_is_pooled_over_classes():
-    truth = Truth(ratio={"spec": dict.fromkeys("abcdefgh", 1.0)}, prompts=8, spread=0.0, start=0.05, told=False)
+    truth = Truth(
+        ratio={"spec": dict.fromkeys("abcdefgh", 1.0)},
+        prompts=8,
+        spread=0.0,
+        start=0.05,
+        told=False,
+    )
     widths = [
         cell.speed_up.high / cell.speed_up.low
         for cell in judge_cells(drawn(truth, 3), RunControls(), margin=MARGIN)

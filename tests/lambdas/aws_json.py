@@ -1,4 +1,5 @@
-"""CloudFormation, ECR, CodeBuild and Lambda as far as one function speaks to them, over real HTTP on this machine."""
+"""CloudFormation, ECR, CodeBuild and Lambda as far as one function speaks to them, over real HTTP
+on this machine."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def serving() -> Iterator[Aws]:
     def reply(question: Question) -> tuple[int, dict[str, str], bytes] | None:
         body = json.loads(question.body)
         if question.method == "POST":
-            target = question.headers["X-Amz-Target"] or "Invoke"  # Lambda alone names its operation by the path
+            # Lambda alone names its operation by the path
+            target = question.headers["X-Amz-Target"] or "Invoke"
             status, said = aws.answer(target.rpartition(".")[2], body)
             return status, {}, json.dumps(said).encode()
         if aws.lost:

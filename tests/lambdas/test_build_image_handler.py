@@ -1,4 +1,5 @@
-"""The function that has images built: every event is answered, and a failure says where its log is."""
+"""The function that has images built: every event is answered, and a failure says where its log
+is."""
 
 from __future__ import annotations
 
@@ -33,8 +34,15 @@ FILE = Path(__file__).parents[2] / "lambdas" / "build_image" / "handler.py"
 PROPERTIES = {"Project": "p", "Repository": "tools", "Tag": "0123456789abcdef"}
 PRESENT: Answer = (200, {"imageDetails": [{"imageTags": ["0123456789abcdef"]}]})
 ABSENT: Answer = (400, {"__type": "ImageNotFoundException", "message": "no such image"})
-DENIED: Answer = (400, {"__type": "AccessDeniedException", "message": "not authorized to perform: ecr:DescribeImages"})
-LOGS = {"groupName": "prod-Registry-Logs-1", "streamName": "build/7", "deepLink": "https://console.example.com/log"}
+DENIED: Answer = (
+    400,
+    {"__type": "AccessDeniedException", "message": "not authorized to perform: ecr:DescribeImages"},
+)
+LOGS = {
+    "groupName": "prod-Registry-Logs-1",
+    "streamName": "build/7",
+    "deepLink": "https://console.example.com/log",
+}
 # what Lambda's Python brings: boto3 and what it stands on
 LIBRARIES = ("boto3", "botocore", "s3transfer", "jmespath", "dateutil", "six.py", "urllib3")
 
@@ -55,10 +63,18 @@ FAILED = found(
     "FAILED",
     phases=[
         {"phaseType": "PRE_BUILD", "phaseStatus": "SUCCEEDED"},
-        {"phaseType": "BUILD", "phaseStatus": "FAILED", "contexts": [
-            {"statusCode": "COMMAND_EXECUTION_ERROR", "message": "Error while executing command: docker build"}]},
+        {
+            "phaseType": "BUILD",
+            "phaseStatus": "FAILED",
+            "contexts": [
+                {
+                    "statusCode": "COMMAND_EXECUTION_ERROR",
+                    "message": "Error while executing command: docker build",
+                }
+            ],
+        },
     ],
-)  # fmt: skip
+)
 
 
 @pytest.fixture
@@ -71,9 +87,12 @@ def aws(monkeypatch: pytest.MonkeyPatch) -> Iterator[Aws]:
 
 def variables(aws: Aws) -> dict[str, str]:
     return {
-        "AWS_ENDPOINT_URL": aws.url, "AWS_ACCESS_KEY_ID": "1", "AWS_SECRET_ACCESS_KEY": "1",
-        "AWS_DEFAULT_REGION": "us-east-2", "NO_PROXY": "127.0.0.1",
-    }  # fmt: skip
+        "AWS_ENDPOINT_URL": aws.url,
+        "AWS_ACCESS_KEY_ID": "1",
+        "AWS_SECRET_ACCESS_KEY": "1",
+        "AWS_DEFAULT_REGION": "us-east-2",
+        "NO_PROXY": "127.0.0.1",
+    }
 
 
 @pytest.fixture
@@ -90,9 +109,14 @@ def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def event(aws: Aws, request: str = "Create", **more: Any) -> dict[str, Any]:
     return {
-        "RequestType": request, "RequestId": "r-1", "StackId": "s", "LogicalResourceId": "Image",
-        "ResponseURL": f"{aws.url}/answer", "ResourceProperties": PROPERTIES, **more,
-    }  # fmt: skip
+        "RequestType": request,
+        "RequestId": "r-1",
+        "StackId": "s",
+        "LogicalResourceId": "Image",
+        "ResponseURL": f"{aws.url}/answer",
+        "ResourceProperties": PROPERTIES,
+        **more,
+    }
 
 
 Told = Callable[..., dict[str, Any]]
@@ -105,9 +129,11 @@ def act(aws: Aws, module: ModuleType) -> Act:
 
     def handle(request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any) -> None:
         context = SimpleNamespace(
-            get_remaining_time_in_millis=lambda: next(left_ms) if left_ms else 900_000, log_group_name="group",
-            log_stream_name="stream", invoked_function_arn="arn:aws:lambda:us-east-2:111122223333:function:build",
-        )  # fmt: skip
+            get_remaining_time_in_millis=lambda: next(left_ms) if left_ms else 900_000,
+            log_group_name="group",
+            log_stream_name="stream",
+            invoked_function_arn="arn:aws:lambda:us-east-2:111122223333:function:build",
+        )
         module.handler(event(aws, request, **more), context)
 
     return handle
@@ -117,7 +143,9 @@ def act(aws: Aws, module: ModuleType) -> Act:
 def told(aws: Aws, act: Act) -> Told:
     """Handle one event; what CloudFormation was told."""
 
-    def answer(request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any) -> dict[str, Any]:
+    def answer(
+        request: str = "Create", left_ms: Iterator[int] | None = None, **more: Any
+    ) -> dict[str, Any]:
         act(request, left_ms, **more)
         (answer,) = aws.told
         return answer
@@ -134,9 +162,14 @@ def test_a_tag_that_is_there_is_done_without_a_build(aws: Aws, told: Told) -> No
 @pytest.mark.parametrize("request_", ["Create", "Update"])
 def test_a_missing_tag_is_built_and_waited_for(aws: Aws, told: Told, request_: str) -> None:
     aws.answers = {
-        "DescribeImages": [ABSENT, PRESENT], "StartBuild": [started("IN_PROGRESS")],
-        "BatchGetBuilds": [found("IN_PROGRESS", "BUILD"), found("IN_PROGRESS", "BUILD"), found("SUCCEEDED")],
-    }  # fmt: skip
+        "DescribeImages": [ABSENT, PRESENT],
+        "StartBuild": [started("IN_PROGRESS")],
+        "BatchGetBuilds": [
+            found("IN_PROGRESS", "BUILD"),
+            found("IN_PROGRESS", "BUILD"),
+            found("SUCCEEDED"),
+        ],
+    }
 
     assert told(request_)["Status"] == "SUCCESS"
     assert len(aws.asked["BatchGetBuilds"]) == 3
@@ -149,14 +182,25 @@ def test_one_event_delivered_twice_starts_one_build(aws: Aws, told: Told) -> Non
 
 
 @pytest.mark.parametrize(
-    "words", ["tools:0123456789abcdef is not in the repository", "phase BUILD of the build ended FAILED",
-              "Error while executing command: docker build", "Build p:7", "log group prod-Registry-Logs-1",
-              "stream build/7", "https://console.example.com/log"],
-)  # fmt: skip
-def test_a_failed_build_is_told_with_its_phase_and_its_log(aws: Aws, told: Told, words: str) -> None:
+    "words",
+    [
+        "tools:0123456789abcdef is not in the repository",
+        "phase BUILD of the build ended FAILED",
+        "Error while executing command: docker build",
+        "Build p:7",
+        "log group prod-Registry-Logs-1",
+        "stream build/7",
+        "https://console.example.com/log",
+    ],
+)
+def test_a_failed_build_is_told_with_its_phase_and_its_log(
+    aws: Aws, told: Told, words: str
+) -> None:
     aws.answers = {
-        "DescribeImages": [ABSENT], "StartBuild": [started("IN_PROGRESS")], "BatchGetBuilds": [FAILED],
-    }  # fmt: skip
+        "DescribeImages": [ABSENT],
+        "StartBuild": [started("IN_PROGRESS")],
+        "BatchGetBuilds": [FAILED],
+    }
     answer = told()
 
     assert answer["Status"] == "FAILED"
@@ -165,8 +209,10 @@ def test_a_failed_build_is_told_with_its_phase_and_its_log(aws: Aws, told: Told,
 
 def test_a_failed_build_is_no_failure_where_another_pushed_the_tag(aws: Aws, told: Told) -> None:
     aws.answers = {
-        "DescribeImages": [ABSENT, PRESENT], "StartBuild": [started("IN_PROGRESS")], "BatchGetBuilds": [FAILED],
-    }  # fmt: skip
+        "DescribeImages": [ABSENT, PRESENT],
+        "StartBuild": [started("IN_PROGRESS")],
+        "BatchGetBuilds": [FAILED],
+    }
     assert told()["Status"] == "SUCCESS"
 
 
@@ -189,7 +235,11 @@ def test_a_build_that_outlasts_one_call_goes_on_in_another(aws: Aws, act: Act) -
     act(left_ms=iter([300_000, 200_000, 121_000]))
 
     (next_event,) = aws.asked["Invoke"]
-    assert (next_event["Build"], next_event["Until"], next_event["RequestId"]) == ("p:7", NOW + 3300, "r-1")
+    assert (next_event["Build"], next_event["Until"], next_event["RequestId"]) == (
+        "p:7",
+        NOW + 3300,
+        "r-1",
+    )
     assert aws.told == []
 
 
@@ -224,7 +274,9 @@ def test_the_wait_for_a_turn_goes_on_in_another_call(aws: Aws, act: Act) -> None
 
 
 @pytest.mark.parametrize(
-    ("limit", "until_s", "left_ms"), [(LIMITED, 1, 900_000), (NO_BUILDS, 3300, 121_000)], ids=["all used", "none"]
+    ("limit", "until_s", "left_ms"),
+    [(LIMITED, 1, 900_000), (NO_BUILDS, 3300, 121_000)],
+    ids=["all used", "none"],
 )
 def test_a_turn_that_never_comes_is_told_with_the_quota(
     aws: Aws, told: Told, limit: Answer, until_s: int, left_ms: int
@@ -242,7 +294,9 @@ def test_a_delete_is_answered_and_does_nothing(aws: Aws, told: Told) -> None:
     assert aws.asked == {}
 
 
-@pytest.mark.parametrize("answers", [{"DescribeImages": [DENIED]}, {}], ids=["denied", "no answer at all"])
+@pytest.mark.parametrize(
+    "answers", [{"DescribeImages": [DENIED]}, {}], ids=["denied", "no answer at all"]
+)
 def test_an_unforeseen_fault_is_answered_with_the_functions_own_log(
     aws: Aws, told: Told, answers: dict[str, list[Answer]]
 ) -> None:
@@ -266,7 +320,11 @@ def test_the_resource_keeps_its_identity(aws: Aws, told: Told) -> None:
 def test_an_answer_names_the_event(aws: Aws, told: Told) -> None:
     aws.answers = {"DescribeImages": [PRESENT]}
     answer = told()
-    assert (answer["StackId"], answer["RequestId"], answer["LogicalResourceId"]) == ("s", "r-1", "Image")
+    assert (answer["StackId"], answer["RequestId"], answer["LogicalResourceId"]) == (
+        "s",
+        "r-1",
+        "Image",
+    )
 
 
 def test_an_answer_has_no_content_type(aws: Aws, told: Told) -> None:
@@ -277,22 +335,29 @@ def test_an_answer_has_no_content_type(aws: Aws, told: Told) -> None:
 
 
 def test_an_answer_that_is_lost_is_sent_again(aws: Aws, told: Told) -> None:
-    aws.answers, aws.lost = {"DescribeImages": [PRESENT]}, 3
+    aws.answers = {"DescribeImages": [PRESENT]}
+    aws.lost = 3
     assert told()["Status"] == "SUCCESS"
 
 
 def test_an_answer_that_never_gets_through_fails_the_function(aws: Aws, module: ModuleType) -> None:
-    aws.answers, aws.lost = {"DescribeImages": [PRESENT]}, 99
+    aws.answers = {"DescribeImages": [PRESENT]}
+    aws.lost = 99
     with pytest.raises(OSError, match="closed"):
         module.handler(event(aws), SimpleNamespace(get_remaining_time_in_millis=lambda: 900_000))
 
 
 def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, told: Told) -> None:
-    long = {"phaseType": "BUILD", "phaseStatus": "FAILED", "contexts": [{"message": "\u00e9\u4e2d" * 5000}]}
+    long = {
+        "phaseType": "BUILD",
+        "phaseStatus": "FAILED",
+        "contexts": [{"message": "\u00e9\u4e2d" * 5000}],
+    }
     aws.answers = {
-        "DescribeImages": [ABSENT], "StartBuild": [started("IN_PROGRESS")],
+        "DescribeImages": [ABSENT],
+        "StartBuild": [started("IN_PROGRESS")],
         "BatchGetBuilds": [found("FAILED", phases=[long])],
-    }  # fmt: skip
+    }
 
     assert len(json.dumps(told()).encode()) < 4096
 
@@ -300,7 +365,10 @@ def test_an_answer_fits_into_what_cloudformation_takes(aws: Aws, told: Told) -> 
 def test_the_margin_covers_three_calls_and_every_try_to_answer(module: ModuleType) -> None:
     tries = module.CLIENT_CONFIG.retries["total_max_attempts"]
     backoff_s = 3  # of the standard mode between three tries: up to 1 and 2 seconds
-    call_s = tries * (module.CLIENT_CONFIG.connect_timeout + module.CLIENT_CONFIG.read_timeout) + backoff_s
+    call_s = (
+        tries * (module.CLIENT_CONFIG.connect_timeout + module.CLIENT_CONFIG.read_timeout)
+        + backoff_s
+    )
     answer_s = module.RESPONSE_ATTEMPTS * module.RESPONSE_TIMEOUT_S + sum(
         2**n for n in range(module.RESPONSE_ATTEMPTS - 1)
     )
@@ -308,22 +376,28 @@ def test_the_margin_covers_three_calls_and_every_try_to_answer(module: ModuleTyp
     assert 3 * call_s + answer_s <= module.MARGIN_S
 
 
-def test_it_runs_where_there_is_nothing_but_the_standard_library_and_boto3(aws: Aws, tmp_path: Path) -> None:
+def test_it_runs_where_there_is_nothing_but_the_standard_library_and_boto3(
+    aws: Aws, tmp_path: Path
+) -> None:
     aws.answers = {"DescribeImages": [PRESENT]}
     packages = Path(importlib.util.find_spec("boto3").origin).parents[1]  # type: ignore[union-attr,arg-type]
     for name in LIBRARIES:
         (tmp_path / name).symlink_to(packages / name)
     code = (
-        f"import sys; sys.path[:0] = [{str(FILE.parent)!r}, {str(tmp_path)!r}]\n"
-        "import json, handler, types\n"
-        "handler.handler(json.load(sys.stdin), types.SimpleNamespace(get_remaining_time_in_millis=lambda: 900000))\n"
-        "sys.exit(sorted(n for n in ('pydantic', 'yaml', 'tandem', 'requests') if n in sys.modules) or 0)\n"
+        f"import sys; sys.path[:0] = [{str(FILE.parent)!r}, {str(tmp_path)!r}]\nimport json,"
+        " handler, types\nhandler.handler(json.load(sys.stdin),"
+        " types.SimpleNamespace(get_remaining_time_in_millis=lambda: 900000))\nsys.exit(sorted(n"
+        " for n in ('pydantic', 'yaml', 'tandem', 'requests') if n in sys.modules) or 0)\n"
     )
 
     done = subprocess.run(
-        [sys.executable, "-I", "-S", "-B", "-c", code], input=json.dumps(event(aws)), env=variables(aws),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [sys.executable, "-I", "-S", "-B", "-c", code],
+        input=json.dumps(event(aws)),
+        env=variables(aws),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
     assert (done.returncode, done.stderr, done.stdout) == (0, "", "Create: done\n")
     assert [answer["Status"] for answer in aws.told] == ["SUCCESS"]

@@ -43,9 +43,14 @@ def changed(environment: str, **sections: dict[str, Any]) -> MonitoringScope:
 def asking(environment: str, experiment: str, **given: Any) -> MonitoringScope:
     """Return the scope of one committed experiment with some of its values changed."""
     whole = watched(environment)
-    (one,) = [watching.experiment for watching in whole.experiments if watching.experiment.name == experiment]
+    (one,) = [
+        watching.experiment
+        for watching in whole.experiments
+        if watching.experiment.name == experiment
+    ]
     return build_scope(
-        whole.environment, [Experiment.model_validate_json(json.dumps(one.model_dump(mode="json") | given))]
+        whole.environment,
+        [Experiment.model_validate_json(json.dumps(one.model_dump(mode="json") | given))],
     )
 
 
@@ -74,4 +79,6 @@ def graph(dashboard: Dashboard, title: str) -> GraphWidget:
 
 def words(dashboard: Dashboard) -> str:
     """Return all that its text widgets say."""
-    return "\n".join(widget.markdown for widget in dashboard.widgets if isinstance(widget, TextWidget))
+    return "\n".join(
+        widget.markdown for widget in dashboard.widgets if isinstance(widget, TextWidget)
+    )

@@ -1,4 +1,5 @@
-"""What publishers were recorded to send: the files under samples/, as metrics with the names of their dimensions.
+"""What publishers were recorded to send: the files under samples/, as metrics with the names of
+their dimensions.
 
 Invariant: only what stands in a recording is returned; a publisher without one sends nothing here.
 """
@@ -62,7 +63,8 @@ def types(page: str) -> dict[str, str]:
 
 
 def sendable(page: str) -> set[str]:
-    """Return the metrics of a page that the agent can send: it drops histograms (plugins/inputs/prometheus)."""
+    """Return the metrics of a page that the agent can send: it drops histograms
+    (plugins/inputs/prometheus)."""
     return {name for name, kind in types(page).items() if kind in {"gauge", "counter", "summary"}}
 
 
@@ -72,9 +74,15 @@ def _sent(publisher: str) -> Iterator[Sent]:
         for block in event.get("CloudWatchMetrics", ()):
             for dimensions in block["Dimensions"]:
                 for metric in block["Metrics"]:
-                    yield Sent(name=metric["Name"], dimensions=frozenset(dimensions), unit=metric.get("Unit"))
+                    yield Sent(
+                        name=metric["Name"],
+                        dimensions=frozenset(dimensions),
+                        unit=metric.get("Unit"),
+                    )
     for metric in recording.get("metrics", ()):
-        yield Sent(name=metric["Name"], dimensions=frozenset(metric["Dimensions"]), unit=metric.get("Unit"))
+        yield Sent(
+            name=metric["Name"], dimensions=frozenset(metric["Dimensions"]), unit=metric.get("Unit")
+        )
     for page in recording.get("pages", ()):
         for name in sendable((SAMPLES / page).read_text()):
             for dimensions in PUBLISHERS[

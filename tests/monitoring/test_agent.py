@@ -1,4 +1,5 @@
-"""What the add-on is told is what its chart knows, finds every server in the cluster, and nothing else."""
+"""What the add-on is told is what its chart knows, finds every server in the cluster, and nothing
+else."""
 
 from __future__ import annotations
 
@@ -15,17 +16,24 @@ from committed import ENVIRONMENTS, ROOT
 from recorded import SAMPLES, events, pages, types
 
 from tandem.metrics import CLOUDWATCH_METRICS, CONTAINER_INSIGHTS, PUBLISHERS, VLLM_SCRAPE
-from tandem.monitoring.agent import NAMESPACE, SCRAPER, build_addon_configuration, build_node_pattern
+from tandem.monitoring.agent import (
+    NAMESPACE,
+    SCRAPER,
+    build_addon_configuration,
+    build_node_pattern,
+)
 from tandem.spec.environment import Environment
 
 TERM = re.compile(r'\(\$\.(\w+) = "([^"]*)"\)')
 KNOWN = (SAMPLES / "addon-values.txt").read_text().split()
-FREE = ("agent/config", "agent/prometheus/config", "tolerations", "agent/tolerations")  # any content is taken
+# any content is taken
+FREE = ("agent/config", "agent/prometheus/config", "tolerations", "agent/tolerations")
 WATCHED_OF_VLLM = {name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE}
 
 
 def bodies(file: Path) -> list[dict[str, Any]]:
-    """Return the objects of a rendered file; the committed ones are many, and libyaml reads them in a tenth."""
+    """Return the objects of a rendered file; the committed ones are many, and libyaml reads them in
+    a tenth."""
     return list(yaml.load_all(file.read_text(), Loader=yaml.CSafeLoader))
 
 
@@ -61,14 +69,23 @@ def keys(values: Any, path: str) -> Iterator[str]:
 
 def test_every_key_is_one_of_the_charts(values: dict[str, Any]) -> None:
     plain = {key: value for key, value in values.items() if key != "agents"}
-    written = {*keys(plain, ""), *(key for agent in values["agents"] for key in keys(agent, "agent"))}
-    assert written - {"agent/tolerations"} <= set(KNOWN)  # a comment of the chart names that one: "override root"
+    written = {
+        *keys(plain, ""),
+        *(key for agent in values["agents"] for key in keys(agent, "agent")),
+    }
+    # a comment of the chart names that one: "override root"
+    assert written - {"agent/tolerations"} <= set(KNOWN)
 
 
 def test_container_insights_is_on_and_everything_else_off(values: dict[str, Any]) -> None:
     enabled = {key: value["enabled"] for key, value in values.items() if isinstance(value, dict)}
     assert {key for key, on in enabled.items() if on} == {"containerInsights", "containerLogs"}
-    assert {"applicationSignals", "otelContainerInsights", "neuronMonitor", "dcgmExporter"} <= enabled.keys()
+    assert {
+        "applicationSignals",
+        "otelContainerInsights",
+        "neuronMonitor",
+        "dcgmExporter",
+    } <= enabled.keys()
 
 
 def test_one_pod_reads_the_servers_and_stays_on_the_system_nodes(scraper: dict[str, Any]) -> None:
@@ -91,7 +108,9 @@ def test_the_reader_is_a_pod_that_a_network_policy_can_admit(scraper: dict[str, 
 
 
 @pytest.mark.parametrize("page", pages().values(), ids=list(pages()))
-def test_of_a_recorded_page_exactly_the_watched_metrics_are_kept(page: str, job: dict[str, Any]) -> None:
+def test_of_a_recorded_page_exactly_the_watched_metrics_are_kept(
+    page: str, job: dict[str, Any]
+) -> None:
     (rule,) = job["metric_relabel_configs"]
     there = set(types(page))
 
@@ -101,12 +120,16 @@ def test_of_a_recorded_page_exactly_the_watched_metrics_are_kept(page: str, job:
     assert kept
 
 
-def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(scraper: dict[str, Any]) -> None:
+def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(
+    scraper: dict[str, Any],
+) -> None:
     processor = scraper["config"]["logs"]["metrics_collected"]["prometheus"]["emf_processor"]
     (declaration,) = processor["metric_declaration"]
 
     selected = {
-        name for name in WATCHED_OF_VLLM if any(re.search(each, name) for each in declaration["metric_selectors"])
+        name
+        for name in WATCHED_OF_VLLM
+        if any(re.search(each, name) for each in declaration["metric_selectors"])
     }
 
     assert selected == WATCHED_OF_VLLM
@@ -116,16 +139,27 @@ def test_everything_kept_becomes_a_metric_with_the_publishers_dimensions(scraper
 
 @cache
 def servers() -> dict[str, dict[str, Any]]:
-    """Return every committed pod template: file and name to namespace, labels and ports, of servers and of all else."""
+    """Return every committed pod template: file and name to namespace, labels and ports, of servers
+    and of all else."""
     found = {}
-    for file in (path for name in ENVIRONMENTS for path in (ROOT / "manifests" / name).rglob("*.yaml")):
+    for file in (
+        path for name in ENVIRONMENTS for path in (ROOT / "manifests" / name).rglob("*.yaml")
+    ):
         for body in bodies(file):
             if body["kind"] in {"Deployment", "CronJob"}:
-                spec = body["spec"]["template"] if body["kind"] == "Deployment" else _job_template(body)
+                spec = (
+                    body["spec"]["template"]
+                    if body["kind"] == "Deployment"
+                    else _job_template(body)
+                )
                 found[f"{file.parent.parent.name}/{body['kind']}/{body['metadata']['name']}"] = {
                     "namespace": body["metadata"]["namespace"],
                     "labels": spec["metadata"]["labels"],
-                    "ports": [port for each in spec["spec"]["containers"] for port in each.get("ports", ())],
+                    "ports": [
+                        port
+                        for each in spec["spec"]["containers"]
+                        for port in each.get("ports", ())
+                    ],
                 }
     return found
 
@@ -136,7 +170,8 @@ def _job_template(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def scraped(pod: dict[str, Any], job: dict[str, Any]) -> dict[str, str] | None:
-    """Return the labels that a pod's lines get, as Prometheus relabels them; None for one that is not read."""
+    """Return the labels that a pod's lines get, as Prometheus relabels them; None for one that is
+    not read."""
     (discovery,) = job["kubernetes_sd_configs"]
     wanted = dict(pair.split("=") for pair in discovery["selectors"][0]["label"].split(","))
     if not pod["ports"] or not wanted.items() <= pod["labels"].items():
@@ -145,9 +180,11 @@ def scraped(pod: dict[str, Any], job: dict[str, Any]) -> dict[str, str] | None:
         "__meta_kubernetes_namespace": pod["namespace"],
         "__meta_kubernetes_pod_phase": "Running",
         "__meta_kubernetes_pod_container_port_number": str(pod["ports"][0]["containerPort"]),
-        **{f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value
-           for key, value in pod["labels"].items()},
-    }  # fmt: skip
+        **{
+            f"__meta_kubernetes_pod_label_{re.sub('[^a-zA-Z0-9_]', '_', key)}": value
+            for key, value in pod["labels"].items()
+        },
+    }
     for rule in job["relabel_configs"]:
         value = labels.get(rule["source_labels"][0], "")
         if rule["action"] == "keep" and not re.fullmatch(rule["regex"], value):
@@ -163,7 +200,9 @@ def test_every_committed_server_is_read_as_its_experiment_and_variant_and_no_oth
 ) -> None:
     is_server = pod["labels"].get("app.kubernetes.io/component") == "server"
     found = scraped(pod, job)
-    assert found == ({"Namespace": pod["namespace"], "Service": name.rpartition("/")[2]} if is_server else None)
+    assert found == (
+        {"Namespace": pod["namespace"], "Service": name.rpartition("/")[2]} if is_server else None
+    )
 
 
 def matches(pattern: str, event: dict[str, Any]) -> bool:
@@ -175,10 +214,20 @@ def matches(pattern: str, event: dict[str, Any]) -> bool:
 
 def test_it_counts_the_event_of_an_accelerator_node(environment: Environment) -> None:
     (event,) = events(CONTAINER_INSIGHTS, "Node")
-    assert matches(build_node_pattern(environment), {**event, "InstanceType": environment.capacity.instance_type})
+    assert matches(
+        build_node_pattern(environment),
+        {**event, "InstanceType": environment.capacity.instance_type},
+    )
 
 
-@pytest.mark.parametrize("kind", ["NodeFS", "NodeNet", "Pod", "Cluster", "ClusterService", "ClusterNamespace"])
-def test_it_counts_no_other_event_that_such_a_node_writes(kind: str, environment: Environment) -> None:
+@pytest.mark.parametrize(
+    "kind", ["NodeFS", "NodeNet", "Pod", "Cluster", "ClusterService", "ClusterNamespace"]
+)
+def test_it_counts_no_other_event_that_such_a_node_writes(
+    kind: str, environment: Environment
+) -> None:
     (event,) = events(CONTAINER_INSIGHTS, kind)
-    assert not matches(build_node_pattern(environment), {**event, "InstanceType": environment.capacity.instance_type})
+    assert not matches(
+        build_node_pattern(environment),
+        {**event, "InstanceType": environment.capacity.instance_type},
+    )

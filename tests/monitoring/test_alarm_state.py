@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from doubles.cloudwatch.alarm_state import CompositeTick, compute_state, compute_states, list_actions
+from doubles.cloudwatch.alarm_state import (
+    CompositeTick,
+    compute_state,
+    compute_states,
+    list_actions,
+)
 from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 
 from tandem.monitoring.alarm import MetricAlarm
@@ -15,16 +20,29 @@ START = 1_699_999_200  # a whole quarter-hour
 
 def line(metric: str = "m", statistic: str = "Maximum", *, shown: bool = True) -> MetricLine:
     return MetricLine(
-        metric=metric, namespace=NAMESPACE, dimensions=(), statistic=statistic, id=metric, is_visible=shown
+        metric=metric,
+        namespace=NAMESPACE,
+        dimensions=(),
+        statistic=statistic,
+        id=metric,
+        is_visible=shown,
     )
 
 
 def alarm(name: str = "alarm", **changed) -> MetricAlarm:
     given = {
-        "name": name, "sentence": "It is.", "reason": "so", "anchor": "here",
-        "lines": (line(),), "comparison": "above", "threshold": 0, "period_s": 60, "periods": 3, "datapoints": 3,
+        "name": name,
+        "sentence": "It is.",
+        "reason": "so",
+        "anchor": "here",
+        "lines": (line(),),
+        "comparison": "above",
+        "threshold": 0,
+        "period_s": 60,
+        "periods": 3,
+        "datapoints": 3,
         "missing": "missing",
-    }  # fmt: skip
+    }
     return MetricAlarm(**(given | changed))
 
 
@@ -33,8 +51,9 @@ def looked_at(points: str) -> list[bool | None]:
     return [{"0": False, "X": True, "-": None}[point] for point in points.split()]
 
 
-# user guide, "Configuring how CloudWatch alarms treat missing data": datapoints to alarm, points, then the state when
-# missing data is missing, ignored, breaching, not breaching; `-` keeps the state there was
+# user guide, "Configuring how CloudWatch alarms treat missing data": datapoints to alarm, points,
+# then the state when missing data is missing, ignored, breaching, not breaching; `-` keeps the
+# state there was
 GUIDE = [
     (3, "0 - X - X", "OK OK OK OK"),
     (3, "0 - - - -", "OK OK OK OK"),
@@ -58,7 +77,9 @@ CELLS = [
 @pytest.mark.parametrize("before", ["OK", "ALARM"])
 @pytest.mark.parametrize(("datapoints", "points", "treatment", "told"), CELLS)
 def test_a_state_is_as_the_guides_tables_have_it(datapoints, points, treatment, told, before):
-    found = compute_state(alarm(datapoints=datapoints, missing=treatment), looked_at(points), before)
+    found = compute_state(
+        alarm(datapoints=datapoints, missing=treatment), looked_at(points), before
+    )
     assert found == (before if told == "-" else told)
 
 
@@ -67,7 +88,11 @@ def minutes(values: dict[str, list[float | None]]) -> SeriesStore:
     for metric, one_a_minute in values.items():
         for minute, value in enumerate(one_a_minute):
             if value is not None:
-                series.add(MetricKey.from_dimensions(NAMESPACE, metric, ()), START + 60 * minute, {value: 1})
+                series.add(
+                    MetricKey.from_dimensions(NAMESPACE, metric, ()),
+                    START + 60 * minute,
+                    {value: 1},
+                )
     return series
 
 
@@ -78,7 +103,9 @@ def over_time(watched: MetricAlarm, values: dict[str, list[float | None]], lengt
 
 
 def test_an_alarm_needs_all_of_its_periods():
-    assert over_time(alarm(missing="notBreaching"), {"m": [0, 1, 1, 0, 1, 1, 1, 0]}, 8) == "OOOOOOOAO"
+    assert (
+        over_time(alarm(missing="notBreaching"), {"m": [0, 1, 1, 0, 1, 1, 1, 0]}, 8) == "OOOOOOOAO"
+    )
 
 
 def test_an_alarm_with_fewer_datapoints_than_periods_needs_no_row_of_them():
@@ -90,13 +117,17 @@ def test_metric_math_is_compared_where_it_is_shown():
     ratio = MathExpression(text="100 * bad / all", label="percent", id="share")
     watched = alarm(
         lines=(line("bad", "Sum", shown=False), line("all", "Sum", shown=False), ratio),
-        threshold=5, periods=1, datapoints=1, missing="notBreaching",
-    )  # fmt: skip
+        threshold=5,
+        periods=1,
+        datapoints=1,
+        missing="notBreaching",
+    )
 
     assert over_time(watched, {"bad": [0, 1, 1], "all": [10, 20, 19]}, 3) == "OOOA"
 
 
-# user guide, "Suppressing composite alarm actions": WaitPeriod 2, ExtensionPeriod 3; A is in alarm, 0 is not
+# user guide, "Suppressing composite alarm actions": WaitPeriod 2, ExtensionPeriod 3; A is in alarm,
+# 0 is not
 def acted(composite: str, suppressor: str) -> list[tuple[int, str]]:
     ticks = [
         CompositeTick(at, "ALARM" if one == "A" else "OK", muted == "A")
@@ -108,12 +139,21 @@ def acted(composite: str, suppressor: str) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("composite", "suppressor", "told"),
     [
-        pytest.param("00AAAAAAAAAA", "000000000000", [(4, "ALARM")], id="1 not suppressed after the wait"),
+        pytest.param(
+            "00AAAAAAAAAA", "000000000000", [(4, "ALARM")], id="1 not suppressed after the wait"
+        ),
         pytest.param("00AAAAAAAAAA", "000AAAAAAAAA", [], id="2 suppressed before the wait ends"),
         pytest.param("00A000000000", "000000000000", [(5, "OK")], id="3 a change during the wait"),
         pytest.param("00AAAAAAAAAA", "0AAAAAAAAAAA", [], id="4 suppressed from the start"),
-        pytest.param("00AAAAAAAAAA", "000AAA000000", [(9, "ALARM")], id="5 not suppressed after the extension"),
-        pytest.param("00AAAAA00000", "000AAA000000", [(9, "OK")], id="6 a change during the extension"),
+        pytest.param(
+            "00AAAAAAAAAA",
+            "000AAA000000",
+            [(9, "ALARM")],
+            id="5 not suppressed after the extension",
+        ),
+        pytest.param(
+            "00AAAAA00000", "000AAA000000", [(9, "OK")], id="6 a change during the extension"
+        ),
     ],
 )
 def test_a_composite_acts_as_in_the_guides_example(composite, suppressor, told):

@@ -69,14 +69,23 @@ def test_an_alarm_keeps_cloudwatchs_limits(name):
         assert alarm.periods * alarm.period_s <= alarmed.MAX_EVALUATION_S
         assert 1 <= alarm.datapoints <= alarm.periods
         assert [line.is_visible for line in alarm.lines].count(True) == 1
-        assert "SEARCH" not in "".join(line.text for line in alarm.lines if isinstance(line, MathExpression))
+        assert "SEARCH" not in "".join(
+            line.text for line in alarm.lines if isinstance(line, MathExpression)
+        )
         assert re.fullmatch(r"[\x20-\x7e]{1,255}", alarm.name)
 
 
 @in_every_scope
 def test_names_are_unique_and_begin_with_the_environments(name):
     found = ALL[name]
-    named = [one.name for one in (*found.alarms, *found.composites, *([found.suppressor] if found.suppressor else []))]
+    named = [
+        one.name
+        for one in (
+            *found.alarms,
+            *found.composites,
+            *([found.suppressor] if found.suppressor else []),
+        )
+    ]
     assert max(Counter(named).values()) == 1
     assert all(one.startswith(f"{SCOPES[name].environment.name}-") for one in named)
 
@@ -113,8 +122,16 @@ def test_without_container_insights_nothing_is_muted_and_no_server_is_watched_an
 
     assert found.suppressor is None
     assert {one.suppressor for one in found.composites} == {None}
-    assert not {alarm.anchor for alarm in found.alarms} & {"not-ready", "not-started", "nothing-runs"}
-    (gap,) = [said for said in list_coverage_gaps(SCOPES["no Container Insights"]) if "Container Insights" in said]
+    assert not {alarm.anchor for alarm in found.alarms} & {
+        "not-ready",
+        "not-started",
+        "nothing-runs",
+    }
+    (gap,) = [
+        said
+        for said in list_coverage_gaps(SCOPES["no Container Insights"])
+        if "Container Insights" in said
+    ]
     assert "nothing is muted" in gap
 
 
@@ -127,23 +144,31 @@ def test_names_that_join_alike_are_told_apart_and_stay_the_same_from_one_time_to
         changed = watching.experiment.model_copy(update={"name": experiment, "variants": (one,)})
         return replace(watching, experiment=changed)
 
-    scope = MonitoringScope(environment=plain.environment, experiments=(named("a", "b-c"), named("a-b", "c")))
+    scope = MonitoringScope(
+        environment=plain.environment, experiments=(named("a", "b-c"), named("a-b", "c"))
+    )
     names = [alarm.name for alarm in build_alarms(scope).alarms]
 
     assert len(set(names)) == len(names)
     assert names == [alarm.name for alarm in build_alarms(scope).alarms]
-    assert all(child in names for composite in build_alarms(scope).composites for child in composite.alarms)
+    assert all(
+        child in names for composite in build_alarms(scope).composites for child in composite.alarms
+    )
 
 
 @pytest.mark.parametrize(
     ("environment", "experiment", "watched_"),
     [
         pytest.param("post-us-east-2", "post", True, id="two halves of a node"),
-        pytest.param("post-us-east-2", "post-drafts-windows", False, id="nine variants on one node"),
+        pytest.param(
+            "post-us-east-2", "post-drafts-windows", False, id="nine variants on one node"
+        ),
         pytest.param("dev-trn2-3xlarge", "dev", False, id="two variants on one chip"),
     ],
 )
-def test_a_server_that_runs_nothing_is_watched_only_where_all_variants_fit_the_fleet(environment, experiment, watched_):
+def test_a_server_that_runs_nothing_is_watched_only_where_all_variants_fit_the_fleet(
+    environment, experiment, watched_
+):
     scope = watched(environment, only=[experiment])
     assert any(alarm.anchor == "not-started" for alarm in build_alarms(scope).alarms) is watched_
     gaps = list_coverage_gaps(scope)
@@ -155,8 +180,11 @@ def test_acceptance_is_held_against_the_reference_where_it_has_it():
 
     assert (alarm.threshold, alarm.comparison) == (3.2, "below")
     assert dict(lines(alarm)[0].dimensions) == {
-        "Experiment": "post", "Variant": DRAFTING, "PromptClass": "repeat", "Concurrency": "4",
-    }  # fmt: skip
+        "Experiment": "post",
+        "Variant": DRAFTING,
+        "PromptClass": "repeat",
+        "Concurrency": "4",
+    }
     assert REFERENCE.run in alarm.sentence
 
 
@@ -170,7 +198,9 @@ def test_without_a_reference_no_latency_is_watched_and_it_is_said():
     ("what", "variant", "percent", "threshold"),
     [("ttft", BASELINE, 20, 240), ("tpot", BASELINE, 20, 54), ("tpot", DRAFTING, 50, 22.5)],
 )
-def test_a_regression_is_a_median_so_many_percent_above_the_reference(what, variant, percent, threshold):
+def test_a_regression_is_a_median_so_many_percent_above_the_reference(
+    what, variant, percent, threshold
+):
     alarm = of(every(regression_percent=percent), what, variant)
     assert alarm.threshold == threshold
     assert lines(alarm)[0].statistic == "p50"
@@ -179,9 +209,12 @@ def test_a_regression_is_a_median_so_many_percent_above_the_reference(what, vari
 def test_the_look_back_holds_two_rounds_of_the_longest_suite():
     found = suite("real")
     prompts = Counter(entry.class_ for entry in found.prompts)
-    request_s = 0.5 + 0.045 * found.defaults.max_tokens  # tandem.bench.estimate: at the post's 45 ms a token
+    # tandem.bench.estimate: at the post's 45 ms a token
+    request_s = 0.5 + 0.045 * found.defaults.max_tokens
 
-    halves, arms = 2, 2  # A B B A
+    # A B B A
+    halves = 2
+    arms = 2
     one_after_another = {
         streams: sum(halves * math.ceil(count / halves / streams) for count in prompts.values())
         for streams in found.defaults.concurrency

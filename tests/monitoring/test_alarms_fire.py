@@ -18,14 +18,20 @@ def fired(alarm: MetricAlarm, happening: Happening, minutes: int) -> list[int]:
     found = compute_states(alarm, happening.series, START, START + MINUTE * minutes)
     times = sorted(found)
     return [
-        (at - START) // MINUTE for before, at in pairwise(times) if found[at] == "ALARM" and found[before] != "ALARM"
+        (at - START) // MINUTE
+        for before, at in pairwise(times)
+        if found[at] == "ALARM" and found[before] != "ALARM"
     ]
 
 
 def called(found: EnvironmentAlarms, happening: Happening, minutes: int) -> list[tuple[int, str]]:
     """Who is called: minute after START, kind of the composite."""
     told = list_notifications(found, happening.series, START, START + MINUTE * minutes)
-    return [((one.at_s - START) // MINUTE, one.composite.split("-notify-")[1]) for one in told if one.state == "ALARM"]
+    return [
+        ((one.at_s - START) // MINUTE, one.composite.split("-notify-")[1])
+        for one in told
+        if one.state == "ALARM"
+    ]
 
 
 # a server that does not come up
@@ -44,7 +50,11 @@ def test_a_start_of_twenty_nine_minutes_does_not_fire():
 def test_a_server_that_loses_readiness_fires_and_one_missed_reading_does_not():
     alarm = of(ALARMS, "not-ready", DRAFTING)
     lost = Happening().container(DRAFTING, range(120)).ready(DRAFTING, range(20))
-    blinked = Happening().container(DRAFTING, range(120)).ready(DRAFTING, [at for at in range(120) if at != 50])
+    blinked = (
+        Happening()
+        .container(DRAFTING, range(120))
+        .ready(DRAFTING, [at for at in range(120) if at != 50])
+    )
     assert (fired(alarm, lost, 120), fired(alarm, blinked, 120)) == ([50], [])
 
 
@@ -96,7 +106,8 @@ def test_exactly_as_many_failed_requests_as_are_allowed_do_not_fire():
 
 
 def test_a_round_that_is_sent_when_it_ends_five_hours_later_fires_then():
-    alarm, now = of(ALARMS, "errors", DRAFTING), START + 5 * HOUR * MINUTE
+    alarm = of(ALARMS, "errors", DRAFTING)
+    now = START + 5 * HOUR * MINUTE
     late = errors([8], asked=8)
     assert compute_state_at(alarm, Happening().series, now) == "OK"
     assert compute_state_at(alarm, late.series, now) == "ALARM"
@@ -108,17 +119,30 @@ REGRESSED = [
     pytest.param("acceptance", "acceptance_length", DRAFTING, "repeat", 4.0, 3.1, id="acceptance"),
     pytest.param("ttft", "ttft_ms", BASELINE, "open", 200.0, 241.0, id="ttft"),
     pytest.param("tpot", "tpot_ms", BASELINE, "open", 45.0, 55.0, id="tpot of the baseline"),
-    pytest.param("tpot", "tpot_ms", DRAFTING, "repeat", 15.0, 18.1, id="tpot of the speculating arm"),
+    pytest.param(
+        "tpot", "tpot_ms", DRAFTING, "repeat", 15.0, 18.1, id="tpot of the speculating arm"
+    ),
 ]
 
 
 @pytest.mark.parametrize(("what", "metric", "variant", "class_", "good", "bad"), REGRESSED)
-def test_a_figure_that_stays_worse_fires_at_its_third_quarter_hour(what, metric, variant, class_, good, bad):
-    happening = rounds(metric, [good, good, bad, bad, bad, bad], apart=HOUR, variant=variant, class_=class_, load="4")
+def test_a_figure_that_stays_worse_fires_at_its_third_quarter_hour(
+    what, metric, variant, class_, good, bad
+):
+    happening = rounds(
+        metric,
+        [good, good, bad, bad, bad, bad],
+        apart=HOUR,
+        variant=variant,
+        class_=class_,
+        load="4",
+    )
     assert fired(of(ALARMS, what, variant), happening, 8 * HOUR) == [4 * HOUR + QUARTER]
 
 
-@pytest.mark.parametrize(("values", "times"), [([1.0] * 4, [2 * HOUR + QUARTER]), ([1.06] * 4, []), ([1.0, 1.0], [])])
+@pytest.mark.parametrize(
+    ("values", "times"), [([1.0] * 4, [2 * HOUR + QUARTER]), ([1.06] * 4, []), ([1.0, 1.0], [])]
+)
 def test_without_a_reference_drafts_of_which_none_is_accepted_fire(values, times):
     alarm = of(every(reference=None), "acceptance", DRAFTING)
     happening = rounds("acceptance_length", values, apart=HOUR, variant=DRAFTING)
@@ -146,7 +170,9 @@ def test_rounds_that_stay_unpublished_fire(values, times):
 
 
 def test_whoever_is_called_is_called_once_by_kind_after_the_wait():
-    happening = Happening().nodes(1, range(90)).serves(BASELINE, range(90)).container(DRAFTING, range(90))
+    happening = (
+        Happening().nodes(1, range(90)).serves(BASELINE, range(90)).container(DRAFTING, range(90))
+    )
     assert called(ALARMS, happening, 90) == [(30 + SUPPRESSOR_WAIT_S // MINUTE, "serving")]
 
 
@@ -161,7 +187,9 @@ def test_a_fleet_that_is_parked_takes_its_servers_along_and_calls_nobody():
     alive = range(100)
     happening = Happening().nodes(1, alive).nodes(0, range(100, 240))
     happening.serves(BASELINE, alive).serves(DRAFTING, alive)
-    happening.bench("requests", [8], 99, variant=DRAFTING).bench("failed_requests", [8], 99, variant=DRAFTING)
+    happening.bench("requests", [8], 99, variant=DRAFTING).bench(
+        "failed_requests", [8], 99, variant=DRAFTING
+    )
 
     assert fired(of(ALARMS, "errors", DRAFTING), happening, 240) == [105]
     assert fired(ALARMS.suppressor, happening, 240) == [103]

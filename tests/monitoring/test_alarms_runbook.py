@@ -22,12 +22,19 @@ FLOOR = build_alarms(watched(only=["post"], reference=None))
 CALLED = "when-you-are-called"
 # what people do, without an alarm
 PROCEDURES = {
-    "teardown", "fleet-will-not-go-to-zero", "block-renewal", "fleet-update-under-a-lease", "break-glass",
-}  # fmt: skip
+    "teardown",
+    "fleet-will-not-go-to-zero",
+    "block-renewal",
+    "fleet-update-under-a-lease",
+    "break-glass",
+}
 VARIABLES = {
-    "ENV": ENVIRONMENT.name, "REGION": ENVIRONMENT.region, "EXPERIMENT": EXPERIMENT, "VARIANT": DRAFTING,
+    "ENV": ENVIRONMENT.name,
+    "REGION": ENVIRONMENT.region,
+    "EXPERIMENT": EXPERIMENT,
+    "VARIANT": DRAFTING,
     "TYPE": ENVIRONMENT.capacity.instance_type,
-}  # fmt: skip
+}
 
 
 def filled(text: str) -> str:
@@ -69,7 +76,12 @@ def test_every_alarm_has_a_section_and_every_section_an_alarm():
 
 
 def test_an_alarm_leads_to_the_page_that_has_its_section():
-    alarms = [alarm for each in (*ALARMS, FLOOR, GUARD) for alarm in (*each.alarms, each.suppressor) if alarm]
+    alarms = [
+        alarm
+        for each in (*ALARMS, FLOOR, GUARD)
+        for alarm in (*each.alarms, each.suppressor)
+        if alarm
+    ]
     pages = {alarm.page: sections((ROOT / "docs" / alarm.page).read_text()) for alarm in alarms}
     assert [alarm.name for alarm in alarms if alarm.anchor not in pages[alarm.page]] == []
 
@@ -113,10 +125,16 @@ def test_a_command_of_kubectl_names_what_is_rendered(line):
         names.experiment_namespace(SCOPE.experiments[0].experiment),
         names.raise_label(SCOPE.experiments[0].experiment.variants[1]),
         *((ALARMS[0].suppressor and [ALARMS[0].suppressor.name]) or []),
-        *(composite.name for composite in ALARMS[0].composites if composite.name.endswith("-serving")),
+        *(
+            composite.name
+            for composite in ALARMS[0].composites
+            if composite.name.endswith("-serving")
+        ),
         names.SERVE_ACCOUNT,
         names.BENCH_ACCOUNT,
     ],
 )
 def test_a_name_is_the_one_that_is_made(name):
-    assert name in filled(TEXT.replace("$(", "(").replace("\\$", "").replace("$ENV-notify-KIND", ""))
+    assert name in filled(
+        TEXT.replace("$(", "(").replace("\\$", "").replace("$ENV-notify-KIND", "")
+    )

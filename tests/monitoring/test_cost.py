@@ -1,4 +1,5 @@
-"""What watching costs: against a case worked by hand, what a run really published, and each thing it must grow with."""
+"""What watching costs: against a case worked by hand, what a run really published, and each thing
+it must grow with."""
 
 from __future__ import annotations
 
@@ -10,7 +11,12 @@ from hosted import ROOT, asking, changed, watched
 from recorded import events, sample
 
 from tandem.bench.datapoints import read_rounds
-from tandem.metrics import CLOUDWATCH_METRICS, CONTAINER_INSIGHTS, VLLM_SCRAPE, list_published_metrics
+from tandem.metrics import (
+    CLOUDWATCH_METRICS,
+    CONTAINER_INSIGHTS,
+    VLLM_SCRAPE,
+    list_published_metrics,
+)
 from tandem.monitoring import cost as costing
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.cost import MonitoringCost, compute_monitoring_cost, count_bench_series
@@ -19,7 +25,8 @@ from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import MetricLine
 from tandem.spec.catalogue import load_catalogue
 
-POST, DEV = "post-us-east-2", "dev-trn2-3xlarge"
+POST = "post-us-east-2"
+DEV = "dev-trn2-3xlarge"
 REAL_RUN = ROOT / "tests" / "benchmarks" / "real_run" / "ngram"
 PRICES = load_catalogue().watch_prices
 
@@ -30,9 +37,15 @@ def amounts(found: MonitoringCost) -> dict[str, float]:
 
 
 def variants(count: int) -> MonitoringScope:
-    """Return the post's experiment with a baseline and so many drafts that it has `count` variants."""
+    """Return the post's experiment with a baseline and so many drafts that it has `count`
+    variants."""
     drafted = [
-        {"name": f"k{number}", "mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": number % 64 + 1}
+        {
+            "name": f"k{number}",
+            "mode": "fused",
+            "draft": "Qwen/Qwen3-1.7B",
+            "num_speculative_tokens": number % 64 + 1,
+        }
         for number in range(1, count)
     ]
     return asking(POST, "post", variants=[{"name": "base", "mode": "none"}, *drafted])
@@ -45,7 +58,8 @@ SCRAPED = [name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_S
 
 
 def test_a_case_worked_by_hand() -> None:
-    """`dev` has one arm with a draft and one without, six classes, one concurrency; 200 USD buy 100 hours at 2."""
+    """`dev` has one arm with a draft and one without, six classes, one concurrency; 200 USD buy 100
+    hours at 2."""
     scope = changed(DEV, capacity={"usd_per_hour": 2.0}, guard={"budget_usd": 200})
     share = 100 / 730
 
@@ -56,7 +70,8 @@ def test_a_case_worked_by_hand() -> None:
         {
             # 13 figures with a draft, 12 without, in 6 classes + all; 4 and 3 more of all loads
             "metrics of the bench": (13 * 7 + 4 + 12 * 7 + 3) * share,
-            # 24 + 2 nodes x 8 + 3 namespaces x 7 + 5 services x 7 + 12 workloads x 9; a node, a namespace, 2 servers
+            # 24 + 2 nodes x 8 + 3 namespaces x 7 + 5 services x 7 + 12 workloads x 9; a node, a
+            # namespace, 2 servers
             "metrics of Container Insights": 204 + (8 + 7 + 2 * 16) * share,
             "metrics of the servers": 2 * len(SCRAPED) * share,
             "metrics of the log-filter": 1,
@@ -74,11 +89,16 @@ def test_a_case_worked_by_hand() -> None:
 
 
 def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> None:
-    found, made = amounts(compute_monitoring_cost(watched(POST))), build_alarms(watched(POST))
+    found = amounts(compute_monitoring_cost(watched(POST)))
+    made = build_alarms(watched(POST))
     guarding = build_guard_alarms(watched(POST).environment)
     read = [
         len({line for line in alarm.lines if isinstance(line, MetricLine)})
-        for alarm in (*made.alarms, *([made.suppressor] if made.suppressor else []), *guarding.alarms)
+        for alarm in (
+            *made.alarms,
+            *([made.suppressor] if made.suppressor else []),
+            *guarding.alarms,
+        )
     ]
 
     assert max(read) > 1
@@ -87,7 +107,9 @@ def test_alarms_cost_by_the_metrics_that_they_read_and_composites_apiece() -> No
 
 
 def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
-    (part,) = [part for part in compute_monitoring_cost(watched(POST)).parts if part.name == "dashboards"]
+    (part,) = [
+        part for part in compute_monitoring_cost(watched(POST)).parts if part.name == "dashboards"
+    ]
     assert (part.amount, part.usd) == (2, 6.0)  # four, of which two name more than 50 metrics
 
 
@@ -95,7 +117,8 @@ def test_a_dashboard_beyond_the_free_ones_or_too_large_is_paid_for() -> None:
 
 
 def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
-    """A real run of two arms; without limits there is no goodput, and only who publishes knows what he did not."""
+    """A real run of two arms; without limits there is no goodput, and only who publishes knows what
+    he did not."""
     found = defaultdict(set)
     for one in read_rounds(REAL_RUN, "post"):
         for key in one.values:
@@ -106,7 +129,9 @@ def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
     loads = tuple({int(load) for _, load in cells})
     (watching,) = asking(POST, "post").experiments
 
-    counted = count_bench_series(replace(watching, suites={"real": tuple(classes)}, concurrencies=loads))
+    counted = count_bench_series(
+        replace(watching, suites={"real": tuple(classes)}, concurrencies=loads)
+    )
 
     not_sent = len(found) * (len(cells) + 1)  # goodput_per_s in each cell, unpublished_rounds once
     assert counted == sum(map(len, found.values())) + not_sent
@@ -123,7 +148,9 @@ def test_the_series_of_the_bench_are_those_that_a_run_published() -> None:
     ],
     ids=lambda value: "-".join(sorted(value)) if isinstance(value, set) else "",
 )
-def test_the_series_of_container_insights_are_those_recorded(dimensions: set[str], counted: int) -> None:
+def test_the_series_of_container_insights_are_those_recorded(
+    dimensions: set[str], counted: int
+) -> None:
     recorded = [
         metric["Name"]
         for event in sample(CONTAINER_INSIGHTS)["events"]

@@ -21,15 +21,20 @@ def enormous() -> dict[str, Dashboard]:
     extra = {"name": "qwen-control", "mode": "none"}
     return by_part(
         asking(
-            "post-us-east-2", "post-drafts-windows", sweep=sweep | {"num_speculative_tokens": WINDOWS},
+            "post-us-east-2",
+            "post-drafts-windows",
+            sweep=sweep | {"num_speculative_tokens": WINDOWS},
             variants=[{"name": "qwen-vllm", "mode": "none"}, extra],
         )
-    )  # fmt: skip
+    )
 
 
-@pytest.mark.parametrize("dashboards", [*map(drawn, ENVIRONMENTS), enormous()], ids=[*ENVIRONMENTS, "enormous"])
+@pytest.mark.parametrize(
+    "dashboards", [*map(drawn, ENVIRONMENTS), enormous()], ids=[*ENVIRONMENTS, "enormous"]
+)
 def test_every_dashboard_keeps_cloudwatchs_limits(dashboards: dict[str, Dashboard]) -> None:
-    """CloudWatch's search expression syntax: an expression has 2,048 characters, a search 1,024; a name 255."""
+    """CloudWatch's search expression syntax: an expression has 2,048 characters, a search 1,024; a
+    name 255."""
     for dashboard in dashboards.values():
         assert len(dashboard.name) <= 255
         for line in (line for graph in graphs(dashboard) for line in graph.lines):
@@ -53,7 +58,11 @@ def test_a_drawn_metric_has_the_unit_of_its_graph(environment: str, part: str) -
 
 
 def test_one_graph_of_130_variants_finds_those_that_have_no_line() -> None:
-    (whole,) = [graph for graph in graphs(enormous()["post-drafts-windows"]) if graph.title.startswith("TPOT of every")]
+    (whole,) = [
+        graph
+        for graph in graphs(enormous()["post-drafts-windows"])
+        if graph.title.startswith("TPOT of every")
+    ]
     (line,) = whole.lines
     assert isinstance(line, MathExpression)
     assert "Variant=" not in line.text

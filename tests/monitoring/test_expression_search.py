@@ -30,9 +30,21 @@ SCHEMA = '{"Tandem/test",Variant,Concurrency}'
 @pytest.mark.parametrize(
     ("query", "expected"),
     [
-        pytest.param(SCHEMA + ' MetricName="tpot_ms"', (BASE, DRAFT, OPEN), id="the schema names all dimensions"),
-        pytest.param('{"Tandem/test",Variant} MetricName="tpot_ms"', (BARE,), id="fewer dimensions find others"),
-        pytest.param(SCHEMA + ' MetricName="tpot_ms" Variant="base" Concurrency="4"', (BASE,), id="blanks mean AND"),
+        pytest.param(
+            SCHEMA + ' MetricName="tpot_ms"',
+            (BASE, DRAFT, OPEN),
+            id="the schema names all dimensions",
+        ),
+        pytest.param(
+            '{"Tandem/test",Variant} MetricName="tpot_ms"',
+            (BARE,),
+            id="fewer dimensions find others",
+        ),
+        pytest.param(
+            SCHEMA + ' MetricName="tpot_ms" Variant="base" Concurrency="4"',
+            (BASE,),
+            id="blanks mean AND",
+        ),
         pytest.param(SCHEMA + ' Variant="Base"', (), id="a term is compared by case"),
         pytest.param(SCHEMA + ' Variant="bas"', (), id="a term is compared whole"),
     ],
@@ -45,7 +57,9 @@ def shown(text: str, label: str | None = None, period_s: int = 60) -> list[tuple
     series = SeriesStore()
     for at, metric in enumerate((BASE, DRAFT, OPEN, TTFT)):
         series.add(metric, START, {float(at + 1): 1})
-    found = evaluate_periods([MathExpression(text=text, label=label, id="e")], series, START, START + 60, period_s)
+    found = evaluate_periods(
+        [MathExpression(text=text, label=label, id="e")], series, START, START + 60, period_s
+    )
     return [(each.label, each.points[0][1]) for each in found]
 
 
@@ -56,5 +70,9 @@ def test_a_label_may_hold_the_value_of_a_dimension() -> None:
 
 
 @pytest.mark.parametrize("period_s", [60, 300])
-def test_a_sum_of_what_is_found_is_one_series_of_the_period_that_is_evaluated(period_s: int) -> None:
-    assert shown(f"SUM(SEARCH('{SCHEMA} MetricName=\"tpot_ms\"', 'Sum', 60))", "all", period_s) == [("all", 6)]
+def test_a_sum_of_what_is_found_is_one_series_of_the_period_that_is_evaluated(
+    period_s: int,
+) -> None:
+    assert shown(f"SUM(SEARCH('{SCHEMA} MetricName=\"tpot_ms\"', 'Sum', 60))", "all", period_s) == [
+        ("all", 6)
+    ]

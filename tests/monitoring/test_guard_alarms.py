@@ -1,4 +1,5 @@
-"""Alarms on the fleet and on what stops it: what they read, that nothing mutes them, and series in which they fire."""
+"""Alarms on the fleet and on what stops it: what they read, that nothing mutes them, and series in
+which they fire."""
 
 from __future__ import annotations
 
@@ -40,7 +41,8 @@ def line(alarm: MetricAlarm) -> MetricLine:
 
 def series(alarm: MetricAlarm, *values: float | None) -> SeriesStore:
     """One value a pass of what an alarm reads; None where nothing is sent."""
-    read, found = line(alarm), SeriesStore()
+    read = line(alarm)
+    found = SeriesStore()
     for at, value in enumerate(values):
         if value is not None:
             found.add(
@@ -52,11 +54,16 @@ def series(alarm: MetricAlarm, *values: float | None) -> SeriesStore:
 
 
 def fired(alarm: MetricAlarm, *values: float | None, more: int = 0) -> list[int]:
-    """The minutes after START in which it goes into alarm, by one value a pass; `more` passes bring nothing."""
-    found = compute_states(alarm, series(alarm, *values), START, START + MINUTE * PASS * (len(values) + more))
+    """The minutes after START in which it goes into alarm, by one value a pass; `more` passes bring
+    nothing."""
+    found = compute_states(
+        alarm, series(alarm, *values), START, START + MINUTE * PASS * (len(values) + more)
+    )
     times = sorted(found)
     return [
-        (at - START) // MINUTE for before, at in pairwise(times) if found[at] == "ALARM" and found[before] != "ALARM"
+        (at - START) // MINUTE
+        for before, at in pairwise(times)
+        if found[at] == "ALARM" and found[before] != "ALARM"
     ]
 
 
@@ -64,8 +71,13 @@ def fired(alarm: MetricAlarm, *values: float | None, more: int = 0) -> list[int]
 def test_an_alarm_reads_what_its_publisher_sends_and_says_what_to_do(name):
     for alarm in build_guard_alarms(ENVIRONMENTS[name]).alarms:
         read = line(alarm)
-        (publisher,) = (publisher for publisher, metric in metrics.CLOUDWATCH_METRICS if metric == read.metric)
-        assert tuple(dimension for dimension, _ in read.dimensions) in metrics.PUBLISHERS[publisher].dimensions
+        (publisher,) = (
+            publisher for publisher, metric in metrics.CLOUDWATCH_METRICS if metric == read.metric
+        )
+        assert (
+            tuple(dimension for dimension, _ in read.dimensions)
+            in metrics.PUBLISHERS[publisher].dimensions
+        )
         assert alarm.description.endswith(f"docs/{alarm.page}#{alarm.anchor}")
         assert len(alarm.description) <= alarmed.MAX_DESCRIPTION_CHARACTERS
         assert name in alarm.sentence
@@ -85,7 +97,8 @@ def test_each_alarm_notifies_by_one_composite_and_nothing_mutes_it(name):
 
 
 def test_a_fleet_that_is_too_old_calls_while_its_nodes_count_as_parked():
-    """No node logs anything: the suppressor of the others is in alarm, and EC2 lists an instance all the same."""
+    """No node logs anything: the suppressor of the others is in alarm, and EC2 lists an instance
+    all the same."""
     alarm = of("too-old")
     store = series(alarm, *[ENVIRONMENT.guard.max_hours + 1.0] * 12)
     store.add(MetricKey.from_dimensions(f"Tandem/{HOME}", "accelerator_nodes", ()), START, {0: 1})
@@ -105,7 +118,9 @@ def test_an_instance_beyond_the_most_hours_fires_once_the_reaper_had_its_time():
 def test_a_fleet_that_is_too_old_stays_in_alarm_while_nobody_can_see_it():
     alarm = of("too-old")
     store = series(alarm, *[ENVIRONMENT.guard.max_hours + 1.0] * 8)
-    assert compute_states(alarm, store, START, START + MINUTE * 120)[START + MINUTE * 120] == "ALARM"
+    assert (
+        compute_states(alarm, store, START, START + MINUTE * 120)[START + MINUTE * 120] == "ALARM"
+    )
 
 
 def test_more_nodes_than_the_lease_is_for_fire_in_one_pass():
@@ -122,7 +137,8 @@ def test_a_paid_block_that_lies_idle_in_every_pass_fires_after_the_idle_minutes(
 
 
 @pytest.mark.parametrize(
-    ("values", "minutes"), [([0, 1, 0, 0, 0], []), ([0, 1, 1, 0, 0], [15]), ([0, 1, 0, 1, 0], [20]), ([0] * 5, [])]
+    ("values", "minutes"),
+    [([0, 1, 0, 0, 0], []), ([0, 1, 1, 0, 0], [15]), ([0, 1, 0, 1, 0], [20]), ([0] * 5, [])],
 )
 def test_a_stop_that_fails_in_two_of_three_passes_fires(values, minutes):
     assert fired(of("stop-failed"), *values) == minutes
@@ -139,6 +155,8 @@ def test_one_error_of_the_stop_function_fires_and_one_of_the_reaper_does_not():
 
 
 def test_one_call_that_was_given_up_fires_and_an_unused_queue_is_no_alarm():
-    assert line(of("guard-gave-up")).dimensions == (("QueueName", names.dead_letter_queue_name(ENVIRONMENT)),)
+    assert line(of("guard-gave-up")).dimensions == (
+        ("QueueName", names.dead_letter_queue_name(ENVIRONMENT)),
+    )
     assert fired(of("guard-gave-up"), 0, 1, 1) == [10]
     assert fired(of("guard-gave-up"), 0, more=20) == []

@@ -1,4 +1,5 @@
-"""What the guard sends (tests/monitoring/samples/guard.json), recorded again by a pass at the local endpoint.
+"""What the guard sends (tests/monitoring/samples/guard.json), recorded again by a pass at the local
+endpoint.
 
 To record it anew after a change: `RECORD=1 pytest tests/monitoring/test_guard_sample.py`.
 """
@@ -39,15 +40,26 @@ def sent() -> list[dict[str, Any]]:
             }
         )
         clients.cloudwatch.meta.events.register(
-            "provide-client-params.cloudwatch.PutMetricData", lambda params, **_: asked.append(params)
+            "provide-client-params.cloudwatch.PutMetricData",
+            lambda params, **_: asked.append(params),
         )
         guarded = GuardConfig(
-            environment="home", account="666677778888", region="us-east-2", cluster="tandem-home",
-            node_group="home-trn2", bucket="tandem-home", namespace="Tandem/Guard/home", nodes=1, max_hours=8,
-            idle_minutes=30, usd_per_hour=36, capacity_kind="on-demand", schedule_group="tandem-home",
+            environment="home",
+            account="666677778888",
+            region="us-east-2",
+            cluster="tandem-home",
+            node_group="home-trn2",
+            bucket="tandem-home",
+            namespace="Tandem/Guard/home",
+            nodes=1,
+            max_hours=8,
+            idle_minutes=30,
+            usd_per_hour=36,
+            capacity_kind="on-demand",
+            schedule_group="tandem-home",
             scheduler_role_arn="arn:aws:iam::666677778888:role/home",
             dead_letter_arn="arn:aws:sqs:us-east-2:666677778888:home",
-        )  # fmt: skip
+        )
         run_reaper_pass(clients, guarded, datetime.now(UTC))
     return asked
 
@@ -59,7 +71,11 @@ def recording(asked: list[dict[str, Any]]) -> dict[str, Any]:
         "publisher": GUARD,
         "namespace": only["Namespace"],
         "metrics": [
-            {"Name": one["MetricName"], "Unit": one["Unit"], "Dimensions": one.get("Dimensions", [])}
+            {
+                "Name": one["MetricName"],
+                "Unit": one["Unit"],
+                "Dimensions": one.get("Dimensions", []),
+            }
             for one in only["MetricData"]
         ],
     }
@@ -79,5 +95,9 @@ def test_a_pass_sends_what_is_recorded(sent: list[dict[str, Any]]) -> None:
 
 
 def test_the_catalogue_knows_every_metric_of_the_guard_with_its_unit() -> None:
-    known = {name: cloudwatch_unit(one) for (publisher, name), one in CLOUDWATCH_METRICS.items() if publisher == GUARD}
+    known = {
+        name: cloudwatch_unit(one)
+        for (publisher, name), one in CLOUDWATCH_METRICS.items()
+        if publisher == GUARD
+    }
     assert known == METRIC_UNITS

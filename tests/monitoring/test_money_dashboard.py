@@ -49,7 +49,9 @@ def test_an_hour_of_one_node_is_a_node_hour_at_the_stated_price() -> None:
 
 def test_hours_add_up_and_stay_where_no_node_lives() -> None:
     series = lived(*[1] * 10)
-    assert points(graph(money(), "Node-hours since"), series, 20) == pytest.approx([5 / 60, 10 / 60, 10 / 60, 10 / 60])
+    assert points(graph(money(), "Node-hours since"), series, 20) == pytest.approx(
+        [5 / 60, 10 / 60, 10 / 60, 10 / 60]
+    )
 
 
 @pytest.mark.parametrize("title", ["Accelerator nodes alive", "Node-hours since", "Cost since"])
@@ -76,18 +78,30 @@ def test_what_is_known_of_the_block_is_said(capacity: dict[str, object], said: s
 def test_the_last_run_of_each_experiment_is_one_line_of_all_its_arms() -> None:
     series = SeriesStore()
     for variant, count in (("qwen-vllm", 8.0), ("qwen-sd-vllm", 16.0)):
-        for experiment, class_ in (("post", "all"), ("post-drafts-windows", "all"), ("post", "repeat")):
-            cell = {"Experiment": experiment, "Variant": variant, "PromptClass": class_, "Concurrency": "all"}
+        for experiment, class_ in (
+            ("post", "all"),
+            ("post-drafts-windows", "all"),
+            ("post", "repeat"),
+        ):
+            cell = {
+                "Experiment": experiment,
+                "Variant": variant,
+                "PromptClass": class_,
+                "Concurrency": "all",
+            }
             series.add(
-                MetricKey.from_dimensions(f"Tandem/{ENVIRONMENT}", "requests", cell.items()), START_S, {count: 1}
+                MetricKey.from_dimensions(f"Tandem/{ENVIRONMENT}", "requests", cell.items()),
+                START_S,
+                {count: 1},
             )
     one = graph(drawn(ENVIRONMENT)["money"], "Last runs")
 
     found = evaluate_periods(one.lines, series, START_S, START_S + 300, 300)
 
     assert [(result.label, [value for _, value in result.points]) for result in found] == [
-        ("post", [24]), ("post-drafts-windows", [24]),
-    ]  # fmt: skip
+        ("post", [24]),
+        ("post-drafts-windows", [24]),
+    ]
 
 
 def test_without_container_insights_no_node_is_counted_and_that_is_said() -> None:
@@ -103,7 +117,11 @@ def looked(metric: str, *values: float) -> SeriesStore:
     """One value a pass."""
     series = SeriesStore()
     for at, value in enumerate(values):
-        series.add(MetricKey.from_dimensions(f"Tandem/Guard/{ENVIRONMENT}", metric, ()), START_S + 300 * at, {value: 1})
+        series.add(
+            MetricKey.from_dimensions(f"Tandem/Guard/{ENVIRONMENT}", metric, ()),
+            START_S + 300 * at,
+            {value: 1},
+        )
     return series
 
 

@@ -1,4 +1,5 @@
-"""What an environment costs while parked: worked by hand, by part, and a lower bound where a price is not known."""
+"""What an environment costs while parked: worked by hand, by part, and a lower bound where a price
+is not known."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.standing_cost import ParkedCost, compute_parked_cost, list_unpriced
 from tandem.spec.catalogue import load_catalogue
 
-POST, DEV = "post-us-east-2", "dev-trn2-3xlarge"
+POST = "post-us-east-2"
+DEV = "dev-trn2-3xlarge"
 
 
 def parked(scope: MonitoringScope) -> ParkedCost:
@@ -30,11 +32,18 @@ def test_a_case_worked_by_hand() -> None:
     found = parts(scope)
 
     watching = found.pop("watching")
-    assert found == pytest.approx({
-        "EKS control plane": 73.0, "its logs": 15 * 0.50 + 45 * 0.03, "key of its secrets": 1.0,
-        "system nodes": 2 * 0.1008 * 730, "their volumes": 2 * 50 * 0.08, "NAT gateways": 32.85,
-        "their public addresses": 3.65, "images of ours": 0.21,
-    })  # fmt: skip
+    assert found == pytest.approx(
+        {
+            "EKS control plane": 73.0,
+            "its logs": 15 * 0.50 + 45 * 0.03,
+            "key of its secrets": 1.0,
+            "system nodes": 2 * 0.1008 * 730,
+            "their volumes": 2 * 50 * 0.08,
+            "NAT gateways": 32.85,
+            "their public addresses": 3.65,
+            "images of ours": 0.21,
+        }
+    )
     assert watching == pytest.approx(compute_monitoring_cost(scope).parked_usd)
 
 
@@ -44,7 +53,13 @@ def test_what_has_no_price_is_named_and_left_out_of_the_sum() -> None:
     assert list_unpriced(cost.parts) == ("nodes", "NAT")
     assert list_unpriced(cost.start_parts) == ("staging through NAT",)
     known_usd = {part.name: part.usd for part in cost.parts if part.usd is not None}
-    assert set(known_usd) == {"EKS control plane", "its logs", "key of its secrets", "images of ours", "watching"}
+    assert set(known_usd) == {
+        "EKS control plane",
+        "its logs",
+        "key of its secrets",
+        "images of ours",
+        "watching",
+    }
     assert cost.usd == pytest.approx(sum(known_usd.values()))
 
 
@@ -59,7 +74,12 @@ def test_a_region_without_prices_knows_only_what_was_read_elsewhere() -> None:
 
 
 def test_a_price_of_ones_own_comes_first() -> None:
-    prices = {"date": "2026-11-21", "nat_gateway_hour": 0.06, "nat_gb": 0.05, "log_gb_ingested": 0.6}
+    prices = {
+        "date": "2026-11-21",
+        "nat_gateway_hour": 0.06,
+        "nat_gb": 0.05,
+        "log_gb_ingested": 0.6,
+    }
     cost = parked(changed(DEV, prices=prices))
     usd_by_name = {part.name: part.usd for part in (*cost.parts, *cost.start_parts)}
 
@@ -78,7 +98,12 @@ def test_what_is_paid_once_is_no_part_of_a_month() -> None:
 
 def test_an_existing_network_is_paid_by_its_owner() -> None:
     subnets = [{"id": f"subnet-{index}0000000", "zone": f"use2-az{index}"} for index in (1, 3)]
-    network = {"kind": "existing", "vpc_id": "vpc-0123456789abcdef0", "cidr": "10.9.0.0/16", "subnets": subnets}
+    network = {
+        "kind": "existing",
+        "vpc_id": "vpc-0123456789abcdef0",
+        "cidr": "10.9.0.0/16",
+        "subnets": subnets,
+    }
     scope = watched(POST)
     values = scope.environment.model_dump(mode="json") | {"network": network}
     place = type(scope.environment).model_validate_json(json.dumps(values))

@@ -1,4 +1,5 @@
-"""What may be drawn was recorded: every metric of others stands in a file of what its publisher sent."""
+"""What may be drawn was recorded: every metric of others stands in a file of what its publisher
+sent."""
 
 from __future__ import annotations
 
@@ -42,12 +43,22 @@ def test_a_publisher_without_a_recording_has_no_metric_to_draw(publisher: str) -
 
 @pytest.mark.parametrize("publisher", [CONTAINER_INSIGHTS, VLLM_SCRAPE])
 def test_a_recorded_event_is_of_the_publishers_namespace(publisher: str) -> None:
-    blocks = [block for event in sample(publisher)["events"] for block in event.get("CloudWatchMetrics", ())]
-    assert {block["Namespace"] for block in blocks} == {format_namespace(publisher, "home", "tandem-home")}
+    blocks = [
+        block
+        for event in sample(publisher)["events"]
+        for block in event.get("CloudWatchMetrics", ())
+    ]
+    assert {block["Namespace"] for block in blocks} == {
+        format_namespace(publisher, "home", "tandem-home")
+    }
 
 
-@pytest.mark.parametrize("event", sample(CONTAINER_INSIGHTS)["events"], ids=lambda event: str(event["Type"]))
-def test_a_recorded_event_holds_the_values_and_dimensions_that_it_declares(event: dict[str, object]) -> None:
+@pytest.mark.parametrize(
+    "event", sample(CONTAINER_INSIGHTS)["events"], ids=lambda event: str(event["Type"])
+)
+def test_a_recorded_event_holds_the_values_and_dimensions_that_it_declares(
+    event: dict[str, object],
+) -> None:
     blocks = event.get("CloudWatchMetrics", [])
     assert isinstance(blocks, list)
     declared = {metric["Name"] for block in blocks for metric in block["Metrics"]}
@@ -59,11 +70,15 @@ def test_a_recorded_event_holds_the_values_and_dimensions_that_it_declares(event
 def test_what_the_agent_cannot_send_of_a_page_is_not_watched() -> None:
     """It sends gauges, counters and summaries; vLLM's latencies are histograms."""
     watched = {name for publisher, name in CLOUDWATCH_METRICS if publisher == VLLM_SCRAPE}
-    kinds = {kind for page in pages().values() for name, kind in types(page).items() if name in watched}
+    kinds = {
+        kind for page in pages().values() for name, kind in types(page).items() if name in watched
+    }
     assert kinds == {"gauge", "counter"}
 
 
-@pytest.mark.parametrize("file", sorted(path.name for path in SAMPLES.iterdir() if path.name != "README.md"))
+@pytest.mark.parametrize(
+    "file", sorted(path.name for path in SAMPLES.iterdir() if path.name != "README.md")
+)
 def test_every_file_is_told_with_its_source_and_date(file: str) -> None:
     (row,) = [line for line in README.splitlines() if line.startswith(f"| `{file}`")]
     assert DATED.search(row)

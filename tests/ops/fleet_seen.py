@@ -19,41 +19,65 @@ from tandem.spec.environment import Environment
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FOUND = environment("post-us-east-2")
 CAPACITY = FOUND.capacity
-BLOCK = FOUND.model_copy(update={"capacity": CAPACITY.model_copy(update={"reservation_id": "cr-0123456789abcdef0"})})
+BLOCK = FOUND.model_copy(
+    update={"capacity": CAPACITY.model_copy(update={"reservation_id": "cr-0123456789abcdef0"})}
+)
 SPOT_CAPACITY = CAPACITY.model_copy(update={"kind": "spot", "reservation_id": None})
 SPOT = FOUND.model_copy(update={"capacity": SPOT_CAPACITY})
-ARMED = tuple(StopPath(name=name, state="armed", sentence="as it should be") for name in ("schedule", "reaper"))
+ARMED = tuple(
+    StopPath(name=name, state="armed", sentence="as it should be")
+    for name in ("schedule", "reaper")
+)
 GROUP = {"status": "ACTIVE", "scalingConfig": {"desiredSize": 0, "minSize": 0, "maxSize": 1}}
 
 
-def instance(name: str = "i-1", *, minutes: float = 10, state: str = "running", ours: bool = True) -> FleetInstance:
+def instance(
+    name: str = "i-1", *, minutes: float = 10, state: str = "running", ours: bool = True
+) -> FleetInstance:
     """One that was launched so many minutes ago."""
-    return FleetInstance(id=name, launched_at=NOW - timedelta(minutes=minutes), state=state, is_ours=ours)
+    return FleetInstance(
+        id=name, launched_at=NOW - timedelta(minutes=minutes), state=state, is_ours=ours
+    )
 
 
 def lease(*, minutes: float = 60, beats: bool = False, **changes: Any) -> Lease:
     """One of half an hour ago, whose deadline is so many minutes away."""
     made = Lease(
-        run="r1", who="ana", experiment="post", node_label={}, created=NOW - timedelta(minutes=30),
-        deadline=NOW + timedelta(minutes=minutes), beats=beats, schedule="stop-r1", nodes=1,
-    )  # fmt: skip
+        run="r1",
+        who="ana",
+        experiment="post",
+        node_label={},
+        created=NOW - timedelta(minutes=30),
+        deadline=NOW + timedelta(minutes=minutes),
+        beats=beats,
+        schedule="stop-r1",
+        nodes=1,
+    )
     return replace(made, **changes)
 
 
 def fence(*, minutes: float = 2, **changes: Any) -> Fence:
     """One that was written so many minutes ago."""
-    made = Fence(state="stopping", who="ana", why="enough", run="r1", at=NOW - timedelta(minutes=minutes))
+    made = Fence(
+        state="stopping", who="ana", why="enough", run="r1", at=NOW - timedelta(minutes=minutes)
+    )
     return replace(made, **changes)
 
 
 def seen(*instances: FleetInstance, **changes: Any) -> FleetState:
     """A look at these instances; else a parked fleet."""
     sizes = {"desired_size": len(instances), "min_size": 0}
-    return FleetState(now=NOW, has_node_group=True, has_owner_tag=True, instances=instances, **sizes, **changes)
+    return FleetState(
+        now=NOW, has_node_group=True, has_owner_tag=True, instances=instances, **sizes, **changes
+    )
 
 
 def status(look: FleetState, environment: Environment = SPOT, **changes: Any) -> StatusReport:
     """What `tandem status` makes of a look."""
     known = {"fleet": look, "deployment": "fleet", "node_group": GROUP, "paths": ARMED}
-    rest = {"reservation": None, "alarms": (), "guard_config": build_guard_config(environment)} | known | changes
+    rest = (
+        {"reservation": None, "alarms": (), "guard_config": build_guard_config(environment)}
+        | known
+        | changes
+    )
     return StatusReport(environment=environment, now=NOW, **rest)

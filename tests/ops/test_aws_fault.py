@@ -31,13 +31,17 @@ def test_an_exception_is_of_one_kind_and_in_its_sentence(error: Exception, kind:
     assert " ".join(str(error).split()) in found.problem
 
 
-@pytest.mark.parametrize("error", [ClientError({"Error": {"Code": "500"}}, "GetObject"), ValueError("no")])
+@pytest.mark.parametrize(
+    "error", [ClientError({"Error": {"Code": "500"}}, "GetObject"), ValueError("no")]
+)
 def test_an_answer_is_none_of_them(error: Exception) -> None:
     assert classify_fault(error, "GetObject") is None
 
 
 @pytest.mark.parametrize(("error", "kind"), CASES)
-def test_everybody_tells_it_with_what_to_do_and_the_same_code(error: Exception, kind: FaultKind) -> None:
+def test_everybody_tells_it_with_what_to_do_and_the_same_code(
+    error: Exception, kind: FaultKind
+) -> None:
     told = (
         ops_fault.convert_error(error, service="s3", operation="GetObject", where="s3://b/k"),
         store_fault.convert_error(error, "GetObject", "b", "k"),
@@ -46,19 +50,30 @@ def test_everybody_tells_it_with_what_to_do_and_the_same_code(error: Exception, 
     published = publish_clients.convert_error(error, "GetObject", "s3://b/k")
     codes = {getattr(fault, "exit_code", None) or fault.code for fault in told}
     assert codes | {published.exit_code} == {2 if kind == "misconfigured" else 3}
-    assert [fault for fault in (*told, published) if not fault.change or fault.change == "try again"] == []
+    assert [
+        fault for fault in (*told, published) if not fault.change or fault.change == "try again"
+    ] == []
 
 
 @pytest.mark.parametrize(
     ("status", "code", "message", "kind"),
     [
-        (400, "ThrottlingException", "", "busy"), (503, "AccessDenied", "", "busy"), (403, "403", "", "denied"),
-        (403, "SignatureDoesNotMatch", "", "foreign"), (403, "SignatureDoesNotMatch", "Signature expired: x", "clock"),
-        (403, "RequestExpired", "", "clock"), (400, "ExpiredTokenException", "", "expired"),
-        (400, "InvalidParameterValue", "", "invalid"), (404, "NoSuchBucket", "", "no bucket"),
-        (301, "PermanentRedirect", "", "other region"), (400, "Unheard", "", "refused"),
+        (400, "ThrottlingException", "", "busy"),
+        (503, "AccessDenied", "", "busy"),
+        (403, "403", "", "denied"),
+        (403, "SignatureDoesNotMatch", "", "foreign"),
+        (403, "SignatureDoesNotMatch", "Signature expired: x", "clock"),
+        (403, "RequestExpired", "", "clock"),
+        (400, "ExpiredTokenException", "", "expired"),
+        (400, "InvalidParameterValue", "", "invalid"),
+        (404, "NoSuchBucket", "", "no bucket"),
+        (301, "PermanentRedirect", "", "other region"),
+        (400, "Unheard", "", "refused"),
     ],
-)  # fmt: skip
+)
 def test_an_answer_is_of_one_kind(status: int, code: str, message: str, kind: FaultKind) -> None:
-    answer = {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    answer = {
+        "Error": {"Code": code, "Message": message},
+        "ResponseMetadata": {"HTTPStatusCode": status},
+    }
     assert explain_fault(ClientError(answer, "GetObject"), "PutObject").kind == kind

@@ -1,4 +1,5 @@
-"""What of a fleet somebody has to look after: each case alone, and nothing where all is as it should be."""
+"""What of a fleet somebody has to look after: each case alone, and nothing where all is as it
+should be."""
 
 from __future__ import annotations
 
@@ -15,13 +16,19 @@ from tandem.ops.stop_paths import StopPath
 from tandem.spec.environment import CapacityBlock
 
 PAID = {
-    "CapacityReservationId": "cr-0123456789abcdef0", "State": "active", "StartDate": NOW - timedelta(hours=2),
-    "EndDate": NOW + timedelta(hours=20), "TotalInstanceCount": 1, "AvailableInstanceCount": 1,
-}  # fmt: skip
+    "CapacityReservationId": "cr-0123456789abcdef0",
+    "State": "active",
+    "StartDate": NOW - timedelta(hours=2),
+    "EndDate": NOW + timedelta(hours=20),
+    "TotalInstanceCount": 1,
+    "AvailableInstanceCount": 1,
+}
 WINDOW = BlockWindow(starts=PAID["StartDate"], ends=PAID["EndDate"])
 PLAN = BlockWindow(starts=NOW - timedelta(hours=2), ends=NOW + timedelta(hours=22))
 DECLARED_BLOCK = CapacityBlock(starts=PLAN.starts, ends=PLAN.ends)
-DECLARED = BLOCK.model_copy(update={"capacity": BLOCK.capacity.model_copy(update={"block": DECLARED_BLOCK})})
+DECLARED = BLOCK.model_copy(
+    update={"capacity": BLOCK.capacity.model_copy(update={"block": DECLARED_BLOCK})}
+)
 MOVED = seen(
     reservation_id=PAID["CapacityReservationId"],
     planned_window=PLAN,
@@ -41,7 +48,15 @@ SILENT = StopPath(name="reaper", state="unarmed", sentence="silent")
         status(seen(), deployment="nothing", paths=()),
         status(replace(seen(instance(ours=False)), has_owner_tag=False)),
     ],
-    ids=["parked", "leased", "fenced and gone", "lifted", "a block in use", "not deployed", "another's"],
+    ids=[
+        "parked",
+        "leased",
+        "fenced and gone",
+        "lifted",
+        "a block in use",
+        "not deployed",
+        "another's",
+    ],
 )
 def test_nothing_needs_attention(found: Any) -> None:
     assert list_warnings(found) == ()
@@ -52,8 +67,14 @@ def test_nothing_needs_attention(found: Any) -> None:
     [
         (status(seen(instance())), "i-1: alive without a live lease"),
         (status(seen(instance(), lease=lease(minutes=-1))), "the lease of run r1 ends"),
-        (status(seen(instance(), lease=lease(), fence=fence())), "a stop is under way and 1 of its"),
-        (status(seen(instance(minutes=90), lease=lease(), fence=fence(minutes=60))), "the stop is failing: i-1"),
+        (
+            status(seen(instance(), lease=lease(), fence=fence())),
+            "a stop is under way and 1 of its",
+        ),
+        (
+            status(seen(instance(minutes=90), lease=lease(), fence=fence(minutes=60))),
+            "the stop is failing: i-1",
+        ),
         (status(seen(instance(minutes=600), lease=lease())), "older than 8 hours"),
         (status(seen(instance(), lease=lease()), paths=(SILENT,)), "reaper stops nothing: silent"),
         (status(seen(), paths=(SILENT,)), "reaper stops nothing: silent"),
@@ -61,16 +82,37 @@ def test_nothing_needs_attention(found: Any) -> None:
             status(replace(seen(lease=lease()), desired_size=64)),
             "the node group wants 64 nodes and has 0, and the lease",
         ),
-        (status(replace(seen(), capacity_kind="capacity-block")), "is of capacity-block, the file declares spot"),
+        (
+            status(replace(seen(), capacity_kind="capacity-block")),
+            "is of capacity-block, the file declares spot",
+        ),
         (status(replace(seen(), desired_size=1)), "the node group wants 1 without a live lease"),
-        (status(replace(seen(), faults=("stop.json: not understood",))), "stop.json: not understood"),
-        (status(seen(), node_group={"health": {"issues": [{"code": "AsgInstanceLaunch"}]}}), "AsgInstanceLaunch"),
+        (
+            status(replace(seen(), faults=("stop.json: not understood",))),
+            "stop.json: not understood",
+        ),
+        (
+            status(seen(), node_group={"health": {"issues": [{"code": "AsgInstanceLaunch"}]}}),
+            "AsgInstanceLaunch",
+        ),
         (status(seen(), BLOCK, reservation=PAID), "is paid for and nothing runs on it"),
-        (status(seen(instance(), fence=fence()), BLOCK, reservation=PAID), "is paid for and nothing runs on it"),
+        (
+            status(seen(instance(), fence=fence()), BLOCK, reservation=PAID),
+            "is paid for and nothing runs on it",
+        ),
         (status(seen(), BLOCK), "EC2 knows no cr-0123456789abcdef0"),
-        (status(seen(reservation_id="cr-00000000000000001"), BLOCK, reservation=PAID), "the file names cr-0123456789"),
-        (status(MOVED, DECLARED, reservation=PAID), "capacity.block says 2026-11-21T10:00:00Z to 2026-11-22T10:00:00Z"),
-        (status(MOVED, DECLARED, reservation=PAID), "the reaper stops the fleet at 2026-11-22T09:15:00Z"),
+        (
+            status(seen(reservation_id="cr-00000000000000001"), BLOCK, reservation=PAID),
+            "the file names cr-0123456789",
+        ),
+        (
+            status(MOVED, DECLARED, reservation=PAID),
+            "capacity.block says 2026-11-21T10:00:00Z to 2026-11-22T10:00:00Z",
+        ),
+        (
+            status(MOVED, DECLARED, reservation=PAID),
+            "the reaper stops the fleet at 2026-11-22T09:15:00Z",
+        ),
         (status(seen(), alarms=("post-us-east-2-too-old",)), "post-us-east-2-too-old is in ALARM"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -81,15 +123,22 @@ def test_it_needs_attention(found: Any, problem: str) -> None:
 
 def test_every_concern_says_what_to_do() -> None:
     found = status(
-        replace(seen(instance(minutes=600), fence=fence(minutes=60)), faults=("a fault",)), BLOCK, reservation=PAID,
-        paths=(SILENT,), alarms=("an-alarm",),
-    )  # fmt: skip
+        replace(seen(instance(minutes=600), fence=fence(minutes=60)), faults=("a fault",)),
+        BLOCK,
+        reservation=PAID,
+        paths=(SILENT,),
+        alarms=("an-alarm",),
+    )
 
     assert [one for one in list_warnings(found) if not one.change] == []
 
 
-@pytest.mark.parametrize(("region", "change"), [("us-east-2", "deploy the stack Guard"), ("eu-north-1", "by hand")])
-def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_one(region: str, change: str) -> None:
+@pytest.mark.parametrize(
+    ("region", "change"), [("us-east-2", "deploy the stack Guard"), ("eu-north-1", "by hand")]
+)
+def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_one(
+    region: str, change: str
+) -> None:
     missing = StopPath(name="budget", state="unarmed", sentence="missing")
     found = status(seen(), SPOT.model_copy(update={"region": region}), paths=(missing,))
 
@@ -101,7 +150,9 @@ def test_a_missing_budget_is_made_by_a_deploy_only_where_cloudformation_makes_on
 
 @pytest.mark.parametrize("source", ["lease", "fence"])
 def test_an_unknown_lease_is_not_told_as_none(source: str) -> None:
-    found = status(replace(seen(instance()), unknown={source: "denied"}), unknown={source: "denied"})
+    found = status(
+        replace(seen(instance()), unknown={source: "denied"}), unknown={source: "denied"}
+    )
     assert [one for one in list_warnings(found) if "without a live lease" in one.problem] == []
 
 
@@ -111,7 +162,9 @@ def test_a_block_whose_instances_are_unknown_is_not_told_as_idle() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"State": "scheduled"}, {"StartDate": NOW + timedelta(hours=1)}, {"EndDate": NOW}], ids=str
+    "changes",
+    [{"State": "scheduled"}, {"StartDate": NOW + timedelta(hours=1)}, {"EndDate": NOW}],
+    ids=str,
 )
 def test_a_block_that_is_not_active_is_not_idle(changes: dict[str, Any]) -> None:
     assert status(seen(), BLOCK, reservation=PAID | changes).is_block_idle is False

@@ -28,18 +28,24 @@ ENDED = replace(seen(instance(), fence=fence(state="terminating")), desired_size
         (FENCED, ENDED, ["the node group wants 0", "fence: terminating"]),
     ],
 )
-def test_what_differs_between_two_looks_is_said(before: FleetState | None, after: FleetState, lines: list[str]) -> None:
+def test_what_differs_between_two_looks_is_said(
+    before: FleetState | None, after: FleetState, lines: list[str]
+) -> None:
     assert list(list_changes(before, after)) == lines
 
 
 def test_one_empty_list_ends_no_following(monkeypatch: pytest.MonkeyPatch) -> None:
     """EC2 may miss in one list what it listed before, and lists in the next."""
-    alive, empty = replace(seen(instance()), desired_size=0), seen()
+    alive = replace(seen(instance()), desired_size=0)
+    empty = seen()
     looks = [alive, empty, alive, empty, empty]
     monkeypatch.setattr("tandem.guard.fleet_changes.observe_fleet", lambda *_: looks.pop(0))
 
     told = [
-        line for _, line in follow_fleet(None, build_guard_config(SPOT), lambda: NOW, lambda _: None, previous=alive)
+        line
+        for _, line in follow_fleet(
+            None, build_guard_config(SPOT), lambda: NOW, lambda _: None, previous=alive
+        )
     ]  # type: ignore[arg-type]
 
     assert (looks, told) == ([], ["i-1 is gone", "i-1 is running", "i-1 is gone"])

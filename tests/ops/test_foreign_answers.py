@@ -1,4 +1,5 @@
-"""What answers in the place of AWS, as a proxy does, is a sentence with code 3, and never an empty list."""
+"""What answers in the place of AWS, as a proxy does, is a sentence with code 3, and never an empty
+list."""
 
 from __future__ import annotations
 
@@ -19,7 +20,10 @@ from tandem.ops.faults import call_operation
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {
-    "page": b"<!DOCTYPE html><html><head><meta charset=utf-8><title>Sign in</title></head><p>Log in<br></html>",
+    "page": (
+        b"<!DOCTYPE html><html><head><meta charset=utf-8><title>Sign in</title></head><p>Log"
+        b" in<br></html>"
+    ),
     "XHTML": b'<?xml version="1.0"?><html><body>Log in</body></html>',
     "well-formed": b"<html><body>Log in</body></html>",
     "not UTF-8": b"<html>\xff\xfe</html>",
@@ -29,10 +33,13 @@ PAGES = {
 }
 HARD = ("page", "not UTF-8", "JSON list")  # each of which stumbles another parser of botocore
 CALLS = (  # one of each protocol that botocore parses
-    ("sts", "GetCallerIdentity", {}), ("s3", "ListObjectVersions", {"Bucket": "b-b"}), ("ec2", "DescribeInstances", {}),
-    ("eks", "DescribeNodegroup", {"clusterName": "c", "nodegroupName": "n"}), ("cloudwatch", "DescribeAlarms", {}),
+    ("sts", "GetCallerIdentity", {}),
+    ("s3", "ListObjectVersions", {"Bucket": "b-b"}),
+    ("ec2", "DescribeInstances", {}),
+    ("eks", "DescribeNodegroup", {"clusterName": "c", "nodegroupName": "n"}),
+    ("cloudwatch", "DescribeAlarms", {}),
     ("budgets", "DescribeBudgets", {"AccountId": SPOT.account}),
-)  # fmt: skip
+)
 
 
 @dataclass
@@ -60,22 +67,31 @@ def proxy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
         status, content = made.answer(made.requests[-1])
         return status, {"Content-Type": "text/html"}, content
 
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.001)
+    monkeypatch.setattr(
+        "botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.001
+    )
     with answer_requests(answer) as made.url:
         for name, value in {
-            "AWS_ENDPOINT_URL": made.url, "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b",
-            "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
-        }.items():  # fmt: skip
+            "AWS_ENDPOINT_URL": made.url,
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "b",
+            "AWS_CONFIG_FILE": "/dev/null",
+            "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+        }.items():
             monkeypatch.setenv(name, value)
         yield made
 
 
-@pytest.mark.parametrize(("service", "operation", "parameters"), CALLS, ids=[f"{one}-{two}" for one, two, _ in CALLS])
+@pytest.mark.parametrize(
+    ("service", "operation", "parameters"), CALLS, ids=[f"{one}-{two}" for one, two, _ in CALLS]
+)
 def test_whatever_stands_in_for_a_service_is_a_fault_of_the_world(
     proxy: Proxy, service: str, operation: str, parameters: dict[str, str]
 ) -> None:
     made = create_client(SPOT, service)
-    answers = [(name, 200) for name in PAGES] + [(name, status) for name in HARD for status in (403, 502)]
+    answers = [(name, 200) for name in PAGES] + [
+        (name, status) for name in HARD for status in (403, 502)
+    ]
     for name, status in answers:
         proxy.answer = lambda _, said=(status, PAGES[name]): said  # type: ignore[misc]
 
@@ -84,7 +100,9 @@ def test_whatever_stands_in_for_a_service_is_a_fault_of_the_world(
 
         assert raised.value.exit_code == 3, (name, status)
         if status == 200 and service != "s3":  # botocore takes a page of S3 for a server's failure
-            assert f"{operation} was answered by something that is not AWS" in raised.value.problem, name
+            assert (
+                f"{operation} was answered by something that is not AWS" in raised.value.problem
+            ), name
         if status == 502:
             assert "failed at every try (502" in raised.value.problem, name
 
@@ -93,7 +111,9 @@ def test_an_object_may_be_a_page(proxy: Proxy) -> None:
     proxy.answer = lambda _: (200, PAGES["page"])
 
     assert (
-        call_operation(create_client(SPOT, "s3"), "GetObject", "home", Bucket="b-b", Key="k")["Body"].read()
+        call_operation(create_client(SPOT, "s3"), "GetObject", "home", Bucket="b-b", Key="k")[
+            "Body"
+        ].read()
         == PAGES["page"]
     )
 
@@ -101,7 +121,9 @@ def test_an_object_may_be_a_page(proxy: Proxy) -> None:
 def test_a_server_that_fails_with_a_page_is_asked_again(proxy: Proxy) -> None:
     answers = iter([(503, PAGES["page"]), (200, b'{"Schedules": []}')])
     proxy.answer = lambda _: next(answers)
-    assert call_operation(create_client(SPOT, "scheduler"), "ListSchedules", "home")["Schedules"] == []
+    assert (
+        call_operation(create_client(SPOT, "scheduler"), "ListSchedules", "home")["Schedules"] == []
+    )
 
 
 def test_sts_behind_a_sign_in_page_is_told_with_what_to_do(proxy: Proxy) -> None:
@@ -117,7 +139,12 @@ def test_a_command_behind_a_sign_in_page_ends_with_3(
 ) -> None:
     proxy.answer = lambda _: (200, PAGES["page"])
     monkeypatch.setattr("tandem.cli.image_digests.resolve_digest", lambda *_: "sha256:" + "ab" * 32)
-    folders = ["--environments", str(ROOT / "environments"), "--experiments", str(ROOT / "experiments")]
+    folders = [
+        "--environments",
+        str(ROOT / "environments"),
+        "--experiments",
+        str(ROOT / "experiments"),
+    ]
 
     # the example's file has placeholders, which are of code 2 in doctor
     code = program.main([command, "--env", "post-us-east-2", *folders])
@@ -143,7 +170,9 @@ def test_a_list_whose_token_repeats_ends_with_a_sentence(proxy: Proxy) -> None:
     assert len(proxy.requests) == 2
 
 
-def test_a_list_of_ever_new_tokens_ends_with_a_sentence(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_ever_new_tokens_ends_with_a_sentence(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tandem.ops.account.MAX_PAGES", 5)
     proxy.answer = lambda _: (200, schedule("s", f"token-{len(proxy.requests)}"))
 
@@ -156,5 +185,7 @@ def test_a_list_of_ever_new_tokens_ends_with_a_sentence(proxy: Proxy, monkeypatc
 def test_rows_of_every_page_come_in_their_order(proxy: Proxy) -> None:
     pages = {"": schedule("a", "1"), "1": schedule("b", "2"), "2": schedule("c")}
     proxy.answer = lambda said: (200, pages[said.get("NextToken", "")])
-    rows = list(iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home"))
+    rows = list(
+        iterate_rows(create_client(SPOT, "scheduler"), "ListSchedules", "Schedules", "home")
+    )
     assert [row["Name"] for row in rows] == ["a", "b", "c"]

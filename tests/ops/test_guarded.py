@@ -15,7 +15,8 @@ from tandem.spec import names
 from tandem.spec.environment import CapacityBlock, Environment
 
 PREFIX = "guard/111122223333/us-east-2/one/"  # in a bucket of others
-STARTS, ENDS = datetime(2026, 12, 1, 11, 30, tzinfo=UTC), datetime(2026, 12, 2, 11, 30, tzinfo=UTC)
+STARTS = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)
+ENDS = datetime(2026, 12, 2, 11, 30, tzinfo=UTC)
 
 
 def with_capacity(**changes: object) -> object:
@@ -32,15 +33,19 @@ def test_environments_of_one_bucket_have_no_fence_nor_lease_in_common() -> None:
 
     assert one.bucket == other.bucket
     assert (one.url(FENCE_KEY), one.url(POINTER_KEY)) == (
-        f"s3://shared/{PREFIX}stop.json", f"s3://shared/{PREFIX}lease.json",
-    )  # fmt: skip
+        f"s3://shared/{PREFIX}stop.json",
+        f"s3://shared/{PREFIX}lease.json",
+    )
     assert one.url(FENCE_KEY) != other.url(FENCE_KEY)
 
 
 @pytest.mark.parametrize("elsewhere", [{"account": "444455556666"}, {"region": "eu-north-1"}])
 def test_one_name_in_two_accounts_or_regions_has_two_places(elsewhere: dict[str, str]) -> None:
     here = in_a_shared_bucket("one")
-    assert build_guard_config(here).prefix != build_guard_config(here.model_copy(update=elsewhere)).prefix
+    assert (
+        build_guard_config(here).prefix
+        != build_guard_config(here.model_copy(update=elsewhere)).prefix
+    )
 
 
 def test_in_our_own_bucket_the_guards_objects_have_no_prefix() -> None:
@@ -48,7 +53,8 @@ def test_in_our_own_bucket_the_guards_objects_have_no_prefix() -> None:
 
 
 def test_people_and_doctor_have_their_rights_where_the_guard_keeps_its_objects() -> None:
-    shared, places = in_a_shared_bucket("one"), ("guard's objects", "fence", "leases")
+    shared = in_a_shared_bucket("one")
+    places = ("guard's objects", "fence", "leases")
     arns = [arn for where in places for arn in build_targets(shared)[where].arns]
     assert all(f"shared/{PREFIX}" in arn for arn in arns)
 
@@ -58,7 +64,12 @@ def test_the_functions_have_their_rights_where_the_guard_keeps_its_objects() -> 
     from stacks.guard_rights import list_function_statements  # noqa: PLC0415 - starts Node
 
     said = list_function_statements(in_a_shared_bucket("one"), topic_arn="t", key_arn="k")
-    arns = [arn for one in said if {"s3:GetObject", "s3:PutObject"} & set(one["Action"]) for arn in one["Resource"]]
+    arns = [
+        arn
+        for one in said
+        if {"s3:GetObject", "s3:PutObject"} & set(one["Action"])
+        for arn in one["Resource"]
+    ]
 
     assert len(arns) == 5
     assert all(f"shared/{PREFIX}" in arn for arn in arns)
@@ -70,7 +81,8 @@ def test_a_blocks_hours_are_those_of_the_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("region", "partition"), [("us-east-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")]
+    ("region", "partition"),
+    [("us-east-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")],
 )
 def test_an_arn_has_its_regions_partition(region: str, partition: str) -> None:
     assert aws_partition(region) == partition

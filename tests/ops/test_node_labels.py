@@ -14,7 +14,9 @@ from tandem.spec.catalogue import load_catalogue
 def test_as_many_variants_are_admitted_as_there_are_devices_for(nodes: int, admitted: int) -> None:
     many = experiment("post-drafts-windows")
     found = admit_servers(SPOT, many, load_catalogue(), nodes=nodes)
-    assert [one.name for one in found.variants] == [one.name for one in many.all_variants()][:admitted]
+    assert [one.name for one in found.variants] == [one.name for one in many.all_variants()][
+        :admitted
+    ]
     assert len(found.variants) + len(found.waiting_variants) == len(many.all_variants())
 
 

@@ -1,4 +1,5 @@
-"""What operators are told when AWS refuses, fails or is out of reach: what, where, what to do, and the code."""
+"""What operators are told when AWS refuses, fails or is out of reach: what, where, what to do, and
+the code."""
 
 from __future__ import annotations
 
@@ -15,16 +16,30 @@ from tandem.ops.faults import call_operation, convert_error
 
 def answered(code: str, status: int = 400, message: str = "as told") -> ClientError:
     return ClientError(
-        {"Error": {"Code": code, "Message": message}, "ResponseMetadata": {"HTTPStatusCode": status}}, "GetObject"
+        {
+            "Error": {"Code": code, "Message": message},
+            "ResponseMetadata": {"HTTPStatusCode": status},
+        },
+        "GetObject",
     )
 
 
 @pytest.mark.parametrize(
     ("error", "says", "change", "code"),
     [
-        (answered("AccessDenied", 403), "GetObject is denied", "allow s3:GetObject to this identity", 3),
+        (
+            answered("AccessDenied", 403),
+            "GetObject is denied",
+            "allow s3:GetObject to this identity",
+            3,
+        ),
         (answered("ExpiredToken"), "the credentials have expired", "log in again", 3),
-        (answered("RequestTimeTooSkewed", 403), "this machine's clock differs too much from AWS's", "set the clock", 3),
+        (
+            answered("RequestTimeTooSkewed", 403),
+            "this machine's clock differs too much from AWS's",
+            "set the clock",
+            3,
+        ),
         (answered("ThrottlingException"), "failed at every try", "wait a minute", 3),
         (answered("Whatever", 503), "failed at every try", "wait a minute", 3),
         (answered("ValidationException"), "was refused", "API reference", 3),
@@ -33,11 +48,16 @@ def answered(code: str, status: int = 400, message: str = "as told") -> ClientEr
         (boto.EndpointConnectionError(endpoint_url="https://x"), "reached nobody", "DNS", 3),
     ],
 )
-def test_a_fault_says_what_where_and_what_to_do(error: Exception, says: str, change: str, code: int) -> None:
+def test_a_fault_says_what_where_and_what_to_do(
+    error: Exception, says: str, change: str, code: int
+) -> None:
     fault = convert_error(error, service="s3", operation="GetObject", where="s3://bucket/key")
     assert (says in fault.problem, fault.where, change in fault.change, fault.exit_code) == (
-        True, "s3://bucket/key", True, code,
-    )  # fmt: skip
+        True,
+        "s3://bucket/key",
+        True,
+        code,
+    )
 
 
 def test_an_answer_that_is_none_of_the_services_is_a_fault_and_no_traceback() -> None:
@@ -45,12 +65,16 @@ def test_an_answer_that_is_none_of_the_services_is_a_fault_and_no_traceback() ->
         stub.add_response("get_caller_identity", {})
         answer = call_operation(stub.client, "GetCallerIdentity", "home")
 
-    with pytest.raises(TandemError, match="home: GetCallerIdentity was answered without Account; try again"):
+    with pytest.raises(
+        TandemError, match="home: GetCallerIdentity was answered without Account; try again"
+    ):
         answer["Account"]
 
 
 def test_the_right_of_a_budget_is_not_its_operations_name() -> None:
-    fault = convert_error(answered("AccessDeniedException"), service="budgets", operation="DescribeBudget", where="x")
+    fault = convert_error(
+        answered("AccessDeniedException"), service="budgets", operation="DescribeBudget", where="x"
+    )
     assert "allow budgets:ViewBudget" in fault.change
 
 

@@ -34,9 +34,17 @@ BLOCK_ENDS = seen(instance(), lease=lease(minutes=60), block_ends=NOW + minutes(
     ("look", "at", "why"),
     [
         (seen(instance(), lease=lease(minutes=60)), 60, "the lease of run r1 ends at"),
-        (seen(instance(minutes=7.5 * 60), lease=lease(minutes=60)), 30, "an instance is older than 8 hours"),
+        (
+            seen(instance(minutes=7.5 * 60), lease=lease(minutes=60)),
+            30,
+            "an instance is older than 8 hours",
+        ),
         (seen(instance(minutes=10)), 0, "instances live without a lease"),
-        (replace(BEATS, heartbeat=NOW - minutes(10)), 20, "run r1 has not beaten since 2026-11-21T11:50:00Z"),
+        (
+            replace(BEATS, heartbeat=NOW - minutes(10)),
+            20,
+            "run r1 has not beaten since 2026-11-21T11:50:00Z",
+        ),
         (replace(BEATS, heartbeat=None), 0, "run r1 has not beaten since 2026-11-21T11:30:00Z"),
         (BLOCK_ENDS, 45, "the Capacity Block ends at"),
         (seen(instance(), lease=lease(ending=NOW - minutes(10))), 20, "run r1 ends since"),
@@ -60,28 +68,38 @@ def test_a_parked_fleet_and_what_is_anothers_are_stopped_for_nothing(look: Fleet
 
 @pytest.fixture
 def ec2() -> object:
-    return boto3.client("ec2", region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y")  # noqa: S106
+    return boto3.client(
+        "ec2", region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y"
+    )  # noqa: S106
 
 
 def test_a_reservation_is_read_as_ec2_says_it(ec2: object) -> None:
     said = {
-        "CapacityReservationId": RESERVATION, "State": "active", "StartDate": NOW, "TotalInstanceCount": 2,
+        "CapacityReservationId": RESERVATION,
+        "State": "active",
+        "StartDate": NOW,
+        "TotalInstanceCount": 2,
         "AvailableInstanceCount": 1,
-    }  # fmt: skip
+    }
     with Stubber(ec2) as stub:
         stub.add_response(
-            "describe_capacity_reservations", {"CapacityReservations": [said]},
+            "describe_capacity_reservations",
+            {"CapacityReservations": [said]},
             {"CapacityReservationIds": [RESERVATION]},
-        )  # fmt: skip
+        )
 
         found = read_reservation(ec2, RESERVATION)
 
     assert found == said
 
 
-def test_a_reservation_that_ec2_does_not_know_is_none_and_a_denial_names_its_right(ec2: object) -> None:
+def test_a_reservation_that_ec2_does_not_know_is_none_and_a_denial_names_its_right(
+    ec2: object,
+) -> None:
     with Stubber(ec2) as stub:
-        stub.add_client_error("describe_capacity_reservations", "InvalidCapacityReservationId.NotFound")
+        stub.add_client_error(
+            "describe_capacity_reservations", "InvalidCapacityReservationId.NotFound"
+        )
         stub.add_client_error("describe_capacity_reservations", "UnauthorizedOperation")
 
         assert read_reservation(ec2, RESERVATION) is None
@@ -94,21 +112,31 @@ def test_a_reservation_that_ec2_does_not_know_is_none_and_a_denial_names_its_rig
 
 
 def boto_client(service: str) -> Any:
-    return boto3.client(service, region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y")  # noqa: S106
+    return boto3.client(
+        service, region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y"
+    )  # noqa: S106
 
 
 STOPS = {"SubscriptionType": "SNS", "Address": stop_topic_arn(SPOT)}
 
 
 def budget_path(
-    spent: float, *alerts: dict[str, Any], pages: int = 1, subscriber: dict[str, str] = STOPS,
+    spent: float,
+    *alerts: dict[str, Any],
+    pages: int = 1,
+    subscriber: dict[str, str] = STOPS,
     **changes: Any,
-) -> StopPath:  # fmt: skip
+) -> StopPath:
     """Return the path of a budget of 2,000 USD with these alerts."""
     budgets = boto_client("budgets")
-    money = {"BudgetName": "b", "BudgetType": "COST", "TimeUnit": "MONTHLY",
-             "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
-             "CalculatedSpend": {"ActualSpend": {"Amount": str(spent), "Unit": "USD"}}, **changes}  # fmt: skip
+    money = {
+        "BudgetName": "b",
+        "BudgetType": "COST",
+        "TimeUnit": "MONTHLY",
+        "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
+        "CalculatedSpend": {"ActualSpend": {"Amount": str(spent), "Unit": "USD"}},
+        **changes,
+    }
     with Stubber(budgets) as stub:
         stub.add_response("describe_budget", {"Budget": money})
         for number in range(1, pages):
@@ -117,25 +145,43 @@ def budget_path(
         stub.add_response("describe_notifications_for_budget", {"Notifications": alerts})
         for each in alerts:
             if (each["NotificationType"], each["ComparisonOperator"]) == ("ACTUAL", "GREATER_THAN"):
-                stub.add_response("describe_subscribers_for_notification", {"Subscribers": [subscriber]})
+                stub.add_response(
+                    "describe_subscribers_for_notification", {"Subscribers": [subscriber]}
+                )
         return read_budget_path(budgets, SPOT, "spot")
 
 
 def alert(threshold: float, **changes: str) -> dict[str, Any]:
-    return {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": threshold,
-            "ThresholdType": "PERCENTAGE", "NotificationState": "OK", **changes}  # fmt: skip
+    return {
+        "NotificationType": "ACTUAL",
+        "ComparisonOperator": "GREATER_THAN",
+        "Threshold": threshold,
+        "ThresholdType": "PERCENTAGE",
+        "NotificationState": "OK",
+        **changes,
+    }
 
 
 @pytest.mark.parametrize(
     ("spent", "alerts", "words"),
     [
-        (150.0, [alert(100)], "150.00 of 2,000.00 USD this month; at 2,000.00 USD it stops the fleet"),
+        (
+            150.0,
+            [alert(100)],
+            "150.00 of 2,000.00 USD this month; at 2,000.00 USD it stops the fleet",
+        ),
         (2100.0, [alert(100), alert(150), alert(125)], "at 2,500.00 USD it stops the fleet"),
-        (2100.0, [alert(2500, ThresholdType="ABSOLUTE_VALUE")], "at 2,500.00 USD it stops the fleet"),
+        (
+            2100.0,
+            [alert(2500, ThresholdType="ABSOLUTE_VALUE")],
+            "at 2,500.00 USD it stops the fleet",
+        ),
         (2000.0, [alert(100)], "at 2,000.00 USD it stops the fleet"),
     ],
 )
-def test_a_budget_with_an_alert_ahead_is_armed(spent: float, alerts: list[dict[str, Any]], words: str) -> None:
+def test_a_budget_with_an_alert_ahead_is_armed(
+    spent: float, alerts: list[dict[str, Any]], words: str
+) -> None:
     path = budget_path(spent, *alerts)
     assert (path.state, words in path.sentence) == ("armed", True)
 
@@ -145,30 +191,48 @@ def test_a_budget_with_an_alert_ahead_is_armed(spent: float, alerts: list[dict[s
     [
         (2001.0, [alert(100)], "spent: no further alert this month"),
         (1500.0, [alert(100, NotificationState="ALARM")], "spent: no further alert this month"),
-        (2600.0, [alert(2500, ThresholdType="ABSOLUTE_VALUE"), alert(100)], "spent: no further alert"),
+        (
+            2600.0,
+            [alert(2500, ThresholdType="ABSOLUTE_VALUE"), alert(100)],
+            "spent: no further alert",
+        ),
         (10.0, [], "no alert of actual cost"),
         (10.0, [alert(100, NotificationType="FORECASTED")], "no alert of actual cost"),
         (10.0, [alert(100, ComparisonOperator="LESS_THAN")], "no alert of actual cost"),
     ],
 )
-def test_a_budget_without_an_alert_ahead_is_unarmed(spent: float, alerts: list[dict[str, Any]], words: str) -> None:
+def test_a_budget_without_an_alert_ahead_is_unarmed(
+    spent: float, alerts: list[dict[str, Any]], words: str
+) -> None:
     path = budget_path(spent, *alerts)
     assert (path.state, words in path.sentence) == ("unarmed", True)
 
 
 def test_an_alert_that_only_mails_somebody_stops_nothing() -> None:
-    path = budget_path(10, alert(100), subscriber={"SubscriptionType": "EMAIL", "Address": "oncall@example.com"})
-    assert (path.state, "no alert of actual cost that tells the stop topic" in path.sentence) == ("unarmed", True)
+    path = budget_path(
+        10, alert(100), subscriber={"SubscriptionType": "EMAIL", "Address": "oncall@example.com"}
+    )
+    assert (path.state, "no alert of actual cost that tells the stop topic" in path.sentence) == (
+        "unarmed",
+        True,
+    )
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"BudgetType": "USAGE"}, {"TimeUnit": "ANNUALLY"}, {"BudgetLimit": {"Amount": "0", "Unit": "USD"}}],
+    [
+        {"BudgetType": "USAGE"},
+        {"TimeUnit": "ANNUALLY"},
+        {"BudgetLimit": {"Amount": "0", "Unit": "USD"}},
+    ],
     ids=["of usage", "of a year", "of nothing"],
 )
 def test_a_budget_that_is_no_monthly_one_of_cost_is_unarmed(changes: dict[str, Any]) -> None:
     path = budget_path(10, alert(100), **changes)
-    assert (path.state, "no monthly budget of cost with a limit" in path.sentence) == ("unarmed", True)
+    assert (path.state, "no monthly budget of cost with a limit" in path.sentence) == (
+        "unarmed",
+        True,
+    )
 
 
 def test_alerts_of_a_second_page_count() -> None:
@@ -182,9 +246,14 @@ def test_a_budget_stops_no_paid_block_so_it_is_absent() -> None:
 
 @pytest.mark.parametrize(
     ("region", "state", "words"),
-    [("us-east-2", "unarmed", "is missing"), ("eu-north-1", "absent", "CloudFormation makes none in eu-north-1")],
+    [
+        ("us-east-2", "unarmed", "is missing"),
+        ("eu-north-1", "absent", "CloudFormation makes none in eu-north-1"),
+    ],
 )
-def test_a_missing_budget_is_absent_where_no_deploy_makes_one(region: str, state: str, words: str) -> None:
+def test_a_missing_budget_is_absent_where_no_deploy_makes_one(
+    region: str, state: str, words: str
+) -> None:
     budgets = boto_client("budgets")
     with Stubber(budgets) as stub:
         stub.add_client_error("describe_budget", "NotFoundException")
@@ -204,8 +273,10 @@ def test_a_budget_that_cannot_be_asked_names_the_right() -> None:
 
 
 def reaper_path(modified: str | None) -> StopPath:
-    """Return the path of a reaper without any figure, whose function was changed then; None: there is no function."""
-    cloudwatch, functions = boto_client("cloudwatch"), boto_client("lambda")
+    """Return the path of a reaper without any figure, whose function was changed then; None: there
+    is no function."""
+    cloudwatch = boto_client("cloudwatch")
+    functions = boto_client("lambda")
     with Stubber(cloudwatch) as stub, Stubber(functions) as other:
         stub.add_response("get_metric_statistics", {"Datapoints": []})
         if modified is None:
@@ -218,7 +289,11 @@ def reaper_path(modified: str | None) -> StopPath:
 @pytest.mark.parametrize(
     ("modified", "state", "words"),
     [
-        ("2026-11-21T11:57:00.000+0000", "unknown", "deployed 3 min ago; its first pass comes within 5 min"),
+        (
+            "2026-11-21T11:57:00.000+0000",
+            "unknown",
+            "deployed 3 min ago; its first pass comes within 5 min",
+        ),
         ("2026-11-21T11:40:00.000+0000", "unarmed", "silent: no pass in the last 20 min"),
         ("2026-11-21T12:30:00.000+0000", "unarmed", "silent"),
         ("yesterday", "unarmed", "silent"),

@@ -1,11 +1,14 @@
-"""Worlds of a sweep: what is true of drafts and classes, and measurements of it with the noise of servers.
+"""Worlds of a sweep: what is true of drafts and classes, and measurements of it with the noise of
+servers.
 
-A world: acceptance by position of each draft and class, cost of a draft forward uniform from 0.05 to 0.4 of a plain
-step. A quarter of the worlds is drawn until plain decoding is the best, the others until it is not. A measurement has
-the noise of a start, 1.5 % of each server, and of its own, 2 % over 30 s. Three kinds of acceptance:
+A world: acceptance by position of each draft and class, cost of a draft forward uniform from 0.05
+to 0.4 of a plain step. A quarter of the worlds is drawn until plain decoding is the best, the
+others until it is not. A measurement has the noise of a start, 1.5 % of each server, and of its
+own, 2 % over 30 s. Three kinds of acceptance:
 
 - `constant`: the same at every position, uniform from 0.3 to 0.95.
-- `rising`: from 0.3 to 0.9 at the first position; the rest to 1 shrinks by a factor e over 1 to 6 positions.
+- `rising`: from 0.3 to 0.9 at the first position; the rest to 1 shrinks by a factor e over 1 to 6
+  positions.
 - `mixture`: 10 to 60 % of the steps copy, with an acceptance of 0.98; the others have 0.1 to 0.6.
 """
 
@@ -18,13 +21,23 @@ from operator import mul
 
 import numpy as np
 
-from tandem.plan.candidate_search import CandidateResult, SweepCandidate, decide_sweep, plan_next, score_classes
+from tandem.plan.candidate_search import (
+    CandidateResult,
+    SweepCandidate,
+    decide_sweep,
+    plan_next,
+    score_classes,
+)
 from tandem.plan.step_tokens import count_drafted, sum_positions
 
 LAW = "k"
-DRAFTS, WINDOWS, CLASSES = ("small", "large"), (5, 7, 10, 15), ("json", "code", "chat", "open")
+DRAFTS = ("small", "large")
+WINDOWS = (5, 7, 10, 15)
+CLASSES = ("json", "code", "chat", "open")
 CANDIDATES = tuple(SweepCandidate(draft, window) for window in (7, 5, 10, 15) for draft in DRAFTS)
-START_SD, OWN_SD, OWN_S = 0.015, 0.02, 30.0
+START_SD = 0.015
+OWN_SD = 0.02
+OWN_S = 30.0
 CLASS_S = 60.0  # of each arm in each class
 PLAIN_SHARE = 0.25
 WITHIN = 0.05
@@ -34,7 +47,8 @@ MOST_POSITIONS = 15
 
 @dataclass(frozen=True)
 class SweepWorld:
-    """What is true: acceptance by draft and class at each position, the last one goes on; a draft forward's cost."""
+    """What is true: acceptance by draft and class at each position, the last one goes on; a draft
+    forward's cost."""
 
     acceptance: dict[tuple[str, str], tuple[float, ...]]
     cost: dict[str, float]
@@ -43,7 +57,9 @@ class SweepWorld:
         """The share of drafts accepted at each position."""
         conditional = self.acceptance[candidate.draft, class_]
         drafted = count_drafted(LAW, candidate.window)
-        positions = [conditional[min(position, len(conditional) - 1)] for position in range(drafted)]
+        positions = [
+            conditional[min(position, len(conditional) - 1)] for position in range(drafted)
+        ]
         return tuple(accumulate(positions, mul))
 
     def tokens(self, candidate, class_):
@@ -56,7 +72,11 @@ class SweepWorld:
 
     def score(self, candidate):
         """The true score of a candidate; 1 of plain decoding."""
-        return 1.0 if candidate is None else score_classes(self.speed_up(candidate, class_) for class_ in CLASSES)
+        return (
+            1.0
+            if candidate is None
+            else score_classes(self.speed_up(candidate, class_) for class_ in CLASSES)
+        )
 
     def best(self):
         """The candidate that is truly best; None for plain decoding."""
@@ -70,14 +90,17 @@ def draw_constant(rng):
 def draw_rising(rng):
     first = rng.uniform(0.3, 0.9)
     positions = rng.uniform(1, 6)
-    return tuple(1 - (1 - first) * math.exp(-position / positions) for position in range(MOST_POSITIONS))
+    return tuple(
+        1 - (1 - first) * math.exp(-position / positions) for position in range(MOST_POSITIONS)
+    )
 
 
 def draw_mixture(rng):
     share = rng.uniform(0.1, 0.6)
     other = rng.uniform(0.1, 0.6)
     rates = [
-        share * COPY_ACCEPTANCE**position + (1 - share) * other**position for position in range(MOST_POSITIONS + 1)
+        share * COPY_ACCEPTANCE**position + (1 - share) * other**position
+        for position in range(MOST_POSITIONS + 1)
     ]
     return tuple(second / first for first, second in pairwise(rates))
 
@@ -99,14 +122,20 @@ def measure(world, candidate, rng, *, counts_positions=True):
     start = rng.normal(0, START_SD) - rng.normal(0, START_SD)
     own_sd = OWN_SD * math.sqrt(OWN_S / CLASS_S)
     noise = {class_: start + rng.normal(0, own_sd) - rng.normal(0, own_sd) for class_ in CLASSES}
-    speed_ups = {class_: world.speed_up(candidate, class_) * math.exp(noise[class_]) for class_ in CLASSES}
+    speed_ups = {
+        class_: world.speed_up(candidate, class_) * math.exp(noise[class_]) for class_ in CLASSES
+    }
     return CandidateResult(
         candidate=candidate,
         score=score_classes(speed_ups.values()),
         speed_ups=speed_ups,
         tokens={class_: world.tokens(candidate, class_) for class_ in CLASSES},
         log_sd=math.sqrt(2 * START_SD**2 + 2 * own_sd**2 / len(CLASSES)),
-        position_rates={class_: world.position_rates(candidate, class_) for class_ in CLASSES if counts_positions},
+        position_rates={
+            class_: world.position_rates(candidate, class_)
+            for class_ in CLASSES
+            if counts_positions
+        },
     )
 
 
@@ -121,7 +150,8 @@ class SearchOutcome:
 
 
 def search(seed, kind="constant", *, counts_positions=False):
-    """A search in a world of a seed, on servers that count accepted drafts by position or do not."""
+    """A search in a world of a seed, on servers that count accepted drafts by position or do
+    not."""
     rng = np.random.default_rng(seed)
     world = draw_world(rng, kind)
     results = []
@@ -137,7 +167,8 @@ def search(seed, kind="constant", *, counts_positions=False):
 
 
 def summarize(outcomes):
-    """Share near the best, share of plain where it is best, and share of the grid's measurements."""
+    """Share near the best, share of plain where it is best, and share of the grid's
+    measurements."""
     plain = [outcome.is_plain_named for outcome in outcomes if outcome.is_plain_best]
     return (
         float(np.mean([outcome.is_near for outcome in outcomes])),

@@ -1,4 +1,5 @@
-"""The search of a sweep: its order, what it leaves out, and how often it is right in worlds that are stated."""
+"""The search of a sweep: its order, what it leaves out, and how often it is right in worlds that
+are stated."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def test_counted_positions_bound_a_longer_window_by_the_last_one():
 
 @pytest.mark.parametrize("window", [5, 7, 10])
 def test_time_of_a_step_follows_from_one_window(window):
-    assert estimate_step_time((result(SEVEN, cost=0.23),), window) == pytest.approx(1 + window * 0.23)
+    assert estimate_step_time((result(SEVEN, cost=0.23),), window) == pytest.approx(
+        1 + window * 0.23
+    )
 
 
 def test_time_of_a_step_between_two_windows_lies_between_theirs():
@@ -71,9 +74,13 @@ def test_time_of_a_step_between_two_windows_lies_between_theirs():
 
 
 def test_a_clear_loser_is_left_out_and_says_why():
-    state = plan_next((SEVEN, SweepCandidate("large", 15)), (result(SEVEN, acceptance=0.5, cost=0.4),), "k")
+    state = plan_next(
+        (SEVEN, SweepCandidate("large", 15)), (result(SEVEN, acceptance=0.5, cost=0.4),), "k"
+    )
     assert state.next is None
-    assert [(row.candidate.window, row.bound < row.best) for row in state.eliminated] == [(15, True)]
+    assert [(row.candidate.window, row.bound < row.best) for row in state.eliminated] == [
+        (15, True)
+    ]
 
 
 def test_the_window_with_the_highest_bound_is_measured_next():
@@ -98,7 +105,9 @@ def test_candidate_that_cannot_win_leaves_none_out():
 
 
 def test_a_lead_that_chance_explains_keeps_plain_decoding():
-    slight = CandidateResult(candidate=SEVEN, score=1.02, speed_ups={"json": 1.02}, tokens={"json": 3.0}, log_sd=0.03)
+    slight = CandidateResult(
+        candidate=SEVEN, score=1.02, speed_ups={"json": 1.02}, tokens={"json": 3.0}, log_sd=0.03
+    )
     assert decide_sweep((SEVEN,), (slight,), "k").winner is None
 
 
@@ -132,7 +141,10 @@ def test_a_search_that_stops_at_the_first_is_caught(monkeypatch):
 
 def print_figures(name, count, figures):
     near, plain, share, drawn = figures
-    print(f"{count} {name}: {near:.1%} near, plain {plain:.1%} of {drawn:.1%}, {share:.1%} of the grid")  # noqa: T201
+    print(
+        f"{count} {name}: {near:.1%} near, plain {plain:.1%} of {drawn:.1%}, {share:.1%} of the"
+        " grid"
+    )  # noqa: T201
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.proof)])
@@ -147,8 +159,13 @@ def test_the_best_of_most_worlds_is_named(count):
 @pytest.mark.parametrize(("kind", "least"), [("rising", 0.95), ("mixture", 0.9)])
 @pytest.mark.parametrize("count", [100, pytest.param(400, marks=pytest.mark.proof)])
 def test_acceptance_by_position_needs_no_law(count, kind, least, counts_positions):
-    outcomes = [worlds.search(SEED + number, kind, counts_positions=counts_positions) for number in range(count)]
+    outcomes = [
+        worlds.search(SEED + number, kind, counts_positions=counts_positions)
+        for number in range(count)
+    ]
     figures = worlds.summarize(outcomes)
-    print_figures(f"{kind} worlds, positions {'' if counts_positions else 'not '}counted", count, figures)
+    print_figures(
+        f"{kind} worlds, positions {'' if counts_positions else 'not '}counted", count, figures
+    )
     near, plain, share, _ = figures
     assert (near >= least, plain >= 0.95, share <= 0.6) == (True, True, True)

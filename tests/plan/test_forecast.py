@@ -22,10 +22,13 @@ from tandem.plan.step_tokens import expect_tokens
 from tandem.spec.catalogue import load_catalogue
 
 MODELS = load_catalogue().models
-TARGET, DRAFT = MODELS["Qwen/Qwen3-32B"], MODELS["Qwen/Qwen3-1.7B"]
+TARGET = MODELS["Qwen/Qwen3-32B"]
+DRAFT = MODELS["Qwen/Qwen3-1.7B"]
 POST = DraftShare(0.19, 0.13, 0.4, "measured")
 COST = fit_published_cost(load_published(), TARGET)
-EXPERTS = TARGET.model_copy(update={"family": TARGET.family.model_copy(update={"value": "gpt_oss"})})
+EXPERTS = TARGET.model_copy(
+    update={"family": TARGET.family.model_copy(update={"value": "gpt_oss"})}
+)
 
 
 def make_load(acceptance=0.8):
@@ -94,7 +97,7 @@ def test_more_cores_than_kv_heads_hold_copies_of_the_cache():
 
 
 def test_a_model_of_unknown_size_has_no_memory():
-    (unknown, *_) = [model for model in MODELS.values() if model.bytes.value is None]
+    unknown, *_ = [model for model in MODELS.values() if model.bytes.value is None]
     assert compute_core_memory(unknown, None, cores=8, sequences=1, max_model_len=1024) is None
 
 
@@ -131,13 +134,16 @@ def test_without_speed_ups_the_earliest_gain_is_chosen():
 
 
 def test_a_cell_that_never_gains_ranks_last():
-    gaining, never = forecast_published()[0], forecast_published(loads=(4,))[0]
+    gaining = forecast_published()[0]
+    never = forecast_published(loads=(4,))[0]
     assert rank_cell(never) < rank_cell(gaining)
 
 
 def test_a_mixture_of_experts_has_no_cost_and_says_why():
     words = fit_published_cost(load_published(), EXPERTS)
-    assert words.startswith("of its kind (mixture of experts, sequential drafts, fused or native), one pair")
+    assert words.startswith(
+        "of its kind (mixture of experts, sequential drafts, fused or native), one pair"
+    )
 
 
 def test_an_unknown_family_has_no_cost_and_says_why():
@@ -152,7 +158,9 @@ def test_each_verified_token_makes_a_step_longer():
 
 
 def test_a_step_that_verifies_more_than_the_chip_computes_takes_longer():
-    costs = [compute_step_cost(make_load(), 0.19, 7, concurrency) for concurrency in (16, 32, 64, 128)]
+    costs = [
+        compute_step_cost(make_load(), 0.19, 7, concurrency) for concurrency in (16, 32, 64, 128)
+    ]
     assert costs[1] < costs[0] < costs[2] < costs[3]
 
 

@@ -15,9 +15,12 @@ from tandem.spec.catalogue import load_catalogue
 
 ROOT = Path(__file__).parents[2]
 MOVES = [
-    ("post", "native"), ("dev", "native"), ("post-drafts-windows", "native"), ("qwen3-native", "nxdi-v0"),
+    ("post", "native"),
+    ("dev", "native"),
+    ("post-drafts-windows", "native"),
+    ("qwen3-native", "nxdi-v0"),
     ("llama-eagle3", "nxdi-v0"),
-]  # fmt: skip
+]
 
 
 def declared(name):
@@ -30,7 +33,12 @@ def migrated(name, runtime):
 
 @pytest.mark.parametrize(("name", "runtime"), MOVES)
 def test_written_experiment_is_legal(name, runtime, capsys):
-    words = ["--experiments", str(ROOT / "experiments"), "--environments", str(ROOT / "environments")]
+    words = [
+        "--experiments",
+        str(ROOT / "experiments"),
+        "--environments",
+        str(ROOT / "environments"),
+    ]
     assert main(["migrate", name, "--runtime", runtime, *words]) == 0
     assert "each compiles again" in capsys.readouterr().out
 
@@ -38,7 +46,9 @@ def test_written_experiment_is_legal(name, runtime, capsys):
 @pytest.mark.parametrize(("name", "runtime"), MOVES)
 def test_every_artifact_key_changes(name, runtime):
     keys = [
-        change for change in migrated(name, runtime).changes if change.topic == "artifact" and "-tp" in change.after
+        change
+        for change in migrated(name, runtime).changes
+        if change.topic == "artifact" and "-tp" in change.after
     ]
     assert keys
     assert all(change.before != change.after for change in keys)
@@ -51,7 +61,11 @@ def test_a_plain_draft_becomes_the_head_of_the_target():
 
 def test_a_head_becomes_the_largest_draft_of_the_same_tokenizer():
     variant = migrated("qwen3-native", "nxdi-v0").experiment.variants[1]
-    assert (variant.mode, variant.draft, variant.num_speculative_tokens) == ("fused", "Qwen/Qwen3-1.7B", 7)
+    assert (variant.mode, variant.draft, variant.num_speculative_tokens) == (
+        "fused",
+        "Qwen/Qwen3-1.7B",
+        7,
+    )
 
 
 def test_a_mode_without_a_documented_run_asks_for_proof():
@@ -69,7 +83,9 @@ def test_a_setting_that_the_runtime_does_not_read_is_lost():
     tuning = experiment.serving.tuning.model_copy(update={"fused_qkv": True})
     tuning.model_fields_set.add("fused_qkv")
     serving = experiment.serving.model_copy(update={"tuning": tuning})
-    migration = migrate_experiment(experiment.model_copy(update={"serving": serving}), "native", load_catalogue())
+    migration = migrate_experiment(
+        experiment.model_copy(update={"serving": serving}), "native", load_catalogue()
+    )
     assert "serving.tuning.fused_qkv: native reads no such setting" in migration.losses
     assert migration.experiment.serving.tuning.fused_qkv is None
 
@@ -93,8 +109,14 @@ def test_a_runtime_that_cannot_be_had_names_the_nearest(runtime):
 def test_write_makes_a_file_once(tmp_path):
     for name in ("environments", "experiments"):
         (tmp_path / name).mkdir()
-    (tmp_path / "experiments" / "post.yaml").write_text((ROOT / "experiments" / "post.yaml").read_text())
+    (tmp_path / "experiments" / "post.yaml").write_text(
+        (ROOT / "experiments" / "post.yaml").read_text()
+    )
     folders = [f"--{name}={tmp_path / name}" for name in ("environments", "experiments")]
     assert main(["migrate", "post", "--runtime", "native", "--write", *folders]) == 0
-    assert (tmp_path / "experiments" / "post-native.yaml").read_text().startswith("# post on the runtime native")
+    assert (
+        (tmp_path / "experiments" / "post-native.yaml")
+        .read_text()
+        .startswith("# post on the runtime native")
+    )
     assert main(["migrate", "post", "--runtime", "native", "--write", *folders]) == 2

@@ -1,4 +1,5 @@
-"""The model against the simulator's process model in virtual time, whose laws and costs are known."""
+"""The model against the simulator's process model in virtual time, whose laws and costs are
+known."""
 
 from __future__ import annotations
 
@@ -14,28 +15,49 @@ from tandem.plan.step_tokens import expect_tokens
 from tandem.simulator.engine import BLOCK_STEPS, EngineRequest
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
-STEP_MS, TOKENS, REQUESTS = 45.0, 1000, 30
-MOST_ERROR, MEDIAN_ERROR = 0.08, 0.02  # an answer's last step is cut, and 30 answers are a sample
+STEP_MS = 45.0
+TOKENS = 1000
+REQUESTS = 30
+# an answer's last step is cut, and 30 answers are a sample
+MOST_ERROR = 0.08
+MEDIAN_ERROR = 0.02
 SEED = int(os.environ.get("TANDEM_PROOF_SEED") or 21)
 
 
 def measure_tpot_ms(settings):
     requests = [EngineRequest(number, "default", 64, TOKENS) for number in range(1, REQUESTS + 1)]
     ended = [
-        request for _, done in run_engine(settings, requests, concurrency=1, max_steps=BLOCK_STEPS) for request in done
+        request
+        for _, done in run_engine(settings, requests, concurrency=1, max_steps=BLOCK_STEPS)
+        for request in done
     ]
-    return 1000 * sum(request.end_s - request.first_s for request in ended) / (len(ended) * (TOKENS - 1))
+    return (
+        1000
+        * sum(request.end_s - request.first_s for request in ended)
+        / (len(ended) * (TOKENS - 1))
+    )
 
 
 def measure_world(rng):
     """The relative error of the predicted speed-up in a world drawn from the generator."""
-    law, window = ("nxdi", "k") if rng.random() < 0.5 else ("vllm", "k+1"), int(rng.integers(1, 16))
-    acceptance, draft_ms = float(rng.uniform(0.3, 0.95)), STEP_MS * float(rng.uniform(0.05, 0.4))
+    law = ("nxdi", "k") if rng.random() < 0.5 else ("vllm", "k+1")
+    window = int(rng.integers(1, 16))
+    acceptance = float(rng.uniform(0.3, 0.95))
+    draft_ms = STEP_MS * float(rng.uniform(0.05, 0.4))
     classes = {"default": PromptClassSettings(acceptance=acceptance)}
-    shared = {"step_ms": (STEP_MS,), "classes": classes, "jitter": 0.02, "seed": int(rng.integers(1 << 30))}
+    shared = {
+        "step_ms": (STEP_MS,),
+        "classes": classes,
+        "jitter": 0.02,
+        "seed": int(rng.integers(1 << 30)),
+    }
     plain_ms = measure_tpot_ms(SimulatorSettings(**shared))
-    drafted = SimulatorSettings(law=law[0], num_speculative_tokens=window, draft_ms=draft_ms, **shared)
-    predicted = predict_speed_up(expect_tokens(law[1], acceptance, window), window, draft_ms, plain_ms)
+    drafted = SimulatorSettings(
+        law=law[0], num_speculative_tokens=window, draft_ms=draft_ms, **shared
+    )
+    predicted = predict_speed_up(
+        expect_tokens(law[1], acceptance, window), window, draft_ms, plain_ms
+    )
     return abs(predicted / (plain_ms / measure_tpot_ms(drafted)) - 1)
 
 
@@ -51,6 +73,8 @@ def test_the_speed_up_of_every_world_is_predicted(count):
 def test_the_other_runtimes_law_is_caught(monkeypatch):
     laws = {"k": "k+1", "k+1": "k"}
     expect = expect_tokens
-    monkeypatch.setattr(sys.modules[__name__], "expect_tokens", lambda law, *rest: expect(laws[law], *rest))
+    monkeypatch.setattr(
+        sys.modules[__name__], "expect_tokens", lambda law, *rest: expect(laws[law], *rest)
+    )
     rng = np.random.default_rng(SEED)
     assert max(measure_world(rng) for _ in range(8)) > MOST_ERROR

@@ -50,7 +50,9 @@ def test_each_range_of_a_kind_with_numbers_contains_its_row():
 
 
 def test_a_range_is_a_factor_of_two_wide():
-    widths = [held.predicted.high / held.predicted.low for held in hold_rows_out(ROWS) if held.predicted]
+    widths = [
+        held.predicted.high / held.predicted.low for held in hold_rows_out(ROWS) if held.predicted
+    ]
     assert widths == pytest.approx([2.0] * len(widths))
     assert len(widths) == 3
 
@@ -58,13 +60,19 @@ def test_a_range_is_a_factor_of_two_wide():
 def test_rows_of_one_pair_do_not_predict_each_other():
     predicted = {held.row.name: held.predicted for held in hold_rows_out(ROWS)}
     cost = fit_step_cost([row for row in ROWS if row.pair != "llama-3.3-70b-fused"], SERVED_DENSE)
-    assert predicted["llama-3.3-70b-fused-earlier"] == predict_range(find_row("llama-3.3-70b-fused-earlier"), cost)
+    assert predicted["llama-3.3-70b-fused-earlier"] == predict_range(
+        find_row("llama-3.3-70b-fused-earlier"), cost
+    )
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != SERVED_DENSE], ids=lambda kind: kind.words)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in KINDS if kind != SERVED_DENSE], ids=lambda kind: kind.words
+)
 def test_a_kind_of_one_pair_has_no_number(kind):
     assert find_objection(ROWS, kind).startswith("one pair of servers was published (")
-    assert [held.predicted for held in hold_rows_out(ROWS) if held.row.kind == kind and held.predicted] == []
+    assert [
+        held.predicted for held in hold_rows_out(ROWS) if held.row.kind == kind and held.predicted
+    ] == []
 
 
 def test_a_kind_that_nobody_published_has_no_number():
@@ -75,7 +83,9 @@ def test_a_kind_that_nobody_published_has_no_number():
 
 
 def test_a_kind_whose_pairs_contradict_each_other_has_no_number():
-    slow = find_row("gpt-oss-120b-eagle3").model_copy(update={"name": "slow", "pair": "slow", "tokens": 7.0})
+    slow = find_row("gpt-oss-120b-eagle3").model_copy(
+        update={"name": "slow", "pair": "slow", "tokens": 7.0}
+    )
     assert find_objection([*ROWS, slow], EXPERTS).startswith("the published rows do not predict ")
 
 
@@ -87,7 +97,9 @@ def test_a_second_pair_that_agrees_gives_a_number():
 def test_a_lower_assumed_acceptance_is_noticed():
     objections = {}
     for tokens in (5.9, 5.6):
-        changed = [row.model_copy(update={"tokens": tokens}) if row.assumed else row for row in ROWS]
+        changed = [
+            row.model_copy(update={"tokens": tokens}) if row.assumed else row for row in ROWS
+        ]
         objections[tokens] = bool(find_objection(changed, SERVED_DENSE))
     assert objections == {5.9: False, 5.6: True}
 
@@ -113,7 +125,9 @@ def test_rows_without_parallel_drafts_tell_no_cost_of_verified_tokens():
 
 def test_rows_of_another_implementation_fit_no_served_kind():
     slow = find_row("llama-3.1-8b-eagle3").model_copy(update={"pair": "slow", "tokens": 9.0})
-    native, other = ([*ROWS, slow.model_copy(update={"implementation": name})] for name in ("native", "other"))
+    native, other = (
+        [*ROWS, slow.model_copy(update={"implementation": name})] for name in ("native", "other")
+    )
     assert fit_step_cost(native, SERVED_DENSE) != fit_step_cost(ROWS, SERVED_DENSE)
     assert fit_step_cost(other, SERVED_DENSE) == fit_step_cost(ROWS, SERVED_DENSE)
 
@@ -127,7 +141,8 @@ def test_a_changed_row_moves_only_predictions_of_other_pairs(tmp_path):
     name = "llama-3.1-8b-eagle3"
     path = change_file(tmp_path, name, speculative_tpot_ms={"value": 7.0, "source": "eagle3-llama"})
     before, after = (
-        {held.row.name: held.predicted for held in hold_rows_out(rows)} for rows in (ROWS, load_published(path))
+        {held.row.name: held.predicted for held in hold_rows_out(rows)}
+        for rows in (ROWS, load_published(path))
     )
     changed = {row_name for row_name in before if before[row_name] != after[row_name]}
     assert changed == {"llama-3.3-70b-fused", "llama-3.3-70b-fused-earlier"}
@@ -154,7 +169,9 @@ def test_a_free_draft_gives_the_tokens_of_a_step():
     assert predict_speed_up(5.217, 7, 0.0, 20.0) == 5.217
 
 
-@pytest.mark.parametrize("fields", [{"tokens": None}, {"window": 0}, {"speed": 2}, {"target": "sparse"}])
+@pytest.mark.parametrize(
+    "fields", [{"tokens": None}, {"window": 0}, {"speed": 2}, {"target": "sparse"}]
+)
 def test_a_row_that_is_malformed_is_refused(tmp_path, fields):
     with pytest.raises(SpecError):
         load_published(change_file(tmp_path, USED[0].name, **fields))

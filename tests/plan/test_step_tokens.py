@@ -5,10 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tandem.plan.step_tokens import count_drafted, expect_tokens, extend_positions, find_acceptance, sum_positions
+from tandem.plan.step_tokens import (
+    count_drafted,
+    expect_tokens,
+    extend_positions,
+    find_acceptance,
+    sum_positions,
+)
 
 
-@pytest.mark.parametrize(("law", "acceptance", "window", "tokens"), [("k", 0.9, 7, 5.217), ("k+1", 0.858, 3, 3.226)])
+@pytest.mark.parametrize(
+    ("law", "acceptance", "window", "tokens"), [("k", 0.9, 7, 5.217), ("k+1", 0.858, 3, 3.226)]
+)
 def test_the_mean_is_the_closed_form(law, acceptance, window, tokens):
     assert expect_tokens(law, acceptance, window) == pytest.approx(tokens, abs=1e-3)
 
@@ -17,7 +25,9 @@ def test_the_mean_is_the_closed_form(law, acceptance, window, tokens):
 @pytest.mark.parametrize("acceptance", [0.3, 0.858])
 @pytest.mark.parametrize("window", [1, 7])
 def test_the_mean_is_that_of_steps_drawn_one_by_one(law, acceptance, window):
-    is_accepted = np.random.default_rng(7).random((400_000, count_drafted(law, window))) < acceptance
+    is_accepted = (
+        np.random.default_rng(7).random((400_000, count_drafted(law, window))) < acceptance
+    )
     committed = 1 + np.cumprod(is_accepted, axis=1).sum(axis=1)
     assert committed.mean() == pytest.approx(expect_tokens(law, acceptance, window), rel=4e-3)
 
@@ -33,7 +43,10 @@ def test_more_acceptance_and_a_longer_window_never_commit_less(law):
     for window in range(1, 15):
         means = [expect_tokens(law, share, window) for share in shares]
         assert means == sorted(means)
-        assert all(mean <= expect_tokens(law, share, window + 1) for mean, share in zip(means, shares, strict=True))
+        assert all(
+            mean <= expect_tokens(law, share, window + 1)
+            for mean, share in zip(means, shares, strict=True)
+        )
 
 
 def test_position_rates_are_summed_as_vllm_counts_them():

@@ -36,7 +36,9 @@ def test_sweep_goes(tmp_path):
 
 
 def test_plain_decoding_adds_no_variant(tmp_path):
-    assert yaml.safe_load(apply(tmp_path, {}))["variants"] == [{"name": "qwen-vllm", "mode": "none"}]
+    assert yaml.safe_load(apply(tmp_path, {}))["variants"] == [
+        {"name": "qwen-vllm", "mode": "none"}
+    ]
 
 
 def test_every_other_line_stays(tmp_path):
@@ -55,10 +57,16 @@ def test_sweep_at_the_end_of_the_file_goes(tmp_path):
 
 
 def test_note_stands_above_the_winner():
-    note = "its output is not shown to be that of plain decoding, but it answers the tasks as well (sums: same)"
+    note = (
+        "its output is not shown to be that of plain decoding, but it answers the tasks as well"
+        " (sums: same)"
+    )
     patch = patch_experiment(TEXT, NAME, WINNER, note)
     added = [line.removeprefix("+") for line in patch.splitlines() if line.startswith("+ ")]
-    assert (added[0].startswith("  # its output is not shown"), added[2]) == (True, "  - name: qwen-sd-qwen3-1-7b-k7")
+    assert (added[0].startswith("  # its output is not shown"), added[2]) == (
+        True,
+        "  - name: qwen-sd-qwen3-1-7b-k7",
+    )
 
 
 def test_file_without_a_sweep_is_refused():

@@ -1,4 +1,5 @@
-"""The bound of the tokens of a window: no acceptance by position exceeds it; counted positions make it exact."""
+"""The bound of the tokens of a window: no acceptance by position exceeds it; counted positions make
+it exact."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ RISING = (0.38, 0.43, 0.54, 0.86, 1.0)
 def measure(law, rates, window, *, counts_positions=False):
     """What a window commits."""
     tokens = sum_positions(law, rates, window)
-    return WindowTokens(window=window, tokens=tokens, position_rates=rates[:window] if counts_positions else ())
+    return WindowTokens(
+        window=window, tokens=tokens, position_rates=rates[:window] if counts_positions else ()
+    )
 
 
 def draw_rates(seed):

@@ -1,4 +1,5 @@
-"""Long proofs: the same fixtures as the tests of the artifacts, a seed that is printed, a table at the end.
+"""Long proofs: the same fixtures as the tests of the artifacts, a seed that is printed, a table at
+the end.
 
 `make proof` runs them with a new seed, `make proof SEED=N` with that of an earlier run.
 """
@@ -46,7 +47,12 @@ def report(request: pytest.FixtureRequest) -> Callable[..., None]:
 
     def say(**figures: Any) -> None:
         words = request.node.name.removeprefix("test_").replace("_", " ")
-        ROWS.append((words, ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items())))
+        ROWS.append(
+            (
+                words,
+                ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in figures.items()),
+            )
+        )
 
     return say
 

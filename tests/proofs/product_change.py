@@ -1,6 +1,7 @@
 """A change of the product in other processes: a proof whose processes have it must turn red.
 
-A process takes its change from a `sitecustomize.py` on its path, which Python imports before anything else.
+A process takes its change from a `sitecustomize.py` on its path, which Python imports before
+anything else.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""One byte is flipped in a stored file, at a random place; `verify` reads every byte and names that file alone."""
+"""One byte is flipped in a stored file, at a random place; `verify` reads every byte and names that
+file alone."""
 
 from __future__ import annotations
 
@@ -22,7 +23,15 @@ def stored(store, tmp_path, monkeypatch, capsys):
         monkeypatch.setenv(name, value)
     write_artifact(tmp_path / "artifact", rank_bytes=20 * MIB)
     work = write_outcome(tmp_path / "work")
-    asked = ["upload", "--bucket", store.bucket, "--artifact", str(tmp_path / "artifact"), "--work", str(work)]
+    asked = [
+        "upload",
+        "--bucket",
+        store.bucket,
+        "--artifact",
+        str(tmp_path / "artifact"),
+        "--work",
+        str(work),
+    ]
     assert main(asked) == 0
     capsys.readouterr()
     manifest = read_stored_manifest(store, KEY.prefix)
@@ -32,15 +41,20 @@ def stored(store, tmp_path, monkeypatch, capsys):
 def test_a_flipped_byte_is_found_wherever_it_is(store, stored, chance, report, capsys):
     found = 0
     for key in stored:
-        body, head = store.read(key).body, store.head(key)
+        body = store.read(key).body
+        head = store.head(key)
         marks = {"sha256": head.sha256}
         for _ in range(FLIPS):
             spoilt = bytearray(body)
             spoilt[chance.randrange(len(body))] ^= 1 << chance.randrange(8)
-            store.client.put_object(Bucket=store.bucket, Key=key, Body=bytes(spoilt), Metadata=marks)
+            store.client.put_object(
+                Bucket=store.bucket, Key=key, Body=bytes(spoilt), Metadata=marks
+            )
             code = main(["verify", "--bucket", store.bucket, "--artifact", KEY.name])
             lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-            wrong = [line["where"] for line in lines if line["level"] == "error" and "where" in line]
+            wrong = [
+                line["where"] for line in lines if line["level"] == "error" and "where" in line
+            ]
             assert (code, wrong) == (1, [store.url(key)])
             found += 1
         store.client.put_object(Bucket=store.bucket, Key=key, Body=body, Metadata=marks)

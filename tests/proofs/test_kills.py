@@ -1,4 +1,5 @@
-"""Real processes of `upload` and `stage`, killed at random moments, beside a reader that never rests: 50 times each.
+"""Real processes of `upload` and `stage`, killed at random moments, beside a reader that never
+rests: 50 times each.
 
 `make test` kills each once or in a row, with a seed that stays.
 """
@@ -12,7 +13,8 @@ from killing import Bench, build_upload_command, difference, serve_stage_command
 
 MIB = 1 << 20
 SHORT_SEED = 4_071_969
-MODEL, COMMIT = "tandem-proof/tiny", "5" * 40
+MODEL = "tandem-proof/tiny"
+COMMIT = "5" * 40
 
 
 @pytest.fixture
@@ -38,22 +40,37 @@ def test_killed_at_random_moments_the_end_is_the_same_bytes(
     chance = random.Random(SHORT_SEED) if wanted == 1 else chance  # noqa: S311 - no secret
     bench = Bench(endpoint=endpoint, proxy=proxy, command=command, home=tmp_path)
     state = bench.undisturbed()
-    assert [key for key, (body, *_) in state.items() if key.endswith("lease.json") and b'"released"' not in body] == []
-    kills, trials, looks, broken, twice = 0, 0, 0, 0, 0
+    assert [
+        key
+        for key, (body, *_) in state.items()
+        if key.endswith("lease.json") and b'"released"' not in body
+    ] == []
+    kills = 0
+    trials = 0
+    looks = 0
+    broken = 0
+    twice = 0
     while kills < wanted:
         trial = bench.killed(chance)
         said = f"{name} after {', '.join(trial.moments)}: "
         assert trial.code == 0, said + trial.said
         assert difference(trial.state, bench.expected) == "", said
         assert (trial.uploads, trial.sent_twice, trial.broken_promises) == ([], [], []), said
-        kills, trials, looks = kills + trial.killed, trials + 1, looks + trial.looks
-        broken, twice = broken + len(trial.broken_promises), twice + len(trial.sent_twice)
+        kills = kills + trial.killed
+        trials = trials + 1
+        looks = looks + trial.looks
+        broken = broken + len(trial.broken_promises)
+        twice = twice + len(trial.sent_twice)
         endpoint.client("s3").delete_objects(
             Bucket=trial.bucket, Delete={"Objects": [{"Key": key} for key in trial.state]}
         )
 
     report(
-        kills_of_a_running_process=kills, runs_to_an_end=trials, requests_of_an_undisturbed_run=bench.requests,
-        bytes_in_the_end=sum(len(body) for body, *_ in bench.expected.values()), looks_of_the_reader=looks,
-        files_not_whole_below_a_manifest=broken, whole_files_sent_twice=twice,
-    )  # fmt: skip
+        kills_of_a_running_process=kills,
+        runs_to_an_end=trials,
+        requests_of_an_undisturbed_run=bench.requests,
+        bytes_in_the_end=sum(len(body) for body, *_ in bench.expected.values()),
+        looks_of_the_reader=looks,
+        files_not_whole_below_a_manifest=broken,
+        whole_files_sent_twice=twice,
+    )

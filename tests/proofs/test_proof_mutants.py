@@ -1,4 +1,5 @@
-"""Each promise of the proofs by real processes turns red if the product breaks it: a change a promise."""
+"""Each promise of the proofs by real processes turns red if the product breaks it: a change a
+promise."""
 
 from __future__ import annotations
 
@@ -83,16 +84,23 @@ resume.read_history = lambda *_: resume.RunHistory()
 def build_bench(endpoint, proxy, folder: Path, source: str) -> Bench:
     """Return an upload whose processes have a change."""
     command = build_upload_command(endpoint, folder, rank_bytes=12 * MIB)
-    changed = replace(command, environment={**command.environment, **write_change(folder / "change", source)})
+    changed = replace(
+        command, environment={**command.environment, **write_change(folder / "change", source)}
+    )
     return Bench(endpoint=endpoint, proxy=proxy, command=changed, home=folder)
 
 
 def kill_halfway(bench: Bench):
-    """Kill the upload at each of its requests in turn until a promise is broken; return that trial."""
+    """Kill the upload at each of its requests in turn until a promise is broken; return that
+    trial."""
     bench.undisturbed()
     for request in range(2, bench.requests):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Moment, "draw", classmethod(lambda cls, *_, at=request: cls(request=at, when="done")))
+            patch.setattr(
+                Moment,
+                "draw",
+                classmethod(lambda cls, *_, at=request: cls(request=at, when="done")),
+            )
             trial = bench.killed(random.Random(0))  # noqa: S311 - no secret
         is_whole = difference(trial.state, bench.expected) == ""
         if not is_whole or trial.uploads or trial.sent_twice or trial.broken_promises:
@@ -111,37 +119,56 @@ def test_an_upload_that_is_left_open_is_caught(endpoint, proxy, tmp_path):
 
 
 def test_a_whole_file_that_is_sent_again_is_caught(endpoint, proxy, tmp_path):
-    assert kill_halfway(build_bench(endpoint, proxy, tmp_path, WHOLE_FILES_SENT_AGAIN)).sent_twice != []
+    assert (
+        kill_halfway(build_bench(endpoint, proxy, tmp_path, WHOLE_FILES_SENT_AGAIN)).sent_twice
+        != []
+    )
 
 
 def test_a_manifest_before_its_files_is_caught(endpoint, proxy, tmp_path):
-    assert kill_halfway(build_bench(endpoint, proxy, tmp_path, MANIFEST_BEFORE_FILES)).broken_promises != []
+    assert (
+        kill_halfway(build_bench(endpoint, proxy, tmp_path, MANIFEST_BEFORE_FILES)).broken_promises
+        != []
+    )
 
 
 def test_a_refused_write_that_counts_is_caught(endpoint, proxy, chance, tmp_path, monkeypatch):
-    """The manifest is refused for longer than a process tries, so that one gives up and is begun again."""
+    """The manifest is refused for longer than a process tries, so that one gives up and is begun
+    again."""
     bench = build_bench(endpoint, proxy, tmp_path, A_CARELESS_WRITE)
     bench.undisturbed()
-    rule = FaultRule(fault=INTERNAL_ERROR_FAULT, operation="PutObject", path="*tandem-manifest.json", times=8)
+    rule = FaultRule(
+        fault=INTERNAL_ERROR_FAULT, operation="PutObject", path="*tandem-manifest.json", times=8
+    )
     monkeypatch.setattr(test_weather, "weather", lambda *_: {"refused": rule})
     monkeypatch.setattr(test_weather, "RUNS", 1)
     with pytest.raises(AssertionError):
-        test_weather.test_in_bad_weather_the_end_is_the_same_bytes(0.1, bench, proxy, chance, lambda **_: None)
+        test_weather.test_in_bad_weather_the_end_is_the_same_bytes(
+            0.1, bench, proxy, chance, lambda **_: None
+        )
 
 
-def test_a_manifest_before_its_files_beside_another_writer_is_caught(endpoint, proxy, chance, tmp_path, monkeypatch):
+def test_a_manifest_before_its_files_beside_another_writer_is_caught(
+    endpoint, proxy, chance, tmp_path, monkeypatch
+):
     bench = build_bench(endpoint, proxy, tmp_path, MANIFEST_BEFORE_FILES)
     bench.undisturbed()
     monkeypatch.setattr(test_weather, "RUNS", 3)
     with pytest.raises(AssertionError):
-        test_weather.test_two_writers_of_one_key_at_once_of_which_one_is_killed(bench, proxy, chance, lambda **_: None)
+        test_weather.test_two_writers_of_one_key_at_once_of_which_one_is_killed(
+            bench, proxy, chance, lambda **_: None
+        )
 
 
 def test_a_verify_that_believes_the_metadata_is_caught(store, chance, capsys, request, monkeypatch):
     files = request.getfixturevalue("stored")
-    monkeypatch.setattr("tandem.artifacts.verify.receive_object", lambda store, key: store.head(key).sha256)
+    monkeypatch.setattr(
+        "tandem.artifacts.verify.receive_object", lambda store, key: store.head(key).sha256
+    )
     with pytest.raises(AssertionError):
-        test_flips.test_a_flipped_byte_is_found_wherever_it_is(store, files, chance, lambda **_: None, capsys)
+        test_flips.test_a_flipped_byte_is_found_wherever_it_is(
+            store, files, chance, lambda **_: None, capsys
+        )
 
 
 def test_a_resume_that_forgets_is_caught(chance, tmp_path, monkeypatch, request):
@@ -174,13 +201,17 @@ def test_a_batch_that_is_not_written_down_is_caught(proxy, chance, request, monk
 
 
 def forget_batches(log, folder, environment):
-    log._path, log._environment, log.losses = folder / "sent.jsonl", environment, {}
+    log._path = folder / "sent.jsonl"
+    log._environment = environment
+    log.losses = {}
 
 
 def test_a_value_that_is_not_sent_is_caught(proxy, chance, request, monkeypatch):
     run = request.getfixturevalue("published")
     put = RunPublisher._put_data
     monkeypatch.setattr(test_publishing, "WEATHERS", 3)
-    monkeypatch.setattr(RunPublisher, "_put_data", lambda publisher, data: put(publisher, data[:-1]))
+    monkeypatch.setattr(
+        RunPublisher, "_put_data", lambda publisher, data: put(publisher, data[:-1])
+    )
     with pytest.raises(AssertionError):
         test_publishing.test_publishing_in_bad_weather(run, proxy, chance, lambda **_: None)

@@ -1,4 +1,5 @@
-"""Publishing that is killed, throttled and left without answers: nothing is lost, and one batch a kill counts twice."""
+"""Publishing that is killed, throttled and left without answers: nothing is lost, and one batch a
+kill counts twice."""
 
 from __future__ import annotations
 
@@ -28,17 +29,23 @@ WEATHERS = 25
 
 @pytest.fixture
 def published(endpoint, proxy, bucket, tmp_path) -> PublishedRun:
-    return PublishedRun(endpoint=endpoint, url=proxy.url, bucket=bucket, folder=tmp_path / "out").made()
+    return PublishedRun(
+        endpoint=endpoint, url=proxy.url, bucket=bucket, folder=tmp_path / "out"
+    ).made()
 
 
 def draw_run(published: PublishedRun, chance: random.Random) -> PublishedRun:
     """A run of its own: of random values, in rounds that share their minutes or do not."""
     name = uuid.uuid4().hex[:8]
-    run = dataclasses.replace(published, folder=published.folder.with_name(name), environment=f"e{name}")
+    run = dataclasses.replace(
+        published, folder=published.folder.with_name(name), environment=f"e{name}"
+    )
     return run.made(
-        seed=chance.randrange(10**6), count=chance.randint(1, 3), step_s=chance.choice([0, 20, 60]),
+        seed=chance.randrange(10**6),
+        count=chance.randint(1, 3),
+        step_s=chance.choice([0, 20, 60]),
         gaps=chance.choice([5, 40, 200]),
-    )  # fmt: skip
+    )
 
 
 def publish_to_end(run: PublishedRun, tries: int) -> int:
@@ -55,11 +62,14 @@ def publish_to_end(run: PublishedRun, tries: int) -> int:
 def test_publishing_killed_at_each_request(published, proxy, chance, report):
     proxy.forget()
     published.publish()
-    moments = [(when, number) for when in ("asked", "done") for number in range(1, len(proxy.log) + 1)]
+    moments = [
+        (when, number) for when in ("asked", "done") for number in range(1, len(proxy.log) + 1)
+    ]
     kills: Counter[str] = Counter()
     lost = duplicates = 0
     for moment in moments:
-        run, run_kills = draw_run(published, chance).made(count=2), 0
+        run = draw_run(published, chance).made(count=2)
+        run_kills = 0
         for when, number in [moment, *chance.choices(moments, k=chance.choice([0, 0, 1, 2]))]:
             proxy.forget()
             if run.kill(proxy, when, number):
@@ -70,7 +80,11 @@ def test_publishing_killed_at_each_request(published, proxy, chance, report):
         assert run.duplicates() <= run_kills
         duplicates += run.duplicates()
 
-    report(kills=dict(sorted(kills.items())), minutes_of_series_lost=lost, batches_counted_twice=duplicates)
+    report(
+        kills=dict(sorted(kills.items())),
+        minutes_of_series_lost=lost,
+        batches_counted_twice=duplicates,
+    )
     assert lost == 0
 
 
@@ -78,12 +92,21 @@ def draw_weather(chance: random.Random) -> list[FaultRule]:
     """Faults of which the first two lose an answer."""
     put = {"operation": "PutMetricData", "times": 8}
     faults: list[tuple[Any, dict[str, Any]]] = [
-        (AnswerLossFault(), put), (AnswerCutFault(), put), (THROTTLING_FAULT, {"operation": "PutMetricData"}),
-        (INTERNAL_ERROR_FAULT, put), (DropFault(), put), (AnswerLossFault(), {"operation": "PutObject", "times": 8}),
+        (AnswerLossFault(), put),
+        (AnswerCutFault(), put),
+        (THROTTLING_FAULT, {"operation": "PutMetricData"}),
+        (INTERNAL_ERROR_FAULT, put),
+        (DropFault(), put),
+        (AnswerLossFault(), {"operation": "PutObject", "times": 8}),
         (INTERNAL_ERROR_FAULT, {"service": "s3", "times": 8}),
-    ]  # fmt: skip
+    ]
     return [
-        FaultRule(fault=fault, probability=chance.choice([0.05, 0.15, 0.3]), seed=chance.randrange(10**6), **which)
+        FaultRule(
+            fault=fault,
+            probability=chance.choice([0.05, 0.15, 0.3]),
+            seed=chance.randrange(10**6),
+            **which,
+        )
         for fault, which in faults
     ]
 
@@ -102,7 +125,10 @@ def test_publishing_in_bad_weather(published, proxy, chance, report):
         duplicates += run.duplicates()
 
     report(
-        runs=WEATHERS, faults=faults, gave_up_and_begun_again=gave_up, minutes_of_series_lost=lost,
+        runs=WEATHERS,
+        faults=faults,
+        gave_up_and_begun_again=gave_up,
+        minutes_of_series_lost=lost,
         batches_counted_twice=duplicates,
-    )  # fmt: skip
+    )
     assert lost == 0

@@ -1,4 +1,5 @@
-"""Runs of `tandem bench` that are killed or interrupted at random moments, resumed until they are whole."""
+"""Runs of `tandem bench` that are killed or interrupted at random moments, resumed until they are
+whole."""
 
 from __future__ import annotations
 
@@ -14,8 +15,13 @@ from bench_cli import Pair, Schedule, records, start
 pytestmark = pytest.mark.proof
 
 STOPS = 30
-TEXTS = {"code": [f"say {number}" for number in range(24)], "chat": [f"tell {number}" for number in range(12)]}
-ROUNDS, CONTROLS, ARMS = 2, 1, 2
+TEXTS = {
+    "code": [f"say {number}" for number in range(24)],
+    "chat": [f"tell {number}" for number in range(12)],
+}
+ROUNDS = 2
+CONTROLS = 1
+ARMS = 2
 # 130 once the run hears signals; before and after, the interpreter ends as any other program does
 WHOLE = {0, 4}  # 4: all is measured, on a machine too busy for a verdict
 ENDS = WHOLE | {130, -signal.SIGKILL, -signal.SIGTERM, -signal.SIGINT}
@@ -34,9 +40,12 @@ def base(identity: str) -> str:
 
 
 def stopped(chance, flags: list[str], path: Path) -> tuple[int, str]:
-    """Start, stop with a random signal at a random moment, mostly once it records; its code and the signal it took."""
-    process, had = start(flags), path.stat().st_size if path.exists() else 0
-    while chance.random() > 0.001 and process.poll() is None:  # now and then before anything is measured
+    """Start, stop with a random signal at a random moment, mostly once it records; its code and the
+    signal it took."""
+    process = start(flags)
+    had = path.stat().st_size if path.exists() else 0
+    # now and then before anything is measured
+    while chance.random() > 0.001 and process.poll() is None:
         if path.exists() and path.stat().st_size > had:
             break
         time.sleep(0.005)
@@ -57,8 +66,10 @@ def test_stopped_at_random_moments_every_request_is_answered_once(pair, chance, 
         folder = tmp_path / str(runs)
         folder.mkdir()
         lengths = ("--rounds", str(ROUNDS), "--control-rounds", str(CONTROLS))
-        flags, out = pair.flags(folder, TEXTS, *lengths), folder / "out"
-        code, before = None, b""
+        flags = pair.flags(folder, TEXTS, *lengths)
+        out = folder / "out"
+        code = None
+        before = b""
         while code not in WHOLE:
             begun = (out / "manifest.json").exists()
             path = out / "records.jsonl"
@@ -71,11 +82,20 @@ def test_stopped_at_random_moments_every_request_is_answered_once(pair, chance, 
             assert now.startswith(whole), "a record that was written has changed"
             before = now
         ids = [record["request_id"] for record in records(out)]
-        answered = Counter(base(record["request_id"]) for record in records(out) if record["error"] is None)
+        answered = Counter(
+            base(record["request_id"]) for record in records(out) if record["error"] is None
+        )
         assert len(ids) == len(set(ids))
         assert len(answered) == PLANNED
         assert set(answered.values()) == {1}
         runs += 1
 
     told = ", ".join(f"{name} {number}" for name, number in sorted(stops.items()) if name)
-    report(runs=runs, requests_of_each=PLANNED, stops=told, resumptions=resumed, missing=0, answered_twice=0)
+    report(
+        runs=runs,
+        requests_of_each=PLANNED,
+        stops=told,
+        resumptions=resumed,
+        missing=0,
+        answered_twice=0,
+    )

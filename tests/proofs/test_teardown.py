@@ -1,4 +1,5 @@
-"""`tandem destroy` on what the real CDK CLI deployed, killed at 20 random moments; the name is stamped again after."""
+"""`tandem destroy` on what the real CDK CLI deployed, killed at 20 random moments; the name is
+stamped again after."""
 
 from __future__ import annotations
 
@@ -12,7 +13,12 @@ from torn import Torn
 
 from rehearsal.aws.cdk_cli import CdkCli, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
-from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, EnvironmentSandbox, create_prerequisites, create_sandbox
+from rehearsal.aws.sandbox import (
+    FICTITIOUS_ACCOUNT,
+    EnvironmentSandbox,
+    create_prerequisites,
+    create_sandbox,
+)
 from tandem.spec import names
 
 pytestmark = pytest.mark.proof
@@ -42,17 +48,26 @@ def stamped(
     home = tmp_path_factory.mktemp("stamped")
     copied = create_sandbox(request.param, ROOT / "environments", ROOT / "experiments", home)
     region = copied.environment.region
-    with AwsEndpoint(account=FICTITIOUS_ACCOUNT, region=region, state_dir=home / "deployed") as endpoint:
+    with AwsEndpoint(
+        account=FICTITIOUS_ACCOUNT, region=region, state_dir=home / "deployed"
+    ) as endpoint:
         create_prerequisites(copied, endpoint.client)
         cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=home)
         cdk.bootstrap(copied.environment.bootstrap.qualifier)
         cdk.deploy()
         assert set(map(kind_of, read_stacks(endpoint, copied.name))) == set(copied.stack_kinds)
-        endpoint.client("s3").put_object(Bucket=names.bucket_name(copied.environment), Key=WITNESS, Body=b"here before")
+        endpoint.client("s3").put_object(
+            Bucket=names.bucket_name(copied.environment), Key=WITNESS, Body=b"here before"
+        )
     torn = Torn(
-        name=copied.name, account=FICTITIOUS_ACCOUNT, region=region, declared=home, state=home / "deployed", home=home,
+        name=copied.name,
+        account=FICTITIOUS_ACCOUNT,
+        region=region,
+        declared=home,
+        state=home / "deployed",
+        home=home,
         flags=CASES[request.param],
-    )  # fmt: skip
+    )
     torn.undisturbed()
     return torn, copied
 
@@ -63,7 +78,9 @@ def kind_of(stack: str) -> str:
 
 def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, report):
     torn, _ = stamped
-    kills, trials, runs = Counter(), 0, 0
+    kills = Counter()
+    trials = 0
+    runs = 0
     while kills.total() < KILLS // len(CASES):
         with torn.again() as (endpoint, proxy):
             for _ in range(chance.choice([1, 1, 2, 3])):
@@ -73,13 +90,21 @@ def test_killed_at_random_moments_it_ends_with_the_same_list(stamped, chance, re
                     kills[f"{proxy.log[-1].operation} {when}"] += 1
                 runs += 1
             code, left, said = torn.to_the_end(endpoint, proxy)
-            there = endpoint.client("s3").get_object(Bucket=names.bucket_name(stamped[1].environment), Key=WITNESS)
+            there = endpoint.client("s3").get_object(
+                Bucket=names.bucket_name(stamped[1].environment), Key=WITNESS
+            )
             assert (code, left) == (0, torn.expected), f"killed at {number} {when}: {said}"
             assert there["Body"].read() == b"here before"
         trials += 1
 
-    report(environment=torn.name, kills=dict(sorted(kills.items())), trials=trials, runs=runs,
-           requests_of_an_undisturbed_run=len(torn.requests), left=sum(map(len, torn.expected)))  # fmt: skip
+    report(
+        environment=torn.name,
+        kills=dict(sorted(kills.items())),
+        trials=trials,
+        runs=runs,
+        requests_of_an_undisturbed_run=len(torn.requests),
+        left=sum(map(len, torn.expected)),
+    )
 
 
 def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
@@ -90,7 +115,9 @@ def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
         CdkCli(endpoint=endpoint, sandbox=copied, work_folder=torn.home).deploy()
         stacks = read_stacks(endpoint, copied.name)
         body = (
-            endpoint.client("s3").get_object(Bucket=names.bucket_name(copied.environment), Key=WITNESS)["Body"].read()
+            endpoint.client("s3")
+            .get_object(Bucket=names.bucket_name(copied.environment), Key=WITNESS)["Body"]
+            .read()
         )
         second, left, said = torn.to_the_end(endpoint, proxy)
 
@@ -103,9 +130,15 @@ def test_the_same_name_is_stamped_again_over_what_stayed(stamped, report):
 
 def test_a_destroy_that_cannot_go_on_is_caught(stamped, chance, tmp_path, monkeypatch):
     torn, copied = stamped
-    changed = replace(torn, variables=write_change(tmp_path / "change", A_DESTROY_THAT_EXPECTS_ALL_STACKS))
-    second_deletion = [number for number, name in enumerate(torn.requests, 1) if name == "DeleteStack"][1]
+    changed = replace(
+        torn, variables=write_change(tmp_path / "change", A_DESTROY_THAT_EXPECTS_ALL_STACKS)
+    )
+    second_deletion = [
+        number for number, name in enumerate(torn.requests, 1) if name == "DeleteStack"
+    ][1]
     monkeypatch.setattr(Torn, "moment", lambda *_: (second_deletion, "asked"))
     monkeypatch.setitem(globals(), "KILLS", len(CASES))
     with pytest.raises(AssertionError, match="this stack is gone"):
-        test_killed_at_random_moments_it_ends_with_the_same_list((changed, copied), chance, lambda **_: None)
+        test_killed_at_random_moments_it_ends_with_the_same_list(
+            (changed, copied), chance, lambda **_: None
+        )

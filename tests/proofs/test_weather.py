@@ -1,4 +1,5 @@
-"""Real processes in bad weather: throttling, 500s, dropped connections, lost answers, cut answers, lost parts."""
+"""Real processes in bad weather: throttling, 500s, dropped connections, lost answers, cut answers,
+lost parts."""
 
 from __future__ import annotations
 
@@ -32,14 +33,27 @@ def bench(endpoint, proxy, tmp_path):
     work = write_outcome(tmp_path / "work")
     staged = f"models/{TARGET.replace('@', '/')}/tandem-manifest.json"
     made = Bench(
-        endpoint=endpoint, proxy=proxy, home=tmp_path,
+        endpoint=endpoint,
+        proxy=proxy,
+        home=tmp_path,
         command=Command(
-            argv=lambda bucket, _: ["upload", "--bucket", bucket, "--artifact", str(artifact), "--work", str(work),
-                                    "--lease-s", f"{LEASE_S}"],
+            argv=lambda bucket, _: [
+                "upload",
+                "--bucket",
+                bucket,
+                "--artifact",
+                str(artifact),
+                "--work",
+                str(work),
+                "--lease-s",
+                f"{LEASE_S}",
+            ],
             environment=variables(),
-            prepare=lambda bucket: endpoint.client("s3").put_object(Bucket=bucket, Key=staged, Body=PLACEHOLDER),
+            prepare=lambda bucket: endpoint.client("s3").put_object(
+                Bucket=bucket, Key=staged, Body=PLACEHOLDER
+            ),
         ),
-    )  # fmt: skip
+    )
     made.undisturbed()
     return made
 
@@ -52,11 +66,18 @@ def weather(seed, probability):
         "dropped": FaultRule(fault=DropFault()),
         "answer lost": FaultRule(fault=AnswerLossFault()),
         "answer cut": FaultRule(fault=AnswerCutFault(), method="GET"),
-        "part lost": FaultRule(fault=StatusFault(status=400, code="InvalidPart"), operation="CompleteMultipartUpload"),
-        "upload lost": FaultRule(fault=StatusFault(status=404, code="NoSuchUpload"), operation="UploadPart"),
-        "conflict": FaultRule(fault=StatusFault(status=409, code="ConditionalRequestConflict"), operation="PutObject",
-                         path="*.json"),
-    }  # fmt: skip
+        "part lost": FaultRule(
+            fault=StatusFault(status=400, code="InvalidPart"), operation="CompleteMultipartUpload"
+        ),
+        "upload lost": FaultRule(
+            fault=StatusFault(status=404, code="NoSuchUpload"), operation="UploadPart"
+        ),
+        "conflict": FaultRule(
+            fault=StatusFault(status=409, code="ConditionalRequestConflict"),
+            operation="PutObject",
+            path="*.json",
+        ),
+    }
     return {
         name: rule.model_copy(update={"probability": probability, "seed": seed + number})
         for number, (name, rule) in enumerate(faults.items())
@@ -70,7 +91,11 @@ def besides(state, keys):
 
 @pytest.mark.parametrize("probability", [0.02, 0.1])
 def test_in_bad_weather_the_end_is_the_same_bytes(probability, bench, proxy, chance, report):
-    met, tries_of, failed, broken, unreleased = {}, [], 0, 0, 0
+    met = {}
+    tries_of = []
+    failed = 0
+    broken = 0
+    unreleased = 0
     for _ in range(RUNS):
         trial = Trial(bucket=bench.new_bucket())
         rules = weather(chance.randrange(10**6), probability)
@@ -81,7 +106,8 @@ def test_in_bad_weather_the_end_is_the_same_bytes(probability, bench, proxy, cha
             while tries < MOST_TRIES:
                 tries += 1
                 trial.code = bench.start(trial.bucket, 0).wait(120)
-                assert trial.code in {0, 3}, bench.said(trial.bucket)  # done, or an external service failed
+                # done, or an external service failed
+                assert trial.code in {0, 3}, bench.said(trial.bucket)
                 if trial.code == 0:
                     break
                 failed += 1
@@ -92,25 +118,34 @@ def test_in_bad_weather_the_end_is_the_same_bytes(probability, bench, proxy, cha
         bench.look(trial, reader)
         said = bench.said(trial.bucket)
         assert "Traceback" not in said
-        left = {LEASE} if "lease not released" in said else set()  # no try of it went through: it ends by itself
+        # no try of it went through: it ends by itself
+        left = {LEASE} if "lease not released" in said else set()
         unreleased += len(left)
-        assert (trial.code, difference(besides(trial.state, left), besides(bench.expected, left))) == (0, "")
+        assert (
+            trial.code,
+            difference(besides(trial.state, left), besides(bench.expected, left)),
+        ) == (0, "")
         assert trial.broken_promises == []
         broken += len(trial.broken_promises)
 
     report(
-        runs=RUNS, faults_met=f"{sum(met.values())} ({', '.join(f'{name} {n}' for name, n in met.items())})",
-        runs_that_gave_up_and_were_begun_again=failed, most_runs_for_one_end=max(tries_of),
-        leases_left_to_end_by_themselves=unreleased, files_not_whole_below_a_manifest=broken,
-    )  # fmt: skip
+        runs=RUNS,
+        faults_met=f"{sum(met.values())} ({', '.join(f'{name} {n}' for name, n in met.items())})",
+        runs_that_gave_up_and_were_begun_again=failed,
+        most_runs_for_one_end=max(tries_of),
+        leases_left_to_end_by_themselves=unreleased,
+        files_not_whole_below_a_manifest=broken,
+    )
 
 
 def test_two_writers_of_one_key_at_once_of_which_one_is_killed(bench, proxy, chance, report):
-    """Two Jobs of one key, started together; one of them may die at any moment and is started again.
+    """Two Jobs of one key, started together; one of them may die at any moment and is started
+    again.
 
     The other takes the lease over when it has ended by S3's clock.
     """
-    won, killed = {HOLDER: 0, "compile-tiny-other": 0}, 0
+    won = {HOLDER: 0, "compile-tiny-other": 0}
+    killed = 0
     for _ in range(RUNS):
         trial = Trial(bucket=bench.new_bucket())
         proxy.forget()
@@ -126,10 +161,20 @@ def test_two_writers_of_one_key_at_once_of_which_one_is_killed(bench, proxy, cha
             codes.append(bench.start(trial.bucket, 0, TANDEM_HOLDER=victim).wait(200))
         bench.look(trial, reader)
         assert (codes, trial.broken_promises) == ([0, 0], []), bench.said(trial.bucket)
-        manifests = [body for key, (body, _, _) in trial.state.items() if key == f"{KEY.prefix}/tandem-manifest.json"]
+        manifests = [
+            body
+            for key, (body, _, _) in trial.state.items()
+            if key == f"{KEY.prefix}/tandem-manifest.json"
+        ]
         assert len(manifests) == 1
         winner = next(holder for holder in won if f'"run": "{holder}"'.encode() in manifests[0])
         won[winner] += 1
 
-    report(rounds=RUNS, killed=killed, **{f"won_by_{'first' if holder == HOLDER else 'second'}": times
-                                          for holder, times in won.items()})  # fmt: skip
+    report(
+        rounds=RUNS,
+        killed=killed,
+        **{
+            f"won_by_{'first' if holder == HOLDER else 'second'}": times
+            for holder, times in won.items()
+        },
+    )

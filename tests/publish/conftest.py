@@ -13,8 +13,12 @@ __all__ = ["aws", "clients", "endpoint", "front", "impatient", "proxy"]
 
 @pytest.fixture
 def published(endpoint, clients, proxy, tmp_path) -> PublishedRun:
-    """A folder, an environment and a bucket of its own, and the way to the endpoint through the fault proxy."""
+    """A folder, an environment and a bucket of its own, and the way to the endpoint through the
+    fault proxy."""
     endpoint.reset()  # it looks through all values at each request
-    name, where = f"results-{uuid.uuid4().hex[:10]}", {"LocationConstraint": endpoint.region}
+    name = f"results-{uuid.uuid4().hex[:10]}"
+    where = {"LocationConstraint": endpoint.region}
     clients[endpoint.url].create_bucket(Bucket=name, CreateBucketConfiguration=where)
-    return PublishedRun(endpoint=endpoint, url=proxy.url, bucket=name, folder=tmp_path / "out").made()
+    return PublishedRun(
+        endpoint=endpoint, url=proxy.url, bucket=name, folder=tmp_path / "out"
+    ).made()

@@ -41,7 +41,8 @@ def minute_now(back_s: float = 0.0) -> int:
 
 @dataclass(kw_only=True)
 class PublishedRun:
-    """One run on its way to the endpoint: rounds from a seed, in a folder and an environment of its own.
+    """One run on its way to the endpoint: rounds from a seed, in a folder and an environment of its
+    own.
 
     Args:
         count: of rounds.
@@ -71,22 +72,33 @@ class PublishedRun:
             setattr(self, name, value)
         self.folder.mkdir(exist_ok=True)
         (self.folder / "manifest.json").write_text("{}")
-        (self.folder / "records.jsonl").write_text("".join(f'{{"round":{number}}}\n' for number in range(self.count)))
+        (self.folder / "records.jsonl").write_text(
+            "".join(f'{{"round":{number}}}\n' for number in range(self.count))
+        )
         return self
 
     def rounds(self, skip_numbers: frozenset[int] = frozenset()) -> Iterator[RoundFigures]:
         for number in sorted(set(range(self.count)) - skip_numbers):
-            first, end = (sum(len(f'{{"round":{n}}}\n') for n in range(stop)) for stop in (number, number + 1))
+            first, end = (
+                sum(len(f'{{"round":{n}}}\n') for n in range(stop)) for stop in (number, number + 1)
+            )
             yield RoundFigures(
-                number=number, is_complete=True, values=dict(self.series(number)), ranges=((first, end),)
+                number=number,
+                is_complete=True,
+                values=dict(self.series(number)),
+                ranges=((first, end),),
             )
 
     def series(self, number: int) -> Iterator[tuple[SeriesMinute, np.ndarray]]:
         chance = random.Random(f"{self.seed} {number}")  # noqa: S311 - no secret
         minute = (self.first_s + number * self.step_s) // 60 * 60
         for arm, class_, concurrency in itertools.product(ARMS, self.classes, self.concurrencies):
-            dimensions = (("Experiment", self.experiment), ("Variant", arm), ("PromptClass", class_),
-                          ("Concurrency", str(concurrency)))  # fmt: skip
+            dimensions = (
+                ("Experiment", self.experiment),
+                ("Variant", arm),
+                ("PromptClass", class_),
+                ("Concurrency", str(concurrency)),
+            )
             for name, count in (("ttft_ms", 20), ("chunk_gap_ms", self.gaps), ("requests", 1)):
                 values = np.array([chance.lognormvariate(4, 1) for _ in range(count)])
                 yield SeriesMinute(dimensions, name, minute), values
@@ -94,20 +106,29 @@ class PublishedRun:
     @property
     def destination(self) -> RunDestination:
         return RunDestination(
-            environment=self.environment, account=ACCOUNT, experiment=self.experiment, variants=ARMS,
-            run_id=self.run_id, bucket=self.bucket,
-        )  # fmt: skip
+            environment=self.environment,
+            account=ACCOUNT,
+            experiment=self.experiment,
+            variants=ARMS,
+            run_id=self.run_id,
+            bucket=self.bucket,
+        )
 
     def clients(self) -> PublishClients:
         return build_clients(self.url, self.endpoint.region)
 
     def publish(
-        self, rounds: Iterable[RoundFigures] | None = None, clients: PublishClients | None = None,
+        self,
+        rounds: Iterable[RoundFigures] | None = None,
+        clients: PublishClients | None = None,
         end_s: float = float("inf"),
-    ) -> PublishReport:  # fmt: skip
-        publisher = RunPublisher(self.destination, self.folder, clients or self.clients(), end_s=end_s)
+    ) -> PublishReport:
+        publisher = RunPublisher(
+            self.destination, self.folder, clients or self.clients(), end_s=end_s
+        )
         return publisher.publish(
-            self.rounds(publisher.published_rounds) if rounds is None else rounds, [self.folder / "manifest.json"]
+            self.rounds(publisher.published_rounds) if rounds is None else rounds,
+            [self.folder / "manifest.json"],
         )
 
     def expected(self) -> dict[SeriesKey, int]:
@@ -115,7 +136,9 @@ class PublishedRun:
         counts: dict[SeriesKey, int] = {}
         for figures in self.rounds():
             for (dimensions, metric, at_s), values in figures.values.items():
-                counts[metric, dimensions, at_s] = counts.get((metric, dimensions, at_s), 0) + len(values)
+                counts[metric, dimensions, at_s] = counts.get((metric, dimensions, at_s), 0) + len(
+                    values
+                )
         return counts
 
     def counts(self) -> dict[SeriesKey, int]:
@@ -130,7 +153,8 @@ class PublishedRun:
 
     def duplicates(self) -> int:
         """How many batches, of one class and round each, CloudWatch counts too often."""
-        counts, cell = self.counts(), (ARMS[0], str(self.concurrencies[0]))
+        counts = self.counts()
+        cell = (ARMS[0], str(self.concurrencies[0]))
         return sum(
             counts[key] - count
             for key, count in self.expected().items()
@@ -144,7 +168,8 @@ class PublishedRun:
         return [row["Key"].removeprefix(prefix) for row in listing.get("Contents", ())]
 
     def kill(self, proxy: Any, when: str, number: int, operation: str | None = None) -> bool:
-        """Publish in a process of its own and kill it at the so many-th request; whether it still ran then.
+        """Publish in a process of its own and kill it at the so many-th request; whether it still
+        ran then.
 
         Args:
             when: `asked`: before the request is sent on; `done`: before its answer leaves.
@@ -153,9 +178,14 @@ class PublishedRun:
         arguments = {name: getattr(self, name) for name in names} | {"folder": str(self.folder)}
         process = subprocess.Popen(
             [sys.executable, __file__, self.endpoint.region, json.dumps(arguments)],
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT), "AWS_EC2_METADATA_DISABLED": "true"},
+            env={
+                "PATH": os.environ["PATH"],
+                "PYTHONPATH": str(ROOT),
+                "AWS_EC2_METADATA_DISABLED": "true",
+            },
         )
-        numbers, lock = itertools.count(1), threading.Lock()
+        numbers = itertools.count(1)
+        lock = threading.Lock()
 
         def watch(moment: str, request: Any) -> None:
             with lock:
@@ -168,29 +198,44 @@ class PublishedRun:
             return process.wait(END_S) == -signal.SIGKILL
         finally:
             proxy.moment_callback = None
-            until_s = time.monotonic() + 30  # the endpoint ends what the killed process had asked for
-            while any(request.ended_s is None for request in proxy.log) and time.monotonic() < until_s:
+            # the endpoint ends what the killed process had asked for
+            until_s = time.monotonic() + 30
+            while (
+                any(request.ended_s is None for request in proxy.log) and time.monotonic() < until_s
+            ):
                 time.sleep(0.005)
 
 
 def read_statistic(
-    endpoint: AwsEndpoint, namespace: str, keys: Iterable[SeriesKey], statistic: str = "SampleCount", period_s: int = 60
+    endpoint: AwsEndpoint,
+    namespace: str,
+    keys: Iterable[SeriesKey],
+    statistic: str = "SampleCount",
+    period_s: int = 60,
 ) -> dict[SeriesKey, float]:
-    """One statistic of minutes of series, as a reader of CloudWatch gets it; a minute without values is 0."""
-    client, values = endpoint.client("cloudwatch"), {}
-    for at_s, minute_keys in itertools.groupby(sorted(keys, key=lambda key: key[2]), key=lambda key: key[2]):
+    """One statistic of minutes of series, as a reader of CloudWatch gets it; a minute without
+    values is 0."""
+    client = endpoint.client("cloudwatch")
+    values = {}
+    for at_s, minute_keys in itertools.groupby(
+        sorted(keys, key=lambda key: key[2]), key=lambda key: key[2]
+    ):
         numbered_keys = {f"q{index}": key for index, key in enumerate(minute_keys)}
         queries = [
             {
                 "Id": query_id,
                 "MetricStat": {
-                    "Metric": {"Namespace": namespace, "MetricName": name,
-                               "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions]},
-                    "Period": period_s, "Stat": statistic,
+                    "Metric": {
+                        "Namespace": namespace,
+                        "MetricName": name,
+                        "Dimensions": [{"Name": key, "Value": value} for key, value in dimensions],
+                    },
+                    "Period": period_s,
+                    "Stat": statistic,
                 },
             }
             for query_id, (name, dimensions, _) in numbered_keys.items()
-        ]  # fmt: skip
+        ]
         start, end = (datetime.fromtimestamp(at_s + more_s, tz=UTC) for more_s in (0, period_s))
         answer = client.get_metric_data(MetricDataQueries=queries, StartTime=start, EndTime=end)
         for result in answer["MetricDataResults"]:
@@ -202,16 +247,25 @@ def read_statistic(
 def build_clients(url: str, region: str, access_key: str = ACCOUNT) -> PublishClients:
     """Clients as `connect` makes them, of an endpoint that is named here."""
     config = Config(
-        s3={"addressing_style": "path"}, retries={"mode": "standard", "total_max_attempts": 3}, proxies={},
-        connect_timeout=5, read_timeout=10,
-    )  # fmt: skip
-    return PublishClients(*(
-        boto3.client(
-            service, endpoint_url=url, region_name=region, aws_access_key_id=access_key,
-            aws_secret_access_key="local", config=config,  # noqa: S106 - any will do
+        s3={"addressing_style": "path"},
+        retries={"mode": "standard", "total_max_attempts": 3},
+        proxies={},
+        connect_timeout=5,
+        read_timeout=10,
+    )
+    return PublishClients(
+        *(
+            boto3.client(
+                service,
+                endpoint_url=url,
+                region_name=region,
+                aws_access_key_id=access_key,
+                aws_secret_access_key="local",
+                config=config,  # noqa: S106 - any will do
+            )
+            for service in ("cloudwatch", "s3", "sts")
         )
-        for service in ("cloudwatch", "s3", "sts")
-    ))  # fmt: skip
+    )
 
 
 if __name__ == "__main__":  # in a process of its own, which may be killed

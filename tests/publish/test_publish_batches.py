@@ -30,17 +30,29 @@ def large_round():
 
 @pytest.mark.parametrize(
     ("value", "sent"),
-    [(123.456, 123.0), (0.0123456, 0.0123), (999.6, 1000.0), (0.1, 0.1), (-45.678, -45.7), (0.0, 0.0),
-     (1e-200, 0.0), (98765.0, 98800.0)],
-)  # fmt: skip
+    [
+        (123.456, 123.0),
+        (0.0123456, 0.0123),
+        (999.6, 1000.0),
+        (0.1, 0.1),
+        (-45.678, -45.7),
+        (0.0, 0.0),
+        (1e-200, 0.0),
+        (98765.0, 98800.0),
+    ],
+)
 def test_a_value_is_sent_at_three_digits(value, sent):
     assert round_values(np.array([value])).tolist() == [sent]
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 2.0**360, -(2.0**361)])
+@pytest.mark.parametrize(
+    "value", [float("nan"), float("inf"), -float("inf"), 2.0**360, -(2.0**361)]
+)
 def test_what_is_no_number_for_cloudwatch_is_not_sent(value):
     assert build_batches(dict([series([value])])) == ()
-    assert [datum.values for datum in build_batches(dict([series([value, 5.0])]))[0].data] == [(5.0,)]
+    assert [datum.values for datum in build_batches(dict([series([value, 5.0])]))[0].data] == [
+        (5.0,)
+    ]
 
 
 def test_a_digest_is_that_of_earlier_versions():
@@ -52,23 +64,35 @@ def test_a_digest_is_that_of_earlier_versions():
     ("parts", "value_counts"),
     [
         ([series(unique_values(400))], [[150, 150, 100]]),
-        ([series([float(n)], at_s=60 * n) for n in range(2500)], [[1] * 1000, [1] * 1000, [1] * 500]),
+        (
+            [series([float(n)], at_s=60 * n) for n in range(2500)],
+            [[1] * 1000, [1] * 1000, [1] * 500],
+        ),
         (  # a minute of a series begins a batch rather than lie in two
-            [*(series([1.0], at_s=60 * n) for n in range(999)), series(unique_values(300), at_s=60 * 999)],
+            [
+                *(series([1.0], at_s=60 * n) for n in range(999)),
+                series(unique_values(300), at_s=60 * 999),
+            ],
             [[1] * 999, [150, 150]],
         ),
-        ([series(unique_values(60_000))], [[150] * 222, [150] * 178]),  # unless no batch can hold it
+        # unless no batch can hold it
+        ([series(unique_values(60_000))], [[150] * 222, [150] * 178]),
     ],
     ids=["values", "data", "minute", "large minute"],
 )
 def test_a_datum_has_150_unique_values_and_a_batch_1000_data_at_most(parts, value_counts):
-    assert [[len(datum.values) for datum in batch.data] for batch in build_batches(dict(parts))] == value_counts
+    assert [
+        [len(datum.values) for datum in batch.data] for batch in build_batches(dict(parts))
+    ] == value_counts
 
 
 @pytest.mark.parametrize("count", [1, 1_000_000])
 def test_no_request_is_larger_than_it_was_taken_for(count, aws):  # noqa: ARG001 - credentials to sign with
-    client = boto3.client("cloudwatch", region_name="us-east-2", config=Config(disable_request_compression=True))
-    sizes, computed_sizes = [], []
+    client = boto3.client(
+        "cloudwatch", region_name="us-east-2", config=Config(disable_request_compression=True)
+    )
+    sizes = []
+    computed_sizes = []
 
     def answer(request, **_):
         sizes.append(len(request.body))
@@ -76,10 +100,16 @@ def test_no_request_is_larger_than_it_was_taken_for(count, aws):  # noqa: ARG001
 
     client.meta.events.register("before-send", answer)
     for batch in build_batches(dict(large_round())):
-        data = [dataclasses.replace(datum, counts=(count,) * len(datum.counts)) for datum in batch.data]
+        data = [
+            dataclasses.replace(datum, counts=(count,) * len(datum.counts)) for datum in batch.data
+        ]
         with pytest.raises(ConnectionAbortedError):
-            client.put_metric_data(Namespace="Tandem/e", MetricData=[datum.as_request() for datum in data])
+            client.put_metric_data(
+                Namespace="Tandem/e", MetricData=[datum.as_request() for datum in data]
+            )
         computed_sizes.append(sum(datum.size for datum in data))
 
     assert len(sizes) > 1
-    assert all(size <= computed <= MAX_BYTES for size, computed in zip(sizes, computed_sizes, strict=True))
+    assert all(
+        size <= computed <= MAX_BYTES for size, computed in zip(sizes, computed_sizes, strict=True)
+    )

@@ -32,7 +32,9 @@ def completes(published, proxy):
 def clock(monkeypatch, **functions):
     """Give the publisher another clock."""
     monkeypatch.setattr(
-        publisher, "time", SimpleNamespace(**{"time": time.time, "monotonic": time.monotonic} | functions)
+        publisher,
+        "time",
+        SimpleNamespace(**{"time": time.time, "monotonic": time.monotonic} | functions),
     )
 
 
@@ -41,7 +43,12 @@ def clock(monkeypatch, **functions):
     [
         ("GetCallerIdentity", 403, "ExpiredToken", "the credentials have expired"),
         ("PutMetricData", 400, "ExpiredTokenException", "the credentials have expired"),
-        ("PutMetricData", 403, "AccessDenied", "cloudwatch:PutMetricData with the condition cloudwatch:namespace"),
+        (
+            "PutMetricData",
+            403,
+            "AccessDenied",
+            "cloudwatch:PutMetricData with the condition cloudwatch:namespace",
+        ),
         ("PutObject", 403, "AccessDenied", "s3:PutObject is missing"),
         ("ListObjectsV2", 403, "AccessDenied", "s3:ListBucket is missing"),
         ("GetCallerIdentity", 403, "SignatureDoesNotMatch", "does not accept these credentials"),
@@ -67,13 +74,18 @@ def test_what_aws_refuses_is_said_with_what_to_do_and_a_later_publish_completes(
 
 
 @pytest.mark.parametrize(
-    ("service", "operation"), [("sts", "GetCallerIdentity"), ("cloudwatch", "PutMetricData"), ("s3", "ListObjectsV2")]
+    ("service", "operation"),
+    [("sts", "GetCallerIdentity"), ("cloudwatch", "PutMetricData"), ("s3", "ListObjectsV2")],
 )
-def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(published, proxy, service, operation):
+def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(
+    published, proxy, service, operation
+):
     down = build_clients(f"http://127.0.0.1:{find_free_port()}", published.endpoint.region)
     clients = dataclasses.replace(published.clients(), **{service: getattr(down, service)})
 
-    with pytest.raises(ExternalError, match=f"{operation} reached nobody .*check the region's name, DNS"):
+    with pytest.raises(
+        ExternalError, match=f"{operation} reached nobody .*check the region's name, DNS"
+    ):
         published.publish(clients=clients)
 
     assert completes(published, proxy)
@@ -81,15 +93,24 @@ def test_an_endpoint_that_is_down_is_said_so_and_a_later_publish_completes(publi
 
 def test_credentials_of_another_account_are_refused_before_anything_is_sent(published, proxy):
     with pytest.raises(InputError, match="these credentials are of account 999988887777"):
-        published.publish(clients=build_clients(proxy.url, published.endpoint.region, "999988887777"))
+        published.publish(
+            clients=build_clients(proxy.url, published.endpoint.region, "999988887777")
+        )
     assert {request.operation for request in proxy.log} == {"GetCallerIdentity"}
 
 
 def test_rounds_older_than_two_weeks_are_named_once_and_stored(published):
     published.made(first_s=minute_now(14 * DAY_S + 90), step_s=3600)
-    first, second = published.publish(), published.publish()
-    assert ["round 0" in sentence and "older than two weeks" in sentence for sentence in first.lost] == [True]
-    assert (first.sent, second.is_whole, "records/round-00000.jsonl" in published.objects()) == (3, True, True)
+    first = published.publish()
+    second = published.publish()
+    assert [
+        "round 0" in sentence and "older than two weeks" in sentence for sentence in first.lost
+    ] == [True]
+    assert (first.sent, second.is_whole, "records/round-00000.jsonl" in published.objects()) == (
+        3,
+        True,
+        True,
+    )
 
 
 def test_times_far_ahead_wait_until_cloudwatch_takes_them(published, monkeypatch):
@@ -112,7 +133,8 @@ def test_a_class_that_cloudwatch_refuses_is_named_once_and_all_others_are_there(
     published.made(count=1)
     proxy.use(refuse("PutMetricData", 400, "InvalidParameterValue", skip=1, times=1))
 
-    first, second = published.publish(), published.publish()
+    first = published.publish()
+    second = published.publish()
 
     assert [sentence.startswith("class 'code' of round 0") for sentence in first.lost] == [True]
     assert (first.sent, second.is_whole) == (2, True)
@@ -122,27 +144,37 @@ def test_a_class_that_cloudwatch_refuses_is_named_once_and_all_others_are_there(
 @pytest.mark.parametrize("operation", ["PutMetricData", "PutObject"])
 def test_a_refused_class_is_named_by_the_publish_that_completes(published, proxy, operation):
     refused = refuse("PutMetricData", 400, "InvalidParameterValue", times=1)
-    proxy.use(refused, refuse(operation, 403, "AccessDenied", skip=3))  # of the second round; the manifest
+    # of the second round; the manifest
+    proxy.use(refused, refuse(operation, 403, "AccessDenied", skip=3))
     with pytest.raises(ExternalError):
         published.publish()
     proxy.use()
 
-    first, second = published.publish(), published.publish()
+    first = published.publish()
+    second = published.publish()
 
     assert [sentence.startswith("class 'chat' of round 0") for sentence in first.lost] == [True]
     assert second.is_whole
 
 
 def gauge(published, at_s, arm="baseline", statistic="Maximum"):
-    cell = (("Experiment", "post"), ("Variant", arm), ("PromptClass", "all"), ("Concurrency", "all"))
+    cell = (
+        ("Experiment", "post"),
+        ("Variant", arm),
+        ("PromptClass", "all"),
+        ("Concurrency", "all"),
+    )
     key = ("unpublished_rounds", cell, at_s)
-    return read_statistic(published.endpoint, published.destination.namespace, [key], statistic)[key]
+    return read_statistic(published.endpoint, published.destination.namespace, [key], statistic)[
+        key
+    ]
 
 
 def test_the_gauge_counts_earlier_rounds_that_were_not_sent(published, proxy, monkeypatch):
     published.made(count=3)
     clock(monkeypatch, time=lambda: published.first_s + 600.0)
-    proxy.use(refuse("PutMetricData", 500, "InternalError", skip=3, times=3))  # the second round's first, at every try
+    # the second round's first, at every try
+    proxy.use(refuse("PutMetricData", 500, "InternalError", skip=3, times=3))
 
     with pytest.raises(ExternalError, match="PutMetricData failed at every try"):
         published.publish()
@@ -151,10 +183,13 @@ def test_the_gauge_counts_earlier_rounds_that_were_not_sent(published, proxy, mo
 
 
 def test_no_call_is_made_but_those_declared_and_each_of_them_is(published, proxy):
-    clients, calls = build_clients(proxy.url, published.endpoint.region), set()
+    clients = build_clients(proxy.url, published.endpoint.region)
+    calls = set()
     for name in ("cloudwatch", "s3", "sts"):
         getattr(clients, name).meta.events.register(
-            "before-call", lambda model, name=name, **_: calls.add((name, model.name)), unique_id=name
+            "before-call",
+            lambda model, name=name, **_: calls.add((name, model.name)),
+            unique_id=name,
         )
     (published.folder / "records.jsonl").write_bytes(bytes(20 << 20))
     large = dataclasses.replace(next(published.rounds()), ranges=((0, 20 << 20),))

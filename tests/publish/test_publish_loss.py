@@ -24,10 +24,12 @@ def rule_puts(fault, **when):
 @pytest.mark.parametrize(
     "fault",
     [
-        StatusFault(status=400, code="ThrottlingException"), StatusFault(status=400, code="RequestLimitExceeded"),
-        INTERNAL_ERROR_FAULT, DropFault(),
+        StatusFault(status=400, code="ThrottlingException"),
+        StatusFault(status=400, code="RequestLimitExceeded"),
+        INTERNAL_ERROR_FAULT,
+        DropFault(),
     ],
-)  # fmt: skip
+)
 def test_a_request_that_was_not_done_is_sent_again(published, proxy, fault):
     proxy.use(rule_puts(fault, every=2, times=3))
     report = published.publish()
@@ -94,7 +96,11 @@ def test_records_are_in_s3_although_cloudwatch_refuses_all_and_are_stored_once(p
         with pytest.raises(ExternalError):
             published.publish()
 
-    assert published.objects() == ["manifest.json", "records/round-00000.jsonl", "records/round-00001.jsonl"]
+    assert published.objects() == [
+        "manifest.json",
+        "records/round-00000.jsonl",
+        "records/round-00001.jsonl",
+    ]
     assert len(proxy.requests("PutObject", "*/records/*")) == 2
 
 

@@ -1,6 +1,8 @@
-"""What is sent of measured runs: the recording of tests/monitoring/samples/bench.json, and the figures of a summary.
+"""What is sent of measured runs: the recording of tests/monitoring/samples/bench.json, and the
+figures of a summary.
 
-To record the sample anew after a change of the catalogue: `RECORD=1 pytest tests/publish/test_publish_measured.py`.
+To record the sample anew after a change of the catalogue: `RECORD=1 pytest
+tests/publish/test_publish_measured.py`.
 """
 
 from __future__ import annotations
@@ -38,21 +40,27 @@ def publish_measured(published: PublishedRun, source: Path, start_s: int) -> Pub
     shutil.rmtree(folder)
     shutil.copytree(source, folder)
     run = manifest.read_manifest(folder)
-    clock = msgspec.structs.replace(run.clock, utc=datetime.fromtimestamp(start_s, tz=UTC).isoformat())
-    manifest.write_manifest(folder, msgspec.structs.replace(run, clock=clock, goodput={"ttft_ms": 1000.0}))
+    clock = msgspec.structs.replace(
+        run.clock, utc=datetime.fromtimestamp(start_s, tz=UTC).isoformat()
+    )
+    manifest.write_manifest(
+        folder, msgspec.structs.replace(run, clock=clock, goodput={"ttft_ms": 1000.0})
+    )
     published.publish(read_rounds(folder, "post"))
     return published
 
 
 @pytest.fixture
 def data(published: PublishedRun) -> list[dict[str, Any]]:
-    """Every datum of every PutMetricData that a publish of the sample's run makes, as it was passed to boto3."""
+    """Every datum of every PutMetricData that a publish of the sample's run makes, as it was passed
+    to boto3."""
     sent: list[dict[str, Any]] = []
 
     def keep(params: dict[str, Any], **_: object) -> None:
         sent.extend(params["MetricData"])
 
-    events, event = published.clients().cloudwatch.meta.events, "provide-client-params.cloudwatch.PutMetricData"
+    events = published.clients().cloudwatch.meta.events
+    event = "provide-client-params.cloudwatch.PutMetricData"
     events.register(event, keep)
     try:
         publish_measured(published, SAMPLE_RUN, TODAY_S)
@@ -63,7 +71,10 @@ def data(published: PublishedRun) -> list[dict[str, Any]]:
 
 def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> None:
     """Of each metric its unit, its dimensions and one datum, that of all classes first."""
-    pooled = sorted(data, key=lambda datum: [dimension["Value"] != ALL_VALUES for dimension in datum["Dimensions"]])
+    pooled = sorted(
+        data,
+        key=lambda datum: [dimension["Value"] != ALL_VALUES for dimension in datum["Dimensions"]],
+    )
     rows = [
         {
             "Name": name,
@@ -74,7 +85,9 @@ def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> No
             "Counts": datum["Counts"][:3],
             "StorageResolution": datum["StorageResolution"],
         }
-        for name, datum in sorted({datum["MetricName"]: datum for datum in reversed(pooled)}.items())
+        for name, datum in sorted(
+            {datum["MetricName"]: datum for datum in reversed(pooled)}.items()
+        )
     ]
     text = json.dumps({"publisher": BENCH, "metrics": rows}, indent=1) + "\n"
     if os.environ.get("RECORD"):
@@ -84,14 +97,21 @@ def test_the_recording_is_what_the_bench_sends(data: list[dict[str, Any]]) -> No
 
 
 def read_cell(published: PublishedRun, cell: Any, statistic: str, metric: str = "") -> float | None:
-    """One statistic of a summary's cell over the whole run, as CloudWatch pools it; None for no value."""
-    dimensions = zip(BENCH_DIMENSIONS, ("post", cell.arm, cell.class_, str(cell.concurrency)), strict=True)
+    """One statistic of a summary's cell over the whole run, as CloudWatch pools it; None for no
+    value."""
+    dimensions = zip(
+        BENCH_DIMENSIONS, ("post", cell.arm, cell.class_, str(cell.concurrency)), strict=True
+    )
     key = (metric or cell.metric, tuple(dimensions), TODAY_S - DAY_S)
-    return read_statistic(published.endpoint, published.destination.namespace, [key], statistic, 2 * DAY_S).get(key)
+    return read_statistic(
+        published.endpoint, published.destination.namespace, [key], statistic, 2 * DAY_S
+    ).get(key)
 
 
 @pytest.mark.proof
-def test_every_percentile_of_the_summary_is_cloudwatchs_within_the_bucket_error(published: PublishedRun) -> None:
+def test_every_percentile_of_the_summary_is_cloudwatchs_within_the_bucket_error(
+    published: PublishedRun,
+) -> None:
     run = publish_measured(published, REAL_RUN, TODAY_S - DAY_S // 2)
     names = {metric.name for metric in metrics.list_published_metrics()}
     cells = [cell for cell in summary.summarize_run(run.folder).cells if cell.metric in names]
@@ -100,7 +120,8 @@ def test_every_percentile_of_the_summary_is_cloudwatchs_within_the_bucket_error(
         (cell.metric, cell.arm, cell.class_, statistic, true, value)
         for cell in cells
         for statistic, true in (("p50", cell.p50), ("p99", cell.p99))
-        if (value := read_cell(run, cell, statistic)) is None or abs(value - true) > BUCKET_ERROR * abs(true)
+        if (value := read_cell(run, cell, statistic)) is None
+        or abs(value - true) > BUCKET_ERROR * abs(true)
     ]
 
     assert len(cells) > 100

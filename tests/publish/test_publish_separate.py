@@ -19,13 +19,20 @@ def test_one_folder_may_be_published_to_two_environments_of_one_bucket(published
     assert published.counts() == other.counts() == published.expected()
 
 
-def test_a_second_publish_sends_nothing_though_the_folder_was_copied_before(published, proxy, tmp_path):
+def test_a_second_publish_sends_nothing_though_the_folder_was_copied_before(
+    published, proxy, tmp_path
+):
     published.publish()
     proxy.forget()
 
-    reports = [published.publish(), dataclasses.replace(published, folder=tmp_path / "copy").made().publish()]
+    reports = [
+        published.publish(),
+        dataclasses.replace(published, folder=tmp_path / "copy").made().publish(),
+    ]
 
-    assert [(report.sent, report.rounds, report.is_whole) for report in reports] == [(0, [], True)] * 2
+    assert [(report.sent, report.rounds, report.is_whole) for report in reports] == [
+        (0, [], True)
+    ] * 2
     assert proxy.requests("PutMetricData") == ()
 
 
@@ -34,10 +41,15 @@ def test_records_markers_and_the_other_files_are_in_s3(published):
 
     markers = [f"published/{published.environment}/round-0000{number}.json" for number in range(2)]
     assert published.objects() == [
-        "manifest.json", *markers, "records/round-00000.jsonl", "records/round-00001.jsonl",
-    ]  # fmt: skip
+        "manifest.json",
+        *markers,
+        "records/round-00000.jsonl",
+        "records/round-00001.jsonl",
+    ]
     key = f"{published.destination.prefix}{markers[1]}"
-    marker = json.load(published.endpoint.client("s3").get_object(Bucket=published.bucket, Key=key)["Body"])
+    marker = json.load(
+        published.endpoint.client("s3").get_object(Bucket=published.bucket, Key=key)["Body"]
+    )
     assert (marker["round"], marker["batches"]) == (1, 3)
 
 
@@ -49,12 +61,16 @@ def test_an_object_that_is_named_nearly_as_a_marker_is_none(published):
 
 def test_a_large_round_is_stored_whole_with_its_checksum(published):
     (published.folder / "records.jsonl").write_bytes(bytes(20 << 20))
-    figures = dataclasses.replace(next(published.rounds()), ranges=((0, 1 << 20), (2 << 20, 20 << 20)))
+    figures = dataclasses.replace(
+        next(published.rounds()), ranges=((0, 1 << 20), (2 << 20, 20 << 20))
+    )
 
     published.publish([figures])
 
     key = f"{published.destination.prefix}records/round-00000.jsonl"
-    head = published.endpoint.client("s3").head_object(Bucket=published.bucket, Key=key, ChecksumMode="ENABLED")
+    head = published.endpoint.client("s3").head_object(
+        Bucket=published.bucket, Key=key, ChecksumMode="ENABLED"
+    )
     assert (head["ContentLength"], "ChecksumSHA256" in head) == (19 << 20, True)
 
 
@@ -68,7 +84,12 @@ def test_a_round_that_is_not_whole_is_stored_and_not_sent_until_it_is(published,
     grown = dataclasses.replace(figures, ranges=((0, 24),))
     assert published.publish([grown]).rounds == [0]
     key = f"{published.destination.prefix}records/round-00000.jsonl"
-    assert published.endpoint.client("s3").head_object(Bucket=published.bucket, Key=key)["ContentLength"] == 24
+    assert (
+        published.endpoint.client("s3").head_object(Bucket=published.bucket, Key=key)[
+            "ContentLength"
+        ]
+        == 24
+    )
 
 
 def test_records_that_cannot_be_read_are_named(published):

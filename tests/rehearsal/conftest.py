@@ -36,7 +36,8 @@ def enforcing() -> Iterator[AwsEndpoint]:
 
 @pytest.fixture(scope="session")
 def renewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]:
-    """An endpoint that keeps its state, in its second life, and what was seen of the first one and at its end."""
+    """An endpoint that keeps its state, in its second life, and what was seen of the first one and
+    at its end."""
     folder = tmp_path_factory.mktemp("state")
     endpoint = AwsEndpoint(account=ACCOUNT, region="us-east-2", state_dir=folder)
     where = {"LocationConstraint": "us-east-2"}
@@ -47,8 +48,15 @@ def renewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespac
         after_reset = s3.list_buckets()["Buckets"]
         endpoint.client("ssm").put_parameter(Name="p", Value="v", Type="String")
         s3.create_bucket(Bucket="kept", CreateBucketConfiguration=where)
-        s3.put_object(Bucket="kept", Key="a/b", Body=b"x", Metadata={"sha256": "abc"}, ChecksumAlgorithm="SHA256")
-        process, work = endpoint.process_id, endpoint.log.parent
+        s3.put_object(
+            Bucket="kept",
+            Key="a/b",
+            Body=b"x",
+            Metadata={"sha256": "abc"},
+            ChecksumAlgorithm="SHA256",
+        )
+        process = endpoint.process_id
+        work = endpoint.log.parent
     left = SimpleNamespace(process=process, work=work, work_there=work.exists())
     with endpoint:
         yield SimpleNamespace(endpoint=endpoint, folder=folder, after_reset=after_reset, left=left)
@@ -72,10 +80,16 @@ def deployed(
     name = stack or f"stack-{uuid.uuid4().hex[:8]}"
     cloudformation = endpoint.client("cloudformation")
     act = cloudformation.update_stack if update else cloudformation.create_stack
-    identity = act(StackName=name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_NAMED_IAM"])["StackId"]
+    identity = act(
+        StackName=name, TemplateBody=json.dumps(template), Capabilities=["CAPABILITY_NAMED_IAM"]
+    )["StackId"]
     status = settled(endpoint, identity)
     events = cloudformation.describe_stack_events(StackName=identity)["StackEvents"]
-    reasons = [event.get("ResourceStatusReason", "") for event in events if event["ResourceStatus"].endswith("FAILED")]
+    reasons = [
+        event.get("ResourceStatusReason", "")
+        for event in events
+        if event["ResourceStatus"].endswith("FAILED")
+    ]
     return SimpleNamespace(name=name, id=identity, status=status, reasons=reasons)
 
 
@@ -104,11 +118,15 @@ def change_set(endpoint: AwsEndpoint) -> Callable[..., str]:
     """Make a new stack by change set, as the CDK CLI does; its status."""
 
     def act(resources: dict[str, Any], *, adopt: bool) -> str:
-        cloudformation, name = endpoint.client("cloudformation"), f"adopting-{uuid.uuid4().hex[:6]}"
+        cloudformation = endpoint.client("cloudformation")
+        name = f"adopting-{uuid.uuid4().hex[:6]}"
         cloudformation.create_change_set(
-            StackName=name, ChangeSetName="c", ChangeSetType="CREATE", ImportExistingResources=adopt,
+            StackName=name,
+            ChangeSetName="c",
+            ChangeSetType="CREATE",
+            ImportExistingResources=adopt,
             TemplateBody=json.dumps({"Resources": resources}),
-        )  # fmt: skip
+        )
         cloudformation.execute_change_set(StackName=name, ChangeSetName="c")
         return settled(endpoint, name)
 
@@ -140,7 +158,10 @@ def held(endpoint: AwsEndpoint) -> Callable[[str], dict[str, ResourceCheck]]:
     """Hold a stack; by logical id."""
 
     def act(stack: str) -> dict[str, ResourceCheck]:
-        return {item.logical_id: item for item in check_stack(endpoint.client, stack, endpoint.list_custom_resources())}
+        return {
+            item.logical_id: item
+            for item in check_stack(endpoint.client, stack, endpoint.list_custom_resources())
+        }
 
     return act
 
@@ -160,6 +181,7 @@ def everything(endpoint: AwsEndpoint, templates: dict[str, Any]) -> dict[str, Re
         stack = deployed(endpoint, template, name)
         assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", [])
         found |= {
-            item.logical_id: item for item in check_stack(endpoint.client, name, endpoint.list_custom_resources())
+            item.logical_id: item
+            for item in check_stack(endpoint.client, name, endpoint.list_custom_resources())
         }
     return found

@@ -1,7 +1,7 @@
 """A CDK app without the CDK: writes the cloud assembly of a small environment by hand.
 
-The real CLI takes it for any other app, and starts in a tenth of a second instead of five. `leaky` puts the
-reservation into the Network stack too; `unprotected` forgets the termination protection.
+The real CLI takes it for any other app, and starts in a tenth of a second instead of five. `leaky`
+puts the reservation into the Network stack too; `unprotected` forgets the termination protection.
 """
 
 from __future__ import annotations
@@ -20,8 +20,15 @@ def templates(name: str, said: dict[str, Any], faults: list[str]) -> dict[str, d
     reservation = said["capacity"]["reservation_id"]
     target = {"CapacityReservationTarget": {"CapacityReservationId": reservation}}
     role = {"AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}}
-    bucket = {"BucketName": f"tandem-{name}-{said['account']}", "VersioningConfiguration": {"Status": "Enabled"}}
-    subnet = {"VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.42.0.0/20", "AvailabilityZoneId": "use2-az1"}
+    bucket = {
+        "BucketName": f"tandem-{name}-{said['account']}",
+        "VersioningConfiguration": {"Status": "Enabled"},
+    }
+    subnet = {
+        "VpcId": {"Ref": "Vpc"},
+        "CidrBlock": "10.42.0.0/20",
+        "AvailabilityZoneId": "use2-az1",
+    }
     cluster = {
         "Name": f"tandem-{name}",
         "RoleArn": {"Fn::GetAtt": ["Role", "Arn"]},
@@ -31,10 +38,15 @@ def templates(name: str, said: dict[str, Any], faults: list[str]) -> dict[str, d
     tags = [{"Key": "leak", "Value": reservation}] if "leaky" in faults else []
     return {
         "Network": {
-            "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.42.0.0/16", "Tags": tags}},
+            "Vpc": {
+                "Type": "AWS::EC2::VPC",
+                "Properties": {"CidrBlock": "10.42.0.0/16", "Tags": tags},
+            },
             "Subnet": {"Type": "AWS::EC2::Subnet", "Properties": subnet},
         },
-        "Artifacts": {"Bucket": {"Type": "AWS::S3::Bucket", "DeletionPolicy": "Retain", "Properties": bucket}},
+        "Artifacts": {
+            "Bucket": {"Type": "AWS::S3::Bucket", "DeletionPolicy": "Retain", "Properties": bucket}
+        },
         "Cluster": {
             "Role": {"Type": "AWS::IAM::Role", "Properties": role},
             "Cluster": {"Type": "AWS::EKS::Cluster", "Properties": cluster},
@@ -61,17 +73,20 @@ def artifact(name: str, said: dict[str, Any], stack: str, faults: list[str]) -> 
         "type": "aws:cloudformation:stack",
         "environment": f"aws://{said['account']}/{said['region']}",
         "properties": {
-            "templateFile": f"{stack}.template.json", "terminationProtection": protected,
-            "stackName": f"{name}-{stack}", "validateOnSynth": False,
+            "templateFile": f"{stack}.template.json",
+            "terminationProtection": protected,
+            "stackName": f"{name}-{stack}",
+            "validateOnSynth": False,
         },
         "dependencies": after,
         "displayName": f"{name}/{stack}",
-    }  # fmt: skip
+    }
 
 
 def main(faults: list[str]) -> None:
     context = json.loads(os.environ["CDK_CONTEXT_JSON"])
-    name, out = context["env"], Path(os.environ["CDK_OUTDIR"])
+    name = context["env"]
+    out = Path(os.environ["CDK_OUTDIR"])
     said = yaml.safe_load((Path(context["environments"]) / f"{name}.yaml").read_text())
     inner = out / f"assembly-{name}"
     inner.mkdir(parents=True, exist_ok=True)

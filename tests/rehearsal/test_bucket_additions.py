@@ -8,12 +8,16 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 
 def bucket(policy="Delete", **properties):
-    return {"Bucket": {"Type": "AWS::S3::Bucket", "DeletionPolicy": policy, "Properties": properties}}
+    return {
+        "Bucket": {"Type": "AWS::S3::Bucket", "DeletionPolicy": policy, "Properties": properties}
+    }
 
 
 def test_a_bucket_with_an_object_does_not_delete(endpoint, deploy, delete, held):
     stack = deploy(bucket())
-    endpoint.client("s3").put_object(Bucket=held(stack.name)["Bucket"].physical_id, Key="k", Body=b"x")
+    endpoint.client("s3").put_object(
+        Bucket=held(stack.name)["Bucket"].physical_id, Key="k", Body=b"x"
+    )
     assert delete(stack) == "DELETE_FAILED"
 
 
@@ -29,7 +33,10 @@ def test_a_bucket_with_an_old_version_does_not_delete(endpoint, deploy, delete, 
 def test_a_retained_bucket_outlives_its_stack(endpoint, deploy, delete):
     stack = deploy(bucket("Retain", BucketName="outlives"))
     assert delete(stack) == "DELETE_COMPLETE"
-    assert endpoint.client("s3").head_bucket(Bucket="outlives")["ResponseMetadata"]["HTTPStatusCode"] == 200
+    assert (
+        endpoint.client("s3").head_bucket(Bucket="outlives")["ResponseMetadata"]["HTTPStatusCode"]
+        == 200
+    )
 
 
 def test_a_retained_bucket_is_adopted_with_its_objects(endpoint, deploy, delete, change_set):
@@ -47,13 +54,19 @@ def test_rejects_an_existing_bucket_when_no_adoption_is_asked_for(deploy, delete
     assert change_set(resources, adopt=False) == "ROLLBACK_COMPLETE"
 
 
-@pytest.mark.parametrize("properties", [{"Colour": "blue"}, {"LifecycleConfiguration": {"Rules": [{"Colour": 1}]}}])
+@pytest.mark.parametrize(
+    "properties", [{"Colour": "blue"}, {"LifecycleConfiguration": {"Rules": [{"Colour": 1}]}}]
+)
 def test_rejects_a_bucket_property_that_would_be_lost(deploy, properties):
-    assert any("unsupported property Colour" in reason for reason in deploy(bucket(**properties)).reasons)
+    assert any(
+        "unsupported property Colour" in reason for reason in deploy(bucket(**properties)).reasons
+    )
 
 
 def test_an_object_asked_to_be_encrypted_by_the_account_key_is_taken(endpoint, deploy, held):
     stack = deploy(bucket())
     name = held(stack.name)["Bucket"].physical_id
-    answer = endpoint.client("s3").put_object(Bucket=name, Key="k", Body=b"x", ServerSideEncryption="aws:kms")
+    answer = endpoint.client("s3").put_object(
+        Bucket=name, Key="k", Body=b"x", ServerSideEncryption="aws:kms"
+    )
     assert answer["SSEKMSKeyId"] == "arn:aws:kms:us-east-2:222233334444:alias/aws/s3"

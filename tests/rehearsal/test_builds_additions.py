@@ -1,4 +1,5 @@
-"""Played builds and a repository's refusals, beyond plain MiniStack; whole deploys are in test_image_deploy.py."""
+"""Played builds and a repository's refusals, beyond plain MiniStack; whole deploys are in
+test_image_deploy.py."""
 
 from __future__ import annotations
 
@@ -10,12 +11,17 @@ import pytest
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
-SPEC = "version: 0.2\nphases: {build: {commands: [docker push 222233334444.dkr.ecr.us-east-2.amazonaws.com/played:1]}}"
+SPEC = (
+    "version: 0.2\nphases: {build: {commands: [docker push"
+    " 222233334444.dkr.ecr.us-east-2.amazonaws.com/played:1]}}"
+)
 PROJECT = {
-    "name": "played", "serviceRole": "arn:aws:iam::222233334444:role/r", "artifacts": {"type": "NO_ARTIFACTS"},
+    "name": "played",
+    "serviceRole": "arn:aws:iam::222233334444:role/r",
+    "artifacts": {"type": "NO_ARTIFACTS"},
     "source": {"type": "S3", "location": "played-source/source.zip", "buildspec": SPEC},
     "environment": {"type": "LINUX_CONTAINER", "image": "i", "computeType": "BUILD_GENERAL1_SMALL"},
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +31,13 @@ def project(endpoint):
     with zipfile.ZipFile(packed, "w") as archive:
         archive.writestr("Dockerfile", "FROM base\n")
     s3 = endpoint.client("s3")
-    s3.create_bucket(Bucket="played-source", CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    s3.create_bucket(
+        Bucket="played-source", CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+    )
     s3.put_object(Bucket="played-source", Key="source.zip", Body=packed.getvalue())
-    endpoint.client("ecr").create_repository(repositoryName="played", imageTagMutability="IMMUTABLE")
+    endpoint.client("ecr").create_repository(
+        repositoryName="played", imageTagMutability="IMMUTABLE"
+    )
     endpoint.client("logs").create_log_group(logGroupName="/aws/codebuild/played")
     endpoint.client("codebuild").create_project(**PROJECT)
     return endpoint.client("codebuild")
@@ -49,8 +59,10 @@ def played(project):
 
 
 def test_a_tag_is_pushed_once(endpoint, played):
-    endpoint.client("ecr").batch_delete_image(repositoryName="played", imageIds=[{"imageTag": "1"}])  # of another test
-    first, second = played(), played()
+    # of another test
+    endpoint.client("ecr").batch_delete_image(repositoryName="played", imageIds=[{"imageTag": "1"}])
+    first = played()
+    second = played()
 
     (failed,) = [phase for phase in second["phases"] if phase["phaseStatus"] == "FAILED"]
     assert (first["buildStatus"], second["buildStatus"]) == ("SUCCEEDED", "FAILED")
@@ -63,17 +75,25 @@ def test_two_starts_with_one_token_are_one_build(played):
 
 def test_a_build_writes_the_commands_it_takes_to_its_log(endpoint, played):
     logs = played()["logs"]
-    events = endpoint.client("logs").get_log_events(logGroupName=logs["groupName"], logStreamName=logs["streamName"])
+    events = endpoint.client("logs").get_log_events(
+        logGroupName=logs["groupName"], logStreamName=logs["streamName"]
+    )
     assert events["events"][0]["message"].startswith("Running command docker push")
 
 
 @pytest.mark.usefixtures("project")
 def test_a_tag_that_is_not_there_is_refused_as_ecr_refuses_it(endpoint, refusal):
-    code = refusal(endpoint.client("ecr").describe_images, repositoryName="played", imageIds=[{"imageTag": "none"}])
+    code = refusal(
+        endpoint.client("ecr").describe_images,
+        repositoryName="played",
+        imageIds=[{"imageTag": "none"}],
+    )
     assert code == "ImageNotFoundException"
 
 
 def test_what_is_pushed_says_that_it_is_no_image(endpoint, played):
     played()
-    (image,) = endpoint.client("ecr").batch_get_image(repositoryName="played", imageIds=[{"imageTag": "1"}])["images"]
+    (image,) = endpoint.client("ecr").batch_get_image(
+        repositoryName="played", imageIds=[{"imageTag": "1"}]
+    )["images"]
     assert "no layers: put here by a played build" in image["imageManifest"]

@@ -1,4 +1,5 @@
-"""Capacity Blocks at the local endpoint: EC2's word, extensions, and what EKS and EC2 do before the end."""
+"""Capacity Blocks at the local endpoint: EC2's word, extensions, and what EKS and EC2 do before the
+end."""
 
 from __future__ import annotations
 
@@ -46,15 +47,21 @@ class Fleet:
 
     def __init__(self, endpoint: AwsEndpoint, block: CapacityBlock = BLOCK) -> None:
         number = next(_NUMBERS)
-        self.endpoint, self.id, self.name = endpoint, f"cr-{number:017x}", f"fleet-{number}"
+        self.endpoint = endpoint
+        self.id = f"cr-{number:017x}"
+        self.name = f"fleet-{number}"
         self.become(block)
         data = {
             "InstanceType": "trn2.48xlarge",
             "InstanceMarketOptions": {"MarketType": "capacity-block"},
-            "CapacityReservationSpecification": {"CapacityReservationTarget": {"CapacityReservationId": self.id}},
+            "CapacityReservationSpecification": {
+                "CapacityReservationTarget": {"CapacityReservationId": self.id}
+            },
         }
         ec2 = client(endpoint, "ec2")
-        template = ec2.create_launch_template(LaunchTemplateName=self.name, LaunchTemplateData=data)["LaunchTemplate"]
+        template = ec2.create_launch_template(
+            LaunchTemplateName=self.name, LaunchTemplateData=data
+        )["LaunchTemplate"]
         self.eks = client(endpoint, "eks")
         self.eks.create_nodegroup(
             clusterName="blocks",
@@ -71,19 +78,23 @@ class Fleet:
 
     def scale(self, desired: int) -> None:
         sizes = {"minSize": 0, "desiredSize": desired}
-        self.eks.update_nodegroup_config(clusterName="blocks", nodegroupName=self.name, scalingConfig=sizes)
+        self.eks.update_nodegroup_config(
+            clusterName="blocks", nodegroupName=self.name, scalingConfig=sizes
+        )
 
     def states(self) -> list[str]:
         filters = [{"Name": "tag:eks:nodegroup-name", "Values": [self.name]}]
-        reservations = client(self.endpoint, "ec2").describe_instances(Filters=filters)["Reservations"]
+        reservations = client(self.endpoint, "ec2").describe_instances(Filters=filters)[
+            "Reservations"
+        ]
         names = [instance["State"]["Name"] for row in reservations for instance in row["Instances"]]
         return [name for name in names if name != "terminated"]
 
     def reservation(self) -> tuple[str, datetime]:
         ids = [self.id]
-        [row] = client(self.endpoint, "ec2").describe_capacity_reservations(CapacityReservationIds=ids)[
-            "CapacityReservations"
-        ]
+        [row] = client(self.endpoint, "ec2").describe_capacity_reservations(
+            CapacityReservationIds=ids
+        )["CapacityReservations"]
         return row["State"], row["EndDate"]
 
     def status(self) -> str:
@@ -91,7 +102,9 @@ class Fleet:
         return str(answer["nodegroup"]["status"])
 
     def scale_downs(self) -> list[datetime]:
-        group = self.eks.describe_nodegroup(clusterName="blocks", nodegroupName=self.name)["nodegroup"]
+        group = self.eks.describe_nodegroup(clusterName="blocks", nodegroupName=self.name)[
+            "nodegroup"
+        ]
         name = group["resources"]["autoScalingGroups"][0]["name"]
         answer = client(self.endpoint, "autoscaling").describe_scheduled_actions(
             AutoScalingGroupName=name, ScheduledActionNames=[EKS_ACTION_NAME]
@@ -110,26 +123,41 @@ def test_ec2_says_state_and_end(endpoint):
 def test_a_block_is_scheduled_before_its_start_and_launches_nothing(endpoint):
     fleet = Fleet(endpoint, replace(BLOCK, starts=NOW + timedelta(hours=1)))
     fleet.scale(1)
-    assert (fleet.reservation()[0], until(fleet.status, "DEGRADED"), fleet.states()) == ("scheduled", "DEGRADED", [])
+    assert (fleet.reservation()[0], until(fleet.status, "DEGRADED"), fleet.states()) == (
+        "scheduled",
+        "DEGRADED",
+        [],
+    )
 
 
 def test_an_unknown_reservation_is_refused_as_ec2_refuses_it(endpoint):
     with pytest.raises(ClientError, match=r"InvalidCapacityReservationId\.NotFound"):
-        client(endpoint, "ec2").describe_capacity_reservations(CapacityReservationIds=["cr-ffffffffffffffff0"])
+        client(endpoint, "ec2").describe_capacity_reservations(
+            CapacityReservationIds=["cr-ffffffffffffffff0"]
+        )
 
 
 @pytest.mark.parametrize(
     ("status", "ends"),
-    [("payment-pending", BLOCK.ends), ("payment-failed", BLOCK.ends), ("payment-succeeded", EXTENSION.ends)],
+    [
+        ("payment-pending", BLOCK.ends),
+        ("payment-failed", BLOCK.ends),
+        ("payment-succeeded", EXTENSION.ends),
+    ],
 )
 def test_only_a_paid_extension_moves_the_end_of_the_same_id(endpoint, status, ends):
     fleet = Fleet(endpoint)
     fleet.become(replace(BLOCK, extensions=(replace(EXTENSION, status=status),)))
-    history = client(endpoint, "ec2").describe_capacity_block_extension_history(CapacityReservationIds=[fleet.id])
+    history = client(endpoint, "ec2").describe_capacity_block_extension_history(
+        CapacityReservationIds=[fleet.id]
+    )
     [row] = history["CapacityBlockExtensions"]
 
     assert fleet.reservation() == ("active", ends)
-    assert (row["CapacityBlockExtensionStatus"], row["CapacityBlockExtensionEndDate"]) == (status, EXTENSION.ends)
+    assert (row["CapacityBlockExtensionStatus"], row["CapacityBlockExtensionEndDate"]) == (
+        status,
+        EXTENSION.ends,
+    )
 
 
 def test_eks_plans_its_scale_down_once_and_leaves_it_where_it_is(endpoint):

@@ -13,7 +13,9 @@ def test_each_command_synthesizes_into_a_folder_of_its_own(tmp_path, monkeypatch
     monkeypatch.setattr(CdkCli, "run", lambda _, *words, **_more: asked.append(words) or "")
     here = SimpleNamespace(account="222233334444", region="us-east-2")
     cdk = CdkCli(
-        endpoint=here, sandbox=SimpleNamespace(name="e", environments="a", experiments="b"), work_folder=tmp_path
+        endpoint=here,
+        sandbox=SimpleNamespace(name="e", environments="a", experiments="b"),
+        work_folder=tmp_path,
     )
 
     for act in (cdk.deploy, cdk.diff, cdk.destroy):
@@ -26,7 +28,9 @@ def test_each_command_synthesizes_into_a_folder_of_its_own(tmp_path, monkeypatch
 
 def test_bootstrapping_synthesizes_nothing(tmp_path, monkeypatch):
     asked = {}
-    monkeypatch.setattr(CdkCli, "run", lambda _, *words, folder: asked.update(words=words, folder=folder) or "")
+    monkeypatch.setattr(
+        CdkCli, "run", lambda _, *words, folder: asked.update(words=words, folder=folder) or ""
+    )
     here = SimpleNamespace(account="222233334444", region="us-east-2")
 
     CdkCli(endpoint=here, sandbox=None, work_folder=tmp_path).bootstrap("tandem")

@@ -22,8 +22,11 @@ def digests(folder):
 def test_every_tensor_is_read_back_with_its_shape_and_type(tmp_path):
     checkpoint = RandomCheckpoint()
     checkpoint.write(tmp_path)
-    read = {name: (tuple(said["shape"]), said["dtype"])
-            for path in tmp_path.glob("*.safetensors") for name, said in tensors(path).items()}  # fmt: skip
+    read = {
+        name: (tuple(said["shape"]), said["dtype"])
+        for path in tmp_path.glob("*.safetensors")
+        for name, said in tensors(path).items()
+    }
 
     assert read == {name: (shape, "BF16") for name, shape in checkpoint.tensors().items()}
 

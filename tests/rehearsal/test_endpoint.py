@@ -37,16 +37,22 @@ def gone(process: int) -> bool:
 def test_a_client_is_made_once_for_each_account_and_region():
     asked = AwsEndpoint(account="111122223333", region="us-east-2", port=1)
     first = asked.client("sts")
-    asked.account, asked.region = "444455556666", "us-west-2"
+    asked.account = "444455556666"
+    asked.region = "us-west-2"
     second = asked.client("sts")
 
-    said = [(one._request_signer._credentials.access_key, one.meta.region_name) for one in (first, second)]
+    said = [
+        (one._request_signer._credentials.access_key, one.meta.region_name)
+        for one in (first, second)
+    ]
     assert said == [("111122223333", "us-east-2"), ("444455556666", "us-west-2")]
     assert asked.client("sts") is second
 
 
 def test_it_listens_on_loopback_only(endpoint):
-    addresses = {address[4][0] for address in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
+    addresses = {
+        address[4][0] for address in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
+    }
     elsewhere = [address for address in addresses if not address.startswith("127.")]
     for address in elsewhere:
         with socket.socket() as probe, pytest.raises(ConnectionRefusedError):
@@ -87,7 +93,9 @@ def test_it_ends_and_tidies_up_when_its_starter_is_killed():
         "e = AwsEndpoint().start(); print(e.process_id, e.log.parent, flush=True); time.sleep(60)"
     )
     root = str(Path(__file__).parents[2])
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root) as starter:
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdout=subprocess.PIPE, cwd=root
+    ) as starter:
         process, work = starter.stdout.readline().decode().split()
         starter.kill()
 
@@ -97,7 +105,8 @@ def test_it_ends_and_tidies_up_when_its_starter_is_killed():
 
 @pytest.fixture
 def interruptible():
-    """A shell without job control has its background jobs ignore interrupts, and their children inherit that."""
+    """A shell without job control has its background jobs ignore interrupts, and their children
+    inherit that."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -136,14 +145,19 @@ def test_a_proxy_is_not_asked_for_the_endpoint(monkeypatch, endpoint, tmp_path):
 
     assert endpoint.client("sts").get_caller_identity()["Account"] == endpoint.account
     assert isinstance(endpoint.list_custom_resources(), list)
-    assert not any({**os.environ, **endpoint.client_environment(tmp_path)}[name] for name in PROXY_VARIABLES)
+    assert not any(
+        {**os.environ, **endpoint.client_environment(tmp_path)}[name] for name in PROXY_VARIABLES
+    )
 
 
 def test_an_environment_of_other_requirements_is_made_anew(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr("rehearsal.aws.installation.venv.create", lambda *_, **more: calls.append(more["clear"]))
     monkeypatch.setattr(
-        "rehearsal.aws.installation.subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 0)
+        "rehearsal.aws.installation.venv.create", lambda *_, **more: calls.append(more["clear"])
+    )
+    monkeypatch.setattr(
+        "rehearsal.aws.installation.subprocess.run",
+        lambda command, **_: subprocess.CompletedProcess(command, 0),
     )
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").touch()
@@ -157,7 +171,8 @@ def test_an_environment_of_other_requirements_is_made_anew(tmp_path, monkeypatch
 def test_a_failed_installation_is_not_taken_for_one(tmp_path, monkeypatch):
     monkeypatch.setattr("rehearsal.aws.installation.venv.create", lambda *_, **__: None)
     monkeypatch.setattr(
-        "rehearsal.aws.installation.subprocess.run", lambda command, **_: subprocess.CompletedProcess(command, 1)
+        "rehearsal.aws.installation.subprocess.run",
+        lambda command, **_: subprocess.CompletedProcess(command, 1),
     )
     directory = tmp_path / "v"
     directory.mkdir()
@@ -170,9 +185,12 @@ def test_a_failed_installation_is_not_taken_for_one(tmp_path, monkeypatch):
 
 def test_a_key_that_is_no_account_is_of_the_endpoints(endpoint):
     client = boto3.client(
-        "sts", endpoint_url=endpoint.url, region_name="us-east-2", aws_access_key_id="test",
+        "sts",
+        endpoint_url=endpoint.url,
+        region_name="us-east-2",
+        aws_access_key_id="test",
         aws_secret_access_key="test",  # noqa: S106 - any will do
-    )  # fmt: skip
+    )
 
     assert client.get_caller_identity()["Account"] == endpoint.account
 
@@ -183,8 +201,11 @@ def test_the_exports_make_a_shell_speak_to_the_endpoint(endpoint):
 
     said = subprocess.run(
         ["sh", "-c", f"{lines}\nexec {shlex.quote(sys.executable)} -c {shlex.quote(program)}"],
-        env={"PATH": os.environ["PATH"], "AWS_PROFILE": "nobody"}, capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        env={"PATH": os.environ["PATH"], "AWS_PROFILE": "nobody"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
     assert said.stdout.strip() == endpoint.account
 

@@ -1,4 +1,5 @@
-"""The fault proxy in front of a plain HTTP server: what passes passes unchanged, and every fault has its effect."""
+"""The fault proxy in front of a plain HTTP server: what passes passes unchanged, and every fault
+has its effect."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ class Upstream(BaseHTTPRequestHandler):
         chunked = self.path == "/chunked"
         body = b"" if self.path == "/empty" else PAYLOAD
         self.send_response(200, "Fine")
-        self.send_header(*(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(len(body)))))
+        self.send_header(
+            *(("Transfer-Encoding", "chunked") if chunked else ("Content-Length", str(len(body))))
+        )
         self.send_header("X-Twice", "a")
         self.send_header("X-Twice", "b")
         self.end_headers()
@@ -93,14 +96,22 @@ def test_an_answer_passes_unchanged(connection):
 
 
 def test_a_request_passes_unchanged(connection, asked):
-    get(connection, "/a%2Fb?c=%20d", "PUT", body=PAYLOAD, headers={"Host": "bucket.example", "X-Amz-Meta-A": "1"})
+    get(
+        connection,
+        "/a%2Fb?c=%20d",
+        "PUT",
+        body=PAYLOAD,
+        headers={"Host": "bucket.example", "X-Amz-Meta-A": "1"},
+    )
 
     ((method, path, headers, body),) = asked
     assert (method, path, body) == ("PUT", "/a%2Fb?c=%20d", PAYLOAD)
     assert dict(headers) == {
-        "Host": "bucket.example", "Accept-Encoding": "identity", "X-Amz-Meta-A": "1",
+        "Host": "bucket.example",
+        "Accept-Encoding": "identity",
+        "X-Amz-Meta-A": "1",
         "Content-Length": str(len(PAYLOAD)),
-    }  # fmt: skip
+    }
 
 
 def test_a_status_is_answered_in_place_of_the_endpoint(proxy, connection, asked):
@@ -126,7 +137,10 @@ def test_a_lost_answer_was_asked_and_done(proxy, connection, asked):
 def test_a_cut_answer_ends_within_its_body(proxy, connection, path, after):
     proxy.use(FaultRule(fault=AnswerCutFault(after=after)))
     ended = broken(connection, path)
-    assert (isinstance(ended, http.client.IncompleteRead), proxy.log[0].answer_bytes) == (True, after)
+    assert (isinstance(ended, http.client.IncompleteRead), proxy.log[0].answer_bytes) == (
+        True,
+        after,
+    )
 
 
 @pytest.mark.parametrize("at", [None, 0, 300_000, len(PAYLOAD) - 1])
@@ -151,14 +165,21 @@ def test_every_nth_request_can_fail(proxy, connection):
     [
         (FaultRule(fault=INTERNAL_ERROR_FAULT, path="/other/*"), "/other/one", "GET"),
         (FaultRule(fault=INTERNAL_ERROR_FAULT, method="PUT"), "/x", "PUT"),
-        (FaultRule(fault=INTERNAL_ERROR_FAULT, operation="UploadPart"), "/b/k?uploadId=u&partNumber=1", "PUT"),
+        (
+            FaultRule(fault=INTERNAL_ERROR_FAULT, operation="UploadPart"),
+            "/b/k?uploadId=u&partNumber=1",
+            "PUT",
+        ),
         (FaultRule(fault=INTERNAL_ERROR_FAULT, operation="List*"), "/b?list-type=2", "GET"),
     ],
     ids=str,
 )
 def test_a_rule_fits_only_what_it_names(proxy, connection, rule, path, method):
     proxy.use(rule)
-    assert [get(connection, "/b/k")[0].status, get(connection, path, method)[0].status] == [200, 500]
+    assert [get(connection, "/b/k")[0].status, get(connection, path, method)[0].status] == [
+        200,
+        500,
+    ]
 
 
 def test_the_first_rule_that_fires_decides(proxy, connection):
@@ -172,10 +193,21 @@ def test_the_first_rule_that_fires_decides(proxy, connection):
 
 
 def test_the_log_tells_what_was_asked_and_what_became_of_it(proxy, connection):
-    get(connection, "/b/a%20key?uploadId=u&partNumber=2", "PUT", body=b"12345", headers={"Authorization": "secret"})
+    get(
+        connection,
+        "/b/a%20key?uploadId=u&partNumber=2",
+        "PUT",
+        body=b"12345",
+        headers={"Authorization": "secret"},
+    )
 
     (request,) = proxy.log
-    assert (request.number, request.service, request.operation, request.method) == (1, "s3", "UploadPart", "PUT")
+    assert (request.number, request.service, request.operation, request.method) == (
+        1,
+        "s3",
+        "UploadPart",
+        "PUT",
+    )
     assert (request.path, request.query) == ("/b/a key", {"uploadId": "u", "partNumber": "2"})
     assert (request.request_bytes, request.answer_bytes, request.status) == (5, len(PAYLOAD), 200)
     assert "secret" not in str(request)

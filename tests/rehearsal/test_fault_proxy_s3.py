@@ -35,7 +35,9 @@ def s3(endpoint, proxy):
 @pytest.fixture
 def bucket(endpoint):
     name = f"faults-{uuid.uuid4().hex[:8]}"
-    endpoint.client("s3").create_bucket(Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    endpoint.client("s3").create_bucket(
+        Bucket=name, CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+    )
     return name
 
 
@@ -45,11 +47,20 @@ def test_a_stream_in_chunks_of_aws_arrives_decoded(endpoint, proxy, s3, bucket):
     trailer = b"x-amz-checksum-crc32:" + base64.b64encode(zlib.crc32(said).to_bytes(4, "big"))
     framed = b"%x\r\n%b\r\n0\r\n%b\r\n\r\n" % (len(said), said, trailer)
     connection = http.client.HTTPConnection("127.0.0.1", int(proxy.url.rpartition(":")[2]))
-    connection.request("PUT", f"/{bucket}/k", framed, {
-        "Authorization": f"AWS4-HMAC-SHA256 Credential={endpoint.account}/20261121/us-east-2/s3/aws4_request",
-        "Content-Encoding": "aws-chunked", "X-Amz-Decoded-Content-Length": str(len(said)),
-        "X-Amz-Trailer": "x-amz-checksum-crc32", "X-Amz-Content-Sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
-    })  # fmt: skip
+    connection.request(
+        "PUT",
+        f"/{bucket}/k",
+        framed,
+        {
+            "Authorization": (
+                f"AWS4-HMAC-SHA256 Credential={endpoint.account}/20261121/us-east-2/s3/aws4_request"
+            ),
+            "Content-Encoding": "aws-chunked",
+            "X-Amz-Decoded-Content-Length": str(len(said)),
+            "X-Amz-Trailer": "x-amz-checksum-crc32",
+            "X-Amz-Content-Sha256": "STREAMING-UNSIGNED-PAYLOAD-TRAILER",
+        },
+    )
     status = connection.getresponse().status
     connection.close()
 
@@ -58,7 +69,15 @@ def test_a_stream_in_chunks_of_aws_arrives_decoded(endpoint, proxy, s3, bucket):
 
 @pytest.mark.parametrize("service", ["secretsmanager", "sts", "ec2", "cloudwatch", "eks"])
 def test_an_sdk_reads_the_error_in_every_protocol(endpoint, proxy, service, refusal):
-    calls = {"secretsmanager": "list_secrets", "sts": "get_caller_identity", "ec2": "describe_vpcs",
-             "cloudwatch": "list_metrics", "eks": "list_clusters"}  # fmt: skip
+    calls = {
+        "secretsmanager": "list_secrets",
+        "sts": "get_caller_identity",
+        "ec2": "describe_vpcs",
+        "cloudwatch": "list_metrics",
+        "eks": "list_clusters",
+    }
     proxy.use(FaultRule(fault=THROTTLING_FAULT))
-    assert refusal(getattr(endpoint.client(service, proxy.url), calls[service])) == "ThrottlingException"
+    assert (
+        refusal(getattr(endpoint.client(service, proxy.url), calls[service]))
+        == "ThrottlingException"
+    )

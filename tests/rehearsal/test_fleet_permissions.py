@@ -21,66 +21,100 @@ DENIED = "AccessDeniedException"
 def fleet(enforcing):
     """A raised node group and its instance, made by the account itself."""
     enforcing.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
-    name, eks, ec2 = f"permitted-{next(_NUMBER)}", client(enforcing, "eks"), client(enforcing, "ec2")
-    role = client(enforcing, "iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    name = f"permitted-{next(_NUMBER)}"
+    eks = client(enforcing, "eks")
+    ec2 = client(enforcing, "ec2")
+    role = client(enforcing, "iam").create_role(RoleName=name, AssumeRolePolicyDocument="{}")[
+        "Role"
+    ]["Arn"]
     eks.create_cluster(name=name, roleArn=role, resourcesVpcConfig={})
     eks.create_nodegroup(
-        clusterName=name, nodegroupName="fleet", subnets=["subnet-1"], nodeRole=role, tags={"team": "blue"},
+        clusterName=name,
+        nodegroupName="fleet",
+        subnets=["subnet-1"],
+        nodeRole=role,
+        tags={"team": "blue"},
         scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 1},
-    )  # fmt: skip
+    )
 
     def instances():
-        mine = [{"Name": "tag:eks:cluster-name", "Values": [name]},
-                {"Name": "instance-state-name", "Values": ["running"]}]  # fmt: skip
-        return [one["Instances"][0]["InstanceId"] for one in ec2.describe_instances(Filters=mine)["Reservations"]]
+        mine = [
+            {"Name": "tag:eks:cluster-name", "Values": [name]},
+            {"Name": "instance-state-name", "Values": ["running"]},
+        ]
+        return [
+            one["Instances"][0]["InstanceId"]
+            for one in ec2.describe_instances(Filters=mine)["Reservations"]
+        ]
 
     assert until(lambda: len(instances()), 1) == 1
     yield SimpleNamespace(
-        name=name, instances=instances, endpoint=enforcing,
+        name=name,
+        instances=instances,
+        endpoint=enforcing,
         identity={"clusterName": name, "nodegroupName": "fleet"},
         arn=f"arn:aws:eks:us-east-2:{enforcing.account}:nodegroup/{name}/fleet/*",
-    )  # fmt: skip
+    )
     enforcing.set_fleet()
 
 
 def allowed(action, resource, **condition):
-    return {"Effect": "Allow", "Action": action, "Resource": resource,
-            **({"Condition": {"StringEquals": condition}} if condition else {})}  # fmt: skip
+    return {
+        "Effect": "Allow",
+        "Action": action,
+        "Resource": resource,
+        **({"Condition": {"StringEquals": condition}} if condition else {}),
+    }
 
 
-@pytest.mark.parametrize("call", ["describe_nodegroup", "update_nodegroup_config", "delete_nodegroup"])
+@pytest.mark.parametrize(
+    "call", ["describe_nodegroup", "update_nodegroup_config", "delete_nodegroup"]
+)
 def test_a_call_about_a_node_group_is_allowed_by_its_arn(fleet, call):
     somebody = create_principal(fleet.endpoint, allowed("eks:*", fleet.arn)).client("eks")
     assert getattr(somebody, call)(**fleet.identity)["ResponseMetadata"]["HTTPStatusCode"] == 200
 
 
-@pytest.mark.parametrize("resource", ["cluster/{name}", "nodegroup/{name}/other/*", "nodegroup/other/fleet/*"])
+@pytest.mark.parametrize(
+    "resource", ["cluster/{name}", "nodegroup/{name}/other/*", "nodegroup/other/fleet/*"]
+)
 def test_rejects_a_call_about_another_node_group_than_the_policy_names(fleet, refusal, resource):
     arn = f"arn:aws:eks:us-east-2:{fleet.endpoint.account}:{resource.format(name=fleet.name)}"
-    somebody = create_principal(fleet.endpoint, allowed("eks:UpdateNodegroupConfig", arn)).client("eks")
-    code = refusal(somebody.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+    somebody = create_principal(fleet.endpoint, allowed("eks:UpdateNodegroupConfig", arn)).client(
+        "eks"
+    )
+    code = refusal(
+        somebody.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
+    )
     assert (code, len(fleet.instances())) == (DENIED, 1)
 
 
 def test_a_node_group_may_be_allowed_by_its_tag(fleet, refusal):
     ours, others = (
         create_principal(
-            fleet.endpoint, allowed("eks:UpdateNodegroupConfig", "*", **{"aws:ResourceTag/team": team})
+            fleet.endpoint,
+            allowed("eks:UpdateNodegroupConfig", "*", **{"aws:ResourceTag/team": team}),
         ).client("eks")
         for team in ("blue", "red")
     )
 
-    code = refusal(others.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+    code = refusal(
+        others.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
+    )
 
     assert code == DENIED
-    assert ours.update_nodegroup_config(**fleet.identity, scalingConfig={"desiredSize": 0})["update"]
+    assert ours.update_nodegroup_config(**fleet.identity, scalingConfig={"desiredSize": 0})[
+        "update"
+    ]
 
 
-@pytest.mark.parametrize("key", ["aws:ResourceTag/eks:cluster-name", "ec2:ResourceTag/eks:cluster-name"])
+@pytest.mark.parametrize(
+    "key", ["aws:ResourceTag/eks:cluster-name", "ec2:ResourceTag/eks:cluster-name"]
+)
 def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key):
-    somebody = create_principal(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})).client(
-        "ec2"
-    )
+    somebody = create_principal(
+        fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})
+    ).client("ec2")
     [instance] = fleet.instances()
 
     [answer] = somebody.terminate_instances(InstanceIds=[instance])["TerminatingInstances"]
@@ -88,9 +122,13 @@ def test_an_instance_may_be_terminated_where_the_policy_names_its_tag(fleet, key
     assert answer["CurrentState"]["Name"] == "shutting-down"
 
 
-@pytest.mark.parametrize("key", ["aws:ResourceTag/eks:cluster-name", "ec2:ResourceTag/eks:cluster-name"])
+@pytest.mark.parametrize(
+    "key", ["aws:ResourceTag/eks:cluster-name", "ec2:ResourceTag/eks:cluster-name"]
+)
 def test_rejects_the_termination_of_an_instance_with_another_tag(fleet, refusal, key):
-    somebody = create_principal(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: "other"})).client("ec2")
+    somebody = create_principal(
+        fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: "other"})
+    ).client("ec2")
     [instance] = fleet.instances()
     assert refusal(somebody.terminate_instances, InstanceIds=[instance]) == "UnauthorizedOperation"
     assert fleet.instances() == [instance]
@@ -98,11 +136,14 @@ def test_rejects_the_termination_of_an_instance_with_another_tag(fleet, refusal,
 
 def test_rejects_a_termination_of_several_where_one_is_not_the_caller_s(fleet, refusal):
     ec2 = client(fleet.endpoint, "ec2")
-    [other] = [one["InstanceId"] for one in ec2.run_instances(MinCount=1, MaxCount=1, ImageId="ami-1")["Instances"]]
+    [other] = [
+        one["InstanceId"]
+        for one in ec2.run_instances(MinCount=1, MaxCount=1, ImageId="ami-1")["Instances"]
+    ]
     key = "aws:ResourceTag/eks:cluster-name"
-    somebody = create_principal(fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})).client(
-        "ec2"
-    )
+    somebody = create_principal(
+        fleet.endpoint, allowed("ec2:TerminateInstances", "*", **{key: fleet.name})
+    ).client("ec2")
     [instance] = fleet.instances()
 
     code = refusal(somebody.terminate_instances, InstanceIds=[instance, other])
@@ -120,24 +161,41 @@ def schedule(endpoint, group):
     return somebody.get_schedule(GroupName=name, Name="none")
 
 
-@pytest.mark.parametrize(("group", "code"), [("", "ResourceNotFoundException"), ("default", DENIED)])
+@pytest.mark.parametrize(
+    ("group", "code"), [("", "ResourceNotFoundException"), ("default", DENIED)]
+)
 def test_a_schedule_is_allowed_by_its_own_group(enforcing, refusal, group, code):
     assert refusal(schedule, endpoint=enforcing, group=group) == code
 
 
 @pytest.mark.parametrize(("budget", "code"), [("mine", "NotFoundException"), ("another", DENIED)])
-def test_a_budget_is_allowed_by_its_arn_and_the_action_that_aws_names(enforcing, refusal, budget, code):
+def test_a_budget_is_allowed_by_its_arn_and_the_action_that_aws_names(
+    enforcing, refusal, budget, code
+):
     arn = f"arn:aws:budgets::{enforcing.account}:budget/{budget}"
     somebody = create_principal(enforcing, allowed("budgets:ViewBudget", arn)).client("budgets")
     for call in (somebody.describe_budget, somebody.describe_notifications_for_budget):
         assert refusal(call, AccountId=enforcing.account, BudgetName="mine") == code
 
 
-@pytest.mark.parametrize(("service", "arn", "call"), [
-    ("budgets", "arn:aws:budgets::{account}:budget/*", lambda one, account: one.describe_budgets(AccountId=account)),
-    ("ecr", "arn:aws:ecr:us-east-2:{account}:repository/*", lambda one, _: one.describe_repositories()),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("service", "arn", "call"),
+    [
+        (
+            "budgets",
+            "arn:aws:budgets::{account}:budget/*",
+            lambda one, account: one.describe_budgets(AccountId=account),
+        ),
+        (
+            "ecr",
+            "arn:aws:ecr:us-east-2:{account}:repository/*",
+            lambda one, _: one.describe_repositories(),
+        ),
+    ],
+)
 def test_a_listing_of_all_is_allowed_by_the_arn_of_all(enforcing, service, arn, call):
     action = {"budgets": "budgets:ViewBudget", "ecr": "ecr:DescribeRepositories"}[service]
-    somebody = create_principal(enforcing, allowed(action, arn.format(account=enforcing.account))).client(service)
+    somebody = create_principal(
+        enforcing, allowed(action, arn.format(account=enforcing.account))
+    ).client(service)
     assert call(somebody, enforcing.account)["ResponseMetadata"]["HTTPStatusCode"] == 200

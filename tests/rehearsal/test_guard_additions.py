@@ -13,15 +13,31 @@ from rehearsal.aws.fleet_behavior import FleetBehavior
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 _NUMBER = itertools.count()
-TOLD = {"Notification": {"NotificationType": "ACTUAL", "ComparisonOperator": "GREATER_THAN", "Threshold": 80},
-        "Subscribers": [{"SubscriptionType": "EMAIL", "Address": "ops@example.com"}]}  # fmt: skip
+TOLD = {
+    "Notification": {
+        "NotificationType": "ACTUAL",
+        "ComparisonOperator": "GREATER_THAN",
+        "Threshold": 80,
+    },
+    "Subscribers": [{"SubscriptionType": "EMAIL", "Address": "ops@example.com"}],
+}
 
 
 def budget(name, amount=250, *told):
-    return {"Money": {"Type": "AWS::Budgets::Budget", "Properties": {
-        "Budget": {"BudgetName": name, "BudgetType": "COST", "TimeUnit": "DAILY",
-                   "BudgetLimit": {"Amount": amount, "Unit": "USD"}},
-        "NotificationsWithSubscribers": list(told or (TOLD,))}}}  # fmt: skip
+    return {
+        "Money": {
+            "Type": "AWS::Budgets::Budget",
+            "Properties": {
+                "Budget": {
+                    "BudgetName": name,
+                    "BudgetType": "COST",
+                    "TimeUnit": "DAILY",
+                    "BudgetLimit": {"Amount": amount, "Unit": "USD"},
+                },
+                "NotificationsWithSubscribers": list(told or (TOLD,)),
+            },
+        }
+    }
 
 
 @pytest.fixture
@@ -30,7 +46,9 @@ def name():
 
 
 def limits(endpoint):
-    listed = client(endpoint, "budgets").describe_budgets(AccountId=endpoint.account).get("Budgets", [])
+    listed = (
+        client(endpoint, "budgets").describe_budgets(AccountId=endpoint.account).get("Budgets", [])
+    )
     return {one["BudgetName"]: float(one["BudgetLimit"]["Amount"]) for one in listed}
 
 
@@ -43,7 +61,9 @@ def test_a_budget_takes_another_limit_in_place(endpoint, deploy, name):
 def test_a_budget_keeps_whom_it_tells_while_its_limit_changes(endpoint, deploy, name):
     stack = deploy(budget(name))
     deploy(budget(name, 300), stack.name, update=True)
-    told = client(endpoint, "budgets").describe_notifications_for_budget(AccountId=endpoint.account, BudgetName=name)
+    told = client(endpoint, "budgets").describe_notifications_for_budget(
+        AccountId=endpoint.account, BudgetName=name
+    )
     assert [one["Threshold"] for one in told["Notifications"]] == [80]
 
 
@@ -62,11 +82,17 @@ def notification(percent):
 
 def test_notifications_of_a_budget_are_listed_page_by_page(endpoint, deploy, name):
     deploy(budget(name, 250, *map(notification, (100, 125, 150, 200, 300))))
-    pages = client(endpoint, "budgets").get_paginator("describe_notifications_for_budget").paginate(
-        AccountId=endpoint.account, BudgetName=name, PaginationConfig={"PageSize": 2}
-    )  # fmt: skip
+    pages = (
+        client(endpoint, "budgets")
+        .get_paginator("describe_notifications_for_budget")
+        .paginate(AccountId=endpoint.account, BudgetName=name, PaginationConfig={"PageSize": 2})
+    )
 
-    assert [[one["Threshold"] for one in page["Notifications"]] for page in pages] == [[100, 125], [150, 200], [300]]
+    assert [[one["Threshold"] for one in page["Notifications"]] for page in pages] == [
+        [100, 125],
+        [150, 200],
+        [300],
+    ]
 
 
 def test_a_budget_takes_no_eleventh_notification(deploy, name):
@@ -90,17 +116,27 @@ def test_a_stack_goes_whose_budget_is_gone_already(endpoint, deploy, delete, nam
 def timed(endpoint, deploy, name):
     """A rule that puts a message into a queue every five minutes; how many stand there."""
     endpoint.set_fleet()
-    deploy({
-        "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}},
-        "Rule": {"Type": "AWS::Events::Rule", "Properties": {
-            "Name": name, "ScheduleExpression": "rate(5 minutes)", "State": "ENABLED",
-            "Targets": [{"Id": "queue", "Arn": {"Fn::GetAtt": ["Queue", "Arn"]}}]}},
-    })  # fmt: skip
+    deploy(
+        {
+            "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}},
+            "Rule": {
+                "Type": "AWS::Events::Rule",
+                "Properties": {
+                    "Name": name,
+                    "ScheduleExpression": "rate(5 minutes)",
+                    "State": "ENABLED",
+                    "Targets": [{"Id": "queue", "Arn": {"Fn::GetAtt": ["Queue", "Arn"]}}],
+                },
+            },
+        }
+    )
     sqs = client(endpoint, "sqs")
     url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
 
     def count():
-        asked = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"])
+        asked = sqs.get_queue_attributes(
+            QueueUrl=url, AttributeNames=["ApproximateNumberOfMessages"]
+        )
         return int(asked["Attributes"]["ApproximateNumberOfMessages"])
 
     yield count
@@ -116,19 +152,42 @@ def test_a_timed_rule_fires_when_the_clock_has_passed_its_time(endpoint, timed):
     assert found == [0, 1, 1, 2]
 
 
-def test_a_function_of_a_template_sends_a_call_that_failed_to_its_dead_letter_queue(endpoint, deploy, name):
-    deploy({
-        "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}},
-        "Role": {"Type": "AWS::IAM::Role", "Properties": {
-            "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}}},
-        "Function": {"Type": "AWS::Lambda::Function", "Properties": {
-            "FunctionName": name, "Runtime": "python3.13", "Handler": "index.handler",
-            "Role": {"Fn::GetAtt": ["Role", "Arn"]}, "Code": {"ZipFile": "def handler(event, context): return 1 / 0"},
-            "DeadLetterConfig": {"TargetArn": {"Fn::GetAtt": ["Queue", "Arn"]}}}},
-        "Tries": {"Type": "AWS::Lambda::EventInvokeConfig", "Properties": {
-            "FunctionName": {"Ref": "Function"}, "Qualifier": "$LATEST", "MaximumRetryAttempts": 0}},
-    })  # fmt: skip
-    client(endpoint, "lambda").invoke(FunctionName=name, InvocationType="Event", Payload=b'{"who": "budget"}')
+def test_a_function_of_a_template_sends_a_call_that_failed_to_its_dead_letter_queue(
+    endpoint, deploy, name
+):
+    deploy(
+        {
+            "Queue": {"Type": "AWS::SQS::Queue", "Properties": {"QueueName": name}},
+            "Role": {
+                "Type": "AWS::IAM::Role",
+                "Properties": {
+                    "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []}
+                },
+            },
+            "Function": {
+                "Type": "AWS::Lambda::Function",
+                "Properties": {
+                    "FunctionName": name,
+                    "Runtime": "python3.13",
+                    "Handler": "index.handler",
+                    "Role": {"Fn::GetAtt": ["Role", "Arn"]},
+                    "Code": {"ZipFile": "def handler(event, context): return 1 / 0"},
+                    "DeadLetterConfig": {"TargetArn": {"Fn::GetAtt": ["Queue", "Arn"]}},
+                },
+            },
+            "Tries": {
+                "Type": "AWS::Lambda::EventInvokeConfig",
+                "Properties": {
+                    "FunctionName": {"Ref": "Function"},
+                    "Qualifier": "$LATEST",
+                    "MaximumRetryAttempts": 0,
+                },
+            },
+        }
+    )
+    client(endpoint, "lambda").invoke(
+        FunctionName=name, InvocationType="Event", Payload=b'{"who": "budget"}'
+    )
     sqs = client(endpoint, "sqs")
     url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
 

@@ -19,7 +19,9 @@ HERE = Path(__file__).parent
 LOGICAL_IDS = [
     logical_id
     for name in ("producer", "consumer", "watcher", "guarded")
-    for logical_id, resource in yaml.safe_load((HERE / f"{name}.yaml").read_text())["Resources"].items()
+    for logical_id, resource in yaml.safe_load((HERE / f"{name}.yaml").read_text())[
+        "Resources"
+    ].items()
     if "Condition" not in resource
 ]
 
@@ -31,20 +33,31 @@ def test_a_resource_is_as_its_template_says(everything, logical_id):
 
 @pytest.mark.parametrize("logical_id", LOGICAL_IDS)
 def test_every_property_is_held_or_said_to_be_unseen(everything, templates, logical_id):
-    said = next(found["Resources"][logical_id] for found in templates.values() if logical_id in found["Resources"])
+    said = next(
+        found["Resources"][logical_id]
+        for found in templates.values()
+        if logical_id in found["Resources"]
+    )
     item = everything[logical_id]
-    assert set(item.matching_properties) | set(item.unverifiable_properties) - {"*"} == set(said["Properties"])
+    assert set(item.matching_properties) | set(item.unverifiable_properties) - {"*"} == set(
+        said["Properties"]
+    )
 
 
 def test_the_templates_have_every_type_of_the_table_but_rarer_ones(everything):
-    rarer = {"Custom::AWSCDK-EKS-KubernetesObjectValue", "Custom::AWSCDK-EKS-KubernetesPatch",
-             "AWS::Lambda::LayerVersion",  # needs an archive: below
-             "Custom::TandemImage"}  # is real, so it needs a source to build: test_image_deploy.py  # fmt: skip
+    rarer = {
+        "Custom::AWSCDK-EKS-KubernetesObjectValue",
+        "Custom::AWSCDK-EKS-KubernetesPatch",
+        "AWS::Lambda::LayerVersion",  # needs an archive: below
+        "Custom::TandemImage",
+    }  # is real, so it needs a source to build: test_image_deploy.py
     assert {item.type for item in everything.values()} == set(FIDELITY) - rarer
 
 
 def test_every_type_that_is_not_only_recorded_can_be_described():
-    assert {name for name, row in FIDELITY.items() if row.level is not FidelityLevel.RECORDED} == set(DESCRIBE)
+    assert {
+        name for name, row in FIDELITY.items() if row.level is not FidelityLevel.RECORDED
+    } == set(DESCRIBE)
 
 
 def test_a_known_service_without_a_row_is_an_error_and_not_skipped(deploy, held):
@@ -61,33 +74,58 @@ def test_a_property_that_no_api_returns_is_said_with_its_reason(everything):
     assert "no API returns it" in everything["Csi"].unverifiable_properties["ResolveConflicts"]
 
 
-BUCKET = {"Type": "AWS::S3::Bucket", "Properties": {
-    "LifecycleConfiguration": {"Rules": [{"Id": "tidy", "Status": "Enabled",
-                                          "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7}}]},
-    "VersioningConfiguration": {"Status": "Enabled"}}}  # fmt: skip
+BUCKET = {
+    "Type": "AWS::S3::Bucket",
+    "Properties": {
+        "LifecycleConfiguration": {
+            "Rules": [
+                {
+                    "Id": "tidy",
+                    "Status": "Enabled",
+                    "AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 7},
+                }
+            ]
+        },
+        "VersioningConfiguration": {"Status": "Enabled"},
+    },
+}
 
 
 def test_a_setting_changed_behind_cloudformation_differs(endpoint, deploy, held):
     stack = deploy({"Bucket": BUCKET})
     bucket = held(stack.name)["Bucket"].physical_id
-    endpoint.client("s3").put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
+    endpoint.client("s3").put_bucket_versioning(
+        Bucket=bucket, VersioningConfiguration={"Status": "Suspended"}
+    )
 
     (difference,) = held(stack.name)["Bucket"].differences
 
     assert (difference.property_path, difference.template_value, difference.actual_value) == (
-        "VersioningConfiguration.Status", "Enabled", "Suspended",
-    )  # fmt: skip
+        "VersioningConfiguration.Status",
+        "Enabled",
+        "Suspended",
+    )
 
 
 def test_a_resource_deleted_behind_cloudformation_differs_as_a_whole(endpoint, deploy, held):
     stack = deploy({"Bucket": BUCKET})
     endpoint.client("s3").delete_bucket(Bucket=held(stack.name)["Bucket"].physical_id)
     item = held(stack.name)["Bucket"]
-    assert ([part.property_path for part in item.differences], item.matching_properties) == (["*"], ())
+    assert ([part.property_path for part in item.differences], item.matching_properties) == (
+        ["*"],
+        (),
+    )
 
 
 def test_a_property_that_the_endpoint_ignores_differs(deploy, held):
-    stack = deploy({"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.0.0.0/16", "Colour": "blue"}}})
+    stack = deploy(
+        {
+            "Vpc": {
+                "Type": "AWS::EC2::VPC",
+                "Properties": {"CidrBlock": "10.0.0.0/16", "Colour": "blue"},
+            }
+        }
+    )
     assert [part.property_path for part in held(stack.name)["Vpc"].differences] == ["Colour"]
 
 
@@ -95,11 +133,18 @@ def test_a_policy_document_is_held_statement_by_statement(endpoint, deploy, held
     statement = {"Effect": "Allow", "Action": "s3:GetObject", "Resource": "*"}
     role = {
         "AssumeRolePolicyDocument": {"Version": "2012-10-17", "Statement": []},
-        "Policies": [{"PolicyName": "p", "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]}}],
+        "Policies": [
+            {
+                "PolicyName": "p",
+                "PolicyDocument": {"Version": "2012-10-17", "Statement": [statement]},
+            }
+        ],
     }
     stack = deploy({"Role": {"Type": "AWS::IAM::Role", "Properties": role}})
     name = held(stack.name)["Role"].physical_id
-    wider = json.dumps({"Version": "2012-10-17", "Statement": [{**statement, "Action": "s3:PutObject"}]})
+    wider = json.dumps(
+        {"Version": "2012-10-17", "Statement": [{**statement, "Action": "s3:PutObject"}]}
+    )
     endpoint.client("iam").put_role_policy(RoleName=name, PolicyName="p", PolicyDocument=wider)
 
     assert [part.property_path for part in held(stack.name)["Role"].differences] == [
@@ -108,8 +153,12 @@ def test_a_policy_document_is_held_statement_by_statement(endpoint, deploy, held
 
 
 def test_inline_code_is_held_by_its_text(endpoint, deploy, held):
-    function = {"Handler": "index.handler", "Runtime": "python3.13", "Code": {"ZipFile": "x = 1\n"},
-                "Role": "arn:aws:iam::222233334444:role/r"}  # fmt: skip
+    function = {
+        "Handler": "index.handler",
+        "Runtime": "python3.13",
+        "Code": {"ZipFile": "x = 1\n"},
+        "Role": "arn:aws:iam::222233334444:role/r",
+    }
     stack = deploy({"Function": {"Type": "AWS::Lambda::Function", "Properties": function}})
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as files:
@@ -118,7 +167,9 @@ def test_inline_code_is_held_by_its_text(endpoint, deploy, held):
         FunctionName=held(stack.name)["Function"].physical_id, ZipFile=archive.getvalue()
     )
 
-    assert [part.property_path for part in held(stack.name)["Function"].differences] == ["Code.ZipFile"]
+    assert [part.property_path for part in held(stack.name)["Function"].differences] == [
+        "Code.ZipFile"
+    ]
 
 
 def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, held):
@@ -127,10 +178,17 @@ def test_code_in_a_bucket_is_held_by_its_digest(endpoint, deploy, held):
         files.writestr("index.py", "x = 1\n")
     place = {"S3Bucket": "code-of-a-layer", "S3Key": "layer.zip"}
     s3 = endpoint.client("s3")
-    s3.create_bucket(Bucket=place["S3Bucket"], CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
+    s3.create_bucket(
+        Bucket=place["S3Bucket"], CreateBucketConfiguration={"LocationConstraint": "us-east-2"}
+    )
     s3.put_object(Bucket=place["S3Bucket"], Key=place["S3Key"], Body=archive.getvalue())
-    stack = deploy({"Layer": {"Type": "AWS::Lambda::LayerVersion", "Properties": {"Content": place}}})
+    stack = deploy(
+        {"Layer": {"Type": "AWS::Lambda::LayerVersion", "Properties": {"Content": place}}}
+    )
     before = held(stack.name)["Layer"].differences
     s3.put_object(Bucket=place["S3Bucket"], Key=place["S3Key"], Body=b"something else")
 
-    assert (before, [part.property_path for part in held(stack.name)["Layer"].differences]) == ((), ["Content"])
+    assert (before, [part.property_path for part in held(stack.name)["Layer"].differences]) == (
+        (),
+        ["Content"],
+    )

@@ -44,8 +44,14 @@ def download(hub, tmp_path):
     """One file into a folder of its own; its bytes."""
 
     def act(name="model-00001-of-00001.safetensors", revision=COMMIT, **more):
-        path = hf_hub_download(MODEL, name, revision=revision, endpoint=hub.url, local_dir=tmp_path / "here",
-                               **{"token": False, **more})  # fmt: skip
+        path = hf_hub_download(
+            MODEL,
+            name,
+            revision=revision,
+            endpoint=hub.url,
+            local_dir=tmp_path / "here",
+            **{"token": False, **more},
+        )
         with open(path, "rb") as file:  # noqa: PTH123 - the client says a text
             return file.read()
 
@@ -54,7 +60,9 @@ def download(hub, tmp_path):
 
 def git(content):
     """What git itself calls the blob."""
-    done = subprocess.run(["git", "hash-object", "--stdin"], input=content, capture_output=True, check=True)
+    done = subprocess.run(
+        ["git", "hash-object", "--stdin"], input=content, capture_output=True, check=True
+    )
     return done.stdout.decode().strip()
 
 
@@ -64,21 +72,30 @@ def test_files_are_told_with_size_and_checksum(api):
     shard = files["model-00001-of-00001.safetensors"]
     assert sorted(files) == ["config.json", "model-00001-of-00001.safetensors", "sub/a file.txt"]
     assert (shard.size, shard.lfs.size, shard.lfs.sha256) == (
-        len(SHARD), len(SHARD), hashlib.sha256(SHARD).hexdigest()
-    )  # fmt: skip
+        len(SHARD),
+        len(SHARD),
+        hashlib.sha256(SHARD).hexdigest(),
+    )
     assert (files["config.json"].size, files["config.json"].lfs) == (len(CONFIG), None)
 
 
 def test_a_large_file_is_called_as_git_calls_its_pointer(api):
     files = {file.rfilename: file for file in api.model_info(MODEL, files_metadata=True).siblings}
     large = files["model-00001-of-00001.safetensors"]
-    pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{large.lfs.sha256}\nsize {large.size}\n"
+    pointer = (
+        f"version https://git-lfs.github.com/spec/v1\noid sha256:{large.lfs.sha256}\nsize"
+        f" {large.size}\n"
+    )
     assert (large.blob_id, large.lfs.pointer_size) == (git(pointer.encode()), len(pointer))
 
 
 @pytest.mark.parametrize(
     ("name", "content"),
-    [("model-00001-of-00001.safetensors", SHARD), ("config.json", CONFIG), ("sub/a file.txt", b"x")],
+    [
+        ("model-00001-of-00001.safetensors", SHARD),
+        ("config.json", CONFIG),
+        ("sub/a file.txt", b"x"),
+    ],
     ids=["shard", "config", "below"],  # the shard's bytes differ from process to process
 )
 def test_a_file_arrives_whole(download, name, content):
@@ -86,7 +103,8 @@ def test_a_file_arrives_whole(download, name, content):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"), [("bytes=5-9", CONFIG[5:10]), ("bytes=5-", CONFIG[5:]), ("bytes=5-999", CONFIG[5:])]
+    ("asked", "said"),
+    [("bytes=5-9", CONFIG[5:10]), ("bytes=5-", CONFIG[5:]), ("bytes=5-999", CONFIG[5:])],
 )
 def test_a_range_of_a_file_is_served(hub, asked, said):
     answer = httpx.get(f"{hub.url}/{MODEL}/resolve/main/config.json", headers={"Range": asked})
@@ -105,13 +123,19 @@ def test_a_branch_moves_with_its_content(folder, api):
 
 
 def test_a_client_in_another_process_is_led_to_it(hub, tmp_path):
-    script = f"from huggingface_hub import hf_hub_download; print(hf_hub_download('{MODEL}', 'config.json'))"
+    script = (
+        f"from huggingface_hub import hf_hub_download; print(hf_hub_download('{MODEL}',"
+        " 'config.json'))"
+    )
     kept = {name: os.environ[name] for name in ("PATH",)}
 
     done = subprocess.run(
-        [sys.executable, "-c", script], env={**kept, **hub.client_environment(tmp_path / "home")},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        [sys.executable, "-c", script],
+        env={**kept, **hub.client_environment(tmp_path / "home")},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
 
     assert done.stdout.startswith(str(tmp_path / "home"))
 

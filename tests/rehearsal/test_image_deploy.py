@@ -1,4 +1,5 @@
-"""Registry and builds as synthesized, at the endpoint: the function runs, a build is played, a failure is told."""
+"""Registry and builds as synthesized, at the endpoint: the function runs, a build is played, a
+failure is told."""
 
 from __future__ import annotations
 
@@ -35,28 +36,38 @@ def read_example() -> CommandInputs:
 def place(name: str, **more: Any) -> Environment:
     inputs = read_example()
     (found,) = inputs.environments()
-    return found.model_copy(update={"name": name, "account": FICTITIOUS_ACCOUNT, "region": "us-east-2", **more})
+    return found.model_copy(
+        update={"name": name, "account": FICTITIOUS_ACCOUNT, "region": "us-east-2", **more}
+    )
 
 
-WHOLE, BROKEN = place("whole"), place("broken", registry_mirrors={"public.ecr.aws": MIRROR})
+WHOLE = place("whole")
+BROKEN = place("broken", registry_mirrors={"public.ecr.aws": MIRROR})
 
 
 @pytest.fixture(scope="module")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("image")
     inputs = read_example()
-    hosts = [(each, [inputs.workspace.experiments[name].record for name in each.experiments])
-             for each in (WHOLE, BROKEN)]  # fmt: skip
+    hosts = [
+        (each, [inputs.workspace.experiments[name].record for name in each.experiments])
+        for each in (WHOLE, BROKEN)
+    ]
     app.build_app(hosts, inputs.catalogue, outdir=str(folder), validate=False).synth()
     return folder
 
 
 @pytest.fixture
 def deploy_kind(endpoint, assembly, deploy) -> Callable[..., SimpleNamespace]:
-    """Upload the assets as the CDK CLI does and create one stack; its status and the reasons of what failed."""
+    """Upload the assets as the CDK CLI does and create one stack; its status and the reasons of
+    what failed."""
 
     def act(
-        environment: Environment, kind: str, *, without: str = "", resources: Callable[[Any], None] = lambda _: None
+        environment: Environment,
+        kind: str,
+        *,
+        without: str = "",
+        resources: Callable[[Any], None] = lambda _: None,
     ) -> Any:
         folder = assembly / f"assembly-{environment.name}"
         (assets,) = folder.glob(f"*{kind}*.assets.json")
@@ -98,7 +109,9 @@ def deploy_image(deploy_kind, registry_of) -> Callable[..., SimpleNamespace]:
 
 def list_tags(endpoint, environment: Environment, image: ProjectImage) -> list[list[str]]:
     """Return the tags of each image in a repository."""
-    answer = endpoint.client("ecr").describe_images(repositoryName=names.repository_name(environment, image.name))
+    answer = endpoint.client("ecr").describe_images(
+        repositoryName=names.repository_name(environment, image.name)
+    )
     return [row["imageTags"] for row in answer["imageDetails"]]
 
 
@@ -112,8 +125,12 @@ def _publish(endpoint, assembly: Path, files: dict[str, Any], without: str) -> N
         if found["source"]["packaging"] != "zip":
             continue
         if target["bucketName"] not in {each["Name"] for each in s3.list_buckets()["Buckets"]}:
-            s3.create_bucket(Bucket=target["bucketName"], CreateBucketConfiguration={"LocationConstraint": "us-east-2"})
-        folder, packed = assembly / Path(found["source"]["path"]).name, io.BytesIO()
+            s3.create_bucket(
+                Bucket=target["bucketName"],
+                CreateBucketConfiguration={"LocationConstraint": "us-east-2"},
+            )
+        folder = assembly / Path(found["source"]["path"]).name
+        packed = io.BytesIO()
         with zipfile.ZipFile(packed, "w") as archive:
             for path in sorted(folder.rglob("*")):
                 if path.is_file() and path.relative_to(folder).as_posix() != without:
@@ -125,7 +142,9 @@ def log_events(endpoint, text: str) -> list[str]:
     """Every line of the log that a message names."""
     group = text.partition("log group ")[2].partition(",")[0]
     stream = text.partition("stream ")[2].partition(":")[0]
-    events = endpoint.client("logs").get_log_events(logGroupName=group, logStreamName=stream)["events"]
+    events = endpoint.client("logs").get_log_events(logGroupName=group, logStreamName=stream)[
+        "events"
+    ]
     return [event["message"] for event in events]
 
 
@@ -148,7 +167,9 @@ def test_a_registry_goes_with_its_images_and_leaves_its_log(endpoint, deploy_kin
     stack = deploy_kind(WHOLE, "Registry")
     cloudformation = endpoint.client("cloudformation")
     made = cloudformation.describe_stack_resources(StackName=stack.name)["StackResources"]
-    (group,) = [each["PhysicalResourceId"] for each in made if each["ResourceType"] == "AWS::Logs::LogGroup"]
+    (group,) = [
+        each["PhysicalResourceId"] for each in made if each["ResourceType"] == "AWS::Logs::LogGroup"
+    ]
     delete(stack)
 
     repositories = endpoint.client("ecr").describe_repositories()["repositories"]
@@ -200,7 +221,9 @@ def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, 
 @pytest.mark.proof
 def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, delete) -> None:
     def elsewhere(resources: Any) -> None:
-        (project,) = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
+        (project,) = [
+            each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"
+        ]
         project["Properties"]["Source"]["Location"] = "cdk-tandem-assets/none.zip"
 
     stack = deploy_image(WHOLE, resources=elsewhere)
@@ -212,7 +235,9 @@ def test_a_source_that_is_not_there_fails_its_own_phase(deploy_image, delete) ->
 @pytest.mark.proof
 def test_a_command_that_the_stand_in_does_not_know_fails_the_build(deploy_image, delete) -> None:
     def renamed(resources: Any) -> None:
-        (project,) = [each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"]
+        (project,) = [
+            each for each in resources.values() if each["Type"] == "AWS::CodeBuild::Project"
+        ]
         source = project["Properties"]["Source"]
         source["BuildSpec"] = source["BuildSpec"].replace("- docker push", "- podman push")
 
@@ -235,13 +260,17 @@ def test_a_function_that_may_not_ask_says_so(deploy_image, delete) -> None:
 
 @pytest.mark.proof
 @pytest.mark.usefixtures("assembly")
-def test_the_image_of_an_unchanged_source_is_not_built_again(endpoint, deploy, deploy_image, delete) -> None:
+def test_the_image_of_an_unchanged_source_is_not_built_again(
+    endpoint, deploy, deploy_image, delete
+) -> None:
     stack = deploy_image(WHOLE)
-    codebuild, cloudformation = endpoint.client("codebuild"), endpoint.client("cloudformation")
+    codebuild = endpoint.client("codebuild")
+    cloudformation = endpoint.client("cloudformation")
     before = codebuild.list_builds()["ids"]
     template = cloudformation.get_template(StackName=stack.name)["TemplateBody"]
     body = json.loads(template) if isinstance(template, str) else template
-    body["Resources"]["Image"]["Properties"]["ServiceTimeout"] = "3599"  # an update of the resource, the same tag
+    # an update of the resource, the same tag
+    body["Resources"]["Image"]["Properties"]["ServiceTimeout"] = "3599"
     updated = deploy(body, stack.name, update=True)
     after = codebuild.list_builds()["ids"]
     delete(stack)

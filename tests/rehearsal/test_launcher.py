@@ -11,7 +11,12 @@ from pathlib import Path
 import pytest
 
 from rehearsal.aws.installation import PACKAGE_FOLDER, ensure_python
-from rehearsal.aws.launcher import START_ERROR, _remove_work_folder, find_refusals, read_pinned_version
+from rehearsal.aws.launcher import (
+    START_ERROR,
+    _remove_work_folder,
+    find_refusals,
+    read_pinned_version,
+)
 
 ADDITIONS = sorted((PACKAGE_FOLDER / "additions").glob("*.py"))
 MODULE = types.ModuleType("ministack.services.somewhere")
@@ -30,7 +35,9 @@ def private_names(path: Path) -> set[tuple[str, str]]:
     return {
         (node.value.id, node.attr)
         for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in imported
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in imported
     }
 
 
@@ -53,13 +60,18 @@ def test_an_addition_names_what_it_touches(path):
 @pytest.mark.parametrize("path", ADDITIONS, ids=lambda path: path.stem)
 def test_an_addition_imports_only_what_the_endpoint_environment_has(path):
     tree = ast.parse(path.read_text())
-    roots = {node.module.partition(".")[0] for node in ast.walk(tree)
-             if isinstance(node, ast.ImportFrom) and not node.level}  # fmt: skip
+    roots = {
+        node.module.partition(".")[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and not node.level
+    }
     assert roots <= {*sys.stdlib_module_names, "botocore", "ministack"}
 
 
 def test_the_pinned_version_with_all_names_is_taken():
-    assert find_refusals(read_pinned_version(), read_pinned_version(), [(MODULE, ("_known",))]) == []
+    assert (
+        find_refusals(read_pinned_version(), read_pinned_version(), [(MODULE, ("_known",))]) == []
+    )
 
 
 def test_rejects_another_version():
@@ -100,7 +112,9 @@ def test_a_refusal_is_one_line_and_ends_the_start(tmp_path):
         check=False,
     )
 
-    (line,) = [line for line in refused.stderr.splitlines() if line.startswith("the local AWS endpoint")]
+    (line,) = [
+        line for line in refused.stderr.splitlines() if line.startswith("the local AWS endpoint")
+    ]
     assert refused.returncode == START_ERROR
     reason = f"ministack.services.eks has no _create_nodegroup in ministack {read_pinned_version()}"
     assert line == f"the local AWS endpoint does not start: {reason}"

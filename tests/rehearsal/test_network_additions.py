@@ -24,8 +24,13 @@ def test_a_vpc_is_described_with_every_range_of_it(endpoint):
         ec2.associate_vpc_cidr_block(VpcId=vpc_id, CidrBlock=block)
 
     (vpc,) = ec2.describe_vpcs(VpcIds=[vpc_id])["Vpcs"]
-    ranges = [(item["CidrBlock"], item["CidrBlockState"]["State"]) for item in vpc["CidrBlockAssociationSet"]]
-    assert ranges == [(block, "associated") for block in ("10.60.0.0/16", "100.64.0.0/16", "100.65.0.0/16")]
+    ranges = [
+        (item["CidrBlock"], item["CidrBlockState"]["State"])
+        for item in vpc["CidrBlockAssociationSet"]
+    ]
+    assert ranges == [
+        (block, "associated") for block in ("10.60.0.0/16", "100.64.0.0/16", "100.65.0.0/16")
+    ]
 
 
 def test_rejects_a_nat_gateway_without_an_address(deploy):
@@ -36,35 +41,61 @@ def test_rejects_a_nat_gateway_without_an_address(deploy):
 
 def test_a_deleted_network_leaves_nothing(endpoint, deploy, delete, held, templates):
     before = len(endpoint.client("ec2").describe_nat_gateways()["NatGateways"])
-    template = {"Resources": templates["producer"]["Resources"], "Parameters": templates["producer"]["Parameters"]}
+    template = {
+        "Resources": templates["producer"]["Resources"],
+        "Parameters": templates["producer"]["Parameters"],
+    }
     stack = deploy(template)
     address = held(stack.name)["Address"].physical_id
 
     assert delete(stack) == "DELETE_COMPLETE"
     assert len(endpoint.client("ec2").describe_nat_gateways()["NatGateways"]) == before
-    assert address not in {item["AllocationId"] for item in endpoint.client("ec2").describe_addresses()["Addresses"]}
+    assert address not in {
+        item["AllocationId"] for item in endpoint.client("ec2").describe_addresses()["Addresses"]
+    }
 
 
 def rule(description):
-    properties = {"GroupId": {"Ref": "Group"}, "IpProtocol": "tcp", "FromPort": 443, "ToPort": 443,
-                  "CidrIp": "10.0.0.0/8", "Description": description}  # fmt: skip
+    properties = {
+        "GroupId": {"Ref": "Group"},
+        "IpProtocol": "tcp",
+        "FromPort": 443,
+        "ToPort": 443,
+        "CidrIp": "10.0.0.0/8",
+        "Description": description,
+    }
     return {"Type": "AWS::EC2::SecurityGroupIngress", "Properties": properties}
 
 
-GROUP = {**NETWORK, "Group": {"Type": "AWS::EC2::SecurityGroup", "Properties": {
-    "GroupDescription": "g", "VpcId": {"Ref": "Vpc"}}}}  # fmt: skip
+GROUP = {
+    **NETWORK,
+    "Group": {
+        "Type": "AWS::EC2::SecurityGroup",
+        "Properties": {"GroupDescription": "g", "VpcId": {"Ref": "Vpc"}},
+    },
+}
 
 
 def test_a_rule_resource_is_a_rule_of_its_group(endpoint, deploy, held):
     stack = deploy({**GROUP, "Rule": rule("https")})
     group = held(stack.name)["Group"].physical_id
     (found,) = endpoint.client("ec2").describe_security_groups(GroupIds=[group])["SecurityGroups"]
-    assert [item["IpRanges"] for item in found["IpPermissions"]] == [[{"CidrIp": "10.0.0.0/8", "Description": "https"}]]
+    assert [item["IpRanges"] for item in found["IpPermissions"]] == [
+        [{"CidrIp": "10.0.0.0/8", "Description": "https"}]
+    ]
 
 
 def test_a_removed_rule_resource_takes_only_its_rule(endpoint, deploy, held):
-    stack = deploy({**GROUP, "Rule": rule("https"), "Other": {**rule("dns"), "Properties": {
-        **rule("dns")["Properties"], "FromPort": 53, "ToPort": 53}}})  # fmt: skip
+    stack = deploy(
+        {
+            **GROUP,
+            "Rule": rule("https"),
+            "Other": {
+                **rule("dns"),
+                "Properties": {**rule("dns")["Properties"], "FromPort": 53, "ToPort": 53},
+            },
+        }
+    )
     deploy({**GROUP, "Rule": rule("https")}, stack.name, update=True)
     group = held(stack.name)["Group"].physical_id
 
@@ -74,12 +105,20 @@ def test_a_removed_rule_resource_takes_only_its_rule(endpoint, deploy, held):
 
 
 def test_rejects_the_same_rule_twice(deploy):
-    assert "the specified rule already exists" in deploy({**GROUP, "Rule": rule("a"), "Again": rule("a")}).reasons
+    assert (
+        "the specified rule already exists"
+        in deploy({**GROUP, "Rule": rule("a"), "Again": rule("a")}).reasons
+    )
 
 
 def test_a_changed_flow_log_is_replaced(endpoint, deploy, held):
     def logs(traffic):
-        said = {"ResourceId": {"Ref": "Vpc"}, "ResourceType": "VPC", "TrafficType": traffic, "LogGroupName": "flows"}
+        said = {
+            "ResourceId": {"Ref": "Vpc"},
+            "ResourceType": "VPC",
+            "TrafficType": traffic,
+            "LogGroupName": "flows",
+        }
         return {**NETWORK, "Log": {"Type": "AWS::EC2::FlowLog", "Properties": said}}
 
     stack = deploy(logs("ALL"))
@@ -105,14 +144,24 @@ def test_a_renewed_reservation_is_a_new_version_of_the_same_template(endpoint, d
 def test_a_launch_template_made_by_api_keeps_every_field(endpoint):
     ec2 = endpoint.client("ec2")
     data = {
-        "InstanceMarketOptions": {"MarketType": "spot", "SpotOptions": {"SpotInstanceType": "one-time"}},
+        "InstanceMarketOptions": {
+            "MarketType": "spot",
+            "SpotOptions": {"SpotInstanceType": "one-time"},
+        },
         "NetworkInterfaces": [
-            {"DeviceIndex": 1, "NetworkCardIndex": 3, "InterfaceType": "efa-only", "Groups": ["sg-1"]}
+            {
+                "DeviceIndex": 1,
+                "NetworkCardIndex": 3,
+                "InterfaceType": "efa-only",
+                "Groups": ["sg-1"],
+            }
         ],
         "CpuOptions": {"CoreCount": 8, "ThreadsPerCore": 1},
     }
     ec2.create_launch_template(LaunchTemplateName="by-api", LaunchTemplateData=data)
 
-    (found,) = ec2.describe_launch_template_versions(LaunchTemplateName="by-api")["LaunchTemplateVersions"]
+    (found,) = ec2.describe_launch_template_versions(LaunchTemplateName="by-api")[
+        "LaunchTemplateVersions"
+    ]
 
     assert found["LaunchTemplateData"] == data

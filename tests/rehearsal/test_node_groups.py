@@ -1,4 +1,5 @@
-"""Fleets with machines behind them: what EC2 lists when a node group is raised, lowered, broken or deleted."""
+"""Fleets with machines behind them: what EC2 lists when a node group is raised, lowered, broken or
+deleted."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ def group(endpoint, deploy):
 
     def act(**more):
         name = f"fleet-{next(_NUMBER)}"
-        stack = deploy({**nodegroup(name, **more), "Template": launch_template("cr-0123456789abcdef0")})
+        stack = deploy(
+            {**nodegroup(name, **more), "Template": launch_template("cr-0123456789abcdef0")}
+        )
         assert (stack.status, stack.reasons) == ("CREATE_COMPLETE", [])
         return seen(endpoint, name, stack)
 
@@ -45,7 +48,8 @@ def group(endpoint, deploy):
 
 
 def seen(endpoint, name, stack=None):
-    eks, ec2 = client(endpoint, "eks"), client(endpoint, "ec2")
+    eks = client(endpoint, "eks")
+    ec2 = client(endpoint, "ec2")
     identity = {"clusterName": name, "nodegroupName": "fleet"}
 
     def instances():
@@ -54,27 +58,42 @@ def seen(endpoint, name, stack=None):
         return [one for reservation in listed for one in reservation["Instances"]]
 
     def states():
-        return sorted(one["State"]["Name"] for one in instances() if one["State"]["Name"] != "terminated")
+        return sorted(
+            one["State"]["Name"] for one in instances() if one["State"]["Name"] != "terminated"
+        )
 
     def described():
         return eks.describe_nodegroup(**identity)["nodegroup"]
 
     def scale(desired, **more):
-        return eks.update_nodegroup_config(**identity, scalingConfig={"desiredSize": desired, **more})["update"]
+        return eks.update_nodegroup_config(
+            **identity, scalingConfig={"desiredSize": desired, **more}
+        )["update"]
 
     def update(found):
-        return eks.describe_update(name=name, nodegroupName="fleet", updateId=found["id"])["update"]["status"]
+        return eks.describe_update(name=name, nodegroupName="fleet", updateId=found["id"])[
+            "update"
+        ]["status"]
 
     def raised(desired):
         scale(desired)
         assert until(states, ["running"] * desired) == ["running"] * desired
 
     return SimpleNamespace(
-        name=name, stack=stack, identity=identity, eks=eks, ec2=ec2, instances=instances, states=states,
-        described=described, scale=scale, update=update, raised=raised,
+        name=name,
+        stack=stack,
+        identity=identity,
+        eks=eks,
+        ec2=ec2,
+        instances=instances,
+        states=states,
+        described=described,
+        scale=scale,
+        update=update,
+        raised=raised,
         scaling=client(endpoint, "autoscaling"),
         group_name=lambda: described()["resources"]["autoScalingGroups"][0]["name"],
-    )  # fmt: skip
+    )
 
 
 def tags(instance):
@@ -106,7 +125,9 @@ def test_a_raise_that_is_taken_back_while_instances_are_pending_leaves_none(endp
 def test_terminated_instances_leave_no_volume(group):
     fleet = group()
     fleet.raised(1)
-    disks = [disk["Ebs"]["VolumeId"] for one in fleet.instances() for disk in one["BlockDeviceMappings"]]
+    disks = [
+        disk["Ebs"]["VolumeId"] for one in fleet.instances() for disk in one["BlockDeviceMappings"]
+    ]
     fleet.scale(0)
     until(fleet.states, [])
 
@@ -125,7 +146,11 @@ def test_an_update_is_in_progress_until_the_instances_run(endpoint, group):
     before = fleet.update(update)
     endpoint.set_fleet(replace(FROZEN, clock_offset_s=3601))
 
-    assert (before, fleet.states(), fleet.update(update)) == ("InProgress", ["running"], "Successful")
+    assert (before, fleet.states(), fleet.update(update)) == (
+        "InProgress",
+        ["running"],
+        "Successful",
+    )
 
 
 def test_an_update_is_in_progress_until_the_surplus_is_terminated(endpoint, group):
@@ -139,7 +164,9 @@ def test_an_update_is_in_progress_until_the_surplus_is_terminated(endpoint, grou
     assert (before, fleet.states(), fleet.update(update)) == ("InProgress", [], "Successful")
 
 
-@pytest.mark.parametrize("scaling", [{"desiredSize": 3}, {"minSize": 1}, {"minSize": 2, "desiredSize": 1}])
+@pytest.mark.parametrize(
+    "scaling", [{"desiredSize": 3}, {"minSize": 1}, {"minSize": 2, "desiredSize": 1}]
+)
 def test_rejects_sizes_out_of_order(group, refusal, scaling):
     fleet = group()
     code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig=scaling)
@@ -149,7 +176,10 @@ def test_rejects_sizes_out_of_order(group, refusal, scaling):
 def test_a_deploy_that_touches_a_raised_node_group_terminates_its_instances(group, deploy):
     fleet = group()
     fleet.raised(2)
-    changed = {**nodegroup(fleet.name, Labels={"new": "label"}), "Template": launch_template("cr-0123456789abcdef0")}
+    changed = {
+        **nodegroup(fleet.name, Labels={"new": "label"}),
+        "Template": launch_template("cr-0123456789abcdef0"),
+    }
     deploy(changed, fleet.stack.name, update=True)
 
     assert until(fleet.states, []) == []
@@ -161,16 +191,24 @@ def test_a_node_group_created_with_a_size_is_active_when_its_instances_run(group
     assert (fleet.described()["status"], fleet.states()) == ("ACTIVE", ["running", "running"])
 
 
-def test_a_node_group_whose_version_changes_refuses_a_size_until_its_instances_are_replaced(endpoint, group, refusal):
+def test_a_node_group_whose_version_changes_refuses_a_size_until_its_instances_are_replaced(
+    endpoint, group, refusal
+):
     fleet = group()
     fleet.raised(1)
     endpoint.set_fleet(FROZEN)
     fleet.eks.update_nodegroup_version(**fleet.identity, releaseVersion="1.35.0-1")
     during = fleet.described()["status"]
-    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+    code = refusal(
+        fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
+    )
     endpoint.set_fleet(replace(FROZEN, clock_offset_s=3601))
 
-    assert (during, code, fleet.described()["status"]) == ("UPDATING", "ResourceInUseException", "ACTIVE")
+    assert (during, code, fleet.described()["status"]) == (
+        "UPDATING",
+        "ResourceInUseException",
+        "ACTIVE",
+    )
 
 
 def test_a_deploy_that_does_not_touch_a_raised_node_group_leaves_it_raised(group, deploy):
@@ -192,10 +230,14 @@ def test_an_instance_carries_the_tags_of_eks(group):
     [instance] = fleet.instances()
 
     assert tags(instance) == {
-        "aws:autoscaling:groupName": fleet.group_name(), "aws:eks:cluster-name": fleet.name,
-        "eks:cluster-name": fleet.name, "eks:nodegroup-name": "fleet", "k8s.io/cluster-autoscaler/enabled": "true",
-        f"k8s.io/cluster-autoscaler/{fleet.name}": "owned", f"kubernetes.io/cluster/{fleet.name}": "owned",
-    }  # fmt: skip
+        "aws:autoscaling:groupName": fleet.group_name(),
+        "aws:eks:cluster-name": fleet.name,
+        "eks:cluster-name": fleet.name,
+        "eks:nodegroup-name": "fleet",
+        "k8s.io/cluster-autoscaler/enabled": "true",
+        f"k8s.io/cluster-autoscaler/{fleet.name}": "owned",
+        f"kubernetes.io/cluster/{fleet.name}": "owned",
+    }
 
 
 def test_an_instance_does_not_carry_the_node_group_tags(group):
@@ -210,7 +252,10 @@ def test_an_instance_does_not_carry_the_node_group_tags(group):
 @pytest.fixture
 def from_template(group):
     """A raised node group with a launch template of its own."""
-    template = {"Id": {"Ref": "Template"}, "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]}}
+    template = {
+        "Id": {"Ref": "Template"},
+        "Version": {"Fn::GetAtt": ["Template", "LatestVersionNumber"]},
+    }
     fleet = group(CapacityType="CAPACITY_BLOCK", LaunchTemplate=template)
     fleet.raised(1)
     return fleet
@@ -229,29 +274,49 @@ def test_the_launch_template_tags_instance_and_volume(endpoint, deploy):
         "InstanceType": "trn2.3xlarge",
         "BlockDeviceMappings": [{"DeviceName": "/dev/xvda", "Ebs": {"VolumeSize": 333}}],
         "TagSpecifications": [
-            {"ResourceType": kind, "Tags": [{"Key": "kind", "Value": kind}]} for kind in ("instance", "volume")
+            {"ResourceType": kind, "Tags": [{"Key": "kind", "Value": kind}]}
+            for kind in ("instance", "volume")
         ],
     }
     template = {"Type": "AWS::EC2::LaunchTemplate", "Properties": {"LaunchTemplateData": data}}
-    deploy({**nodegroup(name, LaunchTemplate={"Id": {"Ref": "Template"}, "Version": "$Latest"}), "Template": template})
+    deploy(
+        {
+            **nodegroup(name, LaunchTemplate={"Id": {"Ref": "Template"}, "Version": "$Latest"}),
+            "Template": template,
+        }
+    )
     fleet = seen(endpoint, name)
     fleet.raised(1)
     [instance] = fleet.instances()
     disk = [instance["BlockDeviceMappings"][0]["Ebs"]["VolumeId"]]
     [volume] = fleet.ec2.describe_volumes(VolumeIds=disk)["Volumes"]
 
-    assert (tags(instance)["kind"], tags(volume)["kind"], volume["Size"]) == ("instance", "volume", 333)
+    assert (tags(instance)["kind"], tags(volume)["kind"], volume["Size"]) == (
+        "instance",
+        "volume",
+        333,
+    )
 
 
 def test_instances_spread_over_the_subnets_and_lie_in_their_zones(endpoint, deploy):
     name = f"fleet-{next(_NUMBER)}"
-    two = {**nodegroup(name, Subnets=[{"Ref": "Subnet"}, {"Ref": "Other"}]),
-           "Other": {**subnet(AvailabilityZoneId="use2-az2"), "Properties": {
-               "VpcId": {"Ref": "Vpc"}, "CidrBlock": "10.0.16.0/20", "AvailabilityZoneId": "use2-az2"}}}  # fmt: skip
+    two = {
+        **nodegroup(name, Subnets=[{"Ref": "Subnet"}, {"Ref": "Other"}]),
+        "Other": {
+            **subnet(AvailabilityZoneId="use2-az2"),
+            "Properties": {
+                "VpcId": {"Ref": "Vpc"},
+                "CidrBlock": "10.0.16.0/20",
+                "AvailabilityZoneId": "use2-az2",
+            },
+        },
+    }
     deploy(two)
     fleet = seen(endpoint, name)
     fleet.raised(2)
-    zones = {one["SubnetId"]: one["AvailabilityZone"] for one in fleet.ec2.describe_subnets()["Subnets"]}
+    zones = {
+        one["SubnetId"]: one["AvailabilityZone"] for one in fleet.ec2.describe_subnets()["Subnets"]
+    }
 
     places = {one["SubnetId"]: one["Placement"]["AvailabilityZone"] for one in fleet.instances()}
 
@@ -266,13 +331,17 @@ def test_the_auto_scaling_group_lists_the_same_instances(group):
     fleet = group()
     fleet.raised(2)
     listed = described(fleet)
-    assert {one["InstanceId"] for one in listed["Instances"]} == {one["InstanceId"] for one in fleet.instances()}
+    assert {one["InstanceId"] for one in listed["Instances"]} == {
+        one["InstanceId"] for one in fleet.instances()
+    }
     assert {one["LifecycleState"] for one in listed["Instances"]} == {"InService"}
     assert [listed[name] for name in ("MinSize", "MaxSize", "DesiredCapacity")] == [0, 2, 2]
 
 
 def held(fleet, *processes):
-    fleet.scaling.suspend_processes(AutoScalingGroupName=fleet.group_name(), ScalingProcesses=list(processes))
+    fleet.scaling.suspend_processes(
+        AutoScalingGroupName=fleet.group_name(), ScalingProcesses=list(processes)
+    )
 
 
 def resized(fleet, **sizes):
@@ -280,9 +349,9 @@ def resized(fleet, **sizes):
 
 
 def described(fleet):
-    [listed] = fleet.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[fleet.group_name()])[
-        "AutoScalingGroups"
-    ]
+    [listed] = fleet.scaling.describe_auto_scaling_groups(
+        AutoScalingGroupNames=[fleet.group_name()]
+    )["AutoScalingGroups"]
     return listed
 
 
@@ -306,7 +375,9 @@ def test_an_ended_instance_says_when_it_began_to_end(group):
     [instance] = fleet.instances()
     fleet.scale(0)
     until(fleet.states, [])
-    [reservation] = fleet.ec2.describe_instances(InstanceIds=[instance["InstanceId"]])["Reservations"]
+    [reservation] = fleet.ec2.describe_instances(InstanceIds=[instance["InstanceId"]])[
+        "Reservations"
+    ]
 
     assert re.fullmatch(
         r"User initiated \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d GMT\)",
@@ -320,7 +391,11 @@ def test_no_instance_starts_while_launches_are_suspended_whatever_eks_wants(grou
     update = fleet.scale(2)
     time.sleep(0.3)
 
-    assert (fleet.states(), described(fleet)["DesiredCapacity"], fleet.update(update)) == ([], 2, "InProgress")
+    assert (fleet.states(), described(fleet)["DesiredCapacity"], fleet.update(update)) == (
+        [],
+        2,
+        "InProgress",
+    )
 
 
 def test_a_terminated_instance_is_not_replaced_while_launches_are_suspended(group):
@@ -331,14 +406,18 @@ def test_a_terminated_instance_is_not_replaced_while_launches_are_suspended(grou
     fleet.ec2.terminate_instances(InstanceIds=[first])
 
     assert until(fleet.states, ["running"]) == ["running"]
-    assert [one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"] == [second]
+    assert [
+        one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"
+    ] == [second]
 
 
 def test_resumed_launches_bring_what_is_wanted(group):
     fleet = group()
     held(fleet, "Launch")
     fleet.scale(1)
-    fleet.scaling.resume_processes(AutoScalingGroupName=fleet.group_name(), ScalingProcesses=["Launch"])
+    fleet.scaling.resume_processes(
+        AutoScalingGroupName=fleet.group_name(), ScalingProcesses=["Launch"]
+    )
 
     assert until(fleet.states, ["running"]) == ["running"]
     assert described(fleet)["SuspendedProcesses"] == []
@@ -361,7 +440,9 @@ def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, gro
     fleet.scale(0)
 
     def ended():
-        alive = [one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"]
+        alive = [
+            one["InstanceId"] for one in fleet.instances() if one["State"]["Name"] == "running"
+        ]
         fleet.ec2.terminate_instances(InstanceIds=alive)
         time.sleep(0.2)
         return until(fleet.states, ["running"])
@@ -376,10 +457,14 @@ def test_what_eks_ignores_is_refilled_until_launches_are_suspended(endpoint, gro
     assert fleet.states() == []
 
 
-@pytest.mark.parametrize("sizes", [{"DesiredCapacity": 3}, {"MinSize": 3}, {"MaxSize": 1, "DesiredCapacity": 2}])
+@pytest.mark.parametrize(
+    "sizes", [{"DesiredCapacity": 3}, {"MinSize": 3}, {"MaxSize": 1, "DesiredCapacity": 2}]
+)
 def test_rejects_sizes_of_the_auto_scaling_group_out_of_order(group, refusal, sizes):
     fleet = group()
-    code = refusal(fleet.scaling.update_auto_scaling_group, AutoScalingGroupName=fleet.group_name(), **sizes)
+    code = refusal(
+        fleet.scaling.update_auto_scaling_group, AutoScalingGroupName=fleet.group_name(), **sizes
+    )
     assert (code, fleet.states()) == ("ValidationError", [])
 
 
@@ -389,7 +474,11 @@ def test_the_desired_capacity_follows_a_bound_that_it_breaks(group):
     raised = until(fleet.states, ["running"])
     resized(fleet, MinSize=0, MaxSize=0)
 
-    assert (raised, until(fleet.states, []), described(fleet)["DesiredCapacity"]) == (["running"], [], 0)
+    assert (raised, until(fleet.states, []), described(fleet)["DesiredCapacity"]) == (
+        ["running"],
+        [],
+        0,
+    )
 
 
 def test_an_instance_terminated_by_id_stays_away_at_size_0(endpoint, group):
@@ -422,7 +511,12 @@ def test_the_auto_scaling_group_goes_with_its_node_group(group):
     fleet = group()
     name = fleet.group_name()
     fleet.eks.delete_nodegroup(**fleet.identity)
-    assert fleet.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])["AutoScalingGroups"] == []
+    assert (
+        fleet.scaling.describe_auto_scaling_groups(AutoScalingGroupNames=[name])[
+            "AutoScalingGroups"
+        ]
+        == []
+    )
 
 
 def test_a_node_group_that_is_being_deleted_refuses_a_size(endpoint, group, refusal):
@@ -431,7 +525,9 @@ def test_a_node_group_that_is_being_deleted_refuses_a_size(endpoint, group, refu
     endpoint.set_fleet(FROZEN)
     fleet.eks.delete_nodegroup(**fleet.identity)
 
-    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+    code = refusal(
+        fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
+    )
 
     assert code == "ResourceInUseException"
 
@@ -454,9 +550,16 @@ def test_without_capacity_no_instance_starts(endpoint, group):
 
     described = fleet.described()
 
-    assert (fleet.instances(), described["status"], fleet.update(update)) == ([], "DEGRADED", "InProgress")
+    assert (fleet.instances(), described["status"], fleet.update(update)) == (
+        [],
+        "DEGRADED",
+        "InProgress",
+    )
     [issue] = described["health"]["issues"]
-    assert (issue["code"], issue["resourceIds"]) == ("AsgInstanceLaunchFailures", [fleet.group_name()])
+    assert (issue["code"], issue["resourceIds"]) == (
+        "AsgInstanceLaunchFailures",
+        [fleet.group_name()],
+    )
     assert "InsufficientInstanceCapacity" in issue["message"]
 
 
@@ -516,7 +619,9 @@ def test_a_refused_update_leaves_the_group_updating_and_as_it_was(endpoint, grou
     fleet.raised(1)
     endpoint.set_fleet(replace(QUICK, refuses_update=True))
 
-    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+    code = refusal(
+        fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
+    )
 
     assert (code, fleet.described()["status"]) == ("ResourceInUseException", "UPDATING")
     assert (fleet.states(), fleet.described()["scalingConfig"]["desiredSize"]) == (["running"], 1)
@@ -527,9 +632,15 @@ def test_a_throttled_update_is_refused_and_changes_nothing(endpoint, group, refu
     fleet.raised(1)
     endpoint.set_fleet(replace(QUICK, throttles=True))
 
-    code = refusal(fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0})
+    code = refusal(
+        fleet.eks.update_nodegroup_config, **fleet.identity, scalingConfig={"desiredSize": 0}
+    )
 
-    assert (code, fleet.described()["status"], fleet.states()) == ("ThrottlingException", "ACTIVE", ["running"])
+    assert (code, fleet.described()["status"], fleet.states()) == (
+        "ThrottlingException",
+        "ACTIVE",
+        ["running"],
+    )
 
 
 def test_the_slow_factor_multiplies_the_delays(endpoint, group):
@@ -546,7 +657,8 @@ def test_the_slow_factor_multiplies_the_delays(endpoint, group):
 
 
 def test_only_the_named_node_group_has_the_knobs(endpoint, group):
-    one, other = group(), group()
+    one = group()
+    other = group()
     endpoint.set_fleet(FleetBehavior(no_capacity=True, only=f"{one.name}/fleet"))
     for fleet in (one, other):
         fleet.scale(1)
@@ -576,7 +688,9 @@ def test_instances_can_say_that_they_are_older(endpoint, group):
     assert instance["LaunchTime"] == again["LaunchTime"] - timedelta(hours=2)
 
 
-@pytest.mark.parametrize("said", [b'{"colour": 1}', b'{"half": "yes"}', b'{"start_delay_s": -1}', b"[", b"1"])
+@pytest.mark.parametrize(
+    "said", [b'{"colour": 1}', b'{"half": "yes"}', b'{"start_delay_s": -1}', b"[", b"1"]
+)
 def test_rejects_a_knob_that_is_none(endpoint, said):
     with pytest.raises(urllib.error.HTTPError) as refused:
         endpoint.put_fleet(said)
@@ -585,7 +699,9 @@ def test_rejects_a_knob_that_is_none(endpoint, said):
 
 def test_the_endpoint_has_the_same_knobs_and_defaults_as_its_client(endpoint):
     endpoint.set_fleet()
-    assert {name: endpoint.read_fleet()[name] for name in asdict(FleetBehavior())} == asdict(FleetBehavior())
+    assert {name: endpoint.read_fleet()[name] for name in asdict(FleetBehavior())} == asdict(
+        FleetBehavior()
+    )
     assert set(endpoint.read_fleet()) == {field.name for field in fields(FleetBehavior)} | {"now"}
 
 
@@ -594,9 +710,12 @@ def made(running, desired):
     eks = running.client("eks")
     eks.create_cluster(name="c", roleArn="arn:aws:iam::000000000000:role/c", resourcesVpcConfig={})
     eks.create_nodegroup(
-        clusterName="c", nodegroupName="fleet", subnets=["subnet-1"], nodeRole="arn:aws:iam::000000000000:role/n",
+        clusterName="c",
+        nodegroupName="fleet",
+        subnets=["subnet-1"],
+        nodeRole="arn:aws:iam::000000000000:role/n",
         scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": 1},
-    )  # fmt: skip
+    )
     return seen(running, "c")
 
 

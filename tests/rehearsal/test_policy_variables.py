@@ -1,4 +1,5 @@
-"""A request below the caller's own id, where policies bind: what people's policies say, held by the endpoint."""
+"""A request below the caller's own id, where policies bind: what people's policies say, held by the
+endpoint."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ def place(enforcing):
         Bucket=BUCKET, CreateBucketConfiguration={"LocationConstraint": enforcing.region}
     )
     base = environment("post-us-east-2")
-    return base.model_copy(update={"account": enforcing.account, "artifacts": BucketSettings(existing_bucket=BUCKET)})
+    return base.model_copy(
+        update={"account": enforcing.account, "artifacts": BucketSettings(existing_bucket=BUCKET)}
+    )
 
 
 def write(who, key: str) -> bool:
@@ -38,9 +41,13 @@ def write(who, key: str) -> bool:
 def test_who_may_run_writes_requests_below_the_own_id_alone(enforcing, place):
     """Two people with the same policy: the key proves which of them asks."""
     statements = build_command_policy(place, "run")["Statement"]
-    anna, bert = create_principal(enforcing, *statements), create_principal(enforcing, *statements)
+    anna = create_principal(enforcing, *statements)
+    bert = create_principal(enforcing, *statements)
     prefix = f"guard/{place.account}/{place.region}/{place.name}/requests"
-    ids = {name: who.client("sts").get_caller_identity()["UserId"] for name, who in (("anna", anna), ("bert", bert))}
+    ids = {
+        name: who.client("sts").get_caller_identity()["UserId"]
+        for name, who in (("anna", anna), ("bert", bert))
+    }
 
     assert ids["anna"] != ids["bert"]
     assert [write(anna, f"{prefix}/{ids[name]}/run-1.json") for name in ids] == [True, False]
@@ -51,5 +58,9 @@ def test_who_may_run_writes_requests_below_the_own_id_alone(enforcing, place):
 
 @pytest.mark.usefixtures("place")
 def test_a_variable_without_a_value_admits_nothing(enforcing):
-    statement = {"Effect": "Allow", "Action": "s3:PutObject", "Resource": f"arn:aws:s3:::{BUCKET}/${{aws:nothing}}*"}
+    statement = {
+        "Effect": "Allow",
+        "Action": "s3:PutObject",
+        "Resource": f"arn:aws:s3:::{BUCKET}/${{aws:nothing}}*",
+    }
     assert not write(create_principal(enforcing, statement), "anything")

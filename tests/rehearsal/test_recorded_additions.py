@@ -9,18 +9,26 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 @pytest.mark.usefixtures("everything")
 def test_a_custom_resource_is_listed_with_what_its_provider_would_get(endpoint):
-    (found,) = [item for item in endpoint.list_custom_resources() if item["LogicalId"] == "Manifest"]
+    (found,) = [
+        item for item in endpoint.list_custom_resources() if item["LogicalId"] == "Manifest"
+    ]
 
     assert (found["Type"], found["Stack"], found["Account"]) == (
-        "Custom::AWSCDK-EKS-KubernetesResource", "consumer", "222233334444",
-    )  # fmt: skip
+        "Custom::AWSCDK-EKS-KubernetesResource",
+        "consumer",
+        "222233334444",
+    )
     assert found["Properties"]["Manifest"] == '[{"kind":"Namespace"}]'
 
 
 def test_the_function_of_a_custom_resource_is_never_invoked(endpoint, everything):
     """It would raise, and the stack would have failed."""
-    groups = endpoint.client("logs").describe_log_groups(logGroupNamePrefix="/aws/lambda/")["logGroups"]
-    assert [group for group in groups if everything["Handler"].physical_id in group["logGroupName"]] == []
+    groups = endpoint.client("logs").describe_log_groups(logGroupNamePrefix="/aws/lambda/")[
+        "logGroups"
+    ]
+    assert [
+        group for group in groups if everything["Handler"].physical_id in group["logGroupName"]
+    ] == []
 
 
 def custom(**properties):
@@ -28,13 +36,19 @@ def custom(**properties):
 
 
 def test_an_updated_custom_resource_is_listed_as_it_now_is(endpoint, deploy):
-    stack = deploy(custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f", Manifest="1"))
+    stack = deploy(
+        custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f", Manifest="1")
+    )
     deploy(
-        custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f", Manifest="2"), stack.name, update=True
+        custom(ServiceToken="arn:aws:lambda:us-east-2:222233334444:function:f", Manifest="2"),
+        stack.name,
+        update=True,
     )
 
     assert [
-        item["Properties"]["Manifest"] for item in endpoint.list_custom_resources() if item["Stack"] == stack.name
+        item["Properties"]["Manifest"]
+        for item in endpoint.list_custom_resources()
+        if item["Stack"] == stack.name
     ] == ["2"]
 
 
@@ -52,8 +66,15 @@ def test_an_instance_profile_is_referred_to_by_name(endpoint, everything):
 
 def bounded(boundary):
     trust = {"Version": "2012-10-17", "Statement": []}
-    limit = {"PermissionsBoundary": f"arn:aws:iam::222233334444:policy/{boundary}"} if boundary else {}
-    return {"Limited": {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": trust, **limit}}}
+    limit = (
+        {"PermissionsBoundary": f"arn:aws:iam::222233334444:policy/{boundary}"} if boundary else {}
+    )
+    return {
+        "Limited": {
+            "Type": "AWS::IAM::Role",
+            "Properties": {"AssumeRolePolicyDocument": trust, **limit},
+        }
+    }
 
 
 def test_a_role_keeps_its_boundary_through_an_update(deploy, held):
@@ -63,5 +84,6 @@ def test_a_role_keeps_its_boundary_through_an_update(deploy, held):
     updated = held(stack.name)["Limited"]
 
     assert all(
-        "PermissionsBoundary" in item.matching_properties and item.differences == () for item in (created, updated)
+        "PermissionsBoundary" in item.matching_properties and item.differences == ()
+        for item in (created, updated)
     )

@@ -1,4 +1,5 @@
-"""The steps of a rehearsal with the real CDK CLI: on a small app; `make proof` has the real app and a whole life."""
+"""The steps of a rehearsal with the real CDK CLI: on a small app; `make proof` has the real app and
+a whole life."""
 
 from __future__ import annotations
 
@@ -16,7 +17,12 @@ from rehearsal.aws.cdk_cli import CdkCli, CdkError
 from rehearsal.aws.deploy_cycle import RehearsalRequest, run_rehearsal
 from rehearsal.aws.differences import PropertyDifference
 from rehearsal.aws.fidelity import FIDELITY, REHEARSAL_LIMITS
-from rehearsal.aws.rehearsal_steps import MissingEffectError, RehearsalResult, RehearsalSteps, StepResult
+from rehearsal.aws.rehearsal_steps import (
+    MissingEffectError,
+    RehearsalResult,
+    RehearsalSteps,
+    StepResult,
+)
 from rehearsal.aws.report import build_document, format_summary
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_sandbox
 from rehearsal.aws.template_check import ResourceCheck
@@ -35,7 +41,9 @@ def play(endpoint, tmp_path_factory):
         declared.mkdir()
         shutil.copy(ROOT / "environments" / "post-us-east-2.yaml", declared / f"{name}.yaml")
         copied = create_sandbox(name, declared, ROOT / "experiments", work)
-        cdk = CdkCli(endpoint=endpoint, sandbox=copied, work_folder=work, app_command=f"{SMALL} {faults}")
+        cdk = CdkCli(
+            endpoint=endpoint, sandbox=copied, work_folder=work, app_command=f"{SMALL} {faults}"
+        )
         found = RehearsalResult(environment=name, account=FICTITIOUS_ACCOUNT, region="us-east-2")
         return RehearsalSteps(endpoint=endpoint, sandbox=copied, cdk=cdk, result=found)
 
@@ -52,11 +60,17 @@ def changed(play):
 
 def rehearse(**options) -> RehearsalResult:
     request = RehearsalRequest(
-        name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments", is_quick=True,
+        name="post-us-east-2",
+        environments=ROOT / "environments",
+        experiments=ROOT / "experiments",
+        is_quick=True,
         **options,
-    )  # fmt: skip
+    )
     result = run_rehearsal(request, [].append)
-    assert (result.is_success, [step.outcome for step in result.steps if step.is_failure]) == (True, [])
+    assert (result.is_success, [step.outcome for step in result.steps if step.is_failure]) == (
+        True,
+        [],
+    )
     return result
 
 
@@ -77,9 +91,18 @@ def test_an_app_is_bootstrapped_deployed_and_held():
 @pytest.mark.xdist_group("endpoint")
 def test_the_real_app_is_bootstrapped_deployed_and_held():
     assert list_kinds(rehearse()) == {
-        "Network", "Artifacts", "Registry", "ImageTools", "ImageRun", "ImageLlmperf", "Cluster", "Guard", "Fleet",
-        "Workloads", "Observability",
-    }  # fmt: skip
+        "Network",
+        "Artifacts",
+        "Registry",
+        "ImageTools",
+        "ImageRun",
+        "ImageLlmperf",
+        "Cluster",
+        "Guard",
+        "Fleet",
+        "Workloads",
+        "Observability",
+    }
 
 
 @pytest.mark.proof
@@ -89,14 +112,23 @@ def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
     life = play("whole")
     steps = [name for name, _ in life.steps()]
 
-    for act in (life.deploy, life.check_resources, life.diff, life.deploy_again, life.renew, life.refuse_destroy):
+    for act in (
+        life.deploy,
+        life.check_resources,
+        life.diff,
+        life.deploy_again,
+        life.renew,
+        life.refuse_destroy,
+    ):
         act()
     life.destroy()
     left = {bucket["Name"] for bucket in endpoint.client("s3").list_buckets()["Buckets"]}
     life.adopt()
 
     assert f"tandem-whole-{FICTITIOUS_ACCOUNT}" in left
-    assert [item.differences for item in life.result.resources if item.type == "AWS::S3::Bucket"] == [()]
+    assert [
+        item.differences for item in life.result.resources if item.type == "AWS::S3::Bucket"
+    ] == [()]
     assert len(steps) == 10
 
 
@@ -105,10 +137,19 @@ def test_an_environment_lives_from_deploy_to_adoption(play, endpoint):
 @pytest.mark.xdist_group("endpoint")
 @pytest.mark.parametrize(
     ("name", "fault", "step", "words"),
-    [("leaky", "leaky", "renew", r"must change leaky-Fleet alone, it changed \['leaky-Network'"),
-     ("open", "unprotected", "refuse_destroy", r"not complete: \{'open-Cluster': 'DELETE_FAILED'\}")],
-)  # fmt: skip
-def test_a_renewal_of_another_stack_and_stacks_that_anybody_may_destroy_fail(play, name, fault, step, words):
+    [
+        ("leaky", "leaky", "renew", r"must change leaky-Fleet alone, it changed \['leaky-Network'"),
+        (
+            "open",
+            "unprotected",
+            "refuse_destroy",
+            r"not complete: \{'open-Cluster': 'DELETE_FAILED'\}",
+        ),
+    ],
+)
+def test_a_renewal_of_another_stack_and_stacks_that_anybody_may_destroy_fail(
+    play, name, fault, step, words
+):
     steps = play(name, fault)
     steps.deploy()
     with pytest.raises(MissingEffectError, match=words):
@@ -119,10 +160,13 @@ def test_a_renewal_of_another_stack_and_stacks_that_anybody_may_destroy_fail(pla
 @pytest.mark.xdist_group("endpoint")
 def test_a_resource_that_differs_fails_its_step_by_name(changed, endpoint):
     endpoint.client("s3").put_bucket_versioning(
-        Bucket=f"tandem-changed-{FICTITIOUS_ACCOUNT}", VersioningConfiguration={"Status": "Suspended"}
+        Bucket=f"tandem-changed-{FICTITIOUS_ACCOUNT}",
+        VersioningConfiguration={"Status": "Suspended"},
     )
 
-    with pytest.raises(MissingEffectError, match=r"changed-Artifacts Bucket \(AWS::S3::Bucket\): VersioningConf"):
+    with pytest.raises(
+        MissingEffectError, match=r"changed-Artifacts Bucket \(AWS::S3::Bucket\): VersioningConf"
+    ):
         changed.check_resources()
 
 
@@ -157,7 +201,8 @@ def test_a_missing_cli_is_said(monkeypatch, tmp_path):
 
 def test_a_failing_first_step_ends_the_rehearsal(monkeypatch):
     monkeypatch.setattr(
-        "rehearsal.aws.rehearsal_steps.AwsEndpoint.start", lambda _: (_ for _ in ()).throw(OSError("no room"))
+        "rehearsal.aws.rehearsal_steps.AwsEndpoint.start",
+        lambda _: (_ for _ in ()).throw(OSError("no room")),
     )
     request = RehearsalRequest(
         name="post-us-east-2", environments=ROOT / "environments", experiments=ROOT / "experiments"
@@ -172,18 +217,29 @@ def test_a_failing_first_step_ends_the_rehearsal(monkeypatch):
 
 
 def rehearsed(*, differs: bool = False, failed: bool = False) -> RehearsalResult:
-    difference = PropertyDifference(property_path="Colour", template_value="blue", actual_value="red")
+    difference = PropertyDifference(
+        property_path="Colour", template_value="blue", actual_value="red"
+    )
     item = ResourceCheck(
-        stack="e-Network", logical_id="Vpc", type="AWS::EC2::VPC", physical_id="vpc-1",
-        fidelity=FIDELITY["AWS::EC2::VPC"], matching_properties=("CidrBlock",),
-        differences=(difference,) if differs else (), unverifiable_properties={"Odd": "nobody returns it"},
-    )  # fmt: skip
+        stack="e-Network",
+        logical_id="Vpc",
+        type="AWS::EC2::VPC",
+        physical_id="vpc-1",
+        fidelity=FIDELITY["AWS::EC2::VPC"],
+        matching_properties=("CidrBlock",),
+        differences=(difference,) if differs else (),
+        unverifiable_properties={"Odd": "nobody returns it"},
+    )
     step = StepResult(name="deploy", seconds=1.25, outcome="one\ntwo", is_failure=failed)
-    return RehearsalResult(environment="e", account=FICTITIOUS_ACCOUNT, region="r", steps=[step], resources=[item])
+    return RehearsalResult(
+        environment="e", account=FICTITIOUS_ACCOUNT, region="r", steps=[step], resources=[item]
+    )
 
 
 @pytest.mark.parametrize(
-    ("faults", "passed"), [({}, True), ({"differs": True}, False), ({"failed": True}, False)], ids=str
+    ("faults", "passed"),
+    [({}, True), ({"differs": True}, False), ({"failed": True}, False)],
+    ids=str,
 )
 def test_a_difference_or_a_failed_step_is_no_pass(faults, passed):
     assert rehearsed(**faults).is_success is passed
@@ -198,13 +254,21 @@ def test_the_summary_says_what_is_not_rehearsed():
 
 def test_the_document_is_json_with_every_resource():
     found = json.loads(json.dumps(build_document(rehearsed(differs=True))))
-    assert found["resources"][0]["differs"] == [{"property": "Colour", "template": "blue", "described": "red"}]
-    assert (found["passed"], found["resources"][0]["level"], found["steps"][0]["seconds"]) == (False, "stored", 1.2)
+    assert found["resources"][0]["differs"] == [
+        {"property": "Colour", "template": "blue", "described": "red"}
+    ]
+    assert (found["passed"], found["resources"][0]["level"], found["steps"][0]["seconds"]) == (
+        False,
+        "stored",
+        1.2,
+    )
 
 
 @pytest.mark.parametrize(("faults", "code"), [({}, 0), ({"failed": True}, 3)], ids=str)
 def test_the_exit_code_says_whether_it_passed(monkeypatch, capsys, faults, code):
-    monkeypatch.setattr(command, "run_rehearsal", lambda _request, say: say("working") or rehearsed(**faults))
+    monkeypatch.setattr(
+        command, "run_rehearsal", lambda _request, say: say("working") or rehearsed(**faults)
+    )
     assert command.main(["rehearse", "--env", "e", "--json"]) == code
     out, err = capsys.readouterr()
     assert (json.loads(out)["environment"], err) == ("e", "working\n")

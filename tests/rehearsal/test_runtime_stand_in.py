@@ -1,6 +1,8 @@
-"""The stand-ins of the runtimes' programs: what they refuse, what they leave, and what each knob does.
+"""The stand-ins of the runtimes' programs: what they refuse, what they leave, and what each knob
+does.
 
-What is said of the work is asked of `main` in this process; what is said of a process, of a process.
+What is said of the work is asked of `main` in this process; what is said of a process, of a
+process.
 """
 
 from __future__ import annotations
@@ -32,47 +34,106 @@ from rehearsal.runtime.installation import install_programs
 from tandem.artifacts.driver.folders import find_graphs
 from tandem.artifacts.tensor_file import read_tensor_file
 
-NXDI_ARTIFACT = {"neuron_config.json", "model.pt", "weights/tp0_sharded_checkpoint.safetensors",
-                 "weights/tp1_sharded_checkpoint.safetensors"}  # fmt: skip
+NXDI_ARTIFACT = {
+    "neuron_config.json",
+    "model.pt",
+    "weights/tp0_sharded_checkpoint.safetensors",
+    "weights/tp1_sharded_checkpoint.safetensors",
+}
 
 
 class Image:
-    """A runtime's image without the runtime: its programs in a folder, two models, nothing else in the environment."""
+    """A runtime's image without the runtime: its programs in a folder, two models, nothing else in
+    the environment."""
 
     def __init__(self, folder: Path, runtime: Any) -> None:
-        self.folder, self.native = folder, runtime == "native"
+        self.folder = folder
+        self.native = runtime == "native"
         self.bin = install_programs(folder / "bin", runtime)
-        self.target, self.draft = folder / "models/target", folder / "models/draft"
+        self.target = folder / "models/target"
+        self.draft = folder / "models/draft"
         RandomCheckpoint().write(self.target)
         RandomCheckpoint(layers=1, seed=1).write(self.draft)
-        self.output, self.cache = folder / "artifact", folder / "cache"
+        self.output = folder / "artifact"
+        self.cache = folder / "cache"
         self.environment = {
-            "PATH": f"{self.bin}:/usr/bin:/bin", "BASE_COMPILE_WORK_DIR": str(folder / "work"),
-            "NEURON_COMPILE_CACHE_URL": str(self.cache), "NEURON_LOGICAL_NC_CONFIG": "2",
-            **({"VLLM_CACHE_ROOT": str(self.output), "NEURON_SKIP_EFA_AFFINITY": "1"} if self.native else {}),
-        }  # fmt: skip
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "BASE_COMPILE_WORK_DIR": str(folder / "work"),
+            "NEURON_COMPILE_CACHE_URL": str(self.cache),
+            "NEURON_LOGICAL_NC_CONFIG": "2",
+            **(
+                {"VLLM_CACHE_ROOT": str(self.output), "NEURON_SKIP_EFA_AFFINITY": "1"}
+                if self.native
+                else {}
+            ),
+        }
 
     def compile_command(self, *more: str) -> list[str]:
         return [
-            "inference_demo", "--model-type", "qwen3", "--task-type", "causal-lm", "run", "--model-path",
-            str(self.target), "--compiled-model-path", str(self.output), "--torch-dtype", "bfloat16", "--tp-degree",
-            "2", "--batch-size", "4", "--ctx-batch-size", "1", "--max-context-length", "1024", "--seq-len", "1024",
-            "--enable-bucketing", "--is-continuous-batching", "--on-device-sampling", "--save-sharded-checkpoint",
-            "--prompt", "1", "--compile-only", *more,
-        ]  # fmt: skip
+            "inference_demo",
+            "--model-type",
+            "qwen3",
+            "--task-type",
+            "causal-lm",
+            "run",
+            "--model-path",
+            str(self.target),
+            "--compiled-model-path",
+            str(self.output),
+            "--torch-dtype",
+            "bfloat16",
+            "--tp-degree",
+            "2",
+            "--batch-size",
+            "4",
+            "--ctx-batch-size",
+            "1",
+            "--max-context-length",
+            "1024",
+            "--seq-len",
+            "1024",
+            "--enable-bucketing",
+            "--is-continuous-batching",
+            "--on-device-sampling",
+            "--save-sharded-checkpoint",
+            "--prompt",
+            "1",
+            "--compile-only",
+            *more,
+        ]
 
     def fused(self) -> list[str]:
-        return ["--draft-model-path", str(self.draft), "--enable-fused-speculation", "--speculation-length", "7"]
+        return [
+            "--draft-model-path",
+            str(self.draft),
+            "--enable-fused-speculation",
+            "--speculation-length",
+            "7",
+        ]
 
     def serve_command(self, *more: str, port: int = 0) -> list[str]:
         return [
-            "vllm", "serve", str(self.target), "--port", str(port), "--tensor-parallel-size", "2", "--max-num-seqs",
-            "4", "--max-model-len", "1024", "--dtype", "bfloat16", *more,
-        ]  # fmt: skip
+            "vllm",
+            "serve",
+            str(self.target),
+            "--port",
+            str(port),
+            "--tensor-parallel-size",
+            "2",
+            "--max-num-seqs",
+            "4",
+            "--max-model-len",
+            "1024",
+            "--dtype",
+            "bfloat16",
+            *more,
+        ]
 
     def run(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
-        """Run a program's `main`, with nothing else in the environment; one that would serve has failed."""
-        told, said = {**self.environment, **variables}, io.StringIO()
+        """Run a program's `main`, with nothing else in the environment; one that would serve has
+        failed."""
+        told = {**self.environment, **variables}
+        said = io.StringIO()
         program, *arguments = command
         main = {
             "inference_demo": inference_demo.main,
@@ -96,9 +157,14 @@ class Image:
     def start(self, command: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
         """Run a program in a process of its own."""
         return subprocess.run(
-            command, env={**self.environment, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            check=False, timeout=60,
-        )  # fmt: skip
+            command,
+            env={**self.environment, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            timeout=60,
+        )
 
     def compile(self, *more: str, **variables: str) -> subprocess.CompletedProcess[str]:
         return self.run(self.compile_command(*more), **variables)
@@ -109,7 +175,9 @@ class Image:
 
     @property
     def files(self) -> set[str]:
-        return {str(path.relative_to(self.output)) for path in self.output.rglob("*") if path.is_file()}
+        return {
+            str(path.relative_to(self.output)) for path in self.output.rglob("*") if path.is_file()
+        }
 
 
 @pytest.fixture
@@ -156,7 +224,9 @@ def first(run: subprocess.CompletedProcess[str]) -> str:
 
 @pytest.mark.parametrize("what", ["compile", "serve"])
 def test_the_first_line_says_that_it_is_no_runtime(nxdi: Image, what: str) -> None:
-    run = nxdi.start(nxdi.compile_command() if what == "compile" else [*nxdi.serve_command(), "--nonsense"])
+    run = nxdi.start(
+        nxdi.compile_command() if what == "compile" else [*nxdi.serve_command(), "--nonsense"]
+    )
     assert first(run).startswith("STAND-IN: this is no ")
 
 
@@ -165,7 +235,9 @@ def test_a_compile_leaves_the_files_of_nxd_inference(nxdi: Image) -> None:
 
     assert (run.returncode, nxdi.files) == (0, NXDI_ARTIFACT)
     assert zipfile.ZipFile(nxdi.output / "model.pt").testzip() is None
-    assert "rank_util.rank" in read_tensor_file(nxdi.output / "weights/tp1_sharded_checkpoint.safetensors")
+    assert "rank_util.rank" in read_tensor_file(
+        nxdi.output / "weights/tp1_sharded_checkpoint.safetensors"
+    )
     assert [graph.state for graph in find_graphs(nxdi.cache)] == ["finished"] * 2
 
 
@@ -173,10 +245,23 @@ def test_the_configuration_has_the_settings_that_were_told_and_the_models_own(nx
     nxdi.compile("--fused-qkv", "--context-encoding-buckets", "1024", "512")
 
     own = nxdi.config["neuron_config"]
-    told = {"tp_degree": 2, "batch_size": 4, "ctx_batch_size": 1, "seq_len": 1024, "max_length": 1024,
-            "fused_qkv": True, "torch_dtype": "bfloat16", "logical_nc_config": 2, "attn_kernel_enabled": None,
-            "context_encoding_buckets": [512, 1024], "kv_cache_tiling": False, "speculation_length": 0,
-            "attn_cls": "NeuronQwen3Attention", "world_size": 2, "quantize_clamp_bound": float("inf")}  # fmt: skip
+    told = {
+        "tp_degree": 2,
+        "batch_size": 4,
+        "ctx_batch_size": 1,
+        "seq_len": 1024,
+        "max_length": 1024,
+        "fused_qkv": True,
+        "torch_dtype": "bfloat16",
+        "logical_nc_config": 2,
+        "attn_kernel_enabled": None,
+        "context_encoding_buckets": [512, 1024],
+        "kv_cache_tiling": False,
+        "speculation_length": 0,
+        "attn_cls": "NeuronQwen3Attention",
+        "world_size": 2,
+        "quantize_clamp_bound": float("inf"),
+    }
     assert {name: own[name] for name in told} == told
     assert own["on_device_sampling_config"]["global_topk"] == 256
     assert (nxdi.config["hidden_size"], nxdi.config["_name_or_path"]) == (32, str(nxdi.target))
@@ -187,10 +272,22 @@ def test_a_fused_draft_is_nested_with_settings_of_its_own(nxdi: Image) -> None:
     nxdi.compile(*nxdi.fused())
 
     nested = nxdi.config["fused_spec_config"]
-    own, draft = nxdi.config["neuron_config"], nested["draft_config"]["neuron_config"]
-    assert (own["speculation_length"], own["enable_fused_speculation"], own["kv_cache_tiling"]) == (7, True, True)
-    assert (draft["speculation_length"], draft["enable_fused_speculation"], draft["tp_degree"]) == (0, False, 2)
-    assert (nested["draft_model_path"], nested["draft_config"]["num_hidden_layers"]) == (str(nxdi.draft), 1)
+    own = nxdi.config["neuron_config"]
+    draft = nested["draft_config"]["neuron_config"]
+    assert (own["speculation_length"], own["enable_fused_speculation"], own["kv_cache_tiling"]) == (
+        7,
+        True,
+        True,
+    )
+    assert (draft["speculation_length"], draft["enable_fused_speculation"], draft["tp_degree"]) == (
+        0,
+        False,
+        2,
+    )
+    assert (nested["draft_model_path"], nested["draft_config"]["num_hidden_layers"]) == (
+        str(nxdi.draft),
+        1,
+    )
 
 
 @pytest.mark.parametrize("damage", ["config.json", "model.safetensors.index.json", "shard"])
@@ -209,7 +306,9 @@ def test_a_stand_in_says_that_it_is_simulated() -> None:
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
-    server = threading.Thread(target=serve_requests, args=("127.0.0.1", port, ended, ""), daemon=True)
+    server = threading.Thread(
+        target=serve_requests, args=("127.0.0.1", port, ended, ""), daemon=True
+    )
     server.start()
     ends = time.monotonic() + 10
     try:
@@ -230,9 +329,11 @@ def test_a_warm_server_whose_override_lacks_global_topk_fails_every_request(nxdi
     nxdi.compile()
 
     server = serving(
-        nxdi, "--override-neuron-config", '{"on_device_sampling_config": {"do_sample": false}}',
+        nxdi,
+        "--override-neuron-config",
+        '{"on_device_sampling_config": {"do_sample": false}}',
         NEURON_COMPILED_ARTIFACTS=str(nxdi.output),
-    )  # fmt: skip
+    )
     asked = (server.ask("/health"), server.ask("/v1/completions", b"{}"))
 
     assert (asked, "KeyError: 'global_topk'" in server.end()) == ((200, 500), True)
@@ -243,24 +344,37 @@ def test_a_server_that_misses_a_file_compiles_into_that_path(nxdi: Image) -> Non
     (nxdi.output / "model.pt").unlink()
 
     server = serving(
-        nxdi, "--override-neuron-config", '{"save_sharded_checkpoint": true}',
+        nxdi,
+        "--override-neuron-config",
+        '{"save_sharded_checkpoint": true}',
         NEURON_COMPILED_ARTIFACTS=str(nxdi.output),
-    )  # fmt: skip
+    )
 
     assert "Recompiling" in server.end()
     assert nxdi.files == NXDI_ARTIFACT
 
 
 def test_a_native_server_fills_its_cache_root_and_is_warm_the_next_time(native: Image) -> None:
-    cold, warm = serving(native).end(), serving(native, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
-    assert ("2 graphs compiled" in cold, "0 graphs compiled, 2 from the cache" in warm) == (True, True)
+    cold = serving(native).end()
+    warm = serving(native, VLLM_NEURON_DISABLE_WARMUP_COMPILE="1").end()
+    assert ("2 graphs compiled" in cold, "0 graphs compiled, 2 from the cache" in warm) == (
+        True,
+        True,
+    )
     assert [graph.state for graph in find_graphs(native.output)] == ["finished"] * 2
-    assert all(graph.folder.parent == native.output / "neuron/compile_cache" for graph in find_graphs(native.output))
+    assert all(
+        graph.folder.parent == native.output / "neuron/compile_cache"
+        for graph in find_graphs(native.output)
+    )
 
 
 def test_a_miss_is_fatal_where_the_server_may_not_compile(warm: Image) -> None:
     run = warm.run(
-        [*warm.serve_command(), "--additional-config", '{"neuron_config": {"num_seqs_buckets": [1]}}'],
+        [
+            *warm.serve_command(),
+            "--additional-config",
+            '{"neuron_config": {"num_seqs_buckets": [1]}}',
+        ],
         VLLM_NEURON_DISABLE_WARMUP_COMPILE="1",
     )
 

@@ -26,10 +26,16 @@ def s3(keeping):
 @pytest.fixture
 def upload(s3, bucket):
     def act(key, *contents):
-        begun = {"Bucket": bucket, "Key": key,
-                 "UploadId": s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"]}  # fmt: skip
+        begun = {
+            "Bucket": bucket,
+            "Key": key,
+            "UploadId": s3.create_multipart_upload(Bucket=bucket, Key=key)["UploadId"],
+        }
         parts = [
-            {"PartNumber": number, "ETag": s3.upload_part(**begun, PartNumber=number, Body=content)["ETag"]}
+            {
+                "PartNumber": number,
+                "ETag": s3.upload_part(**begun, PartNumber=number, Body=content)["ETag"],
+            }
             for number, content in enumerate(contents, 1)
         ]
         s3.complete_multipart_upload(**begun, MultipartUpload={"Parts": parts})
@@ -53,7 +59,10 @@ def test_an_object_of_parts_is_read_whole_and_by_range(s3, bucket, upload):
     upload("k", PART, PART[::-1], b"end")
     whole = PART + PART[::-1] + b"end"
     assert s3.get_object(Bucket=bucket, Key="k")["Body"].read() == whole
-    assert s3.get_object(Bucket=bucket, Key="k", Range="bytes=8388600-8388620")["Body"].read() == whole[8388600:8388621]
+    assert (
+        s3.get_object(Bucket=bucket, Key="k", Range="bytes=8388600-8388620")["Body"].read()
+        == whole[8388600:8388621]
+    )
 
 
 def test_versions_are_read_from_disk(s3, bucket, upload):
@@ -83,7 +92,9 @@ def test_a_range_is_read_without_reading_the_whole(keeping, s3, bucket, upload):
     upload("k", PART, PART)
     before = read_bytes(keeping.process_id)
     for start in range(0, 2 * len(PART), MIB):
-        s3.get_object(Bucket=bucket, Key="k", Range=f"bytes={start}-{start + MIB - 1}")["Body"].read()
+        s3.get_object(Bucket=bucket, Key="k", Range=f"bytes={start}-{start + MIB - 1}")[
+            "Body"
+        ].read()
 
     assert read_bytes(keeping.process_id) - before < len(PART)
 

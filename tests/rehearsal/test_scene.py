@@ -23,7 +23,9 @@ def copied(tmp_path):
 @pytest.mark.parametrize("name", ENVIRONMENTS)
 def test_every_committed_environment_can_be_copied(name, tmp_path):
     assert (
-        create_sandbox(name, ROOT / "environments", ROOT / "experiments", tmp_path).environment.account
+        create_sandbox(
+            name, ROOT / "environments", ROOT / "experiments", tmp_path
+        ).environment.account
         == FICTITIOUS_ACCOUNT
     )
 
@@ -42,7 +44,9 @@ def test_a_renewal_changes_the_reservation_and_nothing_else(copied):
     before = copied.environment
     reservation = copied.renew_reservation()
 
-    expected = before.model_dump() | {"capacity": before.capacity.model_dump() | {"reservation_id": reservation}}
+    expected = before.model_dump() | {
+        "capacity": before.capacity.model_dump() | {"reservation_id": reservation}
+    }
     assert copied.environment.model_dump() == expected
     assert reservation != before.capacity.reservation_id
 
@@ -50,17 +54,24 @@ def test_a_renewal_changes_the_reservation_and_nothing_else(copied):
 def test_both_protections_are_lifted_together(copied):
     copied.set_protection(is_on=False)
     environment = copied.environment
-    assert (environment.termination_protection, environment.cluster.deletion_protection) == (False, False)
+    assert (environment.termination_protection, environment.cluster.deletion_protection) == (
+        False,
+        False,
+    )
 
 
 def test_spot_nodes_get_no_reservation(tmp_path):
     name = next(
-        name for name in ENVIRONMENTS
-        if yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text())["capacity"]["kind"] == "spot"
-    )  # fmt: skip
+        name
+        for name in ENVIRONMENTS
+        if yaml.safe_load((ROOT / "environments" / f"{name}.yaml").read_text())["capacity"]["kind"]
+        == "spot"
+    )
 
     assert (
-        create_sandbox(name, ROOT / "environments", ROOT / "experiments", tmp_path).environment.capacity.reservation_id
+        create_sandbox(
+            name, ROOT / "environments", ROOT / "experiments", tmp_path
+        ).environment.capacity.reservation_id
         is None
     )
 
@@ -74,7 +85,12 @@ def test_rejects_an_edit_that_the_loader_refuses(copied):
 @pytest.mark.xdist_group("endpoint")
 def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
     subnets = [{"id": f"subnet-0123456{n}", "zone": f"use2-az{n}"} for n in (1, 3)]
-    network = {"kind": "existing", "vpc_id": "vpc-01234567", "cidr": "10.42.0.0/16", "subnets": subnets}
+    network = {
+        "kind": "existing",
+        "vpc_id": "vpc-01234567",
+        "cidr": "10.42.0.0/16",
+        "subnets": subnets,
+    }
 
     def change(document):
         document.update(network=network, artifacts={"existing_bucket": "ours-already"})
@@ -84,11 +100,15 @@ def test_what_an_environment_takes_as_given_is_made(endpoint, copied):
     create_prerequisites(copied, endpoint.client)
 
     made = copied.environment.network
-    found = endpoint.client("ec2").describe_subnets(SubnetIds=[item.id for item in made.subnets])["Subnets"]
+    found = endpoint.client("ec2").describe_subnets(SubnetIds=[item.id for item in made.subnets])[
+        "Subnets"
+    ]
     assert {item["AvailabilityZoneId"] for item in found} == {"use2-az1", "use2-az3"}
     assert {item["VpcId"] for item in found} == {made.vpc_id}
     assert endpoint.client("s3").head_bucket(Bucket="ours-already")
-    assert endpoint.client("iam").get_policy(PolicyArn=f"arn:aws:iam::{FICTITIOUS_ACCOUNT}:policy/Boundary")
+    assert endpoint.client("iam").get_policy(
+        PolicyArn=f"arn:aws:iam::{FICTITIOUS_ACCOUNT}:policy/Boundary"
+    )
 
 
 @pytest.mark.endpoint
@@ -99,5 +119,7 @@ def test_a_customers_key_is_made_and_written_down(endpoint, copied):
 
     create_prerequisites(copied, endpoint.client)
 
-    described = endpoint.client("kms").describe_key(KeyId=copied.environment.artifacts.kms_key_arn)["KeyMetadata"]
+    described = endpoint.client("kms").describe_key(KeyId=copied.environment.artifacts.kms_key_arn)[
+        "KeyMetadata"
+    ]
     assert (described["Arn"] == key, described["KeyState"]) == (False, "Enabled")

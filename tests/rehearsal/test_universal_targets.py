@@ -1,4 +1,5 @@
-"""Schedules whose target is the EKS API: when they fire, as whom, with which words, and what becomes of a failure."""
+"""Schedules whose target is the EKS API: when they fire, as whom, with which words, and what
+becomes of a failure."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint"), pytest.
 ACCOUNT = "222233334444"
 TARGET = "arn:aws:scheduler:::aws-sdk:eks:updateNodegroupConfig"
 QUICK = FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1, retry_delay_s=10)
-TRUST = {"Effect": "Allow", "Principal": {"Service": "scheduler.amazonaws.com"}, "Action": "sts:AssumeRole"}
+TRUST = {
+    "Effect": "Allow",
+    "Principal": {"Service": "scheduler.amazonaws.com"},
+    "Action": "sts:AssumeRole",
+}
 _NUMBER = itertools.count()
 
 
@@ -35,12 +40,17 @@ class Scene:
         self.queue = self.sqs.create_queue(QueueName=self.name)["QueueUrl"]
         self.queue_arn = f"arn:aws:sqs:us-east-2:{ACCOUNT}:{self.name}"
         self.role = f"arn:aws:iam::{ACCOUNT}:role/{self.name}"
-        theirs = self.iam.create_role(RoleName=f"{self.name}-eks", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+        theirs = self.iam.create_role(RoleName=f"{self.name}-eks", AssumeRolePolicyDocument="{}")[
+            "Role"
+        ]["Arn"]
         self.eks.create_cluster(name=self.name, roleArn=theirs, resourcesVpcConfig={})
         self.eks.create_nodegroup(
-            clusterName=self.name, nodegroupName="fleet", subnets=["subnet-1"], nodeRole=theirs,
+            clusterName=self.name,
+            nodegroupName="fleet",
+            subnets=["subnet-1"],
+            nodeRole=theirs,
             scalingConfig={"minSize": 0, "desiredSize": 1, "maxSize": 1},
-        )  # fmt: skip
+        )
         assert until(self.states, ["running"]) == ["running"]
 
     def states(self):
@@ -62,7 +72,9 @@ class Scene:
 
     def allow(self, *statements):
         document = {"Version": "2012-10-17", "Statement": list(statements)}
-        self.iam.put_role_policy(RoleName=self.name, PolicyName="own", PolicyDocument=json.dumps(document))
+        self.iam.put_role_policy(
+            RoleName=self.name, PolicyName="own", PolicyDocument=json.dumps(document)
+        )
 
     def scale_statement(self):
         resource = f"arn:aws:eks:us-east-2:{ACCOUNT}:nodegroup/{self.name}/fleet/*"
@@ -73,7 +85,12 @@ class Scene:
 
     def input(self, **more):
         scaling = {"MinSize": 0, "DesiredSize": 0}
-        return {"ClusterName": self.name, "NodegroupName": "fleet", "ScalingConfig": scaling, **more}
+        return {
+            "ClusterName": self.name,
+            "NodegroupName": "fleet",
+            "ScalingConfig": scaling,
+            **more,
+        }
 
     def at(self, in_s, **more):
         moment = self.endpoint.now() + timedelta(seconds=in_s)
@@ -82,13 +99,24 @@ class Scene:
     def schedule(self, expression=None, said=None, retries=0, arn=TARGET, client=None, **more):
         """Make a schedule that is due a minute from now."""
         given = {**self.at(60), **(expression or {})}
-        return (client or self.scheduler).create_schedule(**{
-            "Name": self.name, "FlexibleTimeWindow": {"Mode": "OFF"}, **given,
-            "Target": {
-                "Arn": arn, "RoleArn": self.role, "Input": json.dumps(self.input() if said is None else said),
-                "DeadLetterConfig": {"Arn": self.queue_arn},
-                "RetryPolicy": {"MaximumRetryAttempts": retries, "MaximumEventAgeInSeconds": 3600}, **more},
-        })  # fmt: skip
+        return (client or self.scheduler).create_schedule(
+            **{
+                "Name": self.name,
+                "FlexibleTimeWindow": {"Mode": "OFF"},
+                **given,
+                "Target": {
+                    "Arn": arn,
+                    "RoleArn": self.role,
+                    "Input": json.dumps(self.input() if said is None else said),
+                    "DeadLetterConfig": {"Arn": self.queue_arn},
+                    "RetryPolicy": {
+                        "MaximumRetryAttempts": retries,
+                        "MaximumEventAgeInSeconds": 3600,
+                    },
+                    **more,
+                },
+            }
+        )
 
     def pass_time(self, seconds):
         """Put the endpoint's clock forward; what is due has been done then."""
@@ -96,14 +124,23 @@ class Scene:
 
     def dead(self):
         """What stands in the queue: body and attributes."""
-        found = self.sqs.receive_message(QueueUrl=self.queue, MessageAttributeNames=["All"], MaxNumberOfMessages=10)
+        found = self.sqs.receive_message(
+            QueueUrl=self.queue, MessageAttributeNames=["All"], MaxNumberOfMessages=10
+        )
         return [
-            (json.loads(one["Body"]), {key: item["StringValue"] for key, item in one["MessageAttributes"].items()})
+            (
+                json.loads(one["Body"]),
+                {key: item["StringValue"] for key, item in one["MessageAttributes"].items()},
+            )
             for one in found.get("Messages", [])
         ]
 
     def there(self):
-        return [one["Name"] for one in self.scheduler.list_schedules()["Schedules"] if one["Name"] == self.name]
+        return [
+            one["Name"]
+            for one in self.scheduler.list_schedules()["Schedules"]
+            if one["Name"] == self.name
+        ]
 
 
 @pytest.fixture
@@ -140,7 +177,9 @@ def test_a_schedule_fires_once(scene):
     scene.schedule()
     scene.pass_time(61)
     until(scene.states, [])
-    scene.eks.update_nodegroup_config(clusterName=scene.name, nodegroupName="fleet", scalingConfig={"desiredSize": 1})
+    scene.eks.update_nodegroup_config(
+        clusterName=scene.name, nodegroupName="fleet", scalingConfig={"desiredSize": 1}
+    )
     scene.pass_time(600)
     time.sleep(0.3)
 
@@ -169,9 +208,19 @@ def test_a_schedule_goes_after_it_fired_where_it_says_so(scene, after, left):
 def test_a_schedule_of_a_template_fires_and_goes(scene, deploy):
     at = scene.at(60)["ScheduleExpression"]
     target = {"Arn": TARGET, "RoleArn": scene.role, "Input": json.dumps(scene.input())}
-    deploy({"Schedule": {"Type": "AWS::Scheduler::Schedule", "Properties": {
-        "Name": scene.name, "ScheduleExpression": at, "FlexibleTimeWindow": {"Mode": "OFF"},
-        "Target": target}}})  # fmt: skip
+    deploy(
+        {
+            "Schedule": {
+                "Type": "AWS::Scheduler::Schedule",
+                "Properties": {
+                    "Name": scene.name,
+                    "ScheduleExpression": at,
+                    "FlexibleTimeWindow": {"Mode": "OFF"},
+                    "Target": target,
+                },
+            }
+        }
+    )
     scene.pass_time(61)
 
     assert until(scene.states, []) == []
@@ -191,19 +240,35 @@ def test_a_reset_forgets_what_fired(enforcing):
 # the words
 
 
-@pytest.mark.parametrize("said", [
-    {"clusterName": "c", "nodegroupName": "fleet", "scalingConfig": {"minSize": 0, "desiredSize": 0}},
-    {"ClusterName": "c"}, {},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "said",
+    [
+        {
+            "clusterName": "c",
+            "nodegroupName": "fleet",
+            "scalingConfig": {"minSize": 0, "desiredSize": 0},
+        },
+        {"ClusterName": "c"},
+        {},
+    ],
+)
 def test_rejects_an_input_without_required_members_in_capitals(scene, said):
-    with pytest.raises(ClientError, match=r"missing the following field\(s\): .*NodegroupName") as refused:
+    with pytest.raises(
+        ClientError, match=r"missing the following field\(s\): .*NodegroupName"
+    ) as refused:
         scene.schedule(said=said)
     assert refused.value.response["Error"]["Code"] == "ValidationException"
     assert scene.there() == []
 
 
-@pytest.mark.parametrize("said", [{"ScalingConfig": {"minSize": 0, "desiredSize": 0}}, {"Colour": "blue"},
-                                  {"ScalingConfig": {"MinSize": "none"}}])  # fmt: skip
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"ScalingConfig": {"minSize": 0, "desiredSize": 0}},
+        {"Colour": "blue"},
+        {"ScalingConfig": {"MinSize": "none"}},
+    ],
+)
 def test_an_input_in_other_words_fails_and_changes_nothing(scene, said):
     scene.schedule(said=scene.input(**said))
     scene.pass_time(61)
@@ -213,9 +278,14 @@ def test_an_input_in_other_words_fails_and_changes_nothing(scene, said):
     assert (scene.states(), scene.size()) == (["running"], 1)
 
 
-@pytest.mark.parametrize("action", ["describeNodegroup", "updateNodegroupSize", "UpdateNodegroupConfig"])
+@pytest.mark.parametrize(
+    "action", ["describeNodegroup", "updateNodegroupSize", "UpdateNodegroupConfig"]
+)
 def test_rejects_an_action_that_scheduler_cannot_call(scene, refusal, action):
-    assert refusal(scene.schedule, arn=TARGET.replace("updateNodegroupConfig", action)) == "ValidationException"
+    assert (
+        refusal(scene.schedule, arn=TARGET.replace("updateNodegroupConfig", action))
+        == "ValidationException"
+    )
 
 
 def test_a_target_of_another_service_is_dead_and_says_that_it_is_not_rehearsed(scene):
@@ -232,14 +302,19 @@ def test_a_failure_stands_in_the_dead_letter_queue_with_its_reason(scene):
     made = scene.schedule(said=said)
     scene.pass_time(61)
     [(body, attributes)] = scene.dead()
-    volatile = {name: attributes.pop(name) for name in ("EXECUTION_ID", "SCHEDULED_TIME", "ERROR_MESSAGE")}
+    volatile = {
+        name: attributes.pop(name) for name in ("EXECUTION_ID", "SCHEDULED_TIME", "ERROR_MESSAGE")
+    }
 
     assert body == said
     assert attributes == {
-        "ERROR_CODE": "ResourceNotFoundException", "EXHAUSTED_RETRY_CONDITION": "MaximumRetryAttempts",
-        "IS_PAYLOAD_TRUNCATED": "false", "RETRY_ATTEMPTS": "0", "SCHEDULE_ARN": made["ScheduleArn"],
+        "ERROR_CODE": "ResourceNotFoundException",
+        "EXHAUSTED_RETRY_CONDITION": "MaximumRetryAttempts",
+        "IS_PAYLOAD_TRUNCATED": "false",
+        "RETRY_ATTEMPTS": "0",
+        "SCHEDULE_ARN": made["ScheduleArn"],
         "TARGET_ARN": TARGET,
-    }  # fmt: skip
+    }
     assert all(volatile.values())
 
 
@@ -300,14 +375,21 @@ def test_a_role_without_the_action_fails(strict):
     strict.schedule()
     strict.pass_time(61)
 
-    assert [attributes["ERROR_CODE"] for _, attributes in strict.dead()] == ["AccessDeniedException"]
+    assert [attributes["ERROR_CODE"] for _, attributes in strict.dead()] == [
+        "AccessDeniedException"
+    ]
     assert strict.states() == ["running"]
 
 
 def test_a_queue_that_refuses_what_is_not_tls_takes_what_failed(strict):
     strict.have_role(strict.send_statement())
-    deny = {"Effect": "Deny", "Principal": "*", "Action": "sqs:SendMessage", "Resource": strict.queue_arn,
-            "Condition": {"Bool": {"aws:SecureTransport": "false"}}}  # fmt: skip
+    deny = {
+        "Effect": "Deny",
+        "Principal": "*",
+        "Action": "sqs:SendMessage",
+        "Resource": strict.queue_arn,
+        "Condition": {"Bool": {"aws:SecureTransport": "false"}},
+    }
     policy = json.dumps({"Version": "2012-10-17", "Statement": [deny]})
     strict.sqs.set_queue_attributes(QueueUrl=strict.queue, Attributes={"Policy": policy})
     strict.schedule()
@@ -325,11 +407,14 @@ def test_a_role_that_may_not_send_leaves_the_dead_letter_queue_empty(strict):
     assert "does not take it" in strict.endpoint.log.read_text()
 
 
-@pytest.mark.parametrize("trust", [
-    {**TRUST, "Principal": {"Service": "lambda.amazonaws.com"}},
-    {**TRUST, "Condition": {"StringEquals": {"aws:SourceAccount": "111122223333"}}},
-    {**TRUST, "Effect": "Deny"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "trust",
+    [
+        {**TRUST, "Principal": {"Service": "lambda.amazonaws.com"}},
+        {**TRUST, "Condition": {"StringEquals": {"aws:SourceAccount": "111122223333"}}},
+        {**TRUST, "Effect": "Deny"},
+    ],
+)
 def test_rejects_a_role_that_does_not_trust_scheduler(strict, refusal, trust):
     strict.have_role(strict.scale_statement(), trust=trust)
     assert refusal(strict.schedule) == "ValidationException"
@@ -354,9 +439,10 @@ def test_who_makes_a_schedule_must_be_allowed_to_pass_its_role(strict, passes):
     condition = {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
     role = strict.role if passes else f"{strict.role}-of-others"
     somebody = create_principal(
-        strict.endpoint, {"Effect": "Allow", "Action": "scheduler:CreateSchedule", "Resource": "*"},
+        strict.endpoint,
+        {"Effect": "Allow", "Action": "scheduler:CreateSchedule", "Resource": "*"},
         {"Effect": "Allow", "Action": "iam:PassRole", "Resource": role, "Condition": condition},
-    )  # fmt: skip
+    )
     if not passes:
         with pytest.raises(ClientError, match="iam:PassRole"):
             strict.schedule(client=somebody.client("scheduler"))

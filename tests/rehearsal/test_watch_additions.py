@@ -11,23 +11,43 @@ pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 _NUMBER = itertools.count()
 QUERIES = [
-    {"Id": "a", "ReturnData": False, "MetricStat": {
-        "Metric": {"Namespace": "N", "MetricName": "m", "Dimensions": [{"Name": "d", "Value": "v"}]}, "Period": 60,
-        "Stat": "p50"}},
+    {
+        "Id": "a",
+        "ReturnData": False,
+        "MetricStat": {
+            "Metric": {
+                "Namespace": "N",
+                "MetricName": "m",
+                "Dimensions": [{"Name": "d", "Value": "v"}],
+            },
+            "Period": 60,
+            "Stat": "p50",
+        },
+    },
     {"Id": "b", "Expression": "100 * a", "ReturnData": True, "Period": 60},
-]  # fmt: skip
+]
 
 
 def alarm(name, **more):
     one = {"Namespace": "N", "MetricName": "m", "Statistic": "Sum", "Period": 60}
-    return {"Type": "AWS::CloudWatch::Alarm", "Properties": {
-        "AlarmName": name, "EvaluationPeriods": 1, "Threshold": 1, "ComparisonOperator": "GreaterThanThreshold",
-        **(more if "Metrics" in more else {**one, **more})}}  # fmt: skip
+    return {
+        "Type": "AWS::CloudWatch::Alarm",
+        "Properties": {
+            "AlarmName": name,
+            "EvaluationPeriods": 1,
+            "Threshold": 1,
+            "ComparisonOperator": "GreaterThanThreshold",
+            **(more if "Metrics" in more else {**one, **more}),
+        },
+    }
 
 
 def composite(name, rule, **more):
-    return {"Type": "AWS::CloudWatch::CompositeAlarm", "DependsOn": ["Child", "Muting"],
-            "Properties": {"AlarmName": name, "AlarmRule": rule, **more}}  # fmt: skip
+    return {
+        "Type": "AWS::CloudWatch::CompositeAlarm",
+        "DependsOn": ["Child", "Muting"],
+        "Properties": {"AlarmName": name, "AlarmRule": rule, **more},
+    }
 
 
 @pytest.fixture
@@ -39,15 +59,20 @@ def named():
 @pytest.fixture
 def told(endpoint, named):
     """A queue behind a topic: the alarms' names that it was told of."""
-    sqs, sns = endpoint.client("sqs"), endpoint.client("sns")
+    sqs = endpoint.client("sqs")
+    sns = endpoint.client("sns")
     topic = sns.create_topic(Name=named)["TopicArn"]
     queue = sqs.create_queue(QueueName=named)["QueueUrl"]
-    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+    arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"][
+        "QueueArn"
+    ]
     sns.subscribe(TopicArn=topic, Protocol="sqs", Endpoint=arn)
 
     def act():
         messages = sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages", [])
-        return [json.loads(json.loads(message["Body"])["Message"])["AlarmName"] for message in messages]
+        return [
+            json.loads(json.loads(message["Body"])["Message"])["AlarmName"] for message in messages
+        ]
 
     act.topic = topic
     return act
@@ -55,25 +80,33 @@ def told(endpoint, named):
 
 def pair(named, topic, **more):
     return {
-        "Child": alarm(f"{named}-child"), "Muting": alarm(f"{named}-muting"),
-        "Called": composite(f"{named}-called", f'ALARM("{named}-child")', AlarmActions=[topic], **more),
-    }  # fmt: skip
+        "Child": alarm(f"{named}-child"),
+        "Muting": alarm(f"{named}-muting"),
+        "Called": composite(
+            f"{named}-called", f'ALARM("{named}-child")', AlarmActions=[topic], **more
+        ),
+    }
 
 
 def muted(named):
     return {
-        "ActionsSuppressor": f"{named}-muting", "ActionsSuppressorWaitPeriod": 60,
+        "ActionsSuppressor": f"{named}-muting",
+        "ActionsSuppressorWaitPeriod": 60,
         "ActionsSuppressorExtensionPeriod": 60,
-    }  # fmt: skip
+    }
 
 
 def into(endpoint, name, state):
-    endpoint.client("cloudwatch").set_alarm_state(AlarmName=name, StateValue=state, StateReason="a test")
+    endpoint.client("cloudwatch").set_alarm_state(
+        AlarmName=name, StateValue=state, StateReason="a test"
+    )
 
 
 def called(endpoint, named):
     client = endpoint.client("cloudwatch")
-    (found,) = client.describe_alarms(AlarmNames=[f"{named}-called"], AlarmTypes=["CompositeAlarm"])["CompositeAlarms"]
+    (found,) = client.describe_alarms(
+        AlarmNames=[f"{named}-called"], AlarmTypes=["CompositeAlarm"]
+    )["CompositeAlarms"]
     return found
 
 
@@ -86,8 +119,15 @@ def test_metric_math_is_described_as_it_was_asked_for(endpoint, deploy, named):
 
 def test_an_updated_alarm_is_as_its_new_template_says(deploy, held, named):
     stack = deploy({"Share": alarm(named, Metrics=QUERIES, Threshold=5)})
-    deploy({"Share": alarm(named, Metrics=[*QUERIES[:1], {**QUERIES[1], "Expression": "2 * a"}], Threshold=7.5)},
-           stack.name, update=True)  # fmt: skip
+    deploy(
+        {
+            "Share": alarm(
+                named, Metrics=[*QUERIES[:1], {**QUERIES[1], "Expression": "2 * a"}], Threshold=7.5
+            )
+        },
+        stack.name,
+        update=True,
+    )
     assert held(stack.name)["Share"].differences == ()
 
 
@@ -109,14 +149,22 @@ def test_a_muted_composite_is_in_alarm_and_tells_nobody(endpoint, deploy, told, 
 @pytest.mark.parametrize(
     ("more", "reason"),
     [
-        ({"ActionsSuppressor": "nobody", "ActionsSuppressorWaitPeriod": 1, "ActionsSuppressorExtensionPeriod": 1},
-         "nobody does not exist"),
+        (
+            {
+                "ActionsSuppressor": "nobody",
+                "ActionsSuppressorWaitPeriod": 1,
+                "ActionsSuppressorExtensionPeriod": 1,
+            },
+            "nobody does not exist",
+        ),
         ({"ActionsSuppressor": "nobody"}, "takes a WaitPeriod"),
         ({"ActionsSuppressorWaitPeriod": 1}, "ActionsSuppressor is missing"),
     ],
-)  # fmt: skip
+)
 def test_rejects_a_suppressor_that_cannot_mute(deploy, named, more, reason):
-    assert reason in str(deploy(pair(named, "arn:aws:sns:us-east-2:222233334444:t", **more)).reasons)
+    assert reason in str(
+        deploy(pair(named, "arn:aws:sns:us-east-2:222233334444:t", **more)).reasons
+    )
 
 
 def test_rejects_a_rule_of_an_alarm_that_is_not_there(deploy, named):
@@ -126,25 +174,46 @@ def test_rejects_a_rule_of_an_alarm_that_is_not_there(deploy, named):
 
 
 @pytest.mark.parametrize(
-    "body", ["{", '{"start": "-P1D"}', "[]", json.dumps({"widgets": [{}] * 501})],
+    "body",
+    ["{", '{"start": "-P1D"}', "[]", json.dumps({"widgets": [{}] * 501})],
     ids=["no-json", "no-widgets", "a-list", "501-widgets"],
-)  # fmt: skip
+)
 def test_rejects_a_dashboard_that_cannot_be_drawn(deploy, named, body):
-    board = {"Type": "AWS::CloudWatch::Dashboard", "Properties": {"DashboardName": named, "DashboardBody": body}}
+    board = {
+        "Type": "AWS::CloudWatch::Dashboard",
+        "Properties": {"DashboardName": named, "DashboardBody": body},
+    }
     assert "The dashboard body is invalid" in str(deploy({"Board": board}).reasons)
 
 
 def test_a_dashboard_is_drawn_and_tagged_anew_in_place(deploy, held, named):
     def board(text, tag):
-        widget = {"type": "text", "x": 0, "y": 0, "width": 1, "height": 1, "properties": {"markdown": text}}
-        return {"Board": {"Type": "AWS::CloudWatch::Dashboard", "Properties": {
-            "DashboardName": named, "DashboardBody": json.dumps({"widgets": [widget]}),
-            "Tags": [{"Key": "k", "Value": tag}]}}}  # fmt: skip
+        widget = {
+            "type": "text",
+            "x": 0,
+            "y": 0,
+            "width": 1,
+            "height": 1,
+            "properties": {"markdown": text},
+        }
+        return {
+            "Board": {
+                "Type": "AWS::CloudWatch::Dashboard",
+                "Properties": {
+                    "DashboardName": named,
+                    "DashboardBody": json.dumps({"widgets": [widget]}),
+                    "Tags": [{"Key": "k", "Value": tag}],
+                },
+            }
+        }
 
     stack = deploy(board("one", "1"))
     deploy(board("other", "2"), stack.name, update=True)
 
-    assert (held(stack.name)["Board"].differences, held(stack.name)["Board"].physical_id) == ((), named)
+    assert (held(stack.name)["Board"].differences, held(stack.name)["Board"].physical_id) == (
+        (),
+        named,
+    )
 
 
 def test_a_topic_takes_another_key_and_loses_it(deploy, endpoint, named):
@@ -153,7 +222,11 @@ def test_a_topic_takes_another_key_and_loses_it(deploy, endpoint, named):
 
     def key():
         arn = f"arn:aws:sns:us-east-2:222233334444:{named}"
-        return endpoint.client("sns").get_topic_attributes(TopicArn=arn)["Attributes"].get("KmsMasterKeyId")
+        return (
+            endpoint.client("sns")
+            .get_topic_attributes(TopicArn=arn)["Attributes"]
+            .get("KmsMasterKeyId")
+        )
 
     stack = deploy(topic(KmsMasterKeyId="one"))
     first = key()

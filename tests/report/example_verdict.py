@@ -38,8 +38,11 @@ VARIANT = "qwen-sd-vllm"
 CONTROL = "qwen-vllm#2"
 
 
-def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, float] = CLASSES) -> Path:
-    """A folder of baseline, variant and control in every class; the variant's true speed-ups are those of `classes`."""
+def run(
+    folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, float] = CLASSES
+) -> Path:
+    """A folder of baseline, variant and control in every class; the variant's true speed-ups are
+    those of `classes`."""
     rng = np.random.default_rng(8)
     records = []
     at_s = 1000.0
@@ -50,7 +53,9 @@ def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, 
                 for name, faster in ((BASE, 1.0), (VARIANT, speed_up), (CONTROL, 1.0)):
                     tokens = 48
                     ttft_s = 0.11 * math.exp(rng.normal(0, 0.05))
-                    whole_s = ttft_s + own * 0.045 * (tokens - 1) / faster * math.exp(rng.normal(0, 0.03))
+                    whole_s = ttft_s + own * 0.045 * (tokens - 1) / faster * math.exp(
+                        rng.normal(0, 0.03)
+                    )
                     steps = np.linspace(ttft_s, whole_s, max(3, round(tokens / max(1.0, faster))))
                     records.append(
                         record(
@@ -67,7 +72,10 @@ def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, 
                             end_s=float(whole_s),
                             completion_tokens=tokens,
                             text=f"{class_} {number}",
-                            chunks=chunks(*((float(step), "text") for step in steps), (float(whole_s), "end", 0)),
+                            chunks=chunks(
+                                *((float(step), "text") for step in steps),
+                                (float(whole_s), "end", 0),
+                            ),
                         )
                     )
                 at_s += 9.0
@@ -76,20 +84,36 @@ def run(folder: Path, *, prompts: int = 12, rounds: int = 4, classes: dict[str, 
         records,
         arms=(arm(BASE, role="baseline"), arm(VARIANT)),
         rounds=rounds,
-        suites=(SuiteEntry(name="example", sha256="0" * 64, prompts=prompts * len(classes), classes=tuple(classes)),),
+        suites=(
+            SuiteEntry(
+                name="example",
+                sha256="0" * 64,
+                prompts=prompts * len(classes),
+                classes=tuple(classes),
+            ),
+        ),
     )
 
 
 def verdict(seen: RequestTable, **changes: Any) -> Verdict:
-    """Everything that a verdict can hold: what is judged of these observations, and stated parts of all else."""
+    """Everything that a verdict can hold: what is judged of these observations, and stated parts of
+    all else."""
     variant = seen.variants[0] if seen.variants else VARIANT
     judged = nothing(seen, variants=(variant,))
     if seen.variants:
-        judged = judge_run(seen, JudgeOptions(usd_per_hour=25.0), ("this machine was busy before the run began",))
+        judged = judge_run(
+            seen, JudgeOptions(usd_per_hour=25.0), ("this machine was busy before the run began",)
+        )
     controls = msgspec.structs.replace(
-        judged.controls, marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),), void=()
+        judged.controls,
+        marked=(BottleneckRound(round=99, sentence="the client took 96 % of a CPU"),),
+        void=(),
     )
-    fields = {"controls": controls, "equality": (equality(seen, variant),), "acceptance": acceptance(seen, variant)}
+    fields = {
+        "controls": controls,
+        "equality": (equality(seen, variant),),
+        "acceptance": acceptance(seen, variant),
+    }
     cells = tuple(sorted(judged.cells, key=lambda cell: METRICS.index(cell.metric)))
     return msgspec.structs.replace(
         judged, **{**fields, "cells": cells, "claims": CLAIMS, "claims_unasked": None, **changes}
@@ -114,7 +138,8 @@ def equality(seen: RequestTable, variant: str) -> OutputEquality:
             for place, class_ in enumerate(seen.classes)
         ),
         first_divergence=tuple(
-            HistogramBin(first=first, last=last, n=n) for first, last, n in ((0, 8, 0), (8, 16, 1), (16, 32, 1))
+            HistogramBin(first=first, last=last, n=n)
+            for first, last, n in ((0, 8, 0), (8, 16, 1), (16, 32, 1))
         ),
         near_ties=ShareEstimate(n=2, of=2, low=0.2, high=1.0),
         lengths=RatioEstimate(value=1.0, low=0.99, high=1.01),
@@ -126,8 +151,12 @@ def equality(seen: RequestTable, variant: str) -> OutputEquality:
                 prompt_id="story-07",
                 at=14,
                 near_tie=True,
-                baseline="The lighthouse keeper counted the waves every night before the lamp was lit.",
-                measured="The lighthouse keeper counted the ships every evening before the lamp was lit.",
+                baseline=(
+                    "The lighthouse keeper counted the waves every night before the lamp was lit."
+                ),
+                measured=(
+                    "The lighthouse keeper counted the ships every evening before the lamp was lit."
+                ),
             ),
             DivergenceExample(
                 class_="open",
@@ -135,7 +164,9 @@ def equality(seen: RequestTable, variant: str) -> OutputEquality:
                 at=41,
                 near_tie=None,
                 baseline="not a destination but a direction:\n\n1. to learn,\n2. to give",
-                measured="not a destination but a direction:\n\n- to learn,\n- to give, and to rest",
+                measured=(
+                    "not a destination but a direction:\n\n- to learn,\n- to give, and to rest"
+                ),
             ),
         ),
     )
@@ -163,12 +194,54 @@ def acceptance(seen: RequestTable, variant: str) -> tuple[ClassAcceptance, ...]:
 CLAIMS = tuple(
     ClaimVerdict(claim=claim, text=text, where=where, answer=answer, why=why, against=against)
     for claim, text, where, answer, why, against in (
-        ("C1", "up to three times faster token generation", "the post", "confirmed", "the best class: 3.07", ()),
-        ("C2", "inter-token latency falls", "the post, results", "confirmed", "repeat: 14.5 ms", ("C7",)),
-        ("C4", "the open-ended prompt gains nothing", "Figure 3", "confirmed", "open: 0.97", ("C8",)),
-        ("C7", "inter-token latency shows no gain", "the post's end", "contradicted", "TPOT gains", ("C2",)),
-        ("C8", "creative writing is faster too", "a report on the post", "no evidence", "story: 1.01", ("C4",)),
-        ("C9", "a smaller draft is accepted less", "the post", "not comparable", "one draft was measured", ()),
+        (
+            "C1",
+            "up to three times faster token generation",
+            "the post",
+            "confirmed",
+            "the best class: 3.07",
+            (),
+        ),
+        (
+            "C2",
+            "inter-token latency falls",
+            "the post, results",
+            "confirmed",
+            "repeat: 14.5 ms",
+            ("C7",),
+        ),
+        (
+            "C4",
+            "the open-ended prompt gains nothing",
+            "Figure 3",
+            "confirmed",
+            "open: 0.97",
+            ("C8",),
+        ),
+        (
+            "C7",
+            "inter-token latency shows no gain",
+            "the post's end",
+            "contradicted",
+            "TPOT gains",
+            ("C2",),
+        ),
+        (
+            "C8",
+            "creative writing is faster too",
+            "a report on the post",
+            "no evidence",
+            "story: 1.01",
+            ("C4",),
+        ),
+        (
+            "C9",
+            "a smaller draft is accepted less",
+            "the post",
+            "not comparable",
+            "one draft was measured",
+            (),
+        ),
     )
 )
 
@@ -209,18 +282,24 @@ def evil(value: Verdict) -> Verdict:
 
     return msgspec.structs.replace(
         value,
-        cells=tuple(msgspec.structs.replace(cell, class_=named(cell.class_), why=EVIL) for cell in value.cells),
+        cells=tuple(
+            msgspec.structs.replace(cell, class_=named(cell.class_), why=EVIL)
+            for cell in value.cells
+        ),
         notes=(EVIL,),
         run=named(value.run),
         folder=EVIL,
         headlines=tuple(
-            msgspec.structs.replace(headline, sentence=named(headline.sentence)) for headline in value.headlines
+            msgspec.structs.replace(headline, sentence=named(headline.sentence))
+            for headline in value.headlines
         ),
         equality=tuple(
             msgspec.structs.replace(
                 entry,
                 examples=tuple(
-                    msgspec.structs.replace(example, baseline=named("a"), measured=named("b"), prompt_id=EVIL)
+                    msgspec.structs.replace(
+                        example, baseline=named("a"), measured=named("b"), prompt_id=EVIL
+                    )
                     for example in entry.examples
                 ),
             )
@@ -229,7 +308,8 @@ def evil(value: Verdict) -> Verdict:
         claims=tuple(msgspec.structs.replace(item, why=EVIL) for item in value.claims),
         recompute=(EVIL,),
         arms=tuple(
-            msgspec.structs.replace(element, arm=named(element.arm), url=named(element.url)) for element in value.arms
+            msgspec.structs.replace(element, arm=named(element.arm), url=named(element.url))
+            for element in value.arms
         ),
     )
 

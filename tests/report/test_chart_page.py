@@ -12,7 +12,12 @@ from tandem.report.plan_page import write_plan_page
 
 def header(*, is_simulated=False):
     return PageHeader(
-        title="2.0x", eyebrow="plan", sentences=(), source="a run", is_simulated=is_simulated, version="1"
+        title="2.0x",
+        eyebrow="plan",
+        sentences=(),
+        source="a run",
+        is_simulated=is_simulated,
+        version="1",
     )
 
 
@@ -20,7 +25,10 @@ def header(*, is_simulated=False):
 def test_a_page_of_simulated_servers_says_so(tmp_path, is_simulated):
     write_chart_page(header(is_simulated=is_simulated), (), tmp_path / "page.html")
     html = (tmp_path / "page.html").read_text()
-    assert (SIMULATED_BAND in html, "<title>Simulated: plan" in html) == (is_simulated, is_simulated)
+    assert (SIMULATED_BAND in html, "<title>Simulated: plan" in html) == (
+        is_simulated,
+        is_simulated,
+    )
 
 
 def test_a_page_that_cannot_be_written_is_named(tmp_path):

@@ -1,4 +1,5 @@
-"""Colors stand off their ground as WCAG 2.2 asks of text (4.5 to 1) and of marks (3 to 1), light and dark."""
+"""Colors stand off their ground as WCAG 2.2 asks of text (4.5 to 1) and of marks (3 to 1), light
+and dark."""
 
 from __future__ import annotations
 
@@ -13,7 +14,17 @@ from tandem.judge.schema import CellWord
 from tandem.report import header
 from tandem.report.colors import DARK, LIGHT, SHAPES, TONES
 
-TEXTS = ("text", "muted", "link", "faster", "slower", "same", "none", "caution-text", *(f"arm-{n}" for n in range(4)))
+TEXTS = (
+    "text",
+    "muted",
+    "link",
+    "faster",
+    "slower",
+    "same",
+    "none",
+    "caution-text",
+    *(f"arm-{n}" for n in range(4)),
+)
 ON_TINT = {
     "faster": "tint-good",
     "slower": "tint-bad",
@@ -26,7 +37,9 @@ ON_TINT = {
 
 def luminance(color: str) -> float:
     parts = [int(color[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -57,4 +70,7 @@ def test_every_verdict_has_a_shape_of_its_own():
 
 def test_the_charts_have_the_colors_of_the_pages_tones():
     style = (Path(header.__file__).parent / "templates" / "report.css").read_text()
-    assert dict(re.findall(r"^\.(\w+) \{ --tone: (var\(--[\w-]+\));", style, flags=re.MULTILINE)) == TONES
+    assert (
+        dict(re.findall(r"^\.(\w+) \{ --tone: (var\(--[\w-]+\));", style, flags=re.MULTILINE))
+        == TONES
+    )

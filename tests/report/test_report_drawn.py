@@ -1,4 +1,5 @@
-"""What charts draw is what the records and the verdict say, bounded; looked at in the specification, not drawn."""
+"""What charts draw is what the records and the verdict say, bounded; looked at in the
+specification, not drawn."""
 
 from __future__ import annotations
 
@@ -48,19 +49,26 @@ def rows(chart: ReportChart, width: int = FULL_PX) -> list[dict[str, Any]]:
 
 
 def said(section: ReportSection) -> str:
-    return " ".join(part.caption if isinstance(part, ReportChart) else unescape(part) for part in section.parts)
+    return " ".join(
+        part.caption if isinstance(part, ReportChart) else unescape(part) for part in section.parts
+    )
 
 
 def test_a_forest_has_all_prompts_then_classes_by_speed(verdict):
     points = rows(speed_up.build_forest_charts(verdict, verdict.headlines[0], 0)[0])
-    values = [cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up]
+    values = [
+        cell.speed_up.value for cell in verdict.cells if cell.metric == "e2e_ms" and cell.speed_up
+    ]
     (load,) = verdict.overall
     assert load.deciding.speed_up is not None
-    assert [load.deciding.speed_up.value, *sorted(values, reverse=True)] == [row["value"] for row in points]
+    assert [load.deciding.speed_up.value, *sorted(values, reverse=True)] == [
+        row["value"] for row in points
+    ]
 
 
 @pytest.mark.parametrize(
-    ("result", "color"), [("the same", "faster"), ("not shown", "caution-text"), ("not the same", "slower")]
+    ("result", "color"),
+    [("the same", "faster"), ("not shown", "caution-text"), ("not the same", "slower")],
 )
 def test_faster_is_green_beside_equal_outputs_alone(verdict, result, color):
     headline = msgspec.structs.replace(verdict.headlines[0], output=result)
@@ -77,7 +85,10 @@ def test_faster_is_green_beside_equal_outputs_alone(verdict, result, color):
 
 def test_a_chart_says_why_faster_is_not_green(verdict):
     headline = msgspec.structs.replace(verdict.headlines[0], output="not the same")
-    assert "Faster is red: outputs are not the same." in speed_up.build_forest_charts(verdict, headline, 0)[0].caption
+    assert (
+        "Faster is red: outputs are not the same."
+        in speed_up.build_forest_charts(verdict, headline, 0)[0].caption
+    )
 
 
 def test_other_metrics_have_the_same_rows_in_the_same_order(verdict):
@@ -110,12 +121,18 @@ def test_a_box_has_the_quantiles_of_its_requests(seen, verdict):
     there = seen.arm_mask(seen.baseline) & (seen.class_ == seen.classes.index("json"))
     expected = np.quantile(seen.figures["e2e_ms"][there], (0.05, 0.25, 0.5, 0.75, 0.95))
     box = [row for row in points if row["arm"] == seen.baseline][1]
-    assert [box[name] for name in ("p5", "p25", "p50", "p75", "p95")] == pytest.approx(expected.tolist())
+    assert [box[name] for name in ("p5", "p25", "p50", "p75", "p95")] == pytest.approx(
+        expected.tolist()
+    )
 
 
 def test_a_marked_round_is_in_no_chart(seen, verdict):
-    marks = RunControls(marked=(BottleneckRound(round=1, sentence="the client was the bottleneck"),))
-    section = distributions.build_distribution_section(msgspec.structs.replace(verdict, controls=marks), seen)
+    marks = RunControls(
+        marked=(BottleneckRound(round=1, sentence="the client was the bottleneck"),)
+    )
+    section = distributions.build_distribution_section(
+        msgspec.structs.replace(verdict, controls=marks), seen
+    )
     ticks = charts(section)["spread-e2e-ms"].spec(FULL_PX)["layer"][2]["data"]["values"]
     assert len(ticks) == 5 * 2 * 4 * 3  # classes, arms, prompts, the rounds that are left
 
@@ -123,10 +140,11 @@ def test_a_marked_round_is_in_no_chart(seen, verdict):
 def test_a_control_round_is_in_no_chart(seen, verdict):
     control = ~seen.arm_mask(seen.variants[0]) & (seen.round == 1)
     apart = dataclasses.replace(seen, round=np.where(control, 9, seen.round))
-    ticks = charts(distributions.build_distribution_section(verdict, apart))["spread-e2e-ms"].spec(FULL_PX)["layer"][2][
-        "data"
-    ]["values"]
-    assert len(ticks) == 5 * (3 + 4) * 4  # classes; three rounds of the baseline, four of the variant; prompts
+    ticks = charts(distributions.build_distribution_section(verdict, apart))["spread-e2e-ms"].spec(
+        FULL_PX
+    )["layer"][2]["data"]["values"]
+    # classes; three rounds of the baseline, four of the variant; prompts
+    assert len(ticks) == 5 * (3 + 4) * 4
 
 
 def test_the_posts_figures_have_four_series(measured):
@@ -134,14 +152,19 @@ def test_the_posts_figures_have_four_series(measured):
     series = {row["series"] for row in rows(points["over-time-e2e-ms"])}
     assert len(points) == 5
     assert series == {
-        f"{prompt}, {arm}" for prompt, arm in itertools.product(("repeat", "open"), ("qwen-vllm", "qwen-sd-vllm"))
+        f"{prompt}, {arm}"
+        for prompt, arm in itertools.product(("repeat", "open"), ("qwen-vllm", "qwen-sd-vllm"))
     }
 
 
 def test_a_point_over_time_is_the_median_of_its_window(measured):
-    chart = charts(time_series.build_time_series_section(example.verdict(measured), measured))["over-time-tpot-ms"]
+    chart = charts(time_series.build_time_series_section(example.verdict(measured), measured))[
+        "over-time-tpot-ms"
+    ]
     repeat = [row["value"] for row in rows(chart) if row["series"] == "repeat, qwen-sd-vllm"]
-    there = measured.arm_mask("qwen-sd-vllm") & (measured.class_ == measured.classes.index("repeat"))
+    there = measured.arm_mask("qwen-sd-vllm") & (
+        measured.class_ == measured.classes.index("repeat")
+    )
     own = measured.figures["tpot_ms"][there]
     assert len(repeat) <= time_series.MAX_WINDOWS
     assert own.min() <= min(repeat) <= max(repeat) <= own.max()
@@ -151,8 +174,12 @@ def test_a_point_over_time_is_the_median_of_its_window(measured):
 def test_a_line_over_time_breaks_where_nothing_was_asked(measured):
     late = measured.round == measured.round.max()
     hour_s = np.where(late, 3600.0, 0.0)
-    apart = dataclasses.replace(measured, start_s=measured.start_s + hour_s, end_s=measured.end_s + hour_s)
-    chart = charts(time_series.build_time_series_section(example.verdict(apart), apart))["over-time-e2e-ms"]
+    apart = dataclasses.replace(
+        measured, start_s=measured.start_s + hour_s, end_s=measured.end_s + hour_s
+    )
+    chart = charts(time_series.build_time_series_section(example.verdict(apart), apart))[
+        "over-time-e2e-ms"
+    ]
     lines: dict[tuple[str, int], list[float]] = {}
     for row in rows(chart):
         lines.setdefault((row["series"], row["part"]), []).append(row["at"])
@@ -169,12 +196,20 @@ def test_a_line_over_rare_requests_is_whole():
 
 
 def test_another_suite_draws_two_classes_and_says_which(tmp_path):
-    folder = example.run(tmp_path / "run", prompts=4, rounds=1, classes={"json": 2.0, "code": 1.5, "story": 0.9})
+    folder = example.run(
+        tmp_path / "run", prompts=4, rounds=1, classes={"json": 2.0, "code": 1.5, "story": 0.9}
+    )
     seen = read_request_table(folder)
     section = time_series.build_time_series_section(example.verdict(seen), seen)
     assert section.title == "Over time"
-    assert "The classes whose speed-up says most: json at concurrency 4 and code at concurrency 4." in said(section)
-    assert {row["series"].split(",")[0] for row in rows(charts(section)["over-time-e2e-ms"])} == {"json", "code"}
+    assert (
+        "The classes whose speed-up says most: json at concurrency 4 and code at concurrency 4."
+        in said(section)
+    )
+    assert {row["series"].split(",")[0] for row in rows(charts(section)["over-time-e2e-ms"])} == {
+        "json",
+        "code",
+    }
 
 
 def test_acceptance_is_drawn_of_speculating_arms_alone(verdict):
@@ -185,18 +220,31 @@ def test_acceptance_is_drawn_of_speculating_arms_alone(verdict):
 
 def test_acceptance_of_unnamed_arms_draws_nothing(verdict):
     changed_verdict = msgspec.structs.replace(verdict, baseline="other", variants=())
-    assert rows(charts(acceptance.build_acceptance_section(changed_verdict))["acceptance-length"]) == []
+    assert (
+        rows(charts(acceptance.build_acceptance_section(changed_verdict))["acceptance-length"])
+        == []
+    )
 
 
 def test_identical_shares_stand_beside_their_yardstick(verdict):
     points = rows(charts(output.build_output_section(verdict))["identical-0"])
-    assert [row["told"] for row in points] == ["12 of 12", "12 of 12", "12 of 12", "11 of 12", "11 of 12"]
+    assert [row["told"] for row in points] == [
+        "12 of 12",
+        "12 of 12",
+        "12 of 12",
+        "11 of 12",
+        "11 of 12",
+    ]
     assert {row["own"] for row in points} == {1.0}
 
 
 def test_without_a_price_no_cost_is_made_up(verdict):
     bare = TokenCost(
-        arm=example.BASE, load=LoadLevel(concurrency=4), good_tokens=100, busy_s=3.0, sentence="give one with --price"
+        arm=example.BASE,
+        load=LoadLevel(concurrency=4),
+        good_tokens=100,
+        busy_s=3.0,
+        sentence="give one with --price",
     )
     text = said(appendix.build_cost_section(msgspec.structs.replace(verdict, cost=(bare,))))
     assert "give one with --price" in text

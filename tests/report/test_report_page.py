@@ -1,4 +1,5 @@
-"""The page: whole in itself, usable without eyes or mouse, and nothing from a record breaks out of it."""
+"""The page: whole in itself, usable without eyes or mouse, and nothing from a record breaks out of
+it."""
 
 from __future__ import annotations
 
@@ -63,8 +64,11 @@ class Parsed(HTMLParser):
 
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> RequestTable:
-    two = {name: example.CLASSES[name] for name in ("repeat", "open")}  # letters of odd scripts are slow to draw
-    return read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, classes=two))
+    # letters of odd scripts are slow to draw
+    two = {name: example.CLASSES[name] for name in ("repeat", "open")}
+    return read_request_table(
+        example.run(tmp_path_factory.mktemp("run") / "run", prompts=4, classes=two)
+    )
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +78,9 @@ def verdict(seen: RequestTable) -> Verdict:
 
 @pytest.fixture(scope="module")
 def written(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    evil_seen = dataclasses.replace(seen, classes=(*seen.classes, *(name + example.EVIL for name in seen.classes)))
+    evil_seen = dataclasses.replace(
+        seen, classes=(*seen.classes, *(name + example.EVIL for name in seen.classes))
+    )
     return report.write_report(example.evil(verdict), evil_seen, tmp_path_factory.mktemp("report"))
 
 
@@ -89,8 +95,13 @@ def page(html: str) -> Parsed:
 
 
 def test_nothing_of_the_page_is_elsewhere(html, page):
-    allowed = ("http://www.w3.org", "http://127.0.0.1:1")  # the names of SVG's vocabulary, and the measured servers
-    addresses = {address for address in re.findall(r"https?://[^\s\"'<)]+", html) if not address.startswith(allowed)}
+    # the names of SVG's vocabulary, and the measured servers
+    allowed = ("http://www.w3.org", "http://127.0.0.1:1")
+    addresses = {
+        address
+        for address in re.findall(r"https?://[^\s\"'<)]+", html)
+        if not address.startswith(allowed)
+    }
     links = [
         attrs[name]
         for (_, attrs, _), name in itertools.product(page.elements, ("src", "href", "xlink:href"))
@@ -103,9 +114,15 @@ def test_nothing_of_the_page_is_elsewhere(html, page):
 
 
 def test_the_page_has_no_script_and_forbids_any(page):
-    policy = next(attrs["content"] for attrs in page.of("meta") if attrs.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        attrs["content"]
+        for attrs in page.of("meta")
+        if attrs.get("http-equiv") == "Content-Security-Policy"
+    )
     assert page.of("script") == []
-    assert [attrs for _, attrs, _ in page.elements if any(name.startswith("on") for name in attrs)] == []
+    assert [
+        attrs for _, attrs, _ in page.elements if any(name.startswith("on") for name in attrs)
+    ] == []
     assert str(policy).startswith("default-src 'none'")
     assert "script-src" not in str(policy)
 
@@ -124,8 +141,12 @@ def test_the_verdict_stands_before_every_figure(page):
 
 
 @pytest.fixture(scope="module")
-def simulated(seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    changed_verdict = msgspec.structs.replace(verdict, simulated=True, claims=(), claims_unasked=UNASKED)
+def simulated(
+    seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
+    changed_verdict = msgspec.structs.replace(
+        verdict, simulated=True, claims=(), claims_unasked=UNASKED
+    )
     return report.write_report(changed_verdict, seen, tmp_path_factory.mktemp("simulated"))
 
 
@@ -134,7 +155,9 @@ def test_simulated_servers_have_a_band_over_the_page(simulated, html):
     names = [attrs.get("class") for _, attrs, _ in page.elements]
     assert page.texts("p")[0] == SIMULATED_BAND
     assert names.index("simulated") < names.index("eyebrow")
-    assert page.texts("title")[0] == f"Simulated: {FASTER}: {example.VARIANT} against {example.BASE}"
+    assert (
+        page.texts("title")[0] == f"Simulated: {FASTER}: {example.VARIANT} against {example.BASE}"
+    )
     assert SIMULATED_BAND not in html
 
 
@@ -175,7 +198,9 @@ def test_every_name_that_is_referred_to_is_there_once(page):
         *(str(attrs["href"])[1:] for attrs in page.of("a")),
         *(
             str(attrs[name])
-            for (_, attrs, _), name in itertools.product(page.elements, ("aria-labelledby", "aria-describedby"))
+            for (_, attrs, _), name in itertools.product(
+                page.elements, ("aria-labelledby", "aria-describedby")
+            )
             if attrs.get(name)
         ),
     ]
@@ -187,7 +212,10 @@ def test_every_name_that_is_referred_to_is_there_once(page):
 def test_every_drawing_has_a_name_and_a_description(page):
     drawings = page.of("svg")
     assert len(drawings) > 20
-    assert all(attrs["role"] == "img" and attrs["aria-labelledby"] and attrs["aria-describedby"] for attrs in drawings)
+    assert all(
+        attrs["role"] == "img" and attrs["aria-labelledby"] and attrs["aria-describedby"]
+        for attrs in drawings
+    )
 
 
 def test_every_chart_has_its_figures_as_a_table(html):
@@ -228,12 +256,19 @@ def test_what_differs_in_an_example_is_marked_and_nothing_else(verdict):
 
 
 def _marked(verdict: Verdict) -> list[str]:
-    parts = [part for part in output.build_output_section(verdict).parts if not isinstance(part, ReportChart)]
+    parts = [
+        part
+        for part in output.build_output_section(verdict).parts
+        if not isinstance(part, ReportChart)
+    ]
     return Parsed("".join(parts)).texts("mark")
 
 
 def test_pictures_for_slides_are_1600_pixels_wide(written):
-    widths = {struct.unpack(">I", path.read_bytes()[16:20])[0] for path in (written.parent / "charts").iterdir()}
+    widths = {
+        struct.unpack(">I", path.read_bytes()[16:20])[0]
+        for path in (written.parent / "charts").iterdir()
+    }
     assert {"speed-up-0.png", "over-time-e2e-ms.png", "acceptance-length.png"} <= {
         path.name for path in (written.parent / "charts").iterdir()
     }
@@ -243,7 +278,9 @@ def test_pictures_for_slides_are_1600_pixels_wide(written):
 @pytest.fixture
 def dead(tmp_path: Path) -> RequestTable:
     """A run in which every request of both arms failed."""
-    return read_request_table(write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")]))
+    return read_request_table(
+        write_run(tmp_path / "run", [failed(), failed(arm="spec", request_id="r-1")])
+    )
 
 
 def write_page(verdict: Verdict, seen: RequestTable, folder: Path) -> Parsed:
@@ -258,16 +295,24 @@ def test_a_run_without_evidence_says_so_first(dead, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("instance_type", "machine"), [("trn2.48xlarge", "trn2.48xlarge"), (None, "not stated")], ids=["known", "unknown"]
+    ("instance_type", "machine"),
+    [("trn2.48xlarge", "trn2.48xlarge"), (None, "not stated")],
+    ids=["known", "unknown"],
 )
-def test_the_first_screen_has_model_machine_and_next_step(dead, tmp_path, verdict, instance_type, machine):
+def test_the_first_screen_has_model_machine_and_next_step(
+    dead, tmp_path, verdict, instance_type, machine
+):
     run = msgspec.structs.replace(dead.run, instance_type=instance_type)
     bare = example.nothing(dead, headlines=verdict.headlines)
     page = write_page(bare, dataclasses.replace(dead, run=run), tmp_path)
     (head,) = page.texts("header")
     model = f"Model{run.arms[0].model}"
     servers = f"Servers run on{machine}"
-    assert [text for text in (model, servers, "Next: Measure 6 starts") if text not in " ".join(head.split())] == []
+    assert [
+        text
+        for text in (model, servers, "Next: Measure 6 starts")
+        if text not in " ".join(head.split())
+    ] == []
 
 
 def test_the_first_screen_has_output_rarity_and_the_servers(seen, verdict, tmp_path):
@@ -277,7 +322,11 @@ def test_the_first_screen_has_output_rarity_and_the_servers(seen, verdict, tmp_p
     (head,) = page.texts("header")
     for figures in arms:
         times = (figures.ttft_p50_ms, figures.ttft_p99_ms, figures.tpot_p50_ms, figures.tpot_p99_ms)
-        texts = (figures.url, "concurrency 4", *(f"{text_format.format_number(value)} ms" for value in times))
+        texts = (
+            figures.url,
+            "concurrency 4",
+            *(f"{text_format.format_number(value)} ms" for value in times),
+        )
         assert [text for text in texts if text not in head] == []
     assert f"190 of {arms[0].requests}" in head
     assert "requests within every --goodput limit (TTFT 500 ms)" in head
@@ -296,21 +345,38 @@ def test_all_prompts_are_the_first_row_of_each_plot(verdict):
 def test_a_page_is_silent_on_speculation_unless_stated(seen, verdict, tmp_path):
     silent = msgspec.structs.replace(verdict, acceptance=(), claims=(), claims_unasked=UNASKED)
     words = " ".join(write_page(silent, seen, tmp_path).texts("body")).lower()
-    assert [word for word in ("speculati", "the post", "acceptance", "num_spec", "draft") if word in words] == []
+    assert [
+        word
+        for word in ("speculati", "the post", "acceptance", "num_spec", "draft")
+        if word in words
+    ] == []
 
 
 def test_all_that_voids_a_run_stands_once_above_its_verdicts(dead, tmp_path, verdict):
     causes = tuple(f"control {number} failed" for number in range(7))
     reasons = (*(f"{cause}." for cause in causes), "outputs were not held against each other.")
     headline = msgspec.structs.replace(
-        verdict.headlines[0], verdict="void", finding="void", sentence="The run is void.", reasons=reasons
+        verdict.headlines[0],
+        verdict="void",
+        finding="void",
+        sentence="The run is void.",
+        reasons=reasons,
     )
 
-    page = write_page(example.nothing(dead, controls=RunControls(void=causes), headlines=(headline,)), dead, tmp_path)
+    page = write_page(
+        example.nothing(dead, controls=RunControls(void=causes), headlines=(headline,)),
+        dead,
+        tmp_path,
+    )
 
     (head,) = page.texts("header")
     assert [head.count(reason) for reason in reasons] == [1] * 8
-    assert head.index("This run is void") < head.index(causes[0]) < head.index(causes[-1]) < head.index("Void ")
+    assert (
+        head.index("This run is void")
+        < head.index(causes[0])
+        < head.index(causes[-1])
+        < head.index("Void ")
+    )
     assert head.index("What limits it") < head.index(reasons[-1])
 
 
@@ -318,7 +384,9 @@ def test_a_void_variant_says_so_once(dead, tmp_path, verdict):
     headline = msgspec.structs.replace(
         verdict.headlines[0], verdict="void", finding="void", sentence="The run is void."
     )
-    void = example.nothing(dead, controls=RunControls(void=("no request succeeded",)), headlines=(headline,))
+    void = example.nothing(
+        dead, controls=RunControls(void=("no request succeeded",)), headlines=(headline,)
+    )
 
     page = write_page(void, dead, tmp_path)
 
@@ -347,7 +415,10 @@ def test_a_disk_that_fills_leaves_the_earlier_report_whole(tmp_path, verdict, de
     two_charts = example.nothing(
         dead, variants=verdict.variants, equality=verdict.equality, acceptance=verdict.acceptance
     )
-    earlier = {tmp_path / "report.html": b"earlier", tmp_path / "charts" / "speed-up-0.png": b"earlier"}
+    earlier = {
+        tmp_path / "report.html": b"earlier",
+        tmp_path / "charts" / "speed-up-0.png": b"earlier",
+    }
     (tmp_path / "charts").mkdir()
     for path, content in earlier.items():
         path.write_bytes(content)
@@ -372,9 +443,13 @@ def test_a_disk_that_fills_leaves_the_earlier_report_whole(tmp_path, verdict, de
 
 
 def test_several_variants_have_a_heading_each_under_one(tmp_path, verdict):
-    both = tuple(msgspec.structs.replace(verdict.headlines[0], variant=name) for name in ("eagle", "ngram"))
+    both = tuple(
+        msgspec.structs.replace(verdict.headlines[0], variant=name) for name in ("eagle", "ngram")
+    )
     few = read_request_table(write_run(tmp_path / "run", [failed()]))
-    page = write_page(example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path)
+    page = write_page(
+        example.nothing(few, headlines=both, variants=("eagle", "ngram")), few, tmp_path
+    )
     assert page.texts("h1") == [f"Verdict on 2 variants of {few.baseline}"]
     assert [text for text in page.texts("h2") if "against" in text] == [
         f"\u25b2 {FASTER} {name} against {few.baseline}" for name in ("eagle", "ngram")

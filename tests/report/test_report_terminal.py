@@ -30,11 +30,16 @@ def columns(line: str) -> int:
 
 @pytest.fixture(scope="module")
 def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
-    return example.verdict(read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4)))
+    return example.verdict(
+        read_request_table(example.run(tmp_path_factory.mktemp("run") / "run", prompts=4))
+    )
 
 
 def test_the_verdict_is_the_first_line(verdict):
-    assert next(render_lines(verdict)) == ("qwen-sd-vllm against qwen-vllm: FASTER (restarts not tested)")
+    assert (
+        next(render_lines(verdict))
+        == "qwen-sd-vllm against qwen-vllm: FASTER (restarts not tested)"
+    )
 
 
 def test_a_verdict_on_simulated_servers_says_so_first(verdict):
@@ -42,7 +47,9 @@ def test_a_verdict_on_simulated_servers_says_so_first(verdict):
 
 
 def test_a_void_run_says_so_first(verdict):
-    void = msgspec.structs.replace(verdict, controls=RunControls(void=("the baseline differs from itself",)))
+    void = msgspec.structs.replace(
+        verdict, controls=RunControls(void=("the baseline differs from itself",))
+    )
     assert list(render_lines(void))[:2] == [
         "VOID: this run does not support a verdict",
         "- the baseline differs from itself",
@@ -119,7 +126,10 @@ def test_all_prompts_come_first_with_a_word_of_e2e_alone(verdict):
 def test_output_and_rarity_stand_under_every_verdict(verdict):
     lines = list(render_lines(verdict))
     assert "Output: differs in 2 of 60 pairs; the baseline differs from itself in 1 of 60." in lines
-    assert "80 requests of qwen-sd-vllm: a slow or failing request rarer than 1 in 26 may not show here." in lines
+    assert (
+        "80 requests of qwen-sd-vllm: a slow or failing request rarer than 1 in 26 may not show"
+        " here." in lines
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,24 +144,39 @@ def test_output_and_rarity_stand_under_every_verdict(verdict):
             {"identical": ShareEstimate(n=9, of=9), "failed_pairs": 3},
             "Output: identical in 9 of 9 pairs; 3 pairs not compared (one side failed).",
         ),
-        ({"silent_pairs": 1}, "Output: not compared: no pair of answers has any; 1 pair not compared (no output)."),
+        (
+            {"silent_pairs": 1},
+            "Output: not compared: no pair of answers has any; 1 pair not compared (no output).",
+        ),
     ],
 )
 def test_one_line_tells_of_the_output(verdict, changes, line):
-    fields = {"variant": example.VARIANT, "by": "token ids", "result": "no evidence", "sentence": "", **changes}
+    fields = {
+        "variant": example.VARIANT,
+        "by": "token ids",
+        "result": "no evidence",
+        "sentence": "",
+        **changes,
+    }
     changed_verdict = msgspec.structs.replace(verdict, equality=(OutputEquality(**fields),))
     assert text_format.describe_output(changed_verdict, verdict.headlines[0]) == line
 
 
 def test_an_output_that_nobody_compared_is_said_to_be_so(verdict):
     changed_verdict = msgspec.structs.replace(verdict, equality=())
-    assert text_format.describe_output(changed_verdict, verdict.headlines[0]) == "Output: not compared."
+    assert (
+        text_format.describe_output(changed_verdict, verdict.headlines[0])
+        == "Output: not compared."
+    )
 
 
 @pytest.mark.parametrize(
     ("requests", "line"),
     [
-        (72, "72 requests of spec: a slow or failing request rarer than 1 in 24 may not show here."),
+        (
+            72,
+            "72 requests of spec: a slow or failing request rarer than 1 in 24 may not show here.",
+        ),
         (5, "5 requests of spec: too few to see slow or failing requests that are not the rule."),
         (0, ""),
     ],
@@ -178,7 +203,9 @@ def test_each_arm_has_its_address_and_its_figures(verdict):
 
 def test_attainment_is_shown_where_limits_were_asked_for(verdict):
     arms = tuple(msgspec.structs.replace(figures, within_limits=71) for figures in verdict.arms)
-    changed_verdict = msgspec.structs.replace(verdict, goodput={"ttft_ms": 500.0, "tpot_ms": 30.0}, arms=arms)
+    changed_verdict = msgspec.structs.replace(
+        verdict, goodput={"ttft_ms": 500.0, "tpot_ms": 30.0}, arms=arms
+    )
     screen = "\n".join(render_lines(changed_verdict))
     assert f"71 of {arms[0].requests}" in screen
     assert "in limits: requests within every --goodput limit (TTFT 500 ms, TPOT 30 ms)" in screen
@@ -208,11 +235,15 @@ def test_the_next_step_stands_before_all_that_is_asked_for(verdict):
     ],
 )
 def test_faster_asks_first_for_what_its_word_lacks(verdict, output, evidence, words):
-    headline = msgspec.structs.replace(verdict.headlines[0], finding="faster", output=output, evidence=evidence)
+    headline = msgspec.structs.replace(
+        verdict.headlines[0], finding="faster", output=output, evidence=evidence
+    )
     assert words in text_format.describe_next_step(headline, verdict)
 
 
-@pytest.mark.parametrize(("finding", "words"), [("faster", "Serve with "), ("mixed", "which requests of ")])
+@pytest.mark.parametrize(
+    ("finding", "words"), [("faster", "Serve with "), ("mixed", "which requests of ")]
+)
 def test_next_step_names_no_class_where_none_is_called(verdict, finding, words):
     changes = {"output": "the same", "evidence": "across-starts", "faster": (), "slower": ()}
     headline = msgspec.structs.replace(verdict.headlines[0], finding=finding, **changes)
@@ -238,21 +269,31 @@ def test_faster_servers_behind_one_address_are_told_to_use_one(verdict):
     controls = msgspec.structs.replace(verdict.controls, checks=(check,))
     changes: dict[str, Any] = {"finding": "faster", "output": "the same", "evidence": "one-start"}
     headline = msgspec.structs.replace(verdict.headlines[0], **changes)
-    step = text_format.describe_next_step(headline, msgspec.structs.replace(verdict, controls=controls))
+    step = text_format.describe_next_step(
+        headline, msgspec.structs.replace(verdict, controls=controls)
+    )
     assert "the address of one server" in step
 
 
 def test_controls_outputs_and_notes_stand_behind_verbose(verdict):
     brief = list(render_lines(verdict))
     verbose = list(render_lines(verdict, verbose=True))
-    details = ("controls", "output of qwen-sd-vllm: the same", "note: this machine was busy before the run began")
+    details = (
+        "controls",
+        "output of qwen-sd-vllm: the same",
+        "note: this machine was busy before the run began",
+    )
     assert [detail for detail in details if detail in brief] == []
     assert [detail for detail in details if detail not in verbose] == []
 
 
 def render_routing(verdict: Verdict, **changes: Any) -> str:
     rows = tuple(msgspec.structs.replace(row, **changes) for row in verdict.routing)
-    lines = "\n".join(render_lines(msgspec.structs.replace(verdict, routing=rows, claims_unasked=None), verbose=True))
+    lines = "\n".join(
+        render_lines(
+            msgspec.structs.replace(verdict, routing=rows, claims_unasked=None), verbose=True
+        )
+    )
     return lines[lines.index("routing between") :]
 
 
@@ -261,19 +302,26 @@ def test_routing_says_that_its_word_is_of_one_start(verdict):
 
 
 def test_routing_says_why_no_saving_is_judged(verdict):
-    assert "no saving is judged: fewer than 4 rounds" in render_routing(verdict, why="fewer than 4 rounds")
+    assert "no saving is judged: fewer than 4 rounds" in render_routing(
+        verdict, why="fewer than 4 rounds"
+    )
 
 
 def test_notes_on_acceptance_are_of_arms_that_speculate(verdict):
     note = "spec: acceptance_length is absent: no turn has its counters"
     changed_verdict = msgspec.structs.replace(verdict, notes=(note,))
     silent = msgspec.structs.replace(changed_verdict, acceptance=())
-    assert (text_format.list_notes(changed_verdict), text_format.list_notes(silent)) == ((note,), ())
+    assert (text_format.list_notes(changed_verdict), text_format.list_notes(silent)) == (
+        (note,),
+        (),
+    )
 
 
 def test_nothing_of_a_record_reaches_the_terminal_as_a_command(verdict):
     screen = "\n".join(render_lines(example.evil(verdict), verbose=True))
-    assert [sign for sign in screen if unicodedata.category(sign) in {"Cc", "Cf"} and sign != "\n"] == []
+    assert [
+        sign for sign in screen if unicodedata.category(sign) in {"Cc", "Cf"} and sign != "\n"
+    ] == []
 
 
 def test_of_thousands_of_classes_a_few_are_shown(verdict):
@@ -287,13 +335,17 @@ def test_of_thousands_of_classes_a_few_are_shown(verdict):
 def test_a_claim_is_one_line_with_what_contradicts_it(verdict):
     lines = list(render_lines(verdict, verbose=True))
     claims = lines[lines.index("the post's claims (why: verdict.json and the report)") + 2 :]
-    assert [line.split()[0] for line in claims[: len(verdict.claims)]] == [claim.claim for claim in verdict.claims]
+    assert [line.split()[0] for line in claims[: len(verdict.claims)]] == [
+        claim.claim for claim in verdict.claims
+    ]
     assert claims[1].endswith("  C7")
 
 
 def test_claims_that_are_not_asked_are_one_line(verdict):
     why = "The post's claims are not asked of these servers: they are simulated."
-    lines = list(render_lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why), verbose=True))
+    lines = list(
+        render_lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why), verbose=True)
+    )
     assert why in lines
     silent = msgspec.structs.replace(verdict, claims=(), claims_unasked=why, acceptance=())
     assert why not in list(render_lines(silent, verbose=True))
@@ -303,9 +355,18 @@ def test_claims_that_are_not_asked_are_one_line(verdict):
 @pytest.mark.parametrize(
     ("ratio", "words"),
     [
-        (RatioEstimate(value=1.19, low=1.15, high=1.23), "1.19 times as fast as base (1.15 to 1.23)"),
-        (RatioEstimate(value=0.25, low=0.13, high=0.56), "4.00 times slower than base (1.79 to 7.69)"),
-        (RatioEstimate(value=0.97, low=0.91, high=1.03), "0.97 times as fast as base (0.91 to 1.03)"),
+        (
+            RatioEstimate(value=1.19, low=1.15, high=1.23),
+            "1.19 times as fast as base (1.15 to 1.23)",
+        ),
+        (
+            RatioEstimate(value=0.25, low=0.13, high=0.56),
+            "4.00 times slower than base (1.79 to 7.69)",
+        ),
+        (
+            RatioEstimate(value=0.97, low=0.91, high=1.03),
+            "0.97 times as fast as base (0.91 to 1.03)",
+        ),
         (RatioEstimate(value=2.0), "2.00 times as fast as base"),
     ],
 )
@@ -332,12 +393,15 @@ def test_a_figure_is_written_to_three_digits(value, expected):
 
 
 @pytest.mark.parametrize(
-    ("share", "expected"), [(1.0, "100 %"), (0.0, "0 %"), (0.999, "99.90 %"), (0.001, "0.10 %"), (0.5, "50 %")]
+    ("share", "expected"),
+    [(1.0, "100 %"), (0.0, "0 %"), (0.999, "99.90 %"), (0.001, "0.10 %"), (0.5, "50 %")],
 )
 def test_a_share_is_never_rounded_to_all_or_nothing(share, expected):
     assert text_format.format_percent(share) == expected
 
 
 def test_as_many_slower_as_faster_cells_are_kept():
-    remaining = text_format.choose_telling_cells((cell for cell in example.classes(500) if cell.metric == "e2e_ms"), 10)
+    remaining = text_format.choose_telling_cells(
+        (cell for cell in example.classes(500) if cell.metric == "e2e_ms"), 10
+    )
     assert [cell.verdict for cell in remaining].count("slower") == 5

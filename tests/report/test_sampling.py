@@ -10,7 +10,13 @@ from tandem.report.sampling import mask_good_requests
 
 
 def test_charts_use_the_requests_of_the_verdict():
-    rows = [Asked(), Asked(arm="spec"), Asked(error="closed"), Asked(round=1), Asked(arm="spec", round=1)]
+    rows = [
+        Asked(),
+        Asked(arm="spec"),
+        Asked(error="closed"),
+        Asked(round=1),
+        Asked(arm="spec", round=1),
+    ]
     control_round = [Asked(round=2), Asked(arm="base#2", round=2)]
     table = observed([*rows, *control_round])
     controls = RunControls(marked=(BottleneckRound(round=1, sentence="the client was busy"),))

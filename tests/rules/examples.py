@@ -1,6 +1,7 @@
 """For every rule one example that it finds and one close by that it does not.
 
-An example changes the clean pair of known.py, by dotted path to a value or DELETE, and the catalogue, by a function.
+An example changes the clean pair of known.py, by dotted path to a value or DELETE, and the
+catalogue, by a function.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from tandem.spec.runtime import Runtime
 Changes = dict[str, Any]
 Vary = Callable[[Catalogue], Catalogue]
 
-EAST_1 = {"region": "us-east-1", "capacity.zone": "use1-az1", "network.zones": ["use1-az1", "use1-az2"]}
+EAST_1 = {
+    "region": "us-east-1",
+    "capacity.zone": "use1-az1",
+    "network.zones": ["use1-az1", "use1-az2"],
+}
 OLD_IMAGE = {"cluster.ami_release": "1.36.2-20260714"}  # with driver 2.29
 ADMIN = "arn:aws:iam::210987654321:role/Admin"
 LLAMA = "meta-llama/Llama-3.1-8B-Instruct"
@@ -50,7 +55,9 @@ def runtime(name: str, change: Callable[[Runtime], dict[str, Any]]) -> Vary:
 
     def vary(catalogue: Catalogue) -> Catalogue:
         old = catalogue.runtimes[name]
-        return with_fields(catalogue, runtimes={**catalogue.runtimes, name: old.model_copy(update=change(old))})
+        return with_fields(
+            catalogue, runtimes={**catalogue.runtimes, name: old.model_copy(update=change(old))}
+        )
 
     return vary
 
@@ -59,7 +66,9 @@ def mode(name: str, word: str, **update: Any) -> Vary:
     """Return a change of what one runtime says of one mode."""
 
     def change(old: Runtime) -> dict[str, Any]:
-        modes = (each.model_copy(update=update) if each.mode == word else each for each in old.modes)
+        modes = (
+            each.model_copy(update=update) if each.mode == word else each for each in old.modes
+        )
         return {"modes": tuple(modes)}
 
     return runtime(name, change)
@@ -77,7 +86,9 @@ def offered(kind: str, zone: str) -> Vary:
 
     def vary(catalogue: Catalogue) -> Catalogue:
         table = {**catalogue.offerings.offerings, kind: {"us-east-2": fig((zone,))}}
-        return with_fields(catalogue, offerings=catalogue.offerings.model_copy(update={"offerings": table}))
+        return with_fields(
+            catalogue, offerings=catalogue.offerings.model_copy(update={"offerings": table})
+        )
 
     return vary
 
@@ -88,7 +99,9 @@ def listed(region: str, zone: str) -> Vary:
     def vary(catalogue: Catalogue) -> Catalogue:
         offerings = catalogue.offerings.offerings
         table = {**offerings, "trn2.48xlarge": {**offerings["trn2.48xlarge"], region: fig((zone,))}}
-        return with_fields(catalogue, offerings=catalogue.offerings.model_copy(update={"offerings": table}))
+        return with_fields(
+            catalogue, offerings=catalogue.offerings.model_copy(update={"offerings": table})
+        )
 
     return vary
 
@@ -98,7 +111,9 @@ def like_small(name: str, **figures: Any) -> Vary:
 
     def vary(catalogue: Catalogue) -> Catalogue:
         table = catalogue.instances.instances
-        node = table["trn2.3xlarge"].model_copy(update={key: fig(value) for key, value in figures.items()})
+        node = table["trn2.3xlarge"].model_copy(
+            update={key: fig(value) for key, value in figures.items()}
+        )
         instances = catalogue.instances.model_copy(update={"instances": {**table, name: node}})
         return with_fields(catalogue, instances=instances)
 
@@ -119,7 +134,9 @@ def no_digests(catalogue: Catalogue) -> Catalogue:
 
 def no_billing_codes(catalogue: Catalogue) -> Catalogue:
     """Forget every region's billing code."""
-    return with_fields(catalogue, offerings=catalogue.offerings.model_copy(update={"billing_codes": {}}))
+    return with_fields(
+        catalogue, offerings=catalogue.offerings.model_copy(update={"billing_codes": {}})
+    )
 
 
 def vulnerable(old: Runtime) -> dict[str, Any]:
@@ -129,8 +146,15 @@ def vulnerable(old: Runtime) -> dict[str, Any]:
 
 
 def native(**changes: Any) -> Changes:
-    """Return Llama with an EAGLE3 head on the native runtime, after `changes` of the second variant."""
-    variant = {"name": "fast", "mode": "eagle3", "draft": "made-up/eagle3", "num_speculative_tokens": 3, **changes}
+    """Return Llama with an EAGLE3 head on the native runtime, after `changes` of the second
+    variant."""
+    variant = {
+        "name": "fast",
+        "mode": "eagle3",
+        "draft": "made-up/eagle3",
+        "num_speculative_tokens": 3,
+        **changes,
+    }
     return {
         "runtime": "native",
         "target": LLAMA,
@@ -141,8 +165,16 @@ def native(**changes: Any) -> Changes:
 
 
 def small(**changes: Any) -> Changes:
-    """Return a clean pair on one chip of a trn2.3xlarge, after `changes` of the serving settings."""
-    serving = {"tensor_parallel_size": 4, "devices": 1, "device_group": None, "cpu": 10, "memory_gib": 96, **changes}
+    """Return a clean pair on one chip of a trn2.3xlarge, after `changes` of the serving
+    settings."""
+    serving = {
+        "tensor_parallel_size": 4,
+        "devices": 1,
+        "device_group": None,
+        "cpu": 10,
+        "memory_gib": 96,
+        **changes,
+    }
     return {
         "capacity.instance_type": "trn2.3xlarge",
         "capacity.kind": "spot",
@@ -165,7 +197,12 @@ EXISTING = {
     "subnets": [{"id": f"subnet-{index}0000000", "zone": f"use2-az{index}"} for index in (1, 2, 3)],
 }
 MIRRORS = {"public.ecr.aws": "mirror.acme.dev/public", "registry.k8s.io": "mirror.acme.dev/k8s"}
-SWEEP = {"prefix": "swept", "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [15]}
+SWEEP = {
+    "prefix": "swept",
+    "mode": "fused",
+    "drafts": ["Qwen/Qwen3-0.6B"],
+    "num_speculative_tokens": [15],
+}
 
 WIDE = {**SWEEP, "num_speculative_tokens": list(range(2, 31))}
 INDEX = "https://index.acme.dev/simple"
@@ -181,19 +218,35 @@ CACHES = {
 }
 KEY = "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef"
 MAIL = {"protocol": "email", "endpoint": "oncall@acme.dev"}
-VALUE = {"experiment": "pair", "variant": "plain", "prompt_class": "json", "concurrency": 4, "tpot_ms": 45}
+VALUE = {
+    "experiment": "pair",
+    "variant": "plain",
+    "prompt_class": "json",
+    "concurrency": 4,
+    "tpot_ms": 45,
+}
 
 
 def spoil(
-    path: str, found: Any, passed: Any = DELETE, *, key: str = "", base: Changes | None = None, **more: Any
+    path: str,
+    found: Any,
+    passed: Any = DELETE,
+    *,
+    key: str = "",
+    base: Changes | None = None,
+    **more: Any,
 ) -> Example:
-    """Return an example of one value that is found and of another that passes; none: the clean pair's own.
+    """Return an example of one value that is found and of another that passes; none: the clean
+    pair's own.
 
-    The values are those of `key`: by default the path, without the index of a value that is found in a list. Both
-    files have the changes of `base` too.
+    The values are those of `key`: by default the path, without the index of a value that is found
+    in a list. Both files have the changes of `base` too.
     """
-    key, base = key or re.sub(r"\[\d+\]$", "", path), base or {}
-    return Example(path, {**base, key: found}, base if passed is DELETE else {**base, key: passed}, **more)
+    key = key or re.sub(r"\[\d+\]$", "", path)
+    base = base or {}
+    return Example(
+        path, {**base, key: found}, base if passed is DELETE else {**base, key: passed}, **more
+    )
 
 
 def reference(*values: dict[str, Any]) -> Changes:
@@ -203,7 +256,12 @@ def reference(*values: dict[str, Any]) -> Changes:
 
 EXAMPLES: dict[str, Example] = {
     "region-offers-type": Example(
-        "region", {"region": "us-west-2", "capacity.zone": "usw2-az1", "network.zones": ["usw2-az1", "usw2-az2"]}
+        "region",
+        {
+            "region": "us-west-2",
+            "capacity.zone": "usw2-az1",
+            "network.zones": ["usw2-az1", "usw2-az2"],
+        },
     ),
     "zone-listed": spoil("network.zones[1]", ["use2-az3", "use2-az9"], key="network.zones"),
     "zone-takes-cluster": Example(
@@ -228,20 +286,35 @@ EXAMPLES: dict[str, Example] = {
     ),
     "capacity-kind": Example(
         "capacity.kind",
-        {**small(), "capacity.kind": "reservation", "capacity.reservation_id": "cr-0123456789abcdef0"},
+        {
+            **small(),
+            "capacity.kind": "reservation",
+            "capacity.reservation_id": "cr-0123456789abcdef0",
+        },
         small(),
         also=("compile-memory",),
     ),
     "reservation-given": spoil("capacity.reservation_id", PLACEHOLDER_RESERVATION_ID),
-    "reservation-used": spoil("capacity.reservation_id", "cr-0123456789abcdef0", None, base={"capacity.kind": "spot"}),
+    "reservation-used": spoil(
+        "capacity.reservation_id", "cr-0123456789abcdef0", None, base={"capacity.kind": "spot"}
+    ),
     "reservation-own": spoil(
-        "capacity.reservation_id", "cr-0123456789abcdef0", "cr-0123456789abcdef1", key="twin.capacity.reservation_id"
+        "capacity.reservation_id",
+        "cr-0123456789abcdef0",
+        "cr-0123456789abcdef1",
+        key="twin.capacity.reservation_id",
     ),
     "block-kind": Example(
-        "capacity.block", {"capacity.kind": "reservation", "capacity.block": BLOCK}, {"capacity.block": BLOCK}
+        "capacity.block",
+        {"capacity.kind": "reservation", "capacity.block": BLOCK},
+        {"capacity.block": BLOCK},
     ),
-    "block-order": spoil("capacity.block.ends", BLOCK["starts"], "2026-12-01T11:31:00Z", base=BLOCKED),
-    "block-length": spoil("capacity.block.ends", "2027-06-02T11:31:00Z", "2027-06-02T11:30:00Z", base=BLOCKED),
+    "block-order": spoil(
+        "capacity.block.ends", BLOCK["starts"], "2026-12-01T11:31:00Z", base=BLOCKED
+    ),
+    "block-length": spoil(
+        "capacity.block.ends", "2027-06-02T11:31:00Z", "2027-06-02T11:30:00Z", base=BLOCKED
+    ),
     "block-over": Example(
         "capacity.block.ends",
         {"capacity.block": {"starts": "2026-11-21T11:30:00Z", "ends": "2026-11-22T11:30:00Z"}},
@@ -263,19 +336,32 @@ EXAMPLES: dict[str, Example] = {
     ),
     "billing-code": Example("region", vary=no_billing_codes),
     "storage-price-dated": spoil(
-        "artifacts.usd_per_gb_month_date", None, "2026-11-21", base={"artifacts.usd_per_gb_month": 0.02}
+        "artifacts.usd_per_gb_month_date",
+        None,
+        "2026-11-21",
+        base={"artifacts.usd_per_gb_month": 0.02},
     ),
-    "idle-before-max": spoil("guard.idle_minutes", 60, 59, base={"guard.max_hours": 1}, also=("compile-before-guard",)),
+    "idle-before-max": spoil(
+        "guard.idle_minutes", 60, 59, base={"guard.max_hours": 1}, also=("compile-before-guard",)
+    ),
     "efa-needless": spoil("capacity.efa", True),
     "kubernetes-floor": spoil("cluster.kubernetes", "1.34"),
     "kubernetes-known": spoil("cluster.kubernetes", "1.38"),
     "kubernetes-behind": spoil("cluster.kubernetes", "1.35"),
-    "node-image-pinned": spoil("cluster.kubernetes", "1.37", also=("addons-pinned", "driver-released")),
-    "node-image-minor": spoil("cluster.ami_release", "1.35.6-20260714", "1.36.4-20261003", also=("driver-released",)),
-    "addons-pinned": spoil("cluster.kubernetes", "1.37", also=("node-image-pinned", "driver-released")),
+    "node-image-pinned": spoil(
+        "cluster.kubernetes", "1.37", also=("addons-pinned", "driver-released")
+    ),
+    "node-image-minor": spoil(
+        "cluster.ami_release", "1.35.6-20260714", "1.36.4-20261003", also=("driver-released",)
+    ),
+    "addons-pinned": spoil(
+        "cluster.kubernetes", "1.37", also=("node-image-pinned", "driver-released")
+    ),
     "driver-starts": Example("experiments[0]", OLD_IMAGE, {**OLD_IMAGE, **native()}),
     "driver-released": Example("experiments[0]", {**OLD_IMAGE, **native()}, native()),
-    "runtime-supported": Example("runtime", vary=runtime("nxdi-v0", lambda _: {"support_ends": fig("Neuron 2.34")})),
+    "runtime-supported": Example(
+        "runtime", vary=runtime("nxdi-v0", lambda _: {"support_ends": fig("Neuron 2.34")})
+    ),
     "images-pinned": Example("experiments", vary=no_digests),
     "kubectl-skew": Example(
         "cluster.kubernetes",
@@ -287,16 +373,26 @@ EXAMPLES: dict[str, Example] = {
     "capabilities-few": spoil(
         "serving.capabilities", "neuron", "runtime-default", key="environment.serving.capabilities"
     ),
-    "mirrors-complete": spoil("registry_mirrors", {"public.ecr.aws": "mirror.acme.dev/public"}, MIRRORS),
+    "mirrors-complete": spoil(
+        "registry_mirrors", {"public.ecr.aws": "mirror.acme.dev/public"}, MIRRORS
+    ),
     "hub-reached": Example("hub.endpoint", CLOSED, {**CLOSED, "hub": HUB}),
-    "mirrors-closed": spoil("registry_mirrors", {}, MIRRORS, base={"network.nat": "none", "hub": HUB}),
-    "mirrors-seeded": spoil("registry_mirrors", CACHES, MIRRORS, base={"network.nat": "none", "hub": HUB}),
-    "builds-reach": spoil("builds_in_vpc", True, False, base={**CLOSED, "hub": HUB, "package_index": INDEX}),
+    "mirrors-closed": spoil(
+        "registry_mirrors", {}, MIRRORS, base={"network.nat": "none", "hub": HUB}
+    ),
+    "mirrors-seeded": spoil(
+        "registry_mirrors", CACHES, MIRRORS, base={"network.nat": "none", "hub": HUB}
+    ),
+    "builds-reach": spoil(
+        "builds_in_vpc", True, False, base={**CLOSED, "hub": HUB, "package_index": INDEX}
+    ),
     "range-valid": spoil("network.cidr", "10.42.0.1/16", "10.42.0.0/16"),
     "range-size": spoil("network.cidr", "10.42.0.0/24", "10.42.0.0/20"),
     "range-private": Example("network.cidr", {"network.cidr": "8.8.0.0/16"}, {"network": EXISTING}),
     "zones-two": spoil("network.zones", ["use2-az3", "use2-az3"]),
-    "subnet-once": Example("network.zones[2]", {"network.zones": ["use2-az1", "use2-az3", "use2-az3"]}),
+    "subnet-once": Example(
+        "network.zones[2]", {"network.zones": ["use2-az1", "use2-az3", "use2-az3"]}
+    ),
     "control-plane-zones": spoil(
         "network.control_plane_subnets",
         [{"id": f"subnet-a000000{number}", "zone": "use2-az1"} for number in (1, 2)],
@@ -305,16 +401,28 @@ EXAMPLES: dict[str, Example] = {
     ),
     "nat-zone": spoil("network.nat_zone", "use2-az4", "use2-az2"),
     "ranges-apart": spoil(
-        "network.secondary_cidrs[0]", ["100.64.4.0/22"], ["100.65.0.0/16"], base={"network": EXISTING}
+        "network.secondary_cidrs[0]",
+        ["100.64.4.0/22"],
+        ["100.65.0.0/16"],
+        base={"network": EXISTING},
     ),
-    "closed-needs-endpoints": spoil("network.interface_endpoints", False, base={**CLOSED, "hub": HUB}),
+    "closed-needs-endpoints": spoil(
+        "network.interface_endpoints", False, base={**CLOSED, "hub": HUB}
+    ),
     "clients-private": spoil(
-        "cluster.endpoint.clients[0]", ["203.0.113.0/24"], ["10.8.0.0/16", "100.64.0.0/10", "sg-0123456789abcdef0"]
+        "cluster.endpoint.clients[0]",
+        ["203.0.113.0/24"],
+        ["10.8.0.0/16", "100.64.0.0/10", "sg-0123456789abcdef0"],
     ),
     "endpoint-named": spoil("cluster.endpoint.cidrs", [], ["203.0.113.0/24"], base=PUBLIC),
-    "endpoint-open": spoil("cluster.endpoint.cidrs[0]", ["0.0.0.0/0"], ["203.0.113.0/24"], base=PUBLIC),
+    "endpoint-open": spoil(
+        "cluster.endpoint.cidrs[0]", ["0.0.0.0/0"], ["203.0.113.0/24"], base=PUBLIC
+    ),
     "endpoint-routed": spoil(
-        "cluster.endpoint.cidrs[1]", ["203.0.113.0/24", "10.0.0.0/8"], ["203.0.113.0/24"], base=PUBLIC
+        "cluster.endpoint.cidrs[1]",
+        ["203.0.113.0/24", "10.0.0.0/8"],
+        ["203.0.113.0/24"],
+        base=PUBLIC,
     ),
     "endpoint-unused": spoil("cluster.endpoint.cidrs", ["203.0.113.0/24"]),
     "admin-named": spoil("cluster.access.admin", []),
@@ -339,13 +447,21 @@ EXAMPLES: dict[str, Example] = {
         ],
     ),
     "principal-own": spoil(
-        "cluster.access.viewer[0]", ["arn:aws:iam::999999999999:role/Viewer"], ["arn:aws:iam::210987654321:role/Viewer"]
+        "cluster.access.viewer[0]",
+        ["arn:aws:iam::999999999999:role/Viewer"],
+        ["arn:aws:iam::210987654321:role/Viewer"],
     ),
-    "price-own": spoil("capacity.usd_per_hour_of", "trn2.48xlarge spot", "trn2.48xlarge capacity-block"),
-    "boundary-name": spoil("bootstrap.permissions_boundary", "arn:aws:iam::210987654321:policy/b/Limit", "b/Limit"),
+    "price-own": spoil(
+        "capacity.usd_per_hour_of", "trn2.48xlarge spot", "trn2.48xlarge capacity-block"
+    ),
+    "boundary-name": spoil(
+        "bootstrap.permissions_boundary", "arn:aws:iam::210987654321:policy/b/Limit", "b/Limit"
+    ),
     "repository-readable": spoil("delivery.repo_url", "https:///x"),
     "repository-real": Example(
-        "delivery.repo_url", {"delivery.repo_url": "https://git.example.com/x.git"}, {"delivery": {"kind": "cdk"}}
+        "delivery.repo_url",
+        {"delivery.repo_url": "https://git.example.com/x.git"},
+        {"delivery": {"kind": "cdk"}},
     ),
     "repository-secret": spoil(
         "delivery.repo_url", "https://me:secret@git.acme.dev/x.git", "ssh://git@git.acme.dev/x.git"
@@ -356,27 +472,41 @@ EXAMPLES: dict[str, Example] = {
         {"twin.delivery": {**ENVIRONMENT["delivery"], "path": "manifests/twin"}},
     ),
     "path-rendered": spoil("delivery.path", "manifests", "clusters/environment"),
-    "variants-sent": Example("experiments", {"delivery": {"kind": "cdk"}, "sweep": WIDE}, {"sweep": WIDE}),
+    "variants-sent": Example(
+        "experiments", {"delivery": {"kind": "cdk"}, "sweep": WIDE}, {"sweep": WIDE}
+    ),
     "subscription-endpoint": Example(
         "observability.alarm_subscriptions[1].endpoint",
-        {"observability.alarm_subscriptions": [MAIL, {"protocol": "https", "endpoint": "http://pager.acme.dev/hook"}]},
+        {
+            "observability.alarm_subscriptions": [
+                MAIL,
+                {"protocol": "https", "endpoint": "http://pager.acme.dev/hook"},
+            ]
+        },
         {
             "observability.alarm_subscriptions": [
                 MAIL,
                 {"protocol": "https", "endpoint": "https://pager.acme.dev/hook"},
                 {"protocol": "sqs", "endpoint": "arn:aws:sqs:us-east-2:210987654321:pager"},
-                {"protocol": "lambda", "endpoint": "arn:aws:lambda:us-east-2:210987654321:function:page:live"},
+                {
+                    "protocol": "lambda",
+                    "endpoint": "arn:aws:lambda:us-east-2:210987654321:function:page:live",
+                },
             ]
         },
     ),
     "alarms-heard": spoil("observability.alarm_subscriptions", []),
     "subscription-once": spoil(
-        "observability.alarm_subscriptions[1]", [MAIL, MAIL], [MAIL, {**MAIL, "endpoint": "manager@acme.dev"}]
+        "observability.alarm_subscriptions[1]",
+        [MAIL, MAIL],
+        [MAIL, {**MAIL, "endpoint": "manager@acme.dev"}],
     ),
     "reference-experiment": spoil(
         "observability.reference.values[0].experiment", "pear", "pair", base=reference(VALUE)
     ),
-    "reference-variant": spoil("observability.reference.values[0].variant", "fest", "fast", base=reference(VALUE)),
+    "reference-variant": spoil(
+        "observability.reference.values[0].variant", "fest", "fast", base=reference(VALUE)
+    ),
     "reference-acceptance": Example(
         "observability.reference.values[0].acceptance_length",
         reference({**VALUE, "acceptance_length": 1.0}),
@@ -393,7 +523,9 @@ EXAMPLES: dict[str, Example] = {
         reference(VALUE, {**VALUE, "concurrency": 1}),
     ),
     "hosted-once": Example("experiments[1]", {"experiments": ["pair", "pair"]}),
-    "environment-name": spoil("name", "e" * 46, "e" * 37, key="environment.name", also=("path-rendered",)),
+    "environment-name": spoil(
+        "name", "e" * 46, "e" * 37, key="environment.name", also=("path-rendered",)
+    ),
     "experiment-name": spoil("variants[1].name", "v" * 47, "v" * 46),
     "experiment-folder": spoil("name", "gitops", "gitops-2", key="experiment.name"),
     "environment-words": spoil(
@@ -407,10 +539,14 @@ EXAMPLES: dict[str, Example] = {
         {"tags": {"project": "x", "project-2": "y"}},
     ),
     "log-key": spoil("log_kms_key_arn", KEY.replace("us-east-2", "us-east-1"), KEY),
-    "tags-fit": Example("tags.aws:team", {"tags": {"aws:team": "x"}}, {"tags": {"team": "research + more"}}),
+    "tags-fit": Example(
+        "tags.aws:team", {"tags": {"aws:team": "x"}}, {"tags": {"team": "research + more"}}
+    ),
     "runtime-known": spoil("runtime", "nxdi-v9"),
     "runtime-rendered": spoil("runtime", "nxdi-v1"),
-    "target-family": Example("target", {"target": "made-up/moe"}, eagle("made-up/eagle-whole"), also=("draft-family",)),
+    "target-family": Example(
+        "target", {"target": "made-up/moe"}, eagle("made-up/eagle-whole"), also=("draft-family",)
+    ),
     "target-unproven": Example("target", {**PLAIN, "target": "made-up/llama-9B"}, native()),
     "target-unproven-accepted": Example(
         "target",
@@ -423,11 +559,17 @@ EXAMPLES: dict[str, Example] = {
     "draft-known": spoil("variants[1].draft", "Qwen/Qwen3-1.6B"),
     "draft-by-mode": spoil("variants[1].draft", None),
     "draft-kind": spoil("variants[1].draft", "made-up/eagle3-qwen"),
-    "model-unpinned": Example("variants[1].draft", vary=of_model("Qwen/Qwen3-1.7B", revision=fig(None))),
-    "model-gated": Example(
-        "target", {"hub": {"token_secret": "tandem/hub"}}, vary=of_model("Qwen/Qwen3-32B", gated=fig(True))
+    "model-unpinned": Example(
+        "variants[1].draft", vary=of_model("Qwen/Qwen3-1.7B", revision=fig(None))
     ),
-    "mode-served": Example("variants[1].mode", {"variants[1].mode": "vanilla"}, eagle("made-up/eagle-whole")),
+    "model-gated": Example(
+        "target",
+        {"hub": {"token_secret": "tandem/hub"}},
+        vary=of_model("Qwen/Qwen3-32B", gated=fig(True)),
+    ),
+    "mode-served": Example(
+        "variants[1].mode", {"variants[1].mode": "vanilla"}, eagle("made-up/eagle-whole")
+    ),
     "mode-batch": Example(
         "serving.max_num_seqs",
         vary=mode("nxdi-v0", "fused", max_num_seqs=fig(2)),
@@ -444,32 +586,51 @@ EXAMPLES: dict[str, Example] = {
         native(),
     ),
     "mode-unproven-accepted": Example(
-        "variants[1].mode", {"accept_unproven": True}, vary=mode("nxdi-v0", "fused", verdict=fig("unproven"))
+        "variants[1].mode",
+        {"accept_unproven": True},
+        vary=mode("nxdi-v0", "fused", verdict=fig("unproven")),
     ),
     "tokens-by-mode": spoil("variants[1].num_speculative_tokens", None),
-    "method-read": Example("variants[1].method", {"variants[1].method": "eagle"}, native(method="eagle3")),
+    "method-read": Example(
+        "variants[1].method", {"variants[1].method": "eagle"}, native(method="eagle3")
+    ),
     "window-gains": Example(
         "variants[1].num_speculative_tokens",
         {"variants[1].num_speculative_tokens": 1},
         native(num_speculative_tokens=1),
     ),
     "window-long": Example(
-        "variants[1].num_speculative_tokens", {"variants[1].num_speculative_tokens": 11}, {"sweep": SWEEP}
+        "variants[1].num_speculative_tokens",
+        {"variants[1].num_speculative_tokens": 11},
+        {"sweep": SWEEP},
     ),
     "sweep-declared": Example("goodput", {"sweep": SWEEP, "goodput": DELETE}, {"sweep": SWEEP}),
     "task-set": Example(
-        "quality[0].sha256", {"quality": [{"name": "letters"}]}, {"quality": [{"name": "letters", "sha256": "0" * 64}]}
+        "quality[0].sha256",
+        {"quality": [{"name": "letters"}]},
+        {"quality": [{"name": "letters", "sha256": "0" * 64}]},
     ),
-    "concurrency-served": Example("concurrency[1]", {"concurrency": [1, 8]}, {"concurrency": [1, 4]}),
+    "concurrency-served": Example(
+        "concurrency[1]", {"concurrency": [1, 8]}, {"concurrency": [1, 4]}
+    ),
     "batch-shown": spoil("serving.max_num_seqs", 8, 4),
     "baseline": Example(
         "variants",
-        {"variants[0]": {"name": "plain", "mode": "fused", "draft": "Qwen/Qwen3-0.6B", "num_speculative_tokens": 5}},
+        {
+            "variants[0]": {
+                "name": "plain",
+                "mode": "fused",
+                "draft": "Qwen/Qwen3-0.6B",
+                "num_speculative_tokens": 5,
+            }
+        },
         {"variants[1]": {"name": "control", "mode": "none"}},
     ),
     "two-variants": spoil("variants", [{"name": "plain", "mode": "none"}]),
     "variant-once": spoil("variants[1].name", "plain"),
-    "suite-once": Example("suites[2]", {"suites": ["post", "real", "post"]}, {"suites": ["post", "real"]}),
+    "suite-once": Example(
+        "suites[2]", {"suites": ["post", "real", "post"]}, {"suites": ["post", "real"]}
+    ),
     "tokenizer-equal": Example(
         "variants[1].draft",
         {"target": LLAMA, "variants[1].draft": "Qwen/Qwen3-1.7B"},
@@ -480,17 +641,28 @@ EXAMPLES: dict[str, Example] = {
     "draft-family": spoil("variants[1].draft", "made-up/other-family"),
     "draft-smaller": spoil("variants[1].draft", "Qwen/Qwen3-32B"),
     "head-of-target": Example("variants[1].draft", native(draft="made-up/eagle3-qwen"), native()),
-    "head-hidden-size": Example("variants[1].draft", native(draft="made-up/eagle3-narrow"), native()),
+    "head-hidden-size": Example(
+        "variants[1].draft", native(draft="made-up/eagle3-narrow"), native()
+    ),
     "head-vocabulary": Example(
-        "variants[1].draft", eagle("made-up/eagle"), eagle("made-up/eagle-whole"), also=("head-output",)
+        "variants[1].draft",
+        eagle("made-up/eagle"),
+        eagle("made-up/eagle-whole"),
+        also=("head-output",),
     ),
     "head-output": Example("variants[1].draft", eagle("made-up/eagle-whole"), native()),
-    "length-holds": Example("serving.max_model_len", {"max_prompt_tokens": 418}, {"max_prompt_tokens": 417}),
+    "length-holds": Example(
+        "serving.max_model_len", {"max_prompt_tokens": 418}, {"max_prompt_tokens": 417}
+    ),
     "length-made-for": Example("serving.max_model_len", {"variants[1].draft": "made-up/short"}),
     "length-tiled": Example(
-        "serving.max_model_len", {"serving.max_model_len": 1025}, {**native(), "serving.max_model_len": 1025}
+        "serving.max_model_len",
+        {"serving.max_model_len": 1025},
+        {**native(), "serving.max_model_len": 1025},
     ),
-    "buckets-ascend": spoil("serving.tuning.context_encoding_buckets", [512, 256, 1024], [256, 512, 1024]),
+    "buckets-ascend": spoil(
+        "serving.tuning.context_encoding_buckets", [512, 256, 1024], [256, 512, 1024]
+    ),
     "buckets-complete": spoil("serving.tuning.num_seqs_buckets", [1], [1, 2], base=native()),
     "kernels-short": spoil(
         "serving.tuning.mlp_kernel_enabled",
@@ -504,7 +676,9 @@ EXAMPLES: dict[str, Example] = {
         {"serving.tuning.optimization_level": 2},
         {**native(), "serving.tuning.optimization_level": 2},
     ),
-    "async-alike": Example("serving.async_mode", {**native(), "serving.async_mode": True}, native()),
+    "async-alike": Example(
+        "serving.async_mode", {**native(), "serving.async_mode": True}, native()
+    ),
     "async-plain": spoil("serving.async_mode", True),
     "compile-mode": Example(
         "compile.where",
@@ -513,13 +687,21 @@ EXAMPLES: dict[str, Example] = {
         also=("compile-unproven-accepted",),
     ),
     "compile-unproven": spoil("compile.where", "cpu", "device"),
-    "compile-unproven-accepted": Example("compile.where", {"compile.where": "cpu", "accept_unproven": True}),
-    "compile-shm": spoil("compile.memory_gib", 16, 17, also=("compile-memory",)),
-    "compile-fits": Example("experiments[0]", {"compile.cpu": 191}, {"compile": {"cpu": 190, "memory_gib": 1891}}),
-    "compile-memory": Example(
-        "compile.memory_gib", {"compile.memory_gib": 699}, {**native(), "compile.memory_gib": DELETE}
+    "compile-unproven-accepted": Example(
+        "compile.where", {"compile.where": "cpu", "accept_unproven": True}
     ),
-    "compiles-side-by-side": Example("experiments[0]", {"compile.memory_gib": 946}, {"compile.memory_gib": 945}),
+    "compile-shm": spoil("compile.memory_gib", 16, 17, also=("compile-memory",)),
+    "compile-fits": Example(
+        "experiments[0]", {"compile.cpu": 191}, {"compile": {"cpu": 190, "memory_gib": 1891}}
+    ),
+    "compile-memory": Example(
+        "compile.memory_gib",
+        {"compile.memory_gib": 699},
+        {**native(), "compile.memory_gib": DELETE},
+    ),
+    "compiles-side-by-side": Example(
+        "experiments[0]", {"compile.memory_gib": 946}, {"compile.memory_gib": 945}
+    ),
     "disk-fits": Example(
         "experiments[0]",
         small(),
@@ -528,7 +710,9 @@ EXAMPLES: dict[str, Example] = {
         vary_passed=like_small("trn2.3xlarge", nvme_gb=380),
         also=("compile-memory",),
     ),
-    "compile-before-guard": Example("experiments[0]", {"compile.deadline_hours": 8}, {"compile.deadline_hours": 7}),
+    "compile-before-guard": Example(
+        "experiments[0]", {"compile.deadline_hours": 8}, {"compile.deadline_hours": 7}
+    ),
     "sequence-divides": spoil(
         "serving.tuning.sequence_parallel_enabled",
         [72, 1024],
@@ -560,22 +744,40 @@ EXAMPLES: dict[str, Example] = {
         {"serving.tensor_parallel_size": 16},
         {"serving.tensor_parallel_size": 16, "serving.devices": 4, "serving.cpu": 45},
     ),
-    "degree-divides": Example("serving.tensor_parallel_size", {"variants[1].draft": "made-up/odd-width"}),
-    "degree-pads": Example("serving.tensor_parallel_size", vary=of_model("Qwen/Qwen3-32B", attention_heads=fig(40))),
+    "degree-divides": Example(
+        "serving.tensor_parallel_size", {"variants[1].draft": "made-up/odd-width"}
+    ),
+    "degree-pads": Example(
+        "serving.tensor_parallel_size", vary=of_model("Qwen/Qwen3-32B", attention_heads=fig(40))
+    ),
     "group-holds": spoil("serving.device_group", 4),
     "device-count": Example(
         "experiments[0]",
-        {"serving.devices": 2, "serving.tensor_parallel_size": 8, "serving.cpu": 20, "serving.memory_gib": 200},
+        {
+            "serving.devices": 2,
+            "serving.tensor_parallel_size": 8,
+            "serving.cpu": 20,
+            "serving.memory_gib": 200,
+        },
         {"serving.devices": 4, "serving.tensor_parallel_size": 16, "serving.cpu": 45},
     ),
     "cores-bound": Example(
-        "experiments[0]", small(devices=4, tensor_parallel_size=16), small(), also=("device-count", "compile-memory")
+        "experiments[0]",
+        small(devices=4, tensor_parallel_size=16),
+        small(),
+        also=("device-count", "compile-memory"),
     ),
-    "group-published": Example("experiments[0]", small(device_group=4), small(), also=("compile-memory",)),
+    "group-published": Example(
+        "experiments[0]", small(device_group=4), small(), also=("compile-memory",)
+    ),
     "group-named": Example("experiments[0]", {"serving.device_group": 16}),
     "shm-in-memory": spoil("serving.shm_gib", 256, 255),
-    "cpu-fits": Example("experiments[0]", {"serving.cpu": 96}, {"serving.cpu": 95}, also=("compiles-side-by-side",)),
-    "memory-fits": Example("experiments[0]", {"serving.memory_gib": 947}, {"serving.memory_gib": 945}),
+    "cpu-fits": Example(
+        "experiments[0]", {"serving.cpu": 96}, {"serving.cpu": 95}, also=("compiles-side-by-side",)
+    ),
+    "memory-fits": Example(
+        "experiments[0]", {"serving.memory_gib": 947}, {"serving.memory_gib": 945}
+    ),
     "device-memory": Example(
         "experiments[0]",
         vary=of_model("Qwen/Qwen3-32B", bytes=fig(900000000000)),

@@ -45,6 +45,8 @@ def test_rejects_the_example_at_its_key_and_says_what_to_do(rule: str, example: 
 
 @CASES
 def test_accepts_what_is_close_by(rule: str, example: Example) -> None:
-    faults = judged(example.passed, example.vary_passed(known()) if example.vary_passed else known())
+    faults = judged(
+        example.passed, example.vary_passed(known()) if example.vary_passed else known()
+    )
     assert {fault.rule for fault in faults} & {rule} == set()
     assert {fault.severity for fault in faults} <= {"warning"}

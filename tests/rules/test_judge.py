@@ -19,27 +19,38 @@ from tandem.spec.workspace import load_workspace
 
 FAULTS = check_workspace(workspace(), load_catalogue())
 EXPECTED = {
-    "environments/dev-trn2-3xlarge.yaml": "account-real alarms-heard budget-by-hand images-pinned repository-real",
-    "environments/native-us-east-2.yaml": "account-real alarms-heard driver-released images-pinned repository-real "
-    "reservation-given",
+    "environments/dev-trn2-3xlarge.yaml": (
+        "account-real alarms-heard budget-by-hand images-pinned repository-real"
+    ),
+    "environments/native-us-east-2.yaml": (
+        "account-real alarms-heard driver-released images-pinned repository-real reservation-given"
+    ),
     "environments/post-us-east-2.yaml": "account-real alarms-heard images-pinned reservation-given",
     "experiments/dev.yaml": "compile-memory image-vulnerable runtime-supported",
     "experiments/llama-eagle3.yaml": "cores-idle model-gated",
     "experiments/post-drafts-windows.yaml": "compile-memory image-vulnerable runtime-supported",
     "experiments/post.yaml": "compile-memory image-vulnerable runtime-supported",
     "experiments/qwen3-native.yaml": "batch-shown compile-memory cores-idle mode-unproven-accepted",
-}  # fmt: skip
+}
 
 
 def test_an_experiment_is_judged_once_whatever_hosts_it(tmp_path: Path) -> None:
     for folder in ("environments", "experiments"):
         (tmp_path / folder).mkdir()
-    (tmp_path / "experiments" / "post.yaml").write_text((ROOT / "experiments" / "post.yaml").read_text())
-    text = (ROOT / "environments" / "post-us-east-2.yaml").read_text().replace(", post-drafts-windows", "")
+    (tmp_path / "experiments" / "post.yaml").write_text(
+        (ROOT / "experiments" / "post.yaml").read_text()
+    )
+    text = (
+        (ROOT / "environments" / "post-us-east-2.yaml")
+        .read_text()
+        .replace(", post-drafts-windows", "")
+    )
     for index in range(3):
         (tmp_path / "environments" / f"e{index}.yaml").write_text(text)
 
-    faults = check_workspace(load_workspace(tmp_path / "environments", tmp_path / "experiments"), load_catalogue())
+    faults = check_workspace(
+        load_workspace(tmp_path / "environments", tmp_path / "experiments"), load_catalogue()
+    )
 
     rules = [fault.rule for fault in faults if "/experiments/" in fault.file]
     assert rules == ["compile-memory", "image-vulnerable", "runtime-supported"]
@@ -63,7 +74,12 @@ def test_no_fault_is_told_twice() -> None:
 
 
 def test_a_fault_of_a_sweep_is_told_once_at_the_sweep() -> None:
-    sweep = {"prefix": "s", "mode": "medusa", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [5, 7, 10]}
+    sweep = {
+        "prefix": "s",
+        "mode": "medusa",
+        "drafts": ["Qwen/Qwen3-0.6B"],
+        "num_speculative_tokens": [5, 7, 10],
+    }
     faults = [(fault.rule, fault.path) for fault in judged({"sweep": sweep})]
     assert faults == [("mode-served", "sweep.mode"), ("draft-by-mode", "sweep.drafts[0]")]
 
@@ -87,13 +103,20 @@ def test_an_unproven_mode_names_the_key_that_admits_it() -> None:
 
 @pytest.mark.parametrize("mode", ["vanilla", "eagle", "eagle3", "medusa"])
 def test_each_known_word_is_served_or_refused_with_reason_and_nearest(mode: str) -> None:
-    fault = next(fault for fault in judged({"variants[1].mode": mode}) if fault.rule == "mode-served")
+    fault = next(
+        fault for fault in judged({"variants[1].mode": mode}) if fault.rule == "mode-served"
+    )
     assert ": " in fault.got
     assert fault.change.startswith("nearest: fused")
 
 
 def test_a_sweep_too_long_to_name_is_refused_at_its_prefix() -> None:
-    sweep = {"prefix": "p" * 63, "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [5]}
+    sweep = {
+        "prefix": "p" * 63,
+        "mode": "fused",
+        "drafts": ["Qwen/Qwen3-0.6B"],
+        "num_speculative_tokens": [5],
+    }
     assert [fault.path for fault in judged({"sweep": sweep})] == ["sweep.prefix"]
 
 
@@ -116,16 +139,24 @@ def test_a_url_with_a_password_is_refused_without_repeating_it() -> None:
 
 def test_an_accepted_experiment_uses_no_more_cores_than_it_claims() -> None:
     alike = {"serving.cpu": 5, "serving.memory_gib": 90, "serving.device_group": None}
-    for devices, degree, lnc in itertools.product((1, 2, 4, 8, 16), (1, 2, 4, 8, 16, 32, 64, 128), (1, 2)):
+    for devices, degree, lnc in itertools.product(
+        (1, 2, 4, 8, 16), (1, 2, 4, 8, 16, 32, 64, 128), (1, 2)
+    ):
         serving = {"devices": devices, "tensor_parallel_size": degree, "logical_neuron_core": lnc}
         faults = judged({**alike, **{f"serving.{key}": value for key, value in serving.items()}})
 
-        assert ("cores-present" in {fault.rule for fault in faults}) == (degree > devices * 8 // lnc), serving
+        assert ("cores-present" in {fault.rule for fault in faults}) == (
+            degree > devices * 8 // lnc
+        ), serving
 
 
 def test_an_unknown_runtime_and_unknown_models_are_told_and_nothing_follows_from_them() -> None:
     faults = judged({"runtime": "x", "target": "no/such", "variants[1].draft": "no/other"})
-    assert sorted(fault.rule or "" for fault in faults) == ["draft-known", "runtime-known", "target-known"]
+    assert sorted(fault.rule or "" for fault in faults) == [
+        "draft-known",
+        "runtime-known",
+        "target-known",
+    ]
 
 
 PUBLIC = {"access": "public"}
@@ -148,16 +179,28 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         {"variants[0].num_speculative_tokens": 7},
         ["tokens-by-mode variants[0].num_speculative_tokens"],
     ),
-    "a draft without speculation": ({"variants[0].draft": "Qwen/Qwen3-1.7B"}, ["draft-by-mode variants[0].draft"]),
+    "a draft without speculation": (
+        {"variants[0].draft": "Qwen/Qwen3-1.7B"},
+        ["draft-by-mode variants[0].draft"],
+    ),
     "a range that is no address": ({"network.cidr": "10.0.0.300/16"}, ["range-valid network.cidr"]),
     "a prefix that is none": ({"network.cidr": "10.0.0.0/40"}, ["range-valid network.cidr"]),
-    "a URL that cannot be read": ({"delivery.repo_url": "https://[x"}, ["repository-readable delivery.repo_url"]),
-    "a region nobody knows": ({"region": "eu-nowhere-1"}, ["region-offers-type region", "billing-code region"]),
+    "a URL that cannot be read": (
+        {"delivery.repo_url": "https://[x"},
+        ["repository-readable delivery.repo_url"],
+    ),
+    "a region nobody knows": (
+        {"region": "eu-nowhere-1"},
+        ["region-offers-type region", "billing-code region"],
+    ),
     "half a large node on a small one": (
         small(**LARGE),
         [*(f"{rule} experiments[0]" for rule in TOO_LARGE), "compile-memory compile.memory_gib"],
     ),
-    "more tags than a resource takes": ({"tags": {f"k{index}": "v" for index in range(41)}}, ["tags-fit tags"]),
+    "more tags than a resource takes": (
+        {"tags": {f"k{index}": "v" for index in range(41)}},
+        ["tags-fit tags"],
+    ),
     "a tag with a long key": ({"tags": {"k" * 128: "v"}}, [f"tags-fit tags.{'k' * 128}"]),
     "a tag with a long value": ({"tags": {"k": "v" * 256}}, ["tags-fit tags.k"]),
     "a tag with a newline": ({"tags": {"k": "two\nlines"}}, ["tags-fit tags.k"]),
@@ -172,8 +215,14 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
     "a tag without a value": ({"tags": {"team": ""}}, ["tags-fit tags.team"]),
     "a tag without a key": ({"tags": {"": "v"}}, ["tags-fit tags."]),
     "one subnet in one zone": (existing(("1", "3"), ("2", "3")), ["zones-two network.subnets"]),
-    "one subnet twice": (existing(("1", "1"), ("3", "3"), ("3", "3")), ["subnet-once network.subnets[2].id"]),
-    "one subnet under two zones": (existing(("1", "1"), ("1", "3")), ["subnet-once network.subnets[1].id"]),
+    "one subnet twice": (
+        existing(("1", "1"), ("3", "3"), ("3", "3")),
+        ["subnet-once network.subnets[2].id"],
+    ),
+    "one subnet under two zones": (
+        existing(("1", "1"), ("1", "3")),
+        ["subnet-once network.subnets[1].id"],
+    ),
     "a zone of no NAT gateway": (
         {**CLOSED, "hub": HUB, "network.nat_zone": "use2-az1"},
         ["nat-zone network.nat_zone"],
@@ -192,7 +241,11 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
     ),
     "builds in a closed VPC from the public registry and index": (
         {"network.nat": "none", "hub": HUB, "builds_in_vpc": True, "suites": ["real"]},
-        ["mirrors-closed registry_mirrors", "builds-reach registry_mirrors", "builds-reach package_index"],
+        [
+            "mirrors-closed registry_mirrors",
+            "builds-reach registry_mirrors",
+            "builds-reach package_index",
+        ],
     ),
     "a range of the endpoint that is no address": (
         {"cluster.endpoint": {**PUBLIC, "cidrs": ["203.0.113.300/24"]}},
@@ -211,7 +264,12 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         ["price-to-come artifacts.usd_per_gb_month_date"],
     ),
     "a mirror in the example's account": (
-        {"registry_mirrors": {**MIRRORS, "public.ecr.aws": "111122223333.dkr.ecr.us-east-2.amazonaws.com/x"}},
+        {
+            "registry_mirrors": {
+                **MIRRORS,
+                "public.ecr.aws": "111122223333.dkr.ecr.us-east-2.amazonaws.com/x",
+            }
+        },
         ["example-leftover registry_mirrors.public.ecr.aws"],
     ),
     "a tag of the example's account": (
@@ -231,10 +289,17 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         ["endpoint-open cluster.endpoint.cidrs[0]"],
     ),
     "a long name beside a bucket of somebody else's": (
-        {"environment.name": "e" * 48, "artifacts": {"existing_bucket": "mine"}, "delivery.path": f"m/{'e' * 48}"},
+        {
+            "environment.name": "e" * 48,
+            "artifacts": {"existing_bucket": "mine"},
+            "delivery.path": f"m/{'e' * 48}",
+        },
         ["environment-name name"],
     ),
-    "an experiment whose volumes' names are too long": ({"experiment.name": "e" * 44}, ["experiment-name name"]),
+    "an experiment whose volumes' names are too long": (
+        {"experiment.name": "e" * 44},
+        ["experiment-name name"],
+    ),
     "the name of a dashboard": ({"experiment.name": "machine"}, ["experiment-folder name"]),
     "the name of the other dashboard": ({"experiment.name": "money"}, ["experiment-folder name"]),
     "the price of another environment's other kind": (
@@ -251,13 +316,20 @@ def test_rejects_further(changes: dict[str, object], expected: list[str]) -> Non
 
 
 def test_without_a_moment_no_date_is_judged() -> None:
-    assert {rule.id for rule in RULES if rule.context_type is DateContext} == {"block-over", "price-to-come"}
+    assert {rule.id for rule in RULES if rule.context_type is DateContext} == {
+        "block-over",
+        "price-to-come",
+    }
     assert [fault.rule for fault in judged(EXAMPLES["price-to-come"].found, now=None)] == []
 
 
 def test_two_independent_faults_are_both_told() -> None:
     faults = judged({**native(draft="made-up/eagle3-narrow"), "account": "123456789012"})
-    assert sorted(fault.rule or "" for fault in faults) == ["account-real", "head-hidden-size", "principal-own"]
+    assert sorted(fault.rule or "" for fault in faults) == [
+        "account-real",
+        "head-hidden-size",
+        "principal-own",
+    ]
 
 
 def changes_proposed(rule: str, changes: dict[str, object]) -> list[str]:
@@ -287,13 +359,22 @@ def test_a_count_of_devices_that_no_claim_has_is_told_once() -> None:
 
 
 def test_a_swept_name_that_a_written_variant_has_is_to_be_renamed() -> None:
-    sweep = {"prefix": "fast", "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B"], "num_speculative_tokens": [5]}
+    sweep = {
+        "prefix": "fast",
+        "mode": "fused",
+        "drafts": ["Qwen/Qwen3-0.6B"],
+        "num_speculative_tokens": [5],
+    }
     changes = {"sweep": sweep, "variants[1].name": "fast-qwen3-0-6b-k5"}
     assert changes_proposed("variant-once", changes) == ["delete or rename one"]
 
 
-@pytest.mark.parametrize(("batch", "change"), [(700, "write devices: 16 in the experiment, or lower"), (4096, "lower")])
-def test_only_a_claim_that_can_be_bound_is_proposed_for_more_memory(batch: int, change: str) -> None:
+@pytest.mark.parametrize(
+    ("batch", "change"), [(700, "write devices: 16 in the experiment, or lower"), (4096, "lower")]
+)
+def test_only_a_claim_that_can_be_bound_is_proposed_for_more_memory(
+    batch: int, change: str
+) -> None:
     changes = {"serving.max_num_seqs": min(batch, 1024), "serving.max_model_len": 1024}
     if batch > 1024:
         changes["serving.max_model_len"] = 4096
@@ -307,7 +388,11 @@ def test_only_a_claim_that_can_be_bound_is_proposed_for_more_memory(batch: int, 
     ("rule", "changes", "catalogue"),
     [
         ("device-memory", {}, of_model("Qwen/Qwen3-32B", bytes=fig(450_000_000_000))(known())),
-        ("disk-fits", small(tensor_parallel_size=4), like_small("trn2.3xlarge", nvme_gb=450)(known())),
+        (
+            "disk-fits",
+            small(tensor_parallel_size=4),
+            like_small("trn2.3xlarge", nvme_gb=450)(known()),
+        ),
     ],
 )
 def test_a_target_that_drafts_for_itself_is_counted_twice(
@@ -322,14 +407,18 @@ def test_a_target_that_drafts_for_itself_is_counted_twice(
     ("policy", "change"),
     [("policy/Edge", "write Edge"), ("policy/team/Edge", "write team/Edge")],
 )
-def test_the_name_proposed_for_a_boundary_is_the_name_of_that_policy(policy: str, change: str) -> None:
+def test_the_name_proposed_for_a_boundary_is_the_name_of_that_policy(
+    policy: str, change: str
+) -> None:
     changes = {"bootstrap.permissions_boundary": f"arn:aws:iam::210987654321:{policy}"}
     assert changes_proposed("boundary-name", changes) == [change]
 
 
 @pytest.mark.parametrize("file", EXPECTED)
 def test_a_committed_file_breaks_only_the_expected_warnings(file: str) -> None:
-    assert {fault.rule for fault in FAULTS if fault.file == str(ROOT / file)} == set(EXPECTED[file].split())
+    assert {fault.rule for fault in FAULTS if fault.file == str(ROOT / file)} == set(
+        EXPECTED[file].split()
+    )
 
 
 def test_no_committed_file_is_refused() -> None:

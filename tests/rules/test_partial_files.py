@@ -14,7 +14,8 @@ from tandem.spec.catalogue import load_catalogue
 from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
-ENVIRONMENT, EXPERIMENT = "environments/post-us-east-2.yaml", "experiments/post.yaml"
+ENVIRONMENT = "environments/post-us-east-2.yaml"
+EXPERIMENT = "experiments/post.yaml"
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 
 
@@ -39,11 +40,18 @@ def told(specs: Path, *, refusals: bool = True) -> set[tuple[str | None, str]]:
     """Return (rule, path) of what is told."""
     workspace = load_workspace(specs / "environments", specs / "experiments")
     faults = (*workspace.faults, *check_workspace(workspace, load_catalogue(), NOW))
-    return {(fault.rule, fault.path) for fault in faults if not refusals or fault.severity == "refusal"}
+    return {
+        (fault.rule, fault.path) for fault in faults if not refusals or fault.severity == "refusal"
+    }
 
 
 def test_a_spoilt_leaf_in_an_account_of_its_own_warns_of_nothing(specs: Path) -> None:
-    spoil(specs, ENVIRONMENT, ("111122223333", "210987654321"), ("zones: [use2-az1", "zones: [us-east-2a"))
+    spoil(
+        specs,
+        ENVIRONMENT,
+        ("111122223333", "210987654321"),
+        ("zones: [use2-az1", "zones: [us-east-2a"),
+    )
 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -71,7 +79,9 @@ def test_an_unknown_key_hides_no_rule(specs: Path) -> None:
         ("  qualifier: tandem", "  qualifier: TANDEM", "bootstrap.qualifier"),
     ],
 )
-def test_a_spoilt_leaf_of_an_environment_hides_no_rule(specs: Path, old: str, new: str, path: str) -> None:
+def test_a_spoilt_leaf_of_an_environment_hides_no_rule(
+    specs: Path, old: str, new: str, path: str
+) -> None:
     spoil(specs, ENVIRONMENT, (old, new), ('kubernetes: "1.36"', 'kubernetes: "1.20"'))
     found = told(specs)
     assert {(None, path), ("kubernetes-floor", "cluster.kubernetes")} <= found
@@ -86,7 +96,9 @@ def test_a_spoilt_environment_hides_no_fault_of_its_experiment(specs: Path) -> N
 
 
 def test_a_file_that_cannot_be_mended_is_judged_in_form_alone(specs: Path) -> None:
-    spoil(specs, EXPERIMENT, ("serving:", "serving: 3\nno_serving:"), ("shm_gib: 16", "shm_gib: 256"))
+    spoil(
+        specs, EXPERIMENT, ("serving:", "serving: 3\nno_serving:"), ("shm_gib: 16", "shm_gib: 256")
+    )
     assert {rule for rule, _ in told(specs)} == {None}
 
 

@@ -1,4 +1,5 @@
-"""A mutation of the rules changes what a fixture is told: no rule, and no place where one speaks, is without effect."""
+"""A mutation of the rules changes what a fixture is told: no rule, and no place where one speaks,
+is without effect."""
 
 from __future__ import annotations
 
@@ -35,7 +36,10 @@ CORPUS: dict[str, tuple[dict[str, Any], Vary | None]] = {
 def verdicts() -> dict[str, list[tuple[str | None, str]]]:
     """Return what each fixture is told."""
     return {
-        name: [(fault.rule, fault.path) for fault in judged(changes, vary(known()) if vary else known())]
+        name: [
+            (fault.rule, fault.path)
+            for fault in judged(changes, vary(known()) if vary else known())
+        ]
         for name, (changes, vary) in CORPUS.items()
     }
 
@@ -81,7 +85,11 @@ class Silence(ast.NodeTransformer):
 
     def visit_Expr(self, node: ast.Expr) -> ast.AST:
         """Put `yield from ()` in the statement's place."""
-        return ast.copy_location(ast.parse("yield from ()").body[0], node) if node is self._statement else node
+        return (
+            ast.copy_location(ast.parse("yield from ()").body[0], node)
+            if node is self._statement
+            else node
+        )
 
 
 def silenced(module: ModuleType, number: int) -> tuple[Rule, ...]:
@@ -91,14 +99,18 @@ def silenced(module: ModuleType, number: int) -> tuple[Rule, ...]:
     names = {**vars(module)}
     exec(compile(changed, str(module.__file__), "exec"), names)  # noqa: S102 - our own source, one statement less
     mutants = {rule.id: rule for rule in names["RULES"]}
-    return tuple(replace(rule, find=mutants[rule.id].find) if rule.id in mutants else rule for rule in RULES)
+    return tuple(
+        replace(rule, find=mutants[rule.id].find) if rule.id in mutants else rule for rule in RULES
+    )
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
 def test_a_disabled_rule_turns_its_test_red(rule: Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JUDGE, "RULES", tuple(other for other in RULES if other is not rule))
     with pytest.raises(AssertionError):
-        test_examples.test_rejects_the_example_at_its_key_and_says_what_to_do(rule.id, EXAMPLES[rule.id])
+        test_examples.test_rejects_the_example_at_its_key_and_says_what_to_do(
+            rule.id, EXAMPLES[rule.id]
+        )
 
 
 PLACE_IDS = [f"{module.__name__.rpartition('.')[2]}:{line}" for module, _, line in PLACES]

@@ -1,4 +1,5 @@
-"""Whatever a hand does to a committed file, it is read and judged, or refused in words: nothing else is raised."""
+"""Whatever a hand does to a committed file, it is read and judged, or refused in words: nothing
+else is raised."""
 
 from __future__ import annotations
 
@@ -14,21 +15,65 @@ from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 SLIPS = (
-    "~", "true", "1.0e+400", "99999999999999999999", "-1", "0", "''", '"\\ud800"', '"\\0"', "[]", "{}", "[[]]",
-    "{a: 1}", "2026-02-30", "0x10", "!!str x", "&a b", "*a", "<<", "é", "'", "a: b", "- x", "?", "|", "\t", "\x85",
-    "none", "cdk", "existing", "x" * 5000, "@", "0.0.0.0/0", "1.99", "nxdi-v1", "Qwen/Qwen3-0.6B", "16", "128",
-    "trn2.3xlarge", "us-west-2", "use2-az9", "public",
-)  # fmt: skip
+    "~",
+    "true",
+    "1.0e+400",
+    "99999999999999999999",
+    "-1",
+    "0",
+    "''",
+    '"\\ud800"',
+    '"\\0"',
+    "[]",
+    "{}",
+    "[[]]",
+    "{a: 1}",
+    "2026-02-30",
+    "0x10",
+    "!!str x",
+    "&a b",
+    "*a",
+    "<<",
+    "é",
+    "'",
+    "a: b",
+    "- x",
+    "?",
+    "|",
+    "\t",
+    "\x85",
+    "none",
+    "cdk",
+    "existing",
+    "x" * 5000,
+    "@",
+    "0.0.0.0/0",
+    "1.99",
+    "nxdi-v1",
+    "Qwen/Qwen3-0.6B",
+    "16",
+    "128",
+    "trn2.3xlarge",
+    "us-west-2",
+    "use2-az9",
+    "public",
+)
 
 
 def spoilt(text: str, chance: random.Random) -> str:
     """Return a text with one line lost, doubled, given another value, or mistyped."""
     lines = text.split("\n")
-    at, slip = chance.randrange(len(lines)), chance.choice(SLIPS)
+    at = chance.randrange(len(lines))
+    slip = chance.choice(SLIPS)
     line = lines[at]
     column = chance.randrange(len(line) + 1)
     lines[at : at + 1] = chance.choice(
-        [[], [line, line], [f"{line.partition(':')[0]}: {slip}"], [line[:column] + slip + line[column + 1 :]]]
+        [
+            [],
+            [line, line],
+            [f"{line.partition(':')[0]}: {slip}"],
+            [line[:column] + slip + line[column + 1 :]],
+        ]
     )
     return "\n".join(lines)
 
@@ -47,5 +92,6 @@ def test_a_spoilt_file_raises_nothing_and_every_fault_is_in_words(seed: int, spe
     faults = told(specs)
 
     assert all(
-        str(fault) and fault.got and (fault.allowed or fault.got.startswith("is ")) and fault.change for fault in faults
+        str(fault) and fault.got and (fault.allowed or fault.got.startswith("is ")) and fault.change
+        for fault in faults
     )

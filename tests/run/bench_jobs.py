@@ -1,4 +1,5 @@
-"""The Jobs of a run as its tests start them: two simulators, a bucket at the local endpoint, and tasks for both."""
+"""The Jobs of a run as its tests start them: two simulators, a bucket at the local endpoint, and
+tasks for both."""
 
 from __future__ import annotations
 
@@ -33,14 +34,19 @@ __all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy", "whole
 
 WRITE_PAGE = page.write_report
 ARMS = ("qwen-vllm", "qwen-sd-vllm")
-ACCOUNT, RUN = "111122223333", "fall-1"
+ACCOUNT = "111122223333"
+RUN = "fall-1"
 PREFIX = results_prefix("post", RUN)
 # three prompts of one class, so that a round is a blink and has what a verdict needs
 SMALL = RunSize(prompts_per_class=3, max_tokens=12, concurrency=(2,), classes=("repetition",))
 FAST = SimulatorSettings(
-    model="m", step_ms=(1.0,), prefill_base_ms=1, prefill_ms_per_token=0, jitter=0.05,
+    model="m",
+    step_ms=(1.0,),
+    prefill_base_ms=1,
+    prefill_ms_per_token=0,
+    jitter=0.05,
     classes={"default": PromptClassSettings(acceptance=0.8, output_tokens=40)},
-)  # fmt: skip
+)
 SPECULATING = FAST.model_copy(update={"law": "vllm", "num_speculative_tokens": 3})
 
 
@@ -66,20 +72,40 @@ class RunJobs:
         roles = ("baseline", "variant")
         arms = tuple(
             ManifestArm(
-                name=name, role=role, url=url, model="m", runtime="native", speculation=Speculation(method=None)
+                name=name,
+                role=role,
+                url=url,
+                model="m",
+                runtime="native",
+                speculation=Speculation(method=None),
             )
             for name, role, url in zip(ARMS, roles, self.urls, strict=True)
         )
         stated = {
-            "run": RUN, "environment": self.environment, "experiment": "post", "account": ACCOUNT,
+            "run": RUN,
+            "environment": self.environment,
+            "experiment": "post",
+            "account": ACCOUNT,
             "region": "us-east-2",
-            "bucket": self.store.bucket, "number": number, "attempt": attempt, "confirmed": tuple(self.confirmed),
-            "arms": arms, "suites": ("real",), "size": "quick", "rounds": 2, "control_rounds": 1, "seed": 7,
-            "schedule": "interleaved", "instance_type": "trn2.48xlarge", "usd_per_hour": 30.0,
-        }  # fmt: skip
+            "bucket": self.store.bucket,
+            "number": number,
+            "attempt": attempt,
+            "confirmed": tuple(self.confirmed),
+            "arms": arms,
+            "suites": ("real",),
+            "size": "quick",
+            "rounds": 2,
+            "control_rounds": 1,
+            "seed": 7,
+            "schedule": "interleaved",
+            "instance_type": "trn2.48xlarge",
+            "usd_per_hour": 30.0,
+        }
         return BenchTask(**{**stated, **self.fields, **changes})
 
-    def measure(self, number: int, attempt: int = 1, *, is_confirmed: bool = True, **changes: Any) -> int:
+    def measure(
+        self, number: int, attempt: int = 1, *, is_confirmed: bool = True, **changes: Any
+    ) -> int:
         """Measure a round; the runner confirms it where the Job ended well."""
         code = measure_round(self.task(number, attempt, **changes), self.folder)
         if code == 0 and is_confirmed:
@@ -109,13 +135,19 @@ class RunJobs:
 
 
 def put_rounds(job: RunJobs, folder: Path) -> None:
-    """Store the records of a folder as rounds that were measured, with their manifest, and confirm them."""
+    """Store the records of a folder as rounds that were measured, with their manifest, and confirm
+    them."""
     lines: dict[int, list[bytes]] = {}
     for line in (folder / "records.jsonl").read_bytes().splitlines(keepends=True):
         lines.setdefault(json.loads(line)["round"], []).append(line)
     for number, round_lines in lines.items():
         result = RoundResult(
-            number=number, attempt=1, requests=len(round_lines), failed=0, duration_s=1.0, is_simulated=True
+            number=number,
+            attempt=1,
+            requests=len(round_lines),
+            failed=0,
+            duration_s=1.0,
+            is_simulated=True,
         )
         contents = dict.fromkeys(ROUND_FILES, b"") | {
             "records.jsonl": b"".join(round_lines),
@@ -144,7 +176,8 @@ def pair() -> Iterator[tuple[SimulatorThread, SimulatorThread]]:
 
 @contextmanager
 def hurry() -> Iterator[None]:
-    """A small size, no page to draw, no round void because of the tests beside it, and no half minute between tries."""
+    """A small size, no page to draw, no round void because of the tests beside it, and no half
+    minute between tries."""
     with pytest.MonkeyPatch.context() as patch, without_page(), however_busy():
         patch.setitem(run_size.SIZES, "quick", SMALL)
         patch.setattr("tandem.artifacts.retry.RETRY_PAUSE_S", 0.05)
@@ -152,16 +185,26 @@ def hurry() -> Iterator[None]:
         yield
 
 
-def create_job(store: ObjectStore, servers: Iterable[SimulatorThread], region: str, folder: Path) -> RunJobs:
+def create_job(
+    store: ObjectStore, servers: Iterable[SimulatorThread], region: str, folder: Path
+) -> RunJobs:
     """A run of an environment of its own, whose bucket is made."""
-    store.client.create_bucket(Bucket=store.bucket, CreateBucketConfiguration={"LocationConstraint": region})
+    store.client.create_bucket(
+        Bucket=store.bucket, CreateBucketConfiguration={"LocationConstraint": region}
+    )
     urls = tuple(server.url for server in servers)
-    return RunJobs(store=store, urls=urls, folder=folder / "work" / "run", environment=f"e{uuid.uuid4().hex[:8]}")
+    return RunJobs(
+        store=store,
+        urls=urls,
+        folder=folder / "work" / "run",
+        environment=f"e{uuid.uuid4().hex[:8]}",
+    )
 
 
 @pytest.fixture
 def job(endpoint, clients, proxy, aws, pair, tmp_path, monkeypatch) -> Iterator[RunJobs]:  # noqa: ARG001 - set up
-    """The Jobs reach the endpoint through the fault proxy; the test looks into the bucket beside it."""
+    """The Jobs reach the endpoint through the fault proxy; the test looks into the bucket beside
+    it."""
     for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
         monkeypatch.setenv(name, proxy.url)
     store = ObjectStore(f"results-{uuid.uuid4().hex[:10]}", clients[endpoint.url])
@@ -172,7 +215,8 @@ def job(endpoint, clients, proxy, aws, pair, tmp_path, monkeypatch) -> Iterator[
 @pytest.fixture(scope="module")
 def whole(endpoint, clients, pair, tmp_path_factory) -> Iterator[RunJobs]:
     """A run whose three rounds are measured, a Job each; nobody changes it."""
-    folder, store = tmp_path_factory.mktemp("whole"), ObjectStore(f"whole-{uuid.uuid4().hex}", clients[endpoint.url])
+    folder = tmp_path_factory.mktemp("whole")
+    store = ObjectStore(f"whole-{uuid.uuid4().hex}", clients[endpoint.url])
     with pytest.MonkeyPatch.context() as patch, hurry():
         for name, value in variables(endpoint, endpoint.url, folder).items():
             patch.setenv(name, value)

@@ -1,10 +1,12 @@
-"""Lives of a run whose runners freeze between any two of their calls, are replaced, and wake with what they remembered.
+"""Lives of a run whose runners freeze between any two of their calls, are replaced, and wake with
+what they remembered.
 
-Each runner is a greenlet, and one of them runs at a time: before any call of AWS or Kubernetes it may freeze. Then
-another runner takes its place, at once or hours later, and the frozen one wakes within minutes or hours, goes on in the
-middle of its look, and goes on looking until it finds that it lost its place. A pause of a step ends its turn, so that
-time passes for all. The random numbers alone decide: a seed repeats a life.
-AWS and Kubernetes themselves work here: what they do when they fail is in test_run_kills.py.
+Each runner is a greenlet, and one of them runs at a time: before any call of AWS or Kubernetes it
+may freeze. Then another runner takes its place, at once or hours later, and the frozen one wakes
+within minutes or hours, goes on in the middle of its look, and goes on looking until it finds that
+it lost its place. A pause of a step ends its turn, so that time passes for all. The random numbers
+alone decide: a seed repeats a life. AWS and Kubernetes themselves work here: what they do when they
+fail is in test_run_kills.py.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class FreezePlan:
     Args:
         chance: decides everything.
         freezes: how many there are.
-        absent_at: number of the freeze after which no runner lives for `absence`, once a run is at work; None for none.
+        absent_at: number of the freeze after which no runner lives for `absence`, once a run is at
+            work; None for none.
         absence: that time.
         was_absent: whether that time has come.
     """
@@ -158,7 +161,8 @@ class FrozenWorld(VirtualWorld):
             self.hub.switch()
 
     def take_turn(self) -> None:
-        """Let each runner that is awake have its turn, replace one that froze, and let time pass."""
+        """Let each runner that is awake have its turn, replace one that froze, and let time
+        pass."""
         now = self.account.now
         if self.replaced_at is not None and now >= self.replaced_at:
             self.replaced_at = None
@@ -180,7 +184,9 @@ class FrozenWorld(VirtualWorld):
 
     def _find_pause_s(self) -> float:
         """Return the seconds until a runner may have its turn, at most one look."""
-        pauses = [process.paused_until for process in self.processes if process.frozen_until is None]
+        pauses = [
+            process.paused_until for process in self.processes if process.frozen_until is None
+        ]
         waits = [(time - self.account.now).total_seconds() for time in pauses if time is not None]
         return max(1.0, min([LOOK_S, *waits]))
 
@@ -193,19 +199,24 @@ class FrozenWorld(VirtualWorld):
     # lives
 
     def live_on(self, hours: float = 80) -> dict:
-        """Take turns until the run has ended or waits and no runner is frozen any more; return its record."""
+        """Take turns until the run has ended or waits and no runner is frozen any more; return its
+        record."""
         late_looks = 0
         end = self.account.now + timedelta(hours=hours)
         while self.account.now < end:
             self.take_turn()
             record = self.read_run()
             is_over = record is not None and record["state"] != "running"
-            is_quiet = self.replaced_at is None and not any(process.frozen_until for process in self.processes)
+            is_quiet = self.replaced_at is None and not any(
+                process.frozen_until for process in self.processes
+            )
             if is_over and is_quiet:
                 late_looks += 1
                 if late_looks > LATE_LOOKS:
                     return record
-        raise AssertionError(f"still at work after {hours} h: {self.log[-3:]}, {self.list_steps()[-3:]}")
+        raise AssertionError(
+            f"still at work after {hours} h: {self.log[-3:]}, {self.list_steps()[-3:]}"
+        )
 
     def finish(self) -> None:
         """End every runner's greenlet."""
@@ -216,4 +227,11 @@ class FrozenWorld(VirtualWorld):
 
 def sum_node_minutes(machines: list[Machine]) -> float:
     """Return the minutes of all instances, from EC2's launch to EC2's end."""
-    return sum((machine.ended - machine.launched).total_seconds() for machine in machines if machine.ended) / 60
+    return (
+        sum(
+            (machine.ended - machine.launched).total_seconds()
+            for machine in machines
+            if machine.ended
+        )
+        / 60
+    )

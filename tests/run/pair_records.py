@@ -1,7 +1,9 @@
-"""Records of a pair whose candidate has a known fault: what its servers would stream, written and judged as a run's.
+"""Records of a pair whose candidate has a known fault: what its servers would stream, written and
+judged as a run's.
 
-Times come from `benchmarks/world_records.py`, which shares no code with the product. Texts are words of ours, or what a
-broken server writes; the bench's own content check reads them. The judge reads the folder, as its Job does.
+Times come from `benchmarks/world_records.py`, which shares no code with the product. Texts are
+words of ours, or what a broken server writes; the bench's own content check reads them. The judge
+reads the folder, as its Job does.
 """
 
 from __future__ import annotations
@@ -33,7 +35,9 @@ BURST = 3  # tokens of a step of the candidate
 KEPT_SHARE = 0.8  # of each answer that a candidate cuts
 SLOWEST_SHARE = 0.1
 SENTENCE = "the river turns north at the old mill and leaves a quiet pool where boats wait for rain"
-OTHER_SENTENCE = "a path climbs west from the new bridge and ends in a small field where sheep rest at noon"
+OTHER_SENTENCE = (
+    "a path climbs west from the new bridge and ends in a small field where sheep rest at noon"
+)
 GARBAGE = "\ufffd\ufffd ;;#{ĠĠ \ufffd== ĊĠ}} \ufffd~~ " * 6
 PROMPTS = {prompt.id: prompt for prompt in suite.load_suite("real").prompts}
 
@@ -78,7 +82,9 @@ GOOD = PairFault(world=build_world("good", 1.4))
 OTHER = PairFault(world=build_world("another text", 1.8), text="another")
 FAULTS = {
     "garbage": PairFault(world=build_world("garbage", 2.3), text="garbage"),
-    "both garbage": PairFault(world=build_world("both garbage", 2.3), text="garbage", plain_text="garbage"),
+    "both garbage": PairFault(
+        world=build_world("both garbage", 2.3), text="garbage", plain_text="garbage"
+    ),
     "cut": PairFault(world=build_world("cut", 1.8), is_cut=True),
     "another text": OTHER,
     "slowest fail": PairFault(world=build_world("slowest fail", 1.8), drops_slowest=True),
@@ -114,7 +120,9 @@ def answer_items(fault: PairFault, arms: tuple[str, str]) -> Iterator[QualityRow
         yield QualityRow(task="sums", item=f"sum-{number}", arm=arms[1], right=not is_wrong)
 
 
-def write_records(folder: Path, table: RequestTable, fault: PairFault, arms: tuple[str, str]) -> None:
+def write_records(
+    folder: Path, table: RequestTable, fault: PairFault, arms: tuple[str, str]
+) -> None:
     """Write a run's folder: the times of a table, and the texts of servers with a fault."""
     is_candidate = table.arm == 1
     e2e_ms = table.figures["e2e_ms"]
@@ -123,12 +131,20 @@ def write_records(folder: Path, table: RequestTable, fault: PairFault, arms: tup
     for row in range(len(table)):
         record = build_record(table, row, fault, arms)
         if fault.drops_slowest and is_candidate[row] and e2e_ms[row] > slow_ms:
-            cut = {"error": "whole_timeout", "content": None, "finish_reason": None, "completion_tokens": None}
+            cut = {
+                "error": "whole_timeout",
+                "content": None,
+                "finish_reason": None,
+                "completion_tokens": None,
+            }
             record = msgspec.structs.replace(record, **cut)
         records.append(record)
 
     methods = (Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7))
-    changes = {name: getattr(table.run, name) for name in ("suites", "rounds", "control_rounds", "plan", "warm_up")}
+    changes = {
+        name: getattr(table.run, name)
+        for name in ("suites", "rounds", "control_rounds", "plan", "warm_up")
+    }
     changes["arms"] = tuple(
         msgspec.structs.replace(arm, name=name, speculation=method, simulated=False)
         for arm, name, method in zip(table.run.arms, arms, methods, strict=True)
@@ -137,7 +153,9 @@ def write_records(folder: Path, table: RequestTable, fault: PairFault, arms: tup
     write_run(folder, records, **changes)
 
 
-def build_record(table: RequestTable, row: int, fault: PairFault, arms: tuple[str, str]) -> RequestRecord:
+def build_record(
+    table: RequestTable, row: int, fault: PairFault, arms: tuple[str, str]
+) -> RequestRecord:
     """Return the record of one request."""
     is_candidate = table.arm[row] == 1
     name = (*arms, f"{arms[0]}#2")[table.arm[row]]
@@ -151,7 +169,9 @@ def build_record(table: RequestTable, row: int, fault: PairFault, arms: tuple[st
         tokens = kept
 
     prompt = PROMPTS[key.prompt_id]
-    text = write_text(prompt, int(table.tokens[row]), fault.text if is_candidate else fault.plain_text)
+    text = write_text(
+        prompt, int(table.tokens[row]), fault.text if is_candidate else fault.plain_text
+    )
     text = text[: int(KEPT_SHARE * len(text))] if is_candidate and fault.is_cut else text
     class_name = table.classes[table.class_[row]]
     text = "" if is_candidate and fault.empty_class == class_name else text
@@ -191,7 +211,8 @@ def stream_chunks(first_s: float, end_s: float, tokens: int, burst: int) -> Iter
 
 
 def write_text(prompt: Prompt, tokens: int, text: Text) -> str:
-    """Return an answer; an honest one is what the prompt asks for as far as the content check reads it."""
+    """Return an answer; an honest one is what the prompt asks for as far as the content check reads
+    it."""
     if text == "garbage":
         return GARBAGE
     words = (OTHER_SENTENCE if text == "another" else SENTENCE).split()

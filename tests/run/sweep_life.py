@@ -1,7 +1,9 @@
-"""A whole sweep in virtual time: the world of a run, and a judge that finds what a world of drafts and classes says.
+"""A whole sweep in virtual time: the world of a run, and a judge that finds what a world of drafts
+and classes says.
 
-It simulates what `virtual_world` simulates, and the judgment of each pair: tests/plan/sweep_worlds.py with its noise,
-the word by the interval of the score, and the same output. `JudgedSweep` judges records instead.
+It simulates what `virtual_world` simulates, and the judgment of each pair:
+tests/plan/sweep_worlds.py with its noise, the word by the interval of the score, and the same
+output. `JudgedSweep` judges records instead.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ class SweepLife(VirtualWorld):
 
     experiment: ClassVar = SWEEP
     DEFAULTS: ClassVar = {
-        **VirtualWorld.DEFAULTS, **{name: PodScript(ready_after_s=60, stop_s=5) for name in VARIANTS},
-    }  # fmt: skip
+        **VirtualWorld.DEFAULTS,
+        **{name: PodScript(ready_after_s=60, stop_s=5) for name in VARIANTS},
+    }
     acceptance: ClassVar = {SMALL: 0.5, LARGE: 0.8}
     cost: ClassVar = {SMALL: 0.1, LARGE: 0.1}
 
@@ -57,7 +60,9 @@ class SweepLife(VirtualWorld):
             log_sd=result.log_sd,
             position_rates=result.position_rates,
         )
-        verdict = PairVerdict(finding=finding, output="the same", sentence=finding, rounds=task.rounds)
+        verdict = PairVerdict(
+            finding=finding, output="the same", sentence=finding, rounds=task.rounds
+        )
         return {"pair_verdict": verdict, "evidence": evidence}
 
     def measure(self, task):
@@ -99,7 +104,8 @@ class SmallSweep(SweepLife):
 
 
 class JudgedSweep(SweepLife):
-    """A sweep whose pairs are judged by records, each with the fault of its candidate (`pair_records`).
+    """A sweep whose pairs are judged by records, each with the fault of its candidate
+    (`pair_records`).
 
     Attributes:
         faults: of the candidates in the order in which their pairs are judged.
@@ -124,6 +130,8 @@ class JudgedSweep(SweepLife):
         number = self.judged_variants.index(variant)
         seed = 100 * self.seed + number
         folder = self.folder / f"{self.seed}-{number}"
-        verdict, evidence = judge_records(folder, self.faults[number], seed, (plain, variant), self.shape)
+        verdict, evidence = judge_records(
+            folder, self.faults[number], seed, (plain, variant), self.shape
+        )
         shutil.rmtree(folder)
         return {"pair_verdict": verdict, "evidence": evidence}

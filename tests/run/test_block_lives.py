@@ -1,4 +1,5 @@
-"""Runs on a Capacity Block whose end moves: extended, not paid, not moved by EKS, ended early; nothing is deployed."""
+"""Runs on a Capacity Block whose end moves: extended, not paid, not moved by EKS, ended early;
+nothing is deployed."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ DAY = timedelta(days=1)
 
 
 def reach_second_lease():
-    """Return a world whose run waits at zero after a first lease, at most as long as its block of three hours."""
+    """Return a world whose run waits at zero after a first lease, at most as long as its block of
+    three hours."""
     world = VirtualWorld(stored=set(STORED))
     world.account.deploy_block(START, OLD_END)
     world.ask(hours=1.5, rounds=60)
@@ -29,10 +31,13 @@ def test_second_lease_beyond_the_old_end_is_refused_before_the_extension_is_paid
     assert (record["state"], "the Capacity Block lasts from" in record["reason"]) == ("ended", True)
 
 
-@pytest.mark.parametrize("moved_by", [DAY, None], ids=["EKS moves its action", "EKS's action is over before"])
+@pytest.mark.parametrize(
+    "moved_by", [DAY, None], ids=["EKS moves its action", "EKS's action is over before"]
+)
 def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(moved_by):
     world = reach_second_lease()
-    block, tags = world.account.block, dict(world.account.group["tags"])
+    block = world.account.block
+    tags = dict(world.account.group["tags"])
     block.ends += DAY
     if moved_by:
         block.scale_down_at += moved_by

@@ -1,7 +1,8 @@
-"""Runners that freeze, are replaced and wake end no healthy run, tell no untrue reason, and leave nothing.
+"""Runners that freeze, are replaced and wake end no healthy run, tell no untrue reason, and leave
+nothing.
 
-About twenty freezes a life, each before any call of AWS or Kubernetes; in some lives no runner lives for hours. SEED=N
-of `make proof` repeats a proof.
+About twenty freezes a life, each before any call of AWS or Kubernetes; in some lives no runner
+lives for hours. SEED=N of `make proof` repeats a proof.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from frozen_runners import ABSENCE_HOURS, FreezePlan, FrozenWorld, sum_node_minu
 from virtual_world import ARTIFACTS, MODELS
 
 STORED = {*MODELS.values(), *ARTIFACTS.values()}
-FREEZES, PROOF_LIVES, MAX_ENDED = 20, 500, 2
+FREEZES = 20
+PROOF_LIVES = 500
+MAX_ENDED = 2
 ABSENT_SHARE = 0.3
 NODE_MINUTES = 3  # between the journal and EC2
 
@@ -32,7 +35,8 @@ class FrozenLife:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether nobody but a runner could end the run: the reaper had no reason to stop its fleet."""
+        """Whether nobody but a runner could end the run: the reaper had no reason to stop its
+        fleet."""
         return self.world.account.read("stop.json") is None and self.record["state"] != "waiting"
 
     @property
@@ -44,14 +48,17 @@ class FrozenLife:
         """Return what the run left: instances, Jobs, pods and servers."""
         world = self.world
         servers = [
-            body["metadata"]["name"] for body in world.store.view_objects("deployments") if body["spec"]["replicas"]
+            body["metadata"]["name"]
+            for body in world.store.view_objects("deployments")
+            if body["spec"]["replicas"]
         ]
         jobs = [body["metadata"]["name"] for body in world.store.view_objects("jobs")]
         pods = [body["metadata"]["name"] for body in world.list_servers()]
         return [*(machine.id for machine in world.account.alive), *jobs, *pods, *servers]
 
     def is_reason_true(self) -> bool:
-        """Tell whether a run that was not judged says what happened: the reaper's words, or that its lease is over."""
+        """Tell whether a run that was not judged says what happened: the reaper's words, or that
+        its lease is over."""
         fence = self.world.account.read("stop.json")
         reason = self.record["reason"]
         if self.record["state"] == "waiting":
@@ -60,7 +67,8 @@ class FrozenLife:
 
 
 def plan_freezes(seed: int, *, is_absent: bool | None = None) -> FreezePlan:
-    """Return when the runners of a life freeze, and whether nobody lives for hours; None draws that."""
+    """Return when the runners of a life freeze, and whether nobody lives for hours; None draws
+    that."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
     plan = FreezePlan(chance, FREEZES)
     drawn = chance.random() < ABSENT_SHARE
@@ -92,21 +100,28 @@ def hold_life(seed: int, *, is_absent: bool | None = None) -> FrozenLife:
     assert [lease["doubt"] for lease in record["leases"] if lease["doubt"]] == [], seed
     if record["state"] == "judged":
         assert record["verdict"] == "qwen-sd-vllm is faster"
-        assert sorted(number for number, _ in life.world.judged.confirmed) == list(range(record["rounds_total"]))
+        assert sorted(number for number, _ in life.world.judged.confirmed) == list(
+            range(record["rounds_total"])
+        )
     return life
 
 
 def hold_told_life(seed: int) -> FrozenLife:
     """Hold everything of a life; a run that was not judged says why, and it was nobody's runner."""
     life = hold_life(seed)
-    assert life.record["state"] == "judged" or (not life.is_healthy and life.is_reason_true()), life.record["reason"]
+    assert life.record["state"] == "judged" or (not life.is_healthy and life.is_reason_true()), (
+        life.record["reason"]
+    )
     return life
 
 
 @pytest.mark.parametrize("seed", range(2))
 def test_frozen_runners_end_no_healthy_run(seed):
     life = hold_life(seed, is_absent=False)
-    assert (life.record["state"], life.is_healthy) == ("judged", True), (seed, life.record["reason"])
+    assert (life.record["state"], life.is_healthy) == ("judged", True), (
+        seed,
+        life.record["reason"],
+    )
 
 
 @pytest.mark.parametrize("seed", [5])

@@ -1,4 +1,5 @@
-"""The Job that judges a run: what it stores, what it says in one sentence, and what of llmperf it answers."""
+"""The Job that judges a run: what it stores, what it says in one sentence, and what of llmperf it
+answers."""
 
 from __future__ import annotations
 
@@ -39,15 +40,26 @@ from tandem.run.run_keys import ROUND_FILE, round_prefix
 
 __all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy", "whole"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
-STORED = ["counters.jsonl", "judgment.json", "manifest.json", "rounds.jsonl", "summary.json",
-          "verdict.json", "verdict.txt", "warmup.jsonl"]  # fmt: skip
+STORED = [
+    "counters.jsonl",
+    "judgment.json",
+    "manifest.json",
+    "rounds.jsonl",
+    "summary.json",
+    "verdict.json",
+    "verdict.txt",
+    "warmup.jsonl",
+]
 DOWN = StatusFault(status=503, code="ServiceUnavailable")
-LLMPERF_JOB, QUALITY_JOB = "qwen-llmperf-0badca-1", "tandem-quality-0badca-1"
+LLMPERF_JOB = "qwen-llmperf-0badca-1"
+QUALITY_JOB = "tandem-quality-0badca-1"
 
 
 def list_files(job: RunJobs) -> list[str]:
     """Names of the run's objects that are of no single round."""
-    return [name for name in job.list() if not name.startswith(("rounds/", "records/", "published/"))]
+    return [
+        name for name in job.list() if not name.startswith(("rounds/", "records/", "published/"))
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +70,9 @@ def judged(whole: RunJobs) -> tuple[RunJobs, dict[str, Any]]:
         return whole, whole.judge()
 
 
-def test_the_judge_stores_verdict_report_and_the_run_s_files(judged: tuple[RunJobs, dict[str, Any]]) -> None:
+def test_the_judge_stores_verdict_report_and_the_run_s_files(
+    judged: tuple[RunJobs, dict[str, Any]],
+) -> None:
     job, _ = judged
     assert list_files(job) == sorted([*STORED, "report.html"])
     assert job.list("records/") == [f"records/round-0000{number}.jsonl" for number in range(3)]
@@ -67,10 +81,14 @@ def test_the_judge_stores_verdict_report_and_the_run_s_files(judged: tuple[RunJo
 
 def test_judgment_has_the_evidence_of_its_candidate(judged: tuple[RunJobs, dict[str, Any]]) -> None:
     job, _ = judged
-    rows = [row for row in json.loads(job.read("verdict.json"))["cells"] if row["metric"] == "e2e_ms"]
+    rows = [
+        row for row in json.loads(job.read("verdict.json"))["cells"] if row["metric"] == "e2e_ms"
+    ]
     names = [f"{row['class']}, concurrency {row['load']['concurrency']}" for row in rows]
     evidence = json.loads(job.read("judgment.json"))["evidence"]
-    assert evidence["speed_ups"] == dict(zip(names, [row["speed_up"]["value"] for row in rows], strict=True))
+    assert evidence["speed_ups"] == dict(
+        zip(names, [row["speed_up"]["value"] for row in rows], strict=True)
+    )
 
 
 def test_judgment_has_the_word_of_the_headline(judged: tuple[RunJobs, dict[str, Any]]) -> None:
@@ -86,20 +104,28 @@ def test_judgment_has_the_rounds_of_its_pair(judged: tuple[RunJobs, dict[str, An
     assert json.loads(job.read("judgment.json"))["pair_verdict"]["rounds"] == 2
 
 
-def test_goodput_of_a_candidate_is_in_tokens_per_usd(judged: tuple[RunJobs, dict[str, Any]]) -> None:
+def test_goodput_of_a_candidate_is_in_tokens_per_usd(
+    judged: tuple[RunJobs, dict[str, Any]],
+) -> None:
     job, _ = judged
     plain, candidate = json.loads(job.read("judgment.json"))["evidence"]["goodput_per_usd"]
-    prices = [row["usd_per_million_good_tokens"] for row in json.loads(job.read("verdict.json"))["cost"]]
+    prices = [
+        row["usd_per_million_good_tokens"] for row in json.loads(job.read("verdict.json"))["cost"]
+    ]
     assert [plain, candidate] == pytest.approx([1e6 / price for price in prices])
 
 
-def test_the_judgment_is_one_sentence_that_says_simulated(judged: tuple[RunJobs, dict[str, Any]]) -> None:
+def test_the_judgment_is_one_sentence_that_says_simulated(
+    judged: tuple[RunJobs, dict[str, Any]],
+) -> None:
     job, judgment = judged
     sentence = judgment.pop("sentence")
     assert judgment.pop("evidence")
     assert judgment.pop("pair_verdict")
     assert judgment == {"schema": 1, "is_void": False, "exit_code": 0, "notes": []}
-    assert sentence.startswith("SIMULATED servers: End to end, qwen-sd-vllm is not shown to be faster")
+    assert sentence.startswith(
+        "SIMULATED servers: End to end, qwen-sd-vllm is not shown to be faster"
+    )
     assert sentence.endswith("4 can (--rounds).")
     assert job.read("verdict.txt").decode().startswith("SIMULATED SERVERS")
     assert b"<title>Simulated: " in job.read("report.html")
@@ -110,13 +136,15 @@ def test_a_downloaded_run_is_reported_on_as_it_was_judged(
 ) -> None:
     job, _ = judged
     folder = download_results(job.store, "post", "fall-1", tmp_path / "run", tuple(job.confirmed))
-    expected, text = json.loads(job.read("verdict.json")), job.read("verdict.txt").decode()
+    expected = json.loads(job.read("verdict.json"))
+    text = job.read("verdict.txt").decode()
     monkeypatch.setenv("COLUMNS", "80")
     with hurry():
         outputs = [run_report(str(folder), *flags) for flags in ((), ("--json",))]
 
     assert {path.name for path in folder.iterdir()} == {*STORED, "records.jsonl", "report.html"}
-    assert outputs[0].splitlines()[:-2] == text.splitlines()  # then where more stands, and the path of the page
+    # then where more stands, and the path of the page
+    assert outputs[0].splitlines()[:-2] == text.splitlines()
     assert json.loads(outputs[1]) == expected | {"exit_code": 0}
     assert expected["run"] == "fall-1"
 
@@ -128,7 +156,8 @@ def run_report(*flags: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("confirmed", "problem"), [(((0, 1),), "the folder is not empty"), ((), "no round of this run is confirmed")]
+    ("confirmed", "problem"),
+    [(((0, 1),), "the folder is not empty"), ((), "no round of this run is confirmed")],
 )
 def test_a_download_needs_a_new_folder_and_a_round(
     judged: tuple[RunJobs, dict[str, Any]], tmp_path: Path, confirmed: Any, problem: str
@@ -146,7 +175,9 @@ def test_a_round_of_another_schema_is_refused_with_both(job: RunJobs, tmp_path: 
     body = stored.body.replace(b'"schema":1', b'"schema":2')
     job.store.client.put_object(Bucket=job.store.bucket, Key=key, Body=body)
 
-    with pytest.raises(InputError, match="the round has schema 2; this version of Tandem reads schema 1"):
+    with pytest.raises(
+        InputError, match="the round has schema 2; this version of Tandem reads schema 1"
+    ):
         download_results(job.store, "post", "fall-1", tmp_path / "run", ((0, 1),))
 
 
@@ -154,7 +185,8 @@ def test_a_download_that_breaks_leaves_no_half_of_a_folder_and_an_unjudged_run_h
     job: RunJobs, tmp_path: Path
 ) -> None:
     assert job.measure(0) == 0
-    folder, wrong = tmp_path / "run", ((0, 1), (1, 1))
+    folder = tmp_path / "run"
+    wrong = ((0, 1), (1, 1))
     with pytest.raises(InputError, match="round 1 is not stored whole"):
         download_results(job.store, "post", "fall-1", folder, wrong)
     assert not folder.exists()
@@ -184,7 +216,9 @@ def test_a_run_that_cannot_be_published_is_judged_and_says_so(
     assert job.list("published/") == [f"published/{job.environment}/round-00000.json"]
 
 
-def test_s3_may_be_down_for_a_while_when_a_judgment_is_stored(job: RunJobs, proxy: FaultProxy) -> None:
+def test_s3_may_be_down_for_a_while_when_a_judgment_is_stored(
+    job: RunJobs, proxy: FaultProxy
+) -> None:
     assert job.measure(0) == 0
     proxy.use(FaultRule(fault=DOWN, operation="PutObject", path="*verdict*", times=20))
     job.judge()
@@ -201,14 +235,22 @@ def answer_times(name: str, factor: float, round_: int, prompt: int) -> RequestR
     """An answer of so many times the usual duration."""
     chunks = tuple(Chunk(chunk.at_s * factor, chunk.kind, chunk.tokens) for chunk in BURSTS)
     return record(
-        request_id=f"{name}.r{round_}.b0.{prompt}", arm=name, round=round_, prompt_id=f"repeat-{prompt:02}",
-        class_="repeat", chunks=chunks, headers_s=0.05 * factor, end_s=0.3 * factor,
-        start_s=1000.0 + 100 * round_ + prompt, slot=0 if name == ARMS[0] else 1,
-    )  # fmt: skip
+        request_id=f"{name}.r{round_}.b0.{prompt}",
+        arm=name,
+        round=round_,
+        prompt_id=f"repeat-{prompt:02}",
+        class_="repeat",
+        chunks=chunks,
+        headers_s=0.05 * factor,
+        end_s=0.3 * factor,
+        start_s=1000.0 + 100 * round_ + prompt,
+        slot=0 if name == ARMS[0] else 1,
+    )
 
 
 def write_crafted(folder: Path, control_factor: float, **changes: Any) -> Path:
-    """Four rounds of twelve prompts in which the variant halves every time, and a control round between them."""
+    """Four rounds of twelve prompts in which the variant halves every time, and a control round
+    between them."""
     pairs = dict.fromkeys((0, 1, 3, 4), (ARMS[1], 0.5)) | {2: (f"{ARMS[0]}#2", control_factor)}
     records = [
         answer_times(name, factor * (1 + 0.001 * prompt), number, prompt)
@@ -217,27 +259,40 @@ def write_crafted(folder: Path, control_factor: float, **changes: Any) -> Path:
         for name, factor in ((ARMS[0], 1.0), other)
     ]
     arms = (arm(ARMS[0], role="baseline"), arm(ARMS[1]))
-    return write_run(folder, records, **{"arms": arms, "rounds": 4, "control_rounds": 1, "run": "fall-1", **changes})
+    return write_run(
+        folder,
+        records,
+        **{"arms": arms, "rounds": 4, "control_rounds": 1, "run": "fall-1", **changes},
+    )
 
 
 def test_a_void_run_is_judged_void(job: RunJobs, tmp_path: Path) -> None:
     put_rounds(job, write_crafted(tmp_path / "crafted", 2.0))
     judgment = job.judge()
     assert (judgment["is_void"], judgment["exit_code"]) == (True, 4)
-    assert judgment["sentence"].startswith("The run is void, so nothing is concluded: asked twice, qwen-vllm differs")
+    assert judgment["sentence"].startswith(
+        "The run is void, so nothing is concluded: asked twice, qwen-vllm differs"
+    )
 
 
-def test_a_run_of_real_servers_says_its_headline_and_nothing_of_simulation(job: RunJobs, tmp_path: Path) -> None:
+def test_a_run_of_real_servers_says_its_headline_and_nothing_of_simulation(
+    job: RunJobs, tmp_path: Path
+) -> None:
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0))
     sentence = job.judge()["sentence"]
-    assert sentence.startswith("End to end, qwen-sd-vllm is 2.00 times as fast as qwen-vllm over all prompts (")
+    assert sentence.startswith(
+        "End to end, qwen-sd-vllm is 2.00 times as fast as qwen-vllm over all prompts ("
+    )
     assert "times as fast" in sentence
 
 
 def put_llmperf(job: RunJobs, folder: Path, *, simulated: bool | None) -> None:
-    """Store what the post's generator left of eight calls, in which the variant's answers take half the time."""
+    """Store what the post's generator left of eight calls, in which the variant's answers take half
+    the time."""
     folder.mkdir()
-    arms = tuple(arm(name, role=role) for name, role in zip(ARMS, ("baseline", "variant"), strict=True))
+    arms = tuple(
+        arm(name, role=role) for name, role in zip(ARMS, ("baseline", "variant"), strict=True)
+    )
     with RecordWriter(folder / "records.jsonl") as writer:
         for call in range(8):
             for name, factor in zip(ARMS, (1.0, 0.5), strict=True):
@@ -245,30 +300,70 @@ def put_llmperf(job: RunJobs, folder: Path, *, simulated: bool | None) -> None:
                     end_s = (2.0 + 0.01 * number + 0.001 * call) * factor
                     ttft_s = 0.1 + 0.0001 * (number + call)
                     chunks = (Chunk(ttft_s, "text", None), Chunk(end_s, "end", 0))
-                    writer.write(RequestRecord(
-                        schema=SCHEMA, reconnected=0,
-                        request_id=f"llmperf-{name}-{call}-{number}", generator="llmperf", class_="llmperf", arm=name,
-                        suite="llmperf", prompt_id="", round=call, concurrency=4, start_s=100.0 * call, end_s=end_s,
-                        **split_chunks(chunks),
-                    ))  # fmt: skip
-    changes = {"generator": "llmperf", "simulated": simulated, "rounds": 8, "suites": (), "schedule": "simultaneous"}
+                    writer.write(
+                        RequestRecord(
+                            schema=SCHEMA,
+                            reconnected=0,
+                            request_id=f"llmperf-{name}-{call}-{number}",
+                            generator="llmperf",
+                            class_="llmperf",
+                            arm=name,
+                            suite="llmperf",
+                            prompt_id="",
+                            round=call,
+                            concurrency=4,
+                            start_s=100.0 * call,
+                            end_s=end_s,
+                            **split_chunks(chunks),
+                        )
+                    )
+    changes = {
+        "generator": "llmperf",
+        "simulated": simulated,
+        "rounds": 8,
+        "suites": (),
+        "schedule": "simultaneous",
+    }
     write_manifest(folder, run_manifest(arms=arms, **changes))
     for path in folder.iterdir():
-        put_object(job.store, f"results/post/llmperf/{LLMPERF_JOB}-uid/{path.name}", path.read_bytes())
+        put_object(
+            job.store, f"results/post/llmperf/{LLMPERF_JOB}-uid/{path.name}", path.read_bytes()
+        )
 
 
 def declare_post() -> dict[str, Any]:
     """What the manifest of the post's own set-up says."""
-    fields = {"model": "Qwen/Qwen3-32B", "runtime": "nxdi-v0", "image": "i@sha256:1", "server_version": "0.9.1"}
-    keys = ("qwen3-32b-none-tp32-lnc2-b4-s1024-ba98", "qwen3-32b-fused-qwen3-1-7b-k7-tp32-lnc2-b4-s1024-0123")
+    fields = {
+        "model": "Qwen/Qwen3-32B",
+        "runtime": "nxdi-v0",
+        "image": "i@sha256:1",
+        "server_version": "0.9.1",
+    }
+    keys = (
+        "qwen3-32b-none-tp32-lnc2-b4-s1024-ba98",
+        "qwen3-32b-fused-qwen3-1-7b-k7-tp32-lnc2-b4-s1024-0123",
+    )
     speculation = (Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7))
     arms = tuple(
-        arm(name, role="variant" if index else "baseline", artifact_key=key, speculation=method, **fields)
+        arm(
+            name,
+            role="variant" if index else "baseline",
+            artifact_key=key,
+            speculation=method,
+            **fields,
+        )
         for index, (name, key, method) in enumerate(zip(ARMS, keys, speculation, strict=True))
     )
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")  # CloudWatch takes no figure older than two weeks
+    # CloudWatch takes no figure older than two weeks
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
     clock = ClockReading(source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc=now)
-    return {"arms": arms, "environment": "e", "experiment": "post", "instance_type": "trn2.48xlarge", "clock": clock}
+    return {
+        "arms": arms,
+        "environment": "e",
+        "experiment": "post",
+        "instance_type": "trn2.48xlarge",
+        "clock": clock,
+    }
 
 
 def test_the_post_s_claims_are_answered_from_llmperf_too(job: RunJobs, tmp_path: Path) -> None:
@@ -277,7 +372,11 @@ def test_the_post_s_claims_are_answered_from_llmperf_too(job: RunJobs, tmp_path:
     judgment = job.judge(llmperf_job=LLMPERF_JOB)
 
     verdict = json.loads(job.read("verdict.json"))
-    rows = [claim for claim in verdict["claims"] if claim["text"].endswith("(by llmperf's own requests)")]
+    rows = [
+        claim
+        for claim in verdict["claims"]
+        if claim["text"].endswith("(by llmperf's own requests)")
+    ]
     answers = {claim["claim"]: (claim["answer"], claim["variant"]) for claim in rows}
     assert judgment["notes"] == []
     assert answers == {"C1": ("contradicted", ARMS[1]), "C6": ("confirmed", ARMS[1])}
@@ -310,7 +409,9 @@ def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) ->
 def test_answers_of_the_tasks_are_in_the_verdict(job: RunJobs, tmp_path: Path) -> None:
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
     rows = [
-        {"task": "sums", "item": f"sum-{number}", "arm": name, "right": True} for number in range(200) for name in ARMS
+        {"task": "sums", "item": f"sum-{number}", "arm": name, "right": True}
+        for number in range(200)
+        for name in ARMS
     ]
     key = f"results/post/quality/{QUALITY_JOB}-uid/quality.jsonl"
     job.store.create(key, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
@@ -323,5 +424,10 @@ def test_tasks_without_answers_are_no_evidence(job: RunJobs, tmp_path: Path) -> 
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
     job.judge(quality_fault="the servers were gone")
     verdict = json.loads(job.read("verdict.json"))
-    assert {(task["word"], task["why"]) for task in verdict["quality"]} == {("no evidence", "the servers were gone")}
-    assert "quality of all tasks: no evidence: the servers were gone." in verdict["headlines"][0]["reasons"]
+    assert {(task["word"], task["why"]) for task in verdict["quality"]} == {
+        ("no evidence", "the servers were gone")
+    }
+    assert (
+        "quality of all tasks: no evidence: the servers were gone."
+        in verdict["headlines"][0]["reasons"]
+    )

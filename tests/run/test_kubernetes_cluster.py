@@ -10,8 +10,14 @@ from tandem.run.cluster import KubernetesCluster, RefusedCallError
 
 
 def ask(monkeypatch, tmp_path, answer):
-    config = {"clusters": [{"name": "a", "cluster": {"server": "https://api"}}], "users": [{"name": "a", "user": {}}]}
-    config |= {"contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}], "current-context": "a"}
+    config = {
+        "clusters": [{"name": "a", "cluster": {"server": "https://api"}}],
+        "users": [{"name": "a", "user": {}}],
+    }
+    config |= {
+        "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+        "current-context": "a",
+    }
     (tmp_path / "config").write_text(json.dumps(config))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     cluster = KubernetesCluster()
@@ -28,6 +34,12 @@ def test_503_without_content_type_is_tried_again(monkeypatch, tmp_path):
 
 
 def test_403_is_a_refusal(monkeypatch, tmp_path):
-    status = {"kind": "Status", "apiVersion": "v1", "code": 403, "message": "no", "status": "Failure"}
+    status = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "code": 403,
+        "message": "no",
+        "status": "Failure",
+    }
     with pytest.raises(RefusedCallError, match="403 no"):
         ask(monkeypatch, tmp_path, httpx2.Response(403, json=status))

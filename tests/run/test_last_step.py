@@ -93,7 +93,8 @@ def test_staging_leaves_running_servers_alone():
 def test_staging_works_behind_a_fence():
     world = VirtualWorld()
     world.account.put(
-        "stop.json", {"state": "closed", "who": "anna", "why": "lunch", "at": world.account.now.isoformat()}
+        "stop.json",
+        {"state": "closed", "who": "anna", "why": "lunch", "at": world.account.now.isoformat()},
     )
     stage(world)
     assert world.live()["state"] == "staged"
@@ -120,7 +121,10 @@ def test_whole_run_stages_nothing_after_a_staging():
     world.live(until=lambda world: world.read_run("models-1")["state"] == "staged")
     world.ask()
     world.live()
-    assert next(row for row in world.list_steps() if row[0] == "stage")[1:] == ("skipped", "nothing was missing")
+    assert next(row for row in world.list_steps() if row[0] == "stage")[1:] == (
+        "skipped",
+        "nothing was missing",
+    )
 
 
 @pytest.fixture(scope="module")

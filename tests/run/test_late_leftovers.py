@@ -1,4 +1,5 @@
-"""What a late act left behind a run's end: the live runner removes it, and nothing of anybody else."""
+"""What a late act left behind a run's end: the live runner removes it, and nothing of anybody
+else."""
 
 from __future__ import annotations
 
@@ -14,7 +15,10 @@ BEAT_LOOKS = 3
 
 def put_job(world, name, labels):
     """Make a Job that no controller looks at."""
-    body = {"metadata": {"name": name, "labels": labels}, "spec": {"suspend": True, "template": {"spec": {}}}}
+    body = {
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"suspend": True, "template": {"spec": {}}},
+    }
     world.store.create_object("jobs", NAMESPACE, body)
 
 
@@ -69,7 +73,9 @@ def test_a_job_of_nobody_stays(ended):
 def test_a_job_of_another_run_is_deleted_while_one_is_at_work():
     world = VirtualWorld(stored=set(STORED))
     world.ask()
-    world.live(until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps()))
+    world.live(
+        until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps())
+    )
     put_job(world, "late", {RUN_LABEL: "former"})
     look_on(world)
     jobs = list_jobs(world)
@@ -85,7 +91,9 @@ def test_a_server_that_is_up_without_a_lease_is_set_to_zero(ended):
 
 def test_a_server_under_a_lease_by_hand_stays(ended):
     guard = ended.runner.world.guard
-    request = RaiseRequest(run="by-hand", hours=1, nodes=1, experiment="post", node_labels={}, who="anna")
+    request = RaiseRequest(
+        run="by-hand", hours=1, nodes=1, experiment="post", node_labels={}, who="anna"
+    )
     raise_fleet(ended.account.clients, guard, request, ended.account.now)
     scale_up(ended)
     look_on(ended)

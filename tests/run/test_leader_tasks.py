@@ -1,4 +1,5 @@
-"""The tasks of a sweep where they cost more than a judgment: only a candidate that leads so far answers them."""
+"""The tasks of a sweep where they cost more than a judgment: only a candidate that leads so far
+answers them."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ class LeaderLife(SmallSweep):
 
     def list_quality(self):
         """Return state and note of the step that asks the task, by pair."""
-        return [(state, note) for step, state, note in self.list_steps() if step.endswith("-quality")]
+        return [
+            (state, note) for step, state, note in self.list_steps() if step.endswith("-quality")
+        ]
 
 
 def live_leader(small, large, **settings):

@@ -1,4 +1,5 @@
-"""The Job of one round against simulators and the local endpoint: what it measures, stores, publishes and refuses."""
+"""The Job of one round against simulators and the local endpoint: what it measures, stores,
+publishes and refuses."""
 
 from __future__ import annotations
 
@@ -16,7 +17,20 @@ from typing import Any
 import msgspec
 import pytest
 import uvloop
-from bench_jobs import PREFIX, RunJobs, aws, clients, encode_task, endpoint, front, job, pair, proxy, put_object, whole
+from bench_jobs import (
+    PREFIX,
+    RunJobs,
+    aws,
+    clients,
+    encode_task,
+    endpoint,
+    front,
+    job,
+    pair,
+    proxy,
+    put_object,
+    whole,
+)
 from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 
@@ -29,7 +43,14 @@ from tandem.run.task_settings import build_task_settings
 __all__ = ["aws", "clients", "endpoint", "front", "job", "pair", "proxy", "whole"]
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("bench-jobs")]
 ROOT = Path(__file__).resolve().parents[2]
-ROUND_OBJECTS = ["counters.jsonl", "manifest.json", "records.jsonl", "round.json", "rounds.jsonl", "warmup.jsonl"]
+ROUND_OBJECTS = [
+    "counters.jsonl",
+    "manifest.json",
+    "records.jsonl",
+    "round.json",
+    "rounds.jsonl",
+    "warmup.jsonl",
+]
 DOWN = StatusFault(status=503, code="ServiceUnavailable")
 END_S = 60
 
@@ -48,7 +69,14 @@ def test_a_round_is_stored_and_its_word_last(job: RunJobs, proxy: FaultProxy) ->
     assert (len(stores), stores[-1]) == (len(ROUND_OBJECTS), "round.json")
     assert result.pop("duration_s") > 0
     assert result.pop("environment") == job.environment
-    assert result == {"schema": 1, "number": 0, "attempt": 1, "requests": 6, "failed": 0, "is_simulated": True}
+    assert result == {
+        "schema": 1,
+        "number": 0,
+        "attempt": 1,
+        "requests": 6,
+        "failed": 0,
+        "is_simulated": True,
+    }
     assert {record.round for record in job.records()} == {0}
     assert proxy.requests("PutMetricData") == ()
 
@@ -65,7 +93,9 @@ def rebuilt(whole: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def single(whole: RunJobs, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of one process that measured all rounds."""
     folder = tmp_path_factory.mktemp("single") / "run"
-    outcome = uvloop.run(MeasurementRun(settings=build_task_settings(whole.task()), folder=folder).run())
+    outcome = uvloop.run(
+        MeasurementRun(settings=build_task_settings(whole.task()), folder=folder).run()
+    )
     assert outcome.reason == "done"
     return folder
 
@@ -75,10 +105,22 @@ def read_lines(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def test_rounds_of_several_jobs_are_the_requests_of_one(rebuilt: Path, single: Path) -> None:
-    names = ("request_id", "round", "slot", "arm", "suite", "prompt_id", "repeat", "concurrency", "attempts")
+    names = (
+        "request_id",
+        "round",
+        "slot",
+        "arm",
+        "suite",
+        "prompt_id",
+        "repeat",
+        "concurrency",
+        "attempts",
+    )
 
     def list_requests(folder: Path) -> list[tuple[Any, ...]]:
-        return sorted(tuple(line[name] for name in names) for line in read_lines(folder, "records.jsonl"))
+        return sorted(
+            tuple(line[name] for name in names) for line in read_lines(folder, "records.jsonl")
+        )
 
     def list_turns(folder: Path) -> list[tuple[int, int, str]]:
         lines = sorted(read_lines(folder, "records.jsonl"), key=lambda line: line["start_s"])
@@ -91,11 +133,17 @@ def test_rounds_of_several_jobs_are_the_requests_of_one(rebuilt: Path, single: P
 def test_rounds_of_several_jobs_are_the_folder_of_one(rebuilt: Path, single: Path) -> None:
     manifests = [json.loads((folder / "manifest.json").read_text()) for folder in (rebuilt, single)]
     changing = {"created_utc", "clock", "resumed", "host", "warm_up", "notes", "ended"}
-    first, second = ({name: value for name, value in one.items() if name not in changing} for one in manifests)
-    windows = {arm: [line["round"] for line in read_lines(rebuilt, "warmup.jsonl") if line["arm"] == arm]
-               for arm in ("qwen-vllm", "qwen-sd-vllm")}  # fmt: skip
+    first, second = (
+        {name: value for name, value in one.items() if name not in changing} for one in manifests
+    )
+    windows = {
+        arm: [line["round"] for line in read_lines(rebuilt, "warmup.jsonl") if line["arm"] == arm]
+        for arm in ("qwen-vllm", "qwen-sd-vllm")
+    }
 
-    assert {path.name for path in rebuilt.iterdir()} == {path.name for path in single.iterdir()} - {"summary.json"}
+    assert {path.name for path in rebuilt.iterdir()} == {path.name for path in single.iterdir()} - {
+        "summary.json"
+    }
     assert first == second
     assert [one["ended"]["reason"] for one in manifests] == ["done", "done"]
     assert (manifests[0]["run"], len(manifests[0]["resumed"])) == ("fall-1", 2)
@@ -105,7 +153,11 @@ def test_rounds_of_several_jobs_are_the_folder_of_one(rebuilt: Path, single: Pat
 
 def test_the_rebuilt_folder_keeps_the_bytes_of_each_round(whole: RunJobs, rebuilt: Path) -> None:
     parts = [whole.read(f"rounds/0000{number}/1/records.jsonl") for number in range(3)]
-    assert (rebuilt / "records.jsonl").read_bytes() == b"".join(parts) == (whole.folder / "records.jsonl").read_bytes()
+    assert (
+        (rebuilt / "records.jsonl").read_bytes()
+        == b"".join(parts)
+        == (whole.folder / "records.jsonl").read_bytes()
+    )
 
 
 def test_each_job_publishes_the_rounds_before_its_own(whole: RunJobs) -> None:
@@ -115,9 +167,15 @@ def test_each_job_publishes_the_rounds_before_its_own(whole: RunJobs) -> None:
     assert whole.read("records/round-00001.jsonl") == whole.read("rounds/00001/1/records.jsonl")
 
 
-def test_figures_of_simulated_servers_go_to_a_namespace_apart(whole: RunJobs, endpoint: AwsEndpoint) -> None:
-    names = {metric["Namespace"] for metric in endpoint.client("cloudwatch").list_metrics()["Metrics"]}
-    assert {name for name in names if whole.environment in name} == {f"Tandem/Simulated/{whole.environment}"}
+def test_figures_of_simulated_servers_go_to_a_namespace_apart(
+    whole: RunJobs, endpoint: AwsEndpoint
+) -> None:
+    names = {
+        metric["Namespace"] for metric in endpoint.client("cloudwatch").list_metrics()["Metrics"]
+    }
+    assert {name for name in names if whole.environment in name} == {
+        f"Tandem/Simulated/{whole.environment}"
+    }
 
 
 def test_only_the_confirmed_attempt_of_a_round_counts(job: RunJobs) -> None:
@@ -133,7 +191,9 @@ def test_only_the_confirmed_attempt_of_a_round_counts(job: RunJobs) -> None:
     assert len({record.request_id for record in job.records()}) == len(job.records()) == 18
 
 
-@pytest.mark.parametrize("fault", [ACCESS_DENIED_FAULT, pytest.param(DOWN, marks=pytest.mark.proof)])
+@pytest.mark.parametrize(
+    "fault", [ACCESS_DENIED_FAULT, pytest.param(DOWN, marks=pytest.mark.proof)]
+)
 def test_what_cannot_be_published_loses_no_round(
     job: RunJobs, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], fault: StatusFault
 ) -> None:
@@ -146,7 +206,9 @@ def test_what_cannot_be_published_loses_no_round(
     assert "not published yet" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("operation", ["PutObject", pytest.param("GetObject", marks=pytest.mark.proof)])
+@pytest.mark.parametrize(
+    "operation", ["PutObject", pytest.param("GetObject", marks=pytest.mark.proof)]
+)
 def test_s3_may_be_down_for_a_while(
     job: RunJobs, proxy: FaultProxy, capsys: pytest.CaptureFixture[str], operation: str
 ) -> None:
@@ -246,10 +308,16 @@ def process(job: RunJobs) -> Iterator[Any]:
         shutil.rmtree(job.folder, ignore_errors=True)
         task = {"TANDEM_TASK": encode_task(job.task(number, attempt))}
         job.folder.parent.mkdir(exist_ok=True)
-        started.append(subprocess.Popen(
-            [sys.executable, "-m", "tandem.run", "measure", "--folder", str(job.folder)], cwd=ROOT, text=True,
-            env={**os.environ, **task, **variables}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        ))  # fmt: skip
+        started.append(
+            subprocess.Popen(
+                [sys.executable, "-m", "tandem.run", "measure", "--folder", str(job.folder)],
+                cwd=ROOT,
+                text=True,
+                env={**os.environ, **task, **variables},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        )
         return started[-1]
 
     yield start
@@ -272,7 +340,11 @@ def test_a_job_that_is_killed_while_it_stores_leaves_no_round_and_the_next_attem
     running = process()
 
     def kill_at_manifest(moment: str, request: Any) -> None:
-        if moment == "done" and request.operation == "PutObject" and request.path.endswith("manifest.json"):
+        if (
+            moment == "done"
+            and request.operation == "PutObject"
+            and request.path.endswith("manifest.json")
+        ):
             running.kill()
 
     proxy.moment_callback = kill_at_manifest

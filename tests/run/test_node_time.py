@@ -1,4 +1,5 @@
-"""Time of a lease's nodes by EC2's list, then by Auto Scaling's activities; without either the lease says so."""
+"""Time of a lease's nodes by EC2's list, then by Auto Scaling's activities; without either the
+lease says so."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ class NodeAccount:
     def __init__(self, ended_ago: timedelta) -> None:
         self.world = World()
         deadline = self.world.now + timedelta(hours=HOURS)
-        self.lease = LeaseSpan(name="mine", deadline=deadline.isoformat(), raised_at=self.world.now.isoformat())
+        self.lease = LeaseSpan(
+            name="mine", deadline=deadline.isoformat(), raised_at=self.world.now.isoformat()
+        )
         self.pay(PAID_S / 60)
         self.world.advance(ended_ago.total_seconds() / 60)
 
@@ -47,11 +50,14 @@ class NodeAccount:
 
 
 START = World().now
-SOON, LATE = timedelta(minutes=20), timedelta(hours=5)
+SOON = timedelta(minutes=20)
+LATE = timedelta(hours=5)
 
 
 def replace_moments(lease, **moments):
-    return msgspec.structs.replace(lease, **{name: moment.isoformat() for name, moment in moments.items()})
+    return msgspec.structs.replace(
+        lease, **{name: moment.isoformat() for name, moment in moments.items()}
+    )
 
 
 def test_a_listed_instance_counts_by_ec2s_times():
@@ -62,7 +68,8 @@ def test_a_listed_instance_counts_by_ec2s_times():
 def test_a_forgotten_instance_counts_by_auto_scalings_activities():
     account = NodeAccount(LATE)
     time = account.read()
-    assert time.paid_s == pytest.approx(PAID_S, abs=180)  # it lists the end when the instance is gone
+    # it lists the end when the instance is gone
+    assert time.paid_s == pytest.approx(PAID_S, abs=180)
     assert time.doubt == ""
 
 
@@ -119,7 +126,9 @@ def test_a_deleted_node_group_leaves_the_runners_own_count():
     assert time.doubt == "AWS's times of the nodes are unknown: the node group is gone"
 
 
-@pytest.mark.parametrize("operation", ["autoscaling.describe_scaling_activities", "ec2.describe_instances"])
+@pytest.mark.parametrize(
+    "operation", ["autoscaling.describe_scaling_activities", "ec2.describe_instances"]
+)
 def test_a_fault_that_may_pass_is_tried_again(operation):
     account = NodeAccount(SOON)
     fleet = observe_fleet(account.world.clients, GUARDED, account.world.now)

@@ -1,4 +1,5 @@
-"""The tasks of a run in virtual time: who is asked, what a failure costs, and what a worse output means for a sweep."""
+"""The tasks of a run in virtual time: who is asked, what a failure costs, and what a worse output
+means for a sweep."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ from tandem.spec.experiment import QualityTask
 from tandem.spec.names import task_set_key
 
 STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
-JOB, NAMESPACE = "tandem-quality", "tandem-post"
+JOB = "tandem-quality"
+NAMESPACE = "tandem-post"
 ARCHIVE = build_archive({"items.jsonl": b"{}"})
 SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
 
@@ -28,7 +30,9 @@ SHA256 = hashlib.sha256(ARCHIVE).hexdigest()
 class AskedWorld(VirtualWorld):
     """A run whose experiment declares one task set."""
 
-    experiment: ClassVar = EXPERIMENT.model_copy(update={"quality": (QualityTask(name="letters", sha256=SHA256),)})
+    experiment: ClassVar = EXPERIMENT.model_copy(
+        update={"quality": (QualityTask(name="letters", sha256=SHA256),)}
+    )
 
     def __init__(self):
         self.asked: list[str] = []
@@ -36,7 +40,11 @@ class AskedWorld(VirtualWorld):
 
     def read_step(self, name):
         """Return a step as the journal has it."""
-        key = next(key for key in self.account.objects if "/steps/" in key and key.endswith(f"-{name}.json"))
+        key = next(
+            key
+            for key in self.account.objects
+            if "/steps/" in key and key.endswith(f"-{name}.json")
+        )
         return self.account.read(key)
 
     def settle(self):
@@ -68,12 +76,18 @@ def asked():
 def test_tasks_are_asked_after_the_rounds(asked):
     world, _ = asked
     steps = [row[0] for row in world.list_steps()]
-    assert steps[steps.index("quality") - 1 : steps.index("quality") + 2] == ["round-00004", "quality", "judge"]
+    assert steps[steps.index("quality") - 1 : steps.index("quality") + 2] == [
+        "round-00004",
+        "quality",
+        "judge",
+    ]
 
 
 def test_both_servers_are_asked(asked):
     world, _ = asked
-    assert world.asked == [" ".join(f"{arm}=http://{arm}.tandem-post.svc:8000" for arm in (BASELINE, VARIANT))]
+    assert world.asked == [
+        " ".join(f"{arm}=http://{arm}.tandem-post.svc:8000" for arm in (BASELINE, VARIANT))
+    ]
 
 
 def test_judge_hears_of_the_answers(asked):
@@ -109,7 +123,9 @@ def test_server_that_changes_while_it_is_asked_is_asked_again():
     world.ask()
     world.live(until=lambda seen: seen.asked)
     pods = [pod["metadata"]["name"] for pod in world.store.list_objects("pods", NAMESPACE)]
-    world.store.delete_object("pods", NAMESPACE, next(name for name in pods if name.startswith(f"{VARIANT}-")))
+    world.store.delete_object(
+        "pods", NAMESPACE, next(name for name in pods if name.startswith(f"{VARIANT}-"))
+    )
     assert (world.live()["state"], world.read_step("quality")["attempts"]) == ("judged", 2)
 
 
@@ -144,7 +160,9 @@ def test_server_that_is_not_as_declared_costs_the_quality_alone(monkeypatch):
     world.account.put(task_set_key("letters", SHA256), ARCHIVE)
     world.ask()
     world.live(
-        until=lambda seen: any(step == "round-00004" and state == "done" for step, state, _ in seen.list_steps())
+        until=lambda seen: any(
+            step == "round-00004" and state == "done" for step, state, _ in seen.list_steps()
+        )
     )
     monkeypatch.setattr("tandem.run.round_steps.check_servers", refuse)
     assert (world.live()["state"], world.read_step("quality")["note"]) == (
@@ -165,7 +183,12 @@ def test_long_attempts_cost_the_quality_alone():
 
 
 LEASES = [
-    LeaseSpan(name="a", deadline="", raised_at="2026-11-28T10:00:00+00:00", empty_at="2026-11-28T11:00:00+00:00"),
+    LeaseSpan(
+        name="a",
+        deadline="",
+        raised_at="2026-11-28T10:00:00+00:00",
+        empty_at="2026-11-28T11:00:00+00:00",
+    ),
     LeaseSpan(name="b", deadline="", raised_at="2026-11-28T20:00:00+00:00"),
 ]
 
@@ -173,18 +196,32 @@ LEASES = [
 def open_step(start, end):
     """A step that is open between two hours of a day."""
     day = "2026-11-28T{}:00+00:00".format
-    return StepRecord(run="r", step="s", state="done", started_at=day(start), ended_at=end and day(end))
+    return StepRecord(
+        run="r", step="s", state="done", started_at=day(start), ended_at=end and day(end)
+    )
 
 
 @pytest.mark.parametrize(
     ("spans", "minutes"),
     [
-        ([("10:10", "10:30")], 20), ([("09:00", "10:30")], 30), ([("10:30", "20:30")], 60), ([("12:00", "19:00")], 0),
-        ([("10:10", "10:30"), ("10:20", "10:40")], 30), ([("10:10", "10:50"), ("10:20", "10:30")], 40),
+        ([("10:10", "10:30")], 20),
+        ([("09:00", "10:30")], 30),
+        ([("10:30", "20:30")], 60),
+        ([("12:00", "19:00")], 0),
+        ([("10:10", "10:30"), ("10:20", "10:40")], 30),
+        ([("10:10", "10:50"), ("10:20", "10:30")], 40),
         ([("10:10", None)], 0),
     ],
-    ids=["within", "before", "across leases", "between leases", "overlap", "inside another", "open"],
-)  # fmt: skip
+    ids=[
+        "within",
+        "before",
+        "across leases",
+        "between leases",
+        "overlap",
+        "inside another",
+        "open",
+    ],
+)
 def test_minutes_with_nodes_count_once(spans, minutes):
     assert count_paid_s([open_step(*span) for span in spans], LEASES) == 60 * minutes
 
@@ -203,12 +240,17 @@ def test_end_of_a_lease_asks_again():
     del world.scripts[JOB]
     world.ask("resume", hours=3)
     record = world.live()
-    assert (record["state"], len(record["leases"]), world.read_step("quality")["state"]) == ("judged", 2, "done")
+    assert (record["state"], len(record["leases"]), world.read_step("quality")["state"]) == (
+        "judged",
+        2,
+        "done",
+    )
 
 
 @pytest.fixture(scope="module")
 def resumed():
-    """A sweep whose first lease ends while a pair is asked, resumed two days later; its record and its decision."""
+    """A sweep whose first lease ends while a pair is asked, resumed two days later; its record and
+    its decision."""
     world = SmallSweep()
     world.DEFAULTS = {**world.DEFAULTS, JOB: PodScript(run_s=200 * 60)}
     world.ask(**{**HOURS, "hours": 6})
@@ -244,7 +286,9 @@ class WorseLife(SmallSweep):
         judgment = super().judge_pair(task)
         if VARIANTS[task.arms[1].name].draft in self.worse:
             word = TaskWord(task="letters", items=400, word="worse", text="300 of 400 right.")
-            verdict = msgspec.structs.replace(judgment["pair_verdict"], output="not the same", tasks=(word,))
+            verdict = msgspec.structs.replace(
+                judgment["pair_verdict"], output="not the same", tasks=(word,)
+            )
             judgment["pair_verdict"] = verdict
         return judgment
 
@@ -271,7 +315,9 @@ def test_each_pair_is_asked(worse):
     world, _, _ = worse
     steps = [step for step, *_ in world.list_steps()]
     assert [step for step in steps if step.endswith("quality")] == [
-        step.replace("judge", "quality") for step in steps if step.endswith("judge") and step.startswith("pair")
+        step.replace("judge", "quality")
+        for step in steps
+        if step.endswith("judge") and step.startswith("pair")
     ]
 
 

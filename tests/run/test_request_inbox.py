@@ -1,4 +1,5 @@
-"""What the runner takes and refuses: who asks is the folder, and nothing but a request of an hour ago is done."""
+"""What the runner takes and refuses: who asks is the folder, and nothing but a request of an hour
+ago is done."""
 
 from __future__ import annotations
 
@@ -59,7 +60,10 @@ def test_who_is_the_folder(world):
 
 def test_yesterdays_request(world):
     key = world.ask()
-    world.account.objects[key] = (*world.account.objects[key][:2], world.account.now - timedelta(hours=25))
+    world.account.objects[key] = (
+        *world.account.objects[key][:2],
+        world.account.now - timedelta(hours=25),
+    )
     assert "more than an hour old when it was first seen" in refuse(world, key)
 
 
@@ -121,7 +125,8 @@ def test_answered_request_is_never_looked_at_again(world):
 
 def test_two_runners_the_first_loses(world):
     world.look()
-    first, world.runner = world.runner, world.start_runner()
+    first = world.runner
+    world.runner = world.start_runner()
     world.look()
     first._beaten_at = None
     with pytest.raises(LostRunError):
@@ -147,7 +152,10 @@ def test_cancel_is_never_too_late(world):
     world.ask()
     world.look()
     key = world.ask("cancel")
-    world.account.objects[key] = (*world.account.objects[key][:2], world.account.now - timedelta(hours=2))
+    world.account.objects[key] = (
+        *world.account.objects[key][:2],
+        world.account.now - timedelta(hours=2),
+    )
     assert world.live()["state"] == "cancelled"
 
 
@@ -184,7 +192,8 @@ def test_run_whose_answer_was_lost_goes_on(world):
 
 def test_run_that_another_runner_began_meanwhile_is_found(world):
     world.look()
-    former, world.runner = world.runner, world.start_runner()
+    former = world.runner
+    world.runner = world.start_runner()
     world.look()
     world.ask()
     with pytest.raises(LostRunError):  # it beats before it takes anything
@@ -195,11 +204,14 @@ def test_run_that_another_runner_began_meanwhile_is_found(world):
 @pytest.mark.parametrize("stem", ["unreadable", "x" * 900])
 def test_one_bad_request_holds_nothing_up(world, stem):
     world.ask()
-    bad_key, get = world.ask(run="other", stem=stem), world.account._get
+    bad_key = world.ask(run="other", stem=stem)
+    get = world.account._get
 
     def deny(**request):
         if request["Key"] == bad_key:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject")
+            raise ClientError(
+                {"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject"
+            )
         return get(**request)
 
     world.account._get = deny
@@ -223,7 +235,10 @@ def test_requests_are_taken_in_the_order_of_their_times(world):
     first_key, second_key = put_junk(world, 2)
     world.look()
     world.look()
-    assert [world.read_answer(key)["is_accepted"] for key in (first_key, second_key)] == [False, False]
+    assert [world.read_answer(key)["is_accepted"] for key in (first_key, second_key)] == [
+        False,
+        False,
+    ]
 
 
 def test_cancel_goes_before_older_requests(world):
@@ -243,7 +258,9 @@ def deny_reads(world, key):
 
     def deny(**request):
         if request["Key"] == key:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject")
+            raise ClientError(
+                {"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject"
+            )
         return get(**request)
 
     world.account._get = deny
@@ -277,7 +294,9 @@ def test_cancel_of_an_unreadable_run_is_refused(world):
 def test_cancels_of_engineers_delay_no_cancel_of_an_operator(world):
     world.ask()
     world.look()
-    junk_keys = [f"stage-requests/AROAENGINEER:eva/junk-{number}.cancel.json" for number in range(20)]
+    junk_keys = [
+        f"stage-requests/AROAENGINEER:eva/junk-{number}.cancel.json" for number in range(20)
+    ]
     for key in junk_keys:
         world.account.put(key, b"no")
     world.pass_time(60)
@@ -298,11 +317,14 @@ def test_cancels_of_engineers_delay_no_run_of_an_operator(world):
 
 @pytest.mark.parametrize("folder", ["stage-requests/AROAENGINEER:eva", "requests/AROAOTHER:berta"])
 def test_cancel_that_cannot_be_read_delays_no_run(world, folder):
-    unread_key, get = f"{folder}/sealed.cancel.json", world.account._get
+    unread_key = f"{folder}/sealed.cancel.json"
+    get = world.account._get
 
     def deny(**request):
         if request["Key"] == unread_key:
-            raise ClientError({"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject")
+            raise ClientError(
+                {"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject"
+            )
         return get(**request)
 
     world.account._get = deny

@@ -16,7 +16,8 @@ FIRST_ROUND = f"runs/{RUN}/steps/009-round-00000.json"
 
 
 def fail_first_attempt(exit_code):
-    """Return a world whose first attempt of a round just ended with a code, and the time of that end."""
+    """Return a world whose first attempt of a round just ended with a code, and the time of that
+    end."""
     world = VirtualWorld(stored=set(STORED), look_s=5)
     world.scripts["tandem-measure"] = PodScript(run_s=5, exit_code=exit_code)
     world.ask()
@@ -51,7 +52,10 @@ def test_wait_is_the_steps_note():
     world, end = fail_first_attempt(SILENT_EXIT_CODE)
     world.look()
     world.look()
-    note = f"the last attempt got no answer; the next one starts at {end + timedelta(minutes=1):%H:%M:%S} UTC"
+    note = (
+        "the last attempt got no answer; the next one starts at"
+        f" {end + timedelta(minutes=1):%H:%M:%S} UTC"
+    )
     assert world.find_step("round-00000")[2] == note
 
 
@@ -61,4 +65,7 @@ def test_three_attempts_end_the_run(exit_code):
     world.scripts["tandem-measure"] = PodScript(run_s=5, exit_code=exit_code)
     world.ask()
     record = world.live()
-    assert (record["state"], "could not be measured in 3 attempts" in record["reason"]) == ("failed", True)
+    assert (record["state"], "could not be measured in 3 attempts" in record["reason"]) == (
+        "failed",
+        True,
+    )

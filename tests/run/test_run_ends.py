@@ -137,20 +137,31 @@ def test_edited_argument_is_named_before_anything_is_measured():
     change_server(world, lambda container: container["args"].append("--enforce-eager"))
     state, reason = live(world)
     assert state == "ended"
-    assert f'what runs is not what is declared: {VARIANT}: arguments: ["--enforce-eager"] runs, [] is' in reason
+    assert (
+        f'what runs is not what is declared: {VARIANT}: arguments: ["--enforce-eager"] runs, [] is'
+        in reason
+    )
 
 
 def test_edited_argument_in_the_middle_voids_the_run():
     world = reach("round-00001")
     change_server(world, lambda container: container["args"].append("--enforce-eager"))
     record = world.live()
-    assert (record["state"], "arguments" in record["reason"], world.is_empty) == ("void", True, True)
+    assert (record["state"], "arguments" in record["reason"], world.is_empty) == (
+        "void",
+        True,
+        True,
+    )
 
 
 def test_server_that_is_not_ready_at_the_check_is_waited_for():
     world = VirtualWorld(stored=STORED)
     world.ask()
-    world.live(until=lambda seen: ("ready", "done") in {(step, state) for step, state, _ in seen.list_steps()})
+    world.live(
+        until=lambda seen: (
+            ("ready", "done") in {(step, state) for step, state, _ in seen.list_steps()}
+        )
+    )
     world.scripts[VARIANT] = PodScript(ready_after_s=1200)
     world.settle()
     assert world.live()["state"] == "judged"
@@ -168,7 +179,11 @@ def test_sync_in_the_middle_changes_nothing():
 def test_prune_of_a_cron_job_kills_no_job():
     world = VirtualWorld(stored={*MODELS.values()})
     world.ask()
-    world.live(until=lambda seen: any(seen.store.list_objects("jobs", NAMESPACE)) and at_step("compile")(seen))
+    world.live(
+        until=lambda seen: (
+            any(seen.store.list_objects("jobs", NAMESPACE)) and at_step("compile")(seen)
+        )
+    )
     for name in ARTIFACTS:
         world.store.delete_object("cronjobs", NAMESPACE, name)
     assert world.live()["state"] == "judged"
@@ -187,26 +202,38 @@ def test_deployment_that_is_scaled_to_two_voids_the_run():
     world = reach("round-00001")
     world.store.patch_object("deployments", NAMESPACE, VARIANT, {"spec": {"replicas": 2}})
     record = world.live()  # the second pod waits: no node takes it beside the first
-    assert (record["state"], "has 2 pods and" in record["reason"], world.is_empty) == ("void", True, True)
+    assert (record["state"], "has 2 pods and" in record["reason"], world.is_empty) == (
+        "void",
+        True,
+        True,
+    )
 
 
 def _add_second_endpoint(world):
     """Let a stranger's pod with the server's labels stand behind its Service."""
     pod = next(
-        pod for pod in world.store.list_objects("pods", NAMESPACE) if pod["metadata"]["name"].startswith(VARIANT)
+        pod
+        for pod in world.store.list_objects("pods", NAMESPACE)
+        if pod["metadata"]["name"].startswith(VARIANT)
     )
-    labels = {key: text for key, text in pod["metadata"]["labels"].items() if key != "pod-template-hash"}
+    labels = {
+        key: text for key, text in pod["metadata"]["labels"].items() if key != "pod-template-hash"
+    }
     spec = {
         "nodeName": "system-1",
         "containers": [{"name": "vllm", "ports": [{"name": "http", "containerPort": 8000}]}],
     }
-    world.store.create_object("pods", NAMESPACE, {"metadata": {"name": "stranger", "labels": labels}, "spec": spec})
+    world.store.create_object(
+        "pods", NAMESPACE, {"metadata": {"name": "stranger", "labels": labels}, "spec": spec}
+    )
 
 
 def test_restarted_server_voids_its_round_alone():
     world = reach("round-00001")
     pod = next(
-        pod for pod in world.store.list_objects("pods", NAMESPACE) if pod["metadata"]["name"].startswith(f"{BASELINE}-")
+        pod
+        for pod in world.store.list_objects("pods", NAMESPACE)
+        if pod["metadata"]["name"].startswith(f"{BASELINE}-")
     )
     world.store.delete_object("pods", NAMESPACE, pod["metadata"]["name"])
     record = world.live()
@@ -222,11 +249,15 @@ def test_deleted_server_that_stops_slowly_is_waited_for(step):
     world.ask()
     world.live(until=at_step(step))
     pods = [pod["metadata"]["name"] for pod in world.store.list_objects("pods", NAMESPACE)]
-    world.store.delete_object("pods", NAMESPACE, next(name for name in pods if name.startswith(f"{BASELINE}-")))
+    world.store.delete_object(
+        "pods", NAMESPACE, next(name for name in pods if name.startswith(f"{BASELINE}-"))
+    )
     assert world.live()["state"] == "judged"
 
 
-@pytest.mark.parametrize(("step", "state", "most_hours"), [("check", "failed", 1.25), ("judge", "failed", 0.5)])
+@pytest.mark.parametrize(
+    ("step", "state", "most_hours"), [("check", "failed", 1.25), ("judge", "failed", 0.5)]
+)
 def test_job_that_no_node_takes_is_not_paid_for_until_the_lease_ends(step, state, most_hours):
     world = reach(step)
     world.store.remove_object("nodes", "", "system-1")
@@ -239,7 +270,9 @@ def test_job_that_kubernetes_refuses_ends_the_run():
     world = reach("round-00000")
 
     def refuse(_namespace, _body):
-        raise RefusedCallError("Kubernetes refused to create job: 403 denied by a webhook", change="see docs/run.md")
+        raise RefusedCallError(
+            "Kubernetes refused to create job: 403 denied by a webhook", change="see docs/run.md"
+        )
 
     world.api.create_job = refuse
     record = world.live()
@@ -296,32 +329,64 @@ def test_unarmed_path_may_be_accepted():
 def test_fence_of_a_stop_ends_the_run():
     world = reach("round-00001")
     stop_fleet(
-        world.account.clients, world.runner.world.guard, who="berta", why="enough", run=None, now=world.account.now
+        world.account.clients,
+        world.runner.world.guard,
+        who="berta",
+        why="enough",
+        run=None,
+        now=world.account.now,
     )
     record = world.live()
     assert (record["state"], record["reason"]) == ("ended", "berta stopped the fleet: enough")
     assert not world.account.alive
 
 
-@pytest.mark.parametrize("step", [
-    "stage", "compile", "ready", "round-00002",
-    *(pytest.param(step, marks=pytest.mark.proof) for step in ("raise", "node", "label", "serve", "check", "judge")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "step",
+    [
+        "stage",
+        "compile",
+        "ready",
+        "round-00002",
+        *(
+            pytest.param(step, marks=pytest.mark.proof)
+            for step in ("raise", "node", "label", "serve", "check", "judge")
+        ),
+    ],
+)
 def test_cancel_in_every_step(step):
     world = reach(step, stored=set())
     world.ask("cancel", who="AROAOTHER:berta")
     record = world.live()
-    assert (record["state"], record["cancelled_by"], world.is_empty) == ("cancelled", "AROAOTHER:berta", True)
+    assert (record["state"], record["cancelled_by"], world.is_empty) == (
+        "cancelled",
+        "AROAOTHER:berta",
+        True,
+    )
 
 
-@pytest.mark.parametrize("step", [
-    "raise", "label", "serve", "judge",
-    *(pytest.param(step, marks=pytest.mark.proof) for step in ("stage", "node", "compile", "ready", "round-00002")),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "step",
+    [
+        "raise",
+        "label",
+        "serve",
+        "judge",
+        *(
+            pytest.param(step, marks=pytest.mark.proof)
+            for step in ("stage", "node", "compile", "ready", "round-00002")
+        ),
+    ],
+)
 def test_stop_in_every_step(step):
     world = reach(step, stored=set())
     stop_fleet(
-        world.account.clients, world.runner.world.guard, who="berta", why="enough", run=None, now=world.account.now
+        world.account.clients,
+        world.runner.world.guard,
+        who="berta",
+        why="enough",
+        run=None,
+        now=world.account.now,
     )
     record = world.live()
     assert record["state"] in {"ended", "judged"}
@@ -387,9 +452,10 @@ def test_topic_that_refuses_holds_the_end_up_for_a_while_alone():
 def test_clock_past_the_windows_end_is_refused():
     world = VirtualWorld(stored=STORED)
     world.account.group["tags"] |= {
-        "tandem:capacity-kind": "capacity-block", "tandem:block-starts": "2026-11-20T00:00:00Z",
+        "tandem:capacity-kind": "capacity-block",
+        "tandem:block-starts": "2026-11-20T00:00:00Z",
         "tandem:block-ends": "2026-11-21T07:00:00Z",
-    }  # fmt: skip
+    }
     state, reason = live(world)
     assert state == "ended"
     assert "Capacity Block" in reason
@@ -418,7 +484,9 @@ def test_run_whose_experiment_is_gone_ends_its_lease():
 
 def forget_experiment(world):
     """Let a new runner find a run whose experiment nobody declares, and a Job of it."""
-    world.api.create_job("tandem-gone", {"metadata": {"name": "late", "labels": {RUN_LABEL: RUN}}, **SUSPENDED_JOB})
+    world.api.create_job(
+        "tandem-gone", {"metadata": {"name": "late", "labels": {RUN_LABEL: RUN}}, **SUSPENDED_JOB}
+    )
     record = world.account.read(f"runs/{RUN}/run.json")
     world.account.put(f"runs/{RUN}/run.json", record | {"experiment": "gone"})
     world.runner = world.start_runner()
@@ -436,7 +504,9 @@ def test_jobs_that_the_runner_may_not_delete_are_told_with_their_command(monkeyp
     forget_experiment(world)
 
     def refuse(*_):
-        raise RefusedCallError("Kubernetes refused to delete job tandem-gone/late: 403", change="see docs/run.md")
+        raise RefusedCallError(
+            "Kubernetes refused to delete job tandem-gone/late: 403", change="see docs/run.md"
+        )
 
     monkeypatch.setattr(world.api, "delete_job", refuse)
     world.look()
@@ -455,7 +525,14 @@ def test_round_lasts_until_its_job_stored_it():
 
 def test_round_of_another_environment_in_a_shared_bucket_does_not_count():
     world = reach("round-00000")
-    result = {"environment": "other", "number": 0, "attempt": 1, "requests": 36, "failed": 0, "duration_s": 300}
+    result = {
+        "environment": "other",
+        "number": 0,
+        "attempt": 1,
+        "requests": 36,
+        "failed": 0,
+        "duration_s": 300,
+    }
     result |= {"schema": 1, "is_simulated": False}
     world.account.put(f"results/post/{RUN}/rounds/00000/1/round.json", result)
     world.scripts["tandem-measure"] = PodScript(run_s=60, exit_code=3)
@@ -476,8 +553,11 @@ def test_second_swap_has_time_of_its_own():
     world.scripts[VARIANT] = PodScript(ready_after_s=1500, stop_s=5)
     world.scripts[BASELINE] = PodScript(ready_after_s=1500, stop_s=5)
     world.ask(starts=2)
-    world.live(until=lambda seen: "phase" in str(seen.account.read(f"runs/{RUN}/steps/012-restart-2.json")))
-    for node in world.store.list_objects("resourceslices"):  # whoever comes first gets the other half from now on
+    world.live(
+        until=lambda seen: "phase" in str(seen.account.read(f"runs/{RUN}/steps/012-restart-2.json"))
+    )
+    # whoever comes first gets the other half from now on
+    for node in world.store.list_objects("resourceslices"):
         node["spec"]["devices"].reverse()
         world.store.replace_object("resourceslices", "", node["metadata"]["name"], node)
     record = world.live()
@@ -490,7 +570,8 @@ def test_raise_that_no_look_could_write_down_ends_all_the_same():
     world.ask()
     world.live(until=lambda seen: seen.account.alive)
     record = world.account.read(f"runs/{RUN}/run.json")
-    world.account.put(f"runs/{RUN}/run.json", record | {"leases": []})  # as where the runner was killed before
+    # as where the runner was killed before
+    world.account.put(f"runs/{RUN}/run.json", record | {"leases": []})
     world.ask("cancel")
     world.runner = world.start_runner()
     assert (world.live()["state"], world.is_empty) == ("cancelled", True)
@@ -548,12 +629,17 @@ def test_cancel_while_it_parks_is_done():
 def test_run_that_is_refused_for_a_lease_of_others_leaves_their_servers(until):
     world = VirtualWorld(stored=set(MODELS.values()))
     labels = {"workload": "neuron-inference"}
-    request = RaiseRequest(run="by-hand", hours=4, nodes=1, experiment="post", node_labels=labels, who="ada")
+    request = RaiseRequest(
+        run="by-hand", hours=4, nodes=1, experiment="post", node_labels=labels, who="ada"
+    )
     raise_fleet(world.account.clients, GUARD, request, world.account.now)
     world.store.patch_object("deployments", NAMESPACE, BASELINE, {"spec": {"replicas": 1}})
     world.ask(until=until)
     record = world.live()
-    assert (record["state"], "run by-hand of ada has the fleet" in record["reason"]) == ("ended", True)
+    assert (record["state"], "run by-hand of ada has the fleet" in record["reason"]) == (
+        "ended",
+        True,
+    )
     assert world.store.get_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"] == 1
 
 
@@ -562,7 +648,9 @@ def test_llmperf_counts_only_on_servers_that_stay_as_they_were(replicas):
     world = VirtualWorld(stored=set(STORED))
     world.ask(llmperf=True)
     world.live(
-        until=lambda world: world.store.list_objects("jobs", label_selector="app.kubernetes.io/name=qwen-llmperf")
+        until=lambda world: world.store.list_objects(
+            "jobs", label_selector="app.kubernetes.io/name=qwen-llmperf"
+        )
     )
     if replicas == 1:
         world.delete_server(BASELINE)

@@ -1,4 +1,5 @@
-"""`python -m tandem.run`: which tasks are refused at the border, and what each command's exit code is."""
+"""`python -m tandem.run`: which tasks are refused at the border, and what each command's exit code
+is."""
 
 from __future__ import annotations
 
@@ -27,12 +28,31 @@ ARMS = tuple(
     ManifestArm(name=name, role=role, url=f"http://{name}:8000", model="m")  # type: ignore[arg-type]
     for name, role in (("base", "baseline"), ("spec", "variant"))
 )
-TASK: dict[str, Any] = json.loads(msgspec.json.encode(BenchTask(
-    run="fall-1", environment="post-us-east-2", experiment="post", account="111122223333", region="us-east-2",
-    bucket="results-of-nobody", number=1, attempt=2, confirmed=((0, 1),), arms=ARMS, suites=("post", "real"),
-    most_tokens=600, size="quick", rounds=FEWEST_ROUNDS, control_rounds=1, seed=3, schedule="simultaneous",
-    instance_type="trn2.48xlarge", usd_per_hour=44.5,
-)))  # fmt: skip
+TASK: dict[str, Any] = json.loads(
+    msgspec.json.encode(
+        BenchTask(
+            run="fall-1",
+            environment="post-us-east-2",
+            experiment="post",
+            account="111122223333",
+            region="us-east-2",
+            bucket="results-of-nobody",
+            number=1,
+            attempt=2,
+            confirmed=((0, 1),),
+            arms=ARMS,
+            suites=("post", "real"),
+            most_tokens=600,
+            size="quick",
+            rounds=FEWEST_ROUNDS,
+            control_rounds=1,
+            seed=3,
+            schedule="simultaneous",
+            instance_type="trn2.48xlarge",
+            usd_per_hour=44.5,
+        )
+    )
+)
 
 
 def last_line(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
@@ -47,8 +67,14 @@ def last_line(capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
         (json.dumps(TASK | {"nodes": 3}), "Object contains unknown field `nodes`"),
         (json.dumps(TASK | {"rounds": "4"}), "Expected `int`, got `str` - at `$.rounds`"),
         (json.dumps(TASK | {"size": "huge"}), "Invalid enum value 'huge' - at `$.size`"),
-        (json.dumps(TASK | {"schema": 2}), "the task has schema 2; this version of Tandem reads schema 1"),
-        (json.dumps({name: value for name, value in TASK.items() if name != "arms"}), "missing required field `arms`"),
+        (
+            json.dumps(TASK | {"schema": 2}),
+            "the task has schema 2; this version of Tandem reads schema 1",
+        ),
+        (
+            json.dumps({name: value for name, value in TASK.items() if name != "arms"}),
+            "missing required field `arms`",
+        ),
         (json.dumps(TASK | {"run": "../other"}), "'../other' names no run"),
         (json.dumps(TASK | {"run": "llmperf"}), "'llmperf' is a folder of Tandem's own"),
         (json.dumps(TASK | {"confirmed": [[0, 1], [0, 2]]}), "a round is confirmed twice"),
@@ -74,7 +100,11 @@ def test_what_is_no_task_is_refused_with_2(
     ],
 )
 def test_a_job_s_fault_is_its_exit_code_and_last_line(
-    fault: Exception, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    fault: Exception,
+    code: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(_task: BenchTask, _folder: Path) -> int:
         raise fault
@@ -91,7 +121,9 @@ def test_a_job_gets_its_task_its_folder_and_a_region(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("AWS_REGION", "us-east-2")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "")
     monkeypatch.delenv("AWS_DEFAULT_REGION")
-    monkeypatch.setattr(measure_job, "measure_round", lambda *arguments: calls.append(arguments) or 0)
+    monkeypatch.setattr(
+        measure_job, "measure_round", lambda *arguments: calls.append(arguments) or 0
+    )
     assert main(["measure"]) == 0
     assert [(task.number, task.attempt, task.confirmed, folder) for task, folder in calls] == [
         (1, 2, ((0, 1),), Path("/work/run"))
@@ -100,7 +132,8 @@ def test_a_job_gets_its_task_its_folder_and_a_region(monkeypatch: pytest.MonkeyP
 
 
 def test_serve_calls_the_runner_and_reads_no_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls, runner = list[tuple[Any, ...]](), ModuleType("tandem.run.runner")
+    calls = list[tuple[Any, ...]]()
+    runner = ModuleType("tandem.run.runner")
     runner.serve_requests = lambda *arguments: calls.append(arguments) or 3  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "tandem.run.runner", runner)
     assert main(["serve", "--environment", "post-us-east-2", "--specs", "/specs"]) == 3
@@ -111,7 +144,11 @@ def test_serve_calls_the_runner_and_reads_no_task(monkeypatch: pytest.MonkeyPatc
 def test_a_rehearsal_shortens_the_runner_s_pauses(
     monkeypatch: pytest.MonkeyPatch, poll_s: str | None, paused_s: float
 ) -> None:
-    monkeypatch.setenv(POLL_VARIABLE, poll_s) if poll_s else monkeypatch.delenv(POLL_VARIABLE, raising=False)
+    (
+        monkeypatch.setenv(POLL_VARIABLE, poll_s)
+        if poll_s
+        else monkeypatch.delenv(POLL_VARIABLE, raising=False)
+    )
     waits = list[float]()
     _pause(SimpleNamespace(wait=waits.append), 10)  # type: ignore[arg-type]
     assert waits == [paused_s]
@@ -127,27 +164,49 @@ def test_other_arguments_are_refused_with_2(arguments: list[str]) -> None:
 def test_a_job_that_measures_loads_neither_judge_nor_cluster() -> None:
     """Its pod has one processor, and what it loads it must hold."""
     code = "import sys, tandem.run.__main__, tandem.run.measure_job; print(*sys.modules)"
-    output = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True)
+    output = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True, check=True
+    )
     modules = set(output.stdout.split())
     assert {"aiohttp", "boto3"} <= modules
-    assert modules.isdisjoint({"scipy", "vl_convert", "lightkube", "cyclopts", "tandem.run.runner", "tandem.cli"})
+    assert modules.isdisjoint(
+        {"scipy", "vl_convert", "lightkube", "cyclopts", "tandem.run.runner", "tandem.cli"}
+    )
 
 
 def test_a_task_is_the_settings_of_its_whole_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TANDEM_TASK", json.dumps(TASK))
     settings = build_task_settings(read_task())
-    run, plan = settings.manifest, settings.plan()
+    run = settings.manifest
+    plan = settings.plan()
 
     assert (run.run, run.environment, run.experiment) == ("fall-1", "post-us-east-2", "post")
-    assert (run.arms, run.seed, run.schedule, run.rounds, run.control_rounds) == (ARMS, 3, "simultaneous", 4, 1)
-    assert (run.instance_type, run.price_usd_per_hour, run.temperature, run.api) == ("trn2.48xlarge", 44.5, 0.0, "chat")
+    assert (run.arms, run.seed, run.schedule, run.rounds, run.control_rounds) == (
+        ARMS,
+        3,
+        "simultaneous",
+        4,
+        1,
+    )
+    assert (run.instance_type, run.price_usd_per_hour, run.temperature, run.api) == (
+        "trn2.48xlarge",
+        44.5,
+        0.0,
+        "chat",
+    )
     assert ([suite.name for suite in settings.suites], settings.concurrency) == (["real"], (4,))
     assert (plan.round_total, len(plan.blocks)) == (5, 3)
 
 
 @pytest.mark.parametrize(
     ("size", "most_tokens", "expected"),
-    [("quick", 600, 192), ("quick", 100, 100), ("default", None, 560), ("full", 300, 300), ("full", None, None)],
+    [
+        ("quick", 600, 192),
+        ("quick", 100, 100),
+        ("default", None, 560),
+        ("full", 300, 300),
+        ("full", None, None),
+    ],
 )
 def test_an_answer_is_as_long_as_size_and_server_allow(
     size: Any, most_tokens: int | None, expected: int | None

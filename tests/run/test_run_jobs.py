@@ -1,4 +1,5 @@
-"""A run's Jobs: made of CronJobs that may be missing for a while, and told from Jobs that somebody else made."""
+"""A run's Jobs: made of CronJobs that may be missing for a while, and told from Jobs that somebody
+else made."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from virtual_world import ARTIFACTS, MODELS, NAMESPACE, RUN, VirtualWorld
 from tandem.run.jobs import name_job
 
 STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
-MEASURE, JUDGE, LLMPERF = "tandem-measure", "tandem-judge", "qwen-llmperf"
+MEASURE = "tandem-measure"
+JUDGE = "tandem-judge"
+LLMPERF = "qwen-llmperf"
 
 
 def reach(step, **fields):
@@ -47,7 +50,10 @@ def test_step_says_which_cron_job_it_waits_for():
     delete_cron_job(world, JUDGE)
     look_for(world, 30)
     note = world.find_step("judge")[2]
-    assert note == f"tries again: namespace {NAMESPACE} lacks CronJob {JUDGE}: deploy or sync the manifests"
+    assert (
+        note
+        == f"tries again: namespace {NAMESPACE} lacks CronJob {JUDGE}: deploy or sync the manifests"
+    )
 
 
 def test_missing_judge_ends_the_run_with_the_way_to_a_verdict():
@@ -56,7 +62,9 @@ def test_missing_judge_ends_the_run_with_the_way_to_a_verdict():
     record = world.live()
     command = f"tandem results {RUN} --env post-us-east-2 --out DIR"
     assert (record["state"], world.is_empty) == ("failed", True)
-    assert f"the measured rounds are kept: {command}, then tandem bench report DIR" in record["reason"]
+    assert (
+        f"the measured rounds are kept: {command}, then tandem bench report DIR" in record["reason"]
+    )
 
 
 def test_missing_measure_job_is_not_paid_for_longer_than_ten_minutes():
@@ -73,7 +81,11 @@ def test_missing_optional_job_costs_its_step_alone():
     delete_cron_job(world, LLMPERF)
     record = world.live()
     _, state, note = world.find_step("llmperf")
-    assert (record["state"], state, f"lacks CronJob {LLMPERF}" in note) == ("judged", "skipped", True)
+    assert (record["state"], state, f"lacks CronJob {LLMPERF}" in note) == (
+        "judged",
+        "skipped",
+        True,
+    )
 
 
 @pytest.fixture
@@ -82,7 +94,10 @@ def foreign():
     world = reach("ready")
     job = name_job(RUN, MEASURE, 1)
     rendered = world.store.get_object("cronjobs", NAMESPACE, MEASURE)
-    body = {"metadata": {"name": job, "labels": {"made": "by-hand"}}, "spec": rendered["spec"]["jobTemplate"]["spec"]}
+    body = {
+        "metadata": {"name": job, "labels": {"made": "by-hand"}},
+        "spec": rendered["spec"]["jobTemplate"]["spec"],
+    }
     world.store.create_object("jobs", NAMESPACE, body)
     return world, job, world.live()
 

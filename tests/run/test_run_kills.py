@@ -1,9 +1,11 @@
-"""A runner that is killed at any call, on nodes that are drained or lost, with claims that come late.
+"""A runner that is killed at any call, on nodes that are drained or lost, with claims that come
+late.
 
-Each life draws how many calls of AWS and Kubernetes go by before the process is gone, again and again; the last call of
-a process may have been done without its answer. Between the kills nodes are drained or lost and claims are late; the
-reaper passes all the while. Every life ends judged, at zero, as one without kills: no pod that is only late ends a run.
-One whose raise fails for ten minutes is fenced by the reaper. SEED=N of `make proof` repeats a proof.
+Each life draws how many calls of AWS and Kubernetes go by before the process is gone, again and
+again; the last call of a process may have been done without its answer. Between the kills nodes are
+drained or lost and claims are late; the reaper passes all the while. Every life ends judged, at
+zero, as one without kills: no pod that is only late ends a run. One whose raise fails for ten
+minutes is fenced by the reaper. SEED=N of `make proof` repeats a proof.
 """
 
 from __future__ import annotations
@@ -18,8 +20,11 @@ import pytest
 from virtual_world import ARTIFACTS, BASELINE, LOOK_S, MODELS, RUN, VARIANT, VirtualWorld
 
 STORED = {*MODELS.values(), *ARTIFACTS.values()}
-PROOF_KILLS, PROOF_KILLS_A_LIFE, SHORT_LIVES = 2000, 10, 3
-MAX_DISRUPTIONS = 2  # of servers in a life: a third one in the same round may void the run, as docs/run.md says
+PROOF_KILLS = 2000
+PROOF_KILLS_A_LIFE = 10
+SHORT_LIVES = 3
+# of servers in a life: a third one in the same round may void the run, as docs/run.md says
+MAX_DISRUPTIONS = 2
 # a drain and two late steps after it stay within the ten minutes that a server has for its devices
 MAX_DRAIN_S = 180
 LATE_S = (1, 60, 120, 150)
@@ -55,11 +60,14 @@ class Disruptions:
         world.account.interrupt(lambda: self._act(world, kind), skip=self.chance.randint(0, 60))
 
     def _act(self, world: VirtualWorld, kind: str) -> None:
-        """Let an event happen before whatever call comes next, if it means something at this step."""
+        """Let an event happen before whatever call comes next, if it means something at this
+        step."""
         step = self._find_step(world)
         if kind == "late claims":
             claim_s, allocation_s = (self.chance.choice(LATE_S) for _ in range(2))
-            world.cluster.timing = replace(world.cluster.timing, claim_s=claim_s, allocation_s=allocation_s)
+            world.cluster.timing = replace(
+                world.cluster.timing, claim_s=claim_s, allocation_s=allocation_s
+            )
         elif not step or self.count_disruptions() >= MAX_DISRUPTIONS or not world.find_running():
             return
         elif kind == "drain":
@@ -107,7 +115,8 @@ def live_with_kills(seed: int, kills: int) -> KilledLife:
     world.account.chance = chance
     world.ask(rounds=4, control_rounds=chance.choice((0, 1)), starts=chance.choice((1, 1, 2)))
     disruptions = Disruptions(chance)
-    planned, done = kills, 0
+    planned = kills
+    done = 0
 
     def disturb(seen: VirtualWorld) -> bool:
         nonlocal planned, done
@@ -118,11 +127,15 @@ def live_with_kills(seed: int, kills: int) -> KilledLife:
                 planned -= 1
                 seen.account.dies_after = chance.choice((1, 3, 10, 30, 60, 150, 300))
         for machine in seen.account.alive:
-            assert machine.state == "shutting-down" or is_guarded(seen), "an instance without lease and armed stop"
+            assert machine.state == "shutting-down" or is_guarded(seen), (
+                "an instance without lease and armed stop"
+            )
         return False
 
     record = world.live(until=disturb)
-    world.account.dies_after, world.account.odds, world.account.loses = None, {}, 0
+    world.account.dies_after = None
+    world.account.odds = {}
+    world.account.loses = 0
     for _ in range(10):
         world.look()
     return KilledLife(world, world.read_run() or record, done, disruptions.seen)
@@ -136,7 +149,8 @@ def is_guarded(world: VirtualWorld) -> bool:
 
 def hold_life(seed: int, kills: int) -> KilledLife:
     life = live_with_kills(seed, kills)
-    world, record = life.world, life.record
+    world = life.world
+    record = life.record
     steps = world.list_steps()
     if life.is_fenced:
         hold_fenced_life(seed, life)
@@ -146,18 +160,26 @@ def hold_life(seed: int, kills: int) -> KilledLife:
     assert record["verdict"] == "qwen-sd-vllm is faster"
     rounds = [step for step, state, _ in steps if step.startswith("round-") and state == "done"]
     assert len(rounds) == record["rounds_total"], (seed, steps)
-    assert sorted(number for number, _ in world.judged.confirmed) == list(range(record["rounds_total"]))
+    assert sorted(number for number, _ in world.judged.confirmed) == list(
+        range(record["rounds_total"])
+    )
     assert len([key for key in world.account.objects if key == f"runs/{RUN}/run.json"]) == 1
     return life
 
 
 def hold_fenced_life(seed: int, life: KilledLife) -> None:
-    """Hold a life whose raise failed for so long that the reaper fenced its empty lease, as it should."""
-    world, record = life.world, life.record
+    """Hold a life whose raise failed for so long that the reaper fenced its empty lease, as it
+    should."""
+    world = life.world
+    record = life.record
     why = f"run {RUN} has a lease and its fleet is at 0"
     assert (record["state"], why in record["reason"]) == ("ended", True), (seed, record["reason"])
     assert world.find_step("raise")[1] == "failed", seed
-    assert [world.account.alive, world.store.list_objects("jobs"), world.list_servers()] == [[], [], []], seed
+    assert [world.account.alive, world.store.list_objects("jobs"), world.list_servers()] == [
+        [],
+        [],
+        [],
+    ], seed
 
 
 def live_without_raise() -> KilledLife:
@@ -193,5 +215,7 @@ def test_two_thousand_kills():
     counts = Counter[str]()
     for (kind, _), count in events.items():
         counts[kind] += count
-    sys.stderr.write(f"{kills} kills in {lives} lives, {passes} passes of the reaper, {fenced} fenced; ")
+    sys.stderr.write(
+        f"{kills} kills in {lives} lives, {passes} passes of the reaper, {fenced} fenced; "
+    )
     sys.stderr.write(f"{dict(counts)}: {dict(events)}\n")

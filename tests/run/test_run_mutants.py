@@ -1,4 +1,5 @@
-"""Each promise of the lives in docs/proof.md turns red if the product breaks it: a change a promise."""
+"""Each promise of the lives in docs/proof.md turns red if the product breaks it: a change a
+promise."""
 
 from __future__ import annotations
 
@@ -64,10 +65,16 @@ def end_without_lease(patch: pytest.MonkeyPatch) -> None:
 
 KILL_CHANGES: dict[str, Change] = {
     "it ends at zero": end_without_lease,
-    "no instance without a stop": replace_function("tandem.guard.fleet_start._FleetStart.arm_stop", lambda _: "arn"),
+    "no instance without a stop": replace_function(
+        "tandem.guard.fleet_start._FleetStart.arm_stop", lambda _: "arn"
+    ),
     "every round is confirmed once": forget_last_round,
-    "no fence": replace_function("tandem.run.runner.heartbeat_key", lambda _: "runs/nobody/heartbeat.json"),
-    "judged whatever happens to servers": replace_function("tandem.run.round_steps.MAX_ROUND_ATTEMPTS", 1),
+    "no fence": replace_function(
+        "tandem.run.runner.heartbeat_key", lambda _: "runs/nobody/heartbeat.json"
+    ),
+    "judged whatever happens to servers": replace_function(
+        "tandem.run.round_steps.MAX_ROUND_ATTEMPTS", 1
+    ),
 }
 
 
@@ -96,13 +103,22 @@ def test_raise_that_is_kept_away_catches_a_refusal_without_reason(monkeypatch):
 
 
 FROZEN_CHANGES: dict[str, tuple[Change, int]] = {
-    "no healthy run ends": (replace_function("tandem.run.runner_seat.RunnerSeat.require", lambda _: None), 3),
+    "no healthy run ends": (
+        replace_function("tandem.run.runner_seat.RunnerSeat.require", lambda _: None),
+        3,
+    ),
     "the reason is true": (
         replace_function("tandem.run.engine.RunEngine._find_first_cause", lambda _, __, end: end),
         13,
     ),
-    "hours without a runner make no step late": (replace_function("tandem.run.engine.WATCH_S", 0), 10),
-    "nothing is left": (replace_function("tandem.run.runner.remove_leftovers", lambda *_: None), 28),
+    "hours without a runner make no step late": (
+        replace_function("tandem.run.engine.WATCH_S", 0),
+        10,
+    ),
+    "nothing is left": (
+        replace_function("tandem.run.runner.remove_leftovers", lambda *_: None),
+        28,
+    ),
     "node-minutes are EC2's": (count_by_clock, 5),
 }
 

@@ -39,15 +39,29 @@ NO_GAPS = BucketGaps()
 RESERVATION = {"reservation_id": "cr-0123456789abcdef0"}
 
 
-def plan(environment="post-us-east-2", experiment="post", gaps=NO_GAPS, capacity=RESERVATION, **request):
+def plan(
+    environment="post-us-east-2", experiment="post", gaps=NO_GAPS, capacity=RESERVATION, **request
+):
     """Inputs of a run of six hours; the committed environment waits for the id of a block."""
     declared = workspace().environments[environment].record
-    declared = declared.model_copy(update={"capacity": declared.capacity.model_copy(update=capacity)})
-    fields = {"kind": "run", "run": "r", "environment": environment, "experiment": experiment, "at": "", "hours": 6.0}
+    declared = declared.model_copy(
+        update={"capacity": declared.capacity.model_copy(update=capacity)}
+    )
+    fields = {
+        "kind": "run",
+        "run": "r",
+        "environment": environment,
+        "experiment": experiment,
+        "at": "",
+        "hours": 6.0,
+    }
     return RunPlanInputs(
-        environment=declared, experiment=workspace().experiments[experiment].record, catalogue=load_catalogue(),
-        gaps=gaps, request=RunRequest(**{**fields, **request}),
-    )  # fmt: skip
+        environment=declared,
+        experiment=workspace().experiments[experiment].record,
+        catalogue=load_catalogue(),
+        gaps=gaps,
+        request=RunRequest(**{**fields, **request}),
+    )
 
 
 def names_of(inputs):
@@ -94,19 +108,31 @@ def test_staging_takes_the_models_bytes_at_the_stated_rate():
 def test_a_compile_is_bound_by_its_declared_hours_and_says_so():
     inputs = plan(gaps=BucketGaps(artifacts=ARTIFACTS))
     step = find_step(inputs, "compile")
-    assert (step.minutes, step.is_bound, "compile.deadline_hours 4" in step.basis) == (240, True, True)
+    assert (step.minutes, step.is_bound, "compile.deadline_hours 4" in step.basis) == (
+        240,
+        True,
+        True,
+    )
     assert (step.usd, estimate_run(inputs).has_bounds) == (pytest.approx(4 * 35.76), True)
-    assert names_of(inputs).index("node") < names_of(inputs).index("compile") < names_of(inputs).index("label")
+    assert (
+        names_of(inputs).index("node")
+        < names_of(inputs).index("compile")
+        < names_of(inputs).index("label")
+    )
 
 
 @pytest.mark.parametrize(("memory_gib", "waves"), [(256, 1), (1200, 2)])
 def test_compiles_run_side_by_side_as_far_as_memory_allows(memory_gib, waves):
-    inputs = edit(plan(gaps=BucketGaps(artifacts=ARTIFACTS), hours=8.0), "compile", memory_gib=memory_gib)
+    inputs = edit(
+        plan(gaps=BucketGaps(artifacts=ARTIFACTS), hours=8.0), "compile", memory_gib=memory_gib
+    )
     assert names_of(inputs).count("compile") == waves
 
 
 def test_rounds_take_what_the_bench_estimates_and_a_pods_start():
-    quick, default, full = (find_step(plan(size=size), "round-00000").minutes for size in ("quick", "default", "full"))
+    quick, default, full = (
+        find_step(plan(size=size), "round-00000").minutes for size in ("quick", "default", "full")
+    )
     assert quick < 6 < default < full
     assert "45 ms a token" in find_step(plan(), "round-00000").basis
 
@@ -114,7 +140,14 @@ def test_rounds_take_what_the_bench_estimates_and_a_pods_start():
 def test_what_does_not_fit_begins_another_lease_with_its_own_nodes():
     steps = names_of(plan(hours=2.0))
     end = steps.index("park-1")
-    assert steps[end + 1 : end + 7] == ["raise.2", "node.2", "label.2", "serve.2", "ready.2", "check.2"]
+    assert steps[end + 1 : end + 7] == [
+        "raise.2",
+        "node.2",
+        "label.2",
+        "serve.2",
+        "ready.2",
+        "check.2",
+    ]
     assert (estimate_run(plan(hours=2.0)).leases, steps[-1]) == (5, "end")
 
 
@@ -128,8 +161,10 @@ def test_a_resumed_run_plans_only_what_is_left():
     done = frozenset({"compile", "round-00000", "round-00001"})
     steps = names_of(replace(plan(gaps=BucketGaps(artifacts=ARTIFACTS)), done_steps=done))
     assert [step for step in steps if step.startswith(("round", "compile"))] == [
-        "round-00002", "round-00003", "round-00004",
-    ]  # fmt: skip
+        "round-00002",
+        "round-00003",
+        "round-00004",
+    ]
 
 
 def test_llmperf_comes_after_the_rounds_and_only_where_it_is_asked_for():
@@ -141,10 +176,13 @@ def test_llmperf_comes_after_the_rounds_and_only_where_it_is_asked_for():
 @pytest.mark.parametrize(
     ("rounds", "controls", "starts", "expected"),
     [
-        (4, 1, 1, (1, 1, 1, 1, 1)), (4, 1, 2, (1, 1, 1, 2, 2)), (6, 1, 6, (1, 2, 3, 3, 4, 5, 6)),
-        (5, 0, 3, (1, 1, 2, 2, 3)), (1, 3, 1, (1, 1, 1, 1)),
+        (4, 1, 1, (1, 1, 1, 1, 1)),
+        (4, 1, 2, (1, 1, 1, 2, 2)),
+        (6, 1, 6, (1, 2, 3, 3, 4, 5, 6)),
+        (5, 0, 3, (1, 1, 2, 2, 3)),
+        (1, 3, 1, (1, 1, 1, 1)),
     ],
-)  # fmt: skip
+)
 def test_rounds_are_dealt_to_the_starts(rounds, controls, starts, expected):
     assert assign_starts(rounds, controls, starts) == expected
 
@@ -171,8 +209,10 @@ def test_a_restart_stands_before_the_first_round_of_its_start():
 def test_what_1_2_and_6_starts_cost_and_what_the_word_rests_on():
     options = compare_starts(plan())
     assert [(row.starts, row.rounds, row.word_scope) for row in options] == [
-        (1, 4, "restarts not covered"), (2, 4, "restarts not covered"), (6, 6, "restarts covered"),
-    ]  # fmt: skip
+        (1, 4, "restarts not covered"),
+        (2, 4, "restarts not covered"),
+        (6, 6, "restarts covered"),
+    ]
     costs = [row.estimate.usd for row in options]
     assert costs == sorted(costs)
     assert costs[1] - costs[0] == pytest.approx(20 / 60 * 35.76)
@@ -186,23 +226,34 @@ def test_fewer_than_four_rounds_have_no_verdict_and_six_starts_are_the_judges():
 
 def declare_tasks(items, **request):
     """Inputs of a run with one task of so many items."""
-    inputs, task = plan(**request), QualityTask(name="letters", sha256="0" * 64, items=items)
+    inputs = plan(**request)
+    task = QualityTask(name="letters", sha256="0" * 64, items=items)
     return replace(inputs, experiment=inputs.experiment.model_copy(update={"quality": (task,)}))
 
 
 def test_tasks_are_a_step_after_the_rounds():
     steps = names_of(declare_tasks(400))
-    assert steps[steps.index("quality") - 1 : steps.index("quality") + 2] == ["round-00004", "quality", "judge"]
+    assert steps[steps.index("quality") - 1 : steps.index("quality") + 2] == [
+        "round-00004",
+        "quality",
+        "judge",
+    ]
 
 
 def test_minutes_of_tasks_are_a_bound():
     step = find_step(declare_tasks(400), "quality")
-    assert (step.is_bound, step.minutes) == (True, pytest.approx(400 * (0.5 + 600 * 0.05) / 4 / 60 + 3, rel=0.2))
+    assert (step.is_bound, step.minutes) == (
+        True,
+        pytest.approx(400 * (0.5 + 600 * 0.05) / 4 / 60 + 3, rel=0.2),
+    )
 
 
 def test_tasks_that_outlast_their_job_are_refused():
-    (refusal, *_) = list_refusals(declare_tasks(4000, hours=8.0))
-    assert (refusal.where, refusal.change) == ("experiment post", "write fewer items in its quality")
+    refusal, *_ = list_refusals(declare_tasks(4000, hours=8.0))
+    assert (refusal.where, refusal.change) == (
+        "experiment post",
+        "write fewer items in its quality",
+    )
 
 
 def test_figures_of_the_bench_are_as_the_plan_has_them():
@@ -248,24 +299,61 @@ def test_what_fits_is_not_refused():
 @pytest.mark.parametrize(
     ("arguments", "where", "problem", "change"),
     [
-        ({"capacity": {}}, "environment post-us-east-2", "no Fleet stack yet", "capacity.reservation_id"),
-        ({"environment": "dev-trn2-3xlarge", "experiment": "dev", "hours": 2.0, "capacity": {}}, "experiment dev",
-         "its 2 servers do not fit: a trn2.3xlarge holds 1 at once", "raise capacity.nodes to 2"),
-        ({"experiment": "post-drafts-windows", "starts": 2}, "--starts", "a sweep starts each pair once", "leave the"),
-        ({"experiment": "post-drafts-windows", "llmperf": True}, "--llmperf", "runs no llmperf", "leave the flag out"),
+        (
+            {"capacity": {}},
+            "environment post-us-east-2",
+            "no Fleet stack yet",
+            "capacity.reservation_id",
+        ),
+        (
+            {"environment": "dev-trn2-3xlarge", "experiment": "dev", "hours": 2.0, "capacity": {}},
+            "experiment dev",
+            "its 2 servers do not fit: a trn2.3xlarge holds 1 at once",
+            "raise capacity.nodes to 2",
+        ),
+        (
+            {"experiment": "post-drafts-windows", "starts": 2},
+            "--starts",
+            "a sweep starts each pair once",
+            "leave the",
+        ),
+        (
+            {"experiment": "post-drafts-windows", "llmperf": True},
+            "--llmperf",
+            "runs no llmperf",
+            "leave the flag out",
+        ),
         ({"budget_usd": 10.0}, "--budget-usd", "only a sweep has a budget", "--hours limits"),
-        ({"hours": 9.0}, "environment post-us-east-2", "9 hours are asked for", "0.25 to 8 (guard.max_hours)"),
+        (
+            {"hours": 9.0},
+            "environment post-us-east-2",
+            "9 hours are asked for",
+            "0.25 to 8 (guard.max_hours)",
+        ),
         ({"hours": 0.1}, "environment post-us-east-2", "0.1 hours are asked for", "0.25 to 8"),
-        ({"starts": 5}, "--starts", "5 starts of each server, and 4 rounds", "ask for 1 to 4 starts"),
+        (
+            {"starts": 5},
+            "--starts",
+            "5 starts of each server, and 4 rounds",
+            "ask for 1 to 4 starts",
+        ),
         ({"starts": 0}, "--starts", "0 starts of each server", "ask for 1 to 4 starts"),
-        ({"hours": 4.0, "gaps": BucketGaps(artifacts=ARTIFACTS)}, "--hours", "step compile takes at most 240 min",
-         "ask for --hours 4.5"),
+        (
+            {"hours": 4.0, "gaps": BucketGaps(artifacts=ARTIFACTS)},
+            "--hours",
+            "step compile takes at most 240 min",
+            "ask for --hours 4.5",
+        ),
         ({"hours": 1.0}, "--hours", "a lease of 1 h does not hold it", "ask for --hours 1.5"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_fit_is_refused_with_what_to_change(arguments, where, problem, change):
     (refusal,) = list_refusals(plan(**arguments))
-    assert (refusal.where, problem in refusal.problem, change in refusal.change) == (where, True, True), refusal
+    assert (refusal.where, problem in refusal.problem, change in refusal.change) == (
+        where,
+        True,
+        True,
+    ), refusal
 
 
 def test_a_sweep_takes_the_node_of_one_pair():
@@ -274,8 +362,13 @@ def test_a_sweep_takes_the_node_of_one_pair():
 
 
 def test_plan_of_a_sweep_has_a_step_for_each_candidate():
-    steps = [step.step for step in estimate_run(plan(experiment="post-drafts-windows", size="quick")).steps]
-    assert [step for step in steps if step.startswith("pair")] == [f"pair-{number:02}-judge" for number in range(1, 9)]
+    steps = [
+        step.step
+        for step in estimate_run(plan(experiment="post-drafts-windows", size="quick")).steps
+    ]
+    assert [step for step in steps if step.startswith("pair")] == [
+        f"pair-{number:02}-judge" for number in range(1, 9)
+    ]
 
 
 def test_compiling_without_devices_is_refused_only_where_something_is_to_be_compiled():
@@ -285,7 +378,9 @@ def test_compiling_without_devices_is_refused_only_where_something_is_to_be_comp
 
 
 def test_a_step_longer_than_any_lease_says_what_to_raise_or_lower():
-    inputs = edit(plan(hours=8.0, gaps=BucketGaps(artifacts=ARTIFACTS)), "compile", deadline_hours=8)
+    inputs = edit(
+        plan(hours=8.0, gaps=BucketGaps(artifacts=ARTIFACTS)), "compile", deadline_hours=8
+    )
     (refusal,) = list_refusals(inputs)
     assert "lower compile.deadline_hours, or raise guard.max_hours (now 8) to 8.5" in refusal.change
 
@@ -299,15 +394,19 @@ def test_gaps_are_what_is_needed_and_not_whole():
         return SurveyRow(kind=kind, name=name, prefix=name, state=state, used_by=used_by)
 
     rows = [
-        make_row("model", "Qwen/Qwen3-32B@main", "missing"), make_row("model", "Qwen/Qwen3-1.7B@main", "present"),
-        make_row("artifact", "one", "partial"), make_row("artifact", "two", "stale", ()),
-    ]  # fmt: skip
+        make_row("model", "Qwen/Qwen3-32B@main", "missing"),
+        make_row("model", "Qwen/Qwen3-1.7B@main", "present"),
+        make_row("artifact", "one", "partial"),
+        make_row("artifact", "two", "stale", ()),
+    ]
     assert find_gaps(rows) == BucketGaps(models=("Qwen/Qwen3-32B",), artifacts=("one",))
 
 
 def test_the_plan_knows_the_deadlines_of_the_runners_steps():
     asked = SimpleNamespace(run=SimpleNamespace(request=plan(starts=2, llmperf=True).request))
-    work = SimpleNamespace(journal=asked, lease_number=1, experiment=plan().experiment, plan_inputs=plan())
+    work = SimpleNamespace(
+        journal=asked, lease_number=1, experiment=plan().experiment, plan_inputs=plan()
+    )
     deadlines = {spec.name: spec.deadline_s / 60 for spec in engine.list_steps(work)}
     inputs = plan(starts=2, llmperf=True, hours=8.0, gaps=BucketGaps(artifacts=ARTIFACTS))
     planned = {step.step: step.deadline_minutes for step in estimate_run(inputs).steps}

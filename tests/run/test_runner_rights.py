@@ -16,34 +16,62 @@ def test_cluster_rights_are_the_calls_that_are_made():
     world = VirtualWorld()  # stages, compiles, restarts, runs llmperf, judges
     world.ask(starts=2, llmperf=True)
     assert world.live()["state"] == "judged"
-    rows = {(verb, resource) for right in RUNNER_CLUSTER_RIGHTS for resource in right.resources for verb in right.verbs}
+    rows = {
+        (verb, resource)
+        for right in RUNNER_CLUSTER_RIGHTS
+        for resource in right.resources
+        for verb in right.verbs
+    }
     assert world.api.calls == rows
 
 
 def test_no_right_to_patch_nodes():
-    assert not [right for right in RUNNER_CLUSTER_RIGHTS if "nodes" in right.resources and set(right.verbs) != {"list"}]
+    assert not [
+        right
+        for right in RUNNER_CLUSTER_RIGHTS
+        if "nodes" in right.resources and set(right.verbs) != {"list"}
+    ]
 
 
-# what the look at bucket and stops asks besides: the first by tandem.artifacts, the others by tandem.ops.stop_paths;
-# STS is asked by no step, and its call needs no right
+# what the look at bucket and stops asks besides: the first by tandem.artifacts, the others by
+# tandem.ops.stop_paths; STS is asked by no step, and its call needs no right
 ASKED_ELSEWHERE = {
-    ("budgets", "DescribeBudget"), ("budgets", "DescribeNotificationsForBudget"),
-    ("budgets", "DescribeSubscribersForNotification"), ("cloudwatch", "GetMetricStatistics"),
-    ("lambda", "GetFunctionConfiguration"), ("sts", "GetCallerIdentity"),
-}  # fmt: skip
+    ("budgets", "DescribeBudget"),
+    ("budgets", "DescribeNotificationsForBudget"),
+    ("budgets", "DescribeSubscribersForNotification"),
+    ("cloudwatch", "GetMetricStatistics"),
+    ("lambda", "GetFunctionConfiguration"),
+    ("sts", "GetCallerIdentity"),
+}
 
 
 def test_account_rights_are_the_calls_that_are_made():
     world = VirtualWorld(has_reaper=False)  # whose calls are not the runner's
-    world.account.deploy_block(START, START + timedelta(days=1))  # whose end every look reads from EC2
+    # whose end every look reads from EC2
+    world.account.deploy_block(START, START + timedelta(days=1))
     world.account.suspended = {"Launch"}  # by a stop that was lifted since
-    fence = {"state": "lifted", "who": "berta", "why": "enough", "run": None, "at": "2026-11-21T07:00:00Z"}
-    fence |= {"passes": 0, "last_look": None, "told": "", "told_at": None, "instances": [], "terminated": []}
+    fence = {
+        "state": "lifted",
+        "who": "berta",
+        "why": "enough",
+        "run": None,
+        "at": "2026-11-21T07:00:00Z",
+    }
+    fence |= {
+        "passes": 0,
+        "last_look": None,
+        "told": "",
+        "told_at": None,
+        "instances": [],
+        "terminated": [],
+    }
     world.account.put("stop.json", {"schema": 1, **fence, "suspended": [SCALING_GROUP]})
     world.paths = [StopPath("reaper", "unarmed", "silent")]
     world.ask(starts=2, accept_unarmed=True)
     assert world.live()["state"] == "judged"
     names = (name.split(".") for name in world.account.calls if not name.startswith("kubernetes."))
-    calls = {(service, "".join(map(str.title, operation.split("_")))) for service, operation in names}
+    calls = {
+        (service, "".join(map(str.title, operation.split("_")))) for service, operation in names
+    }
     rights = {(right.call.service, right.call.operation) for right in RUNNER_RIGHTS if right.call}
     assert calls | ASKED_ELSEWHERE == rights

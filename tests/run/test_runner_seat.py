@@ -1,4 +1,5 @@
-"""A runner that another one replaced acts no more, whatever it remembers; a torn reading of the journal is none."""
+"""A runner that another one replaced acts no more, whatever it remembers; a torn reading of the
+journal is none."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ class ReplacedRunner:
     def __init__(self) -> None:
         self.world = VirtualWorld(stored=set(STORED))
         self.world.ask()
-        self.world.live(until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps()))
+        self.world.live(
+            until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps())
+        )
         self.stale = self.world.runner
         self.world.runner = self.world.start_runner()
         self.world.look()
@@ -53,7 +56,9 @@ def test_a_replaced_runner_makes_no_job(replaced):
     body = {"metadata": {"name": "late", "namespace": NAMESPACE}, "spec": {}}
     with pytest.raises(LostRunError):
         replaced.stale.world.cluster.create_job(NAMESPACE, body)
-    assert "late" not in [job["metadata"]["name"] for job in replaced.world.store.view_objects("jobs")]
+    assert "late" not in [
+        job["metadata"]["name"] for job in replaced.world.store.view_objects("jobs")
+    ]
 
 
 def test_a_replaced_runner_deletes_no_job(replaced):
@@ -66,11 +71,16 @@ def test_a_replaced_runner_deletes_no_job(replaced):
 def test_a_replaced_runner_scales_no_server(replaced):
     with pytest.raises(LostRunError):
         replaced.stale.world.cluster.scale_deployment(NAMESPACE, BASELINE, 0)
-    assert replaced.world.store.view_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"] == 1
+    assert (
+        replaced.world.store.view_object("deployments", NAMESPACE, BASELINE)["spec"]["replicas"]
+        == 1
+    )
 
 
 def test_a_replaced_runner_may_still_read(replaced):
-    assert replaced.stale.world.cluster.list_objects("nodes") == replaced.world.api.list_objects("nodes")
+    assert replaced.stale.world.cluster.list_objects("nodes") == replaced.world.api.list_objects(
+        "nodes"
+    )
 
 
 def test_an_act_leaves_the_beat_of_the_other_runner(replaced):
@@ -84,13 +94,18 @@ def test_an_act_leaves_the_beat_of_the_other_runner(replaced):
 
 
 def test_an_end_that_came_while_the_journal_was_read_is_seen():
-    """An end is written before its step is marked as failed, so a reading that lists too early is read on."""
+    """An end is written before its step is marked as failed, so a reading that lists too early is
+    read on."""
     world = VirtualWorld(stored=set(STORED))
     world.ask()
-    world.live(until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps()))
+    world.live(
+        until=lambda seen: any(step.startswith("round-") for step, _, _ in seen.list_steps())
+    )
     replaced = ReplacedRunner.__new__(ReplacedRunner)
-    replaced.world, replaced.stale = world, world.runner
-    # run.json and the list come first; then the other runner ends the run before the first step is read
+    replaced.world = world
+    replaced.stale = world.runner
+    # run.json and the list come first; then the other runner ends the run before the first step is
+    # read
     world.account.interrupt(lambda: replaced.end("ended"), "s3.get_object", skip=1)
     journal = RunJournal.load(ObjectFile(world.account.clients, world.runner.world.guard), RUN)
     assert "end" in journal.steps
@@ -111,7 +126,12 @@ def test_a_look_that_froze_tells_who_stopped_the_fleet():
     world = VirtualWorld(stored=set(STORED))
     world.ask()
     world.live(until=lambda seen: any(step == "ready" for step, _, _ in seen.list_steps()))
-    world.account.interrupt(lambda: world.pass_time(timedelta(hours=3).total_seconds()), "kubernetes.list")
+    world.account.interrupt(
+        lambda: world.pass_time(timedelta(hours=3).total_seconds()), "kubernetes.list"
+    )
     record = world.live()
     fence = world.account.read("stop.json")
-    assert (record["state"], record["reason"]) == ("ended", f"reap stopped the fleet: {fence['why']}")
+    assert (record["state"], record["reason"]) == (
+        "ended",
+        f"reap stopped the fleet: {fence['why']}",
+    )

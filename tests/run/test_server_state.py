@@ -1,4 +1,5 @@
-"""The state of a run's servers: late, drained and lost ones are waited for, and what differs is named where it does."""
+"""The state of a run's servers: late, drained and lost ones are waited for, and what differs is
+named where it does."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def reach(step, look_s=LOOK_S, **fields):
     name, states = ("ready", {"done"}) if step == "check" else (step, {"running", "done"})
     world = VirtualWorld(stored=set(STORED), look_s=look_s)
     world.ask(**fields)
-    world.live(until=lambda seen: any(row[0] == name and row[1] in states for row in seen.list_steps()))
+    world.live(
+        until=lambda seen: any(row[0] == name and row[1] in states for row in seen.list_steps())
+    )
     return world
 
 
@@ -38,7 +41,9 @@ def read_round(world, number):
     return world.account.read(key)
 
 
-@pytest.mark.parametrize("step", ["serve", "ready", "check", "round-00000", "round-00001", "restart-2", "llmperf"])
+@pytest.mark.parametrize(
+    "step", ["serve", "ready", "check", "round-00000", "round-00001", "restart-2", "llmperf"]
+)
 def test_drained_servers_are_waited_for(step):
     world = reach(step, starts=2, llmperf=True)
     drain_for(world, minutes=8)
@@ -64,7 +69,9 @@ def test_pending_server_says_why_it_waits():
     assert "unschedulable" in world.find_step("round-00001")[2]
 
 
-@pytest.mark.parametrize("step", ["serve", "ready", "check", "round-00000", "round-00001", "restart-2", "llmperf"])
+@pytest.mark.parametrize(
+    "step", ["serve", "ready", "check", "round-00000", "round-00001", "restart-2", "llmperf"]
+)
 def test_lost_node_is_waited_for(step):
     world = reach(step, starts=2, llmperf=True)
     world.lose_node()
@@ -177,16 +184,25 @@ def test_slice_without_device_ids_is_a_fault():
     world._add_node = add_nameless
     world.ask()
     record = world.live()
-    assert (record["state"], "has no deviceId, so their group is unknown" in record["reason"]) == ("ended", True)
+    assert (record["state"], "has no deviceId, so their group is unknown" in record["reason"]) == (
+        "ended",
+        True,
+    )
 
 
 def add_twin(world, name):
     """Create a second pod of a server that no controller owns, on the system node."""
-    pod = next(pod for pod in world.list_servers(VARIANT) if "deletionTimestamp" not in pod["metadata"])
-    labels = {key: text for key, text in pod["metadata"]["labels"].items() if key != "pod-template-hash"}
+    pod = next(
+        pod for pod in world.list_servers(VARIANT) if "deletionTimestamp" not in pod["metadata"]
+    )
+    labels = {
+        key: text for key, text in pod["metadata"]["labels"].items() if key != "pod-template-hash"
+    }
     container = {"name": "vllm", "ports": [{"name": "http", "containerPort": 8000}]}
     spec = {"nodeName": "system-1", "containers": [container]}
-    world.store.create_object("pods", NAMESPACE, {"metadata": {"name": name, "labels": labels}, "spec": spec})
+    world.store.create_object(
+        "pods", NAMESPACE, {"metadata": {"name": name, "labels": labels}, "spec": spec}
+    )
 
 
 def test_two_servers_beside_one_that_leaves_void_the_run():
@@ -197,7 +213,10 @@ def test_two_servers_beside_one_that_leaves_void_the_run():
     world.settle()
     add_twin(world, "stranger")
     record = world.live()
-    assert (record["state"], record["reason"].startswith(f"{VARIANT} has 2 pods and ")) == ("void", True)
+    assert (record["state"], record["reason"].startswith(f"{VARIANT} has 2 pods and ")) == (
+        "void",
+        True,
+    )
 
 
 def test_ready_endpoint_of_a_server_that_leaves_is_no_second_one():
@@ -210,7 +229,9 @@ def test_ready_endpoint_of_a_server_that_leaves_is_no_second_one():
         for row in rows if kind == "endpointslices" else ():
             if row["metadata"]["labels"]["kubernetes.io/service-name"] == BASELINE:
                 uids = [pod["metadata"]["uid"] for pod in world.list_servers(BASELINE)]
-                row["endpoints"] = [{"conditions": {"ready": True}, "targetRef": {"uid": uid}} for uid in uids]
+                row["endpoints"] = [
+                    {"conditions": {"ready": True}, "targetRef": {"uid": uid}} for uid in uids
+                ]
         return rows
 
     world.scripts[BASELINE] = world.DEFAULTS[BASELINE].__class__(ready_after_s=60, stop_s=100)
@@ -234,23 +255,34 @@ def test_server_that_is_slow_to_come_back_is_waited_for_at_the_check():
 def test_edited_end_of_a_long_argument_is_shown():
     edited = json.dumps(CONFIG | {"num_speculative_tokens": 5})
     text = spell_difference((*ARGUMENTS[:-1], edited), ARGUMENTS)
-    assert text == (r'..., \"num_speculative_tokens\": 5}"] runs, ..., \"num_speculative_tokens\": 7}"] is declared')
+    assert (
+        text
+        == r'..., \"num_speculative_tokens\": 5}"] runs, ..., \"num_speculative_tokens\": 7}"] is'
+        r" declared"
+    )
 
 
 def test_edited_end_of_a_long_text_is_shown():
     image = "registry.example/" + "folder/" * 30 + "vllm:"
     shown = image[-LEAD_CHARACTERS:]
-    assert spell_difference(f"{image}1", f"{image}2") == f"...{shown}1 runs, ...{shown}2 is declared"
+    assert (
+        spell_difference(f"{image}1", f"{image}2") == f"...{shown}1 runs, ...{shown}2 is declared"
+    )
 
 
 def test_variable_that_differs_is_shown_alone():
     declared = {f"NEURON_VARIABLE_{number:02}": "a value" for number in range(20)}
     text = spell_difference(declared | {"NEURON_VARIABLE_19": "another"}, declared)
-    assert text == '{"NEURON_VARIABLE_19": "another"} runs, {"NEURON_VARIABLE_19": "a value"} is declared'
+    assert (
+        text
+        == '{"NEURON_VARIABLE_19": "another"} runs, {"NEURON_VARIABLE_19": "a value"} is declared'
+    )
 
 
 def test_appended_argument_is_shown_alone():
-    assert spell_difference((*ARGUMENTS, "--eager"), ARGUMENTS) == '["--eager"] runs, [] is declared'
+    assert (
+        spell_difference((*ARGUMENTS, "--eager"), ARGUMENTS) == '["--eager"] runs, [] is declared'
+    )
 
 
 def test_long_rest_is_cut():

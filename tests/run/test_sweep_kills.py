@@ -1,8 +1,9 @@
-"""A sweep whose runner is killed at any call: it decides what it decides without kills, and leaves nothing.
+"""A sweep whose runner is killed at any call: it decides what it decides without kills, and leaves
+nothing.
 
-Each life draws which draft is the better one, whether a candidate never compiles, now and then throttled and lost
-answers, and again and again how many calls of AWS and Kubernetes go by before the process is gone. SEED=N of
-`make proof` repeats one.
+Each life draws which draft is the better one, whether a candidate never compiles, now and then
+throttled and lost answers, and again and again how many calls of AWS and Kubernetes go by before
+the process is gone. SEED=N of `make proof` repeats one.
 """
 
 from __future__ import annotations
@@ -28,8 +29,12 @@ DRAFTS = (  # acceptance and cost of the small draft, then of the large one
 )
 SPOILED = "qwen-sd-qwen3-1-7b-k7"  # the best window of the large draft
 CALLS = (1, 3, 10, 60, 200, 500)  # from one kill to the next; a life without kills has about 2,200
-WAITS = {"node_minutes", "compile_minutes", "usd", "decided_at"}  # what a kill may change of a decision
-SHORT_KILLS, PROOF_KILLS, PROOF_LIVES, PROOF_BUDGETS = 8, 15, 200, 100
+# what a kill may change of a decision
+WAITS = {"node_minutes", "compile_minutes", "usd", "decided_at"}
+SHORT_KILLS = 8
+PROOF_KILLS = 15
+PROOF_LIVES = 200
+PROOF_BUDGETS = 100
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,8 @@ def build_life(drafts: int, spoiled: str) -> SweepLife:
     """Return a sweep that nobody asked for yet."""
     world = SweepLife()
     (small, small_cost), (large, large_cost) = DRAFTS[drafts]
-    world.acceptance, world.cost = {SMALL: small, LARGE: large}, {SMALL: small_cost, LARGE: large_cost}
+    world.acceptance = {SMALL: small, LARGE: large}
+    world.cost = {SMALL: small_cost, LARGE: large_cost}
     if spoiled:
         world.fail_candidate(spoiled)
     return world
@@ -69,14 +75,19 @@ def decide_undisturbed(drafts: int, spoiled: str) -> dict[str, Any]:
 def live_with_kills(seed: int, kills: int, *, has_budget: bool = False) -> KilledSweep:
     """Live a sweep whose runner is killed so often; hold that it ends judged, with nothing left."""
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    drafts, spoiled = chance.randrange(len(DRAFTS)), chance.choice(("", "", SPOILED))
-    undisturbed, world = decide_undisturbed(drafts, spoiled), build_life(drafts, spoiled)
+    drafts = chance.randrange(len(DRAFTS))
+    spoiled = chance.choice(("", "", SPOILED))
+    undisturbed = decide_undisturbed(drafts, spoiled)
+    world = build_life(drafts, spoiled)
     budget_usd = round(chance.uniform(4, undisturbed["usd"]), 2) if has_budget else 0
     if not has_budget and chance.random() < 0.3:  # weather takes time, and a budget pays for it
-        world.account.odds, world.account.loses = {"*": 0.01}, 0.005
+        world.account.odds = {"*": 0.01}
+        world.account.loses = 0.005
     world.account.chance = chance
     world.ask(**HOURS, budget_usd=budget_usd)
-    planned, done, paid = kills, 0, timedelta()
+    planned = kills
+    done = 0
+    paid = timedelta()
 
     def kill_again(seen: SweepLife) -> bool:
         nonlocal planned, done, paid
@@ -84,17 +95,26 @@ def live_with_kills(seed: int, kills: int, *, has_budget: bool = False) -> Kille
         if seen.account.dies_after is None:
             done = seen.runner_number - 1
             if planned:
-                planned, seen.account.dies_after = planned - 1, chance.choice(CALLS)
+                planned = planned - 1
+                seen.account.dies_after = chance.choice(CALLS)
         for machine in seen.account.alive:
-            assert machine.state == "shutting-down" or is_guarded(seen), "an instance without lease and armed stop"
+            assert machine.state == "shutting-down" or is_guarded(seen), (
+                "an instance without lease and armed stop"
+            )
         return False
 
     world.live(until=kill_again)
-    world.account.dies_after, world.account.odds, world.account.loses = None, {}, 0
+    world.account.dies_after = None
+    world.account.odds = {}
+    world.account.loses = 0
     for _ in range(10):
         world.look()
     record = world.read_run()
-    assert (record["state"], world.is_empty) == ("judged", True), (seed, record["reason"], world.list_steps()[-3:])
+    assert (record["state"], world.is_empty) == ("judged", True), (
+        seed,
+        record["reason"],
+        world.list_steps()[-3:],
+    )
     assert len([key for key in world.account.objects if key == f"runs/{RUN}/run.json"]) == 1
     return KilledSweep(world.read_decision(), undisturbed, done, paid / timedelta(minutes=1))
 
@@ -114,14 +134,16 @@ def hold_life(seed: int, kills: int) -> int:
 def hold_budget(seed: int, kills: int) -> tuple[KilledSweep, float]:
     """Hold what a budget leaves of a decision; return the sweep and the USD above its budget."""
     sweep = live_with_kills(seed, kills, has_budget=True)
-    decision, undisturbed = sweep.decision, sweep.undisturbed
+    decision = sweep.decision
+    undisturbed = sweep.undisturbed
     measured = [row for row in decision["candidates"] if row["state"] == "measured"]
     former = {row["variant"]: drop_waits(row) for row in undisturbed["candidates"]}
     assert all(drop_waits(row) == former[row["variant"]] for row in measured), seed
     best = max(measured, key=lambda row: row["speed_up"][0], default={"variant": ""})["variant"]
     assert decision["winner"] == (best if undisturbed["winner"] else ""), seed
     above_usd = decision["usd"] - decision["budget_usd"]
-    assert above_usd <= sweep.kills * USD_PER_MINUTE * LOOK_S / 60, seed  # a dead runner looks one look later
+    # a dead runner looks one look later
+    assert above_usd <= sweep.kills * USD_PER_MINUTE * LOOK_S / 60, seed
     assert sweep.paid_minutes <= decision["node_minutes"] + 1, seed
     return sweep, above_usd
 
@@ -156,6 +178,7 @@ def test_hundred_killed_sweeps_end_within_their_budget():
     above = [usd for _, usd in outcomes if usd > 0]
     words = [sweep.decision["word"] for sweep, _ in outcomes]
     sys.stderr.write(
-        f"{sum(sweep.kills for sweep, _ in outcomes)} kills in {PROOF_BUDGETS} sweeps, {words.count('unfinished')} "
-        f"unfinished, {len(above)} above the budget, by at most {max(above, default=0):.2f} USD\n"
+        f"{sum(sweep.kills for sweep, _ in outcomes)} kills in {PROOF_BUDGETS} sweeps,"
+        f" {words.count('unfinished')} unfinished, {len(above)} above the budget, by at most"
+        f" {max(above, default=0):.2f} USD\n"
     )

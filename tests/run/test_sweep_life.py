@@ -1,4 +1,5 @@
-"""The whole life of a sweep in virtual time: which pairs it measures, what it decides, and what ends it."""
+"""The whole life of a sweep in virtual time: which pairs it measures, what it decides, and what
+ends it."""
 
 from __future__ import annotations
 
@@ -40,12 +41,18 @@ def test_verdict_is_the_decision(lived):
 
 def test_losers_are_not_measured(lived):
     _, _, decision = lived
-    assert sum(row["state"] == "measured" for row in decision["candidates"]) < len(decision["candidates"])
+    assert sum(row["state"] == "measured" for row in decision["candidates"]) < len(
+        decision["candidates"]
+    )
 
 
 def test_every_elimination_has_a_reason_and_a_time(lived):
     _, _, decision = lived
-    assert all(row["reason"] and row["decided_at"] for row in decision["candidates"] if row["state"] == "eliminated")
+    assert all(
+        row["reason"] and row["decided_at"]
+        for row in decision["candidates"]
+        if row["state"] == "eliminated"
+    )
 
 
 def test_one_lease_pays_all_pairs(lived):
@@ -71,7 +78,8 @@ def test_nothing_is_left(lived):
 
 def test_plain_decoding_wins_where_drafts_cost_too_much():
     world = SweepLife()
-    world.acceptance, world.cost = {SMALL: 0.4, LARGE: 0.4}, {SMALL: 0.4, LARGE: 0.4}
+    world.acceptance = {SMALL: 0.4, LARGE: 0.4}
+    world.cost = {SMALL: 0.4, LARGE: 0.4}
     _, decision = live(world)
     assert (decision["winner"], decision["word"]) == ("", "decided")
 
@@ -96,7 +104,11 @@ def test_candidate_that_never_compiles_is_failed(spoiled):
 
 def test_sweep_decides_without_the_failed_candidate(spoiled):
     record, decision = spoiled
-    assert (record["state"], decision["word"], decision["winner"]) == ("judged", "decided", "qwen-sd-qwen3-1-7b-k5")
+    assert (record["state"], decision["word"], decision["winner"]) == (
+        "judged",
+        "decided",
+        "qwen-sd-qwen3-1-7b-k5",
+    )
 
 
 def test_three_failed_candidates_end_the_sweep():
@@ -119,7 +131,11 @@ def test_drained_servers_of_a_pair_are_waited_for(step):
         world.look()
     world.uncordon()
     record = world.live()
-    first_pair = next(row for row in world.read_decision()["candidates"] if row["results"] == f"{record['run']}-p01")
+    first_pair = next(
+        row
+        for row in world.read_decision()["candidates"]
+        if row["results"] == f"{record['run']}-p01"
+    )
     assert (record["state"], first_pair["state"]) == ("judged", "measured")
 
 
@@ -131,7 +147,10 @@ def test_budget_holds(budget_usd):
 
 def test_used_budget_is_named():
     _, decision = live(SweepLife(), budget_usd=20)
-    assert (decision["word"], "the budget of 20.00" in decision["sentence"]) == ("unfinished", True), decision
+    assert (decision["word"], "the budget of 20.00" in decision["sentence"]) == (
+        "unfinished",
+        True,
+    ), decision
 
 
 def test_cancel_in_the_last_step_keeps_the_decision():

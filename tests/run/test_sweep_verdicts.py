@@ -1,4 +1,5 @@
-"""A sweep of candidates with faults: none wins however fast it is, and each reason is on the screen.
+"""A sweep of candidates with faults: none wins however fast it is, and each reason is on the
+screen.
 
 The pairs are judged by records (`pair_records`). SEED=N of `make proof` repeats the long part.
 """
@@ -22,7 +23,8 @@ from tandem.cli.sweep_results import format_decision
 from tandem.judge.sweep_record import PairVerdict, SweepRecord
 from tandem.run.sweep_pairs import NO_FIGURES
 
-PROOF_SWEEPS, PROOF_WINS = 100, 95
+PROOF_SWEEPS = 100
+PROOF_WINS = 95
 REASONS = {
     "garbage": "refused 72 of 72 outputs of the variant",
     "both garbage": "are empty or garbage",
@@ -39,7 +41,9 @@ class VoidSweep(SmallSweep):
 
     def judge_pair(self, task):
         sentence = "The run is void, so nothing is concluded: the baseline differs from itself."
-        verdict = PairVerdict(finding="void", output="the same", sentence=sentence, rounds=task.rounds)
+        verdict = PairVerdict(
+            finding="void", output="the same", sentence=sentence, rounds=task.rounds
+        )
         return {"pair_verdict": verdict, "evidence": None}
 
 
@@ -99,7 +103,8 @@ def test_pair_of_one_round_says_so(tmp_path):
 
 @pytest.fixture(scope="module")
 def as_good(tmp_path_factory):
-    """A sweep whose candidates write another text and answer 400 items as well as plain decoding."""
+    """A sweep whose candidates write another text and answer 400 items as well as plain
+    decoding."""
     faults = (replace(OTHER, items=400),) * 2
     world = SmallJudged(faults=faults, folder=tmp_path_factory.mktemp("pairs"))
     return world, live(world)
@@ -129,7 +134,10 @@ def test_message_says_that_the_output_is_another(as_good):
 @pytest.mark.parametrize(
     ("fault", "reason"),
     [
-        ({"items": 199}, "another output: .* sums: no evidence; .* 199 items: 200 or more are needed"),
+        (
+            {"items": 199},
+            "another output: .* sums: no evidence; .* 199 items: 200 or more are needed",
+        ),
         ({"items": 400, "wrong_every": 10}, "worse at a task: sums: worse; 360 of 400 right"),
     ],
     ids=["few items", "worse"],
@@ -150,7 +158,10 @@ def judge_alone(tmp_path, **fault):
 
 def test_candidate_that_answers_one_class_with_nothing_is_rejected(tmp_path):
     row = judge_alone(tmp_path, empty_class="code-edit")
-    assert (row.state, "refused 24 of 72 outputs of the variant" in row.reason) == ("rejected", True), row
+    assert (row.state, "refused 24 of 72 outputs of the variant" in row.reason) == (
+        "rejected",
+        True,
+    ), row
 
 
 def test_candidate_without_token_counts_fails_for_its_lack_of_figures(tmp_path):
@@ -170,7 +181,8 @@ def test_void_pairs_are_rejected():
     decision = live(VoidSweep())
     assert (
         decision.sentence
-        == "plain decoding: no candidate can win; 2 of 2 candidates rejected by their verdicts (2 void)"
+        == "plain decoding: no candidate can win; 2 of 2 candidates rejected by their verdicts (2"
+        " void)"
     )
     assert all(row.reason.startswith("void: The run is void") for row in decision.candidates)
 
@@ -192,7 +204,10 @@ def test_page_has_no_figure_of_another_output(faulty):
 def read_screen(decision):
     """Return what the screen says of each candidate that has a reason, by its name and state."""
     screen = " ".join(" ".join(format_decision(decision)).split())
-    return {(row.variant, row.state): f"{row.variant} ({row.state}): " in screen for row in decision.candidates}
+    return {
+        (row.variant, row.state): f"{row.variant} ({row.state}): " in screen
+        for row in decision.candidates
+    }
 
 
 @pytest.mark.proof
@@ -206,7 +221,9 @@ def test_hundred_sweeps_are_never_won_by_a_fault(fault, tmp_path):
     for number in range(PROOF_SWEEPS):
         faults = [FAULTS[fault], FAULTS[fault] if is_short else GOOD]
         place = number % 2  # the fault comes first or last
-        world = SmallJudged(faults=faults[:: 1 - 2 * place], folder=tmp_path, seed=base + number, shape=shape)
+        world = SmallJudged(
+            faults=faults[:: 1 - 2 * place], folder=tmp_path, seed=base + number, shape=shape
+        )
         decision = live(world, **({"rounds": 1} if is_short else {}), control_rounds=1)
         faulty_variants = world.judged_variants if is_short else [world.judged_variants[place]]
         assert decision.winner not in faulty_variants, (base, number, decision.sentence)
@@ -215,5 +232,8 @@ def test_hundred_sweeps_are_never_won_by_a_fault(fault, tmp_path):
                 assert read_screen(decision)[row.variant, "rejected"], (base, number, row)
                 words[row.reason.partition(":")[0]] += 1
         wins += bool(decision.winner)
-    sys.stderr.write(f"\n{fault}, SEED={base}: {PROOF_SWEEPS} sweeps, {wins} won by the good one, {dict(words)}\n")
+    sys.stderr.write(
+        f"\n{fault}, SEED={base}: {PROOF_SWEEPS} sweeps, {wins} won by the good one,"
+        f" {dict(words)}\n"
+    )
     assert wins >= PROOF_WINS or is_short

@@ -1,4 +1,5 @@
-"""The whole life of a run in virtual time: what it does in which order, and that nothing is left behind it."""
+"""The whole life of a run in virtual time: what it does in which order, and that nothing is left
+behind it."""
 
 from __future__ import annotations
 
@@ -53,7 +54,12 @@ def test_closed_fence_is_not_empty():
     world.live()
     before_stop = world.is_empty
     stop_fleet(
-        world.account.clients, world.runner.world.guard, who="berta", why="enough", run=None, now=world.account.now
+        world.account.clients,
+        world.runner.world.guard,
+        who="berta",
+        why="enough",
+        run=None,
+        now=world.account.now,
     )
     assert (before_stop, world.is_empty) == (True, False)
 
@@ -86,7 +92,11 @@ def test_each_job_leaves_the_tail_of_its_log(lived):
 
 def test_both_servers_had_a_half(lived):
     world, _, _ = lived
-    placements = [row["result"]["placements"] for row in _read_steps(world) if row["step"].startswith("round-")]
+    placements = [
+        row["result"]["placements"]
+        for row in _read_steps(world)
+        if row["step"].startswith("round-")
+    ]
     assert placements == [{BASELINE: "devices 0-7", VARIANT: "devices 8-15"}] * 5
 
 
@@ -114,7 +124,11 @@ def test_starts_swap_the_halves():
     world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
     world.ask(starts=2)
     world.live()
-    rounds = [row["result"]["placements"][BASELINE] for row in _read_steps(world) if row["step"].startswith("round-")]
+    rounds = [
+        row["result"]["placements"][BASELINE]
+        for row in _read_steps(world)
+        if row["step"].startswith("round-")
+    ]
     assert (rounds[0], rounds[-1]) == ("devices 0-7", "devices 8-15")
 
 
@@ -141,7 +155,10 @@ def test_run_spans_leases():
     assert (waiting["state"], world.is_empty) == ("waiting", True)
     world.ask("resume", hours=3)
     record = world.live()
-    assert (record["state"], [lease["name"] for lease in record["leases"]]) == ("judged", [RUN, f"{RUN}.2"])
+    assert (record["state"], [lease["name"] for lease in record["leases"]]) == (
+        "judged",
+        [RUN, f"{RUN}.2"],
+    )
     assert world.is_empty
 
 
@@ -163,7 +180,9 @@ def test_servers_are_parked_before_the_run():
     world.ask()
     world.live(until=lambda seen: any(step == "stage" for step, _, _ in seen.list_steps()))
     assert not [
-        pod for pod in world.store.list_objects("pods", NAMESPACE) if pod["metadata"]["name"].startswith("qwen")
+        pod
+        for pod in world.store.list_objects("pods", NAMESPACE)
+        if pod["metadata"]["name"].startswith("qwen")
     ]
 
 

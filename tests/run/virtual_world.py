@@ -1,9 +1,11 @@
-"""A whole life of a run in virtual time: the guard's account in memory, a rehearsed cluster, and Jobs that leave files.
+"""A whole life of a run in virtual time: the guard's account in memory, a rehearsed cluster, and
+Jobs that leave files.
 
-It simulates: models and artifacts are names in two sets, a measure Job leaves a `round.json`, a judge Job a
-`judgment.json`, and a server is ready some minutes after it has devices. What it does not simulate: what a bench
-measures, HTTP, processes. Those are in tests/rehearsal.
-Invariant: nothing but `pass_time` moves the clock; every call of AWS and of Kubernetes may be the last one of a runner.
+It simulates: models and artifacts are names in two sets, a measure Job leaves a `round.json`, a
+judge Job a `judgment.json`, and a server is ready some minutes after it has devices. What it does
+not simulate: what a bench measures, HTTP, processes. Those are in tests/rehearsal. Invariant:
+nothing but `pass_time` moves the clock; every call of AWS and of Kubernetes may be the last one of
+a runner.
 """
 
 from __future__ import annotations
@@ -61,12 +63,15 @@ from tandem.spec.variant_key import compute_artifact_key
 CATALOGUE = load_catalogue()
 _RECORD = workspace().environments["post-us-east-2"].record
 ENVIRONMENT = _RECORD.model_copy(  # the committed one waits for the id of a block
-    update={"capacity": _RECORD.capacity.model_copy(update={"reservation_id": "cr-0123456789abcdef0"})}
+    update={
+        "capacity": _RECORD.capacity.model_copy(update={"reservation_id": "cr-0123456789abcdef0"})
+    }
 )
 EXPERIMENT = workspace().experiments["post"].record
 DIGEST = compute_spec_digest(ENVIRONMENT, EXPERIMENT, CATALOGUE)
 NAMESPACE = names.experiment_namespace(EXPERIMENT)
-BASELINE, VARIANT = "qwen-vllm", "qwen-sd-vllm"
+BASELINE = "qwen-vllm"
+VARIANT = "qwen-sd-vllm"
 WHO = "AROAEXAMPLE:anna"
 RUN = "post-1"
 LOOK_S = 30
@@ -77,7 +82,10 @@ GUARD = replace(GUARDED, nodes=1)
 
 def list_artifacts(experiment):
     """Return CronJob -> prefix of the artifact that it compiles, for every variant."""
-    keys = [compute_artifact_key(experiment, variant, CATALOGUE) for variant in experiment.all_variants()]
+    keys = [
+        compute_artifact_key(experiment, variant, CATALOGUE)
+        for variant in experiment.all_variants()
+    ]
     return {names.compile_job_name(key): key.prefix for key in keys}
 
 
@@ -87,11 +95,13 @@ def list_models(experiment):
     return {names.stage_job_name(model): model.prefix() for model in models}
 
 
-MODELS, ARTIFACTS = list_models(EXPERIMENT), list_artifacts(EXPERIMENT)
+MODELS = list_models(EXPERIMENT)
+ARTIFACTS = list_artifacts(EXPERIMENT)
 
 NEURON_TAINT = {"key": names.NEURON_TAINT, "value": "present", "effect": "NoSchedule"}
 STARTUP_TAINT = {"key": names.STARTUP_TAINT, "effect": "NoExecute"}
-GROUP_IDS = ("3593812b8066a078", "614e16dab9ba2f1f")  # of devices 0-7 and 8-15 of a trn2.48xlarge: facts of the driver
+# of devices 0-7 and 8-15 of a trn2.48xlarge: facts of the driver
+GROUP_IDS = ("3593812b8066a078", "614e16dab9ba2f1f")
 
 
 class VirtualAccount(World):
@@ -103,29 +113,41 @@ class VirtualAccount(World):
             return [self._list_keys(Bucket=Bucket, Prefix=Prefix)]
 
         s3 = SimpleNamespace(
-            get_object=self._get_dated, put_object=self._put_any, list_objects_v2=self._list_keys,
+            get_object=self._get_dated,
+            put_object=self._put_any,
+            list_objects_v2=self._list_keys,
             get_paginator=lambda _: SimpleNamespace(paginate=paginate),
-        )  # fmt: skip
+        )
         return replace(super().clients, s3=s3)
 
     def _get_dated(self, **request: Any) -> Any:
-        return self._get(**request) | {"ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(self.now)}}}
+        return self._get(**request) | {
+            "ResponseMetadata": {"HTTPHeaders": {"date": format_datetime(self.now)}}
+        }
 
     def _put_any(self, **request: Any) -> Any:
         if "IfMatch" in request or "IfNoneMatch" in request:
             return self._put(**request)
-        return self._call("s3.put_object", lambda: {"ETag": self.put(request["Key"], request["Body"])})
+        return self._call(
+            "s3.put_object", lambda: {"ETag": self.put(request["Key"], request["Body"])}
+        )
 
     def _list_keys(self, *, Bucket, Prefix, Delimiter="", ContinuationToken=""):  # noqa: N803 - as boto3 has them
         def effect():
             assert (Bucket, ContinuationToken) == (GUARDED.bucket, "")
             keys = sorted(key for key in self.objects if key.startswith(Prefix))
             if Delimiter:
-                folders = {Prefix + key.removeprefix(Prefix).partition("/")[0] + "/" for key in keys}
+                folders = {
+                    Prefix + key.removeprefix(Prefix).partition("/")[0] + "/" for key in keys
+                }
                 return {"CommonPrefixes": [{"Prefix": folder} for folder in sorted(folders)]}
             return {
                 "Contents": [
-                    {"Key": key, "Size": len(self.objects[key][0]), "LastModified": self.objects[key][2]}
+                    {
+                        "Key": key,
+                        "Size": len(self.objects[key][0]),
+                        "LastModified": self.objects[key][2],
+                    }
                     for key in keys
                 ]
             }
@@ -144,9 +166,13 @@ class StoreCluster:
         if self.world.cluster_down:
             raise ExternalError("Kubernetes did not answer", change="wait")
         try:
-            return self.world.account._call(f"kubernetes.{verb}", functools.partial(self._convert, effect))
+            return self.world.account._call(
+                f"kubernetes.{verb}", functools.partial(self._convert, effect)
+            )
         except (ClientError, EndpointConnectionError) as error:  # as the account's faults have it
-            raise ExternalError(f"Kubernetes refused to {verb} {kind}: {error}", change="wait") from error
+            raise ExternalError(
+                f"Kubernetes refused to {verb} {kind}: {error}", change="wait"
+            ) from error
 
     def _convert(self, effect):
         try:
@@ -164,20 +190,30 @@ class StoreCluster:
     def list_objects(self, kind, namespace="", labels=None):
         selector = ",".join(f"{key}={value}" for key, value in (labels or {}).items())
         place = namespace or None
-        return self._call("list", kind, lambda: self.world.store.list_objects(kind, place, label_selector=selector))
+        return self._call(
+            "list",
+            kind,
+            lambda: self.world.store.list_objects(kind, place, label_selector=selector),
+        )
 
     def create_job(self, namespace, body):
-        self._call("create", "jobs", lambda: self.world.store.create_object("jobs", namespace, body))
+        self._call(
+            "create", "jobs", lambda: self.world.store.create_object("jobs", namespace, body)
+        )
 
     def delete_job(self, namespace, name):
-        self._call("delete", "jobs", lambda: self.world.store.delete_object("jobs", namespace, name))
+        self._call(
+            "delete", "jobs", lambda: self.world.store.delete_object("jobs", namespace, name)
+        )
 
     def scale_deployment(self, namespace, name, replicas):
         patch = {"spec": {"replicas": replicas}}
         store = self.world.store
-        self._call("patch", "deployments/scale",
+        self._call(
+            "patch",
+            "deployments/scale",
             lambda: store.patch_object("deployments", namespace, name, patch),
-        )  # fmt: skip
+        )
 
     def read_log(self, namespace, pod, container):
         return self._call("get", "pods/log", lambda: f"{container} of {namespace}/{pod}\n")
@@ -187,7 +223,8 @@ class VirtualWorld:
     """One environment, its cluster and one runner; the runner may be replaced at any moment.
 
     Attributes:
-        scripts: name of a CronJob or of a server -> what its pods do, in place of what DEFAULTS say.
+        scripts: name of a CronJob or of a server -> what its pods do, in place of what DEFAULTS
+            say.
         stored: prefixes of models and artifacts that the bucket has.
         cluster_down: whether the Kubernetes API answers nothing.
         node_devices: how many devices a node shows.
@@ -201,11 +238,15 @@ class VirtualWorld:
 
     experiment: ClassVar[Experiment] = EXPERIMENT
     DEFAULTS: ClassVar[dict[str, PodScript]] = {
-        "stage": PodScript(run_s=60), "compile": PodScript(run_s=120), "tandem-measure": PodScript(run_s=90),
-        "tandem-judge": PodScript(run_s=30), "qwen-llmperf": PodScript(run_s=90),
+        "stage": PodScript(run_s=60),
+        "compile": PodScript(run_s=120),
+        "tandem-measure": PodScript(run_s=90),
+        "tandem-judge": PodScript(run_s=30),
+        "qwen-llmperf": PodScript(run_s=90),
         "tandem-quality": PodScript(run_s=90),
-        BASELINE: PodScript(ready_after_s=60, stop_s=5), VARIANT: PodScript(ready_after_s=60, stop_s=5),
-    }  # fmt: skip
+        BASELINE: PodScript(ready_after_s=60, stop_s=5),
+        VARIANT: PodScript(ready_after_s=60, stop_s=5),
+    }
 
     def __init__(self, **settings):
         self.account = VirtualAccount(start_s=120, stop_s=60)
@@ -213,12 +254,22 @@ class VirtualWorld:
         self.scripts: dict[str, PodScript] = {}
         self.stored: set[str] = set()
         self.startup_taint_s = 30
-        self.cluster_down, self.gives_nodes, self.gives_labels, self.node_devices = False, True, True, 16
-        self.is_void, self.leaves_records, self.leaves_answers = False, True, False
+        self.cluster_down = False
+        self.gives_nodes = True
+        self.gives_labels = True
+        self.node_devices = 16
+        self.is_void = False
+        self.leaves_records = True
+        self.leaves_answers = False
         self.look_s = LOOK_S
-        self.has_reaper, self.reaped_at, self.passes = True, None, 0
+        self.has_reaper = True
+        self.reaped_at = None
+        self.passes = 0
         self.spoiled: dict[str, PodScript] = {}
-        self.paths: list[StopPath] = [StopPath("reaper", "armed", "looks"), StopPath("budget", "armed", "is there")]
+        self.paths: list[StopPath] = [
+            StopPath("reaper", "armed", "looks"),
+            StopPath("budget", "armed", "is there"),
+        ]
         self.log: list[str] = []
         self.runner_number, self.seen_pods = 0, set[str]()
         self.measure_images: list[str] = []
@@ -240,10 +291,15 @@ class VirtualWorld:
         self.rendered = _render(self.experiment)
         for body in self.rendered:
             if body["kind"] in kinds:
-                self.store.create_object(kinds[body["kind"]], names.experiment_namespace(self.experiment), body)
+                self.store.create_object(
+                    kinds[body["kind"]], names.experiment_namespace(self.experiment), body
+                )
         size = {"cpu": "64", "memory": "256Gi", "ephemeral-storage": "500Gi"}
         status = {"allocatable": size, "conditions": [{"type": "Ready", "status": "True"}]}
-        body = {"metadata": {"name": "system-1", "labels": {"workload": "system"}}, "status": status}
+        body = {
+            "metadata": {"name": "system-1", "labels": {"workload": "system"}},
+            "status": status,
+        }
         self.store.create_object("nodes", "", body)
 
     def find_script(self, pod):
@@ -252,10 +308,16 @@ class VirtualWorld:
         labels = pod["metadata"]["labels"]
         name = labels["app.kubernetes.io/name"]
         kind = labels["app.kubernetes.io/component"]
-        return self.scripts.get(name) or self.scripts.get(kind) or self.DEFAULTS.get(name) or self.DEFAULTS[kind]
+        return (
+            self.scripts.get(name)
+            or self.scripts.get(kind)
+            or self.DEFAULTS.get(name)
+            or self.DEFAULTS[kind]
+        )
 
     def _mirror_nodes(self):
-        """Let each running instance be a node with its devices; one that ends drains first, as EKS's node groups do."""
+        """Let each running instance be a node with its devices; one that ends drains first, as
+        EKS's node groups do."""
         states = {machine.id: machine.state for machine in self.account.machines}
         nodes = self.list_fleet_nodes()
         for name in nodes:
@@ -263,7 +325,9 @@ class VirtualWorld:
                 self._drain_once(name)
             elif states[name] == "terminated":
                 self.cluster.lose_node(name)
-        joining = [name for name, state in states.items() if state == "running" and name not in nodes]
+        joining = [
+            name for name, state in states.items() if state == "running" and name not in nodes
+        ]
         for name in joining if self.gives_nodes else ():
             self._add_node(name)
         for name in nodes:
@@ -273,7 +337,11 @@ class VirtualWorld:
         labels = self.account.group["labels"] if self.account.group else {}
         for name in nodes if self.gives_labels else ():
             node = self.store.get_object("nodes", "", name)
-            kept = {key: value for key, value in node["metadata"]["labels"].items() if ".tandem/" not in key}
+            kept = {
+                key: value
+                for key, value in node["metadata"]["labels"].items()
+                if ".tandem/" not in key
+            }
             if node["metadata"]["labels"] != kept | labels:
                 node["metadata"]["labels"] = kept | labels
                 self.store.replace_object("nodes", "", name, node)
@@ -301,7 +369,11 @@ class VirtualWorld:
             "conditions": [{"type": "Ready", "status": "True"}],
         }
         taints = [NEURON_TAINT, STARTUP_TAINT]
-        body = {"metadata": {"name": name, "labels": labels}, "spec": {"taints": taints}, "status": status}
+        body = {
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"taints": taints},
+            "status": status,
+        }
         node = self.store.create_object("nodes", "", body)
         driver = CATALOGUE.dra_chart.driver.value
         devices = [
@@ -316,18 +388,33 @@ class VirtualWorld:
             }
             for number in range(self.node_devices)
         ]
-        spec = {"driver": driver, "nodeName": name, "pool": {"name": name, "generation": 1}, "devices": devices}
-        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"], "controller": True}
+        spec = {
+            "driver": driver,
+            "nodeName": name,
+            "pool": {"name": name, "generation": 1},
+            "devices": devices,
+        }
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": name,
+            "uid": node["metadata"]["uid"],
+            "controller": True,
+        }
         metadata = {"name": name, "ownerReferences": [owner]}
         self.store.create_object("resourceslices", "", {"metadata": metadata, "spec": spec})
 
     def list_fleet_nodes(self):
         """Return the names of the accelerator nodes that the cluster lists."""
-        return sorted({node["metadata"]["name"] for node in self.store.view_objects("nodes")} - {"system-1"})
+        return sorted(
+            {node["metadata"]["name"] for node in self.store.view_objects("nodes")} - {"system-1"}
+        )
 
     def list_servers(self, name=""):
         """Return the servers' pods, of one server or of all, those that leave too."""
-        selector = "app.kubernetes.io/component=server" + (f",app.kubernetes.io/name={name}" if name else "")
+        selector = "app.kubernetes.io/component=server" + (
+            f",app.kubernetes.io/name={name}" if name else ""
+        )
         return self.store.list_objects("pods", label_selector=selector)
 
     def drain(self):
@@ -347,22 +434,27 @@ class VirtualWorld:
 
     def find_running(self):
         """Return the instance that runs; None if there is none."""
-        return next((machine for machine in self.account.machines if machine.state == "running"), None)
+        return next(
+            (machine for machine in self.account.machines if machine.state == "running"), None
+        )
 
     def lose_node(self):
-        """Let the running instance fail: EC2 has it no longer, and the node group starts another."""
+        """Let the running instance fail: EC2 has it no longer, and the node group starts
+        another."""
         machine = self.find_running()
         machine.fail(self.account.now)
         self.cluster.lose_node(machine.id)
 
     def hang_node(self):
-        """Let the kubelet of the running instance fall silent; EC2 still has the instance. Return what replaces it."""
+        """Let the kubelet of the running instance fall silent; EC2 still has the instance. Return
+        what replaces it."""
         machine = self.find_running()
         self.cluster.lose_node(machine.id, is_terminated=False)
 
         def replace_node():
             machine.fail(self.account.now)
-            self.store.delete_object("nodes", "", machine.id)  # as EKS's controller does once EC2 has it no longer
+            # as EKS's controller does once EC2 has it no longer
+            self.store.delete_object("nodes", "", machine.id)
 
         return replace_node
 
@@ -372,13 +464,19 @@ class VirtualWorld:
         self._spoil_measurements()
         for pod in self.store.view_objects("pods"):
             ends = {"Succeeded", *(["Failed"] if self.leaves_answers else [])}
-            if pod.get("status", {}).get("phase") in ends and pod["metadata"]["uid"] not in self.seen_pods:
+            if (
+                pod.get("status", {}).get("phase") in ends
+                and pod["metadata"]["uid"] not in self.seen_pods
+            ):
                 self.seen_pods.add(pod["metadata"]["uid"])
                 self._leave_files(pod)
 
     def _spoil_measurements(self):
-        """Let a measure Job fail whose servers do not answer: at once at its start, later after the bench's wait."""
-        jobs = self.store.view_objects("pods", label_selector="app.kubernetes.io/name=tandem-measure")
+        """Let a measure Job fail whose servers do not answer: at once at its start, later after the
+        bench's wait."""
+        jobs = self.store.view_objects(
+            "pods", label_selector="app.kubernetes.io/name=tandem-measure"
+        )
         for pod in jobs:
             uid = pod["metadata"]["uid"]
             task = _read_task(pod)
@@ -409,7 +507,9 @@ class VirtualWorld:
 
     def count_requests(self, task):
         """Return what a Job records that asked everything."""
-        return sum(turn.request_count for turn in build_task_settings(task).plan().round(task.number))
+        return sum(
+            turn.request_count for turn in build_task_settings(task).plan().round(task.number)
+        )
 
     def _leave_records(self, name, image, task):
         if name == "tandem-measure":
@@ -426,14 +526,17 @@ class VirtualWorld:
             key = round_prefix(task.experiment, task.run, task.number, task.attempt) + ROUND_FILE
         else:
             sentence = "VOID" if self.is_void else "qwen-sd-vllm is faster"
-            result = JudgmentResult(sentence=sentence, is_void=self.is_void, exit_code=4 if self.is_void else 0)
+            result = JudgmentResult(
+                sentence=sentence, is_void=self.is_void, exit_code=4 if self.is_void else 0
+            )
             result = msgspec.structs.replace(result, **self.judge_pair(task))
             key = results_prefix(task.experiment, task.run) + JUDGMENT_FILE
             self.judged = task
         self.account.put(key, msgspec.json.encode(result))
 
     def judge_pair(self, _):
-        """Return what the judge finds of the arms of a task, by field; nothing where no sweep reads it."""
+        """Return what the judge finds of the arms of a task, by field; nothing where no sweep reads
+        it."""
         return {}
 
     # runner
@@ -453,13 +556,20 @@ class VirtualWorld:
         self.runner_number += 1
         box: list[Runner] = []
         world = RunWorld(
-            environment=ENVIRONMENT, experiments={self.experiment.name: self.experiment}, catalogue=CATALOGUE,
-            guard=GUARD, clients=self.account.clients, cluster=self.api, survey=self.survey,
+            environment=ENVIRONMENT,
+            experiments={self.experiment.name: self.experiment},
+            catalogue=CATALOGUE,
+            guard=GUARD,
+            clients=self.account.clients,
+            cluster=self.api,
+            survey=self.survey,
             read_paths=lambda _: self.paths,
-            now=lambda: self.account.now, pause=self.pass_time, beat=lambda: box[0].beat(),  # noqa: PLW0108 - made below
+            now=lambda: self.account.now,
+            pause=self.pass_time,
+            beat=lambda: box[0].beat(),  # noqa: PLW0108 - made below
             log=self.log.append,
             writer=f"runner-{self.runner_number}",
-        )  # fmt: skip
+        )
         box.append(Runner(world))
         return box[0]
 
@@ -468,11 +578,14 @@ class VirtualWorld:
         rows += [("artifact", prefix) for prefix in list_artifacts(experiment).values()]
         return [
             SurveyRow(
-                kind=kind, name=prefix.split("/", 1)[1], prefix=prefix, used_by=("post/x",),
+                kind=kind,
+                name=prefix.split("/", 1)[1],
+                prefix=prefix,
+                used_by=("post/x",),
                 state="present" if prefix in self.stored else "missing",
             )
             for kind, prefix in rows
-        ]  # fmt: skip
+        ]
 
     def pass_time(self, seconds):
         while seconds > 0:
@@ -483,7 +596,8 @@ class VirtualWorld:
             seconds -= step_s
 
     def _reap(self):
-        """Let the reaper pass if it is due; it is a process of its own, which no kill of the runner meets."""
+        """Let the reaper pass if it is due; it is a process of its own, which no kill of the runner
+        meets."""
         now = self.account.now
         if not self.has_reaper or (self.reaped_at and now - self.reaped_at < REAPER_SPAN):
             return
@@ -495,7 +609,8 @@ class VirtualWorld:
         self.passes += 1
 
     def look(self):
-        """Take one look; a runner that was killed is replaced at the next one, one that AWS failed goes on."""
+        """Take one look; a runner that was killed is replaced at the next one, one that AWS failed
+        goes on."""
         try:
             self.runner.look()
         except ExternalError as fault:
@@ -514,18 +629,25 @@ class VirtualWorld:
             record = self.read_run()
             if record is not None and record["state"] != "running" and self.runner.engine is None:
                 return record
-        raise AssertionError(f"the run is still at work after {hours} h: {self.log[-3:]}, {self.list_steps()[-3:]}")
+        raise AssertionError(
+            f"the run is still at work after {hours} h: {self.log[-3:]}, {self.list_steps()[-3:]}"
+        )
 
     # people
 
     def ask(self, kind="run", *, run=RUN, who=WHO, stem=None, **fields):
         """Write a request as `tandem run` does."""
         request = {
-            "kind": kind, "run": run, "environment": ENVIRONMENT.name, "experiment": self.experiment.name,
+            "kind": kind,
+            "run": run,
+            "environment": ENVIRONMENT.name,
+            "experiment": self.experiment.name,
             "spec_digest": compute_spec_digest(ENVIRONMENT, self.experiment, CATALOGUE),
-            "at": self.account.now.isoformat(), "hours": 8, "rounds": 4,
+            "at": self.account.now.isoformat(),
+            "hours": 8,
+            "rounds": 4,
             "size": "default" if "until" in fields else "quick",
-        }  # fmt: skip
+        }
         request |= fields
         stems = {"run": run, "cancel": f"{run}.cancel", "resume": f"{run}.resume-2"}
         key = request_key(who, stem or stems[kind], is_stage=fields.get("until") == "stage")
@@ -549,9 +671,14 @@ class VirtualWorld:
 
     @property
     def is_empty(self):
-        """Whether nothing runs any more: no instance, server, Job, lease or schedule, and no fence that is closed."""
+        """Whether nothing runs any more: no instance, server, Job, lease or schedule, and no fence
+        that is closed."""
         fence = self.account.read("stop.json")
-        pods = [pod for pod in self.store.list_objects("pods") if pod["status"].get("phase") in {"Running", "Pending"}]
+        pods = [
+            pod
+            for pod in self.store.list_objects("pods")
+            if pod["status"].get("phase") in {"Running", "Pending"}
+        ]
         return (
             not self.account.alive
             and not self.account.group["scalingConfig"]["desiredSize"]
@@ -565,7 +692,8 @@ class VirtualWorld:
 
 @functools.cache
 def _render(experiment):
-    """Return the objects of an experiment; of a declared one those of the session: no chart names a reservation."""
+    """Return the objects of an experiment; of a declared one those of the session: no chart names a
+    reservation."""
     if experiment == EXPERIMENTS.get(experiment.name):
         charts = stages(ENVIRONMENT.name, experiment.name)
     else:
@@ -577,6 +705,8 @@ def _render(experiment):
 
 def _read_task(pod):
     """Return the task of a bench Job's pod; None of any other pod, or where nobody filled it in."""
-    variables = {row["name"]: row.get("value") for row in pod["spec"]["containers"][0].get("env", [])}
+    variables = {
+        row["name"]: row.get("value") for row in pod["spec"]["containers"][0].get("env", [])
+    }
     text = variables.get(TASK_VARIABLE)
     return msgspec.json.decode(text, type=BenchTask) if text else None

@@ -1,4 +1,5 @@
-"""Simulators with steps of a millisecond, one for all tests of a module that change nothing of it."""
+"""Simulators with steps of a millisecond, one for all tests of a module that change nothing of
+it."""
 
 from __future__ import annotations
 

@@ -39,11 +39,18 @@ class Answered:
     def text(self) -> str:
         choices = [choice for frame in self.frames for choice in frame["choices"]]
         return "".join(
-            choice["delta"].get("content", "") if "delta" in choice else choice["text"] for choice in choices
+            choice["delta"].get("content", "") if "delta" in choice else choice["text"]
+            for choice in choices
         )
 
 
-def ask(url: str, path: str, body: Any = None, headers: dict[str, str] | None = None, most_bytes: int = 0) -> Answered:
+def ask(
+    url: str,
+    path: str,
+    body: Any = None,
+    headers: dict[str, str] | None = None,
+    most_bytes: int = 0,
+) -> Answered:
     """Ask once. `most_bytes`: go away after so many of the answer."""
     place = urlsplit(url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=ANSWER_S)
@@ -66,7 +73,12 @@ def ask(url: str, path: str, body: Any = None, headers: dict[str, str] | None = 
 
 
 def chat(prompt: str = "Say something.", **more: Any) -> dict[str, Any]:
-    return {"messages": [{"role": "user", "content": prompt}], "stream": True, "temperature": 0, **more}
+    return {
+        "messages": [{"role": "user", "content": prompt}],
+        "stream": True,
+        "temperature": 0,
+        **more,
+    }
 
 
 def until(holds: Any, seconds: float = 15) -> bool:

@@ -1,4 +1,5 @@
-"""The process model in virtual time: each knob of it, and that it is the same step by step and at once."""
+"""The process model in virtual time: each knob of it, and that it is the same step by step and at
+once."""
 
 from __future__ import annotations
 
@@ -15,15 +16,22 @@ from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 def knobs(acceptance: float = 0.8, **more: object) -> SimulatorSettings:
     base = {"prefill_base_ms": 100.0, "prefill_ms_per_token": 1.0, "step_ms": (10.0,)}
-    return SimulatorSettings(**{**base, "classes": {"default": PromptClassSettings(acceptance=acceptance)}, **more})
+    return SimulatorSettings(
+        **{**base, "classes": {"default": PromptClassSettings(acceptance=acceptance)}, **more}
+    )
 
 
 def speculating(law: str = "nxdi", window: int = 7, **more: object) -> SimulatorSettings:
     return knobs(law=law, num_speculative_tokens=window, **more)
 
 
-def jobs(count: int, output: int = 65, prompt: int = 50, apart_s: float = 0.0) -> list[TimedRequest]:
-    return [TimedRequest(number + 1, "default", prompt, output, number * apart_s) for number in range(count)]
+def jobs(
+    count: int, output: int = 65, prompt: int = 50, apart_s: float = 0.0
+) -> list[TimedRequest]:
+    return [
+        TimedRequest(number + 1, "default", prompt, output, number * apart_s)
+        for number in range(count)
+    ]
 
 
 def ended(
@@ -65,12 +73,17 @@ def test_the_acceptance_of_a_class_decides_its_bursts():
 
 
 def test_the_window_bounds_a_burst():
-    widest = [ended(speculating("vllm", window, acceptance=1.0), jobs(1, 101))[0].tokens.max() for window in (1, 3, 9)]
+    widest = [
+        ended(speculating("vllm", window, acceptance=1.0), jobs(1, 101))[0].tokens.max()
+        for window in (1, 3, 9)
+    ]
     assert widest == [2, 4, 10]
 
 
 def test_a_step_costs_more_in_a_larger_batch():
-    chosen = knobs(step_ms=(10.0, 14.0, 15.0), prefill_base_ms=0, prefill_ms_per_token=0, max_num_seqs=8)
+    chosen = knobs(
+        step_ms=(10.0, 14.0, 15.0), prefill_base_ms=0, prefill_ms_per_token=0, max_num_seqs=8
+    )
     costs = [step_ms(ended(chosen, jobs(count))[0])[0] for count in (1, 2, 3, 5)]
     assert costs == [10, 14, 15, 15]
 
@@ -89,7 +102,9 @@ def test_a_prefill_stalls_every_sequence_that_decodes():
 
 def test_a_batch_has_a_limit_and_others_wait():
     chosen = knobs(max_num_seqs=2, prefill_base_ms=1, prefill_ms_per_token=0)
-    batches = [len(steps.requests) for steps, _ in run_engine(chosen, jobs(6)) if steps.kind == "decode"]
+    batches = [
+        len(steps.requests) for steps, _ in run_engine(chosen, jobs(6)) if steps.kind == "decode"
+    ]
     done = ended(chosen, jobs(6))
 
     assert max(batches) == 2
@@ -144,7 +159,8 @@ def test_an_open_loop_keeps_its_arrivals_whatever_the_server_does():
 @pytest.mark.parametrize(
     ("law", "acceptance", "window", "tokens"),
     [
-        ("vllm", 0.858, 3, 3.226),  # an acceptance length of 3.224, from published rates by position
+        # an acceptance length of 3.224, from published rates by position
+        ("vllm", 0.858, 3, 3.226),
         ("nxdi", 0.9, 7, 5.217),
         ("nxdi", 0.58, 7, 2.328),  # what a step must commit to break even at 2.33 times its cost
         ("nxdi", 1.0, 7, 7.0),

@@ -1,4 +1,5 @@
-"""The simulator's bytes against those of a real vLLM 0.32.0, request by request: the same fields and types."""
+"""The simulator's bytes against those of a real vLLM 0.32.0, request by request: the same fields
+and types."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 
 STREAMS = Path(__file__).parents[1] / "bench" / "streams"
 CASES = sorted(path.stem for path in STREAMS.glob("*.jsonl"))
-SPLIT = {name for name in CASES if "split_characters" in name}  # tokens inside a character: the simulator has none
+# tokens inside a character: the simulator has none
+SPLIT = {name for name in CASES if "split_characters" in name}
 SERVED = {
     "ngram": SimulatorSettings(
         model="smollm2",
@@ -41,8 +43,12 @@ def simulators() -> Iterator[dict[str, SimulatorThread]]:
 
 @cache
 def recorded(case: str) -> tuple[dict[str, Any], Answered]:
-    head, *reads = [json.loads(line) for line in (STREAMS / f"{case}.jsonl").read_text().splitlines()]
-    return head, Answered(head["status"], head["headers"], b"".join(bytes.fromhex(read["hex"]) for read in reads))
+    head, *reads = [
+        json.loads(line) for line in (STREAMS / f"{case}.jsonl").read_text().splitlines()
+    ]
+    return head, Answered(
+        head["status"], head["headers"], b"".join(bytes.fromhex(read["hex"]) for read in reads)
+    )
 
 
 def replayed(simulators: dict[str, SimulatorThread], case: str) -> Answered:
@@ -50,7 +56,9 @@ def replayed(simulators: dict[str, SimulatorThread], case: str) -> Answered:
     body = head["request"]["body"]
     if "characters)" in json.dumps(body):  # a very long prompt is cut in the recording
         body = {**body, "messages": [{"role": "user", "content": "word " * 3000}]}
-    return ask(simulators[head["server"]["arm"]].url, head["request"]["path"], body, {"X-Request-Id": case})
+    return ask(
+        simulators[head["server"]["arm"]].url, head["request"]["path"], body, {"X-Request-Id": case}
+    )
 
 
 def shape(value: Any) -> Any:
@@ -69,15 +77,24 @@ def place(frame: dict[str, Any]) -> str:
     (choice,) = frame["choices"]
     if choice.get("delta", {}).get("role"):
         return "role"
-    return "last" if choice["finish_reason"] else "first" if choice.get("prompt_token_ids") else "middle"
+    return (
+        "last"
+        if choice["finish_reason"]
+        else "first"
+        if choice.get("prompt_token_ids")
+        else "middle"
+    )
 
 
 def shapes(answers: Answered) -> dict[str, set[Any]]:
     result: dict[str, set[Any]] = {}
     for frame in answers.frames:
         for choice in frame["choices"]:
-            if choice["logprobs"] and "top_logprobs" in choice["logprobs"]:  # a mapping by token, not by field
-                choice["logprobs"]["top_logprobs"] = [[*entry.values()] for entry in choice["logprobs"]["top_logprobs"]]
+            # a mapping by token, not by field
+            if choice["logprobs"] and "top_logprobs" in choice["logprobs"]:
+                choice["logprobs"]["top_logprobs"] = [
+                    [*entry.values()] for entry in choice["logprobs"]["top_logprobs"]
+                ]
         result.setdefault(place(frame), set()).add(shape(frame))
     return result
 
@@ -97,8 +114,14 @@ def test_every_frame_has_the_recorded_fields_and_types(simulators, case):
 @pytest.mark.parametrize("case", [name for name in CASES if not name.startswith("error")])
 def test_frames_come_in_the_recorded_order(simulators, case):
     def order(answers: Answered) -> list[str]:
-        places = ["[DONE]" if data == "[DONE]" else place(json.loads(data)) for data in answers.data]
-        return [element for index, element in enumerate(places) if index == 0 or places[index - 1] != element]
+        places = [
+            "[DONE]" if data == "[DONE]" else place(json.loads(data)) for data in answers.data
+        ]
+        return [
+            element
+            for index, element in enumerate(places)
+            if index == 0 or places[index - 1] != element
+        ]
 
     result = [entry for entry in order(replayed(simulators, case)) if entry != "middle"]
 
@@ -108,12 +131,14 @@ def test_frames_come_in_the_recorded_order(simulators, case):
 @pytest.mark.parametrize("case", [name for name in CASES if name.startswith("error")])
 def test_errors_have_the_recorded_status_fields_and_words(simulators, case):
     of_simulator = replayed(simulators, case)
-    (_, of_vllm) = recorded(case)
+    _, of_vllm = recorded(case)
 
     assert of_simulator.status == of_vllm.status
     assert shape(of_simulator.json) == shape(of_vllm.json)
     fields = ("type", "param", "code")
-    assert [of_simulator.json["error"][field] for field in fields] == [of_vllm.json["error"][entry] for entry in fields]
+    assert [of_simulator.json["error"][field] for field in fields] == [
+        of_vllm.json["error"][entry] for entry in fields
+    ]
 
 
 @pytest.mark.parametrize("name", ["content-type", "transfer-encoding"])
@@ -142,7 +167,9 @@ def series(page: str) -> set[tuple[str, frozenset[str]]]:
     return {(entry[1], frozenset(re.findall(r'(\w+)="', entry[2]))) for entry in result if entry}
 
 
-@pytest.mark.parametrize(("arm", "file"), [("base", "metrics_base"), ("ngram", "metrics_ngram_after")])
+@pytest.mark.parametrize(
+    ("arm", "file"), [("base", "metrics_base"), ("ngram", "metrics_ngram_after")]
+)
 def test_the_metrics_have_the_recorded_names_and_labels(simulators, arm, file):
     of_simulator = series(ask(simulators[arm].url, "/metrics").body.decode())
     of_vllm = series((STREAMS / f"{file}.txt").read_text())

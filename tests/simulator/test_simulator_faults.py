@@ -1,4 +1,5 @@
-"""Each fault does what it says to the requests it names, to no others, and the truth log tells it."""
+"""Each fault does what it says to the requests it names, to no others, and the truth log tells
+it."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ USAGE = {"include_usage": True, "continuous_usage_stats": True}
 def meets(started):
     """A simulator whose second request meets a fault; three requests, one after the other."""
 
-    def act(kind: str, body: dict[str, Any] | None = None, **more: Any) -> tuple[list[Answered], Any]:
+    def act(
+        kind: str, body: dict[str, Any] | None = None, **more: Any
+    ) -> tuple[list[Answered], Any]:
         running = started(faults=(FaultSettings(kind=kind, requests=(2,), **more),))
         answers = [ask(running.url, CHAT, body or chat(stream_options=USAGE)) for _ in range(3)]
         assert until(lambda: len(running.log_entries) == 3)
@@ -56,10 +59,16 @@ def test_a_fault_meets_the_request_it_names_and_no_other(meets, kind):
     assert answers[0].text == answers[2].text
 
 
-@pytest.mark.parametrize(("kind", "status"), [("status_500", 500), ("status_503", 503), ("status_429", 429)])
+@pytest.mark.parametrize(
+    ("kind", "status"), [("status_500", 500), ("status_503", 503), ("status_429", 429)]
+)
 def test_an_error_has_its_status_and_vllms_form(meets, kind, status):
     (_, answers, _), truth = meets(kind)
-    assert (answers.status, answers.json["error"]["code"], truth[1].status) == (status, status, status)
+    assert (answers.status, answers.json["error"]["code"], truth[1].status) == (
+        status,
+        status,
+        status,
+    )
     assert truth[1].bursts == []
 
 
@@ -121,13 +130,21 @@ def test_usage_can_be_wrong_by_so_many_tokens(meets):
 
 def test_another_model_can_answer(meets):
     answers, _ = meets("wrong_model")
-    assert [{frame["model"] for frame in replies.frames} for replies in answers] == [{"m"}, {"another-model"}, {"m"}]
+    assert [{frame["model"] for frame in replies.frames} for replies in answers] == [
+        {"m"},
+        {"another-model"},
+        {"m"},
+    ]
 
 
 def test_garbage_is_no_content_and_as_long_as_the_answer(meets):
     answers, truth = meets("garbage")
     prompt = Prompt(id="p", class_="default", prompt="Say something.")
-    assert [check_content(prompt, replies.text, "stop") for replies in answers] == ["ok", "garbage", "ok"]
+    assert [check_content(prompt, replies.text, "stop") for replies in answers] == [
+        "ok",
+        "garbage",
+        "ok",
+    ]
     assert truth[1].completion_tokens == truth[0].completion_tokens
 
 
@@ -153,7 +170,10 @@ def test_a_restart_cuts_streams_forgets_counters_and_comes_back(started):
     assert whole(before)
     assert not whole(cut)
     assert until(lambda: ask(running.url, "/health").status == 200)
-    assert b'generation_tokens_total{engine="0",model_name="m"} 0.0' in ask(running.url, "/metrics").body
+    assert (
+        b'generation_tokens_total{engine="0",model_name="m"} 0.0'
+        in ask(running.url, "/metrics").body
+    )
     assert whole(ask(running.url, CHAT, chat()))
     assert [entry.fault for entry in running.log_entries] == [None, "restart", None]
 
@@ -162,9 +182,13 @@ def test_a_rate_meets_its_share_of_the_requests():
     knobs = SimulatorSettings(faults=(FaultSettings(kind="stall", rate=0.2),))
     fault_numbers = [number for number in range(1, 5001) if select_fault(knobs, number, "default")]
     assert len(fault_numbers) == pytest.approx(1000, rel=0.1)
-    assert fault_numbers == [number for number in range(1, 5001) if select_fault(knobs, number, "default")]
+    assert fault_numbers == [
+        number for number in range(1, 5001) if select_fault(knobs, number, "default")
+    ]
     new_seed = knobs.model_copy(update={"seed": 1})
-    assert fault_numbers != [number for number in range(1, 5001) if select_fault(new_seed, number, "default")]
+    assert fault_numbers != [
+        number for number in range(1, 5001) if select_fault(new_seed, number, "default")
+    ]
 
 
 def test_a_fault_of_a_class_leaves_the_others_alone():
@@ -174,5 +198,10 @@ def test_a_fault_of_a_class_leaves_the_others_alone():
 
 
 def test_a_request_meets_the_first_fault_that_takes_it():
-    knobs = SimulatorSettings(faults=(FaultSettings(kind="drop", requests=(2,)), FaultSettings(kind="stall", rate=1.0)))
-    assert [getattr(select_fault(knobs, number, "default"), "kind", None) for number in (1, 2)] == ["stall", "drop"]
+    knobs = SimulatorSettings(
+        faults=(FaultSettings(kind="drop", requests=(2,)), FaultSettings(kind="stall", rate=1.0))
+    )
+    assert [getattr(select_fault(knobs, number, "default"), "kind", None) for number in (1, 2)] == [
+        "stall",
+        "drop",
+    ]

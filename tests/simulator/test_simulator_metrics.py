@@ -1,4 +1,5 @@
-"""The /metrics pages: each runtime's own figures of the same steps, in virtual time and over HTTP."""
+"""The /metrics pages: each runtime's own figures of the same steps, in virtual time and over
+HTTP."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ OLD = {"runtime": "nxdi-v0", "law": "nxdi", "num_speculative_tokens": 7}
 
 def samples(page: str) -> Samples:
     """Every sample by its name and labels, model and engine left out."""
-    result = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
+    result = [
+        sample for family in text_string_to_metric_families(page) for sample in family.samples
+    ]
     return {
         entry.name.removeprefix("vllm:")
         + "".join(
@@ -58,14 +61,21 @@ class Ran:
     """A run in virtual time, its page, and what truly happened."""
 
     def __init__(self, chosen: SimulatorSettings, count: int = 40, output: int = 60) -> None:
-        self.jobs = [EngineRequest(number + 1, "default", 50, output, number * 0.3) for number in range(count)]
+        self.jobs = [
+            EngineRequest(number + 1, "default", 50, output, number * 0.3)
+            for number in range(count)
+        ]
         self.steps: list[EngineSteps] = []
-        self.page = samples(build_virtual_page(chosen, self._noted(chosen)).render_text(0, 0, 0).decode())
+        self.page = samples(
+            build_virtual_page(chosen, self._noted(chosen)).render_text(0, 0, 0).decode()
+        )
         self.decode_steps = sum(job.step_count for job in self.jobs)
         self.tokens = sum(job.output_tokens for job in self.jobs)
         self.accepted = sum(int(job.step_tokens.sum()) - job.step_count for job in self.jobs)
 
-    def _noted(self, chosen: SimulatorSettings) -> Iterator[tuple[EngineSteps, list[EngineRequest]]]:
+    def _noted(
+        self, chosen: SimulatorSettings
+    ) -> Iterator[tuple[EngineSteps, list[EngineRequest]]]:
         for steps, end in run_engine(chosen, self.jobs):
             self.steps.append(steps)
             yield steps, end
@@ -94,11 +104,16 @@ def test_v0_counts_one_token_for_each_sequence_and_step(old):
 def test_the_tokens_of_ended_requests_are_true_everywhere(ran, request):
     result = request.getfixturevalue(ran)
     assert result.page["request_generation_tokens_sum"] == result.tokens
-    assert result.page["request_prompt_tokens_sum"] == result.page["prompt_tokens_total"] == 50 * len(result.jobs)
+    assert (
+        result.page["request_prompt_tokens_sum"]
+        == result.page["prompt_tokens_total"]
+        == 50 * len(result.jobs)
+    )
 
 
 @pytest.mark.parametrize(
-    ("ran", "name"), [("new", "inter_token_latency_seconds"), ("old", "time_per_output_token_seconds")]
+    ("ran", "name"),
+    [("new", "inter_token_latency_seconds"), ("old", "time_per_output_token_seconds")],
 )
 def test_token_latency_is_observed_once_a_step(ran, name, request):
     result = request.getfixturevalue(ran)
@@ -114,7 +129,10 @@ def test_live_counters_say_what_was_drafted_and_accepted(new):
 
 
 def test_the_places_of_a_draft_add_up_and_fall(new):
-    places = [new.page[f"spec_decode_num_accepted_tokens_per_pos_total{{position={place}}}"] for place in range(3)]
+    places = [
+        new.page[f"spec_decode_num_accepted_tokens_per_pos_total{{position={place}}}"]
+        for place in range(3)
+    ]
     assert sum(places) == new.accepted
     assert places == sorted(places, reverse=True)
     assert len(set(places)) == 3
@@ -123,14 +141,20 @@ def test_the_places_of_a_draft_add_up_and_fall(new):
 def test_flat_counters_stay_at_0():
     page = Ran(knobs(spec_counters="flat")).page
     draft_counters = {
-        name: value for name, value in page.items() if name.startswith("spec_decode") and "_created" not in name
+        name: value
+        for name, value in page.items()
+        if name.startswith("spec_decode") and "_created" not in name
     }
     assert len(draft_counters) == 6
     assert set(draft_counters.values()) == {0}
 
 
 def test_v0_declares_its_draft_counters_and_never_fills_them(old):
-    page = build_virtual_page(knobs(**OLD), run_engine(knobs(**OLD), old.jobs[:0])).render_text(0, 0, 0).decode()
+    page = (
+        build_virtual_page(knobs(**OLD), run_engine(knobs(**OLD), old.jobs[:0]))
+        .render_text(0, 0, 0)
+        .decode()
+    )
     assert "# TYPE vllm:spec_decode_num_accepted_tokens_total counter" in page
     assert not any(name.startswith("spec_decode") for name in old.page)
 
@@ -140,7 +164,9 @@ def test_the_times_of_a_request_add_up(new):
     parts = sum(page[f"request_{part}_time_seconds_sum"] for part in ("queue", "prefill", "decode"))
 
     assert page["e2e_request_latency_seconds_sum"] == pytest.approx(parts)
-    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(sum(job.end_s - job.arrived_s for job in new.jobs))
+    assert page["e2e_request_latency_seconds_sum"] == pytest.approx(
+        sum(job.end_s - job.arrived_s for job in new.jobs)
+    )
     assert page["time_to_first_token_seconds_sum"] == pytest.approx(
         sum(job.first_s - job.arrived_s for job in new.jobs)
     )
@@ -149,12 +175,14 @@ def test_the_times_of_a_request_add_up(new):
 def test_figures_are_the_same_stepwise_and_at_once(new):
     jobs = [EngineRequest(number + 1, "default", 50, 60, number * 0.3) for number in range(40)]
     at_once = samples(
-        build_virtual_page(knobs(), run_engine(knobs(), jobs, max_steps=1000)).render_text(0, 0, 0).decode()
+        build_virtual_page(knobs(), run_engine(knobs(), jobs, max_steps=1000))
+        .render_text(0, 0, 0)
+        .decode()
     )
 
-    assert {name: value for name, value in at_once.items() if "_created" not in name} == pytest.approx(
-        {name: value for name, value in new.page.items() if "_created" not in name}
-    )
+    assert {
+        name: value for name, value in at_once.items() if "_created" not in name
+    } == pytest.approx({name: value for name, value in new.page.items() if "_created" not in name})
 
 
 def test_nothing_is_kept_of_a_request_whose_client_left(started):
@@ -178,7 +206,9 @@ def test_who_has_read_the_last_byte_finds_the_request_counted(simulator):
 def test_gauges_show_who_runs_and_who_waits(started):
     busy = started(max_num_seqs=2, step_ms=(30.0,))
     for _ in range(5):
-        threading.Thread(target=ask, args=(busy.url, CHAT, chat(ignore_eos=True)), daemon=True).start()
+        threading.Thread(
+            target=ask, args=(busy.url, CHAT, chat(ignore_eos=True)), daemon=True
+        ).start()
 
     def now() -> tuple[float, float]:
         page = samples(ask(busy.url, "/metrics").body.decode())

@@ -1,4 +1,5 @@
-"""The real clock runs the same model: what the log says was due is what virtual time says of the same arrivals."""
+"""The real clock runs the same model: what the log says was due is what virtual time says of the
+same arrivals."""
 
 from __future__ import annotations
 
@@ -32,7 +33,11 @@ def served() -> list[RequestLogEntry]:
     """Four requests at once, of which two must wait, then two one after the other."""
     with SimulatorThread(KNOBS) as simulator:
         with ThreadPoolExecutor(4) as clients:
-            list(clients.map(lambda number: ask(simulator.url, CHAT, chat(f"Question {number}")), range(4)))
+            list(
+                clients.map(
+                    lambda number: ask(simulator.url, CHAT, chat(f"Question {number}")), range(4)
+                )
+            )
         for number in range(2):
             ask(simulator.url, CHAT, chat(f"Late question {number}"))
         assert until(lambda: len(simulator.log_entries) == 6)
@@ -42,14 +47,22 @@ def served() -> list[RequestLogEntry]:
 @pytest.fixture(scope="module")
 def simulated(served: list[RequestLogEntry]) -> list[TimedRequest]:
     jobs = [
-        TimedRequest(answer.number, "default", answer.prompt_tokens, answer.completion_tokens, answer.accepted_s)
+        TimedRequest(
+            answer.number,
+            "default",
+            answer.prompt_tokens,
+            answer.completion_tokens,
+            answer.accepted_s,
+        )
         for answer in served
     ]
     return sorted(run_timed(KNOBS, jobs), key=lambda job: job.number)
 
 
 def test_the_server_plans_the_bursts_of_virtual_time(served, simulated):
-    assert [[tokens for _, tokens in answer.bursts] for answer in served] == [list(job.tokens) for job in simulated]
+    assert [[tokens for _, tokens in answer.bursts] for answer in served] == [
+        list(job.tokens) for job in simulated
+    ]
 
 
 def test_the_server_plans_the_times_of_virtual_time(served, simulated):

@@ -1,4 +1,5 @@
-"""Knobs from YAML: what is refused, with the key path, and that every example in the docs is taken."""
+"""Knobs from YAML: what is refused, with the key path, and that every example in the docs is
+taken."""
 
 from __future__ import annotations
 
@@ -7,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tandem.simulator.settings import FaultSettings, PromptClassSettings, SimulatorSettings, read_settings
+from tandem.simulator.settings import (
+    FaultSettings,
+    PromptClassSettings,
+    SimulatorSettings,
+    read_settings,
+)
 from tandem.spec.faults import SpecError
 
 DOCS = Path(__file__).parents[2] / "docs" / "simulator.md"

@@ -31,9 +31,23 @@ class Started:
         self.log = folder / "truth.jsonl"
         file = folder / "knobs.yaml"
         file.write_text(yaml.safe_dump(knobs))
-        command = [sys.executable, "-m", "tandem.simulator", "--knobs", str(file), "--log", str(self.log), *more]
+        command = [
+            sys.executable,
+            "-m",
+            "tandem.simulator",
+            "--knobs",
+            str(file),
+            "--log",
+            str(self.log),
+            *more,
+        ]
         self.process = subprocess.Popen(
-            command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            command,
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     def ready(self) -> str:
@@ -136,7 +150,16 @@ def test_a_line_has_the_fields_that_others_rely_on(logged):
     assert until(lambda: path.read_bytes().count(b"\n") == 2)
     line = json.loads(path.read_text().splitlines()[1])
 
-    output = ("class", "accepted_s", "bursts", "prompt_tokens", "completion_tokens", "finish_reason", "fault", "stop")
+    output = (
+        "class",
+        "accepted_s",
+        "bursts",
+        "prompt_tokens",
+        "completion_tokens",
+        "finish_reason",
+        "fault",
+        "stop",
+    )
     assert set(output) <= line.keys()
     assert line["request_id"] == "mine"
     assert line["bursts"][0][0] >= line["accepted_s"]
@@ -152,10 +175,18 @@ def test_whoever_is_served_when_it_ends_is_cut_and_logged(logged):
     clients = [threading.Thread(target=client, args=(stream,)) for stream in (True, False)]
     for entry in clients:
         entry.start()
-    assert until(lambda: b'num_requests_running{engine="0",model_name="m"} 2.0' in ask(simulator.url, "/metrics").body)
+    assert until(
+        lambda: (
+            b'num_requests_running{engine="0",model_name="m"} 2.0'
+            in ask(simulator.url, "/metrics").body
+        )
+    )
     simulator.stop()
     for entry in clients:
         entry.join()
 
     assert all(replies.broken for replies in answers)
-    assert [json.loads(line)["fault"] for line in path.read_text().splitlines()[1:]] == ["gone", "gone"]
+    assert [json.loads(line)["fault"] for line in path.read_text().splitlines()[1:]] == [
+        "gone",
+        "gone",
+    ]

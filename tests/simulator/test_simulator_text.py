@@ -1,4 +1,5 @@
-"""What the simulator says: the same for the same prompt, ordinary words, an end where its class ends."""
+"""What the simulator says: the same for the same prompt, ordinary words, an end where its class
+ends."""
 
 from __future__ import annotations
 
@@ -22,10 +23,18 @@ ROOT = Path(__file__).parents[2]
 PROMPT = Prompt(id="p", class_="default", prompt="Say something.")
 
 
-def asked(api: str = "chat", knobs: SimulatorSettings | None = None, **more: Any) -> GenerationRequest:
-    body = {"messages": [{"role": "user", "content": "Say something."}], "prompt": "Say something.", "temperature": 0}
+def asked(
+    api: str = "chat", knobs: SimulatorSettings | None = None, **more: Any
+) -> GenerationRequest:
+    body = {
+        "messages": [{"role": "user", "content": "Say something."}],
+        "prompt": "Say something.",
+        "temperature": 0,
+    }
     return read_generation_request(
-        json.dumps({**body, **more}).encode(), "chat" if api == "chat" else "completions", knobs or SimulatorSettings()
+        json.dumps({**body, **more}).encode(),
+        "chat" if api == "chat" else "completions",
+        knobs or SimulatorSettings(),
     )
 
 
@@ -58,7 +67,9 @@ def test_the_text_is_the_same_in_another_process():
         "import itertools; from tandem.simulator.text_generator import generate_text; "
         "print(''.join(itertools.islice(generate_text('k'), 60)))"
     )
-    there = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    there = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
 
     assert there.rstrip("\n") == "".join(itertools.islice(generate_text("k"), 60))
 
@@ -72,13 +83,18 @@ def test_a_seed_changes_the_text_above_temperature_0_alone():
 @pytest.mark.parametrize("tokens", [1, 2, 5, 128, 600])
 def test_an_answer_ends_at_the_length_of_its_class(tokens):
     answer = script(of_length(tokens))
-    assert (len(answer.tokens), answer.finish_reason, answer.tokens[-1].id) == (tokens, "stop", END_ID)
+    assert (len(answer.tokens), answer.finish_reason, answer.tokens[-1].id) == (
+        tokens,
+        "stop",
+        END_ID,
+    )
 
 
 def test_lengths_spread_around_that_of_the_class_by_prompt():
     knobs = of_length(100, output_spread=20)
     lengths = {
-        len(script(knobs, messages=[{"role": "user", "content": f"Question {number}"}]).tokens) for number in range(300)
+        len(script(knobs, messages=[{"role": "user", "content": f"Question {number}"}]).tokens)
+        for number in range(300)
     }
 
     assert (min(lengths), max(lengths)) == (80, 120)
@@ -97,7 +113,9 @@ def test_a_stop_string_ends_the_answer_and_is_not_shown(stops):
 
     first = min(
         place
-        for place in (complete.find(entry) for entry in ([stops] if isinstance(stops, str) else stops))
+        for place in (
+            complete.find(entry) for entry in ([stops] if isinstance(stops, str) else stops)
+        )
         if place >= 0
     )
     assert shown(answer) == complete[:first]
@@ -158,7 +176,11 @@ def test_a_class_of_json_answers_json(tokens):
     assert json.loads(shown(answer))["answer"]
     assert len(answer.tokens) == tokens
     assert (
-        check_content(Prompt(id="p", class_="json", prompt="x", check=frozenset({"json"})), shown(answer), "stop")
+        check_content(
+            Prompt(id="p", class_="json", prompt="x", check=frozenset({"json"})),
+            shown(answer),
+            "stop",
+        )
         == "ok"
     )
 
@@ -175,7 +197,9 @@ def test_every_word_of_the_prose_has_its_id():
 
 def add(prompt, wrong_every=0):
     """The text of a server that answers sums."""
-    knobs = SimulatorSettings(classes={"default": PromptClassSettings(form="sum", wrong_every=wrong_every)})
+    knobs = SimulatorSettings(
+        classes={"default": PromptClassSettings(form="sum", wrong_every=wrong_every)}
+    )
     return shown(script(knobs, messages=[{"role": "user", "content": prompt}]))
 
 
@@ -188,5 +212,7 @@ def test_prompt_without_a_sum_gets_prose():
 
 
 def test_about_every_tenth_sum_is_wrong():
-    wrong = sum(add(f"What is {number} + 1?", wrong_every=10) != str(number + 1) for number in range(1000))
+    wrong = sum(
+        add(f"What is {number} + 1?", wrong_every=10) != str(number + 1) for number in range(1000)
+    )
     assert 70 <= wrong <= 130

@@ -1,4 +1,5 @@
-"""The simulator over real HTTP: what is asked for is sent, and it is what the truth log says was sent."""
+"""The simulator over real HTTP: what is asked for is sent, and it is what the truth log says was
+sent."""
 
 from __future__ import annotations
 
@@ -23,7 +24,9 @@ def named() -> dict[str, str]:
 
 def truth_of(simulator: SimulatorThread, headers: dict[str, str]) -> RequestLogEntry:
     def found() -> list[RequestLogEntry]:
-        return [entry for entry in simulator.log_entries if entry.request_id == headers["X-Request-Id"]]
+        return [
+            entry for entry in simulator.log_entries if entry.request_id == headers["X-Request-Id"]
+        ]
 
     assert until(found)
     return found()[0]
@@ -32,7 +35,9 @@ def truth_of(simulator: SimulatorThread, headers: dict[str, str]) -> RequestLogE
 @pytest.fixture(scope="module")
 def old() -> Iterator[SimulatorThread]:
     knobs = {"runtime": "nxdi-v0", "version": "0.9.1", "law": "nxdi", "num_speculative_tokens": 7}
-    with SimulatorThread(SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, **knobs)) as running:
+    with SimulatorThread(
+        SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1, **knobs)
+    ) as running:
         yield running
 
 
@@ -59,14 +64,19 @@ def test_the_end_token_counts_and_shows_nothing(simulator):
 def test_a_stream_says_the_same_text_as_the_whole_answer(simulator, path):
     body = {**chat(), "prompt": "Say something.", "max_tokens": 25}
     choice = ask(simulator.url, path, {**body, "stream": False}).json["choices"][0]
-    assert ask(simulator.url, path, body).text == (choice["message"]["content"] if path == CHAT else choice["text"])
+    assert ask(simulator.url, path, body).text == (
+        choice["message"]["content"] if path == CHAT else choice["text"]
+    )
 
 
 def test_the_whole_answer_counts_what_the_log_says(simulator):
     headers = named()
     usage = ask(simulator.url, CHAT, chat(stream=False), headers).json["usage"]
     truth = truth_of(simulator, headers)
-    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (truth.prompt_tokens, truth.completion_tokens)
+    assert (usage["prompt_tokens"], usage["completion_tokens"]) == (
+        truth.prompt_tokens,
+        truth.completion_tokens,
+    )
 
 
 def test_completions_without_a_limit_give_16_tokens(simulator):
@@ -78,7 +88,10 @@ def test_completions_without_a_limit_give_16_tokens(simulator):
 def test_logprobs_have_an_entry_for_each_token(simulator):
     frames = ask(simulator.url, CHAT, chat(logprobs=True, top_logprobs=2, max_tokens=20)).frames
     entries = [
-        entry for frame in frames if (logprobs := frame["choices"][0]["logprobs"]) for entry in logprobs["content"]
+        entry
+        for frame in frames
+        if (logprobs := frame["choices"][0]["logprobs"])
+        for entry in logprobs["content"]
     ]
 
     assert len(entries) == 20
@@ -88,9 +101,15 @@ def test_logprobs_have_an_entry_for_each_token(simulator):
 
 def test_offsets_of_completion_logprobs_run_on_from_burst_to_burst(simulator):
     answers = ask(
-        simulator.url, PLAIN, {"prompt": "p", "temperature": 0, "max_tokens": 20, "logprobs": 1, "stream": True}
+        simulator.url,
+        PLAIN,
+        {"prompt": "p", "temperature": 0, "max_tokens": 20, "logprobs": 1, "stream": True},
     )
-    offsets = [entry for frame in answers.frames for entry in frame["choices"][0]["logprobs"]["text_offset"]]
+    offsets = [
+        entry
+        for frame in answers.frames
+        for entry in frame["choices"][0]["logprobs"]["text_offset"]
+    ]
 
     assert offsets == sorted(set(offsets))
     assert len(offsets) == 20
@@ -98,7 +117,12 @@ def test_offsets_of_completion_logprobs_run_on_from_burst_to_burst(simulator):
 
 def test_a_thought_comes_first_and_apart(simulator):
     frames = ask(simulator.url, CHAT, chat(chat_template_kwargs={"enable_thinking": True})).frames
-    parts = [name for frame in frames for name, text in frame["choices"][0]["delta"].items() if text and name != "role"]
+    parts = [
+        name
+        for frame in frames
+        for name, text in frame["choices"][0]["delta"].items()
+        if text and name != "role"
+    ]
     assert parts[0] == "reasoning"
     assert parts.index("content") >= len([part for part in parts if part == "reasoning"]) - 1
 
@@ -116,7 +140,9 @@ def test_tokens_of_marks_alone_are_counted_with_the_next_burst(simulator):
 
 
 def test_an_older_vllm_has_no_token_ids(old):
-    frames = ask(old.url, CHAT, chat(return_token_ids=True, chat_template_kwargs={"enable_thinking": True})).frames
+    frames = ask(
+        old.url, CHAT, chat(return_token_ids=True, chat_template_kwargs={"enable_thinking": True})
+    ).frames
     choices = [frame["choices"][0] for frame in frames]
 
     assert not any("token_ids" in choice for choice in choices)
@@ -127,7 +153,9 @@ def test_an_older_vllm_has_no_token_ids(old):
 
 
 def test_an_older_vllm_writes_out_what_is_null_in_completions(old):
-    frames = ask(old.url, PLAIN, {"prompt": "p", "stream": True, "max_tokens": 4, "temperature": 0}).frames
+    frames = ask(
+        old.url, PLAIN, {"prompt": "p", "stream": True, "max_tokens": 4, "temperature": 0}
+    ).frames
 
     assert {frozenset(frame) for frame in frames} == {
         frozenset({"id", "object", "created", "model", "choices", "usage"})
@@ -138,7 +166,13 @@ def test_an_older_vllm_writes_out_what_is_null_in_completions(old):
 
 
 def test_an_older_vllm_has_its_error_at_the_top(old):
-    assert ask(old.url, CHAT, chat(model="x")).json.keys() == {"object", "message", "type", "param", "code"}
+    assert ask(old.url, CHAT, chat(model="x")).json.keys() == {
+        "object",
+        "message",
+        "type",
+        "param",
+        "code",
+    }
 
 
 @pytest.mark.parametrize(
@@ -156,7 +190,11 @@ def test_an_older_vllm_has_its_error_at_the_top(old):
         (chat(temperature=-1), 400, "temperature"),
         (chat(n=2), 400, "n must be 1"),
         (chat(stop=[1]), 400, "stop"),
-        ({**chat(), "stream": False, "stream_options": {"include_usage": True}}, 400, "Stream options"),
+        (
+            {**chat(), "stream": False, "stream_options": {"include_usage": True}},
+            400,
+            "Stream options",
+        ),
     ],
 )
 def test_refuses_what_vllm_refuses(simulator, body, status, says):
@@ -198,7 +236,9 @@ def test_the_model_and_its_length_are_the_knobs(started):
 def test_a_full_queue_is_refused_with_503(started):
     busy = started(max_num_seqs=1, max_queue=1, step_ms=(20.0,))
     for count in (1, 2):
-        threading.Thread(target=ask, args=(busy.url, CHAT, chat(ignore_eos=True)), daemon=True).start()
+        threading.Thread(
+            target=ask, args=(busy.url, CHAT, chat(ignore_eos=True)), daemon=True
+        ).start()
         assert until(lambda hits=count: ask(busy.url, "/load").json["server_load"] == hits)
 
     assert [ask(busy.url, CHAT, chat()).status for _ in range(3)] == [503, 503, 503]

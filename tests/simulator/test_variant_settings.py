@@ -1,4 +1,5 @@
-"""The settings of an experiment's simulators: what spec and runtime's data say, and sources for the rest."""
+"""The settings of an experiment's simulators: what spec and runtime's data say, and sources for the
+rest."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def test_the_posts_pair_differs_in_its_speculation_alone():
 
     assert differing == {"law", "num_speculative_tokens", "draft_ms", "classes"}
     acceptance = [
-        {name: {**item, "acceptance": 0} for name, item in entry["classes"].items()} for entry in (base, draft_arm)
+        {name: {**item, "acceptance": 0} for name, item in entry["classes"].items()}
+        for entry in (base, draft_arm)
     ]
     assert acceptance[0] == acceptance[1]
 
@@ -43,7 +45,9 @@ def test_the_posts_pair_differs_in_its_speculation_alone():
         ("llama-eagle3", "llama-eagle3", "vllm", 3, "native", "live"),
     ],
 )
-def test_law_window_and_counters_are_those_of_runtime_and_variant(name, variant, law, window, runtime, counters):
+def test_law_window_and_counters_are_those_of_runtime_and_variant(
+    name, variant, law, window, runtime, counters
+):
     knobs = of(name)[variant]
     result = (knobs.law, knobs.num_speculative_tokens, knobs.runtime, knobs.spec_counters)
     assert result == (law, window, runtime, counters)
@@ -61,7 +65,8 @@ def test_what_the_spec_says_is_taken_over():
 
 
 def test_the_posts_figures_come_out_as_it_prints_them():
-    """45 ms plain, and 15 ms where everything is accepted: 7 tokens in a step of 45 ms and 7 drafts."""
+    """45 ms plain, and 15 ms where everything is accepted: 7 tokens in a step of 45 ms and 7
+    drafts."""
     base, costs = of("post").values()
     step_ms = costs.step_ms[0] + 7 * costs.draft_ms
 
@@ -82,7 +87,9 @@ def test_no_source_is_listed_that_no_figure_names():
 
 def test_every_class_with_a_figure_is_one_of_a_suite():
     classes = {name for suite in BUILT_IN for name in load_suite(suite).classes} | {"default"}
-    assert {name for chances in read_calibration().acceptance.values() for name in chances} <= classes
+    assert {
+        name for chances in read_calibration().acceptance.values() for name in chances
+    } <= classes
 
 
 def test_rejects_a_model_without_figures_and_names_the_file():
@@ -94,9 +101,10 @@ def test_rejects_a_model_without_figures_and_names_the_file():
 @pytest.mark.parametrize("suite", sorted(BUILT_IN))
 def test_every_prompt_is_known_by_its_class(suite):
     knobs = of("post")["qwen-vllm"]
-    assert [(prompt.id, classify_prompt(prompt.as_text(), knobs)) for prompt in load_suite(suite).prompts] == [
-        (prompt.id, prompt.class_) for prompt in load_suite(suite).prompts
-    ]
+    assert [
+        (prompt.id, classify_prompt(prompt.as_text(), knobs))
+        for prompt in load_suite(suite).prompts
+    ] == [(prompt.id, prompt.class_) for prompt in load_suite(suite).prompts]
 
 
 @pytest.mark.parametrize("thinking", [True, False])

@@ -19,7 +19,9 @@ class TimedRequest(EngineRequest):
     times_s: list[float] = field(default_factory=list)
 
 
-def run_timed(settings: SimulatorSettings, requests: Iterable[TimedRequest], **options: Any) -> Iterator[TimedRequest]:
+def run_timed(
+    settings: SimulatorSettings, requests: Iterable[TimedRequest], **options: Any
+) -> Iterator[TimedRequest]:
     """Run requests in virtual time, and yield each that ended."""
     for steps, finished_requests in run_engine(settings, requests, **options):
         for request in steps.requests:

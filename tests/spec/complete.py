@@ -11,7 +11,10 @@ ENVIRONMENT: dict[str, Any] = {
     "region": "us-east-2",
     "termination_protection": True,
     "network": {
-        "kind": "new", "cidr": "10.42.0.0/16", "zones": ["use2-az1", "use2-az3"], "nat": "single",
+        "kind": "new",
+        "cidr": "10.42.0.0/16",
+        "zones": ["use2-az1", "use2-az3"],
+        "nat": "single",
         "nat_zone": "use2-az1",
         "interface_endpoints": True,
     },
@@ -21,22 +24,32 @@ ENVIRONMENT: dict[str, Any] = {
         "ami_release": "1.36.2-20260625",
         "endpoint": {"access": "public", "cidrs": ["203.0.113.0/24"], "clients": ["10.8.0.0/16"]},
         "access": {
-            kind: [f"arn:aws:iam::210987654321:role/{kind}"] for kind in ("admin", "operator", "engineer", "viewer")
+            kind: [f"arn:aws:iam::210987654321:role/{kind}"]
+            for kind in ("admin", "operator", "engineer", "viewer")
         },
         "system_nodes": {"instance_type": "m7i.large", "count": 2},
         "deletion_protection": True,
     },
     "artifacts": {
         "existing_bucket": "models",
-        "kms_key_arn": "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef",
-        "noncurrent_days": 30, "usd_per_gb_month": 0.02,
+        "kms_key_arn": (
+            "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef"
+        ),
+        "noncurrent_days": 30,
+        "usd_per_gb_month": 0.02,
         "usd_per_gb_month_date": "2026-11-21",
     },
     "hub": {"endpoint": "https://hub.acme.dev", "token_secret": "tandem/hub"},
     "capacity": {
-        "instance_type": "trn2.48xlarge", "kind": "capacity-block", "reservation_id": "cr-0123456789abcdef0",
-        "zone": "use2-az3", "nodes": 1, "usd_per_hour": 35.76, "usd_per_hour_date": "2026-05-31",
-        "usd_per_hour_of": "trn2.48xlarge capacity-block", "efa": False,
+        "instance_type": "trn2.48xlarge",
+        "kind": "capacity-block",
+        "reservation_id": "cr-0123456789abcdef0",
+        "zone": "use2-az3",
+        "nodes": 1,
+        "usd_per_hour": 35.76,
+        "usd_per_hour_date": "2026-05-31",
+        "usd_per_hour_of": "trn2.48xlarge capacity-block",
+        "efa": False,
         "block": {"starts": "2026-12-01T11:30:00Z", "ends": "2026-12-08T11:30:00Z"},
     },
     "registry_mirrors": {"public.ecr.aws": "mirror.acme.dev/public"},
@@ -44,18 +57,37 @@ ENVIRONMENT: dict[str, Any] = {
     "builds_in_vpc": True,
     "tags": {"project": "tandem"},
     "log_retention_days": 90,
-    "log_kms_key_arn": "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef",
+    "log_kms_key_arn": (
+        "arn:aws:kms:us-east-2:210987654321:key/01234567-89ab-cdef-0123-456789abcdef"
+    ),
     "delivery": {
-        "kind": "gitops", "repo_url": "https://git.acme.dev/tandem.git", "revision": "main", "path": "manifests/x",
-        "tool": "argocd", "namespace": "argocd",
+        "kind": "gitops",
+        "repo_url": "https://git.acme.dev/tandem.git",
+        "revision": "main",
+        "path": "manifests/x",
+        "tool": "argocd",
+        "namespace": "argocd",
     },
     "guard": {"max_hours": 8, "idle_minutes": 30, "budget_usd": 2000.0, "people_policies": True},
     "prices": {
-        "date": "2026-11-21", "cluster_hour": 0.1, "system_node_hour": 0.2, "volume_gb_month": 0.08,
-        "nat_gateway_hour": 0.05, "nat_gb": 0.05, "public_address_hour": 0.005, "endpoint_hour": 0.01,
-        "image_gb_month": 0.1, "build_minute": 0.005, "metric_month": 0.3, "alarm_metric_month": 0.1,
-        "composite_alarm_month": 0.5, "dashboard_month": 3.0, "log_gb_ingested": 0.5, "log_gb_month_stored": 0.03,
-        "key_month": 1.0, "put_requests_thousand": 0.01,
+        "date": "2026-11-21",
+        "cluster_hour": 0.1,
+        "system_node_hour": 0.2,
+        "volume_gb_month": 0.08,
+        "nat_gateway_hour": 0.05,
+        "nat_gb": 0.05,
+        "public_address_hour": 0.005,
+        "endpoint_hour": 0.01,
+        "image_gb_month": 0.1,
+        "build_minute": 0.005,
+        "metric_month": 0.3,
+        "alarm_metric_month": 0.1,
+        "composite_alarm_month": 0.5,
+        "dashboard_month": 3.0,
+        "log_gb_ingested": 0.5,
+        "log_gb_month_stored": 0.03,
+        "key_month": 1.0,
+        "put_requests_thousand": 0.01,
     },
     "serving": {"allowed_namespaces": ["other"], "capabilities": "runtime-default"},
     "observability": {
@@ -65,29 +97,42 @@ ENVIRONMENT: dict[str, Any] = {
             "run": "20261121T101500Z-0123abcd",
             "values": [
                 {
-                    "experiment": "pair", "variant": "fast", "prompt_class": "json", "concurrency": 4,
-                    "ttft_ms": 180.0, "tpot_ms": 15.0, "acceptance_length": 4.5,
+                    "experiment": "pair",
+                    "variant": "fast",
+                    "prompt_class": "json",
+                    "concurrency": 4,
+                    "ttft_ms": 180.0,
+                    "tpot_ms": 15.0,
+                    "acceptance_length": 4.5,
                 },
             ],
         },
-        "regression_percent": 20.0, "failed_percent": 5.0, "not_ready_minutes": 30, "monthly_limit_usd": 150.0,
+        "regression_percent": 20.0,
+        "failed_percent": 5.0,
+        "not_ready_minutes": 30,
+        "monthly_limit_usd": 150.0,
     },
     "experiments": ["pair"],
-}  # fmt: skip
+}
 
 OTHER_ENVIRONMENT: dict[str, Any] = {
     **ENVIRONMENT,
     "network": {
-        "kind": "existing", "vpc_id": "vpc-0123456789abcdef0", "cidr": "10.42.0.0/16",
+        "kind": "existing",
+        "vpc_id": "vpc-0123456789abcdef0",
+        "cidr": "10.42.0.0/16",
         "secondary_cidrs": ["100.64.0.0/16"],
-        "subnets": [{"id": "subnet-01234567", "zone": "use2-az1"}, {"id": "subnet-12345678", "zone": "use2-az3"}],
+        "subnets": [
+            {"id": "subnet-01234567", "zone": "use2-az1"},
+            {"id": "subnet-12345678", "zone": "use2-az3"},
+        ],
         "control_plane_subnets": [
             {"id": "subnet-01234567", "zone": "use2-az1"},
             {"id": "subnet-12345678", "zone": "use2-az3"},
         ],
     },
     "delivery": {"kind": "cdk"},
-}  # fmt: skip
+}
 
 EXPERIMENT: dict[str, Any] = {
     "runtime": "nxdi-v0",
@@ -96,30 +141,61 @@ EXPERIMENT: dict[str, Any] = {
     "max_prompt_tokens": 384,
     "max_output_tokens": 600,
     "serving": {
-        "tensor_parallel_size": 32, "logical_neuron_core": 2, "devices": 8, "device_group": 8, "max_num_seqs": 4,
-        "max_model_len": 1024, "dtype": "bfloat16", "async_mode": False, "cpu": 90, "memory_gib": 256, "shm_gib": 16,
+        "tensor_parallel_size": 32,
+        "logical_neuron_core": 2,
+        "devices": 8,
+        "device_group": 8,
+        "max_num_seqs": 4,
+        "max_model_len": 1024,
+        "dtype": "bfloat16",
+        "async_mode": False,
+        "cpu": 90,
+        "memory_gib": 256,
+        "shm_gib": 16,
         "copy_artifact": False,
         "tuning": {
-            "fused_qkv": True, "sequence_parallel_enabled": True, "qkv_kernel_enabled": True,
-            "attn_kernel_enabled": True, "mlp_kernel_enabled": True, "cc_pipeline_tiling_factor": 1,
-            "context_encoding_buckets": [1024], "token_generation_buckets": [1024],
-            "num_seqs_buckets": [4], "optimization_level": 2,
+            "fused_qkv": True,
+            "sequence_parallel_enabled": True,
+            "qkv_kernel_enabled": True,
+            "attn_kernel_enabled": True,
+            "mlp_kernel_enabled": True,
+            "cc_pipeline_tiling_factor": 1,
+            "context_encoding_buckets": [1024],
+            "token_generation_buckets": [1024],
+            "num_seqs_buckets": [4],
+            "optimization_level": 2,
         },
     },
-    "compile": {"where": "device", "cpu": 90, "memory_gib": 256, "deadline_hours": 4, "attempts": 3},
+    "compile": {
+        "where": "device",
+        "cpu": 90,
+        "memory_gib": 256,
+        "deadline_hours": 4,
+        "attempts": 3,
+    },
     "variants": [
         {
-            "name": "fast", "mode": "fused", "draft": "Qwen/Qwen3-1.7B", "num_speculative_tokens": 7,
+            "name": "fast",
+            "mode": "fused",
+            "draft": "Qwen/Qwen3-1.7B",
+            "num_speculative_tokens": 7,
             "method": "draft_model",
         },
     ],
-    "sweep": {"prefix": "swept", "mode": "fused", "drafts": ["Qwen/Qwen3-1.7B"], "num_speculative_tokens": [5]},
+    "sweep": {
+        "prefix": "swept",
+        "mode": "fused",
+        "drafts": ["Qwen/Qwen3-1.7B"],
+        "num_speculative_tokens": [5],
+    },
     "concurrency": [4],
     "goodput": {"ttft_ms": 500.0, "tpot_ms": 30.0},
-    "quality": [{"name": "letters", "sha256": "0" * 64, "items": 400, "chance": 0.25, "group": "letter"}],
+    "quality": [
+        {"name": "letters", "sha256": "0" * 64, "items": 400, "chance": 0.25, "group": "letter"}
+    ],
     "suites": ["post"],
     "schedule": "interleaved",
-}  # fmt: skip
+}
 
 
 def steps(path: str) -> list[str | int]:

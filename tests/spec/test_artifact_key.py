@@ -22,7 +22,9 @@ FAST = POST.variants[1]
 FIELDS = [field.name for field in fields(ArtifactKey)]
 
 
-def key(declared: Experiment = POST, catalogue: Catalogue | None = None, **variant: Any) -> ArtifactKey:
+def key(
+    declared: Experiment = POST, catalogue: Catalogue | None = None, **variant: Any
+) -> ArtifactKey:
     return compute_artifact_key(declared, FAST.model_copy(update=variant), catalogue or known())
 
 
@@ -37,7 +39,10 @@ def runtime(**update: Any) -> Catalogue:
 
 def versions(**update: Any) -> Catalogue:
     old = known().runtimes["nxdi-v0"].versions
-    figures = {name: getattr(old, name).model_copy(update={"value": value}) for name, value in update.items()}
+    figures = {
+        name: getattr(old, name).model_copy(update={"value": value})
+        for name, value in update.items()
+    }
     return runtime(versions=old.model_copy(update=figures))
 
 
@@ -54,7 +59,9 @@ def image(**update: Any) -> Catalogue:
 def digest() -> Catalogue:
     reference = known().runtimes["nxdi-v0"].image.reference
     digests = {
-        reference: DataFigure[str](value=f"sha256:{'1' * 64}", source=FigureSource(where="s", date=date(2026, 11, 21)))
+        reference: DataFigure[str](
+            value=f"sha256:{'1' * 64}", source=FigureSource(where="s", date=date(2026, 11, 21))
+        )
     }
     return replace(known(), digests=known().digests.model_copy(update={"digests": digests}))
 
@@ -72,24 +79,32 @@ def differences(own: ArtifactKey, other: ArtifactKey) -> dict[str, tuple[object,
 CHANGES: dict[str, Callable[[], ArtifactKey]] = {
     "runtime": lambda: key(catalogue=runtime(name="nxdi-v0b")),
     "image_repository": lambda: key(catalogue=image(repository="public.ecr.aws/neuron/other")),
-    "image_tag": lambda: key(catalogue=image(tag="other")), "image_digest": lambda: key(catalogue=digest()),
+    "image_tag": lambda: key(catalogue=image(tag="other")),
+    "image_digest": lambda: key(catalogue=digest()),
     "sdk": lambda: key(catalogue=versions(sdk="2.27.0")),
     "neuronx_cc": lambda: key(catalogue=versions(neuronx_cc="2.22")),
-    "nxdi": lambda: key(catalogue=versions(nxdi="0.7")), "plugin": lambda: key(catalogue=versions(plugin="0.2")),
+    "nxdi": lambda: key(catalogue=versions(nxdi="0.7")),
+    "plugin": lambda: key(catalogue=versions(plugin="0.2")),
     "platform_target": lambda: key(catalogue=runtime(platform_target="trn3")),
     "target": lambda: key(catalogue=revision("Qwen/Qwen3-32B")),
-    "draft": lambda: key(catalogue=revision("Qwen/Qwen3-1.7B")), "mode": lambda: key(mode="vanilla"),
+    "draft": lambda: key(catalogue=revision("Qwen/Qwen3-1.7B")),
+    "mode": lambda: key(mode="vanilla"),
     "num_speculative_tokens": lambda: key(num_speculative_tokens=5),
     "tensor_parallel_size": lambda: key(serving(tensor_parallel_size=16)),
     "logical_neuron_core": lambda: key(serving(logical_neuron_core=1)),
-    "max_num_seqs": lambda: key(serving(max_num_seqs=1)), "max_model_len": lambda: key(serving(max_model_len=2048)),
-    "dtype": lambda: key(serving(dtype="float16")), "async_mode": lambda: key(serving(async_mode=True)),
+    "max_num_seqs": lambda: key(serving(max_num_seqs=1)),
+    "max_model_len": lambda: key(serving(max_model_len=2048)),
+    "dtype": lambda: key(serving(dtype="float16")),
+    "async_mode": lambda: key(serving(async_mode=True)),
     "sampling": lambda: key(catalogue=spelling(greedy_sampling={"do_sample": False})),
-    "tuning": lambda: key(serving(tuning=POST.serving.tuning.model_copy(update={"fused_qkv": True}))),
+    "tuning": lambda: key(
+        serving(tuning=POST.serving.tuning.model_copy(update={"fused_qkv": True}))
+    ),
     "neuron_config": lambda: key(catalogue=spelling(constant_neuron_config={})),
     "environment": lambda: key(catalogue=spelling(compile_environment={"VLLM_USE_V1": "1"})),
-}  # fmt: skip
-# rendered alike in every variant: no declared setting changes them yet; the draft's degree follows the target's
+}
+# rendered alike in every variant: no declared setting changes them yet; the draft's degree follows
+# the target's
 CONSTANT = {"quantization", "kv_cache_quantization", "prefix_caching", "draft_tensor_parallel_size"}
 
 
@@ -99,9 +114,13 @@ def test_every_field_has_a_change_or_is_constant() -> None:
 
 @pytest.mark.parametrize("field", CHANGES)
 def test_a_change_of_one_setting_changes_its_field_and_the_digest(field: str) -> None:
-    before, after = key(), CHANGES[field]()
+    before = key()
+    after = CHANGES[field]()
     followers = {"tensor_parallel_size": {"draft_tensor_parallel_size"}, "mode": {"neuron_config"}}
-    assert {name.partition(".")[0] for name in differences(before, after)} == {field, *followers.get(field, set())}
+    assert {name.partition(".")[0] for name in differences(before, after)} == {
+        field,
+        *followers.get(field, set()),
+    }
     assert before.digest != after.digest
 
 
@@ -111,7 +130,9 @@ def test_every_field_is_part_of_the_digest(field: str) -> None:
 
 
 def test_a_variable_that_is_read_at_run_time_only_is_no_part_of_it() -> None:
-    assert key(catalogue=spelling(environment={"VLLM_LOGGING_LEVEL": "DEBUG"})).digest == key().digest
+    assert (
+        key(catalogue=spelling(environment={"VLLM_LOGGING_LEVEL": "DEBUG"})).digest == key().digest
+    )
 
 
 def test_the_variable_that_excuses_a_missing_efa_device_is_no_part_of_it() -> None:
@@ -121,7 +142,13 @@ def test_the_variable_that_excuses_a_missing_efa_device_is_no_part_of_it() -> No
 
 
 def test_neither_names_nor_what_only_the_pod_needs_are_part_of_it() -> None:
-    updates = ({"cpu": 10}, {"memory_gib": 100}, {"shm_gib": 1}, {"device_group": 16}, {"copy_artifact": True})
+    updates = (
+        {"cpu": 10},
+        {"memory_gib": 100},
+        {"shm_gib": 1},
+        {"device_group": 16},
+        {"copy_artifact": True},
+    )
     keys = [key(serving(**update)) for update in updates]
     assert {each.digest for each in keys} == {key().digest}
     assert key(POST.model_copy(update={"name": "other"}), name="another").digest == key().digest
@@ -134,19 +161,30 @@ def test_a_setting_that_the_runtime_does_not_read_is_no_part_of_it() -> None:
 
 def test_the_baseline_has_no_draft() -> None:
     baseline = compute_artifact_key(POST, POST.variants[0], known())
-    assert (baseline.draft, baseline.draft_tensor_parallel_size, baseline.num_speculative_tokens) == (None, None, 0)
+    assert (
+        baseline.draft,
+        baseline.draft_tensor_parallel_size,
+        baseline.num_speculative_tokens,
+    ) == (None, None, 0)
 
 
 def test_two_experiments_with_the_same_settings_share_the_artifact() -> None:
     drafts = experiment("post-drafts-windows")
-    shared = {compute_artifact_key(drafts, variant, known()).digest for variant in drafts.all_variants()}
-    assert {compute_artifact_key(POST, variant, known()).digest for variant in POST.all_variants()} <= shared
+    shared = {
+        compute_artifact_key(drafts, variant, known()).digest for variant in drafts.all_variants()
+    }
+    assert {
+        compute_artifact_key(POST, variant, known()).digest for variant in POST.all_variants()
+    } <= shared
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_no_two_variants_of_an_experiment_share_an_artifact(name: str) -> None:
     declared = experiment(name)
-    digests = [compute_artifact_key(declared, variant, known()).digest for variant in declared.all_variants()]
+    digests = [
+        compute_artifact_key(declared, variant, known()).digest
+        for variant in declared.all_variants()
+    ]
     assert len(set(digests)) == len(digests)
 
 
@@ -192,12 +230,18 @@ def test_plain_fields_that_lack_one_or_have_a_strange_one_are_refused_by_its_nam
         ("public.ecr.aws/neuron/x:1", {}, "public.ecr.aws/neuron/x:1"),
         ("public.ecr.aws/neuron/x:1", {"public.ecr.aws": "m"}, "m/neuron/x:1"),
         ("public.ecr.aws/neuron/x:1", {"public.ecr.aws/neuron": "m/n"}, "m/n/x:1"),
-        ("public.ecr.aws/neuron/x:1", {"public.ecr.aws": "short", "public.ecr.aws/neuron": "long"}, "long/x:1"),
+        (
+            "public.ecr.aws/neuron/x:1",
+            {"public.ecr.aws": "short", "public.ecr.aws/neuron": "long"},
+            "long/x:1",
+        ),
         ("public.ecr.aws.evil.dev/x:1", {"public.ecr.aws": "m"}, "public.ecr.aws.evil.dev/x:1"),
         ("public.ecr.aws", {"public.ecr.aws": "m"}, "m"),
     ],
 )
-def test_the_longest_mirror_replaces_whole_parts_of_a_name(name: str, mirrors: dict[str, str], expected: str) -> None:
+def test_the_longest_mirror_replaces_whole_parts_of_a_name(
+    name: str, mirrors: dict[str, str], expected: str
+) -> None:
     assert apply_mirror(name, mirrors) == expected
 
 
@@ -207,6 +251,8 @@ def test_a_pod_pulls_by_digest_once_one_is_known(digest_: str | None, expected: 
 
 
 def test_an_image_that_two_experiments_share_is_listed_once() -> None:
-    uses = list_image_uses(environment("post-us-east-2"), [POST, experiment("post-drafts-windows")], known())
+    uses = list_image_uses(
+        environment("post-us-east-2"), [POST, experiment("post-drafts-windows")], known()
+    )
     assert uses[0].used_by == ("post", "post-drafts-windows")
     assert len({use.reference for use in uses}) == len(uses)

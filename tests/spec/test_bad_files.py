@@ -29,7 +29,12 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("text", "got"),
-    [("", "an empty file"), ("# only a comment\n", "an empty file"), ("- a\n", "a sequence"), ("null\n", "a scalar")],
+    [
+        ("", "an empty file"),
+        ("# only a comment\n", "an empty file"),
+        ("- a\n", "a sequence"),
+        ("null\n", "a scalar"),
+    ],
 )
 def test_rejects_a_file_that_is_no_mapping(file: Path, text: str, got: str) -> None:
     file.write_text(text)
@@ -65,7 +70,9 @@ def test_rejects_a_file_that_is_no_mapping(file: Path, text: str, got: str) -> N
         ("a: @x\n", "put the value in quotes", 1),
     ],
 )
-def test_rejects_what_is_no_yaml_at_its_line_and_says_what_to_do(file: Path, text: str, change: str, line: int) -> None:
+def test_rejects_what_is_no_yaml_at_its_line_and_says_what_to_do(
+    file: Path, text: str, change: str, line: int
+) -> None:
     file.write_text(text)
     (fault,) = refused(file)
     assert (fault.path, fault.line) == ("", line)
@@ -83,7 +90,12 @@ def test_rejects_what_is_no_yaml_at_its_line_and_says_what_to_do(file: Path, tex
         ("a: &x 1\nb: *x\n", "b", "an alias (`*name`)", 2),
         ("a: &x {b: 1}\nc:\n  <<: *x\n", "c.<<", "an alias (`*name`)", 3),
         ("a: &a [*a]\n", "a[0]", "an alias (`*name`)", 1),
-        ("a: !!python/object/apply:os.system [ls]\n", "a", "the tag !!python/object/apply:os.system", 1),
+        (
+            "a: !!python/object/apply:os.system [ls]\n",
+            "a",
+            "the tag !!python/object/apply:os.system",
+            1,
+        ),
         ("a: !!python/object:x.Y {}\n", "a", "the tag !!python/object:x.Y", 1),
         ("a: !secret x\n", "a", "the tag !secret", 1),
         ("a: !!binary aGk=\n", "a", "the tag !!binary", 1),
@@ -91,8 +103,10 @@ def test_rejects_what_is_no_yaml_at_its_line_and_says_what_to_do(file: Path, tex
         ("? [a, b]\n: 1\n", "", "a collection as a key", 1),
         ("a: !!int x\n", "a", "'x'", 1),
     ],
-)  # fmt: skip
-def test_rejects_what_a_spec_never_holds(file: Path, text: str, path: str, got: str, line: int) -> None:
+)
+def test_rejects_what_a_spec_never_holds(
+    file: Path, text: str, path: str, got: str, line: int
+) -> None:
     file.write_text(text)
     (fault,) = refused(file)
     assert (fault.path, fault.got, fault.line) == (path, got, line)
@@ -132,7 +146,8 @@ def test_rejects_an_alias_bomb_at_once(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 2000, "a: " + "[" * 5000 + "]" * 5000, "{a: " * 3000 + "1" + "}" * 3000, "- " * 400_000]
+    "text",
+    ["[" * 2000, "a: " + "[" * 5000 + "]" * 5000, "{a: " * 3000 + "1" + "}" * 3000, "- " * 400_000],
 )
 def test_rejects_deep_nesting_without_exhausting_the_stack(file: Path, text: str) -> None:
     file.write_text(text)
@@ -176,7 +191,9 @@ def test_rejects_a_missing_file(tmp_path: Path) -> None:
         ("a: 1\r\n", 1),
     ],
 )
-def test_reads_decimal_numbers_and_leaves_the_rest_text(file: Path, text: str, value: object) -> None:
+def test_reads_decimal_numbers_and_leaves_the_rest_text(
+    file: Path, text: str, value: object
+) -> None:
     file.write_bytes(text.encode())
     assert read_document(file).data == {"a": value}
 
@@ -184,7 +201,16 @@ def test_reads_decimal_numbers_and_leaves_the_rest_text(file: Path, text: str, v
 def test_knows_the_line_of_every_key(file: Path) -> None:
     file.write_text("a: 1\nb:\n  c: [1,\n    2]\n  d: {e: 5}\n")
     lines = read_document(file).lines
-    assert lines == {"": 1, "a": 1, "b": 2, "b.c": 3, "b.c[0]": 3, "b.c[1]": 4, "b.d": 5, "b.d.e": 5}
+    assert lines == {
+        "": 1,
+        "a": 1,
+        "b": 2,
+        "b.c": 3,
+        "b.c[0]": 3,
+        "b.c[1]": 4,
+        "b.d": 5,
+        "b.d.e": 5,
+    }
 
 
 def test_a_value_of_thousands_of_digits_does_not_hide_its_message(file: Path) -> None:

@@ -1,4 +1,5 @@
-"""Bad input made from the schemas: each leaf of a wrong type, missing, and with an unknown sibling."""
+"""Bad input made from the schemas: each leaf of a wrong type, missing, and with an unknown
+sibling."""
 
 from __future__ import annotations
 
@@ -53,7 +54,9 @@ def takes(annotation: Any) -> set[object]:
     if get_origin(annotation) in (tuple, dict):
         return {get_origin(annotation)}
     if get_args(annotation):
-        return set().union(*(takes(argument) for argument in get_args(annotation) if not isinstance(argument, str)))
+        return set().union(
+            *(takes(argument) for argument in get_args(annotation) if not isinstance(argument, str))
+        )
     return {annotation} if isinstance(annotation, type) else set()
 
 
@@ -74,7 +77,8 @@ def wrong(leaf: SchemaKey) -> Iterator[str]:
 
 
 def faults(folder: Path, kind: str, data: Any) -> tuple[SpecFault, ...]:
-    """Write a file (JSON is YAML, and quicker written), read it back and return what is wrong with it."""
+    """Write a file (JSON is YAML, and quicker written), read it back and return what is wrong with
+    it."""
     path = folder / "file.yaml"
     path.write_text(json.dumps(data, indent=1))
     try:
@@ -91,7 +95,8 @@ def stripped(path: str, *, known: set[str]) -> str:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all files, each overwritten by the next: making thousands takes longer than the tests."""
+    """One folder for all files, each overwritten by the next: making thousands takes longer than
+    the tests."""
     return tmp_path_factory.mktemp("leaves")
 
 
@@ -105,10 +110,19 @@ def chooses(leaf: SchemaKey) -> bool:
 
 def together(kind: str, name: str) -> list[str]:
     """Return the leaves of a kind that must refuse a wrong value and can be spoilt in one file."""
-    return [path for whose, path, leaf in LEAVES if whose == kind and not chooses(leaf) and name in wrong(leaf)]
+    return [
+        path
+        for whose, path, leaf in LEAVES
+        if whose == kind and not chooses(leaf) and name in wrong(leaf)
+    ]
 
 
-CHOICES = [(kind, path, name) for kind, path, leaf in LEAVES if chooses(leaf) for name in dict.fromkeys(wrong(leaf))]
+CHOICES = [
+    (kind, path, name)
+    for kind, path, leaf in LEAVES
+    if chooses(leaf)
+    for name in dict.fromkeys(wrong(leaf))
+]
 
 
 @pytest.mark.parametrize("kind", WHOLE)
@@ -116,27 +130,38 @@ def test_the_whole_file_is_good(kind: str, folder: Path) -> None:
     assert faults(folder, kind, WHOLE[kind][1]) == ()
 
 
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in WHOLE for name in WRONG if together(kind, name)])
+@pytest.mark.parametrize(
+    ("kind", "name"), [(kind, name) for kind in WHOLE for name in WRONG if together(kind, name)]
+)
 def test_rejects_a_wrong_type_at_each_key_of_a_file(kind: str, name: str, folder: Path) -> None:
-    paths, data = together(kind, name), WHOLE[kind][1]
+    paths = together(kind, name)
+    data = WHOLE[kind][1]
     for path in paths:
         data = replaced(data, path, WRONG[name])
 
     found = faults(folder, kind, data)
 
     assert sorted(stripped(fault.path, known=set(paths)) for fault in found) == sorted(paths)
-    assert [fault for fault in found if not all((fault.got, fault.allowed, fault.change, fault.line))] == []
+    assert [
+        fault for fault in found if not all((fault.got, fault.allowed, fault.change, fault.line))
+    ] == []
 
 
-@pytest.mark.parametrize(("kind", "path", "name"), CHOICES, ids=[" ".join(each) for each in CHOICES])
-def test_rejects_a_wrong_type_of_what_chooses_the_other_keys(kind: str, path: str, name: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "path", "name"), CHOICES, ids=[" ".join(each) for each in CHOICES]
+)
+def test_rejects_a_wrong_type_of_what_chooses_the_other_keys(
+    kind: str, path: str, name: str, folder: Path
+) -> None:
     found = faults(folder, kind, replaced(WHOLE[kind][1], path, WRONG[name]))
     assert [stripped(fault.path, known={path}) for fault in found] == [path], name
     assert all((found[0].got, found[0].allowed, found[0].change, found[0].line))
 
 
 @pytest.mark.parametrize(
-    ("kind", "path"), [(kind, path) for kind, path, leaf in LEAVES if leaf.field.is_required()], ids=lambda part: part
+    ("kind", "path"),
+    [(kind, path) for kind, path, leaf in LEAVES if leaf.field.is_required()],
+    ids=lambda part: part,
 )
 def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -> None:
     found = faults(folder, kind, removed(WHOLE[kind][1], path))
@@ -147,13 +172,16 @@ def test_rejects_a_missing_leaf_at_its_key(kind: str, path: str, folder: Path) -
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_every_leaf_with_a_default_may_be_left_out(kind: str, folder: Path) -> None:
-    optional = [path for whose, path, leaf in LEAVES if whose == kind and not leaf.field.is_required()]
+    optional = [
+        path for whose, path, leaf in LEAVES if whose == kind and not leaf.field.is_required()
+    ]
     assert [path for path in optional if faults(folder, kind, removed(WHOLE[kind][1], path))] == []
 
 
 @pytest.mark.parametrize("kind", WHOLE)
 def test_rejects_unknown_siblings_and_names_the_nearest_key(kind: str, folder: Path) -> None:
-    paths, data = [path for whose, path, _ in LEAVES if whose == kind], WHOLE[kind][1]
+    paths = [path for whose, path, _ in LEAVES if whose == kind]
+    data = WHOLE[kind][1]
     for path in paths:
         data = replaced(data, f"{path}_", 1)
 
@@ -173,7 +201,8 @@ SECTIONS = {
 
 
 @pytest.mark.parametrize(
-    ("kind", "section"), [(kind, section) for kind, names in SECTIONS.items() for section in names.split()]
+    ("kind", "section"),
+    [(kind, section) for kind, names in SECTIONS.items() for section in names.split()],
 )
 def test_rejects_a_missing_section_once(kind: str, section: str, folder: Path) -> None:
     found = faults(folder, kind, removed(WHOLE[kind][1], section))
@@ -181,7 +210,9 @@ def test_rejects_a_missing_section_once(kind: str, section: str, folder: Path) -
 
 
 @pytest.mark.parametrize("name", ["a list", "a word", "a number", "a boolean", "null"])
-@pytest.mark.parametrize("section", ["network", "cluster", "cluster.endpoint", "capacity", "delivery", "serving"])
+@pytest.mark.parametrize(
+    "section", ["network", "cluster", "cluster.endpoint", "capacity", "delivery", "serving"]
+)
 def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: Path) -> None:
     found = faults(folder, "environment", replaced(ENVIRONMENT, section, WRONG[name]))
     assert [fault.path for fault in found] == [section]
@@ -205,8 +236,10 @@ def test_rejects_a_section_that_is_no_mapping(section: str, name: str, folder: P
         ("environment", "experiments", [], None),
         ("environment", "experiments[0]", "Upper", None),
     ],
-)  # fmt: skip
-def test_rejects_a_value_outside_its_limits(kind: str, path: str, new: Any, allowed: str | None, folder: Path) -> None:
+)
+def test_rejects_a_value_outside_its_limits(
+    kind: str, path: str, new: Any, allowed: str | None, folder: Path
+) -> None:
     found = faults(folder, kind, replaced(WHOLE[kind][1], path, new))
     assert [fault.path for fault in found] == [path]
     assert allowed in (None, found[0].allowed)
@@ -220,7 +253,9 @@ def test_rejects_a_name_written_in_the_file(kind: str, folder: Path) -> None:
 
 @pytest.mark.parametrize("key", ["public.ecr.aws/UPPER", "localhost", ""])
 def test_rejects_a_mirror_of_what_is_no_registry(key: str, folder: Path) -> None:
-    found = faults(folder, "environment", {**ENVIRONMENT, "registry_mirrors": {key: "mirror.acme.dev"}})
+    found = faults(
+        folder, "environment", {**ENVIRONMENT, "registry_mirrors": {key: "mirror.acme.dev"}}
+    )
     assert len(found) == 1
     assert found[0].path.startswith("registry_mirrors")
     assert found[0].line
@@ -243,10 +278,15 @@ def test_a_section_without_its_kind_is_told_the_kinds(folder: Path) -> None:
         (
             "cluster.access.admin[0]",
             "arn:aws:sts::210987654321:assumed-role/Admin/maria",
-            "write the role of this session: arn:aws:iam::210987654321:role/Admin, with its path if it has one",
+            (
+                "write the role of this session: arn:aws:iam::210987654321:role/Admin, with its"
+                " path if it has one"
+            ),
         ),
     ],
 )
-def test_advice_follows_what_makes_a_value_wrong(path: str, new: Any, advice: str, folder: Path) -> None:
+def test_advice_follows_what_makes_a_value_wrong(
+    path: str, new: Any, advice: str, folder: Path
+) -> None:
     found = faults(folder, "environment", replaced(ENVIRONMENT, path, new))
     assert found[0].change.startswith(advice)

@@ -25,7 +25,8 @@ from tandem.spec.project_image import (
 
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
-    """A copy of the build's source and its allow list, free to be changed; a new path each time, so never cached."""
+    """A copy of the build's source and its allow list, free to be changed; a new path each time, so
+    never cached."""
     for file in (TOOLS.allow_list, *TOOLS.source_files()):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
@@ -33,7 +34,9 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("image", [TOOLS, LLMPERF, LM_EVAL], ids=lambda image: image.name)
-def test_a_byte_of_any_file_of_the_source_changes_the_tag(tmp_path: Path, image: ProjectImage) -> None:
+def test_a_byte_of_any_file_of_the_source_changes_the_tag(
+    tmp_path: Path, image: ProjectImage
+) -> None:
     copied = tmp_path / "source"
     for each in (image.allow_list, *image.source_files()):
         (copied / each).parent.mkdir(parents=True, exist_ok=True)
@@ -70,7 +73,9 @@ def test_bytes_that_move_from_one_file_to_the_next_change_the_tag(source: Path) 
 def test_the_same_bytes_under_another_name_change_the_tag(source: Path) -> None:
     (source / "tandem/artifacts/retry.py").rename(source / "tandem/artifacts/retries.py")
     allow_list = source / TOOLS.allow_list
-    renamed = allow_list.read_text().replace("!tandem/artifacts/retry.py", "!tandem/artifacts/retries.py")
+    renamed = allow_list.read_text().replace(
+        "!tandem/artifacts/retry.py", "!tandem/artifacts/retries.py"
+    )
     allow_list.write_text(renamed)
 
     assert TOOLS.tag(source) != TOOLS.tag()
@@ -98,7 +103,9 @@ def test_what_the_image_does_not_hold_changes_no_tag(source: Path, file: str) ->
     assert TOOLS.tag(source) == TOOLS.tag()
 
 
-@pytest.mark.parametrize("file", ["tandem/run/new.py", "tandem/run/steps/new.py", "tandem/spec/data/models/new.yaml"])
+@pytest.mark.parametrize(
+    "file", ["tandem/run/new.py", "tandem/run/steps/new.py", "tandem/spec/data/models/new.yaml"]
+)
 def test_a_new_module_or_data_file_is_in_the_run_image_at_once(tmp_path: Path, file: str) -> None:
     for each in (RUN.allow_list, *RUN.source_files(), file):
         (tmp_path / each).parent.mkdir(parents=True, exist_ok=True)
@@ -121,7 +128,9 @@ def test_a_line_that_admits_no_file_is_an_error_that_names_it(source: Path) -> N
         TOOLS.source_files(source)
 
 
-def test_a_pod_pulls_16_hexadecimal_digits_from_the_accounts_own_registry_behind_no_mirror() -> None:
+def test_a_pod_pulls_16_hexadecimal_digits_from_the_accounts_own_registry_behind_no_mirror() -> (
+    None
+):
     place = environment("post-us-east-2")
     host = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
     mirrored = place.model_copy(update={"registry_mirrors": {host: "m.dev"}})
@@ -138,8 +147,12 @@ def test_a_region_in_china_has_chinas_suffix() -> None:
 
 
 def test_each_environment_has_a_repository_for_each_image() -> None:
-    places = [environment("post-us-east-2").model_copy(update={"name": name}) for name in ("one", "other")]
-    repositories = {image.reference(place).rpartition(":")[0] for image in PROJECT_IMAGES for place in places}
+    places = [
+        environment("post-us-east-2").model_copy(update={"name": name}) for name in ("one", "other")
+    ]
+    repositories = {
+        image.reference(place).rpartition(":")[0] for image in PROJECT_IMAGES for place in places
+    }
     assert len(repositories) == 2 * len(PROJECT_IMAGES)
 
 
@@ -147,11 +160,16 @@ def test_each_environment_has_a_repository_for_each_image() -> None:
     ("line", "found"),
     [
         ("ARG BASE_IMAGE=r.dev/python:3.13.1", ("r.dev/python:3.13.1", None)),
-        (f"ARG BASE_IMAGE=r.dev/python:3.13.1@sha256:{'0a' * 32}", ("r.dev/python:3.13.1", f"sha256:{'0a' * 32}")),
+        (
+            f"ARG BASE_IMAGE=r.dev/python:3.13.1@sha256:{'0a' * 32}",
+            ("r.dev/python:3.13.1", f"sha256:{'0a' * 32}"),
+        ),
     ],
     ids=["by tag", "by digest"],
 )
-def test_the_base_is_the_one_the_dockerfile_names(source: Path, line: str, found: tuple[str, str | None]) -> None:
+def test_the_base_is_the_one_the_dockerfile_names(
+    source: Path, line: str, found: tuple[str, str | None]
+) -> None:
     (source / TOOLS.dockerfile).write_text(f"# first\n{line}\nFROM ${{BASE_IMAGE}}\n")
     base = TOOLS.base(source)
     assert (base.reference, base.digest) == found

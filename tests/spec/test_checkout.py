@@ -1,4 +1,5 @@
-"""A checkout reads its own files; an installed package reads what its build wrote, and says what it cannot do."""
+"""A checkout reads its own files; an installed package reads what its build wrote, and says what it
+cannot do."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def test_the_experiment_that_comes_with_tandem_has_one_place_in_each() -> None:
     assert find_built_in_experiment() == ROOT / CHECKOUT_EXPERIMENT
 
 
-def test_the_experiment_that_comes_with_tandem_is_read_where_no_folder_has_it(package: Path) -> None:
+def test_the_experiment_that_comes_with_tandem_is_read_where_no_folder_has_it(
+    package: Path,
+) -> None:
     file = load_experiment(package / "experiments", "post", package)
     assert file.document.file == str(package / PACKAGE_EXPERIMENT)
 
@@ -59,7 +62,9 @@ def test_the_experiment_that_comes_with_tandem_is_read_where_no_folder_has_it(pa
 def test_the_users_own_experiment_wins(package: Path) -> None:
     own_file = package / "experiments" / "post.yaml"
     own_file.parent.mkdir()
-    own_file.write_text((ROOT / CHECKOUT_EXPERIMENT).read_text().replace("max_num_seqs: 4", "max_num_seqs: 2"))
+    own_file.write_text(
+        (ROOT / CHECKOUT_EXPERIMENT).read_text().replace("max_num_seqs: 4", "max_num_seqs: 2")
+    )
     assert load_experiment(own_file.parent, "post", package).record.serving.max_num_seqs == 2
 
 

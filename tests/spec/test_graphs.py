@@ -17,12 +17,17 @@ def fields(longest: int = 1024, **tuning: list[int]) -> dict[str, Any]:
     ("longest", "buckets"),
     [(64, 1), (128, 1), (129, 1), (256, 2), (513, 3), (1024, 4), (1100, 4), (2048, 5), (6400, 7)],
 )
-def test_prefill_and_decode_each_have_the_powers_of_two_from_128(longest: int, buckets: int) -> None:
+def test_prefill_and_decode_each_have_the_powers_of_two_from_128(
+    longest: int, buckets: int
+) -> None:
     assert count_graphs(fields(longest)) == 2 * buckets
 
 
 def test_declared_buckets_are_counted_as_they_are() -> None:
-    assert count_graphs(fields(context_encoding_buckets=[512, 1024], token_generation_buckets=[1024])) == 3
+    assert (
+        count_graphs(fields(context_encoding_buckets=[512, 1024], token_generation_buckets=[1024]))
+        == 3
+    )
 
 
 def test_an_empty_list_of_buckets_leaves_them_to_the_library() -> None:

@@ -56,8 +56,11 @@ def test_a_broken_file_hides_neither_its_neighbours_nor_their_faults(folders: Pa
     workspace = loaded(folders)
 
     assert sorted((Path(fault.file).name, fault.path) for fault in workspace.faults) == [
-        ("bad.yaml", "runtime"), ("broken.yaml", ""), ("other.yaml", "account"), ("other.yaml", "region"),
-    ]  # fmt: skip
+        ("bad.yaml", "runtime"),
+        ("broken.yaml", ""),
+        ("other.yaml", "account"),
+        ("other.yaml", "region"),
+    ]
     assert (list(workspace.environments), list(workspace.experiments)) == (["home"], ["pair"])
 
 
@@ -66,7 +69,9 @@ def test_a_hosted_experiment_of_bad_form_is_told_once(folders: Path) -> None:
     assert [fault.path for fault in loaded(folders).faults] == ["runtime"]
 
 
-@pytest.mark.parametrize("stem", ["Upper", "under_score", "a.b", "-dash", "x" * 64, "ünicode", "with space"])
+@pytest.mark.parametrize(
+    "stem", ["Upper", "under_score", "a.b", "-dash", "x" * 64, "ünicode", "with space"]
+)
 def test_rejects_a_file_name_that_is_no_label(folders: Path, stem: str) -> None:
     put(folders / "environments" / f"{stem}.yaml", ENVIRONMENT)
     (fault,) = loaded(folders).faults
@@ -80,7 +85,9 @@ def test_a_directory_that_ends_like_a_file_is_told(folders: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", ["environments", "experiments"])
-def test_a_file_that_would_be_passed_over_for_its_ending_is_told(folders: Path, folder: str) -> None:
+def test_a_file_that_would_be_passed_over_for_its_ending_is_told(
+    folders: Path, folder: str
+) -> None:
     (folders / folder / "home.yml").write_text("a: 1")
     (fault,) = loaded(folders).faults
     assert (Path(fault.file).name, fault.change) == ("home.yml", "rename it to home.yaml")
@@ -95,9 +102,13 @@ def test_rejects_a_folder_that_is_not_there(folders: Path, folder: str) -> None:
 
 
 def test_rejects_every_named_environment_that_is_not_there(folders: Path) -> None:
-    assert [(Path(fault.file).name, fault.allowed) for fault in refused(folders, "nowhere", "home", "gone")] == [
-        ("nowhere.yaml", "home"), ("gone.yaml", "home"),
-    ]  # fmt: skip
+    assert [
+        (Path(fault.file).name, fault.allowed)
+        for fault in refused(folders, "nowhere", "home", "gone")
+    ] == [
+        ("nowhere.yaml", "home"),
+        ("gone.yaml", "home"),
+    ]
 
 
 @pytest.mark.parametrize("name", ["../home", "/etc/passwd", "", ".", "home.yaml", "*"])
@@ -116,7 +127,9 @@ def test_a_named_environment_brings_only_what_it_hosts(folders: Path) -> None:
 
 
 @pytest.mark.parametrize(("folder", "name"), [("environments", "home"), ("experiments", "pair")])
-def test_only_a_file_of_what_is_named_is_refused_for_its_ending(folders: Path, folder: str, name: str) -> None:
+def test_only_a_file_of_what_is_named_is_refused_for_its_ending(
+    folders: Path, folder: str, name: str
+) -> None:
     for stem in (name, "strange"):
         (folders / folder / f"{stem}.yml").touch()
 
@@ -129,7 +142,10 @@ def test_an_environment_named_twice_is_loaded_once(folders: Path) -> None:
 
 def test_an_error_prints_each_fault_on_a_line_of_its_own() -> None:
     note = {"line": 3, "rule": "r", "source": "s, 2026-11-21"}
-    faults = [SpecFault("e.yaml", "a.b", "1", "2", "write 2", **note), SpecFault("e.yaml", "", "x", "y", "z")]
+    faults = [
+        SpecFault("e.yaml", "a.b", "1", "2", "write 2", **note),
+        SpecFault("e.yaml", "", "x", "y", "z"),
+    ]
 
     assert str(SpecError(faults)).splitlines() == [
         "e.yaml:3: a.b: got 1; allowed: 2; change: write 2 [r] [s, 2026-11-21]",

@@ -12,16 +12,23 @@ from tandem.spec.artifact_key import ArtifactKey
 from tandem.spec.environment import Environment
 from tandem.spec.variant_key import compute_artifact_key
 
-HOME, POST, SWEPT = environment("post-us-east-2"), experiment("post"), experiment("post-drafts-windows")
+HOME = environment("post-us-east-2")
+POST = experiment("post")
+SWEPT = experiment("post-drafts-windows")
 KEYS = {
-    name: [compute_artifact_key(experiment(name), variant, known()) for variant in experiment(name).all_variants()]
+    name: [
+        compute_artifact_key(experiment(name), variant, known())
+        for variant in experiment(name).all_variants()
+    ]
     for name in EXPERIMENTS
 }
 
 
 def with_bucket(bucket: str | None) -> Environment:
     """Return an environment on a bucket of somebody else's, or on its own."""
-    return HOME.model_copy(update={"artifacts": HOME.artifacts.model_copy(update={"existing_bucket": bucket})})
+    return HOME.model_copy(
+        update={"artifacts": HOME.artifacts.model_copy(update={"existing_bucket": bucket})}
+    )
 
 
 @pytest.mark.parametrize(
@@ -30,7 +37,10 @@ def with_bucket(bucket: str | None) -> Environment:
         (names.bucket_name(with_bucket("mine")), "mine"),
         (names.simulation_namespace(HOME), "Tandem/Simulated/post-us-east-2"),
         # AmazonCloudWatch user guide, Container Insights: /aws/containerinsights/<cluster>/<kind>
-        (names.container_log_group_name(HOME, "host"), "/aws/containerinsights/tandem-post-us-east-2/host"),
+        (
+            names.container_log_group_name(HOME, "host"),
+            "/aws/containerinsights/tandem-post-us-east-2/host",
+        ),
         (names.model_slug("Qwen/Qwen3-1.7B"), "qwen3-1-7b"),
         (
             names.model_slug("RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"),
@@ -38,7 +48,10 @@ def with_bucket(bucket: str | None) -> Environment:
         ),
         (names.model_slug("a/_x_"), "x"),
         (names.stage_command("prod", "post"), "tandem run post --env prod --until stage"),
-        (names.compile_command("prod", "post"), "tandem run post --env prod --until compile --hours H"),
+        (
+            names.compile_command("prod", "post"),
+            "tandem run post --env prod --until compile --hours H",
+        ),
     ],
 )
 def test_a_name_is_made_of_what_it_names(name: str, expected: str) -> None:
@@ -46,7 +59,13 @@ def test_a_name_is_made_of_what_it_names(name: str, expected: str) -> None:
 
 
 def test_container_logs_are_of_the_kinds_that_the_agent_writes() -> None:
-    assert names.CONTAINER_LOG_KINDS == ("application", "dataplane", "host", "performance", "prometheus")
+    assert names.CONTAINER_LOG_KINDS == (
+        "application",
+        "dataplane",
+        "host",
+        "performance",
+        "prometheus",
+    )
 
 
 def test_two_artifacts_of_one_experiment_have_two_volumes() -> None:
@@ -55,10 +74,20 @@ def test_two_artifacts_of_one_experiment_have_two_volumes() -> None:
 
 
 def test_a_volume_on_another_bucket_has_another_name() -> None:
-    assert len({names.models_volume_name(with_bucket(bucket), POST) for bucket in (None, "one", "other")}) == 3
+    assert (
+        len(
+            {
+                names.models_volume_name(with_bucket(bucket), POST)
+                for bucket in (None, "one", "other")
+            }
+        )
+        == 3
+    )
 
 
-def test_every_experiment_has_a_namespace_of_its_own_with_the_prefix_that_rights_are_given_to() -> None:
+def test_every_experiment_has_a_namespace_of_its_own_with_the_prefix_that_rights_are_given_to() -> (
+    None
+):
     namespaces = {names.experiment_namespace(experiment(name)) for name in EXPERIMENTS}
     assert len(namespaces) == len(EXPERIMENTS)
     assert all(namespace.startswith(names.NAMESPACE_PREFIX) for namespace in namespaces)
@@ -66,31 +95,44 @@ def test_every_experiment_has_a_namespace_of_its_own_with_the_prefix_that_rights
 
 def test_a_sweep_is_every_draft_at_every_window() -> None:
     assert [variant.name for variant in SWEPT.all_variants()[1:]] == [
-        f"qwen-sd-qwen3-{draft}-k{window}" for draft in ("0-6b", "1-7b") for window in (5, 7, 10, 15)
+        f"qwen-sd-qwen3-{draft}-k{window}"
+        for draft in ("0-6b", "1-7b")
+        for window in (5, 7, 10, 15)
     ]
 
 
 def test_a_swept_name_that_is_too_long_is_a_name_still() -> None:
     assert SWEPT.sweep is not None
     swept = SWEPT.sweep.model_copy(update={"prefix": "p" * 63}).variants()
-    assert {len(variant.name) for variant in swept} == {63 + len("-qwen3-0-6b-k5"), 63 + len("-qwen3-0-6b-k10")}
+    assert {len(variant.name) for variant in swept} == {
+        63 + len("-qwen3-0-6b-k5"),
+        63 + len("-qwen3-0-6b-k10"),
+    }
 
 
 def test_every_model_is_staged_by_a_job_of_its_own_with_a_legal_name() -> None:
     jobs = {names.stage_job_name(model) for model in known().models.values()}
     assert len(jobs) == len(known().models)
-    assert all(re.fullmatch(r"stage-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{7}", job) for job in jobs)
+    assert all(
+        re.fullmatch(r"stage-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{7}", job) for job in jobs
+    )
     assert max(map(len, jobs)) <= names.CRON_JOB_CHARACTERS
 
 
 def test_two_unpinned_models_of_one_long_name_are_staged_apart() -> None:
     model = known().models["Qwen/Qwen3-32B"]
-    unpinned = model.model_copy(update={"revision": model.revision.model_copy(update={"value": None})})
-    one, other = (unpinned.model_copy(update={"id": f"{start}/{'a' * 60}"}) for start in ("first", "second"))
+    unpinned = model.model_copy(
+        update={"revision": model.revision.model_copy(update={"value": None})}
+    )
+    one, other = (
+        unpinned.model_copy(update={"id": f"{start}/{'a' * 60}"}) for start in ("first", "second")
+    )
     assert names.stage_job_name(one) != names.stage_job_name(other)
 
 
-@pytest.mark.parametrize("key", [key for keys in KEYS.values() for key in keys], ids=lambda key: key.name)
+@pytest.mark.parametrize(
+    "key", [key for keys in KEYS.values() for key in keys], ids=lambda key: key.name
+)
 def test_the_job_that_compiles_an_artifact_has_a_legal_name(key: ArtifactKey) -> None:
     job = names.compile_job_name(key)
     assert re.fullmatch(r"compile-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}", job)

@@ -28,16 +28,36 @@ def faults(path: str, new: object) -> tuple[SpecFault, ...]:
 WIDE_DIGITS = "".join(chr(0xFF10 + n % 10) for n in range(12))
 REFUSED = {
     "account": [WIDE_DIGITS, "12345678901", "1234567890123", "12345678901a"],
-    "cluster.access.admin[0]": [f"{ARN}{name}" for name in ("*", "A B", "team/*", "", "team/", "a//b")],
-    MIRROR: ["x.acme.dev/", "x.acme.dev/a/", "x.acme.dev//a", "x.acme.dev:/a", "https://x.acme.dev"],
+    "cluster.access.admin[0]": [
+        f"{ARN}{name}" for name in ("*", "A B", "team/*", "", "team/", "a//b")
+    ],
+    MIRROR: [
+        "x.acme.dev/",
+        "x.acme.dev/a/",
+        "x.acme.dev//a",
+        "x.acme.dev:/a",
+        "https://x.acme.dev",
+    ],
     "delivery.path": ["..", "../x", "a/../b", "a/./b", "/a", "a/", "a//b", "a b", "."],
     "delivery.revision": ["", " ", "main branch", "-x", "main\n"],
     "hub.endpoint": [
-        *["http://hub.acme.dev", "https://hub.acme.dev/", "https://me:secret@hub.acme.dev", "https://hub.acme.dev?x=1"],
+        *[
+            "http://hub.acme.dev",
+            "https://hub.acme.dev/",
+            "https://me:secret@hub.acme.dev",
+            "https://hub.acme.dev?x=1",
+        ],
         *("https://HUB.acme.dev", "hub.acme.dev", "https://hub.acme.dev/a/../b c"),
     ],
     # it stands in an ARN of an IAM policy, where * and ? would match
-    "hub.token_secret": ["", "tandem hub", "tandem/*", "tandem/hub-??????", "a" * 513, "t\u00f6ken"],
+    "hub.token_secret": [
+        "",
+        "tandem hub",
+        "tandem/*",
+        "tandem/hub-??????",
+        "a" * 513,
+        "t\u00f6ken",
+    ],
     "observability.reference.values[0].prompt_class": ["Json", "two words", "-x", "", "c" * 33],
     "capacity.block.ends": [
         *("2026-12-08T11:30:00", "2026-12-08", "tomorrow", "2026-12-32T11:30:00Z"),
@@ -45,20 +65,36 @@ REFUSED = {
     ],
 }
 TAKEN = {
-    "cluster.access.admin[0]": [f"{ARN}Admin", f"{ARN}team/Admin", f"{ARN}aws-reserved/sso.amazonaws.com/x/SSO_x"],
+    "cluster.access.admin[0]": [
+        f"{ARN}Admin",
+        f"{ARN}team/Admin",
+        f"{ARN}aws-reserved/sso.amazonaws.com/x/SSO_x",
+    ],
     MIRROR: ["x.acme.dev", "x.acme.dev:5000/a", "1.dkr.ecr.us-east-2.amazonaws.com/ecr_public/a-b"],
     "delivery.path": ["m", "manifests/home", ".deploy/home", "a/b.c/d_e"],
-    "hub.endpoint": ["https://hub.acme.dev", "https://hub.acme.dev:8443/api/models-v1", "https://10.0.0.7"],
-    "capacity.block.ends": ["2026-12-08T11:30:00Z", "2026-12-08T11:30:00+00:00", "2026-12-08T12:30+01:00"],
+    "hub.endpoint": [
+        "https://hub.acme.dev",
+        "https://hub.acme.dev:8443/api/models-v1",
+        "https://10.0.0.7",
+    ],
+    "capacity.block.ends": [
+        "2026-12-08T11:30:00Z",
+        "2026-12-08T11:30:00+00:00",
+        "2026-12-08T12:30+01:00",
+    ],
 }
 
 
-@pytest.mark.parametrize(("path", "new"), [(path, new) for path, values in REFUSED.items() for new in values])
+@pytest.mark.parametrize(
+    ("path", "new"), [(path, new) for path, values in REFUSED.items() for new in values]
+)
 def test_rejects_what_would_be_misread(path: str, new: object) -> None:
     assert [fault.path for fault in faults(path, new)] == [path]
 
 
-@pytest.mark.parametrize(("path", "new"), [(path, new) for path, values in TAKEN.items() for new in values])
+@pytest.mark.parametrize(
+    ("path", "new"), [(path, new) for path, values in TAKEN.items() for new in values]
+)
 def test_takes_what_is_as_narrow_as_it_must_be(path: str, new: object) -> None:
     assert faults(path, new) == ()
 

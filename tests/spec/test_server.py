@@ -1,4 +1,5 @@
-"""What each variant is told: literally for the documented pairs, and no default left to speculation."""
+"""What each variant is told: literally for the documented pairs, and no default left to
+speculation."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def named(name: str, variant: str) -> ServerCommand:
 
 
 def flags(arguments: tuple[str, ...]) -> dict[str, str]:
-    """Read a flat argument list as flag to value; a flag without value, and the model, map to an empty text."""
+    """Read a flat argument list as flag to value; a flag without value, and the model, map to an
+    empty text."""
     pairs: dict[str, str] = {}
     for part in arguments:
         if part.startswith("--") or not pairs:
@@ -41,12 +43,21 @@ def flags(arguments: tuple[str, ...]) -> dict[str, str]:
     return pairs
 
 
-SHARED = '{"save_sharded_checkpoint": true, "on_device_sampling_config": {"do_sample": false, "dynamic": false, '
+SHARED = (
+    '{"save_sharded_checkpoint": true, "on_device_sampling_config": {"do_sample": false, "dynamic":'
+    " false, "
+)
 SHARED += '"global_topk": 256, "top_k": 1}, "async_mode": false, "sequence_parallel_enabled": false'
 GREEDY = '{"neuron_config": {"on_device_sampling_config": {"all_greedy": true}}}'
-POST = f"{QWEN} --served-model-name Qwen/Qwen3-32B {LISTENING} --tensor-parallel-size 32 --max-num-seqs 4 "
+POST = (
+    f"{QWEN} --served-model-name Qwen/Qwen3-32B {LISTENING} --tensor-parallel-size 32"
+    " --max-num-seqs 4 "
+)
 POST += "--max-model-len 1024 --dtype bfloat16 --override-neuron-config"
-EAGLE3 = f"{LLAMA} --served-model-name meta-llama/Llama-3.1-8B-Instruct {LISTENING} --tensor-parallel-size 8 "
+EAGLE3 = (
+    f"{LLAMA} --served-model-name meta-llama/Llama-3.1-8B-Instruct {LISTENING}"
+    " --tensor-parallel-size 8 "
+)
 EAGLE3 += "--max-num-seqs 2 --max-model-len 2048 --dtype bfloat16 --additional-config"
 ALIKE = ("--no-enable-prefix-caching", "--no-async-scheduling")
 FUSED = f'{{"model": "{DRAFT}", "num_speculative_tokens": 7, "max_model_len": 1024}}'
@@ -60,26 +71,44 @@ HEADED = f'{{"method": "eagle3", "model": "{HEAD}", "num_speculative_tokens": 3}
         (
             "post",
             "qwen-sd-vllm",
-            (*POST.split(), f'{SHARED}, "enable_fused_speculation": true}}', "--speculative-config", FUSED),
+            (
+                *POST.split(),
+                f'{SHARED}, "enable_fused_speculation": true}}',
+                "--speculative-config",
+                FUSED,
+            ),
         ),
         ("llama-eagle3", "llama-native", (*EAGLE3.split(), GREEDY, *ALIKE)),
-        ("llama-eagle3", "llama-eagle3", (*EAGLE3.split(), GREEDY, "--speculative-config", HEADED, *ALIKE)),
+        (
+            "llama-eagle3",
+            "llama-eagle3",
+            (*EAGLE3.split(), GREEDY, "--speculative-config", HEADED, *ALIKE),
+        ),
     ],
     ids=["nxdi baseline", "nxdi fused", "native baseline", "native eagle3"],
 )
-def test_a_documented_server_is_told_exactly_this(name: str, variant: str, arguments: tuple[str, ...]) -> None:
+def test_a_documented_server_is_told_exactly_this(
+    name: str, variant: str, arguments: tuple[str, ...]
+) -> None:
     assert named(name, variant).command == ("vllm", "serve")
     assert named(name, variant).arguments == arguments
 
 
 def test_the_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
-    post, runtime = experiment("post"), known().runtimes["nxdi-v0"]
+    post = experiment("post")
+    runtime = known().runtimes["nxdi-v0"]
     assert runtime.spelling is not None
-    spelling = runtime.spelling.model_copy(update={"speculation_methods": {"fused": "eagle", "eagle": None}})
-    other = replace(known(), runtimes={"nxdi-v0": runtime.model_copy(update={"spelling": spelling})})
+    spelling = runtime.spelling.model_copy(
+        update={"speculation_methods": {"fused": "eagle", "eagle": None}}
+    )
+    other = replace(
+        known(), runtimes={"nxdi-v0": runtime.model_copy(update={"spelling": spelling})}
+    )
     fused = post.variants[1]
 
-    config = json.loads(flags(build_server_command(post, fused, other).arguments)["--speculative-config"])
+    config = json.loads(
+        flags(build_server_command(post, fused, other).arguments)["--speculative-config"]
+    )
 
     assert config["method"] == "eagle"
     assert compute_artifact_key(post, fused, other) == compute_artifact_key(post, fused, known())
@@ -91,14 +120,22 @@ def settings(arguments: tuple[str, ...]) -> dict[str, Any]:
     return told_settings
 
 
-@pytest.mark.parametrize("name", [name for name in EXPERIMENTS if experiment(name).runtime == "nxdi-v0"])
+@pytest.mark.parametrize(
+    "name", [name for name in EXPERIMENTS if experiment(name).runtime == "nxdi-v0"]
+)
 def test_no_nxdi_variant_leaves_a_default_to_speculation(name: str) -> None:
-    keys = {"on_device_sampling_config", "save_sharded_checkpoint", "async_mode", "sequence_parallel_enabled"}
+    keys = {
+        "on_device_sampling_config",
+        "save_sharded_checkpoint",
+        "async_mode",
+        "sequence_parallel_enabled",
+    }
 
     for variant in experiment(name).all_variants():
         config = settings(told(experiment(name), variant).arguments)
         assert keys <= set(config)
-        # NxD Inference reads global_topk from the mapping that replaces the artifact's object, at every request
+        # NxD Inference reads global_topk from the mapping that replaces the artifact's object, at
+        # every request
         assert config["on_device_sampling_config"]["global_topk"] == 256
 
 
@@ -112,7 +149,10 @@ def changed(name: str, *, tuning: dict[str, Any] | None = None, **serving: Any) 
 @pytest.mark.parametrize("setting", ["fused_qkv", "sequence_parallel_enabled"])
 def test_tuning_is_written_for_every_variant_in_place_of_what_is_told_unasked(setting: str) -> None:
     tuned = changed("post", tuning={setting: True})
-    assert [settings(told(tuned, each).arguments)[setting] for each in tuned.all_variants()] == [True, True]
+    assert [settings(told(tuned, each).arguments)[setting] for each in tuned.all_variants()] == [
+        True,
+        True,
+    ]
 
 
 def test_an_optimization_level_is_a_flag_of_its_own_and_no_neuron_setting() -> None:

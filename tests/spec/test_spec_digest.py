@@ -22,10 +22,34 @@ from tandem.spec.workspace import load_workspace
 DECLARED = {name: environment(name) for name in ENVIRONMENTS} | read_environments()
 # each would be read as something else by some reader, were it not quoted
 STRANGE_TEXTS = (
-    "1.5e3", "0x1F", "017", "1_000", "12:30:45", "2026-12-01", "yes", "null", "~", "", " ", "- a", "a: b", "# nothing",
-    "*alias", "&anchor", "!tag", "%directive", "{}", "'", '"', "back\\slash", "tab\tin it", "line\nline",
-    "ünïcödé ✓ 😀", "\x7f\x85\u2028", "x" * 5000,
-)  # fmt: skip
+    "1.5e3",
+    "0x1F",
+    "017",
+    "1_000",
+    "12:30:45",
+    "2026-12-01",
+    "yes",
+    "null",
+    "~",
+    "",
+    " ",
+    "- a",
+    "a: b",
+    "# nothing",
+    "*alias",
+    "&anchor",
+    "!tag",
+    "%directive",
+    "{}",
+    "'",
+    '"',
+    "back\\slash",
+    "tab\tin it",
+    "line\nline",
+    "ünïcödé ✓ 😀",
+    "\x7f\x85\u2028",
+    "x" * 5000,
+)
 
 
 def read_back(folder: Path, *records: SpecRecord) -> list[SpecRecord]:
@@ -36,7 +60,9 @@ def read_back(folder: Path, *records: SpecRecord) -> list[SpecRecord]:
     for record in records:
         (folder / kinds[type(record)] / f"{record.name}.yaml").write_text(dump_record_yaml(record))
     workspace = load_workspace(folder / "environments", folder / "experiments")
-    assert [fault for fault in workspace.faults if fault.path.partition("[")[0] != "experiments"] == []
+    assert [
+        fault for fault in workspace.faults if fault.path.partition("[")[0] != "experiments"
+    ] == []
     return [getattr(workspace, kinds[type(record)])[record.name].record for record in records]
 
 
@@ -69,7 +95,10 @@ def test_a_price_comes_back_to_the_last_digit(usd: float, tmp_path: Path) -> Non
 
 
 def test_a_moment_comes_back_in_utc(tmp_path: Path) -> None:
-    moments = {"starts": datetime(2026, 12, 1, 11, 30, tzinfo=UTC), "ends": datetime(2026, 12, 2, 11, 30, tzinfo=UTC)}
+    moments = {
+        "starts": datetime(2026, 12, 1, 11, 30, tzinfo=UTC),
+        "ends": datetime(2026, 12, 2, 11, 30, tzinfo=UTC),
+    }
     record = changed("post-us-east-2", "capacity", block=CapacityBlock(**moments))
     assert read_back(tmp_path, record) == [record]
 
@@ -84,11 +113,16 @@ def changed(name: str, section: str, **update: Any) -> Environment:
 
 
 def digest(record: Environment | None = None, pair: Experiment | None = None) -> str:
-    return compute_spec_digest(record or environment("post-us-east-2"), pair or experiment("post"), known())
+    return compute_spec_digest(
+        record or environment("post-us-east-2"), pair or experiment("post"), known()
+    )
 
 
 def test_the_plan_of_a_blocks_hours_is_in_no_digest() -> None:
-    moments = {"starts": datetime(2026, 12, 1, 11, 30, tzinfo=UTC), "ends": datetime(2026, 12, 3, 11, 30, tzinfo=UTC)}
+    moments = {
+        "starts": datetime(2026, 12, 1, 11, 30, tzinfo=UTC),
+        "ends": datetime(2026, 12, 3, 11, 30, tzinfo=UTC),
+    }
     assert digest(changed("post-us-east-2", "capacity", block=CapacityBlock(**moments))) == digest()
 
 
@@ -109,7 +143,10 @@ def test_another_hosted_experiment_changes_no_digest() -> None:
 
 @pytest.mark.parametrize(
     "record",
-    [changed("post-us-east-2", "capacity", usd_per_hour=1.0), changed("post-us-east-2", "guard", max_hours=1)],
+    [
+        changed("post-us-east-2", "capacity", usd_per_hour=1.0),
+        changed("post-us-east-2", "guard", max_hours=1),
+    ],
     ids=["price", "limit"],
 )
 def test_another_environment_is_another_digest(record: Environment) -> None:

@@ -1,8 +1,10 @@
-"""Environments in memory, and their templates: every variant of an environment in one cloud assembly.
+"""Environments in memory, and their templates: every variant of an environment in one cloud
+assembly.
 
-Invariant: a variant differs from a committed environment in the fields that its row names, in its name, and in that it
-hosts the smallest of its experiments alone: charts, alarms and dashboards are most of a synthesis. What several such
-fields do together, the environments of tests/environments show.
+Invariant: a variant differs from a committed environment in the fields that its row names, in its
+name, and in that it hosts the smallest of its experiments alone: charts, alarms and dashboards are
+most of a synthesis. What several such fields do together, the environments of tests/environments
+show.
 """
 
 from __future__ import annotations
@@ -23,7 +25,8 @@ from tandem.spec.experiment import Experiment
 from tandem.spec.record import SpecRecord
 
 ROOT = Path(__file__).parent.parent.parent
-RANGE, GROUP = "10.8.0.0/16", "sg-0123456789abcdef0"
+RANGE = "10.8.0.0/16"
+GROUP = "sg-0123456789abcdef0"
 KEY = "arn:aws:kms:us-east-2:111122223333:key/01234567-89ab-cdef-0123-456789abcdef"
 MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com/ecr-public"
 RESERVATION = "cr-0123456789abcdef0"
@@ -36,7 +39,9 @@ Synth = Callable[..., Path]  # environments to the folder of their cloud assembl
 @cache
 def inputs() -> CommandInputs:
     return read_legal_inputs(
-        Selection(environments=ROOT / "environments", experiments=ROOT / "experiments", names=COMMITTED)
+        Selection(
+            environments=ROOT / "environments", experiments=ROOT / "experiments", names=COMMITTED
+        )
     )
 
 
@@ -47,18 +52,28 @@ def environment(name: str) -> Environment:
 def changed(base: Environment, **parts: Any) -> Environment:
     """Copy `base`; a dict updates the fields of a part, anything else replaces it."""
     update = {
-        name: part.model_copy(update=value)
-        if isinstance(part := getattr(base, name), SpecRecord) and isinstance(value, dict)
-        else value
+        name: (
+            part.model_copy(update=value)
+            if isinstance(part := getattr(base, name), SpecRecord) and isinstance(value, dict)
+            else value
+        )
         for name, value in parts.items()
     }
     return base.model_copy(update=update)
 
 
 def variants() -> dict[str, Environment]:
-    post = changed(environment("post-us-east-2"), capacity={"reservation_id": RESERVATION}, experiments=("post",))
-    endpoint, access = post.cluster.endpoint, post.cluster.access
-    alike = ("arn:aws:iam::111122223333:role/team/Admin", "arn:aws:iam::111122223333:role/team-Admin")
+    post = changed(
+        environment("post-us-east-2"),
+        capacity={"reservation_id": RESERVATION},
+        experiments=("post",),
+    )
+    endpoint = post.cluster.endpoint
+    access = post.cluster.access
+    alike = (
+        "arn:aws:iam::111122223333:role/team/Admin",
+        "arn:aws:iam::111122223333:role/team-Admin",
+    )
     rows: dict[str, dict[str, Any]] = {
         "capacity-block": {},
         "reservation": {"capacity": {"kind": "reservation"}},
@@ -69,22 +84,34 @@ def variants() -> dict[str, Environment]:
         "no-reservation": {"capacity": {"reservation_id": None}},
         "existing-bucket": {"artifacts": {"existing_bucket": "their-models"}},
         "public-endpoint": {
-            "cluster": {"endpoint": endpoint.model_copy(update={"access": "public", "cidrs": ("203.0.113.0/24",)})}
+            "cluster": {
+                "endpoint": endpoint.model_copy(
+                    update={"access": "public", "cidrs": ("203.0.113.0/24",)}
+                )
+            }
         },
-        "permissions-boundary": {"bootstrap": {"permissions_boundary": "TeamBoundary", "qualifier": "acme"}},
+        "permissions-boundary": {
+            "bootstrap": {"permissions_boundary": "TeamBoundary", "qualifier": "acme"}
+        },
         "closed": {"network": {"nat": "none"}, "registry_mirrors": {"public.ecr.aws": MIRROR}},
-        "clients": {"cluster": {"endpoint": endpoint.model_copy(update={"clients": (RANGE, GROUP)})}},
+        "clients": {
+            "cluster": {"endpoint": endpoint.model_copy(update={"clients": (RANGE, GROUP)})}
+        },
         "builds-inside": {"builds_in_vpc": True},
         "nat-per-zone": {"network": {"nat": "per-zone", "interface_endpoints": False}},
         "alike-admins": {"cluster": {"access": access.model_copy(update={"admin": alike})}},
         "unprotected": {"termination_protection": False, "cluster": {"deletion_protection": False}},
-    }  # fmt: skip
+    }
     return {name: changed(post, name=name, **row) for name, row in rows.items()}
 
 
 def places() -> list[Environment]:
     """Return the committed environments, those of tests/environments, then the variants."""
-    return [*(environment(name) for name in COMMITTED), *read_environments().values(), *variants().values()]
+    return [
+        *(environment(name) for name in COMMITTED),
+        *read_environments().values(),
+        *variants().values(),
+    ]
 
 
 def hosted(place: Environment) -> list[Experiment]:
@@ -107,12 +134,16 @@ def templates(folder: Path) -> Templates:
     return {name: json.loads(text) for name, text in texts(folder).items()}
 
 
-def synth_alone(place: Environment, folder: Path, stack_type: Callable[..., Any], **inputs_: Any) -> Template:
+def synth_alone(
+    place: Environment, folder: Path, stack_type: Callable[..., Any], **inputs_: Any
+) -> Template:
     """Return the template of a stack, made with no other of its environment."""
     import aws_cdk as cdk  # noqa: PLC0415  # seconds, as in conftest.py
 
     kind = stack_type.__name__.removesuffix("Stack")
-    root = cdk.App(outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False)
+    root = cdk.App(
+        outdir=str(folder), analytics_reporting=False, builtin_cloud_formation_validation=False
+    )
     home = cdk.Environment(account=place.account, region=place.region)
     stack_type(cdk.Stage(root, place.name, env=home), kind, **inputs_)
     root.synth()
@@ -122,16 +153,25 @@ def synth_alone(place: Environment, folder: Path, stack_type: Callable[..., Any]
 def wide_experiment(variants: int) -> Experiment:
     """The post's experiment with so many variants, every name as long as the rules let it be."""
     post = next(found for found in hosted(environment("post-us-east-2")) if found.name == "post")
-    update = {"name": "e" * 50, "variants": tuple(
-        post.variants[1].model_copy(update={"name": f"{index:03}-" + "v" * 42, "num_speculative_tokens": 2 + index})
-        for index in range(variants)
-    )}  # fmt: skip
+    update = {
+        "name": "e" * 50,
+        "variants": tuple(
+            post.variants[1].model_copy(
+                update={"name": f"{index:03}-" + "v" * 42, "num_speculative_tokens": 2 + index}
+            )
+            for index in range(variants)
+        ),
+    }
     return post.model_copy(update=update)
 
 
 def resources(template: Template, type_: str, **having: Any) -> list[dict[str, Any]]:
     """Return the properties of every resource of a type that has these values."""
-    every = [found.get("Properties", {}) for found in template["Resources"].values() if found["Type"] == type_]
+    every = [
+        found.get("Properties", {})
+        for found in template["Resources"].values()
+        if found["Type"] == type_
+    ]
     return [properties for properties in every if having.items() <= properties.items()]
 
 

@@ -19,10 +19,14 @@ from tandem.spec.experiment import Experiment
 def synth(tmp_path_factory: pytest.TempPathFactory) -> assemblies.Synth:
     """Return the folder of the cloud assembly of some environments."""
 
-    def run(*places: Environment, experiments: list[Experiment] | None = None, validate: bool = False) -> Path:
+    def run(
+        *places: Environment, experiments: list[Experiment] | None = None, validate: bool = False
+    ) -> Path:
         folder = tmp_path_factory.mktemp("assembly")
         hosts = [(place, experiments or assemblies.hosted(place)) for place in places]
-        app.build_app(hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=validate).synth()
+        app.build_app(
+            hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=validate
+        ).synth()
         return folder
 
     return run
@@ -30,7 +34,8 @@ def synth(tmp_path_factory: pytest.TempPathFactory) -> assemblies.Synth:
 
 @pytest.fixture(scope="session")
 def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The cloud assembly of all committed environments and all variants, and beside it what cdk-nag found in it."""
+    """The cloud assembly of all committed environments and all variants, and beside it what cdk-nag
+    found in it."""
     from aws_cdk import Validations  # noqa: PLC0415  # seconds, which the process that makes no assembly saves
     from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
 
@@ -39,18 +44,22 @@ def assembly(tmp_path_factory: pytest.TempPathFactory) -> Path:
     accepted: list[tuple[str, str]] = []
 
     def record(construct: IConstruct, id_: str, reason: str) -> None:
-        """Note what is accepted, and leave it among the findings: test_policies.py compares the two."""
+        """Note what is accepted, and leave it among the findings: test_policies.py compares the
+        two."""
         assert reason
         accepted.append((construct.node.path, id_))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(finding, "acknowledge_finding", record)
-        root = app.build_app(hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=False)
+        root = app.build_app(
+            hosts, assemblies.inputs().catalogue, outdir=str(folder), validate=False
+        )
     (folder / "accepted_findings.json").write_text(json.dumps(accepted))
     Validations.of(root).add_plugins(AwsSolutionsChecks(root, verbose=False))
     try:
         root.synth()
-    except RuntimeError as error:  # a finding, when all is written: for test_policies.py to tell, not for every test
+    # a finding, when all is written: for test_policies.py to tell, not for every test
+    except RuntimeError as error:
         if not str(error).startswith("ValidationFailed"):
             raise
     return folder

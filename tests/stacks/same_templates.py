@@ -1,7 +1,8 @@
-"""Two templates held against each other by what CloudFormation would make, not by how it is written.
+"""Two templates held against each other by what CloudFormation would make, not by how it is
+written.
 
-Logical ids, the order of resources, and the order in DependsOn mean nothing. A statement's one action may be a text or
-a list; an id of a statement says nothing. Everything else is a difference.
+Logical ids, the order of resources, and the order in DependsOn mean nothing. A statement's one
+action may be a text or a list; an id of a statement says nothing. Everything else is a difference.
 """
 
 from __future__ import annotations
@@ -23,23 +24,35 @@ def read_frozen(text: str) -> Template:
     """Return the template of a golden file, where each resource stands on a line of its own."""
     lines: Template = json.loads(text)
     resources = {key: value for key, value in lines.items() if key not in SECTIONS}
-    return {"Resources": resources} | {key: value for key, value in lines.items() if key in SECTIONS}
+    return {"Resources": resources} | {
+        key: value for key, value in lines.items() if key in SECTIONS
+    }
 
 
 def list_differences(before: Template, after: Template) -> list[str]:
-    """Return the resources and other parts of one template that the other has not, each after `-` or `+`."""
-    old, new = count_parts(before), count_parts(after)
-    return [f"- {part}" for part in (old - new).elements()] + [f"+ {part}" for part in (new - old).elements()]
+    """Return the resources and other parts of one template that the other has not, each after `-`
+    or `+`."""
+    old = count_parts(before)
+    new = count_parts(after)
+    return [f"- {part}" for part in (old - new).elements()] + [
+        f"+ {part}" for part in (new - old).elements()
+    ]
 
 
 def count_parts(template: Template) -> Counter[str]:
     """Return each resource and each other part of a template as text, without logical ids."""
     names = name_resources(template)
     resources = [
-        write(resource, names) + " after " + str(sorted(names[id_] for id_ in list_dependencies(resource)))
+        write(resource, names)
+        + " after "
+        + str(sorted(names[id_] for id_ in list_dependencies(resource)))
         for resource in template["Resources"].values()
     ]
-    rest = [f"{key}: {write_value(value, names)}" for key, value in template.items() if key != "Resources"]
+    rest = [
+        f"{key}: {write_value(value, names)}"
+        for key, value in template.items()
+        if key != "Resources"
+    ]
     return Counter(resources + rest)
 
 
@@ -49,10 +62,12 @@ def list_dependencies(resource: Template) -> list[str]:
 
 
 def name_resources(template: Template) -> dict[str, str]:
-    """Return logical id -> a name made of the resource's type, properties and what they refer to."""
+    """Return logical id -> a name made of the resource's type, properties and what they refer
+    to."""
     resources: dict[str, Template] = template["Resources"]
     names = {id_: resource["Type"] for id_, resource in resources.items()}
-    for _ in range(3):  # as far as two alike resources differ in what a third, which they name, refers to
+    # as far as two alike resources differ in what a third, which they name, refers to
+    for _ in range(3):
         texts = {id_: write(resource, names) for id_, resource in resources.items()}
         names = {
             id_: f"{resource['Type']} {hashlib.sha256(texts[id_].encode()).hexdigest()[:8]}"
@@ -70,7 +85,8 @@ def write_value(value: Any, names: dict[str, str]) -> str:
 
 
 def simplify(value: Any, names: dict[str, str]) -> Any:
-    """Return a value with names for logical ids, and one way to write what can be written in two."""
+    """Return a value with names for logical ids, and one way to write what can be written in
+    two."""
     if isinstance(value, list):
         return [simplify(part, names) for part in value]
     if not isinstance(value, dict):

@@ -16,12 +16,21 @@ pytestmark = pytest.mark.cdk
 
 
 def run(out: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "CDK_", "JSII_"))}
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("AWS_", "CDK_", "JSII_"))
+    }
     environment = {**kept, "CDK_OUTDIR": str(out), "CDK_VALIDATION": "false", **variables}
     return subprocess.run(
-        [sys.executable, str(ROOT / "app.py"), *arguments], cwd=out.parent, env=environment, capture_output=True,
-        text=True, check=False, timeout=120,
-    )  # fmt: skip
+        [sys.executable, str(ROOT / "app.py"), *arguments],
+        cwd=out.parent,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
 
 
 def spoil(specs: Path, old: str, new: str) -> Path:
@@ -36,7 +45,8 @@ def folders(specs: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
-    """One environment, chosen as the CLI hands context over, beside a broken one; no Node of the machine's own."""
+    """One environment, chosen as the CLI hands context over, beside a broken one; no Node of the
+    machine's own."""
     base = tmp_path_factory.mktemp("app")
     specs = base / "specs"
     copy_shipped(specs)
@@ -51,7 +61,9 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.Comp
     return base / "out", done
 
 
-def test_one_environment_is_built_when_one_is_named(one: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_one_environment_is_built_when_one_is_named(
+    one: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
     out, done = one
     assert done.returncode == 0, done.stderr
     assert [path.name for path in out.glob("assembly-*")] == ["assembly-dev-trn2-3xlarge"]
@@ -61,15 +73,22 @@ def test_one_environment_is_built_when_one_is_named(one: tuple[Path, subprocess.
 def test_cdk_json_has_each_flag_that_the_cli_asks_for_and_no_other(
     one: tuple[Path, subprocess.CompletedProcess[str]],
 ) -> None:
-    """The CLI warns of a flag that is not set and whose default is not what the CDK recommends, and of a key `aws:`."""
+    """The CLI warns of a flag that is not set and whose default is not what the CDK recommends, and
+    of a key `aws:`."""
     out, _ = one
     artifacts = json.loads((out / "manifest.json").read_text())["artifacts"].values()
-    (report,) = [artifact for artifact in artifacts if artifact["type"] == "cdk:feature-flag-report"]
+    (report,) = [
+        artifact for artifact in artifacts if artifact["type"] == "cdk:feature-flag-report"
+    ]
     defaults = {
         name: flag.get("unconfiguredBehavesLike", {}).get("v2", False)
         for name, flag in report["properties"]["flags"].items()
     }
-    asked = {name for name, flag in report["properties"]["flags"].items() if defaults[name] != flag["recommendedValue"]}
+    asked = {
+        name
+        for name, flag in report["properties"]["flags"].items()
+        if defaults[name] != flag["recommendedValue"]
+    }
 
     assert set(json.loads((ROOT / "cdk.json").read_text())["context"]) == asked
 

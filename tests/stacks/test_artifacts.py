@@ -25,17 +25,25 @@ def buckets(template: Template) -> dict[str, dict[str, Any]]:
 class TestEveryBucket:
     def test_outlives_its_stack(self, artifacts: Template, name: str) -> None:
         (found,) = [
-            each for each in artifacts["Resources"].values() if each.get("Properties", {}).get("BucketName") == name
+            each
+            for each in artifacts["Resources"].values()
+            if each.get("Properties", {}).get("BucketName") == name
         ]
         assert (found["DeletionPolicy"], found["UpdateReplacePolicy"]) == ("Retain", "Retain")
 
     def test_speaks_tls_only(self, artifacts: Template, name: str) -> None:
         (bucket,) = [
-            key for key, each in artifacts["Resources"].items() if each.get("Properties", {}).get("BucketName") == name
+            key
+            for key, each in artifacts["Resources"].items()
+            if each.get("Properties", {}).get("BucketName") == name
         ]
         (policy,) = resources(artifacts, "AWS::S3::BucketPolicy", Bucket={"Ref": bucket})
 
-        denied = [each["Condition"] for each in policy["PolicyDocument"]["Statement"] if each["Effect"] == "Deny"]
+        denied = [
+            each["Condition"]
+            for each in policy["PolicyDocument"]["Statement"]
+            if each["Effect"] == "Deny"
+        ]
         assert {"Bool": {"aws:SecureTransport": "false"}} in denied
 
 
@@ -56,6 +64,9 @@ def test_a_customer_key_encrypts_the_bucket_and_not_its_logs(stacks: Templates) 
         for name in ("tandem-customer-keys-111122223333", "tandem-customer-keys-111122223333-logs")
     )
 
-    assert own["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": KEY}
+    assert own["ServerSideEncryptionByDefault"] == {
+        "SSEAlgorithm": "aws:kms",
+        "KMSMasterKeyID": KEY,
+    }
     assert own["BucketKeyEnabled"] is True
     assert logs["ServerSideEncryptionByDefault"] == {"SSEAlgorithm": "AES256"}

@@ -12,16 +12,35 @@ from assemblies import Templates, environment, resources
 from hosted import ENVIRONMENTS, asking, by_part, drawn, graphs
 from recorded import sends
 
-from tandem.metrics import CLOUDWATCH_METRICS, GUARD, LAMBDA, PUBLISHERS, SQS, list_published_metrics
-from tandem.monitoring.widget import COLUMNS, Dashboard, GraphMark, GraphWidget, MathExpression, MetricLine
+from tandem.metrics import (
+    CLOUDWATCH_METRICS,
+    GUARD,
+    LAMBDA,
+    PUBLISHERS,
+    SQS,
+    list_published_metrics,
+)
+from tandem.monitoring.widget import (
+    COLUMNS,
+    Dashboard,
+    GraphMark,
+    GraphWidget,
+    MathExpression,
+    MetricLine,
+)
 
 pytestmark = pytest.mark.cdk
 
 REGION = "us-east-2"
 SPACE = "Tandem/home"
 CLASSES = {"PromptClass": ("json", "open", "all")}
-SEARCH = f'SEARCH(\'{{"{SPACE}",Variant,PromptClass}} MetricName="ttft_ms" PromptClass="json"\', \'p50\', 300)'
-SEARCHED = re.compile(r"SEARCH\('\{\"([^\"]+)\",?([^}]*)\} MetricName=\"([^\"]+)\"((?: \w+=\"[^\"]*\")*)', '(\w+)'")
+SEARCH = (
+    f'SEARCH(\'{{"{SPACE}",Variant,PromptClass}} MetricName="ttft_ms" PromptClass="json"\','
+    " 'p50', 300)"
+)
+SEARCHED = re.compile(
+    r"SEARCH\('\{\"([^\"]+)\",?([^}]*)\} MetricName=\"([^\"]+)\"((?: \w+=\"[^\"]*\")*)', '(\w+)'"
+)
 EVERY = [(name, part) for name in ENVIRONMENTS for part in drawn(name)]
 EXPERIMENTS = [(name, part) for name, part in EVERY if part not in {"machine", "money"}]
 WINDOWS = tuple(range(1, 65))
@@ -68,7 +87,9 @@ def list_reads(body: Body) -> Iterator[MetricRead]:
             *named, options = metric if isinstance(metric[-1], dict) else [*metric, {}]
             if named:
                 yield MetricRead(named[0], named[1], frozenset(named[2::2]))
-            for space, dimensions, metric_name, *_ in SEARCHED.findall(options.get("expression", "")):
+            for space, dimensions, metric_name, *_ in SEARCHED.findall(
+                options.get("expression", "")
+            ):
                 yield MetricRead(space, metric_name, frozenset(filter(None, dimensions.split(","))))
 
 
@@ -106,7 +127,9 @@ def graph(**given: Any) -> GraphWidget:
     return GraphWidget(**whole | given)
 
 
-def draw_graph(draw: Draw, content: GraphWidget, variables: dict[str, tuple[str, ...]] | None = None) -> Any:
+def draw_graph(
+    draw: Draw, content: GraphWidget, variables: dict[str, tuple[str, ...]] | None = None
+) -> Any:
     """Return the properties of a graph that is alone in a dashboard."""
     body = draw(Dashboard(name="alone", widgets=(content,), variables=variables or {}))
     (box,) = [box for box in body["widgets"] if box["type"] == "metric"]
@@ -114,12 +137,24 @@ def draw_graph(draw: Draw, content: GraphWidget, variables: dict[str, tuple[str,
 
 
 class TestOneGraph:
-    def test_over_time_it_has_its_region_period_unit_and_a_scale_from_zero(self, draw: Draw) -> None:
+    def test_over_time_it_has_its_region_period_unit_and_a_scale_from_zero(
+        self, draw: Draw
+    ) -> None:
         assert draw_graph(draw, graph()) == {
             "title": "TTFT, p50 [ms]",
             "region": REGION,
             "view": "timeSeries",
-            "metrics": [[SPACE, "ttft_ms", "PromptClass", "json", "Variant", "fast", {"stat": "p50", "label": "fast"}]],
+            "metrics": [
+                [
+                    SPACE,
+                    "ttft_ms",
+                    "PromptClass",
+                    "json",
+                    "Variant",
+                    "fast",
+                    {"stat": "p50", "label": "fast"},
+                ]
+            ],
             "period": 300,
             "stacked": False,
             "yAxis": {"left": {"label": "ms", "min": 0, "showUnits": False}},
@@ -144,11 +179,16 @@ class TestOneGraph:
         assert hidden[-1] == {"stat": "p50", "id": "a", "visible": False}
 
     def test_levels_and_moments_are_marked(self, draw: Draw) -> None:
-        marks = (GraphMark(label="budget", value=2000.0), GraphMark(label="block ends", moment="2026-12-08T11:30:00Z"))
+        marks = (
+            GraphMark(label="budget", value=2000.0),
+            GraphMark(label="block ends", moment="2026-12-08T11:30:00Z"),
+        )
 
         annotations = draw_graph(draw, graph(marks=marks))["annotations"]
 
-        assert [(mark["label"], mark["value"]) for mark in annotations["horizontal"]] == [("budget", 2000)]
+        assert [(mark["label"], mark["value"]) for mark in annotations["horizontal"]] == [
+            ("budget", 2000)
+        ]
         assert [(mark["label"], mark["value"]) for mark in annotations["vertical"]] == [
             ("block ends", "2026-12-08T11:30:00Z")
         ]
@@ -164,7 +204,9 @@ class TestOneGraph:
 
 class TestLayout:
     @every_dashboard
-    def test_no_committed_dashboard_has_a_hole_or_an_overlap(self, stacks: Templates, name: str, part: str) -> None:
+    def test_no_committed_dashboard_has_a_hole_or_an_overlap(
+        self, stacks: Templates, name: str, part: str
+    ) -> None:
         cells = [
             (column, row)
             for box in body_of(stacks, name, part)["widgets"]
@@ -182,7 +224,9 @@ class TestLayout:
     ) -> None:
         """The sentence stands in a text widget under the graph, since CloudWatch has no caption."""
         boxes = body_of(stacks, name, part)["widgets"]
-        captions = {(box["x"], box["y"]): box["properties"] for box in boxes if box["type"] == "text"}
+        captions = {
+            (box["x"], box["y"]): box["properties"] for box in boxes if box["type"] == "text"
+        }
         metrics = [box for box in boxes if box["type"] == "metric"]
 
         for box, content in zip(metrics, graphs(drawn(name)[part]), strict=True):
@@ -193,7 +237,11 @@ class TestLayout:
             assert box["properties"]["region"] == environment(name).region
 
     def test_what_is_not_drawn_of_130_variants_is_named(self, draw: Draw) -> None:
-        sweep = {"prefix": "qwen-sd", "mode": "fused", "drafts": ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B"]}
+        sweep = {
+            "prefix": "qwen-sd",
+            "mode": "fused",
+            "drafts": ["Qwen/Qwen3-0.6B", "Qwen/Qwen3-1.7B"],
+        }
         variants = [{"name": "qwen-vllm", "mode": "none"}, {"name": "qwen-control", "mode": "none"}]
         scope = asking(
             "post-us-east-2",
@@ -220,7 +268,11 @@ class TestPublishing:
 
         for read in list_reads(body_of(stacks, name, part)):
             publishers = list_publishers(read)
-            recorded = [publisher for publisher in publishers if sends(publisher, read.metric, read.dimensions)]
+            recorded = [
+                publisher
+                for publisher in publishers
+                if sends(publisher, read.metric, read.dimensions)
+            ]
             assert set(recorded) & named, read
 
     @pytest.mark.parametrize(("name", "part"), EXPERIMENTS)

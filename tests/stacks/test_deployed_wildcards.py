@@ -1,4 +1,5 @@
-"""docs/reference/rights.md says of each `*` in the templates' statements why it cannot be narrower, and of no other."""
+"""docs/reference/rights.md says of each `*` in the templates' statements why it cannot be narrower,
+and of no other."""
 
 from __future__ import annotations
 
@@ -16,7 +17,11 @@ Row = tuple[tuple[str, ...], tuple[str, ...], str]  # actions, texts, why
 def page_rows() -> list[Row]:
     text = (ROOT / "docs/reference/rights.md").read_text()
     table = text.partition("## Wildcards of what is deployed\n")[2].partition("\n## ")[0]
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines() if line[:2] == "| "]
+    cells = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line[:2] == "| "
+    ]
     return [(words(actions), words(texts), why) for _, actions, texts, why in cells[1:]]
 
 
@@ -25,7 +30,8 @@ def words(cell: str) -> tuple[str, ...]:
 
 
 def covers(row: Row, actions: frozenset[str], text: str) -> bool:
-    """Whether a row has the text and every action of a statement; `kms:*` alone stands for actions written out."""
+    """Whether a row has the text and every action of a statement; `kms:*` alone stands for actions
+    written out."""
     known = set(row[0])
     return text in row[1] and all(
         action in known or ("kms:*" in known and action.startswith("kms:")) for action in actions
@@ -44,16 +50,22 @@ def deployed(stacks: Templates) -> set[tuple[frozenset[str], str]]:
     }
 
 
-def test_the_page_has_every_wildcard_of_the_templates(deployed: set[tuple[frozenset[str], str]]) -> None:
+def test_the_page_has_every_wildcard_of_the_templates(
+    deployed: set[tuple[frozenset[str], str]],
+) -> None:
     rows = page_rows()
     missing = [
-        (text, sorted(actions)) for actions, text in deployed if not any(covers(row, actions, text) for row in rows)
+        (text, sorted(actions))
+        for actions, text in deployed
+        if not any(covers(row, actions, text) for row in rows)
     ]
 
     assert (missing, deployed != set()) == ([], True)
 
 
-def test_the_page_has_no_wildcard_that_no_template_has(deployed: set[tuple[frozenset[str], str]]) -> None:
+def test_the_page_has_no_wildcard_that_no_template_has(
+    deployed: set[tuple[frozenset[str], str]],
+) -> None:
     unused = [
         (text, row[0])
         for row in page_rows()

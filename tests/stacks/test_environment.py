@@ -34,13 +34,19 @@ def test_the_summary_names_the_stacks_that_are_made(assembly: Path, place: Envir
 
 
 @pytest.mark.parametrize(("name", "warned"), [("no-reservation", True), ("capacity-block", False)])
-def test_a_fleet_left_out_is_a_warning_of_the_synthesis(assembly: Path, name: str, warned: bool) -> None:
-    told = "".join(path.read_text() for path in (assembly / f"assembly-{name}").glob("*.metadata.json"))
+def test_a_fleet_left_out_is_a_warning_of_the_synthesis(
+    assembly: Path, name: str, warned: bool
+) -> None:
+    told = "".join(
+        path.read_text() for path in (assembly / f"assembly-{name}").glob("*.metadata.json")
+    )
     assert ("no Fleet stack" in told) == warned
 
 
 @pytest.mark.parametrize(("name", "protected"), [("post-us-east-2", True), ("unprotected", False)])
-def test_every_stack_but_a_build_is_protected_as_declared(assembly: Path, name: str, protected: bool) -> None:
+def test_every_stack_but_a_build_is_protected_as_declared(
+    assembly: Path, name: str, protected: bool
+) -> None:
     """A build that failed at first could not be created anew: the CDK deletes its stack before."""
     protections = {
         kind: stack["properties"].get("terminationProtection", False)
@@ -51,7 +57,9 @@ def test_every_stack_but_a_build_is_protected_as_declared(assembly: Path, name: 
     assert {protections[kind] for kind in protections.keys() - builds} == {protected}
 
 
-@pytest.mark.parametrize(("name", "qualifier"), [("post-us-east-2", "tandem"), ("permissions-boundary", "acme")])
+@pytest.mark.parametrize(
+    ("name", "qualifier"), [("post-us-east-2", "tandem"), ("permissions-boundary", "acme")]
+)
 def test_the_bootstrap_is_the_environments_own(assembly: Path, name: str, qualifier: str) -> None:
     roles = {each["properties"]["assumeRoleArn"] for each in artifacts(assembly, name).values()}
     assert all(f"cdk-{qualifier}-deploy-role" in role for role in roles)
@@ -86,7 +94,9 @@ def test_every_role_has_the_boundary(stacks: Templates) -> None:
         ("Observability", "Workloads"),
     ],
 )
-def test_stacks_are_deployed_in_order_and_deleted_in_reverse(assembly: Path, later: str, earlier: str) -> None:
+def test_stacks_are_deployed_in_order_and_deleted_in_reverse(
+    assembly: Path, later: str, earlier: str
+) -> None:
     found = artifacts(assembly, "capacity-block")
     assert found[earlier]["id"] in found[later]["dependencies"]
 
@@ -97,10 +107,14 @@ def test_guard_waits_for_no_cluster_so_that_it_outlives_it(assembly: Path) -> No
 
 
 def test_templates_spend_no_bytes_on_indentation(assembly: Path) -> None:
-    assert [path.name for path in assembly.glob("*/*.template.json") if path.read_text().count("\n") > 1] == []
+    assert [
+        path.name for path in assembly.glob("*/*.template.json") if path.read_text().count("\n") > 1
+    ] == []
 
 
-def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(assembly: Path) -> None:
+def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(
+    assembly: Path,
+) -> None:
     needs = "requiresBootstrapStackVersion"
     properties = [
         artifact.get("properties", {})
@@ -109,12 +123,17 @@ def test_the_newest_bootstrap_that_is_asked_for_is_the_one_the_doctor_looks_for(
     ]
 
     assert max(each[needs] for each in properties if needs in each) == MIN_BOOTSTRAP_VERSION
-    assert max(each["lookupRole"][needs] for each in properties if "lookupRole" in each) == MIN_LOOKUP_VERSION
+    assert (
+        max(each["lookupRole"][needs] for each in properties if "lookupRole" in each)
+        == MIN_LOOKUP_VERSION
+    )
 
 
 def test_every_import_is_exported(stacks: Templates) -> None:
     exported = {
-        output["Export"]["Name"] for template in stacks.values() for output in template.get("Outputs", {}).values()
+        output["Export"]["Name"]
+        for template in stacks.values()
+        for output in template.get("Outputs", {}).values()
     }
     assert {name for template in stacks.values() for name in imports(template)} <= exported
 

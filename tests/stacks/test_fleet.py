@@ -18,7 +18,9 @@ def group(stacks: Templates, variant: str = "capacity-block") -> dict[str, Any]:
 
 
 def launch(stacks: Templates, variant: str = "capacity-block") -> dict[str, Any]:
-    data: dict[str, Any] = one(stacks[f"{variant}-Fleet"], "AWS::EC2::LaunchTemplate")["LaunchTemplateData"]
+    data: dict[str, Any] = one(stacks[f"{variant}-Fleet"], "AWS::EC2::LaunchTemplate")[
+        "LaunchTemplateData"
+    ]
     return data
 
 
@@ -29,9 +31,16 @@ def test_no_deploy_starts_a_node(stacks: Templates, variant: str) -> None:
 
 @pytest.mark.parametrize(
     ("variant", "capacity_type"),
-    [("capacity-block", "CAPACITY_BLOCK"), ("reservation", "ON_DEMAND"), ("spot", "SPOT"), ("on-demand", "ON_DEMAND")],
+    [
+        ("capacity-block", "CAPACITY_BLOCK"),
+        ("reservation", "ON_DEMAND"),
+        ("spot", "SPOT"),
+        ("on-demand", "ON_DEMAND"),
+    ],
 )
-def test_the_capacity_type_follows_the_kind(stacks: Templates, variant: str, capacity_type: str) -> None:
+def test_the_capacity_type_follows_the_kind(
+    stacks: Templates, variant: str, capacity_type: str
+) -> None:
     assert group(stacks, variant)["CapacityType"] == capacity_type
 
 
@@ -42,7 +51,9 @@ def test_only_a_capacity_block_is_a_market_of_its_own(stacks: Templates) -> None
 
 @pytest.mark.parametrize("variant", ["capacity-block", "reservation"])
 def test_a_reservation_is_targeted(stacks: Templates, variant: str) -> None:
-    target = launch(stacks, variant)["CapacityReservationSpecification"]["CapacityReservationTarget"]
+    target = launch(stacks, variant)["CapacityReservationSpecification"][
+        "CapacityReservationTarget"
+    ]
     assert target == {"CapacityReservationId": RESERVATION}
 
 
@@ -76,7 +87,9 @@ def test_the_instance_type_stands_in_the_template_only(stacks: Templates) -> Non
     assert "InstanceTypes" not in group(stacks)
 
 
-@pytest.mark.parametrize(("stack", "hops"), [("capacity-block-Fleet", 2), ("capacity-block-Cluster", 1)])
+@pytest.mark.parametrize(
+    ("stack", "hops"), [("capacity-block-Fleet", 2), ("capacity-block-Cluster", 1)]
+)
 def test_nodes_are_closed_and_only_accelerator_pods_reach_the_metadata_service(
     stacks: Templates, stack: str, hops: int
 ) -> None:
@@ -134,5 +147,7 @@ def test_a_reservation_fixes_its_own_placement(stacks: Templates) -> None:
 
 
 def test_no_template_installs_a_device_plugin(stacks: Templates) -> None:
-    holders = [name for name, template in stacks.items() if "k8s-neuron-device-plugin" in str(template)]
+    holders = [
+        name for name, template in stacks.items() if "k8s-neuron-device-plugin" in str(template)
+    ]
     assert holders == []

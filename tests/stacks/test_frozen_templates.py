@@ -1,4 +1,5 @@
-"""Templates of five environments are as tests/frozen has them: tests/frozen/freeze.py writes the golden files.
+"""Templates of five environments are as tests/frozen has them: tests/frozen/freeze.py writes the
+golden files.
 
 Logical ids are not compared: nothing refers to a resource by them.
 """
@@ -32,8 +33,18 @@ def test_no_resource_changes(files, environment):
 
 
 def test_another_logical_id_is_no_difference():
-    template = {"Resources": {"A": {"Type": "T", "Properties": {"P": 1}}, "B": {"Type": "U", "DependsOn": "A"}}}
-    renamed = {"Resources": {"D": {"Type": "U", "DependsOn": ["C"]}, "C": {"Type": "T", "Properties": {"P": 1}}}}
+    template = {
+        "Resources": {
+            "A": {"Type": "T", "Properties": {"P": 1}},
+            "B": {"Type": "U", "DependsOn": "A"},
+        }
+    }
+    renamed = {
+        "Resources": {
+            "D": {"Type": "U", "DependsOn": ["C"]},
+            "C": {"Type": "T", "Properties": {"P": 1}},
+        }
+    }
     assert list_differences(template, renamed) == []
 
 

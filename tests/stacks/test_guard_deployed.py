@@ -1,4 +1,5 @@
-"""Guard's template at the local AWS endpoint: its functions, called through Lambda, stop a fleet that EC2 lists."""
+"""Guard's template at the local AWS endpoint: its functions, called through Lambda, stop a fleet
+that EC2 lists."""
 
 from __future__ import annotations
 
@@ -19,13 +20,21 @@ from stacks.guard import GuardStack
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("guard-deployed"), pytest.mark.proof]
+pytestmark = [
+    pytest.mark.cdk,
+    pytest.mark.endpoint,
+    pytest.mark.xdist_group("guard-deployed"),
+    pytest.mark.proof,
+]
 
-ACCOUNT, REGION = "333344445555", "us-east-2"
+ACCOUNT = "333344445555"
+REGION = "us-east-2"
 PLACE = changed(
-    environment("post-us-east-2"), name="guarded", account=ACCOUNT,
+    environment("post-us-east-2"),
+    name="guarded",
+    account=ACCOUNT,
     capacity={"kind": "on-demand", "reservation_id": None, "block": None},
-)  # fmt: skip
+)
 WAIT_S = 20.0
 
 
@@ -48,8 +57,11 @@ class Deployed:
     """The stack, a cluster with a node group beside it, and what EC2 lists."""
 
     def __init__(self, endpoint: AwsEndpoint, place: Environment) -> None:
-        self.endpoint, self.place = endpoint, place
-        self.eks, self.s3, self.lambda_ = (endpoint.client(name) for name in ("eks", "s3", "lambda"))
+        self.endpoint = endpoint
+        self.place = place
+        self.eks, self.s3, self.lambda_ = (
+            endpoint.client(name) for name in ("eks", "s3", "lambda")
+        )
 
     def deploy(self, template: dict[str, Any], folder: Path) -> None:
         here = {"LocationConstraint": REGION}
@@ -64,18 +76,25 @@ class Deployed:
         plain = {name: template[name] for name in ("Resources",)}
         cloudformation = self.endpoint.client("cloudformation")
         cloudformation.create_stack(
-            StackName="guarded-Guard", TemplateBody=json.dumps(plain), Capabilities=["CAPABILITY_NAMED_IAM"]
+            StackName="guarded-Guard",
+            TemplateBody=json.dumps(plain),
+            Capabilities=["CAPABILITY_NAMED_IAM"],
         )
         cloudformation.get_waiter("stack_create_complete").wait(
             StackName="guarded-Guard", WaiterConfig={"Delay": 1, "MaxAttempts": 60}
         )
         nodes = f"arn:aws:iam::{ACCOUNT}:role/nodes"
-        self.eks.create_cluster(name=names.cluster_name(self.place), roleArn=nodes, resourcesVpcConfig={})
+        self.eks.create_cluster(
+            name=names.cluster_name(self.place), roleArn=nodes, resourcesVpcConfig={}
+        )
         self.eks.create_nodegroup(
-            clusterName=names.cluster_name(self.place), nodegroupName=names.node_group_name(self.place),
-            subnets=["subnet-1"], nodeRole=nodes, scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
+            clusterName=names.cluster_name(self.place),
+            nodegroupName=names.node_group_name(self.place),
+            subnets=["subnet-1"],
+            nodeRole=nodes,
+            scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
             tags=names.resource_tags(self.place),
-        )  # fmt: skip
+        )
 
     def instances(self) -> list[str]:
         wanted = [{"Name": "tag:eks:nodegroup-name", "Values": [names.node_group_name(self.place)]}]
@@ -91,14 +110,16 @@ class Deployed:
 
     def raised(self) -> None:
         self.eks.update_nodegroup_config(
-            clusterName=names.cluster_name(self.place), nodegroupName=names.node_group_name(self.place),
+            clusterName=names.cluster_name(self.place),
+            nodegroupName=names.node_group_name(self.place),
             scalingConfig={"minSize": 0, "desiredSize": 2},
-        )  # fmt: skip
+        )
         assert self.until(["running"] * 2) == ["running"] * 2
 
     def call(self, what: Any, event: dict[str, Any]) -> dict[str, Any]:
         answer = self.lambda_.invoke(
-            FunctionName=names.guard_function_name(self.place, what), Payload=json.dumps(event).encode()
+            FunctionName=names.guard_function_name(self.place, what),
+            Payload=json.dumps(event).encode(),
         )
         said: dict[str, Any] = json.loads(answer["Payload"].read())
         assert "FunctionError" not in answer, said

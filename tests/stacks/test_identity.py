@@ -1,4 +1,5 @@
-"""Pod Identity: readers read, each writer writes its own, only this cluster's pods are any of them, bound by name."""
+"""Pod Identity: readers read, each writer writes its own, only this cluster's pods are any of them,
+bound by name."""
 
 from __future__ import annotations
 
@@ -73,9 +74,11 @@ def test_measuring_reads_task_sets_and_writes_its_results_and_metrics_only(stack
     assert rights(stack, "tandem-bench") == {
         "s3:ListBucket": [f"{BUCKET}?tasks/*", f"{BUCKET}?results/*"],
         "s3:GetObject": [f"{BUCKET}/tasks/*", f"{BUCKET}/results/*"],
-        "s3:PutObject": [f"{BUCKET}/results/*"], "s3:AbortMultipartUpload": [f"{BUCKET}/results/*"],
-        "s3:ListBucketMultipartUploads": [BUCKET], "cloudwatch:PutMetricData": ["*"],
-    }  # fmt: skip
+        "s3:PutObject": [f"{BUCKET}/results/*"],
+        "s3:AbortMultipartUpload": [f"{BUCKET}/results/*"],
+        "s3:ListBucketMultipartUploads": [BUCKET],
+        "cloudwatch:PutMetricData": ["*"],
+    }
 
 
 def test_measuring_publishes_into_its_own_environments_namespaces_only(stack: Template) -> None:
@@ -95,7 +98,9 @@ HUB_ARN = "arn:aws:secretsmanager:us-east-2:111122223333:secret:tandem/hub-token
 
 
 def test_staging_reads_the_one_secret_that_is_declared(stacks: Templates) -> None:
-    assert rights(stacks["native-us-east-2-Cluster"], "tandem-stage")["secretsmanager:GetSecretValue"] == [HUB_ARN]
+    assert rights(stacks["native-us-east-2-Cluster"], "tandem-stage")[
+        "secretsmanager:GetSecretValue"
+    ] == [HUB_ARN]
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
@@ -104,7 +109,9 @@ def test_a_role_trusts_one_account_of_this_cluster(stack: Template, account: str
 
     assert trust["Condition"] == {
         "StringEquals": {
-            "aws:RequestTag/eks-cluster-arn": "arn:aws:eks:us-east-2:111122223333:cluster/tandem-post-us-east-2",
+            "aws:RequestTag/eks-cluster-arn": (
+                "arn:aws:eks:us-east-2:111122223333:cluster/tandem-post-us-east-2"
+            ),
             "aws:RequestTag/kubernetes-service-account": account,
         },
         "StringLike": {"aws:RequestTag/kubernetes-namespace": "tandem-*"},
@@ -120,7 +127,11 @@ def test_every_experiment_has_every_account_bound_to_its_role(stacks: Templates,
     }
 
     spaces = [experiment_namespace(experiment) for experiment in hosted(environment(name))]
-    assert bound == {(space, account, f"{name}-Cluster-RoleArn-{account}") for space in spaces for account in ACCOUNTS}
+    assert bound == {
+        (space, account, f"{name}-Cluster-RoleArn-{account}")
+        for space in spaces
+        for account in ACCOUNTS
+    }
 
 
 def runner_role(stacks: Templates, name: str = "post-us-east-2") -> dict[str, Any]:
@@ -128,7 +139,9 @@ def runner_role(stacks: Templates, name: str = "post-us-east-2") -> dict[str, An
     template = stacks[f"{name}-Workloads"]
     (bound,) = resources(template, "AWS::EKS::PodIdentityAssociation", ServiceAccount="runner")
     assert (bound["Namespace"], bound["ClusterName"]) == ("runner-system", f"tandem-{name}")
-    properties: dict[str, Any] = template["Resources"][bound["RoleArn"]["Fn::GetAtt"][0]]["Properties"]
+    properties: dict[str, Any] = template["Resources"][bound["RoleArn"]["Fn::GetAtt"][0]][
+        "Properties"
+    ]
     return properties
 
 
@@ -148,21 +161,46 @@ def test_the_runner_may_start_relabel_and_end_and_keep_its_journal(stacks: Templ
         "s3:ListBucket": {BUCKET},
         "s3:GetObject": {
             f"{BUCKET}/{key}"
-            for key in ("requests/*", "stage-requests/*", "runs/*", "runner.json", "stop.json", "lease.json",
-                        "runs/*/lease.json", "runs/*/heartbeat.json", "models/*", "artifacts/*", "tasks/*", "results/*")
+            for key in (
+                "requests/*",
+                "stage-requests/*",
+                "runs/*",
+                "runner.json",
+                "stop.json",
+                "lease.json",
+                "runs/*/lease.json",
+                "runs/*/heartbeat.json",
+                "models/*",
+                "artifacts/*",
+                "tasks/*",
+                "results/*",
+            )
         },
         "s3:PutObject": {
             f"{BUCKET}/{key}"
-            for key in ("requests/*.answer.json", "stage-requests/*.answer.json", "runs/*", "runner.json",
-                        "lease.json", "runs/*/lease.json", "stop.json")
+            for key in (
+                "requests/*.answer.json",
+                "stage-requests/*.answer.json",
+                "runs/*",
+                "runner.json",
+                "lease.json",
+                "runs/*/lease.json",
+                "stop.json",
+            )
         },
-        "eks:DescribeNodegroup": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
-        "eks:UpdateNodegroupConfig": {arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")},
+        "eks:DescribeNodegroup": {
+            arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")
+        },
+        "eks:UpdateNodegroupConfig": {
+            arn("eks", "nodegroup/tandem-post-us-east-2/post-us-east-2-trn2/*")
+        },
         "ec2:DescribeCapacityReservations": {"*"},
         "ec2:DescribeInstances": {"*"},
         "autoscaling:DescribeAutoScalingGroups": {"*"},
         "autoscaling:DescribeScalingActivities": {"*"},
-        "autoscaling:ResumeProcesses": {arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")},
+        "autoscaling:ResumeProcesses": {
+            arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*")
+        },
         "scheduler:ListSchedules": {"*"},
         **{
             f"scheduler:{verb}Schedule": {arn("scheduler", "schedule/tandem-post-us-east-2/*")}
@@ -173,22 +211,31 @@ def test_the_runner_may_start_relabel_and_end_and_keep_its_journal(stacks: Templ
         "lambda:GetFunctionConfiguration": {
             arn("lambda", f"function:tandem-post-us-east-2-{kind}") for kind in ("stop", "reap")
         },
-        "budgets:ViewBudget": {"arn:aws:budgets::111122223333:budget/tandem-post-us-east-2-monthly"},
+        "budgets:ViewBudget": {
+            "arn:aws:budgets::111122223333:budget/tandem-post-us-east-2-monthly"
+        },
         "sns:Publish": {arn("sns", "tandem-post-us-east-2-alarms")},
         "kms:Decrypt": {arn("kms", "key/*")},
         "kms:GenerateDataKey": {arn("kms", "key/*")},
-    }  # fmt: skip
+    }
 
 
 def test_what_the_runner_may_without_an_id_is_bound_by_a_condition(stacks: Templates) -> None:
     (policy,) = runner_role(stacks)["Policies"]
-    conditions = {action: statement.get("Condition") for statement in policy["PolicyDocument"]["Statement"]
-                  for action in statement["Action"]}  # fmt: skip
-    assert conditions["iam:PassRole"] == {"StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}}
+    conditions = {
+        action: statement.get("Condition")
+        for statement in policy["PolicyDocument"]["Statement"]
+        for action in statement["Action"]
+    }
+    assert conditions["iam:PassRole"] == {
+        "StringEquals": {"iam:PassedToService": "scheduler.amazonaws.com"}
+    }
     for action in ("ec2:DescribeInstances", "ec2:DescribeCapacityReservations"):
         assert conditions[action] == {"StringEquals": {"aws:RequestedRegion": "us-east-2"}}
     assert conditions["kms:GenerateDataKey"] == {
-        "StringEquals": {"kms:ViaService": ["sns.us-east-2.amazonaws.com", "sqs.us-east-2.amazonaws.com"]},
+        "StringEquals": {
+            "kms:ViaService": ["sns.us-east-2.amazonaws.com", "sqs.us-east-2.amazonaws.com"]
+        },
         "ForAnyValue:StringEquals": {"kms:ResourceAliases": "alias/tandem-post-us-east-2-guard"},
     }
     assert conditions["autoscaling:ResumeProcesses"] == {
@@ -200,7 +247,8 @@ def test_what_the_runner_may_without_an_id_is_bound_by_a_condition(stacks: Templ
 
 
 def test_the_topics_key_admits_whom_iam_admits(stacks: Templates) -> None:
-    """Its policy hands these actions to the account, so that the runner's own right is enough to publish."""
+    """Its policy hands these actions to the account, so that the runner's own right is enough to
+    publish."""
     (key,) = resources(stacks["post-us-east-2-Guard"], "AWS::KMS::Key")
     (owner,) = [each for each in key["KeyPolicy"]["Statement"] if "AWS" in each["Principal"]]
     assert owner["Principal"] == {"AWS": "arn:aws:iam::111122223333:root"}
@@ -218,7 +266,9 @@ def test_the_runners_role_is_for_its_account_in_its_namespace(stacks: Templates)
     (trust,) = runner_role(stacks)["AssumeRolePolicyDocument"]["Statement"]
     assert trust["Condition"] == {
         "StringEquals": {
-            "aws:RequestTag/eks-cluster-arn": "arn:aws:eks:us-east-2:111122223333:cluster/tandem-post-us-east-2",
+            "aws:RequestTag/eks-cluster-arn": (
+                "arn:aws:eks:us-east-2:111122223333:cluster/tandem-post-us-east-2"
+            ),
             "aws:RequestTag/kubernetes-service-account": "runner",
         },
         "StringLike": {"aws:RequestTag/kubernetes-namespace": "runner-system"},
@@ -258,7 +308,9 @@ def test_a_node_may_join_and_pull_and_nothing_else(stacks: Templates) -> None:
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
-def test_a_bucket_under_a_customer_key_is_read_and_written_by_it(stacks: Templates, account: str) -> None:
+def test_a_bucket_under_a_customer_key_is_read_and_written_by_it(
+    stacks: Templates, account: str
+) -> None:
     (statement,) = [
         statement
         for policy in role(stacks["customer-keys-Cluster"], account)["Policies"]
@@ -268,4 +320,6 @@ def test_a_bucket_under_a_customer_key_is_read_and_written_by_it(stacks: Templat
 
     assert statement["Resource"] == [KEY]
     assert ("kms:GenerateDataKey" in statement["Action"]) is (account != "tandem-serve")
-    assert statement["Condition"] == {"StringEquals": {"kms:ViaService": "s3.us-east-2.amazonaws.com"}}
+    assert statement["Condition"] == {
+        "StringEquals": {"kms:ViaService": "s3.us-east-2.amazonaws.com"}
+    }

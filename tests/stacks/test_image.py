@@ -1,4 +1,5 @@
-"""Registry and builds: closed repositories, builds that are written out, and a function that may do little."""
+"""Registry and builds: closed repositories, builds that are written out, and a function that may do
+little."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ from tandem.spec.project_image import (
 pytestmark = pytest.mark.cdk
 
 MIRROR = "111122223333.dkr.ecr.us-east-2.amazonaws.com"
-HOME = "post-us-east-2"  # hosts a pair under llmperf, and a quality comparison: it builds all images
+# hosts a pair under llmperf, and a quality comparison: it builds all images
+HOME = "post-us-east-2"
 
 
 def kind(image: ProjectImage) -> str:
@@ -71,7 +73,8 @@ def statements(template: Template, service: str) -> list[dict[str, Any]]:
     (role,) = [
         each
         for each in resources(template, "AWS::IAM::Role")
-        if each["AssumeRolePolicyDocument"]["Statement"][0]["Principal"] == {"Service": f"{service}.amazonaws.com"}
+        if each["AssumeRolePolicyDocument"]["Statement"][0]["Principal"]
+        == {"Service": f"{service}.amazonaws.com"}
     ]
     found: list[dict[str, Any]] = role["Policies"][0]["PolicyDocument"]["Statement"]
     return found
@@ -84,7 +87,9 @@ def actions(template: Template, service: str) -> set[str]:
 def commands(template: Template) -> list[list[str]]:
     """Return the words of every command of the build."""
     spec = yaml.safe_load(one(template, "AWS::CodeBuild::Project")["Source"]["BuildSpec"])
-    return [shlex.split(command) for phase in spec["phases"].values() for command in phase["commands"]]
+    return [
+        shlex.split(command) for phase in spec["phases"].values() for command in phase["commands"]
+    ]
 
 
 def arguments(template: Template) -> dict[str, str]:
@@ -94,7 +99,9 @@ def arguments(template: Template) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("place", places(), ids=lambda place: place.name)
-def test_every_environment_builds_what_its_experiments_run(stacks: Templates, place: Environment) -> None:
+def test_every_environment_builds_what_its_experiments_run(
+    stacks: Templates, place: Environment
+) -> None:
     experiments = hosted(place)
     needed = {TOOLS, RUN}
     needed |= {LLMPERF} if any(has_llmperf(experiment) for experiment in experiments) else set()
@@ -107,7 +114,9 @@ def test_an_image_is_built_under_the_name_that_pods_pull(
     registry: Template, template: Template, image: ProjectImage
 ) -> None:
     built = one(template, RESOURCE_TYPE)
-    repositories = [repository["RepositoryName"] for repository in resources(registry, "AWS::ECR::Repository")]
+    repositories = [
+        repository["RepositoryName"] for repository in resources(registry, "AWS::ECR::Repository")
+    ]
     assert built["Repository"] in repositories
     assert image.reference(environment(HOME)).endswith(f"/{built['Repository']}:{built['Tag']}")
 
@@ -120,7 +129,10 @@ def test_a_build_takes_no_repository_and_no_other_image_with_it(template: Templa
 
 def test_a_build_leaves_nothing_that_the_next_deploy_cannot_create(template: Template) -> None:
     policies = {
-        name: (resource.get("DeletionPolicy", "Delete"), resource.get("UpdateReplacePolicy", "Delete"))
+        name: (
+            resource.get("DeletionPolicy", "Delete"),
+            resource.get("UpdateReplacePolicy", "Delete"),
+        )
         for name, resource in template["Resources"].items()
     }
     assert set(policies.values()) == {("Delete", "Delete")}
@@ -136,17 +148,27 @@ class TestTheRepository:
 
     def test_keeps_the_newest(self, repository: dict[str, Any]) -> None:
         (rule,) = json.loads(repository["LifecyclePolicy"]["LifecyclePolicyText"])["rules"]
-        assert rule["selection"] == {"tagStatus": "any", "countType": "imageCountMoreThan", "countNumber": 20}
+        assert rule["selection"] == {
+            "tagStatus": "any",
+            "countType": "imageCountMoreThan",
+            "countNumber": 20,
+        }
         assert rule["action"] == {"type": "expire"}
 
     def test_goes_with_its_stack_full_or_not(self, registry: Template) -> None:
-        bodies = [body for body in registry["Resources"].values() if body["Type"] == "AWS::ECR::Repository"]
+        bodies = [
+            body
+            for body in registry["Resources"].values()
+            if body["Type"] == "AWS::ECR::Repository"
+        ]
         assert {body["DeletionPolicy"] for body in bodies} == {"Delete"}
         assert {body["Properties"]["EmptyOnDelete"] for body in bodies} == {True}
 
 
 class TestTheBuild:
-    def test_builds_and_pushes_the_image_that_pods_pull(self, template: Template, image: ProjectImage) -> None:
+    def test_builds_and_pushes_the_image_that_pods_pull(
+        self, template: Template, image: ProjectImage
+    ) -> None:
         _, build, push = commands(template)
         reference = image.reference(environment("post-us-east-2"))
         assert build[:6] == ["docker", "build", "--file", image.dockerfile, "--tag", reference]
@@ -159,15 +181,20 @@ class TestTheBuild:
 
     def test_logs_in_to_a_mirror_of_another_account_and_region(self, synth: Synth) -> None:
         host = "444455556666.dkr.ecr.eu-west-1.amazonaws.com"
-        place = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": f"{host}/cache"})
+        place = changed(
+            variants()["capacity-block"], registry_mirrors={"public.ecr.aws": f"{host}/cache"}
+        )
 
         words_of_commands = commands(templates(synth(place))["capacity-block-ImageTools"])
 
         (login,) = [words for words in words_of_commands if words[-1] == host]
         assert login[:5] == ["aws", "ecr", "get-login-password", "--region", "eu-west-1"]
 
-    def test_ends_before_the_function_and_cloudformation_wait_no_more(self, template: Template) -> None:
-        project, resource = one(template, "AWS::CodeBuild::Project"), one(template, RESOURCE_TYPE)
+    def test_ends_before_the_function_and_cloudformation_wait_no_more(
+        self, template: Template
+    ) -> None:
+        project = one(template, "AWS::CodeBuild::Project")
+        resource = one(template, RESOURCE_TYPE)
         handler_wait_s = 3300  # WAIT_S of lambdas/build_image/handler.py
         call_s = 15  # its longest pause between two looks, and its margin: MAX_WAIT_S and MARGIN_S
         margin_s = 120
@@ -180,15 +207,22 @@ class TestTheBuild:
 
 class TestTheLog:
     def test_outlives_a_deploy_that_was_rolled_back(self, registry: Template) -> None:
-        (group,) = [each for each in registry["Resources"].values() if each["Type"] == "AWS::Logs::LogGroup"]
+        (group,) = [
+            each for each in registry["Resources"].values() if each["Type"] == "AWS::Logs::LogGroup"
+        ]
         assert group["DeletionPolicy"] == "Retain"
         assert "LogGroupName" not in group["Properties"]  # else the next deploy would find it taken
 
-    def test_is_where_the_build_and_the_function_write(self, registry: Template, template: Template) -> None:
+    def test_is_where_the_build_and_the_function_write(
+        self, registry: Template, template: Template
+    ) -> None:
         build = one(template, "AWS::CodeBuild::Project")["LogsConfig"]["CloudWatchLogs"]
         function = one(registry, "AWS::Lambda::Function")["LoggingConfig"]
         export = registry["Outputs"]["LogGroupName"]
-        assert (build["Status"], build["GroupName"]) == ("ENABLED", {"Fn::ImportValue": export["Export"]["Name"]})
+        assert (build["Status"], build["GroupName"]) == (
+            "ENABLED",
+            {"Fn::ImportValue": export["Export"]["Name"]},
+        )
         assert export["Value"] == function["LogGroup"]
 
 
@@ -202,20 +236,30 @@ class TestRights:
         }
 
         assert set(by_action) == {
-            "ecr:DescribeImages", "codebuild:StartBuild", "codebuild:BatchGetBuilds", "lambda:InvokeFunction",
-            "logs:CreateLogStream", "logs:PutLogEvents",
-        }  # fmt: skip
+            "ecr:DescribeImages",
+            "codebuild:StartBuild",
+            "codebuild:BatchGetBuilds",
+            "lambda:InvokeFunction",
+            "logs:CreateLogStream",
+            "logs:PutLogEvents",
+        }
         own_arn = f"arn:aws:lambda:us-east-2:111122223333:function:{function['FunctionName']}"
         assert by_action["lambda:InvokeFunction"] == [own_arn]
         assert "*" not in str(by_action)
 
-    def test_the_function_of_the_registry_answers_for_an_image(self, registry: Template, template: Template) -> None:
+    def test_the_function_of_the_registry_answers_for_an_image(
+        self, registry: Template, template: Template
+    ) -> None:
         (function,) = resources(registry, "AWS::Lambda::Function")
-        assert one(template, RESOURCE_TYPE)["ServiceToken"].endswith(f":function:{function['FunctionName']}")
+        assert one(template, RESOURCE_TYPE)["ServiceToken"].endswith(
+            f":function:{function['FunctionName']}"
+        )
 
     def test_only_a_login_has_no_narrower_resource(self, template: Template) -> None:
         wide = [
-            statement["Action"] for statement in statements(template, "codebuild") if "*" in str(statement["Resource"])
+            statement["Action"]
+            for statement in statements(template, "codebuild")
+            if "*" in str(statement["Resource"])
         ]
         assert wide == [["ecr:GetAuthorizationToken"]]
 
@@ -224,7 +268,9 @@ class TestRights:
     ) -> None:
         location = one(template, "AWS::CodeBuild::Project")["Source"]["Location"]
         by_action = {
-            action: each["Resource"] for each in statements(template, "codebuild") for action in each["Action"]
+            action: each["Resource"]
+            for each in statements(template, "codebuild")
+            for action in each["Action"]
         }
 
         assert by_action["s3:GetObject"] == [f"arn:aws:s3:::{location}"]
@@ -232,7 +278,9 @@ class TestRights:
             f"arn:aws:ecr:us-east-2:111122223333:repository/tandem-post-us-east-2-{image.name}"
         ]
 
-    def test_codebuild_takes_the_role_for_this_project_only(self, template: Template, image: ProjectImage) -> None:
+    def test_codebuild_takes_the_role_for_this_project_only(
+        self, template: Template, image: ProjectImage
+    ) -> None:
         (trust,) = [
             each["AssumeRolePolicyDocument"]["Statement"][0]
             for each in resources(template, "AWS::IAM::Role")
@@ -241,7 +289,9 @@ class TestRights:
 
         assert trust["Condition"]["StringEquals"] == {
             "aws:SourceAccount": "111122223333",
-            "aws:SourceArn": f"arn:aws:codebuild:us-east-2:111122223333:project/tandem-post-us-east-2-{image.name}",
+            "aws:SourceArn": (
+                f"arn:aws:codebuild:us-east-2:111122223333:project/tandem-post-us-east-2-{image.name}"
+            ),
         }
 
 
@@ -251,7 +301,9 @@ class TestTheSource:
         """The files of the asset that the build takes."""
         project = one(templates(assembly)[f"{HOME}-{kind(image)}"], "AWS::CodeBuild::Project")
         folder = assembly / f"asset.{Path(project['Source']['Location']).stem}"
-        return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+        return sorted(
+            path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()
+        )
 
     def test_is_what_the_tag_is_a_digest_of(self, staged: list[str], image: ProjectImage) -> None:
         assert tuple(staged) == image.source_files()
@@ -273,9 +325,12 @@ class TestTheSource:
         app = cdk.App(outdir=str(tmp_path / "out"), analytics_reporting=False)
 
         assets.Asset(
-            cdk.Stack(app, "S"), "A", path=str(context), ignore_mode=cdk.IgnoreMode.DOCKER,
+            cdk.Stack(app, "S"),
+            "A",
+            path=str(context),
+            ignore_mode=cdk.IgnoreMode.DOCKER,
             exclude=[line for line in lines if line and not line.startswith("#")],
-        )  # fmt: skip
+        )
 
         (folder,) = (tmp_path / "out").glob("asset.*")
         seen = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}

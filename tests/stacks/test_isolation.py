@@ -1,4 +1,5 @@
-"""What changes what: a change of one thing touches one template, and the same specs give the same bytes."""
+"""What changes what: a change of one thing touches one template, and the same specs give the same
+bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +8,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from assemblies import RESERVATION, Synth, Templates, changed, environment, hosted, templates, texts, variants
+from assemblies import (
+    RESERVATION,
+    Synth,
+    Templates,
+    changed,
+    environment,
+    hosted,
+    templates,
+    texts,
+    variants,
+)
 
 from tandem.spec.environment import CapacityBlock, Environment
 from tandem.spec.experiment import Experiment
@@ -19,7 +30,8 @@ OTHER_RESERVATION = "cr-0fedcba9876543210"
 
 def differing(before: Path, after: Path) -> set[str]:
     """Return the stacks whose templates differ between two assemblies, or stand in one only."""
-    old, new = texts(before), texts(after)
+    old = texts(before)
+    new = texts(after)
     return {name for name in old.keys() | new.keys() if old.get(name) != new.get(name)}
 
 
@@ -29,29 +41,46 @@ def alone(synth: Synth) -> Path:
     return synth(variants()["capacity-block"])
 
 
-def test_another_synthesis_among_other_environments_gives_the_same_bytes(assembly: Path, alone: Path) -> None:
-    mine = {name: text for name, text in texts(assembly).items() if name.startswith("capacity-block-")}
+def test_another_synthesis_among_other_environments_gives_the_same_bytes(
+    assembly: Path, alone: Path
+) -> None:
+    mine = {
+        name: text for name, text in texts(assembly).items() if name.startswith("capacity-block-")
+    }
     assert mine == texts(alone)
 
 
-def test_renewing_a_reservation_changes_fleet_and_what_the_runner_reads(synth: Synth, alone: Path) -> None:
+def test_renewing_a_reservation_changes_fleet_and_what_the_runner_reads(
+    synth: Synth, alone: Path
+) -> None:
     renewed = changed(variants()["capacity-block"], capacity={"reservation_id": OTHER_RESERVATION})
     assert differing(alone, synth(renewed)) == {"capacity-block-Fleet", "capacity-block-Workloads"}
 
 
-FLEET_AND_ITS_READERS = {f"capacity-block-{kind}" for kind in ("Fleet", "Observability", "Workloads")}
+FLEET_AND_ITS_READERS = {
+    f"capacity-block-{kind}" for kind in ("Fleet", "Observability", "Workloads")
+}
 
 
-def test_renewing_a_block_whose_hours_are_said_changes_what_a_dashboard_says_of_it_too(synth: Synth) -> None:
+def test_renewing_a_block_whose_hours_are_said_changes_what_a_dashboard_says_of_it_too(
+    synth: Synth,
+) -> None:
     def during(reservation: str, day: int) -> Path:
         starts = datetime(2026, 12, day, 11, 30, tzinfo=UTC)
         block = CapacityBlock.model_construct(starts=starts, ends=starts + timedelta(days=1))
-        return synth(changed(variants()["capacity-block"], capacity={"reservation_id": reservation, "block": block}))
+        return synth(
+            changed(
+                variants()["capacity-block"],
+                capacity={"reservation_id": reservation, "block": block},
+            )
+        )
 
     assert differing(during(RESERVATION, 1), during(OTHER_RESERVATION, 8)) == FLEET_AND_ITS_READERS
 
 
-def test_moving_to_another_zone_changes_fleet_and_its_readers_alone(synth: Synth, alone: Path) -> None:
+def test_moving_to_another_zone_changes_fleet_and_its_readers_alone(
+    synth: Synth, alone: Path
+) -> None:
     moved = changed(variants()["capacity-block"], capacity={"zone": "use2-az1"})
     assert differing(alone, synth(moved)) == FLEET_AND_ITS_READERS
 
@@ -63,8 +92,11 @@ def two_zones(synth: Synth) -> Path:
     return synth(changed(variants()["capacity-block"], **here))
 
 
-def test_a_zone_for_the_next_block_touches_no_cluster_and_no_system_node(two_zones: Path, alone: Path) -> None:
-    """EKS never lets a cluster move to other zones, and would replace a node group that gets another subnet."""
+def test_a_zone_for_the_next_block_touches_no_cluster_and_no_system_node(
+    two_zones: Path, alone: Path
+) -> None:
+    """EKS never lets a cluster move to other zones, and would replace a node group that gets
+    another subnet."""
     assert differing(two_zones, alone) == {*FLEET_AND_ITS_READERS, "capacity-block-Network"}
 
 
@@ -80,7 +112,8 @@ def test_a_third_zone_only_adds_to_the_network(two_zones: Path, alone: Path) -> 
     assert after[gateway]["Properties"]["RouteTableIds"][: len(tables)] == tables
 
 
-OF_EXPERIMENTS = {"Workloads", "Observability"}  # of the shared templates, those that an experiment may change
+# of the shared templates, those that an experiment may change
+OF_EXPERIMENTS = {"Workloads", "Observability"}
 
 
 def renamed(first: Experiment) -> Experiment:
@@ -102,7 +135,11 @@ def hosting(synth: Synth, place: Environment, experiments: list[Experiment]) -> 
     ("change", "builds"),
     [
         pytest.param(lambda first: [first, renamed(first)], set(), id="added"),
-        pytest.param(lambda first: [without_llmperf(first)], {"ImageLlmperf"}, id="replaced-by-one-without-llmperf"),
+        pytest.param(
+            lambda first: [without_llmperf(first)],
+            {"ImageLlmperf"},
+            id="replaced-by-one-without-llmperf",
+        ),
     ],
 )
 def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
@@ -114,20 +151,27 @@ def test_an_experiment_changes_its_own_two_templates_and_the_builds_it_needs(
 
 
 def test_a_mirror_changes_what_pulls_images_only(synth: Synth, alone: Path) -> None:
-    mirrored = changed(variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"})
+    mirrored = changed(
+        variants()["capacity-block"], registry_mirrors={"public.ecr.aws": "mirror.acme.dev/public"}
+    )
     pulling = ("Workloads", "ImageTools", "ImageRun", "ImageLlmperf")
     assert differing(alone, synth(mirrored)) == {f"capacity-block-{kind}" for kind in pulling}
 
 
 def test_handing_delivery_to_gitops_leaves_the_cluster_as_it_is(synth: Synth, alone: Path) -> None:
-    synced = changed(variants()["capacity-block"], delivery=environment("native-us-east-2").delivery)
+    synced = changed(
+        variants()["capacity-block"], delivery=environment("native-us-east-2").delivery
+    )
     # Network loses the endpoint by which the handler's framework calls it
     assert differing(alone, synth(synced)) == {"capacity-block-Workloads", "capacity-block-Network"}
 
 
 def test_no_template_knows_a_reservation_but_fleets_and_the_runners(stacks: Templates) -> None:
-    """A missing Capacity Block must never roll back the cluster; of a ConfigMap nothing is asked."""
-    holders = {name.rpartition("-")[2] for name, template in stacks.items() if RESERVATION in str(template)}
+    """A missing Capacity Block must never roll back the cluster; of a ConfigMap nothing is
+    asked."""
+    holders = {
+        name.rpartition("-")[2] for name, template in stacks.items() if RESERVATION in str(template)
+    }
     assert holders == {"Fleet", "Workloads"}  # a dashboard names it once its hours are said
     manifests = [
         str(found["Properties"]["Manifest"])

@@ -34,8 +34,12 @@ from tandem.spec.names import container_log_group_name
 pytestmark = pytest.mark.cdk
 
 HOME = "post-us-east-2"
-ALARM, COMPOSITE, DASHBOARD = (f"AWS::CloudWatch::{kind}" for kind in ("Alarm", "CompositeAlarm", "Dashboard"))
-GROUP, FILTER, ADDON = "AWS::Logs::LogGroup", "AWS::Logs::MetricFilter", "AWS::EKS::Addon"
+ALARM, COMPOSITE, DASHBOARD = (
+    f"AWS::CloudWatch::{kind}" for kind in ("Alarm", "CompositeAlarm", "Dashboard")
+)
+GROUP = "AWS::Logs::LogGroup"
+FILTER = "AWS::Logs::MetricFilter"
+ADDON = "AWS::EKS::Addon"
 
 
 def watched(name: str = HOME) -> Any:
@@ -50,29 +54,45 @@ def stack(stacks: Templates) -> Template:
 def ids(template: Template, type_: str) -> dict[str, str]:
     """Return physical name -> logical id of every resource of a type."""
     key = {ALARM: "AlarmName", COMPOSITE: "AlarmName", GROUP: "LogGroupName"}[type_]
-    return {found["Properties"][key]: name for name, found in template["Resources"].items() if found["Type"] == type_}
+    return {
+        found["Properties"][key]: name
+        for name, found in template["Resources"].items()
+        if found["Type"] == type_
+    }
 
 
 def alone(place: Environment, folder: Path, experiments: list[Experiment]) -> Template:
     scope = build_scope(place, experiments)
-    return synth_alone(place, folder, ObservabilityStack, monitoring_scope=scope, agent_version=None)
+    return synth_alone(
+        place, folder, ObservabilityStack, monitoring_scope=scope, agent_version=None
+    )
 
 
 class TestAlarms:
     @pytest.mark.parametrize("name", COMMITTED)
     def test_each_compares_what_its_value_says(self, stacks: Templates, name: str) -> None:
-        made = {each["AlarmName"]: each for each in resources(stacks[f"{name}-Observability"], ALARM)}
+        made = {
+            each["AlarmName"]: each for each in resources(stacks[f"{name}-Observability"], ALARM)
+        }
 
         for alarm in build_alarms(watched(name)).alarms:
             said = made[alarm.name]
             assert (said["Threshold"], said["TreatMissingData"]) == (alarm.threshold, alarm.missing)
-            assert (said["EvaluationPeriods"], said["DatapointsToAlarm"]) == (alarm.periods, alarm.datapoints)
-            assert said["ComparisonOperator"] == {"above": "GreaterThanThreshold", "below": "LessThanThreshold"}[
-                alarm.comparison
-            ]  # fmt: skip
+            assert (said["EvaluationPeriods"], said["DatapointsToAlarm"]) == (
+                alarm.periods,
+                alarm.datapoints,
+            )
+            assert (
+                said["ComparisonOperator"]
+                == {"above": "GreaterThanThreshold", "below": "LessThanThreshold"}[alarm.comparison]
+            )
 
     def test_metric_math_reads_every_line_and_compares_the_shown_one(self, stack: Template) -> None:
-        made = {each["AlarmName"]: each["Metrics"] for each in resources(stack, ALARM) if "Metrics" in each}
+        made = {
+            each["AlarmName"]: each["Metrics"]
+            for each in resources(stack, ALARM)
+            if "Metrics" in each
+        }
         meant = [alarm for alarm in build_alarms(watched()).alarms if len(alarm.lines) > 1]
 
         assert meant
@@ -85,27 +105,40 @@ class TestAlarms:
                 assert read(queries[line.id]) == said(line)
 
     def test_a_percentile_is_an_extended_statistic_of_one_metric(self, tmp_path: Path) -> None:
-        value = ReferenceValue(experiment="post", variant="qwen-vllm", prompt_class="all", concurrency=1, ttft_ms=100.0)
-        place = changed(environment(HOME), observability={"reference": ReferenceRun(run="r", values=(value,))})
+        value = ReferenceValue(
+            experiment="post", variant="qwen-vllm", prompt_class="all", concurrency=1, ttft_ms=100.0
+        )
+        place = changed(
+            environment(HOME), observability={"reference": ReferenceRun(run="r", values=(value,))}
+        )
 
         made = [
-            each for each in resources(alone(place, tmp_path, hosted(place)), ALARM) if "-ttft" in each["AlarmName"]
+            each
+            for each in resources(alone(place, tmp_path, hosted(place)), ALARM)
+            if "-ttft" in each["AlarmName"]
         ]
 
         (found,) = made
         assert found["ExtendedStatistic"] == "p50"
         assert "Statistic" not in found
         assert {each["Name"]: each["Value"] for each in found["Dimensions"]} == {
-            "Experiment": "post", "Variant": "qwen-vllm", "PromptClass": "all", "Concurrency": "1",
-        }  # fmt: skip
+            "Experiment": "post",
+            "Variant": "qwen-vllm",
+            "PromptClass": "all",
+            "Concurrency": "1",
+        }
 
-    def test_a_composite_is_made_after_all_that_it_names_and_goes_before(self, stack: Template) -> None:
+    def test_a_composite_is_made_after_all_that_it_names_and_goes_before(
+        self, stack: Template
+    ) -> None:
         made = ids(stack, ALARM)
 
         for composite in build_alarms(watched()).composites:
             found = stack["Resources"][ids(stack, COMPOSITE)[composite.name]]
             assert composite.suppressor is not None
-            assert {made[name] for name in (*composite.alarms, composite.suppressor)} <= set(found["DependsOn"])
+            assert {made[name] for name in (*composite.alarms, composite.suppressor)} <= set(
+                found["DependsOn"]
+            )
 
 
 def read(query: dict[str, Any]) -> tuple[object, ...]:
@@ -143,23 +176,31 @@ class TestContainerInsights:
         assert "ManagedPolicyArns" not in role
         assert look["Action"] == ["ec2:DescribeTags", "ec2:DescribeVolumes"]
         assert {action.partition(":")[0] for action in write["Action"]} == {"logs"}
-        assert {arn.partition("log-group:")[2].partition(":")[0] for arn in write["Resource"]} == set(ids(stack, GROUP))
+        assert {
+            arn.partition("log-group:")[2].partition(":")[0] for arn in write["Resource"]
+        } == set(ids(stack, GROUP))
 
     def test_accelerator_nodes_are_counted_in_the_performance_log(self, stack: Template) -> None:
         found = one(stack, FILTER)
         (counted,) = found["MetricTransformations"]
 
         assert (found["LogGroupName"], found["FilterPattern"]) == (
-            container_log_group_name(environment(HOME), "performance"), build_node_pattern(environment(HOME)),
-        )  # fmt: skip
+            container_log_group_name(environment(HOME), "performance"),
+            build_node_pattern(environment(HOME)),
+        )
         assert counted == {
-            "MetricName": "accelerator_nodes", "MetricNamespace": f"Tandem/{HOME}", "MetricValue": "1",
-            "DefaultValue": 0, "Unit": "Count",
-        }  # fmt: skip
+            "MetricName": "accelerator_nodes",
+            "MetricNamespace": f"Tandem/{HOME}",
+            "MetricValue": "1",
+            "DefaultValue": 0,
+            "Unit": "Count",
+        }
 
     def test_switched_off_it_leaves_dashboards_and_alarms(self, tmp_path: Path) -> None:
         place = changed(environment(HOME), observability={"container_insights": False})
-        made = {found["Type"] for found in alone(place, tmp_path, hosted(place))["Resources"].values()}
+        made = {
+            found["Type"] for found in alone(place, tmp_path, hosted(place))["Resources"].values()
+        }
         assert made & {ADDON, GROUP, FILTER, "AWS::IAM::Role", "AWS::KMS::Key"} == set()
         assert {DASHBOARD, ALARM, COMPOSITE} <= made
 

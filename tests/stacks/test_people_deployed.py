@@ -1,4 +1,5 @@
-"""Guard with the policies of people at an endpoint where policies bind: who has them attached, and what he does."""
+"""Guard with the policies of people at an endpoint where policies bind: who has them attached, and
+what he does."""
 
 from __future__ import annotations
 
@@ -20,19 +21,31 @@ from tandem.ops.people.rights import list_policy_kinds
 from tandem.spec import names
 from tandem.spec.names import PeopleKind
 
-pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("people-deployed"), pytest.mark.proof]
+pytestmark = [
+    pytest.mark.cdk,
+    pytest.mark.endpoint,
+    pytest.mark.xdist_group("people-deployed"),
+    pytest.mark.proof,
+]
 
 ASKING = changed(PLACE, guard={"people_policies": True})
-TRUST = json.dumps({"Version": "2012-10-17", "Statement": [
-    {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["sts:AssumeRole"]},
-]})  # fmt: skip
+TRUST = json.dumps(
+    {
+        "Version": "2012-10-17",
+        "Statement": [
+            {"Effect": "Allow", "Principal": {"AWS": "*"}, "Action": ["sts:AssumeRole"]},
+        ],
+    }
+)
 
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
     folder = tmp_path_factory.mktemp("people")
     template = synth_alone(ASKING, folder, GuardStack, environment=ASKING)
-    with AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True, report=lambda _: None) as endpoint:
+    with AwsEndpoint(
+        account=ACCOUNT, region=REGION, enforces_policies=True, report=lambda _: None
+    ) as endpoint:
         endpoint.set_fleet(FleetBehavior(start_delay_s=0.1, stop_delay_s=0.1))
         endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument=TRUST)
         made = Deployed(endpoint, ASKING)
@@ -42,11 +55,15 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
 
 
 def in_the_clear(endpoint: AwsEndpoint) -> None:
-    """Take the refusal of plain HTTP from the topic for people: nothing on this machine's loopback speaks TLS."""
-    sns, topic = endpoint.client("sns"), f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.topic_name(ASKING)}"
+    """Take the refusal of plain HTTP from the topic for people: nothing on this machine's loopback
+    speaks TLS."""
+    sns = endpoint.client("sns")
+    topic = f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.topic_name(ASKING)}"
     policy = json.loads(sns.get_topic_attributes(TopicArn=topic)["Attributes"]["Policy"])
     policy["Statement"] = [one for one in policy["Statement"] if one["Effect"] == "Allow"]
-    sns.set_topic_attributes(TopicArn=topic, AttributeName="Policy", AttributeValue=json.dumps(policy))
+    sns.set_topic_attributes(
+        TopicArn=topic, AttributeName="Policy", AttributeValue=json.dumps(policy)
+    )
 
 
 @pytest.fixture
@@ -57,13 +74,22 @@ def files(tmp_path: Path) -> list[str]:
     document["capacity"] |= {"kind": "on-demand", "reservation_id": None}
     document["guard"]["people_policies"] = True
     (tmp_path / "environments").mkdir()
-    (tmp_path / "environments" / f"{ASKING.name}.yaml").write_text(yaml.safe_dump(document, sort_keys=False))
-    return ["--environments", str(tmp_path / "environments"), "--experiments", str(ROOT / "experiments")]
+    (tmp_path / "environments" / f"{ASKING.name}.yaml").write_text(
+        yaml.safe_dump(document, sort_keys=False)
+    )
+    return [
+        "--environments",
+        str(tmp_path / "environments"),
+        "--experiments",
+        str(ROOT / "experiments"),
+    ]
 
 
 def somebody(deployed: Deployed, kind: PeopleKind) -> RolePrincipal:
-    """A new role with the deployed policies of a kind attached, as an account's owner attaches them."""
-    iam, role = deployed.endpoint.client("iam"), f"one-{kind}"
+    """A new role with the deployed policies of a kind attached, as an account's owner attaches
+    them."""
+    iam = deployed.endpoint.client("iam")
+    role = f"one-{kind}"
     arn = iam.create_role(RoleName=role, AssumeRolePolicyDocument=TRUST)["Role"]["Arn"]
     for one in list_policy_kinds(kind):
         name = names.people_policy_name(ASKING, one)
@@ -71,7 +97,9 @@ def somebody(deployed: Deployed, kind: PeopleKind) -> RolePrincipal:
     return assume_role(deployed.endpoint, arn)
 
 
-def become(deployed: Deployed, kind: PeopleKind, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def become(
+    deployed: Deployed, kind: PeopleKind, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     who = somebody(deployed, kind)
     for name, value in {**deployed.endpoint.client_environment(home), **who.environment()}.items():
         monkeypatch.setenv(name, value)
@@ -79,7 +107,12 @@ def become(deployed: Deployed, kind: PeopleKind, home: Path, monkeypatch: pytest
 
 @pytest.mark.parametrize("kind", ["viewer", "engineer"])
 def test_who_may_not_size_a_node_group_stops_through_the_function(
-    deployed: Deployed, files: list[str], kind: PeopleKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+    deployed: Deployed,
+    files: list[str],
+    kind: PeopleKind,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys,
 ) -> None:
     deployed.s3.delete_object(Bucket=names.bucket_name(ASKING), Key="stop.json")
     deployed.raised()
@@ -100,4 +133,8 @@ def test_where_the_function_is_denied_too_the_stop_says_so_and_is_no_success(
     become(deployed, "pipeline", tmp_path, monkeypatch)
     code = main(["stop", "--env", ASKING.name, *files])
     err = capsys.readouterr().err
-    assert (code, "the stop function was asked for it" in err, "lambda:InvokeFunction" in err) == (3, True, True)
+    assert (code, "the stop function was asked for it" in err, "lambda:InvokeFunction" in err) == (
+        3,
+        True,
+        True,
+    )

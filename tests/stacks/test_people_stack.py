@@ -1,4 +1,5 @@
-"""The policies of people in the Guard stack: none unasked, the documents of the page, kept, and not too long."""
+"""The policies of people in the Guard stack: none unasked, the documents of the page, kept, and not
+too long."""
 
 from __future__ import annotations
 
@@ -24,8 +25,13 @@ POLICY = "AWS::IAM::ManagedPolicy"
 
 def test_each_kind_has_the_document_that_the_rights_say(stacks: Templates) -> None:
     place = read_environments()[ASKING]
-    made = {one["ManagedPolicyName"]: one["PolicyDocument"] for one in resources(stacks[f"{ASKING}-Guard"], POLICY)}
-    assert made == {names.people_policy_name(place, kind): build_policy(place, kind) for kind in names.PEOPLE}
+    made = {
+        one["ManagedPolicyName"]: one["PolicyDocument"]
+        for one in resources(stacks[f"{ASKING}-Guard"], POLICY)
+    }
+    assert made == {
+        names.people_policy_name(place, kind): build_policy(place, kind) for kind in names.PEOPLE
+    }
 
 
 def test_the_callers_id_stays_for_iam_to_fill_in(stacks: Templates) -> None:
@@ -44,22 +50,35 @@ def test_the_callers_id_stays_for_iam_to_fill_in(stacks: Templates) -> None:
 
 
 def test_no_policy_is_attached_and_each_outlives_its_stack(stacks: Templates) -> None:
-    found = [one for one in stacks[f"{ASKING}-Guard"]["Resources"].values() if one["Type"] == POLICY]
-    assert [one["Properties"].keys() & {"Roles", "Users", "Groups"} for one in found] == [set()] * len(names.PEOPLE)
-    assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in found} == {("Retain", "Retain")}
+    found = [
+        one for one in stacks[f"{ASKING}-Guard"]["Resources"].values() if one["Type"] == POLICY
+    ]
+    assert [one["Properties"].keys() & {"Roles", "Users", "Groups"} for one in found] == [
+        set()
+    ] * len(names.PEOPLE)
+    assert {(one["DeletionPolicy"], one["UpdateReplacePolicy"]) for one in found} == {
+        ("Retain", "Retain")
+    }
 
 
 def test_a_policy_that_iam_would_not_take_is_refused_with_what_to_do() -> None:
     many = tuple(f"arn:aws:iam::111122223333:role/Engineer{number}" for number in range(200))
     base = environment("post-us-east-2")
-    place = changed(base, cluster={"access": base.cluster.access.model_copy(update={"engineer": many})})
+    place = changed(
+        base, cluster={"access": base.cluster.access.model_copy(update={"engineer": many})}
+    )
 
-    with pytest.raises(TemplateLimitError, match=r"IAM takes 6144; name fewer principals in cluster\.access"):
+    with pytest.raises(
+        TemplateLimitError, match=r"IAM takes 6144; name fewer principals in cluster\.access"
+    ):
         add_people_policies(Stack(App(), "Guard"), place)
 
 
-def test_the_pipeline_takes_on_the_roles_that_a_deploy_asks_for_and_no_other(assembly: Path) -> None:
-    """Its manifests name who deploys, who publishes assets and who looks; nobody builds images while deploying."""
+def test_the_pipeline_takes_on_the_roles_that_a_deploy_asks_for_and_no_other(
+    assembly: Path,
+) -> None:
+    """Its manifests name who deploys, who publishes assets and who looks; nobody builds images
+    while deploying."""
     place = environment("post-us-east-2")
     folder = assembly / f"assembly-{place.name}"
     asked: set[str] = set()
@@ -78,4 +97,8 @@ def roles(found: object) -> list[str]:
         return []
     mine = [found["assumeRoleArn"]] if "assumeRoleArn" in found else []
     look = found.get("lookupRole", {}).get("arn")
-    return [*mine, *([look] if look else []), *(role for one in found.values() for role in roles(one))]
+    return [
+        *mine,
+        *([look] if look else []),
+        *(role for one in found.values() for role in roles(one)),
+    ]

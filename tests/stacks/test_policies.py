@@ -1,4 +1,5 @@
-"""What holds for every template: linters clean, no wildcard action, everything tagged, nothing unresolved."""
+"""What holds for every template: linters clean, no wildcard action, everything tagged, nothing
+unresolved."""
 
 from __future__ import annotations
 
@@ -32,51 +33,82 @@ from tandem.spec.names import OWNER_TAG
 pytestmark = pytest.mark.cdk
 
 TAGS = {("project", "tandem"), ("cost-center", "inference")}  # of every committed environment
-FILES = (*COMMITTED, *read_environments())  # environments of which every template is linted, but for
-REPEATED = {"post-us-east-2": ("Workloads", "Observability"), "native-us-east-2": ("Observability",)}  # the largest
-# variants -> their templates that hold what no other environment's does; the other variants repeat these
+# environments of which every template is linted, but for
+FILES = (*COMMITTED, *read_environments())
+# the largest
+REPEATED = {
+    "post-us-east-2": ("Workloads", "Observability"),
+    "native-us-east-2": ("Observability",),
+}
+# variants -> their templates that hold what no other environment's does; the other variants repeat
+# these
 DISTINCT = {
-    "efa-on-demand": ("Fleet",), "reservation": ("Fleet",), "public-endpoint": ("Cluster",),
-    "nat-per-zone": ("Network",), "closed": ("Network",), "permissions-boundary": ("Registry",),
-    "builds-inside": ("ImageTools",), "clients": ("Cluster",),
-}  # fmt: skip
+    "efa-on-demand": ("Fleet",),
+    "reservation": ("Fleet",),
+    "public-endpoint": ("Cluster",),
+    "nat-per-zone": ("Network",),
+    "closed": ("Network",),
+    "permissions-boundary": ("Registry",),
+    "builds-inside": ("ImageTools",),
+    "clients": ("Cluster",),
+}
 
 
 def is_linted(name: str, template: str) -> bool:
-    """Whether a template of an environment, by its file or kind, is linted; those left out repeat what others say."""
+    """Whether a template of an environment, by its file or kind, is linted; those left out repeat
+    what others say."""
     if name in FILES:
         return not any(kind in template for kind in REPEATED.get(name, ()))
     return any(kind in template for kind in DISTINCT.get(name, ()))
 
 
-LINTED = ("post-us-east-2", "dev-trn2-3xlarge")  # of these in make test; make proof lints the others
+# of these in make test; make proof lints the others
+LINTED = ("post-us-east-2", "dev-trn2-3xlarge")
 
 FLEET_LEFT_OUT = "Annotation::tandem:reservation-given"  # what the CDK reports of our own warning
 
 
 def reports(folder: Path) -> list[dict[str, Any]]:
     """Return what each plugin found, but for the warning that an environment has no Fleet."""
-    plugins: list[dict[str, Any]] = json.loads((folder / "validation-report.json").read_text())["pluginReports"]
+    plugins: list[dict[str, Any]] = json.loads((folder / "validation-report.json").read_text())[
+        "pluginReports"
+    ]
     kept = [
-        {**plugin, "violations": [found for found in plugin["violations"] if found["ruleName"] != FLEET_LEFT_OUT]}
+        {
+            **plugin,
+            "violations": [
+                found for found in plugin["violations"] if found["ruleName"] != FLEET_LEFT_OUT
+            ],
+        }
         for plugin in plugins
     ]
-    return [plugin for plugin in kept if plugin["violations"] or plugin["pluginName"] != "Construct Annotations"]
+    return [
+        plugin
+        for plugin in kept
+        if plugin["violations"] or plugin["pluginName"] != "Construct Annotations"
+    ]
 
 
 @pytest.mark.proof
 def test_the_cdks_own_validation_finds_nothing(synth: Synth) -> None:
-    distinct = [environment("post-us-east-2"), *read_environments().values(), *(variants()[name] for name in DISTINCT)]
+    distinct = [
+        environment("post-us-east-2"),
+        *read_environments().values(),
+        *(variants()[name] for name in DISTINCT),
+    ]
     folder = synth(*distinct, validate=True)  # raises on an error; a warning is in the report
     assert [found["ruleName"] for plugin in reports(folder) for found in plugin["violations"]] == []
 
 
 NagFinding = tuple[str, str]
-"""A construct below its environment, and what cdk-nag's AwsSolutions found there: rule, policy or resource."""
+"""A construct below its environment, and what cdk-nag's AwsSolutions found there: rule, policy or
+resource."""
 
 
 def name_finding(path: str, rule: str) -> NagFinding:
-    return path.partition("/")[2], re.sub(r"\[\w+::(.*)\]$", r" \1", rule.removeprefix("AwsSolutions-"))
+    return path.partition("/")[2], re.sub(
+        r"\[\w+::(.*)\]$", r" \1", rule.removeprefix("AwsSolutions-")
+    )
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +126,10 @@ def nag_findings(assembly: Path) -> set[NagFinding]:
 @pytest.fixture(scope="session")
 def accepted_findings(assembly: Path) -> set[NagFinding]:
     """Each finding that a stack gives a reason for, with the construct that has it."""
-    return {name_finding(path, id_) for path, id_ in json.loads((assembly / "accepted_findings.json").read_text())}
+    return {
+        name_finding(path, id_)
+        for path, id_ in json.loads((assembly / "accepted_findings.json").read_text())
+    }
 
 
 def answers(accepted: NagFinding, found: NagFinding) -> bool:
@@ -105,13 +140,17 @@ def answers(accepted: NagFinding, found: NagFinding) -> bool:
 def test_cdk_nag_finds_nothing_without_a_written_reason(
     nag_findings: set[NagFinding], accepted_findings: set[NagFinding]
 ) -> None:
-    assert [found for found in nag_findings if not any(answers(row, found) for row in accepted_findings)] == []
+    assert [
+        found for found in nag_findings if not any(answers(row, found) for row in accepted_findings)
+    ] == []
 
 
 def test_each_written_reason_answers_what_cdk_nag_finds(
     nag_findings: set[NagFinding], accepted_findings: set[NagFinding]
 ) -> None:
-    assert [row for row in accepted_findings if not any(answers(row, found) for found in nag_findings)] == []
+    assert [
+        row for row in accepted_findings if not any(answers(row, found) for found in nag_findings)
+    ] == []
 
 
 def test_cdk_nag_takes_the_written_reasons(tmp_path: Path) -> None:
@@ -119,7 +158,9 @@ def test_cdk_nag_takes_the_written_reasons(tmp_path: Path) -> None:
     from cdk_nag import AwsSolutionsChecks  # noqa: PLC0415
 
     place = environment("dev-trn2-3xlarge")
-    root = app.build_app([(place, hosted(place))], inputs().catalogue, outdir=str(tmp_path), validate=False)
+    root = app.build_app(
+        [(place, hosted(place))], inputs().catalogue, outdir=str(tmp_path), validate=False
+    )
     Validations.of(root).add_plugins(AwsSolutionsChecks(root, verbose=False))
 
     root.synth()  # raises on a finding
@@ -134,7 +175,8 @@ def test_a_service_has_a_role_for_this_account_or_cluster_alone(stacks: Template
         for stack, role in of_type(stacks, "AWS::IAM::Role")
         for trust in role["AssumeRolePolicyDocument"]["Statement"]
         if trust["Principal"] != {"Service": "ec2.amazonaws.com"}
-        and not {"aws:SourceAccount", "aws:RequestTag/eks-cluster-arn"} & trust["Condition"]["StringEquals"].keys()
+        and not {"aws:SourceAccount", "aws:RequestTag/eks-cluster-arn"}
+        & trust["Condition"]["StringEquals"].keys()
     ]
 
     assert open_trusts == []
@@ -145,7 +187,8 @@ def templates_of_one(assembly: Path, name: str) -> list[Path]:
 
 
 def lint(files: list[Path], region: str) -> dict[str, list[str]]:
-    """Return the findings of each file: cfn-lint in this process, which has loaded it for the resources' schemas."""
+    """Return the findings of each file: cfn-lint in this process, which has loaded it for the
+    resources' schemas."""
     from cfnlint.api import ManualArgs, lint_by_config  # noqa: PLC0415  # seconds, as in conftest.py
 
     said: dict[str, list[str]] = {str(path): [] for path in files}
@@ -156,7 +199,11 @@ def lint(files: list[Path], region: str) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in LINTED else pytest.mark.proof) for name in (*FILES, *DISTINCT)]
+    "name",
+    [
+        pytest.param(name, marks=() if name in LINTED else pytest.mark.proof)
+        for name in (*FILES, *DISTINCT)
+    ],
 )
 def test_cfn_lint_finds_nothing_in_the_environments_region(assembly: Path, name: str) -> None:
     (place,) = [place for place in places() if place.name == name]
@@ -166,13 +213,16 @@ def test_cfn_lint_finds_nothing_in_the_environments_region(assembly: Path, name:
 
 
 def written(found: object, path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the path of every property that is said; a reference is a value as a text is, and so are variables."""
+    """Yield the path of every property that is said; a reference is a value as a text is, and so
+    are variables."""
     if path[-1:] == ("Variables",):
         yield path
     elif isinstance(found, list):
         for each in found:
             yield from written(each, path)
-    elif isinstance(found, dict) and not (len(found) == 1 and next(iter(found)).startswith(("Ref", "Fn::"))):
+    elif isinstance(found, dict) and not (
+        len(found) == 1 and next(iter(found)).startswith(("Ref", "Fn::"))
+    ):
         for key, value in found.items():
             yield from written(value, (*path, key))
     else:
@@ -204,10 +254,11 @@ def test_no_allowed_action_is_a_wildcard(stacks: Templates) -> None:
 
 
 def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> None:
-    """Lambda's interfaces, registry logins, the guard's listings, metrics, and a key's own policy: `*` is the key.
+    """Lambda's interfaces, registry logins, the guard's listings, metrics, and a key's own policy:
+    `*` is the key.
 
-    Those of people's policies are held against the Service Authorization Reference in test_people_rights.py; an
-    endpoint's policy grants nobody anything (test_network.py).
+    Those of people's policies are held against the Service Authorization Reference in
+    test_people_rights.py; an endpoint's policy grants nobody anything (test_network.py).
     """
     services = {
         action.partition(":")[0]
@@ -219,7 +270,16 @@ def test_a_wildcard_resource_is_justified_by_the_service(stacks: Templates) -> N
         for action in list_actions(statement)
     }
 
-    assert services <= {"autoscaling", "cloudwatch", "ec2", "ecr", "ecr-public", "kms", "scheduler", "sts"}
+    assert services <= {
+        "autoscaling",
+        "cloudwatch",
+        "ec2",
+        "ecr",
+        "ecr-public",
+        "kms",
+        "scheduler",
+        "sts",
+    }
 
 
 def taggable(type_: str) -> bool:
@@ -228,16 +288,25 @@ def taggable(type_: str) -> bool:
     if not type_.startswith("AWS::"):
         return False
     schema = PROVIDER_SCHEMA_MANAGER.get_resource_schema("us-east-2", type_).schema
-    return bool(schema.get("tagging", {}).get("taggable", schema.get("taggable", "Tags" in schema["properties"])))
+    return bool(
+        schema.get("tagging", {}).get(
+            "taggable", schema.get("taggable", "Tags" in schema["properties"])
+        )
+    )
 
 
 def tags(properties: dict[str, Any]) -> set[tuple[str, str]]:
     found = properties.get("Tags") or properties.get("ResourceTags", [])  # a budget calls them so
-    return set(found.items()) if isinstance(found, dict) else {(tag["Key"], tag["Value"]) for tag in found}
+    return (
+        set(found.items())
+        if isinstance(found, dict)
+        else {(tag["Key"], tag["Value"]) for tag in found}
+    )
 
 
 def marked(properties: dict[str, Any]) -> bool:
-    """Whether it carries the operator's tags, and the one by which a stop and a teardown know it for their own."""
+    """Whether it carries the operator's tags, and the one by which a stop and a teardown know it
+    for their own."""
     return tags(properties) >= TAGS and OWNER_TAG in dict(tags(properties))
 
 
@@ -264,9 +333,19 @@ def test_no_template_holds_an_unresolved_token(stacks: Templates) -> None:
     assert [name for name, template in stacks.items() if "${Token[" in json.dumps(template)] == []
 
 
-def test_every_bucket_cluster_log_group_and_key_is_guarded_where_cdk_nag_is_blind(stacks: Templates) -> None:
-    forgotten = [name for name, found in of_type(stacks, "AWS::Logs::LogGroup") if "RetentionInDays" not in found]
-    plain = [name for name, found in of_type(stacks, "AWS::EKS::Cluster") if not found.get("EncryptionConfig")]
+def test_every_bucket_cluster_log_group_and_key_is_guarded_where_cdk_nag_is_blind(
+    stacks: Templates,
+) -> None:
+    forgotten = [
+        name
+        for name, found in of_type(stacks, "AWS::Logs::LogGroup")
+        if "RetentionInDays" not in found
+    ]
+    plain = [
+        name
+        for name, found in of_type(stacks, "AWS::EKS::Cluster")
+        if not found.get("EncryptionConfig")
+    ]
     silent = [
         name
         for name, found in of_type(stacks, "AWS::EKS::Cluster")
@@ -278,4 +357,6 @@ def test_every_bucket_cluster_log_group_and_key_is_guarded_where_cdk_nag_is_blin
 
 def test_no_template_asks_for_a_look_up(assembly: Path) -> None:
     manifests = [assembly / "manifest.json", *assembly.glob("assembly-*/manifest.json")]
-    assert [path.parent.name for path in manifests if "missing" in json.loads(path.read_text())] == []
+    assert [
+        path.parent.name for path in manifests if "missing" in json.loads(path.read_text())
+    ] == []

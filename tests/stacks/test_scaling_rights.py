@@ -1,4 +1,5 @@
-"""Who may hold and resume the node group's Auto Scaling group, at the local AWS endpoint, where policies bind."""
+"""Who may hold and resume the node group's Auto Scaling group, at the local AWS endpoint, where
+policies bind."""
 
 from __future__ import annotations
 
@@ -22,34 +23,45 @@ from tandem.spec.names import PeopleKind
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("scaling-rights")]
 
-ACCOUNT, REGION = "333344445555", "us-east-2"
-PLACE = changed(environment("post-us-east-2"), account=ACCOUNT, artifacts={"existing_bucket": "theirs"})
+ACCOUNT = "333344445555"
+REGION = "us-east-2"
+PLACE = changed(
+    environment("post-us-east-2"), account=ACCOUNT, artifacts={"existing_bucket": "theirs"}
+)
 ZERO = {"MinSize": 0, "DesiredCapacity": 0}
 
 
 @pytest.fixture(scope="module")
 def account() -> Iterator[AwsEndpoint]:
-    """The environment's cluster with its node group and one of another tool; neither has an instance."""
-    with AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True, report=lambda _: None) as endpoint:
-        role = endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
+    """The environment's cluster with its node group and one of another tool; neither has an
+    instance."""
+    with AwsEndpoint(
+        account=ACCOUNT, region=REGION, enforces_policies=True, report=lambda _: None
+    ) as endpoint:
+        role = endpoint.client("iam").create_role(RoleName="nodes", AssumeRolePolicyDocument="{}")[
+            "Role"
+        ]["Arn"]
         eks = endpoint.client("eks")
         eks.create_cluster(name=names.cluster_name(PLACE), roleArn=role, resourcesVpcConfig={})
         for name in (names.node_group_name(PLACE), "other"):
             eks.create_nodegroup(
-                clusterName=names.cluster_name(PLACE), nodegroupName=name, subnets=["subnet-1"], nodeRole=role,
+                clusterName=names.cluster_name(PLACE),
+                nodegroupName=name,
+                subnets=["subnet-1"],
+                nodeRole=role,
                 scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 2},
-            )  # fmt: skip
+            )
         endpoint.client("scheduler").create_schedule_group(Name=names.schedule_group_name(PLACE))
         endpoint.client("s3").create_bucket(
             Bucket="theirs", CreateBucketConfiguration={"LocationConstraint": REGION}
-        )  # fmt: skip
+        )
         yield endpoint
 
 
 def scaling_group(account: AwsEndpoint, node_group: str) -> str:
     described = account.client("eks").describe_nodegroup(
         clusterName=names.cluster_name(PLACE), nodegroupName=node_group
-    )  # fmt: skip
+    )
     (group,) = described["nodegroup"]["resources"]["autoScalingGroups"]
     return str(group["name"])
 
@@ -57,7 +69,9 @@ def scaling_group(account: AwsEndpoint, node_group: str) -> str:
 def function(account: AwsEndpoint, service: str) -> Any:
     """A client with the rights of the guard's functions."""
     arn = f"arn:aws:sns:{REGION}:{ACCOUNT}:{names.topic_name(PLACE)}"
-    statements = list_function_statements(PLACE, topic_arn=arn, key_arn=f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1")
+    statements = list_function_statements(
+        PLACE, topic_arn=arn, key_arn=f"arn:aws:kms:{REGION}:{ACCOUNT}:key/1"
+    )
     return create_principal(account, *statements).client(service)
 
 
@@ -75,12 +89,18 @@ def is_denied(call: Any, **request: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize(("node_group", "denied"), [(names.node_group_name(PLACE), False), ("other", True)])
+@pytest.mark.parametrize(
+    ("node_group", "denied"), [(names.node_group_name(PLACE), False), ("other", True)]
+)
 def test_a_function_holds_the_auto_scaling_group_of_its_node_group_alone(
     account: AwsEndpoint, node_group: str, denied: bool
 ) -> None:
-    scaling, name = function(account, "autoscaling"), scaling_group(account, node_group)
-    assert is_denied(scaling.suspend_processes, AutoScalingGroupName=name, ScalingProcesses=["Launch"]) == denied
+    scaling = function(account, "autoscaling")
+    name = scaling_group(account, node_group)
+    assert (
+        is_denied(scaling.suspend_processes, AutoScalingGroupName=name, ScalingProcesses=["Launch"])
+        == denied
+    )
     assert is_denied(scaling.update_auto_scaling_group, AutoScalingGroupName=name, **ZERO) == denied
     assert is_denied(scaling.resume_processes, AutoScalingGroupName=name)
 
@@ -88,23 +108,41 @@ def test_a_function_holds_the_auto_scaling_group_of_its_node_group_alone(
 def test_a_function_lists_what_a_pass_reads(account: AwsEndpoint) -> None:
     now = account.now()
     figures = {
-        "Namespace": names.guard_namespace(PLACE), "MetricName": INSTANCES_ALIVE, "Period": 300,
-        "StartTime": now - timedelta(hours=1), "EndTime": now, "Statistics": ["Minimum"],
-    }  # fmt: skip
+        "Namespace": names.guard_namespace(PLACE),
+        "MetricName": INSTANCES_ALIVE,
+        "Period": 300,
+        "StartTime": now - timedelta(hours=1),
+        "EndTime": now,
+        "Statistics": ["Minimum"],
+    }
 
     assert not is_denied(function(account, "autoscaling").describe_auto_scaling_groups)
-    assert not is_denied(function(account, "scheduler").list_schedules, GroupName=names.schedule_group_name(PLACE))
+    assert not is_denied(
+        function(account, "scheduler").list_schedules, GroupName=names.schedule_group_name(PLACE)
+    )
     assert not is_denied(function(account, "cloudwatch").get_metric_statistics, **figures)
 
 
-@pytest.mark.parametrize(("key", "denied"), [
-    (object_prefix(PLACE) + FENCE_KEY, False), (object_prefix(PLACE) + "lease.json", True), (FENCE_KEY, True),
-])  # fmt: skip
-def test_a_function_fences_below_its_prefix_and_writes_no_lease(account: AwsEndpoint, key: str, denied: bool) -> None:
-    assert is_denied(function(account, "s3").put_object, Bucket="theirs", Key=key, Body=b"{}") == denied
+@pytest.mark.parametrize(
+    ("key", "denied"),
+    [
+        (object_prefix(PLACE) + FENCE_KEY, False),
+        (object_prefix(PLACE) + "lease.json", True),
+        (FENCE_KEY, True),
+    ],
+)
+def test_a_function_fences_below_its_prefix_and_writes_no_lease(
+    account: AwsEndpoint, key: str, denied: bool
+) -> None:
+    assert (
+        is_denied(function(account, "s3").put_object, Bucket="theirs", Key=key, Body=b"{}")
+        == denied
+    )
 
 
-@pytest.mark.parametrize(("kind", "denied"), [("viewer", True), ("engineer", True), ("operator", False)])
+@pytest.mark.parametrize(
+    ("kind", "denied"), [("viewer", True), ("engineer", True), ("operator", False)]
+)
 def test_an_operator_alone_resumes_launches_and_of_this_node_group_alone(
     account: AwsEndpoint, kind: PeopleKind, denied: bool
 ) -> None:

@@ -1,4 +1,5 @@
-"""What each role, key and topic of the stacks allows is what docs/service-rights.md says, over every environment."""
+"""What each role, key and topic of the stacks allows is what docs/service-rights.md says, over
+every environment."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ def name_principal(principal: str, region: str) -> str:
 
 def list_rights(stack: str, resource: dict[str, Any], region: str) -> Iterator[Right]:
     """Yield what a resource of a stack allows."""
-    type_, properties = resource["Type"], resource.get("Properties", {})
+    type_ = resource["Type"]
+    properties = resource.get("Properties", {})
     if type_ == "AWS::IAM::Role":
         (trust,) = properties["AssumeRolePolicyDocument"]["Statement"]
         account = trust.get("Condition", {}).get("StringEquals", {}).get(ACCOUNT)
@@ -58,7 +60,9 @@ def list_rights(stack: str, resource: dict[str, Any], region: str) -> Iterator[R
         for policy in policies:
             for _, action in list_allowed_actions(policy["PolicyDocument"]):
                 yield stack, f"role of {holder}", action
-        for name in re.findall(r"policy/([\w/-]+)", json.dumps(properties.get("ManagedPolicyArns", []))):
+        for name in re.findall(
+            r"policy/([\w/-]+)", json.dumps(properties.get("ManagedPolicyArns", []))
+        ):
             yield stack, f"role of {holder}", name
     if type_ == "AWS::IAM::Policy":
         name = re.sub(r"[0-9A-F]{8}$", "", properties["PolicyName"])

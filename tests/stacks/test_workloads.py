@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 import yaml
-from assemblies import Template, Templates, environment, hosted, inputs, one, resources, wide_experiment
+from assemblies import (
+    Template,
+    Templates,
+    environment,
+    hosted,
+    inputs,
+    one,
+    resources,
+    wide_experiment,
+)
 from chart_cases import render_charts
 from kubectl_program import unpack_kubectl
 
@@ -26,10 +35,12 @@ from tandem.spec.driver_release import build_driver_release
 
 pytestmark = pytest.mark.cdk
 
-MANIFEST, HELM = "Custom::AWSCDK-EKS-KubernetesResource", "Custom::AWSCDK-EKS-HelmChart"
-# CloudFormation sends a custom resource's properties, the old ones too at an update, in one asynchronous Lambda
-# invocation, 256 KiB at most (Lambda developer guide, quotas, 2024)
-MOST_BYTES, ENVELOPE = 256 * 1024, 2000
+MANIFEST = "Custom::AWSCDK-EKS-KubernetesResource"
+HELM = "Custom::AWSCDK-EKS-HelmChart"
+# CloudFormation sends a custom resource's properties, the old ones too at an update, in one
+# asynchronous Lambda invocation, 256 KiB at most (Lambda developer guide, quotas, 2024)
+MOST_BYTES = 256 * 1024
+ENVELOPE = 2000
 MOST_TEMPLATE = 1_000_000  # CloudFormation user guide, quotas
 
 
@@ -38,12 +49,15 @@ def workloads(stacks: Templates) -> Template:
     return stacks["post-us-east-2-Workloads"]
 
 
-PEOPLE, RUNNER = ("people", "people"), ("runner", "runner")
+PEOPLE = ("people", "people")
+RUNNER = ("runner", "runner")
 
 
 @cache
 def rendered() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    tree = render_files(environment("post-us-east-2"), hosted(environment("post-us-east-2")), inputs().catalogue)
+    tree = render_files(
+        environment("post-us-east-2"), hosted(environment("post-us-east-2")), inputs().catalogue
+    )
     return {
         (path.parts[1], path.parts[-2]): list(yaml.safe_load_all(text))
         for path, text in tree.items()
@@ -52,10 +66,15 @@ def rendered() -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def placed(template: Template) -> dict[tuple[str, str], list[str]]:
-    """Return (experiment, stage) -> resources; a template lists manifests in the order they are applied."""
+    """Return (experiment, stage) -> resources; a template lists manifests in the order they are
+    applied."""
     ids = iter(name for name, found in template["Resources"].items() if found["Type"] == MANIFEST)
     objects = rendered()
-    charts = [(found.name, stage) for found in hosted(environment("post-us-east-2")) for stage in list_stages(found)]
+    charts = [
+        (found.name, stage)
+        for found in hosted(environment("post-us-east-2"))
+        for stage in list_stages(found)
+    ]
     made = {chart: [next(ids) for _ in split_chart(chart[1], objects[chart])] for chart in charts}
     return made | {PEOPLE: [next(ids)], RUNNER: list(ids)}
 
@@ -63,18 +82,29 @@ def placed(template: Template) -> dict[tuple[str, str], list[str]]:
 def applied(template: Template) -> dict[tuple[str, str], list[dict[str, Any]]]:
     """Return (experiment, stage) -> objects as the template holds them, prune label included."""
     return {
-        chart: [body for name in made for body in json.loads(template["Resources"][name]["Properties"]["Manifest"])]
+        chart: [
+            body
+            for name in made
+            for body in json.loads(template["Resources"][name]["Properties"]["Manifest"])
+        ]
         for chart, made in placed(template).items()
     }
 
 
 def without_prune_label(found: dict[str, Any]) -> dict[str, Any]:
-    labels = {key: value for key, value in found["metadata"]["labels"].items() if "aws.cdk.eks/prune-" not in key}
+    labels = {
+        key: value
+        for key, value in found["metadata"]["labels"].items()
+        if "aws.cdk.eks/prune-" not in key
+    }
     return {**found, "metadata": {**found["metadata"], "labels": labels}}
 
 
 def test_both_doors_hold_the_same_objects_but_for_the_prune_label(workloads: Template) -> None:
-    mine = {key: [without_prune_label(found) for found in objects] for key, objects in applied(workloads).items()}
+    mine = {
+        key: [without_prune_label(found) for found in objects]
+        for key, objects in applied(workloads).items()
+    }
     assert mine == rendered()
 
 
@@ -85,10 +115,13 @@ def test_an_object_that_is_no_longer_rendered_is_pruned(workloads: Template) -> 
 
 
 def list_prunable_kinds() -> set[str]:
-    """Return `group/version/kind` of what kubectl's settings in the handler's layer let it prune."""
+    """Return `group/version/kind` of what kubectl's settings in the handler's layer let it
+    prune."""
     (defaults,) = yaml.safe_load(SETTINGS.read_text())["defaults"]
     assert defaults["command"] == "apply"
-    return {option["default"] for option in defaults["options"] if option["name"] == "prune-allowlist"}
+    return {
+        option["default"] for option in defaults["options"] if option["name"] == "prune-allowlist"
+    }
 
 
 def test_every_applied_kind_can_be_pruned(stacks: Templates) -> None:
@@ -115,7 +148,9 @@ def test_the_handler_reads_the_settings_of_its_layer(workloads: Template) -> Non
     layers = [workloads["Resources"][layer["Ref"]]["Properties"] for layer in handler["Layers"]]
 
     assert handler["Environment"]["Variables"]["KUBERC"] == "/opt/kuberc"
-    assert [layer["Description"] for layer in layers if "prune" in layer.get("Description", "")] != []
+    assert [
+        layer["Description"] for layer in layers if "prune" in layer.get("Description", "")
+    ] != []
     assert len(layers) == 3
 
 
@@ -144,35 +179,53 @@ def test_charts_wait_for_each_other_in_order(workloads: Template, experiment: st
 def test_another_variant_moves_no_object_to_another_resource() -> None:
     """An object that moved would be deleted by its old resource before its new one makes it."""
     serve = rendered()["post-drafts-windows", "serve"]
-    some, all_ = split_chart("serve", serve[4:]), split_chart("serve", serve)
+    some = split_chart("serve", serve[4:])
+    all_ = split_chart("serve", serve)
     assert some.items() <= all_.items()
 
 
 def test_people_get_rights_without_waiting_for_an_experiment(workloads: Template) -> None:
-    manifests = {name for name, found in workloads["Resources"].items() if found["Type"] == MANIFEST}
+    manifests = {
+        name for name, found in workloads["Resources"].items() if found["Type"] == MANIFEST
+    }
     (rights,) = placed(workloads)[PEOPLE]
     assert manifests & set(workloads["Resources"][rights]["DependsOn"]) == set()
 
 
-def test_the_runner_starts_once_it_is_bound_and_every_experiment_is_there(workloads: Template) -> None:
-    """A pod that was there before its association is not given credentials until it is made again."""
+def test_the_runner_starts_once_it_is_bound_and_every_experiment_is_there(
+    workloads: Template,
+) -> None:
+    """A pod that was there before its association is not given credentials until it is made
+    again."""
     made = placed(workloads)
     waits = {name: set(workloads["Resources"][name]["DependsOn"]) for name in made[RUNNER]}
     (bound,) = associations(workloads, "runner-system")
-    (role,) = [name for name, found in workloads["Resources"].items() if name.startswith("RunnerIdentity") and
-               found["Type"] == "AWS::IAM::Role"]  # fmt: skip
-    experiments = {name for (chart, _), ids in made.items() if chart not in {"people", "runner"} for name in ids}
+    (role,) = [
+        name
+        for name, found in workloads["Resources"].items()
+        if name.startswith("RunnerIdentity") and found["Type"] == "AWS::IAM::Role"
+    ]
+    experiments = {
+        name
+        for (chart, _), ids in made.items()
+        if chart not in {"people", "runner"}
+        for name in ids
+    }
 
     first, *_ = made[RUNNER]
     assert {bound, role} | experiments <= waits[first]
     assert all(earlier in waits[later] for earlier, later in pairwise(made[RUNNER]))
-    *earlier_kinds, last_kinds = ({body["kind"] for body in manifest(workloads, name)} for name in made[RUNNER])
+    *earlier_kinds, last_kinds = (
+        {body["kind"] for body in manifest(workloads, name)} for name in made[RUNNER]
+    )
     assert last_kinds == {"Deployment"}
     assert "Deployment" not in set().union(*earlier_kinds)
 
 
 def manifest(template: Template, name: str) -> list[dict[str, Any]]:
-    objects: list[dict[str, Any]] = json.loads(template["Resources"][name]["Properties"]["Manifest"])
+    objects: list[dict[str, Any]] = json.loads(
+        template["Resources"][name]["Properties"]["Manifest"]
+    )
     return objects
 
 
@@ -180,13 +233,20 @@ def associations(template: Template, namespace: str) -> set[str]:
     return {
         name
         for name, found in template["Resources"].items()
-        if found["Type"] == "AWS::EKS::PodIdentityAssociation" and found["Properties"]["Namespace"] == namespace
+        if found["Type"] == "AWS::EKS::PodIdentityAssociation"
+        and found["Properties"]["Namespace"] == namespace
     }
 
 
 @pytest.mark.parametrize("type_", [MANIFEST, HELM])
-def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(workloads: Template, type_: str) -> None:
-    entry = next(name for name, found in workloads["Resources"].items() if found["Type"] == "AWS::EKS::AccessEntry")
+def test_nothing_is_applied_before_the_handler_may_enter_nor_removed_after(
+    workloads: Template, type_: str
+) -> None:
+    entry = next(
+        name
+        for name, found in workloads["Resources"].items()
+        if found["Type"] == "AWS::EKS::AccessEntry"
+    )
     all_ = [found for found in workloads["Resources"].values() if found["Type"] == type_]
     assert all(entry in found["DependsOn"] for found in all_)
 
@@ -197,16 +257,23 @@ def test_the_driver_has_the_values_that_gitops_has(workloads: Template) -> None:
 
 
 def test_with_a_mirror_no_published_registry_is_left(stacks: Templates) -> None:
-    """But in the artifact key, which a mirror never changes, and in the specs, which name what a mirror replaces."""
+    """But in the artifact key, which a mirror never changes, and in the specs, which name what a
+    mirror replaces."""
     found = stacks["customer-keys-Workloads"]["Resources"].values()
-    plain = [str(each.get("Properties", {})).replace("\\", "").partition("registry_mirrors")[0] for each in found]
+    plain = [
+        str(each.get("Properties", {})).replace("\\", "").partition("registry_mirrors")[0]
+        for each in found
+    ]
     texts = [re.sub(r'"image_repository": "[^"]*"', "", text) for text in plain]
     assert [text for text in texts if "public.ecr.aws" in text] == []
 
 
 def test_both_functions_run_in_the_private_subnets(workloads: Template) -> None:
     zones = [
-        [subnet["Fn::ImportValue"].rpartition("-Subnet-")[2] for subnet in found["VpcConfig"]["SubnetIds"]]
+        [
+            subnet["Fn::ImportValue"].rpartition("-Subnet-")[2]
+            for subnet in found["VpcConfig"]["SubnetIds"]
+        ]
         for found in resources(workloads, "AWS::Lambda::Function")
     ]
 
@@ -215,10 +282,14 @@ def test_both_functions_run_in_the_private_subnets(workloads: Template) -> None:
 
 @cache
 def sent(variants: int) -> dict[str, list[Any]]:
-    """What the CDK sends of an environment that hosts a wide experiment alone: custom resource -> objects."""
-    place, experiment = environment("post-us-east-2"), wide_experiment(variants)
+    """What the CDK sends of an environment that hosts a wide experiment alone: custom resource ->
+    objects."""
+    place = environment("post-us-east-2")
+    experiment = wide_experiment(variants)
     pieces: dict[str, list[Any]] = render_charts(build_people_charts())
-    for chart_id, objects in render_charts(build_charts(place, experiment, inputs().catalogue)).items():
+    for chart_id, objects in render_charts(
+        build_charts(place, experiment, inputs().catalogue)
+    ).items():
         pieces |= split_chart(chart_id, objects)
     for chart_id, objects in render_charts(build_runner_charts(place, [experiment])).items():
         pieces[f"runner-{chart_id}"] = objects
@@ -234,21 +305,31 @@ def test_as_many_variants_as_the_rule_admits_fit_a_template() -> None:
 
 
 def test_as_many_variants_can_be_sent_piece_by_piece() -> None:
-    sizes = [2 * len(json.dumps(json.dumps(objects))) + ENVELOPE for objects in sent(MAX_CDK_VARIANTS).values()]
+    sizes = [
+        2 * len(json.dumps(json.dumps(objects))) + ENVELOPE
+        for objects in sent(MAX_CDK_VARIANTS).values()
+    ]
     assert max(sizes) < MOST_BYTES
 
 
 @pytest.mark.parametrize("name", ["native-us-east-2", "dev-trn2-3xlarge"])
-def test_with_gitops_workloads_binds_service_accounts_and_nothing_else(stacks: Templates, name: str) -> None:
+def test_with_gitops_workloads_binds_service_accounts_and_nothing_else(
+    stacks: Templates, name: str
+) -> None:
     found = stacks[f"{name}-Workloads"]["Resources"]
     types = {body["Type"] for body in found.values()}
     assert types == {"AWS::EKS::PodIdentityAssociation", "AWS::IAM::Role"}
-    assert [name for name, body in found.items() if body["Type"] == "AWS::IAM::Role" and "Runner" not in name] == []
+    assert [
+        name
+        for name, body in found.items()
+        if body["Type"] == "AWS::IAM::Role" and "Runner" not in name
+    ] == []
 
 
 @pytest.mark.parametrize("experiment", ["post", "post-drafts-windows"])
 def test_no_pod_starts_before_its_account_is_bound(workloads: Template, experiment: str) -> None:
-    """A pod that was there before its association is not given credentials until it is made again."""
+    """A pod that was there before its association is not given credentials until it is made
+    again."""
     bound = associations(workloads, f"tandem-{experiment}")
     first = [workloads["Resources"][name] for name in placed(workloads)[experiment, "base"]]
 

@@ -12,8 +12,11 @@ from tandem.spec.environment import Environment
 Statement = dict[str, Any]
 
 
-def list_wildcards(template: dict[str, Any], place: Environment) -> Iterator[tuple[frozenset[str], str]]:
-    """Yield the actions of each statement with each text in it that has a `*`; people's own policies left out."""
+def list_wildcards(
+    template: dict[str, Any], place: Environment
+) -> Iterator[tuple[frozenset[str], str]]:
+    """Yield the actions of each statement with each text in it that has a `*`; people's own
+    policies left out."""
     resources = template["Resources"]
     for resource in resources.values():
         if resource["Type"] == "AWS::IAM::ManagedPolicy":
@@ -22,7 +25,10 @@ def list_wildcards(template: dict[str, Any], place: Environment) -> Iterator[tup
             actions = statement["Action"]
             for text in _texts(statement, resources):
                 if "*" in text:
-                    yield frozenset([actions] if isinstance(actions, str) else actions), _spell(text, place)
+                    yield (
+                        frozenset([actions] if isinstance(actions, str) else actions),
+                        _spell(text, place),
+                    )
 
 
 def list_statements(value: object) -> Iterator[Statement]:

@@ -1,4 +1,5 @@
-"""The distribution as pip builds it, and a virtual environment that has what it declares and no more."""
+"""The distribution as pip builds it, and a virtual environment that has what it declares and no
+more."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from packaging.requirements import Requirement
 
 from supply.lock_file import ROOT, normalize_name
 
-BUILD = "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+BUILD = (
+    "import sys; from setuptools import build_meta; getattr(build_meta, sys.argv[1])(sys.argv[2])"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +39,8 @@ class Distribution:
 
 
 def copy_source(target: Path) -> None:
-    """Copy the tracked files and new ones; an earlier build has left a module that is in the checkout no more."""
+    """Copy the tracked files and new ones; an earlier build has left a module that is in the
+    checkout no more."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in listed.split("\0"):
@@ -61,9 +65,15 @@ def build_distribution(folder: Path) -> Distribution:
 
 
 def _build(hook: str, source: Path, target: Path) -> Path:
-    """Call a build backend's hook (PEP 517) as pip does, in a process of its own and in the source's folder."""
+    """Call a build backend's hook (PEP 517) as pip does, in a process of its own and in the
+    source's folder."""
     target.mkdir()
-    subprocess.run([sys.executable, "-c", BUILD, hook, str(target)], cwd=source, check=True, capture_output=True)
+    subprocess.run(
+        [sys.executable, "-c", BUILD, hook, str(target)],
+        cwd=source,
+        check=True,
+        capture_output=True,
+    )
     [built] = target.iterdir()
     return built
 
@@ -76,7 +86,15 @@ def create_environment(folder: Path, wheel: Path) -> Path:
     """
     venv.create(folder, symlinks=True, with_pip=False)
     packages = Path(sysconfig.get_path("purelib", vars={"base": str(folder)}))
-    pip = [sys.executable, "-m", "pip", "--python", str(folder / "bin" / "python"), "install", "--quiet"]
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        str(folder / "bin" / "python"),
+        "install",
+        "--quiet",
+    ]
     subprocess.run([*pip, "--no-deps", "--no-index", str(wheel)], check=True)
     [metadata] = importlib.metadata.distributions(name="tandem", path=[str(packages)])
     for name in list_dependencies(metadata):
@@ -85,7 +103,8 @@ def create_environment(folder: Path, wheel: Path) -> Path:
 
 
 def list_dependencies(distribution: importlib.metadata.Distribution) -> set[str]:
-    """Return all that a distribution brings along without an extra of its own, by the metadata of this environment."""
+    """Return all that a distribution brings along without an extra of its own, by the metadata of
+    this environment."""
     waiting = [(distribution, "")]
     names: set[str] = set()
     while waiting:
@@ -115,4 +134,9 @@ def _link_distribution(distribution: importlib.metadata.Distribution, packages: 
 def build_variables(programs: Path, home: Path) -> dict[str, str]:
     """Return the variables of a user who has installed Tandem and nothing else."""
     kept = {name: os.environ[name] for name in ("LANG", "LC_ALL") if name in os.environ}
-    return {**kept, "PATH": f"{programs}:/usr/bin:/bin", "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}
+    return {
+        **kept,
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "HOME": str(home),
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }

@@ -1,4 +1,5 @@
-"""The distribution: what is in it, and what its commands do where nothing else of the checkout is installed."""
+"""The distribution: what is in it, and what its commands do where nothing else of the checkout is
+installed."""
 
 from __future__ import annotations
 
@@ -18,7 +19,12 @@ from light_installation import Distribution, build_distribution, build_variables
 
 from supply.lock_file import DISTRIBUTION, ROOT, normalize_name
 from tandem.cli.program import EXTRAS
-from tandem.spec.checkout import BUILT_IN_EXPERIMENT, CHECKOUT_EXPERIMENT, PACKAGE_EXPERIMENT, PACKAGE_IMAGES
+from tandem.spec.checkout import (
+    BUILT_IN_EXPERIMENT,
+    CHECKOUT_EXPERIMENT,
+    PACKAGE_EXPERIMENT,
+    PACKAGE_IMAGES,
+)
 from tandem.spec.project_image import PROJECT_IMAGES
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -36,7 +42,12 @@ HEAVY_MODULES = (
 )
 SLOW_MODULES = ("aiohttp", "jsii", "numpy", "scipy")
 ROOT_FILES = {"PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
-FOLDERS = ("--environments", str(ROOT / "tests/environments"), "--experiments", str(ROOT / "experiments"))
+FOLDERS = (
+    "--environments",
+    str(ROOT / "tests/environments"),
+    "--experiments",
+    str(ROOT / "experiments"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +71,9 @@ def run(programs: Path, tmp_path: Path) -> Run:
     def call(*words: str) -> subprocess.CompletedProcess[str]:
         program = [str(programs / words[0]), *words[1:]]
         variables = build_variables(programs, home)
-        return subprocess.run(program, cwd=work, env=variables, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            program, cwd=work, env=variables, capture_output=True, text=True, check=False
+        )
 
     return call
 
@@ -68,16 +81,25 @@ def run(programs: Path, tmp_path: Path) -> Run:
 def list_package_files() -> set[str]:
     """The tracked files of the package, and what the build adds."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "tandem"]
-    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
-    return {name for name in listed if (ROOT / name).is_file()} | {PACKAGE_EXPERIMENT, PACKAGE_IMAGES}
+    listed = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    return {name for name in listed if (ROOT / name).is_file()} | {
+        PACKAGE_EXPERIMENT,
+        PACKAGE_IMAGES,
+    }
 
 
 def read_wheel(wheel: Path) -> dict[str, bytes]:
     with zipfile.ZipFile(wheel) as archive:
-        return {name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name}
+        return {
+            name: archive.read(name) for name in archive.namelist() if ".dist-info/" not in name
+        }
 
 
-def test_the_wheel_has_the_package_with_its_data_and_nothing_else(distribution: Distribution) -> None:
+def test_the_wheel_has_the_package_with_its_data_and_nothing_else(
+    distribution: Distribution,
+) -> None:
     assert set(read_wheel(distribution.wheel)) == list_package_files()
 
 
@@ -94,7 +116,9 @@ def test_a_wheel_of_the_sdist_has_the_same_bytes(distribution: Distribution) -> 
 
 def test_the_wheel_states_the_licence_as_an_spdx_expression(distribution: Distribution) -> None:
     with zipfile.ZipFile(distribution.wheel) as archive:
-        [metadata_file] = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        [metadata_file] = [
+            name for name in archive.namelist() if name.endswith(".dist-info/METADATA")
+        ]
         metadata = archive.read(metadata_file).decode()
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
 
@@ -107,7 +131,10 @@ def test_the_wheel_knows_the_images_of_its_checkout(distribution: Distribution) 
 
 
 def test_the_wheel_has_the_experiment_of_its_checkout(distribution: Distribution) -> None:
-    assert read_wheel(distribution.wheel)[PACKAGE_EXPERIMENT] == (ROOT / CHECKOUT_EXPERIMENT).read_bytes()
+    assert (
+        read_wheel(distribution.wheel)[PACKAGE_EXPERIMENT]
+        == (ROOT / CHECKOUT_EXPERIMENT).read_bytes()
+    )
     assert Path(CHECKOUT_EXPERIMENT).stem == BUILT_IN_EXPERIMENT
 
 
@@ -136,9 +163,17 @@ def test_help_loads_nothing_that_is_slow(run: Run) -> None:
         (("bench", "run", "--help"), 0, "--baseline"),
         (("simulate", "--experiment", "post", "--write", "knobs"), 0, "knobs/qwen-sd-vllm.yaml"),
         (("simulate", "--experiment", "pots"), 2, "allowed post"),
-        (("plan", "post"), 0, "price unknown: no environment is named, so the node is taken to be a trn2.48xlarge"),
+        (
+            ("plan", "post"),
+            0,
+            "price unknown: no environment is named, so the node is taken to be a trn2.48xlarge",
+        ),
         (("plan", "post", "--page", "plan.html"), 0, "plan.html"),
-        (("migrate", "post", "--runtime", "native", "--write"), 0, "wrote experiments/post-native.yaml"),
+        (
+            ("migrate", "post", "--runtime", "native", "--write"),
+            0,
+            "wrote experiments/post-native.yaml",
+        ),
         (("new", "mine"), 0, "wrote environments/mine.yaml"),
         (("check", *NAMES, *FOLDERS), 0, "2 environments"),
         (("show", "customer-keys", *FOLDERS), 0, "tandem-customer-keys-tools:"),
@@ -150,17 +185,25 @@ def test_help_loads_nothing_that_is_slow(run: Run) -> None:
     ],
     ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else None,
 )
-def test_a_light_command_answers(words: tuple[str, ...], exit_code: int, answer: str, run: Run) -> None:
+def test_a_light_command_answers(
+    words: tuple[str, ...], exit_code: int, answer: str, run: Run
+) -> None:
     done = run("tandem", *words)
     assert (done.returncode, "Traceback" in done.stderr) == (exit_code, False), done.stderr
     assert answer in " ".join((done.stdout + done.stderr).split())
 
 
 @pytest.mark.parametrize("command", ["check", "show", "images"])
-def test_an_installed_command_prints_what_the_checkouts_own_prints(command: str, run: Run, tmp_path: Path) -> None:
+def test_an_installed_command_prints_what_the_checkouts_own_prints(
+    command: str, run: Run, tmp_path: Path
+) -> None:
     words = (command, "customer-keys", "--json", *FOLDERS)
     of_checkout = subprocess.run(
-        [sys.executable, "-m", "tandem", *words], cwd=tmp_path, capture_output=True, text=True, check=True
+        [sys.executable, "-m", "tandem", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert json.loads(run("tandem", *words).stdout) == json.loads(of_checkout.stdout)
 
@@ -179,7 +222,9 @@ def test_an_installed_command_prints_what_the_checkouts_own_prints(command: str,
     ],
     ids=lambda words: " ".join(words[:2]),
 )
-def test_a_command_that_calls_an_account_names_its_extra_in_one_line(words: tuple[str, ...], run: Run) -> None:
+def test_a_command_that_calls_an_account_names_its_extra_in_one_line(
+    words: tuple[str, ...], run: Run
+) -> None:
     done = run("tandem", *words)
     assert (done.returncode, done.stdout) == (2, "")
     [line] = done.stderr.splitlines()
@@ -196,13 +241,33 @@ def test_a_command_that_needs_the_checkout_says_so(words: tuple[str, ...], run: 
 
 
 def test_two_urls_become_a_verdict_and_a_report(run: Run, tmp_path: Path) -> None:
-    measure = ("tandem", "bench", "run", "--quick", "--baseline", "{qwen-vllm}", "--variant", "{qwen-sd-vllm}")
+    measure = (
+        "tandem",
+        "bench",
+        "run",
+        "--quick",
+        "--baseline",
+        "{qwen-vllm}",
+        "--variant",
+        "{qwen-sd-vllm}",
+    )
     options = ("--model", "Qwen/Qwen3-32B", "--classes", "repetition", "--out", "try")
 
-    measured = run("tandem", "simulate", "--experiment", "post", "--time-scale", "100", "--", *measure, *options)
+    measured = run(
+        "tandem",
+        "simulate",
+        "--experiment",
+        "post",
+        "--time-scale",
+        "100",
+        "--",
+        *measure,
+        *options,
+    )
     reported = run("tandem", "bench", "report", "try")
 
-    assert measured.returncode in {0, 4}, measured.stderr  # 4: a control failed, as on a busy machine
+    # 4: a control failed, as on a busy machine
+    assert measured.returncode in {0, 4}, measured.stderr
     assert reported.returncode == measured.returncode
     assert reported.stdout.splitlines()[-1] == "try/report.html"
     verdict = json.loads((tmp_path / "work/try/verdict.json").read_text())

@@ -12,7 +12,8 @@ import pytest
 from supply.lock_file import ROOT, LockedPackage, find_inputs, lock_path, read_lock, write_lock
 from supply.make_locks import GLIBC, TARGETS, is_marker_true, list_tags
 
-LARGE = {"benchmarks/aiperf-requirements.in", "rehearsal/vllm_cpu/requirements.in"}  # a GB each, for each target
+# a GB each, for each target
+LARGE = {"benchmarks/aiperf-requirements.in", "rehearsal/vllm_cpu/requirements.in"}
 Target = tuple[tuple[int, int], str]
 BIN = Path(sys.executable).parent
 pytestmark = [
@@ -22,14 +23,19 @@ pytestmark = [
 
 
 def on(target: Target, source: Path) -> list[LockedPackage]:
-    """What a lock installs on a target; its torch is left out where PyTorch's own index would have to be asked."""
+    """What a lock installs on a target; its torch is left out where PyTorch's own index would have
+    to be asked."""
     packages = [
-        replace(found, marker="") for found in read_lock(lock_path(source)) if is_marker_true(found.marker, target)
+        replace(found, marker="")
+        for found in read_lock(lock_path(source))
+        if is_marker_true(found.marker, target)
     ]
     return [found for found in packages if found.name != "torch"]
 
 
-def test_pip_takes_every_file_of_every_lock_that_is_not_large(tmp_path: Path, target: Target) -> None:
+def test_pip_takes_every_file_of_every_lock_that_is_not_large(
+    tmp_path: Path, target: Target
+) -> None:
     (major, minor), machine = target
     platforms = dict.fromkeys(tag.platform for tag in list_tags(target) if tag.platform != "any")
     words = [
@@ -46,23 +52,44 @@ def test_pip_takes_every_file_of_every_lock_that_is_not_large(tmp_path: Path, ta
         if str(source.relative_to(ROOT)) in LARGE:
             continue
         write_lock(here, f"of {machine}", on(target, source))
-        command = [str(BIN / "pip"), "install", "-qq", *words, *(f"--platform={name}" for name in platforms)]
+        command = [
+            str(BIN / "pip"),
+            "install",
+            "-qq",
+            *words,
+            *(f"--platform={name}" for name in platforms),
+        ]
         done = subprocess.run(
-            [*command, f"--target={tmp_path / 't'}", "-r", str(here)], capture_output=True, text=True, check=False
+            [*command, f"--target={tmp_path / 't'}", "-r", str(here)],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, f"{source}: {done.stderr}"
 
 
 def test_every_lock_is_closed(tmp_path: Path, target: Target) -> None:
-    """uv reads the metadata of each file for the target and refuses what a lock brings along and does not hold."""
+    """uv reads the metadata of each file for the target and refuses what a lock brings along and
+    does not hold."""
     (major, minor), machine = target
     subprocess.run(["make", ".venv-lock/.ready"], cwd=ROOT, check=True, capture_output=True)
-    where = [f"--python-version={major}.{minor}", f"--python-platform={machine}-manylinux_2_{GLIBC}"]
-    command = [str(ROOT / ".venv-lock" / "bin" / "uv"), "pip", "install", "--dry-run", "--require-hashes", *where]
+    where = [
+        f"--python-version={major}.{minor}",
+        f"--python-platform={machine}-manylinux_2_{GLIBC}",
+    ]
+    command = [
+        str(ROOT / ".venv-lock" / "bin" / "uv"),
+        "pip",
+        "install",
+        "--dry-run",
+        "--require-hashes",
+        *where,
+    ]
     here = tmp_path / "requirements.txt"
     for source in find_inputs():
         write_lock(here, f"of {machine}", on(target, source))
-        alone = ["--no-deps"] if (source.parent / "excludes.txt").exists() else []  # as it is installed
+        # as it is installed
+        alone = ["--no-deps"] if (source.parent / "excludes.txt").exists() else []
         done = subprocess.run(
             [*command, *alone, f"--target={tmp_path / 't'}", "-r", str(here)],
             capture_output=True,

@@ -26,7 +26,11 @@ from supply.lock_file import (
 
 INPUTS = find_inputs()
 FOLDERS = ("images/tandem", "images/run")  # of locks whose packages .venv has too
-CLOSED = ("requirements.txt", "requirements-test.txt", *(f"{folder}/requirements.txt" for folder in FOLDERS))
+CLOSED = (
+    "requirements.txt",
+    "requirements-test.txt",
+    *(f"{folder}/requirements.txt" for folder in FOLDERS),
+)
 INSTALLERS = (
     "Makefile",
     "images/tandem/Dockerfile",
@@ -41,12 +45,15 @@ each_input = pytest.mark.parametrize("source", INPUTS, ids=lambda path: str(path
 
 def tracked() -> list[str]:
     """The files of the repository that stand here."""
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout
     return [name for name in listed.splitlines() if (ROOT / name).is_file()]
 
 
 def choices(source: Path) -> list[Requirement]:
-    """What an input names itself; of pyproject.toml, what the distribution and all its extras need."""
+    """What an input names itself; of pyproject.toml, what the distribution and all its extras
+    need."""
     if source.name == DISTRIBUTION:
         project = tomllib.loads(source.read_text())["project"]
         groups = [project["dependencies"], *project["optional-dependencies"].values()]
@@ -54,18 +61,25 @@ def choices(source: Path) -> list[Requirement]:
         return [requirement for requirement in named if requirement.name != project["name"]]
     lines = source.read_text().replace("\\\n", " ").splitlines()
     texts = [line.partition(" #")[0].partition("--hash")[0] for line in lines]
-    return [Requirement(text) for text in texts if text.strip() and not text.strip().startswith(("#", "-"))]
+    return [
+        Requirement(text)
+        for text in texts
+        if text.strip() and not text.strip().startswith(("#", "-"))
+    ]
 
 
 def all_choices(source: Path) -> list[Requirement]:
     """What an input names itself or by another file that it takes in whole."""
     taken = re.findall(r"^-r (\S+)$", source.read_text(), flags=re.MULTILINE)
-    return choices(source) + [found for name in taken for found in all_choices(source.parent / name)]
+    return choices(source) + [
+        found for name in taken for found in all_choices(source.parent / name)
+    ]
 
 
 def brought_along(requirements: list[Requirement]) -> set[str]:
     """The installed distributions that these need, by the metadata of .venv."""
-    waiting, seen = list(requirements), set()
+    waiting = list(requirements)
+    seen = set()
     while waiting:
         requirement = waiting.pop()
         for extra in ("", *requirement.extras):
@@ -73,13 +87,23 @@ def brought_along(requirements: list[Requirement]) -> set[str]:
             if key in seen:
                 continue
             seen.add(key)
-            needs = [Requirement(line) for line in importlib.metadata.requires(requirement.name) or []]
-            waiting += [need for need in needs if need.marker is None or need.marker.evaluate({"extra": extra})]
+            needs = [
+                Requirement(line) for line in importlib.metadata.requires(requirement.name) or []
+            ]
+            waiting += [
+                need
+                for need in needs
+                if need.marker is None or need.marker.evaluate({"extra": extra})
+            ]
     return {name for name, _ in seen}
 
 
 def test_every_requirements_file_has_an_input() -> None:
-    files = [ROOT / name for name in tracked() if re.search(r"requirements[\w-]*\.txt$|constraints\.txt$", name)]
+    files = [
+        ROOT / name
+        for name in tracked()
+        if re.search(r"requirements[\w-]*\.txt$|constraints\.txt$", name)
+    ]
     assert set(files) == {lock_path(source) for source in INPUTS}
 
 
@@ -94,14 +118,20 @@ def test_every_package_has_an_exact_version_and_a_hash(source: Path) -> None:
 @each_input
 def test_no_lock_and_no_input_names_an_address_or_an_index(source: Path) -> None:
     for file in (source, lock_path(source)):
-        assert not re.search(r"://|^-+(i|index-url|extra-index-url|find-links|f)\b", file.read_text(), re.MULTILINE)
+        assert not re.search(
+            r"://|^-+(i|index-url|extra-index-url|find-links|f)\b", file.read_text(), re.MULTILINE
+        )
 
 
 @each_input
 def test_the_lock_has_each_choice_in_a_version_that_its_input_allows(source: Path) -> None:
     locked = {package.name: package.version for package in read_lock(lock_path(source))}
     chosen = all_choices(source)
-    assert [str(choice) for choice in chosen if locked[normalize_name(choice.name)] not in choice.specifier] == []
+    assert [
+        str(choice)
+        for choice in chosen
+        if locked[normalize_name(choice.name)] not in choice.specifier
+    ] == []
 
 
 @each_input
@@ -113,7 +143,9 @@ def test_every_choice_is_exact_but_those_of_the_distribution(source: Path) -> No
 
 
 def test_each_range_of_the_distribution_begins_at_a_locked_release_and_ends() -> None:
-    locked = {package.name: Version(package.version) for package in read_lock(ROOT / "requirements.txt")}
+    locked = {
+        package.name: Version(package.version) for package in read_lock(ROOT / "requirements.txt")
+    }
     for choice in choices(ROOT / DISTRIBUTION):
         bounds = {specifier.operator: Version(specifier.version) for specifier in choice.specifier}
         tested = locked[normalize_name(choice.name)]
@@ -124,7 +156,9 @@ def test_each_range_of_the_distribution_begins_at_a_locked_release_and_ends() ->
 @pytest.mark.parametrize("lock", CLOSED)
 def test_a_lock_holds_what_its_choices_bring_along_and_no_more(lock: str) -> None:
     source = next(source for source in INPUTS if lock_path(source) == ROOT / lock)
-    assert {package.name for package in read_lock(ROOT / lock)} == brought_along(all_choices(source))
+    assert {package.name for package in read_lock(ROOT / lock)} == brought_along(
+        all_choices(source)
+    )
 
 
 def test_what_is_installed_is_what_is_locked() -> None:
@@ -138,15 +172,22 @@ def test_what_is_installed_is_what_is_locked() -> None:
 
 
 def test_what_two_locks_of_one_environment_hold_is_of_one_version() -> None:
-    tested = {package.name: package.version for package in read_lock(ROOT / "requirements-test.txt")}
+    tested = {
+        package.name: package.version for package in read_lock(ROOT / "requirements-test.txt")
+    }
     for name in ("requirements.txt", "requirements-build.txt"):
         found = {package.name: package.version for package in read_lock(ROOT / name)}
-        assert {name: version for name, version in found.items() if tested.get(name, version) != version} == {}
+        assert {
+            name: version for name, version in found.items() if tested.get(name, version) != version
+        } == {}
 
 
 def test_the_build_backend_is_the_one_that_is_locked() -> None:
     requires = tomllib.loads((ROOT / "pyproject.toml").read_text())["build-system"]["requires"]
-    locked = [f"{package.name}=={package.version}" for package in read_lock(ROOT / "requirements-build.txt")]
+    locked = [
+        f"{package.name}=={package.version}"
+        for package in read_lock(ROOT / "requirements-build.txt")
+    ]
     assert set(requires) <= set(locked)
 
 
@@ -160,30 +201,46 @@ def test_every_installation_asks_for_hashes_or_takes_the_project_alone(file: str
 
     assert installs
     for install in installs:
-        assert "--require-hashes" in install or {"--no-index", "--no-build-isolation"} <= set(install.split())
+        assert "--require-hashes" in install or {"--no-index", "--no-build-isolation"} <= set(
+            install.split()
+        )
 
 
 def test_nothing_else_installs_packages() -> None:
     expression = re.compile(r"pip(?: --python \S+)? install -|pip\",\s+\"install\"")
-    texts = {name: (ROOT / name).read_text() for name in tracked() if Path(name).suffix in {"", ".py", ".md", ".yaml"}}
-    found = {name for name, text in texts.items() if expression.search(text) and not name.startswith("tests/")}
+    texts = {
+        name: (ROOT / name).read_text()
+        for name in tracked()
+        if Path(name).suffix in {"", ".py", ".md", ".yaml"}
+    }
+    found = {
+        name
+        for name, text in texts.items()
+        if expression.search(text) and not name.startswith("tests/")
+    }
     assert found - {"docs/decisions/0019-locks-carry-hashes.md"} == set(INSTALLERS)
 
 
 def test_torch_has_a_hash_for_each_machine_and_python() -> None:
-    [torch] = [package for package in read_lock(installation.REQUIREMENTS) if package.name == "torch"]
+    [torch] = [
+        package for package in read_lock(installation.REQUIREMENTS) if package.name == "torch"
+    ]
     assert (torch.version, len(set(torch.hashes))) == ("2.13.0+cpu", 6)
 
 
 def test_a_line_without_a_hash_is_refused(tmp_path: Path) -> None:
     lock = tmp_path / "requirements.txt"
     lock.write_text("# a comment\nsix==1.17.0\n")
-    with pytest.raises(ValueError, match=r"'six==1\.17\.0' has no exact version or no hash; run `make lock`"):
+    with pytest.raises(
+        ValueError, match=r"'six==1\.17\.0' has no exact version or no hash; run `make lock`"
+    ):
         read_lock(lock)
 
 
 def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     hashes = ("sha256:a", "sha256:b")
-    package = LockedPackage(name="six", version="1.17.0", marker="python_version < '3.12'", hashes=hashes)
+    package = LockedPackage(
+        name="six", version="1.17.0", marker="python_version < '3.12'", hashes=hashes
+    )
     write_lock(tmp_path / "requirements.txt", "a comment", [package])
     assert read_lock(tmp_path / "requirements.txt") == [package]

@@ -9,7 +9,8 @@ import pytest
 
 from supply import make_locks
 
-X86, ARM = ((3, 11), "x86_64"), ((3, 13), "aarch64")
+X86 = ((3, 11), "x86_64")
+ARM = ((3, 13), "aarch64")
 
 
 def entry(*files: str, source: bool = False, **more: str) -> dict[str, Any]:
@@ -19,8 +20,10 @@ def entry(*files: str, source: bool = False, **more: str) -> dict[str, Any]:
     return {"name": "p", "version": "1", "wheels": wheels, **sdist, **more}
 
 
-PURE, BINARY = "p-1-py3-none-any.whl", "p-1-cp311-cp311-manylinux_2_17_x86_64.whl"
-STABLE, NEWER = "p-1-cp310-abi3-manylinux2014_aarch64.whl", "p-1-cp311-cp311-manylinux_2_28_x86_64.whl"
+PURE = "p-1-py3-none-any.whl"
+BINARY = "p-1-cp311-cp311-manylinux_2_17_x86_64.whl"
+STABLE = "p-1-cp310-abi3-manylinux2014_aarch64.whl"
+NEWER = "p-1-cp311-cp311-manylinux_2_28_x86_64.whl"
 
 
 @pytest.mark.parametrize(
@@ -32,17 +35,21 @@ STABLE, NEWER = "p-1-cp310-abi3-manylinux2014_aarch64.whl", "p-1-cp311-cp311-man
         ((BINARY, NEWER), X86, NEWER),
     ],
 )
-def test_a_target_takes_the_wheel_that_pip_takes(files: tuple[str, ...], target: Any, picked: str) -> None:
+def test_a_target_takes_the_wheel_that_pip_takes(
+    files: tuple[str, ...], target: Any, picked: str
+) -> None:
     assert make_locks.pick_files(entry(*files, source=True), target) == [f"sha256:{picked}"]
 
 
 @pytest.mark.parametrize(
     "file",
     [
-        "p-1-cp311-cp311-musllinux_1_2_x86_64.whl", "p-1-cp311-cp311-win_amd64.whl",
-        "p-1-cp311-cp311-macosx_11_0_arm64.whl", "p-1-cp311-cp311-manylinux_2_39_x86_64.whl",
+        "p-1-cp311-cp311-musllinux_1_2_x86_64.whl",
+        "p-1-cp311-cp311-win_amd64.whl",
+        "p-1-cp311-cp311-macosx_11_0_arm64.whl",
+        "p-1-cp311-cp311-manylinux_2_39_x86_64.whl",
     ],
-)  # fmt: skip
+)
 def test_where_no_wheel_fits_the_source_is_taken(file: str) -> None:
     assert make_locks.pick_files(entry(file, source=True), X86) == ["sha256:source"]
 
@@ -67,7 +74,9 @@ def test_a_marker_stays_where_targets_differ(marker: str, written: str) -> None:
     assert package.marker == written
 
 
-@pytest.mark.parametrize("marker", ["sys_platform == 'win32'", "python_version < '3.11'", "extra == 'docs'"])
+@pytest.mark.parametrize(
+    "marker", ["sys_platform == 'win32'", "python_version < '3.11'", "extra == 'docs'"]
+)
 def test_what_no_target_installs_is_left_out(marker: str) -> None:
     assert make_locks.build_locked_package(entry("p-1-py3-none-any.whl", marker=marker), {}) is None
 
@@ -76,7 +85,9 @@ def test_a_hash_of_the_input_stands_before_the_index(tmp_path: Path) -> None:
     source = tmp_path / "requirements.in"
     source.write_text("# --hash=sha256:no\nP==1 \\\n    --hash=sha256:own\nq==2\n")
 
-    package = make_locks.build_locked_package(entry("p-1-py3-none-any.whl"), make_locks.read_own_hashes(source))
+    package = make_locks.build_locked_package(
+        entry("p-1-py3-none-any.whl"), make_locks.read_own_hashes(source)
+    )
 
     assert package is not None
     assert package.hashes == ("sha256:own",)

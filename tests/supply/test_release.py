@@ -1,4 +1,5 @@
-"""`make release` on a small repository: version, changelog and checksums, and what must be done first."""
+"""`make release` on a small repository: version, changelog and checksums, and what must be done
+first."""
 
 from __future__ import annotations
 
@@ -26,11 +27,17 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def commit(root: Path) -> None:
     identity = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
-    for words in (["init", "--quiet"], ["add", "--all"], [*identity, "commit", "--quiet", "--message", "x"]):
+    for words in (
+        ["init", "--quiet"],
+        ["add", "--all"],
+        [*identity, "commit", "--quiet", "--message", "x"],
+    ):
         subprocess.run(["git", *words], cwd=root, check=True)
 
 
-def test_a_release_writes_version_changes_and_checksums(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_release_writes_version_changes_and_checksums(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert release.main(["0.2.0"], root) == 0
     assert 'version = "0.2.0"' in (root / "pyproject.toml").read_text()
     changes = (root / "build/release/0.2.0/CHANGES.md").read_text()
@@ -38,7 +45,9 @@ def test_a_release_writes_version_changes_and_checksums(root: Path, capsys: pyte
     assert changes.endswith("\n\n- new\n")
     assert f"## Unreleased\n\n{changes}\n## 0.1.0" in (root / "CHANGELOG.md").read_text()
     sums = root / "build/release/0.2.0/manifests.sha256"
-    subprocess.run(["sha256sum", "--check", "--strict", str(sums)], cwd=root, check=True, capture_output=True)
+    subprocess.run(
+        ["sha256sum", "--check", "--strict", str(sums)], cwd=root, check=True, capture_output=True
+    )
     assert "git tag --annotate v0.2.0" in capsys.readouterr().out
 
 
@@ -63,5 +72,9 @@ def test_nothing_unreleased_is_refused(root: Path, capsys: pytest.CaptureFixture
 
 
 def test_stale_manifests_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(release, "CHECKS", ((("-c", "raise SystemExit(1)"), "manifests/ is stale", "tandem render"),))
+    monkeypatch.setattr(
+        release,
+        "CHECKS",
+        ((("-c", "raise SystemExit(1)"), "manifests/ is stale", "tandem render"),),
+    )
     assert release.main(["0.2.0"], root) == 2

@@ -1,4 +1,5 @@
-"""What only tests and checks need is a group of its own: `make demo` does not install it, and no program imports it."""
+"""What only tests and checks need is a group of its own: `make demo` does not install it, and no
+program imports it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,17 @@ import pytest
 
 from supply.lock_file import ROOT, normalize_name, read_lock
 
-PROGRAM_FOLDERS = ("benchmarks", "charts", "docs", "images", "lambdas", "rehearsal", "stacks", "supply", "tandem")
+PROGRAM_FOLDERS = (
+    "benchmarks",
+    "charts",
+    "docs",
+    "images",
+    "lambdas",
+    "rehearsal",
+    "stacks",
+    "supply",
+    "tandem",
+)
 
 
 def list_packages(*locks: str) -> set[str]:
@@ -42,13 +53,18 @@ def print_recipes(target: str) -> str:
 
 
 def test_no_program_imports_a_package_that_only_checks_have() -> None:
-    checks = list_packages("requirements-test.txt") - list_packages("requirements.txt", "requirements-build.txt")
+    checks = list_packages("requirements-test.txt") - list_packages(
+        "requirements.txt", "requirements-build.txt"
+    )
     owners = importlib.metadata.packages_distributions()
     faults = {}
     for path in list_programs():
         modules = set(list_imported_modules(path)) - sys.stdlib_module_names
         if needed := {
-            name for module in modules for name in map(normalize_name, owners.get(module, ())) if name in checks
+            name
+            for module in modules
+            for name in map(normalize_name, owners.get(module, ()))
+            if name in checks
         }:
             faults[str(path.relative_to(ROOT))] = needed
 
@@ -57,12 +73,16 @@ def test_no_program_imports_a_package_that_only_checks_have() -> None:
 
 
 @pytest.mark.parametrize(
-    "target", ["demo", "setup", "check", "render", "deploy-local", "docs", "look", "figures", "bench"]
+    "target",
+    ["demo", "setup", "check", "render", "deploy-local", "docs", "look", "figures", "bench"],
 )
 def test_a_target_without_checks_installs_none(target: str) -> None:
     recipes = print_recipes(target)
 
-    assert "install -qq --no-compile --require-hashes --no-build-isolation -r requirements.txt" in recipes
+    assert (
+        "install -qq --no-compile --require-hashes --no-build-isolation -r requirements.txt"
+        in recipes
+    )
     assert "requirements-test.txt" not in recipes
     assert "--omit=dev" in recipes
 
@@ -73,4 +93,6 @@ def test_a_target_with_checks_installs_them(target: str) -> None:
 
 
 def test_the_site_needs_nothing_of_the_demo() -> None:
-    assert "requirements.txt" not in print_recipes("site").replace("supply/site/requirements.txt", "")
+    assert "requirements.txt" not in print_recipes("site").replace(
+        "supply/site/requirements.txt", ""
+    )

@@ -1,7 +1,8 @@
 """Additions to MiniStack for the stacks of this project, put into its tables from outside.
 
-MiniStack has no plugin API, so each module here uses private names and lists them in `NEEDS`. The launcher refuses to
-start if one is missing: a version that moved them must never rehearse half a deploy.
+MiniStack has no plugin API, so each module here uses private names and lists them in `NEEDS`. The
+launcher refuses to start if one is missing: a version that moved them must never rehearse half a
+deploy.
 """
 
 from __future__ import annotations
@@ -40,8 +41,34 @@ from . import (
 )
 
 MODULES = (
-    resource_import, network, launch_template, bucket, s3_errors, s3_parts, s3_store, resource_fields, fleet_settings,
-    fleet_instances, node_groups, capacity_blocks, scaling_groups, eks_api, node_group_api, permissions, eks_types,
-    scheduler_role, universal_targets, event_rules, schedules, registry, builds, budgets, alarms, dashboards, topics,
-    metric_namespace, custom_resources, service_names,
-)  # fmt: skip
+    resource_import,
+    network,
+    launch_template,
+    bucket,
+    s3_errors,
+    s3_parts,
+    s3_store,
+    resource_fields,
+    fleet_settings,
+    fleet_instances,
+    node_groups,
+    capacity_blocks,
+    scaling_groups,
+    eks_api,
+    node_group_api,
+    permissions,
+    eks_types,
+    scheduler_role,
+    universal_targets,
+    event_rules,
+    schedules,
+    registry,
+    builds,
+    budgets,
+    alarms,
+    dashboards,
+    topics,
+    metric_namespace,
+    custom_resources,
+    service_names,
+)

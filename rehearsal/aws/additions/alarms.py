@@ -1,10 +1,11 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Alarms of metric math, composite alarms in CloudFormation, and the alarm that mutes a composite.
 
-MiniStack refuses metric math in a template and drops properties that it does not evaluate. It knows composite alarms by
-API only, without their suppressor. This module keeps every property of an alarm as the API's own model has it. It keeps
-metric math without evaluating it. A composite evaluates its rule, and notifies nobody while its suppressor is in alarm.
-The waits before and after that are kept but have no effect.
+MiniStack refuses metric math in a template and drops properties that it does not evaluate. It knows
+composite alarms by API only, without their suppressor. This module keeps every property of an alarm
+as the API's own model has it. It keeps metric math without evaluating it. A composite evaluates its
+rule, and notifies nobody while its suppressor is in alarm. The waits before and after that are kept
+but have no effect.
 """
 
 from __future__ import annotations
@@ -24,11 +25,17 @@ from .handlers import (
 
 NEEDS = {
     cloudwatch: (
-        "_alarm_name_from_local_arn", "_alarms", "_composite_alarms", "_delete_alarms", "_dispatch_alarm_actions",
-        "_error", "_put_composite_alarm", "_resource_tags",
+        "_alarm_name_from_local_arn",
+        "_alarms",
+        "_composite_alarms",
+        "_delete_alarms",
+        "_dispatch_alarm_actions",
+        "_error",
+        "_put_composite_alarm",
+        "_resource_tags",
     ),
     provisioners: ("_cw_metric_alarm_record", "_physical_name", "_tag_map"),
-}  # fmt: skip
+}
 
 _TYPE = "AWS::CloudWatch::CompositeAlarm"
 _METRIC_SHAPE = partial(service_model.request_shape, "cloudwatch", "PutMetricAlarm")
@@ -36,24 +43,40 @@ _COMPOSITE_SHAPE = partial(service_model.request_shape, "cloudwatch", "PutCompos
 _SUPPRESSOR = "ActionsSuppressor"
 _WAIT_FIELDS = ("ActionsSuppressorWaitPeriod", "ActionsSuppressorExtensionPeriod")
 # fields that an alarm of metric math has in its queries and not itself
-_SINGLE_METRIC_FIELDS = ("MetricName", "Namespace", "Dimensions", "Period", "Statistic", "ExtendedStatistic", "Unit")
+_SINGLE_METRIC_FIELDS = (
+    "MetricName",
+    "Namespace",
+    "Dimensions",
+    "Period",
+    "Statistic",
+    "ExtendedStatistic",
+    "Unit",
+)
 
 
 def install(handlers: dict) -> None:
     """Keep whole records, and add the composite's type."""
     record = provisioners._cw_metric_alarm_record
-    provisioners._cw_metric_alarm_record = lambda name, properties: _complete_record(record, name, properties)
+    provisioners._cw_metric_alarm_record = lambda name, properties: _complete_record(
+        record, name, properties
+    )
     _install_suppression()
     handlers[_TYPE] = build_handler(_create_composite, _update_composite, _delete_composite)
     add_stack_tags(_TYPE)
 
 
 def _complete_record(record, name, properties):
-    request = service_model.convert_value(_METRIC_SHAPE(), _without_tags(properties), "AWS::CloudWatch::Alarm")
+    request = service_model.convert_value(
+        _METRIC_SHAPE(), _without_tags(properties), "AWS::CloudWatch::Alarm"
+    )
     if "Metrics" not in request:
         return {**record(name, properties), **request, "AlarmName": name}
     single_metric = {**properties, "MetricName": "none", "Namespace": "none", "Metrics": None}
-    base = {key: value for key, value in record(name, single_metric).items() if key not in _SINGLE_METRIC_FIELDS}
+    base = {
+        key: value
+        for key, value in record(name, single_metric).items()
+        if key not in _SINGLE_METRIC_FIELDS
+    }
     return {**base, **request, "AlarmName": name}
 
 
@@ -63,13 +86,16 @@ def _without_tags(properties):
 
 def _install_suppression():
     """Keep a composite's suppressor, and let the suppressor silence the composite's actions."""
-    put_alarm, dispatch_actions = cloudwatch._put_composite_alarm, cloudwatch._dispatch_alarm_actions
+    put_alarm = cloudwatch._put_composite_alarm
+    dispatch_actions = cloudwatch._dispatch_alarm_actions
 
     def put_with_suppressor(params, data, is_cbor, is_json=False):
         suppressor_fields = {key: data[key] for key in (_SUPPRESSOR, *_WAIT_FIELDS) if key in data}
         refusal = _find_suppressor_fault(suppressor_fields)
         if refusal:
-            return cloudwatch._error("ValidationError", refusal, 400, use_json=is_json, use_cbor=is_cbor)
+            return cloudwatch._error(
+                "ValidationError", refusal, 400, use_json=is_json, use_cbor=is_cbor
+            )
         answer = put_alarm(params, data, is_cbor, is_json)
         if data.get("AlarmName") in cloudwatch._composite_alarms:
             cloudwatch._composite_alarms[data["AlarmName"]].update(suppressor_fields)
@@ -83,10 +109,8 @@ def _install_suppression():
             return
         dispatch_actions(alarm, old_state, new_state, reason)
 
-    cloudwatch._put_composite_alarm, cloudwatch._dispatch_alarm_actions = (
-        put_with_suppressor,
-        dispatch_unless_suppressed,
-    )
+    cloudwatch._put_composite_alarm = put_with_suppressor
+    cloudwatch._dispatch_alarm_actions = dispatch_unless_suppressed
 
 
 def _find_suppressor_fault(suppressor_fields):
@@ -106,19 +130,28 @@ def _alarm_state(reference):
     """Return the state of the alarm of this name or ARN; None if there is none."""
     if not reference:
         return None
-    name = cloudwatch._alarm_name_from_local_arn(reference) if reference.startswith("arn:") else reference
+    name = (
+        cloudwatch._alarm_name_from_local_arn(reference)
+        if reference.startswith("arn:")
+        else reference
+    )
     alarm = cloudwatch._alarms.get(name) or cloudwatch._composite_alarms.get(name)
     return alarm["StateValue"] if alarm else None
 
 
 def _create_composite(logical_id, properties, stack):
-    name = properties.get("AlarmName") or provisioners._physical_name(stack, logical_id, max_len=255)
+    name = properties.get("AlarmName") or provisioners._physical_name(
+        stack, logical_id, max_len=255
+    )
     return _put_composite(name, properties)
 
 
 def _put_composite(name, properties):
     request = service_model.convert_value(_COMPOSITE_SHAPE(), _without_tags(properties), _TYPE)
-    require_success(cloudwatch._put_composite_alarm({}, {**request, "AlarmName": name}, False, True))  # its own
+    # its own
+    require_success(
+        cloudwatch._put_composite_alarm({}, {**request, "AlarmName": name}, False, True)
+    )
     record = cloudwatch._composite_alarms[name]
     for key in (_SUPPRESSOR, *_WAIT_FIELDS):
         if key not in request:
@@ -134,4 +167,5 @@ def _update_composite(physical_id, old, new, stack, logical_id=None):
 
 
 def _delete_composite(physical_id, _properties):
-    require_success(cloudwatch._delete_alarms({}, {"AlarmNames": [physical_id]}, False, True))  # its own
+    # its own
+    require_success(cloudwatch._delete_alarms({}, {"AlarmNames": [physical_id]}, False, True))

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN003, ANN202 - MiniStack is untyped and has no public interface
-"""Buckets with all properties of their template, through MiniStack's own S3 calls; a full bucket is not deleted."""
+"""Buckets with all template properties, by MiniStack's S3 calls; a full bucket is not deleted."""
 
 from __future__ import annotations
 
@@ -12,25 +12,42 @@ from .handlers import add_stack_tags, require_success
 
 NEEDS = {
     s3: (
-        "_bucket_policies", "_buckets", "_bucket_tags", "_bucket_logging_config",
+        "_bucket_policies",
+        "_buckets",
+        "_bucket_tags",
+        "_bucket_logging_config",
         "_bucket_versioning",
-        "_delete_bucket", "_delete_bucket_encryption", "_delete_bucket_lifecycle",
-        "_delete_bucket_ownership_controls", "_put_bucket_encryption", "_put_bucket_lifecycle",
-        "_put_bucket_logging", "_put_bucket_ownership_controls", "_resolve_sse_write_headers",
+        "_delete_bucket",
+        "_delete_bucket_encryption",
+        "_delete_bucket_lifecycle",
+        "_delete_bucket_ownership_controls",
+        "_put_bucket_encryption",
+        "_put_bucket_lifecycle",
+        "_put_bucket_logging",
+        "_put_bucket_ownership_controls",
+        "_resolve_sse_write_headers",
     ),
     provisioners: ("_tag_map",),
-}  # fmt: skip
+}
 
-# Properties that MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says). A template may have
-# these, those of `_CONFIGURATIONS`, and Tags.
-_MINISTACK_PROPERTIES = {"AccessControl", "BucketName", "CorsConfiguration", "NotificationConfiguration",
-            "PublicAccessBlockConfiguration", "VersioningConfiguration", "WebsiteConfiguration"}  # fmt: skip
+# Properties that MiniStack's own handler applies (it drops the canned ACL, which fidelity.py says).
+# A template may have these, those of `_CONFIGURATIONS`, and Tags.
+_MINISTACK_PROPERTIES = {
+    "AccessControl",
+    "BucketName",
+    "CorsConfiguration",
+    "NotificationConfiguration",
+    "PublicAccessBlockConfiguration",
+    "VersioningConfiguration",
+    "WebsiteConfiguration",
+}
 
 
 def install(handlers: dict) -> None:
     """Wrap the bucket's handlers and add the refusals."""
     bucket = handlers["AWS::S3::Bucket"]
-    create, update = bucket["create"], bucket["update"]
+    create = bucket["create"]
+    update = bucket["update"]
 
     def create_and_configure(logical_id, properties, stack):
         _refuse_unknown(properties)
@@ -62,11 +79,20 @@ def _configure_bucket(name, old, new):
     for property_, (put, operation, build_request, delete) in _CONFIGURATIONS.items():
         if property_ in new:
             require_success(
-                put(name, service_model.build_s3_body(operation, {"Bucket": name, **build_request(new[property_])}))
+                put(
+                    name,
+                    service_model.build_s3_body(
+                        operation, {"Bucket": name, **build_request(new[property_])}
+                    ),
+                )
             )
         elif property_ in old:
             delete(name)
-    tags = {key: value for key, value in s3._bucket_tags.get(name, {}).items() if key not in _tag_map(old)}
+    tags = {
+        key: value
+        for key, value in s3._bucket_tags.get(name, {}).items()
+        if key not in _tag_map(old)
+    }
     s3._bucket_tags[name] = {**tags, **_tag_map(new)}
 
 
@@ -75,7 +101,7 @@ def _tag_map(properties):
 
 
 def _delete_bucket(physical_id, _properties):
-    """Delete a bucket as S3 does: one with objects or versions stays, and the stack ends in DELETE_FAILED."""
+    """Delete a bucket as S3 does: with objects or versions it stays, the stack DELETE_FAILED."""
     if physical_id in s3._buckets:
         require_success(s3._delete_bucket(physical_id))
 
@@ -95,8 +121,9 @@ def _install_policy_check(handlers):
 
 
 def _install_account_key():
-    """Use the account's own key `aws/s3` for a write with KMS that names no key; the CDK CLI publishes so."""
-    resolve, header = s3._resolve_sse_write_headers, "x-amz-server-side-encryption"
+    """Use the account's key `aws/s3` for a KMS write that names none; the CDK CLI publishes so."""
+    resolve = s3._resolve_sse_write_headers
+    header = "x-amz-server-side-encryption"
 
     def resolve_with_account_key(headers, bucket):
         if headers.get(header) == "aws:kms" and not headers.get(f"{header}-aws-kms-key-id"):
@@ -108,8 +135,10 @@ def _install_account_key():
 
 
 def _encryption_request(configuration):
-    rules = [_rename_keys(rule, ServerSideEncryptionByDefault="ApplyServerSideEncryptionByDefault")
-             for rule in configuration["ServerSideEncryptionConfiguration"]]  # fmt: skip
+    rules = [
+        _rename_keys(rule, ServerSideEncryptionByDefault="ApplyServerSideEncryptionByDefault")
+        for rule in configuration["ServerSideEncryptionConfiguration"]
+    ]
     for rule in rules:
         if "BucketKeyEnabled" in rule:
             rule["BucketKeyEnabled"] = str(rule["BucketKeyEnabled"]).lower() == "true"
@@ -125,13 +154,21 @@ def _logging_request(configuration):
 
 
 def _lifecycle_request(configuration):
-    return {"LifecycleConfiguration": {"Rules": [_convert_lifecycle_rule(rule) for rule in configuration["Rules"]]}}
+    return {
+        "LifecycleConfiguration": {
+            "Rules": [_convert_lifecycle_rule(rule) for rule in configuration["Rules"]]
+        }
+    }
 
 
 def _convert_lifecycle_rule(rule):
     """Return a rule with the API's nesting; CloudFormation spells it flat."""
-    api_names = {"Id": "ID", "Status": "Status", "AbortIncompleteMultipartUpload": "AbortIncompleteMultipartUpload",
-             "NoncurrentVersionExpiration": "NoncurrentVersionExpiration"}  # fmt: skip
+    api_names = {
+        "Id": "ID",
+        "Status": "Status",
+        "AbortIncompleteMultipartUpload": "AbortIncompleteMultipartUpload",
+        "NoncurrentVersionExpiration": "NoncurrentVersionExpiration",
+    }
     flat_names = {
         "Prefix",
         "ExpirationInDays",
@@ -142,19 +179,33 @@ def _convert_lifecycle_rule(rule):
     }
     unknown = sorted(rule.keys() - api_names.keys() - flat_names)
     if unknown:
-        raise ValueError(f"Encountered unsupported property {unknown[0]} in LifecycleConfiguration.Rules")
-    api_rule = {api_names[name]: _convert_numbers(value) for name, value in rule.items() if name in api_names}
+        raise ValueError(
+            f"Encountered unsupported property {unknown[0]} in LifecycleConfiguration.Rules"
+        )
+    api_rule = {
+        api_names[name]: _convert_numbers(value)
+        for name, value in rule.items()
+        if name in api_names
+    }
     api_rule["Filter"] = {"Prefix": rule.get("Prefix", "")}
     if "ExpirationInDays" in rule:
         api_rule["Expiration"] = {"Days": int(rule["ExpirationInDays"])}
     if "ExpiredObjectDeleteMarker" in rule:
-        api_rule["Expiration"] = {"ExpiredObjectDeleteMarker": str(rule["ExpiredObjectDeleteMarker"]).lower() == "true"}
+        api_rule["Expiration"] = {
+            "ExpiredObjectDeleteMarker": str(rule["ExpiredObjectDeleteMarker"]).lower() == "true"
+        }
     if "NoncurrentVersionExpirationInDays" in rule:
-        api_rule["NoncurrentVersionExpiration"] = {"NoncurrentDays": int(rule["NoncurrentVersionExpirationInDays"])}
-    for property_, days in (("Transitions", "Days"), ("NoncurrentVersionTransitions", "NoncurrentDays")):
+        api_rule["NoncurrentVersionExpiration"] = {
+            "NoncurrentDays": int(rule["NoncurrentVersionExpirationInDays"])
+        }
+    for property_, days in (
+        ("Transitions", "Days"),
+        ("NoncurrentVersionTransitions", "NoncurrentDays"),
+    ):
         if property_ in rule:
             api_rule[property_] = [
-                _convert_numbers(_rename_keys(item, TransitionInDays=days)) for item in rule[property_]
+                _convert_numbers(_rename_keys(item, TransitionInDays=days))
+                for item in rule[property_]
             ]
     return api_rule
 
@@ -175,14 +226,27 @@ def _remove_logging(name):
 
 _CONFIGURATIONS = {
     "BucketEncryption": (
-        s3._put_bucket_encryption, "PutBucketEncryption", _encryption_request, s3._delete_bucket_encryption,
+        s3._put_bucket_encryption,
+        "PutBucketEncryption",
+        _encryption_request,
+        s3._delete_bucket_encryption,
     ),
     "LifecycleConfiguration": (
-        s3._put_bucket_lifecycle, "PutBucketLifecycleConfiguration", _lifecycle_request, s3._delete_bucket_lifecycle,
+        s3._put_bucket_lifecycle,
+        "PutBucketLifecycleConfiguration",
+        _lifecycle_request,
+        s3._delete_bucket_lifecycle,
     ),
-    "LoggingConfiguration": (s3._put_bucket_logging, "PutBucketLogging", _logging_request, _remove_logging),
+    "LoggingConfiguration": (
+        s3._put_bucket_logging,
+        "PutBucketLogging",
+        _logging_request,
+        _remove_logging,
+    ),
     "OwnershipControls": (
-        s3._put_bucket_ownership_controls, "PutBucketOwnershipControls",
-        lambda said: {"OwnershipControls": {"Rules": said["Rules"]}}, s3._delete_bucket_ownership_controls,
+        s3._put_bucket_ownership_controls,
+        "PutBucketOwnershipControls",
+        lambda said: {"OwnershipControls": {"Rules": said["Rules"]}},
+        s3._delete_bucket_ownership_controls,
     ),
-}  # fmt: skip
+}

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Budgets in CloudFormation, which plain MiniStack has by API only, and the bounds of a listing of notifications.
+"""Budgets in CloudFormation (plain MiniStack: API only), and bounds for listing notifications.
 
 The endpoint spends nothing, so no budget is ever exceeded.
 """
@@ -22,11 +22,16 @@ from .handlers import (
 
 NEEDS = {
     budgets: (
-        "_DISPATCH", "_create_budget", "_delete_budget", "_describe_notifications_for_budget", "_err_invalid",
-        "_notification_store", "_update_budget",
+        "_DISPATCH",
+        "_create_budget",
+        "_delete_budget",
+        "_describe_notifications_for_budget",
+        "_err_invalid",
+        "_notification_store",
+        "_update_budget",
     ),
     provisioners: ("_physical_name",),
-}  # fmt: skip
+}
 
 MAX_PAGE_SIZE = 100  # AWS Billing API reference, DescribeNotificationsForBudget, MaxResults
 
@@ -41,31 +46,42 @@ def install(handlers: dict) -> None:
 
 
 def _list_notifications(data):
-    """Refuse a page size and a token that AWS refuses; MiniStack cuts the size, and starts again for the token."""
-    size, token = data.get("MaxResults", MAX_PAGE_SIZE), data.get("NextToken")
+    """Refuse page sizes and tokens as AWS does; MiniStack cuts sizes, and restarts for tokens."""
+    size = data.get("MaxResults", MAX_PAGE_SIZE)
+    token = data.get("NextToken")
     if not 1 <= size <= MAX_PAGE_SIZE:
         return budgets._err_invalid(f"MaxResults is {size}, not within 1 and {MAX_PAGE_SIZE}")
     notification_count = len(budgets._notification_store.get(data.get("BudgetName"), []))
     if token is not None and not (token.isdecimal() and 0 < int(token) < notification_count):
-        return error_response_json("InvalidNextTokenException", "The pagination token is invalid.", 400)
+        return error_response_json(
+            "InvalidNextTokenException", "The pagination token is invalid.", 400
+        )
     return budgets._describe_notifications_for_budget(data)
 
 
 def _build_request(properties, name):
     request = service_model.convert_value(_REQUEST_SHAPE(), properties, _TYPE)
-    return {**request, "AccountId": get_account_id(), "Budget": {**request["Budget"], "BudgetName": name}}
+    return {
+        **request,
+        "AccountId": get_account_id(),
+        "Budget": {**request["Budget"], "BudgetName": name},
+    }
 
 
 def _create_budget(logical_id, properties, stack):
-    name = properties["Budget"].get("BudgetName") or provisioners._physical_name(stack, logical_id, max_len=100)
+    name = properties["Budget"].get("BudgetName") or provisioners._physical_name(
+        stack, logical_id, max_len=100
+    )
     require_success(budgets._create_budget(_build_request(properties, name)))
     return name, {}
 
 
 def _update_budget(physical_id, old, new, stack, logical_id=None):
-    """Change the budget itself in place; a change of its notifications needs another budget, as on AWS."""
+    """Change a budget in place; changed notifications need another budget, as on AWS."""
     has_new_name = new["Budget"].get("BudgetName", physical_id) != physical_id
-    if has_new_name or any(old.get(name) != new.get(name) for name in old.keys() | new.keys() if name != "Budget"):
+    if has_new_name or any(
+        old.get(name) != new.get(name) for name in old.keys() | new.keys() if name != "Budget"
+    ):
         return build_replacing_update(_create_budget)(physical_id, old, new, stack, logical_id)
     budget = _build_request(new, physical_id)["Budget"]
     require_success(budgets._update_budget({"AccountId": get_account_id(), "NewBudget": budget}))

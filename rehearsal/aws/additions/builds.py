@@ -1,9 +1,10 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """CodeBuild projects with all properties of their template, and simulated builds.
 
-A simulated build takes the real source from its bucket, runs the project's own commands one by one, and refuses unknown
-commands. No container runs and nothing is downloaded. `docker build` looks for the files that the Dockerfile copies,
-and cannot pull a base at a host below `.invalid`. `docker push` puts a manifest without layers into ECR.
+A simulated build takes the real source from its bucket, runs the project's own commands one by one,
+and refuses unknown commands. No container runs and nothing is downloaded. `docker build` looks for
+the files that the Dockerfile copies, and cannot pull a base at a host below `.invalid`. `docker
+push` puts a manifest without layers into ECR.
 """
 
 from __future__ import annotations
@@ -45,7 +46,9 @@ class BuildCommandError(Exception):
 def install(handlers: dict) -> None:
     """Wrap the project's handlers and StartBuild."""
     project = handlers["AWS::CodeBuild::Project"]
-    create, update, shape = project["create"], project["update"], codebuild._project_shape
+    create = project["create"]
+    update = project["update"]
+    shape = codebuild._project_shape
 
     def create_with_members(logical_id, properties, stack):
         name, attributes = create(logical_id, properties, stack)
@@ -58,7 +61,11 @@ def install(handlers: dict) -> None:
     project.update(create=create_with_members, update=update_with_members)
     codebuild._project_shape = lambda project_record: {
         **shape(project_record),
-        **{member: project_record[member] for member in _EXTRA_MEMBERS.values() if member in project_record},
+        **{
+            member: project_record[member]
+            for member in _EXTRA_MEMBERS.values()
+            if member in project_record
+        },
     }
     start = codebuild._start_build
     codebuild._start_build = lambda data: _start_build(start, data)
@@ -87,11 +94,19 @@ def _start_build(start_plain_build, data):
         return answer
     build_id = json.loads(answer[2])["build"]["id"]
     _build_ids[token] = build_id
-    build, project = codebuild._builds[build_id], dict(codebuild._projects[data["projectName"]])
+    build = codebuild._builds[build_id]
+    project = dict(codebuild._projects[data["projectName"]])
     build.pop("endTime")
-    build.update(buildStatus="IN_PROGRESS", currentPhase="SUBMITTED", phases=[], logs=_log_location(project, build_id))
+    build.update(
+        buildStatus="IN_PROGRESS",
+        currentPhase="SUBMITTED",
+        phases=[],
+        logs=_log_location(project, build_id),
+    )
     run_in_context = contextvars.copy_context().run  # account and region are the request's
-    threading.Thread(target=run_in_context, args=[_simulate_build, build, project], daemon=True).start()
+    threading.Thread(
+        target=run_in_context, args=[_simulate_build, build, project], daemon=True
+    ).start()
     return 200, {}, json.dumps({"build": build}).encode()
 
 
@@ -107,12 +122,17 @@ def _log_location(project, build_id):
 
 def _simulate_build(build, project):
     """Run the phases until one fails; record each as CodeBuild does."""
-    log, status = _BuildLog(build["logs"]), "SUCCEEDED"
+    log = _BuildLog(build["logs"])
+    status = "SUCCEEDED"
     try:
         source = _run_phase(build, "DOWNLOAD_SOURCE", lambda: _read_source(project))
         buildspec = yaml.safe_load(project["source"]["buildspec"])
         for name, phase in buildspec["phases"].items():
-            _run_phase(build, name.upper(), lambda phase=phase: _run_commands(phase["commands"], source, log))
+            _run_phase(
+                build,
+                name.upper(),
+                lambda phase=phase: _run_commands(phase["commands"], source, log),
+            )
     except BuildCommandError as failure:
         log.write_line(str(failure))
         status = "FAILED"
@@ -150,7 +170,9 @@ def _run_commands(commands, source, log):
             _run_command(shlex.split(command), source)
         except BuildCommandError as failure:
             log.write_line(str(failure))
-            raise BuildCommandError(f"Error while executing command: {command}. Reason: {failure}") from failure
+            raise BuildCommandError(
+                f"Error while executing command: {command}. Reason: {failure}"
+            ) from failure
 
 
 def _run_command(words, source):
@@ -164,18 +186,29 @@ def _run_command(words, source):
 
 def _build_image(words, source):
     options = dict(zip(words[:-1:2], words[1:-1:2], strict=True))
-    arguments = dict(word.split("=", 1) for word, previous_word in zip(words[1:], words, strict=False)
-                     if previous_word == "--build-arg")  # fmt: skip
+    arguments = dict(
+        word.split("=", 1)
+        for word, previous_word in zip(words[1:], words, strict=False)
+        if previous_word == "--build-arg"
+    )
     host = arguments.get("BASE_IMAGE", "").split("/")[0]
     if host.endswith(".invalid"):
-        raise BuildCommandError(f"failed to resolve {arguments['BASE_IMAGE']}: lookup {host}: no such host")
+        raise BuildCommandError(
+            f"failed to resolve {arguments['BASE_IMAGE']}: lookup {host}: no such host"
+        )
     names = source.namelist()
     if options["--file"] not in names:
-        raise BuildCommandError(f"failed to read dockerfile: open {options['--file']}: no such file")
+        raise BuildCommandError(
+            f"failed to read dockerfile: open {options['--file']}: no such file"
+        )
     for line in source.read(options["--file"]).decode().splitlines():
         line_words = line.split()
         if line_words[:1] == ["COPY"] and not line_words[1].startswith("--from"):
-            absent_files = [word for word in line_words[1:-1] if not any(name.startswith(word) for name in names)]
+            absent_files = [
+                word
+                for word in line_words[1:-1]
+                if not any(name.startswith(word) for name in names)
+            ]
             if absent_files:
                 raise BuildCommandError(f'"/{absent_files[0]}": not found')
 
@@ -183,9 +216,17 @@ def _build_image(words, source):
 def _push_image(reference):
     name, _, tag = reference.partition("/")[2].rpartition(":")
     annotations = {"stand-in": "no layers: put here by a played build of the local AWS endpoint"}
-    manifest = json.dumps({"schemaVersion": 2, "mediaType": _MANIFEST_TYPE, "layers": [], "annotations": annotations})
-    answer = ecr._put_image({"repositoryName": name, "imageTag": tag, "imageManifest": manifest,
-                             "imageManifestMediaType": _MANIFEST_TYPE})  # fmt: skip
+    manifest = json.dumps(
+        {"schemaVersion": 2, "mediaType": _MANIFEST_TYPE, "layers": [], "annotations": annotations}
+    )
+    answer = ecr._put_image(
+        {
+            "repositoryName": name,
+            "imageTag": tag,
+            "imageManifest": manifest,
+            "imageManifestMediaType": _MANIFEST_TYPE,
+        }
+    )
     if answer[0] >= ERROR_STATUS:
         raise BuildCommandError(json.loads(answer[2])["message"])
 
@@ -194,7 +235,10 @@ class _BuildLog:
     """The build's log stream."""
 
     def __init__(self, location) -> None:
-        self._location = {"logGroupName": location["groupName"], "logStreamName": location["streamName"]}
+        self._location = {
+            "logGroupName": location["groupName"],
+            "logStreamName": location["streamName"],
+        }
         require_success(cloudwatch_logs._create_log_stream(self._location))
 
     def write_line(self, line):

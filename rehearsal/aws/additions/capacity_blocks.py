@@ -1,10 +1,11 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Capacity Blocks: EC2's description of them, their extensions' history, and what EKS and EC2 do before their end.
+"""Capacity Blocks: EC2's description, extension history, and what EKS and EC2 do before the end.
 
-`PUT /_tandem/blocks` takes all blocks at once as JSON, by reservation id; `rehearsal.aws.capacity_block` explains the
-fields. A reservation that a launch template names and nobody set counts as bought: active, without dates.
-Source: Amazon EC2 user guide, "Capacity Blocks for ML" and "Extend Capacity Blocks"; Amazon EKS user guide, "Create a
-managed node group with Capacity Blocks for ML"; Amazon EC2 Auto Scaling user guide, "Scheduled scaling".
+`PUT /_tandem/blocks` takes all blocks at once as JSON, by reservation id;
+`rehearsal.aws.capacity_block` explains the fields. A reservation that a launch template names and
+nobody set counts as bought: active, without dates. Source: Amazon EC2 user guide, "Capacity Blocks
+for ML" and "Extend Capacity Blocks"; Amazon EKS user guide, "Create a managed node group with
+Capacity Blocks for ML"; Amazon EC2 Auto Scaling user guide, "Scheduled scaling".
 """
 
 from __future__ import annotations
@@ -16,7 +17,12 @@ from ministack.services import autoscaling, ec2, eks
 from . import fleet_instances, fleet_settings, node_groups, service_model
 
 NEEDS = {
-    autoscaling: ("_asgs", "_reconcile_instances", "_scheduled_action_record", "_scheduled_actions"),
+    autoscaling: (
+        "_asgs",
+        "_reconcile_instances",
+        "_scheduled_action_record",
+        "_scheduled_actions",
+    ),
     ec2: ("_ACTION_MAP", "_error", "_launch_templates", "_parse_member_list", "_xml"),
     eks: ("_nodegroups",),
 }
@@ -25,7 +31,8 @@ PATH = "/_tandem/blocks"
 EC2_MARGIN_S = 30 * 60
 EKS_MARGIN_S = 40 * 60
 EKS_ACTION_NAME = "Amazon EKS Node Group Capacity Scaledown Before Reservation End"
-_PLANNED_FIELD = "_tandem_scale_down_for"  # on an Auto Scaling group's record: the reservation that EKS planned for
+# on an Auto Scaling group's record: the reservation that EKS planned for
+_PLANNED_FIELD = "_tandem_scale_down_for"
 _BLOCK_FIELDS = {"starts", "ends", "state", "nodes", "extensions"}
 _blocks = {}
 
@@ -67,9 +74,11 @@ def _state(block):
 
 
 def _describe_reservations(parameters):
-    """Answer DescribeCapacityReservations: every block, and what launch templates name; or the requested ones."""
+    """Answer DescribeCapacityReservations: blocks and what templates name, or those requested."""
     wanted_ids = ec2._parse_member_list(parameters, "CapacityReservationId")
-    shape = service_model.answer_shape("ec2", "DescribeCapacityReservations", "CapacityReservations")
+    shape = service_model.answer_shape(
+        "ec2", "DescribeCapacityReservations", "CapacityReservations"
+    )
     rows = {name: _reservation_row(name, data) for name, data in _named_reservations()}
     for name, block in _blocks.items():
         row = rows.setdefault(name, _reservation_row(name, {}))
@@ -93,7 +102,9 @@ def _describe_reservations(parameters):
 
 
 def _named_reservations():
-    versions = [version for template in ec2._launch_templates.values() for version in template["Versions"]]
+    versions = [
+        version for template in ec2._launch_templates.values() for version in template["Versions"]
+    ]
     for data in (version["LaunchTemplateData"] for version in versions):
         name = fleet_instances.reservation_id(data)
         if name:
@@ -127,7 +138,9 @@ def _list_users(name):
 def _describe_extensions(parameters):
     """Answer DescribeCapacityBlockExtensionHistory, of all blocks or of the requested ones."""
     wanted_ids = ec2._parse_member_list(parameters, "CapacityReservationId")
-    shape = service_model.answer_shape("ec2", "DescribeCapacityBlockExtensionHistory", "CapacityBlockExtensions")
+    shape = service_model.answer_shape(
+        "ec2", "DescribeCapacityBlockExtensionHistory", "CapacityBlockExtensions"
+    )
     rows = [
         _extension_row(name, block, position)
         for name, block in _blocks.items()
@@ -146,14 +159,18 @@ def _extension_row(name, block, position):
         "InstanceCount": block["nodes"],
         "CapacityBlockExtensionStatus": extension["status"],
         "CapacityBlockExtensionPurchaseDate": extension["purchased"],
-        "CapacityBlockExtensionStartDate": block["extensions"][position - 1]["ends"] if position else block["ends"],
+        "CapacityBlockExtensionStartDate": (
+            block["extensions"][position - 1]["ends"] if position else block["ends"]
+        ),
         "CapacityBlockExtensionEndDate": extension["ends"],
     }
 
 
 def _find_block(nodegroup):
     """Return the id of a node group's block, and the block; None where nobody set one."""
-    name = fleet_instances.reservation_id(fleet_instances.template_version(nodegroup).get("LaunchTemplateData", {}))
+    name = fleet_instances.reservation_id(
+        fleet_instances.template_version(nodegroup).get("LaunchTemplateData", {})
+    )
     return name, _blocks.get(name)
 
 
@@ -162,14 +179,20 @@ def _is_closed(nodegroup):
     _, block = _find_block(nodegroup)
     if block is None:
         return False
-    return _state(block) != "active" or _end_s(block) - EC2_MARGIN_S <= fleet_settings.current_time()
+    return (
+        _state(block) != "active" or _end_s(block) - EC2_MARGIN_S <= fleet_settings.current_time()
+    )
 
 
 def _follow_block(group, nodegroup):
-    """Let EKS make its action for a block that it sees first, run what is due, and let EC2 take what is left."""
+    """Let EKS make its action for a new block, run what is due, let EC2 take the rest."""
     group_name = group["AutoScalingGroupName"]
     name, block = _find_block(nodegroup)
-    if block is not None and nodegroup.get("capacityType") == "CAPACITY_BLOCK" and group.get(_PLANNED_FIELD) != name:
+    if (
+        block is not None
+        and nodegroup.get("capacityType") == "CAPACITY_BLOCK"
+        and group.get(_PLANNED_FIELD) != name
+    ):
         group[_PLANNED_FIELD] = name
         moment = fleet_settings.format_time(_end_s(block) - EKS_MARGIN_S)
         key = f"{group_name}/{EKS_ACTION_NAME}"
@@ -185,15 +208,23 @@ def _follow_block(group, nodegroup):
 
 
 def _run_due_actions(group, nodegroup):
-    """Run each action of a group whose one moment has come; it is gone then. Recurrences are stored alone."""
+    """Run and drop each action of a group whose one moment has come; only store recurrences."""
     group_name = group["AutoScalingGroupName"]
     for key, action in list(autoscaling._scheduled_actions.items()):
-        is_ours = action["AutoScalingGroupName"] == group_name and not action["Recurrence"] and action.get("StartTime")
+        is_ours = (
+            action["AutoScalingGroupName"] == group_name
+            and not action["Recurrence"]
+            and action.get("StartTime")
+        )
         if not is_ours:
             continue
         if datetime.fromisoformat(action["StartTime"]).timestamp() <= fleet_settings.current_time():
             autoscaling._scheduled_actions.pop(key)
-            sizes = {size: action[size] for size in ("MinSize", "MaxSize", "DesiredCapacity") if action[size] >= 0}
+            sizes = {
+                size: action[size]
+                for size in ("MinSize", "MaxSize", "DesiredCapacity")
+                if action[size] >= 0
+            }
             group.update(sizes)
             nodegroup["scalingConfig"] = {
                 "minSize": group["MinSize"],

@@ -1,8 +1,9 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Custom resources: their properties are recorded and can be listed, their Lambda is deployed and never invoked.
+"""Custom resources: properties are recorded for listing; their Lambda is deployed, never invoked.
 
-There is no Kubernetes API behind the cluster and no internet for a chart, so a run of the kubectl provider would only
-fail. CloudFormation's own record of a resource is the store, and rolls back with its stack.
+There is no Kubernetes API behind the cluster and no internet for a chart, so a run of the kubectl
+provider would only fail. CloudFormation's own record of a resource is the store, and rolls back
+with its stack.
 
 Only the images of ours are real: their Lambda calls ECR and CodeBuild, which are both here.
 """
@@ -32,7 +33,9 @@ _originals = {}
 
 def install(handlers: dict) -> None:
     """Replace the Lambda call, and serve the listing."""
-    handlers[_CUSTOM_TYPE] = build_handler(_create_resource, _update_resource, lambda _physical_id, _properties: None)
+    handlers[_CUSTOM_TYPE] = build_handler(
+        _create_resource, _update_resource, lambda _physical_id, _properties: None
+    )
     for action, replacement in (
         ("create", _create_resource),
         ("update", _update_resource),
@@ -66,22 +69,31 @@ def _update_resource(physical_id, old, new, stack, logical_id=None, resource_typ
     return physical_id, {}
 
 
-def _delete_resource(physical_id, properties, stack_name=None, logical_id=None, resource_type=_CUSTOM_TYPE):
+def _delete_resource(
+    physical_id, properties, stack_name=None, logical_id=None, resource_type=_CUSTOM_TYPE
+):
     if resource_type in _REAL_TYPES:
         _originals["delete"](physical_id, properties, stack_name, logical_id, resource_type)
 
 
 def list_resources() -> list[dict]:
-    """Return every custom resource of every account and region, with the properties that its provider would get."""
+    """Return all custom resources, any account and region, with what their provider would get."""
     return [
-        {"Account": account, "Region": region, "Stack": name, "LogicalId": logical_id,
-         "PhysicalId": resource["PhysicalResourceId"], "Type": resource["ResourceType"],
-         "Properties": resource["Properties"]}
+        {
+            "Account": account,
+            "Region": region,
+            "Stack": name,
+            "LogicalId": logical_id,
+            "PhysicalId": resource["PhysicalResourceId"],
+            "Type": resource["ResourceType"],
+            "Properties": resource["Properties"],
+        }
         for (account, region, name), stack in cloudformation._stacks.all_items()
         if stack.get("StackStatus") != "DELETE_COMPLETE"
         for logical_id, resource in stack.get("_resources", {}).items()
-        if resource["ResourceType"].startswith("Custom::") or resource["ResourceType"] == _CUSTOM_TYPE
-    ]  # fmt: skip
+        if resource["ResourceType"].startswith("Custom::")
+        or resource["ResourceType"] == _CUSTOM_TYPE
+    ]
 
 
 async def _send_json(send, value):

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""The parts of the EKS API that MiniStack lacks, except node groups: all fields, update records, cluster protection."""
+"""EKS API parts that MiniStack lacks, but node groups: all fields, updates, cluster protection."""
 
 from __future__ import annotations
 
@@ -17,10 +17,21 @@ from .handlers import ERROR_STATUS
 NEEDS = {
     ec2: ("_security_groups", "_subnets"),
     eks: (
-        "_access_entries", "_addons", "_clusters", "_create_cluster", "_delete_cluster", "_error",
-        "_handle_request_sync", "_json_resp", "_nodegroups", "_now", "_tag_resource", "_tags", "_untag_resource",
+        "_access_entries",
+        "_addons",
+        "_clusters",
+        "_create_cluster",
+        "_delete_cluster",
+        "_error",
+        "_handle_request_sync",
+        "_json_resp",
+        "_nodegroups",
+        "_now",
+        "_tag_resource",
+        "_tags",
+        "_untag_resource",
     ),
-}  # fmt: skip
+}
 
 _CLUSTER_SHAPE = partial(service_model.answer_shape, "eks", "DescribeCluster", "cluster")
 # An update merges these member by member; members that it does not name stay.
@@ -59,12 +70,24 @@ def _create_security_group(name, vpc_config):
     """Make the security group that EKS makes for a cluster; templates add rules to this group."""
     group_id = vpc_config["clusterSecurityGroupId"]
     ec2._security_groups[group_id] = {
-        "GroupId": group_id, "GroupName": f"eks-cluster-sg-{name}", "VpcId": vpc_config["vpcId"],
-        "Description": "EKS created security group applied to ENI that is attached to EKS Control Plane nodes",
-        "OwnerId": get_account_id(), "IpPermissions": [],
-        "IpPermissionsEgress": [{"IpProtocol": "-1", "IpRanges": [{"CidrIp": "0.0.0.0/0"}], "Ipv6Ranges": [],
-                                 "PrefixListIds": [], "UserIdGroupPairs": []}],
-    }  # fmt: skip
+        "GroupId": group_id,
+        "GroupName": f"eks-cluster-sg-{name}",
+        "VpcId": vpc_config["vpcId"],
+        "Description": (
+            "EKS created security group applied to ENI that is attached to EKS Control Plane nodes"
+        ),
+        "OwnerId": get_account_id(),
+        "IpPermissions": [],
+        "IpPermissionsEgress": [
+            {
+                "IpProtocol": "-1",
+                "IpRanges": [{"CidrIp": "0.0.0.0/0"}],
+                "Ipv6Ranges": [],
+                "PrefixListIds": [],
+                "UserIdGroupPairs": [],
+            }
+        ],
+    }
 
 
 def store_fields(record: dict, fields: dict, shape=_CLUSTER_SHAPE) -> None:
@@ -76,7 +99,9 @@ def store_fields(record: dict, fields: dict, shape=_CLUSTER_SHAPE) -> None:
 
 
 def _find_vpc_id(vpc_config):
-    subnets = [ec2._subnets[name] for name in vpc_config.get("subnetIds", []) if name in ec2._subnets]
+    subnets = [
+        ec2._subnets[name] for name in vpc_config.get("subnetIds", []) if name in ec2._subnets
+    ]
     return subnets[0]["VpcId"] if subnets else "vpc-00000000"
 
 
@@ -84,7 +109,9 @@ def _delete_cluster(name):
     cluster = eks._clusters.get(name)
     if cluster and cluster.get("deletionProtection"):
         return eks._error(
-            400, "InvalidRequestException", f"Cluster {name} has deletion protection enabled and cannot be deleted."
+            400,
+            "InvalidRequestException",
+            f"Cluster {name} has deletion protection enabled and cannot be deleted.",
         )
     if cluster and any(key.startswith(f"{name}/") for key in eks._nodegroups):
         return eks._error(409, "ResourceInUseException", "Cluster has nodegroups attached")
@@ -96,33 +123,47 @@ def _delete_cluster(name):
 
 def _route_request(method, path, headers, body, query):
     if method == "DELETE" and path.startswith("/tags/"):
-        return _untag_resource(unquote(path.removeprefix("/tags/")), query)  # plain MiniStack keeps the first key alone
+        # plain MiniStack keeps the first key alone
+        return _untag_resource(unquote(path.removeprefix("/tags/")), query)
     for pattern, route_method, answer in ROUTES:
         match = re.fullmatch(pattern, path)
         if match and method == route_method:
             fields = json.loads(body) if body else {}
-            parameters = {name: value[0] if isinstance(value, list) else value for name, value in query.items()}
+            parameters = {
+                name: value[0] if isinstance(value, list) else value
+                for name, value in query.items()
+            }
             return answer(*match.groups(), fields, parameters)
     return _originals["_handle_request_sync"](method, path, headers, body, query)
 
 
 def _tag_resource(arn, body):
-    return _store_tags(arn, _originals["_tag_resource"](arn, body), lambda tags: {**tags, **body.get("tags", {})})
+    return _store_tags(
+        arn, _originals["_tag_resource"](arn, body), lambda tags: {**tags, **body.get("tags", {})}
+    )
 
 
 def _untag_resource(arn, query):
     keys = query.get("tagKeys", [])
     removed_keys = {keys} if isinstance(keys, str) else set(keys)
     answer = eks._untag_resource(arn, query)
-    return _store_tags(arn, answer, lambda tags: {key: value for key, value in tags.items() if key not in removed_keys})
+    return _store_tags(
+        arn,
+        answer,
+        lambda tags: {key: value for key, value in tags.items() if key not in removed_keys},
+    )
 
 
 def _store_tags(arn, answer, change):
-    """Store tags on the record; plain MiniStack keeps them in a separate table, which no describe call reads."""
+    """Store tags on the record; plain MiniStack has a separate table that no describe reads."""
     if answer[0] < ERROR_STATUS:
         for record in _taggable_records():
-            if arn in (record.get("arn"), record.get("nodegroupArn"), record.get("addonArn"),
-                       record.get("accessEntryArn")):  # fmt: skip
+            if arn in (
+                record.get("arn"),
+                record.get("nodegroupArn"),
+                record.get("addonArn"),
+                record.get("accessEntryArn"),
+            ):
                 record["tags"] = change(record.get("tags") or {})
                 eks._tags[arn] = dict(record["tags"])
     return answer
@@ -138,11 +179,18 @@ def _update_cluster(name, fields, _query):
     if cluster is None:
         return _not_found_error(f"No cluster found for name: {name}.")
     store_fields(cluster, fields)
-    return record_update(f"{name}/", "VersionUpdate" if "version" in fields else "ConfigUpdate", fields)
+    return record_update(
+        f"{name}/", "VersionUpdate" if "version" in fields else "ConfigUpdate", fields
+    )
 
 
 def record_update(
-    resource_path: str, type_: str, fields: dict, *, status: str = "Successful", is_stuck: bool = False
+    resource_path: str,
+    type_: str,
+    fields: dict,
+    *,
+    status: str = "Successful",
+    is_stuck: bool = False,
 ) -> tuple:
     """Record an update; the answer to it says InProgress, as EKS does.
 
@@ -150,12 +198,19 @@ def record_update(
         resource_path: `cluster/node group`; the second part is empty for the cluster itself.
         type_: as EKS names it.
         fields: the request.
-        status: of the update in a describe from now on; `finish_updates` ends one that is InProgress.
+        status: of the update in a describe from now on; `finish_updates` ends one that is
+            InProgress.
         is_stuck: the update has no effect and never ends.
     """
     params = [{"type": name, "value": value} for name, value in _update_parameters(fields)]
-    update = {"id": new_uuid(), "status": status, "type": type_, "params": params, "createdAt": eks._now(),
-              "errors": []}  # fmt: skip
+    update = {
+        "id": new_uuid(),
+        "status": status,
+        "type": type_,
+        "params": params,
+        "createdAt": eks._now(),
+        "errors": [],
+    }
     key = f"{resource_path}/{update['id']}"
     _updates[key] = update
     if is_stuck:
@@ -188,7 +243,9 @@ def _list_updates(cluster, _fields, query):
 def _describe_update(cluster, update_id, _fields, query):
     update = _updates.get(f"{cluster}/{query.get('nodegroupName', '')}/{update_id}")
     return (
-        eks._json_resp(200, {"update": update}) if update else _not_found_error(f"No update found for ID: {update_id}")
+        eks._json_resp(200, {"update": update})
+        if update
+        else _not_found_error(f"No update found for ID: {update_id}")
     )
 
 

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
-"""The EKS types of CloudFormation: all properties go to the EKS API by its own model, without a list by hand."""
+"""The EKS types of CloudFormation: all properties go to the EKS API by its model, not by hand."""
 
 from __future__ import annotations
 
@@ -22,37 +22,67 @@ from .node_group_api import is_in_order
 
 NEEDS = {
     eks: (
-        "_access_entries", "_addons", "_ae_key", "_associate_access_policy", "_clusters", "_create_access_entry",
-        "_create_addon", "_create_cluster", "_create_nodegroup", "_create_pod_identity_association",
-        "_delete_access_entry", "_delete_addon", "_delete_cluster", "_delete_nodegroup",
-        "_delete_pod_identity_association", "_disassociate_access_policy", "_nodegroups", "_pia_key",
-        "_pod_identity_associations", "_tags", "_update_access_entry", "_update_pod_identity_association",
+        "_access_entries",
+        "_addons",
+        "_ae_key",
+        "_associate_access_policy",
+        "_clusters",
+        "_create_access_entry",
+        "_create_addon",
+        "_create_cluster",
+        "_create_nodegroup",
+        "_create_pod_identity_association",
+        "_delete_access_entry",
+        "_delete_addon",
+        "_delete_cluster",
+        "_delete_nodegroup",
+        "_delete_pod_identity_association",
+        "_disassociate_access_policy",
+        "_nodegroups",
+        "_pia_key",
+        "_pod_identity_associations",
+        "_tags",
+        "_update_access_entry",
+        "_update_pod_identity_association",
     ),
     provisioners: (
-        "_EKS_LOG_TYPES", "_eks_cluster_attrs", "_eks_cluster_create", "_eks_nodegroup_attrs", "_eks_nodegroup_create",
-        "_physical_name", "_tag_map",
+        "_EKS_LOG_TYPES",
+        "_eks_cluster_attrs",
+        "_eks_cluster_create",
+        "_eks_nodegroup_attrs",
+        "_eks_nodegroup_create",
+        "_physical_name",
+        "_tag_map",
     ),
-}  # fmt: skip
+}
 
 # default namespaces of add-ons; all others of ours are in kube-system
 _ADDON_NAMESPACES = {"amazon-cloudwatch-observability": "amazon-cloudwatch"}
 _CLUSTER_SHAPE = partial(service_model.request_shape, "eks", "CreateCluster")
 _NODEGROUP_SHAPE = partial(service_model.request_shape, "eks", "CreateNodegroup")
-_NODEGROUP_RECORD_SHAPE = partial(service_model.answer_shape, "eks", "DescribeNodegroup", "nodegroup")
+_NODEGROUP_RECORD_SHAPE = partial(
+    service_model.answer_shape, "eks", "DescribeNodegroup", "nodegroup"
+)
 
 
 def install(handlers: dict) -> None:
     """Register the missing types, and replace handlers that pick properties by hand."""
-    cluster, nodegroup = handlers["AWS::EKS::Cluster"], handlers["AWS::EKS::Nodegroup"]
+    cluster = handlers["AWS::EKS::Cluster"]
+    nodegroup = handlers["AWS::EKS::Nodegroup"]
     cluster["create"] = _create_cluster
     cluster["update"] = _update_then_store(cluster["update"], _store_cluster)
-    cluster["delete"] = lambda physical_id, _properties: _require_success_or_missing(eks._delete_cluster(physical_id))
+    cluster["delete"] = lambda physical_id, _properties: _require_success_or_missing(
+        eks._delete_cluster(physical_id)
+    )
     nodegroup["create"] = _create_nodegroup
     nodegroup["update"] = _update_then_store(nodegroup["update"], _store_nodegroup)
-    provisioners._eks_cluster_create, provisioners._eks_nodegroup_create = _create_cluster, _create_nodegroup
+    provisioners._eks_cluster_create = _create_cluster
+    provisioners._eks_nodegroup_create = _create_nodegroup
     handlers["AWS::EKS::Addon"] = build_handler(_create_addon, _update_addon, _delete_addon)
     handlers["AWS::EKS::AccessEntry"] = build_handler(_create_entry, _update_entry, _delete_entry)
-    handlers["AWS::EKS::PodIdentityAssociation"] = build_handler(_create_identity, _update_identity, _delete_identity)
+    handlers["AWS::EKS::PodIdentityAssociation"] = build_handler(
+        _create_identity, _update_identity, _delete_identity
+    )
     add_stack_tags("AWS::EKS::Addon", "AWS::EKS::AccessEntry", "AWS::EKS::PodIdentityAssociation")
 
 
@@ -71,17 +101,27 @@ def _update_then_store(update, store):
 
 
 def _cluster_request(properties):
-    """Return the CreateCluster request: CloudFormation nests log types and tags differently, the rest is spelling."""
-    properties_without_logging = {name: value for name, value in properties.items() if name not in ("Logging", "Force")}
+    """Return the CreateCluster request: log types and tags nest otherwise, the rest is spelling."""
+    properties_without_logging = {
+        name: value for name, value in properties.items() if name not in ("Logging", "Force")
+    }
     request = service_model.convert_value(
-        _CLUSTER_SHAPE(), properties_without_logging, "AWS::EKS::Cluster", service_model.to_camel_case
+        _CLUSTER_SHAPE(),
+        properties_without_logging,
+        "AWS::EKS::Cluster",
+        service_model.to_camel_case,
     )
     if "Logging" in properties:
-        types = [item["Type"] for item in properties["Logging"].get("ClusterLogging", {}).get("EnabledTypes", [])]
+        types = [
+            item["Type"]
+            for item in properties["Logging"].get("ClusterLogging", {}).get("EnabledTypes", [])
+        ]
         disabled_types = [type_ for type_ in provisioners._EKS_LOG_TYPES if type_ not in types]
         groups = ((types, True), (disabled_types, False))
         request["logging"] = {
-            "clusterLogging": [{"types": names, "enabled": is_on} for names, is_on in groups if names]
+            "clusterLogging": [
+                {"types": names, "enabled": is_on} for names, is_on in groups if names
+            ]
         }
     return request
 
@@ -94,14 +134,20 @@ def _create_cluster(logical_id, properties, stack):
 
 
 def _store_cluster(name, properties):
-    fields = {key: value for key, value in _cluster_request(properties).items() if key not in ("name", "tags")}
+    fields = {
+        key: value
+        for key, value in _cluster_request(properties).items()
+        if key not in ("name", "tags")
+    }
     store_fields(eks._clusters[name], fields)
     if "DeletionProtection" not in properties:
         eks._clusters[name]["deletionProtection"] = False
 
 
 def _nodegroup_request(properties):
-    request_properties = {name: value for name, value in properties.items() if name != "ForceUpdateEnabled"}
+    request_properties = {
+        name: value for name, value in properties.items() if name != "ForceUpdateEnabled"
+    }
     request = service_model.convert_value(
         _NODEGROUP_SHAPE(), request_properties, "AWS::EKS::Nodegroup", service_model.to_camel_case
     )
@@ -115,7 +161,8 @@ def _create_nodegroup(logical_id, properties, stack):
     request = _nodegroup_request(properties)
     request.setdefault("nodegroupName", provisioners._physical_name(stack, logical_id, max_len=63))
     require_success(eks._create_nodegroup(request["clusterName"], request))
-    cluster, name = request["clusterName"], request["nodegroupName"]
+    cluster = request["clusterName"]
+    name = request["nodegroupName"]
     record = eks._nodegroups[f"{cluster}/{name}"]
     try:
         node_groups.wait_settled(cluster, name)
@@ -127,9 +174,12 @@ def _create_nodegroup(logical_id, properties, stack):
 
 
 def _nodegroup_identity(record):
-    """Return name and attributes: MiniStack knows the bare name; AWS's Ref is cluster/name, kept in attribute Id."""
+    """Return name and attributes: MiniStack knows the bare name; AWS's Ref, cluster/name, is Id."""
     attributes = provisioners._eks_nodegroup_attrs(record)
-    return record["nodegroupName"], {**attributes, "Id": f"{record['clusterName']}/{record['nodegroupName']}"}
+    return record["nodegroupName"], {
+        **attributes,
+        "Id": f"{record['clusterName']}/{record['nodegroupName']}",
+    }
 
 
 def _store_nodegroup(name, properties):
@@ -140,43 +190,55 @@ def _store_nodegroup(name, properties):
 
 
 def _build_request(operation, properties, *ignored_names):
-    request_properties = {name: value for name, value in properties.items() if name not in ignored_names}
+    request_properties = {
+        name: value for name, value in properties.items() if name not in ignored_names
+    }
     return service_model.convert_value(
-        service_model.request_shape("eks", operation), request_properties, operation, service_model.to_camel_case
+        service_model.request_shape("eks", operation),
+        request_properties,
+        operation,
+        service_model.to_camel_case,
     )
 
 
 def _create_addon(_logical_id, properties, _stack):
     request = _build_request("CreateAddon", properties, "PreserveOnDelete")
-    cluster, associations = properties["ClusterName"], request.pop("podIdentityAssociations", [])
+    cluster = properties["ClusterName"]
+    associations = request.pop("podIdentityAssociations", [])
     record = parse_answer(eks._create_addon(cluster, request))["addon"]
     _associate_roles(cluster, record["addonName"], associations)
     if "namespaceConfig" in request:
-        eks._addons[f"{cluster}/{record['addonName']}"]["namespaceConfig"] = request["namespaceConfig"]
+        eks._addons[f"{cluster}/{record['addonName']}"]["namespaceConfig"] = request[
+            "namespaceConfig"
+        ]
     return f"{cluster}|{record['addonName']}", {"Arn": record["addonArn"]}
 
 
 def _associate_roles(cluster, addon, associations):
-    """Make an add-on's associations as separate ones in its namespace; the add-on lists their ARNs."""
+    """Make an add-on's associations separately in its namespace; it lists their ARNs."""
     record = eks._addons[f"{cluster}/{addon}"]
     _dissociate_roles(cluster, record)
     default_namespace = _ADDON_NAMESPACES.get(addon, "kube-system")
     namespace = (record.get("namespaceConfig") or {}).get("namespace", default_namespace)
     record["podIdentityAssociations"] = [
-        parse_answer(eks._create_pod_identity_association(cluster, {**item, "namespace": namespace}))["association"][
-            "associationArn"
-        ]
+        parse_answer(
+            eks._create_pod_identity_association(cluster, {**item, "namespace": namespace})
+        )["association"]["associationArn"]
         for item in associations
     ]
 
 
 def _dissociate_roles(cluster, record):
     for arn in record.get("podIdentityAssociations", []):
-        _require_success_or_missing(eks._delete_pod_identity_association(cluster, arn.rsplit("/", 1)[-1]))
+        _require_success_or_missing(
+            eks._delete_pod_identity_association(cluster, arn.rsplit("/", 1)[-1])
+        )
 
 
 def _update_addon(physical_id, old, new, stack, logical_id=None):
-    if any(old.get(name) != new.get(name) for name in ("ClusterName", "AddonName", "NamespaceConfig")):
+    if any(
+        old.get(name) != new.get(name) for name in ("ClusterName", "AddonName", "NamespaceConfig")
+    ):
         return _create_addon(logical_id, new, stack)
     request = _build_request("CreateAddon", new, "PreserveOnDelete")
     cluster, name = physical_id.split("|")
@@ -203,13 +265,18 @@ def _delete_addon(physical_id, _properties):
 
 
 def _create_entry(_logical_id, properties, _stack):
-    cluster, principal = properties["ClusterName"], properties["PrincipalArn"]
+    cluster = properties["ClusterName"]
+    principal = properties["PrincipalArn"]
     entry = parse_answer(
-        eks._create_access_entry(cluster, _build_request("CreateAccessEntry", properties, "AccessPolicies"))
+        eks._create_access_entry(
+            cluster, _build_request("CreateAccessEntry", properties, "AccessPolicies")
+        )
     )
     for policy in properties.get("AccessPolicies", []):
         require_success(
-            eks._associate_access_policy(cluster, principal, _build_request("AssociateAccessPolicy", policy))
+            eks._associate_access_policy(
+                cluster, principal, _build_request("AssociateAccessPolicy", policy)
+            )
         )
     return f"{principal}|{cluster}", {"AccessEntryArn": entry["accessEntry"]["accessEntryArn"]}
 
@@ -218,17 +285,23 @@ def _update_entry(physical_id, old, new, stack, logical_id=None):
     if any(old.get(name) != new.get(name) for name in ("ClusterName", "PrincipalArn", "Type")):
         return _create_entry(logical_id, new, stack)
     principal, cluster = physical_id.split("|")
-    request = _build_request("CreateAccessEntry", new, "AccessPolicies", "ClusterName", "PrincipalArn", "Type", "Tags")
-    entry = parse_answer(eks._update_access_entry(cluster, principal, {"kubernetesGroups": [], **request}))[
-        "accessEntry"
-    ]
+    request = _build_request(
+        "CreateAccessEntry", new, "AccessPolicies", "ClusterName", "PrincipalArn", "Type", "Tags"
+    )
+    entry = parse_answer(
+        eks._update_access_entry(cluster, principal, {"kubernetesGroups": [], **request})
+    )["accessEntry"]
     new_policies = {policy["PolicyArn"]: policy for policy in new.get("AccessPolicies", [])}
     for policy in old.get("AccessPolicies", []):
         if policy["PolicyArn"] not in new_policies:
-            require_success(eks._disassociate_access_policy(cluster, principal, policy["PolicyArn"]))
+            require_success(
+                eks._disassociate_access_policy(cluster, principal, policy["PolicyArn"])
+            )
     for policy in new_policies.values():
         require_success(
-            eks._associate_access_policy(cluster, principal, _build_request("AssociateAccessPolicy", policy))
+            eks._associate_access_policy(
+                cluster, principal, _build_request("AssociateAccessPolicy", policy)
+            )
         )
     _store_tags(eks._access_entries[eks._ae_key(cluster, principal)], entry["accessEntryArn"], new)
     return physical_id, {"AccessEntryArn": entry["accessEntryArn"]}
@@ -241,12 +314,18 @@ def _delete_entry(physical_id, _properties):
 
 def _create_identity(_logical_id, properties, _stack):
     request = _build_request("CreatePodIdentityAssociation", properties)
-    record = parse_answer(eks._create_pod_identity_association(properties["ClusterName"], request))["association"]
+    record = parse_answer(eks._create_pod_identity_association(properties["ClusterName"], request))[
+        "association"
+    ]
     return record["associationArn"], _identity_attributes(record)
 
 
 def _identity_attributes(record):
-    names = {"AssociationArn": "associationArn", "AssociationId": "associationId", "ExternalId": "externalId"}
+    names = {
+        "AssociationArn": "associationArn",
+        "AssociationId": "associationId",
+        "ExternalId": "externalId",
+    }
     return {name: record[key] for name, key in names.items() if key in record}
 
 
@@ -255,13 +334,20 @@ def _update_identity(physical_id, old, new, stack, logical_id=None):
     if any(old.get(name) != new.get(name) for name in immutable_names):
         return build_replacing_update(_create_identity)(physical_id, old, new, stack, logical_id)
     request = _build_request("CreatePodIdentityAssociation", new, *immutable_names, "Tags")
-    cluster, association_id = new["ClusterName"], physical_id.rsplit("/", 1)[-1]
-    record = parse_answer(eks._update_pod_identity_association(cluster, association_id, request))["association"]
-    _store_tags(eks._pod_identity_associations[eks._pia_key(cluster, association_id)], physical_id, new)
+    cluster = new["ClusterName"]
+    association_id = physical_id.rsplit("/", 1)[-1]
+    record = parse_answer(eks._update_pod_identity_association(cluster, association_id, request))[
+        "association"
+    ]
+    _store_tags(
+        eks._pod_identity_associations[eks._pia_key(cluster, association_id)], physical_id, new
+    )
     return physical_id, _identity_attributes(record)
 
 
 def _delete_identity(physical_id, properties):
     _require_success_or_missing(
-        eks._delete_pod_identity_association(properties["ClusterName"], physical_id.rsplit("/", 1)[-1])
+        eks._delete_pod_identity_association(
+            properties["ClusterName"], physical_id.rsplit("/", 1)[-1]
+        )
     )

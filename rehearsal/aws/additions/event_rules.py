@@ -12,7 +12,15 @@ from ministack.services import eventbridge
 
 from . import fleet_settings
 
-NEEDS = {eventbridge: ("_SCHEDULER_TICK_INTERVAL", "_now_ts", "_rule_last_fired", "_rules", "_tick_scheduled_rules")}
+NEEDS = {
+    eventbridge: (
+        "_SCHEDULER_TICK_INTERVAL",
+        "_now_ts",
+        "_rule_last_fired",
+        "_rules",
+        "_tick_scheduled_rules",
+    )
+}
 
 TICK_S = 0.1
 _tick_lock = threading.Lock()
@@ -23,17 +31,20 @@ def install(handlers: dict) -> None:
     """Give the service's own check our clock."""
     _originals["tick"] = eventbridge._tick_scheduled_rules
     eventbridge._tick_scheduled_rules = _tick_rules
-    eventbridge._now_ts = fleet_settings.current_time  # not its `time`, by which messages to queues become visible
+    # not its `time`, by which messages to queues become visible
+    eventbridge._now_ts = fleet_settings.current_time
     eventbridge._SCHEDULER_TICK_INTERVAL = TICK_S
     fleet_settings.due_actions.append(_tick_rules)
     fleet_settings.reset_actions.append(eventbridge._rule_last_fired.clear)
     rule = handlers["AWS::Events::Rule"]
     create = rule["create"]
-    rule["create"] = lambda logical_id, properties, stack: _set_creation_time(create(logical_id, properties, stack))
+    rule["create"] = lambda logical_id, properties, stack: _set_creation_time(
+        create(logical_id, properties, stack)
+    )
 
 
 def _set_creation_time(outcome: tuple) -> tuple:
-    """Set the creation time of a template's rule; plain MiniStack has none, so a rate counts from some later check."""
+    """Set a template rule's creation time; plain MiniStack has none, so rates count from later."""
     for rule in eventbridge._rules.values():
         rule.setdefault("CreationTime", fleet_settings.current_time())
     return outcome
@@ -46,7 +57,7 @@ def _tick_rules() -> None:
 
 
 def forget_stale(fire_times: dict, existing_rules: dict) -> None:
-    """Forget the firings of rules that are gone; move firings in the future to now, after a clock went back."""
+    """Forget firings of rules that are gone; move future firings to now if a clock went back."""
     for key, fired_at in list(fire_times.items()):
         if key not in existing_rules:
             fire_times.pop(key, None)

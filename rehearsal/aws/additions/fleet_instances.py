@@ -1,7 +1,8 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""The EC2 side of a node group: instances that start and stop in their own time, tagged as EKS tags them.
+"""The EC2 side of a node group: instances that start and stop in their own time, with EKS's tags.
 
-Invariant: an instance passes pending and shutting-down, each for its delay, and takes its root volume with it.
+Invariant: an instance passes pending and shutting-down, each for its delay, and takes its root
+volume with it.
 """
 
 from __future__ import annotations
@@ -18,15 +19,26 @@ from .handlers import ERROR_STATUS
 
 NEEDS = {
     ec2: (
-        "_ACTION_MAP", "_instance_xml", "_instances", "_launch_instances_internal", "_launch_templates",
-        "_parse_member_list", "_subnets", "_tags", "_terminate_instances", "_volumes",
+        "_ACTION_MAP",
+        "_instance_xml",
+        "_instances",
+        "_launch_instances_internal",
+        "_launch_templates",
+        "_parse_member_list",
+        "_subnets",
+        "_tags",
+        "_terminate_instances",
+        "_volumes",
     ),
-}  # fmt: skip
+}
 
 GROUP_FIELD = "_tandem_group"  # on an instance's record: the Auto Scaling group it belongs to
 RESERVATION_FIELD = "_tandem_reservation"  # likewise: the reservation that it was launched from
-_DUE_FIELD, _LAUNCH_FIELD = "_tandem_due", "_tandem_launched"
-_END_FIELD, _GONE_FIELD = "_tandem_ended", "_tandem_gone"  # when it began to end, and when it had ended
+_DUE_FIELD = "_tandem_due"
+_LAUNCH_FIELD = "_tandem_launched"
+# when it began to end, and when it had ended
+_END_FIELD = "_tandem_ended"
+_GONE_FIELD = "_tandem_gone"
 _STATES = {"pending": 0, "running": 16, "shutting-down": 32, "terminated": 48}
 ALIVE_STATES = ("pending", "running")
 _LIFECYCLES = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity-block"}
@@ -34,15 +46,20 @@ _LIFECYCLES = {"SPOT": "spot", "CAPACITY_BLOCK": "capacity-block"}
 
 def install(_handlers: dict) -> None:
     """Let a termination by id take time, and print an instance's kind of capacity and its end."""
-    terminate, print_instance = ec2._terminate_instances, ec2._instance_xml
-    ec2._ACTION_MAP["TerminateInstances"] = lambda parameters: _terminate_by_id(terminate, parameters)
+    terminate = ec2._terminate_instances
+    print_instance = ec2._instance_xml
+    ec2._ACTION_MAP["TerminateInstances"] = lambda parameters: _terminate_by_id(
+        terminate, parameters
+    )
     ec2._instance_xml = lambda instance: _insert_capacity(print_instance(instance), instance)
     fleet_settings.due_actions.append(_set_launch_times)
 
 
 def list_instances(group: str) -> list[dict]:
-    """Return every instance of an Auto Scaling group that EC2 still lists, in the order of their launch."""
-    instances = [instance for instance in ec2._instances.values() if instance.get(GROUP_FIELD) == group]
+    """Return an Auto Scaling group's instances that EC2 still lists, in order of launch."""
+    instances = [
+        instance for instance in ec2._instances.values() if instance.get(GROUP_FIELD) == group
+    ]
     return sorted(instances, key=lambda instance: instance[_LAUNCH_FIELD])
 
 
@@ -56,7 +73,8 @@ def move_due_instances(instances: list[dict]) -> bool:
     due_instances = [
         candidate
         for candidate in instances
-        if candidate.get(_DUE_FIELD) is not None and candidate[_DUE_FIELD] <= fleet_settings.current_time()
+        if candidate.get(_DUE_FIELD) is not None
+        and candidate[_DUE_FIELD] <= fleet_settings.current_time()
     ]
     for instance in due_instances:
         instance[_DUE_FIELD] = None
@@ -64,7 +82,8 @@ def move_due_instances(instances: list[dict]) -> bool:
             _set_state(instance, "running")
         elif instance_state(instance) == "shutting-down":
             _set_state(instance, "terminated")
-            instance["_terminated_at"] = time.time()  # MiniStack forgets it a minute later, by its own clock
+            # MiniStack forgets it a minute later, by its own clock
+            instance["_terminated_at"] = time.time()
             instance[_GONE_FIELD] = fleet_settings.current_time()
             for disk in instance.pop("BlockDeviceMappings", []):
                 ec2._volumes.pop(disk["Ebs"]["VolumeId"], None)
@@ -77,14 +96,18 @@ def _set_state(instance, state_name):
 
 def launch_instance(group: str, nodegroup: dict, subnet: str) -> None:
     """Start one instance for a node group in a subnet; it is pending first."""
-    settings = fleet_settings.settings_for(f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}")
+    settings = fleet_settings.settings_for(
+        f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}"
+    )
     template = template_version(nodegroup)
     template_data = template.get("LaunchTemplateData", {})
     [instance] = ec2._launch_instances_internal(
         template_data.get("ImageId") or _image_id(nodegroup),
         template_data.get("InstanceType") or (nodegroup.get("instanceTypes") or ["t3.medium"])[0],
-        subnet, 1, sg_ids=_security_groups(template_data),
-    )  # fmt: skip
+        subnet,
+        1,
+        sg_ids=_security_groups(template_data),
+    )
     zone = ec2._subnets.get(subnet, {}).get("AvailabilityZone")
     if zone:
         instance["Placement"]["AvailabilityZone"] = zone
@@ -93,7 +116,9 @@ def launch_instance(group: str, nodegroup: dict, subnet: str) -> None:
         {
             GROUP_FIELD: group,
             _LAUNCH_FIELD: fleet_settings.current_time(),
-            _DUE_FIELD: fleet_settings.current_time() + settings.start_delay_s * settings.slow_factor,
+            _DUE_FIELD: (
+                fleet_settings.current_time() + settings.start_delay_s * settings.slow_factor
+            ),
             "_tandem_lifecycle": _LIFECYCLES.get(nodegroup.get("capacityType")),
             RESERVATION_FIELD: reservation_id(template_data),
             "_tandem_node_group": f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}",
@@ -106,13 +131,17 @@ def launch_instance(group: str, nodegroup: dict, subnet: str) -> None:
 
 def _image_id(nodegroup):
     """Return a made-up AMI id, the same for the same type and release."""
-    release = f"{nodegroup.get('amiType')} {nodegroup.get('version')} {nodegroup.get('releaseVersion')}"
+    release = (
+        f"{nodegroup.get('amiType')} {nodegroup.get('version')} {nodegroup.get('releaseVersion')}"
+    )
     return f"ami-{hashlib.sha256(release.encode()).hexdigest()[:17]}"
 
 
 def _security_groups(data):
     interface_groups = [
-        group for interface in data.get("NetworkInterfaces", [])[:1] for group in interface.get("Groups", [])
+        group
+        for interface in data.get("NetworkInterfaces", [])[:1]
+        for group in interface.get("Groups", [])
     ]
     return interface_groups or data.get("SecurityGroupIds")
 
@@ -138,21 +167,32 @@ def template_version(nodegroup: dict) -> dict:
     """Return the version of the launch template that a node group names; empty if it names none."""
     reference = nodegroup.get("launchTemplate") or {}
     for template in ec2._launch_templates.values():
-        if template["LaunchTemplateId"] == reference.get("id") or template["LaunchTemplateName"] == reference.get(
-            "name"
-        ):
-            numbers = {"$Latest": template["LatestVersionNumber"], "$Default": template["DefaultVersionNumber"]}
+        if template["LaunchTemplateId"] == reference.get("id") or template[
+            "LaunchTemplateName"
+        ] == reference.get("name"):
+            numbers = {
+                "$Latest": template["LatestVersionNumber"],
+                "$Default": template["DefaultVersionNumber"],
+            }
             version_number = str(
-                numbers.get(reference.get("version"), reference.get("version", template["DefaultVersionNumber"]))
+                numbers.get(
+                    reference.get("version"),
+                    reference.get("version", template["DefaultVersionNumber"]),
+                )
             )
             return next(
-                (version for version in template["Versions"] if str(version["VersionNumber"]) == version_number), {}
+                (
+                    version
+                    for version in template["Versions"]
+                    if str(version["VersionNumber"]) == version_number
+                ),
+                {},
             )
     return {}
 
 
 def _instance_tags(group, nodegroup, template):
-    """Return EKS's tags and the launch template's; by the EKS API, the node group's own tags reach no instance."""
+    """Return the tags of EKS and the launch template; node-group tags reach no instance in EKS."""
     cluster = nodegroup["clusterName"]
     eks_tags = {
         "aws:autoscaling:groupName": group,
@@ -168,7 +208,9 @@ def _instance_tags(group, nodegroup, template):
         eks_tags["aws:ec2launchtemplate:id"] = template["LaunchTemplateId"]
         eks_tags["aws:ec2launchtemplate:version"] = str(template["VersionNumber"])
     template_tags = [
-        tag for tag in _template_tags(template.get("LaunchTemplateData", {}), "instance") if tag["Key"] not in eks_tags
+        tag
+        for tag in _template_tags(template.get("LaunchTemplateData", {}), "instance")
+        if tag["Key"] not in eks_tags
     ]
     return [{"Key": key, "Value": value} for key, value in eks_tags.items()] + template_tags
 
@@ -198,17 +240,22 @@ def terminate_instance(instance: dict) -> None:
     settings = fleet_settings.settings_for(instance["_tandem_node_group"])
     _set_state(instance, "shutting-down")
     instance[_END_FIELD] = fleet_settings.current_time()
-    instance[_DUE_FIELD] = fleet_settings.current_time() + settings.stop_delay_s * settings.slow_factor
+    instance[_DUE_FIELD] = (
+        fleet_settings.current_time() + settings.stop_delay_s * settings.slow_factor
+    )
 
 
 def _terminate_by_id(original, parameters):
-    """Answer TerminateInstances: an instance of a node group goes after its delay; in MiniStack it goes at once."""
+    """Answer TerminateInstances: node-group instances go after their delay; MiniStack's at once."""
     with fleet_settings.lock:
         return _terminate_instances(original, parameters)
 
 
 def _terminate_instances(original, parameters):
-    instances = [ec2._instances.get(instance_id) for instance_id in ec2._parse_member_list(parameters, "InstanceId")]
+    instances = [
+        ec2._instances.get(instance_id)
+        for instance_id in ec2._parse_member_list(parameters, "InstanceId")
+    ]
     group_instances = [
         (candidate, dict(candidate["State"]), candidate.get("_terminated_at"))
         for candidate in instances
@@ -230,7 +277,9 @@ def _terminate_instances(original, parameters):
 
 def _insert_state(body, instance):
     state_xml = f"<code>{instance['State']['Code']}</code><name>{instance['State']['Name']}</name>"
-    pattern = rf"(<instanceId>{instance['InstanceId']}</instanceId>.*?<currentState>).*?(</currentState>)"
+    pattern = (
+        rf"(<instanceId>{instance['InstanceId']}</instanceId>.*?<currentState>).*?(</currentState>)"
+    )
     text = body.decode() if isinstance(body, bytes) else body
     return re.sub(pattern, rf"\g<1>{state_xml}\g<2>", text, flags=re.DOTALL).encode()
 
@@ -238,7 +287,10 @@ def _insert_state(body, instance):
 def _insert_capacity(text, instance):
     capacity_xml = "".join(
         f"<{tag}>{instance[key]}</{tag}>"
-        for tag, key in (("instanceLifecycle", "_tandem_lifecycle"), ("capacityReservationId", RESERVATION_FIELD))
+        for tag, key in (
+            ("instanceLifecycle", "_tandem_lifecycle"),
+            ("capacityReservationId", RESERVATION_FIELD),
+        )
         if instance.get(key)
     )
     if _END_FIELD in instance:
@@ -251,10 +303,14 @@ def _insert_capacity(text, instance):
 def list_activities(instance: dict) -> list[dict]:
     """Return Auto Scaling's activities of an instance: its launch, and its end once that began.
 
-    Source: Amazon EC2 Auto Scaling API reference, Activity; the descriptions are those of the CLI's examples.
+    Source: Amazon EC2 Auto Scaling API reference, Activity; the descriptions are those of the CLI's
+    examples.
     """
     instance_id = instance["InstanceId"]
-    launch = {"Description": f"Launching a new EC2 instance: {instance_id}", "StartTime": instance["LaunchTime"]}
+    launch = {
+        "Description": f"Launching a new EC2 instance: {instance_id}",
+        "StartTime": instance["LaunchTime"],
+    }
     rows = [launch]
     if _END_FIELD in instance:
         start = fleet_settings.format_time(instance[_END_FIELD])

@@ -1,9 +1,10 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """The behavior of fleets here, which a test sets over HTTP, and the clock of fleets and schedules.
 
-`GET` and `PUT /_tandem/fleet` take all knobs at once as JSON; a knob that a PUT leaves out returns to its default. The
-answer to a PUT comes after all actions that its clock makes due. `rehearsal.aws.fleet_behavior` explains each knob.
-Invariant: a reset of the endpoint resets every knob and the clock.
+`GET` and `PUT /_tandem/fleet` take all knobs at once as JSON; a knob that a PUT leaves out returns
+to its default. The answer to a PUT comes after all actions that its clock makes due.
+`rehearsal.aws.fleet_behavior` explains each knob. Invariant: a reset of the endpoint resets every
+knob and the clock.
 """
 
 from __future__ import annotations
@@ -53,11 +54,13 @@ _current_settings = FleetSettings()
 
 
 def settings_for(node_group: str = "") -> FleetSettings:
-    """Return the settings for a node group, `cluster/name`; clock and schedules are the same for all."""
+    """Return a node group's settings, `cluster/name`; clock and schedules are shared by all."""
     settings = _current_settings
     if not settings.only or node_group in ("", settings.only):
         return settings
-    return FleetSettings(clock_offset_s=settings.clock_offset_s, retry_delay_s=settings.retry_delay_s)
+    return FleetSettings(
+        clock_offset_s=settings.clock_offset_s, retry_delay_s=settings.retry_delay_s
+    )
 
 
 def current_time() -> float:
@@ -72,22 +75,27 @@ def format_time(time_s: float) -> str:
 
 def install(_handlers: dict) -> None:
     """Serve the knobs, and forget them at a reset."""
-    serve_app, reset = app.app, app._reset_all_state
+    serve_app = app.app
+    reset = app._reset_all_state
 
     async def serve_with_settings(scope, receive, send):
         if scope["type"] == "http" and (scope["path"] == PATH or scope["path"] in routes):
-            await _answer_request(scope["method"], routes.get(scope["path"], _store_settings), receive, send)
+            await _answer_request(
+                scope["method"], routes.get(scope["path"], _store_settings), receive, send
+            )
         else:
             await serve_app(scope, receive, send)
 
     def reset_all():
-        with lock:  # otherwise a group that still exists restarts instances that EC2 has already forgotten
+        # otherwise a group that still exists restarts instances that EC2 has already forgotten
+        with lock:
             _set_settings(FleetSettings())
             for action in reset_actions:
                 action()
             reset()
 
-    app.app, app._reset_all_state = serve_with_settings, reset_all
+    app.app = serve_with_settings
+    app._reset_all_state = reset_all
 
 
 def _store_settings(values):
@@ -100,12 +108,14 @@ def _set_settings(settings):
 
 
 async def _answer_request(method, store, receive, send):
-    status, value = 200, None
+    status = 200
+    value = None
     if method == "PUT":
         try:
             store(json.loads(await _read_body(receive)))
         except (TypeError, ValueError) as error:
-            status, value = 400, {"refused": str(error)}
+            status = 400
+            value = {"refused": str(error)}
         else:
             for action in due_actions:
                 await asyncio.to_thread(action)
@@ -116,7 +126,8 @@ async def _answer_request(method, store, receive, send):
 
 
 async def _read_body(receive):
-    body, has_more = b"", True
+    body = b""
+    has_more = True
     while has_more:
         message = await receive()
         body += message.get("body", b"")
@@ -133,7 +144,9 @@ def _check_settings(values):
         raise ValueError(f"{PATH} knows no {', '.join(unknown)}")
     for name, value in values.items():
         accepted_types = (int, float) if field_types[name] is float else field_types[name]
-        if not isinstance(value, accepted_types) or (field_types[name] is float and isinstance(value, bool)):
+        if not isinstance(value, accepted_types) or (
+            field_types[name] is float and isinstance(value, bool)
+        ):
             raise TypeError(f"{name} is {value!r}, wanted: {field_types[name].__name__}")
         if field_types[name] is float and value < 0:
             raise ValueError(f"{name} is {value}, which is less than 0")

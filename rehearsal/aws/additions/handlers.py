@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN201, ANN202 - MiniStack is untyped and has no public interface
-"""Handlers of resource types for MiniStack's CloudFormation, and the outcome from a service's answer."""
+"""Handlers of resource types for MiniStack's CloudFormation, and outcomes of service answers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NEEDS = {provisioners: ("_RESOURCE_HANDLERS", "_STACK_TAG_PROPERTY")}
 
 
 def build_handler(create, update, delete) -> dict:
-    """Return a type's record: `create(logical_id, properties, stack)`, `update(id, old, new, stack, logical_id)`."""
+    """Return a type's record; `update` is called as `update(id, old, new, stack, logical_id)`."""
     return {"create": create, "update": update, "update_with_logical_id": True, "delete": delete}
 
 
@@ -21,7 +21,8 @@ def require_success(answer: tuple) -> bytes:
     """Return the body of a service's answer.
 
     Raises:
-        ValueError: the service refused; CloudFormation shows its words as the reason of the failed resource.
+        ValueError: the service refused; CloudFormation shows its words as the reason of the failed
+            resource.
     """
     status, _headers, body = answer
     if status >= ERROR_STATUS:

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Launch templates with every field of the API, because Fleet needs Capacity Blocks and EFA interfaces."""
+"""Launch templates with every API field: Fleet needs Capacity Blocks and EFA interfaces."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from . import service_model
 
 NEEDS = {ec2: ("_lt_data_xml", "_parse_lt_data")}
 
-_REQUEST_SHAPE = partial(service_model.request_shape, "ec2", "CreateLaunchTemplate", "LaunchTemplateData")
+_REQUEST_SHAPE = partial(
+    service_model.request_shape, "ec2", "CreateLaunchTemplate", "LaunchTemplateData"
+)
 _ANSWER_SHAPE = partial(
-    service_model.answer_shape, "ec2", "DescribeLaunchTemplateVersions", "LaunchTemplateVersions", "LaunchTemplateData"
+    service_model.answer_shape,
+    "ec2",
+    "DescribeLaunchTemplateVersions",
+    "LaunchTemplateVersions",
+    "LaunchTemplateData",
 )
 
 
@@ -24,7 +30,8 @@ def install(handlers: dict) -> None:
     )
     ec2._lt_data_xml = lambda data: service_model.format_ec2_xml(_ANSWER_SHAPE(), data)
     type_handlers = handlers["AWS::EC2::LaunchTemplate"]
-    create, update = type_handlers["create"], type_handlers["update"]
+    create = type_handlers["create"]
+    update = type_handlers["update"]
     type_handlers["create"] = lambda logical_id, properties, stack: create(
         logical_id, _convert_types(properties), stack
     )
@@ -34,5 +41,7 @@ def install(handlers: dict) -> None:
 
 
 def _convert_types(properties):
-    data = service_model.convert_value(_REQUEST_SHAPE(), properties.get("LaunchTemplateData", {}), "LaunchTemplateData")
+    data = service_model.convert_value(
+        _REQUEST_SHAPE(), properties.get("LaunchTemplateData", {}), "LaunchTemplateData"
+    )
     return {**properties, "LaunchTemplateData": data}

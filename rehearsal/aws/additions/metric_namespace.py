@@ -1,5 +1,5 @@
 # ruff: noqa: ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""The namespace of a PutMetricData, for policies that name it: plain MiniStack denies a call under that condition."""
+"""PutMetricData's namespace, for policies that name it: plain MiniStack denies such calls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def install(_handlers: dict) -> None:
 
 
 def _read_namespace(body, params):
-    """Return the namespace from the JSON or the query protocol; empty if neither has one, which no policy admits."""
+    """Return the namespace from JSON or the query protocol; empty, admitted nowhere, if none."""
     namespace = params.get("Namespace")
     if namespace:
         return namespace[0] if isinstance(namespace, list) else namespace

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""EC2 network types that plain MiniStack refuses, or whose describe answers lose properties of the template."""
+"""EC2 network types that plain MiniStack refuses, or describes without template properties."""
 
 from __future__ import annotations
 
@@ -20,19 +20,40 @@ from .handlers import (
 
 NEEDS = {
     ec2: (
-        "_ACTION_MAP", "_addresses", "_allocate_address", "_create_flow_logs", "_create_nat_gateway",
-        "_create_placement_group", "_delete_placement_group", "_error", "_flow_logs", "_nat_gateways", "_p",
-        "_parse_filters", "_parse_member_list", "_placement_groups", "_release_address",
-        "_resource_matches_tag_filters", "_security_groups",
-        "_sg_rule_id", "_subnets", "_tags", "_vpc_fields_xml", "_vpce_fields_xml", "_vpcs", "_xml",
+        "_ACTION_MAP",
+        "_addresses",
+        "_allocate_address",
+        "_create_flow_logs",
+        "_create_nat_gateway",
+        "_create_placement_group",
+        "_delete_placement_group",
+        "_error",
+        "_flow_logs",
+        "_nat_gateways",
+        "_p",
+        "_parse_filters",
+        "_parse_member_list",
+        "_placement_groups",
+        "_release_address",
+        "_resource_matches_tag_filters",
+        "_security_groups",
+        "_sg_rule_id",
+        "_subnets",
+        "_tags",
+        "_vpc_fields_xml",
+        "_vpce_fields_xml",
+        "_vpcs",
+        "_xml",
     ),
     provisioners: ("_ec2_apply_tags", "_ec2_sg_permissions", "_physical_name"),
-}  # fmt: skip
+}
 
 _NAT_SHAPE = partial(service_model.answer_shape, "ec2", "DescribeNatGateways", "NatGateways")
 _FLOW_LOG_SHAPE = partial(service_model.answer_shape, "ec2", "DescribeFlowLogs", "FlowLogs")
 _ENDPOINT_SHAPE = partial(service_model.answer_shape, "ec2", "DescribeVpcEndpoints", "VpcEndpoints")
-_RANGE_SHAPE = partial(service_model.answer_shape, "ec2", "AssociateVpcCidrBlock", "CidrBlockAssociation")
+_RANGE_SHAPE = partial(
+    service_model.answer_shape, "ec2", "AssociateVpcCidrBlock", "CidrBlockAssociation"
+)
 
 
 def install(handlers: dict) -> None:
@@ -45,12 +66,21 @@ def install(handlers: dict) -> None:
         _create_flow_log, build_replacing_update(_create_flow_log, _update_tags), _delete_flow_log
     )
     handlers["AWS::EC2::PlacementGroup"] = build_handler(
-        _create_placement, build_replacing_update(_create_placement, _update_placement_tags), _delete_placement
+        _create_placement,
+        build_replacing_update(_create_placement, _update_placement_tags),
+        _delete_placement,
     )
-    for type_, egress in (("AWS::EC2::SecurityGroupIngress", False), ("AWS::EC2::SecurityGroupEgress", True)):
+    for type_, egress in (
+        ("AWS::EC2::SecurityGroupIngress", False),
+        ("AWS::EC2::SecurityGroupEgress", True),
+    ):
         create = _build_rule_create(egress)
-        handlers[type_] = build_handler(create, build_replacing_update(create), _build_rule_delete(egress))
-    add_stack_tags("AWS::EC2::EIP", "AWS::EC2::NatGateway", "AWS::EC2::FlowLog", "AWS::EC2::PlacementGroup")
+        handlers[type_] = build_handler(
+            create, build_replacing_update(create), _build_rule_delete(egress)
+        )
+    add_stack_tags(
+        "AWS::EC2::EIP", "AWS::EC2::NatGateway", "AWS::EC2::FlowLog", "AWS::EC2::PlacementGroup"
+    )
     _install_vpc_range(handlers["AWS::EC2::VPC"])
     _install_vpc_check(handlers, "AWS::EC2::Subnet")
     _install_vpc_check(handlers, "AWS::EC2::SecurityGroup")
@@ -63,7 +93,8 @@ def install(handlers: dict) -> None:
 
 def _install_vpc_range(vpc):
     """Add a VPC's range for `Fn::GetAtt`, as on AWS; plain MiniStack does not know it."""
-    create, update = vpc["create"], vpc["update"]
+    create = vpc["create"]
+    update = vpc["update"]
 
     def create_with_range(logical_id, properties, stack):
         vpc_id, attributes = create(logical_id, properties, stack)
@@ -78,13 +109,15 @@ def _install_vpc_range(vpc):
 
 def _associate_range(parameters):
     """Give a VPC a further range; plain MiniStack gives it only one."""
-    vpc_id, block = ec2._p(parameters, "VpcId"), ec2._p(parameters, "CidrBlock")
+    vpc_id = ec2._p(parameters, "VpcId")
+    block = ec2._p(parameters, "CidrBlock")
     if vpc_id not in ec2._vpcs:
         return ec2._error("InvalidVpcID.NotFound", f"The vpc ID '{vpc_id}' does not exist", 400)
     association = {
-        "AssociationId": f"vpc-cidr-assoc-{secrets.token_hex(9)[:17]}", "CidrBlock": block,
+        "AssociationId": f"vpc-cidr-assoc-{secrets.token_hex(9)[:17]}",
+        "CidrBlock": block,
         "CidrBlockState": {"State": "associated"},
-    }  # fmt: skip
+    }
     ec2._vpcs[vpc_id].setdefault("FurtherRanges", []).append(association)
     body = f"<cidrBlockAssociation>{service_model.format_ec2_xml(_RANGE_SHAPE(), association)}</cidrBlockAssociation>"
     return ec2._xml(200, "AssociateVpcCidrBlockResponse", f"{body}<vpcId>{vpc_id}</vpcId>")
@@ -95,7 +128,9 @@ def _vpc_xml(print_vpc, vpc, tag="item"):
         f"<item>{service_model.format_ec2_xml(_RANGE_SHAPE(), association)}</item>"
         for association in vpc.get("FurtherRanges", [])
     )
-    return print_vpc(vpc, tag=tag).replace("</cidrBlockAssociationSet>", f"{ranges_xml}</cidrBlockAssociationSet>")
+    return print_vpc(vpc, tag=tag).replace(
+        "</cidrBlockAssociationSet>", f"{ranges_xml}</cidrBlockAssociationSet>"
+    )
 
 
 def _install_vpc_check(handlers, type_):
@@ -140,11 +175,16 @@ def _create_nat(_logical_id, properties, _stack):
     allocation = properties.get("AllocationId", "")
     if properties["SubnetId"] not in ec2._subnets:
         raise ValueError(f"The subnet ID '{properties['SubnetId']}' does not exist")
-    if properties.get("ConnectivityType", "public") == "public" and allocation not in ec2._addresses:
+    if (
+        properties.get("ConnectivityType", "public") == "public"
+        and allocation not in ec2._addresses
+    ):
         raise ValueError(f"The allocation ID '{allocation}' does not exist")
     ids_before = set(ec2._nat_gateways)
     request = {
-        name: properties[name] for name in ("SubnetId", "AllocationId", "ConnectivityType") if name in properties
+        name: properties[name]
+        for name in ("SubnetId", "AllocationId", "ConnectivityType")
+        if name in properties
     }
     require_success(ec2._create_nat_gateway(request))
     (gateway,) = set(ec2._nat_gateways) - ids_before
@@ -159,11 +199,24 @@ def _delete_nat(physical_id, _properties):
 
 def _create_flow_log(_logical_id, properties, _stack):
     ids_before = set(ec2._flow_logs)
-    request = {name: properties[name] for name in ("ResourceType", "TrafficType", "LogDestinationType",
-                                                   "LogDestination", "LogGroupName") if name in properties}  # fmt: skip
+    request = {
+        name: properties[name]
+        for name in (
+            "ResourceType",
+            "TrafficType",
+            "LogDestinationType",
+            "LogDestination",
+            "LogGroupName",
+        )
+        if name in properties
+    }
     require_success(ec2._create_flow_logs({**request, "ResourceId.1": properties["ResourceId"]}))
     (flow_log,) = set(ec2._flow_logs) - ids_before
-    fields = {name: value for name, value in properties.items() if name in _FLOW_LOG_SHAPE().members and name != "Tags"}
+    fields = {
+        name: value
+        for name, value in properties.items()
+        if name in _FLOW_LOG_SHAPE().members and name != "Tags"
+    }
     ec2._flow_logs[flow_log].update(fields)
     if "LogDestination" not in properties:
         ec2._flow_logs[flow_log].pop("LogDestination")
@@ -221,7 +274,11 @@ def _build_rule_delete(egress):
         if group is None:
             return
         rules = group["IpPermissionsEgress" if egress else "IpPermissions"]
-        rules[:] = [rule for rule in rules if ec2._sg_rule_id(properties["GroupId"], egress, rule) != physical_id]
+        rules[:] = [
+            rule
+            for rule in rules
+            if ec2._sg_rule_id(properties["GroupId"], egress, rule) != physical_id
+        ]
 
     return delete
 
@@ -240,10 +297,13 @@ def _describe_nat_gateways(parameters):
     filters = ec2._parse_filters(parameters)
     gateway_ids = ec2._parse_member_list(parameters, "NatGatewayId")
     gateways = [
-        gateway for gateway in ec2._nat_gateways.values() if _is_match(gateway, "NatGatewayId", gateway_ids, filters)
+        gateway
+        for gateway in ec2._nat_gateways.values()
+        if _is_match(gateway, "NatGatewayId", gateway_ids, filters)
     ]
     items = "".join(
-        f"<item>{service_model.format_ec2_xml(_NAT_SHAPE(), _nat_answer(gateway))}</item>" for gateway in gateways
+        f"<item>{service_model.format_ec2_xml(_NAT_SHAPE(), _nat_answer(gateway))}</item>"
+        for gateway in gateways
     )
     return ec2._xml(200, "DescribeNatGatewaysResponse", f"<natGatewaySet>{items}</natGatewaySet>")
 
@@ -255,23 +315,36 @@ def _nat_answer(gateway):
         "PublicIp": address.get("PublicIp"),
         "IsPrimary": True,
     }
-    return {**gateway, "NatGatewayAddresses": [gateway_address], "Tags": ec2._tags.get(gateway["NatGatewayId"], [])}
+    return {
+        **gateway,
+        "NatGatewayAddresses": [gateway_address],
+        "Tags": ec2._tags.get(gateway["NatGatewayId"], []),
+    }
 
 
 def _describe_flow_logs(parameters):
     filters = ec2._parse_filters(parameters)
     flow_log_ids = ec2._parse_member_list(parameters, "FlowLogId")
-    flow_logs = [log for log in ec2._flow_logs.values() if _is_match(log, "FlowLogId", flow_log_ids, filters)]
+    flow_logs = [
+        log for log in ec2._flow_logs.values() if _is_match(log, "FlowLogId", flow_log_ids, filters)
+    ]
     items = "".join(
         "<item>"
-        + service_model.format_ec2_xml(_FLOW_LOG_SHAPE(), {**log, "Tags": ec2._tags.get(log["FlowLogId"], [])})
+        + service_model.format_ec2_xml(
+            _FLOW_LOG_SHAPE(), {**log, "Tags": ec2._tags.get(log["FlowLogId"], [])}
+        )
         + "</item>"
         for log in flow_logs
     )
     return ec2._xml(200, "DescribeFlowLogsResponse", f"<flowLogSet>{items}</flowLogSet>")
 
 
-_FILTERS = {"resource-id": "ResourceId", "vpc-id": "VpcId", "subnet-id": "SubnetId", "state": "State"}
+_FILTERS = {
+    "resource-id": "ResourceId",
+    "vpc-id": "VpcId",
+    "subnet-id": "SubnetId",
+    "state": "State",
+}
 
 
 def _is_match(record, id_field, resource_ids, filters):
@@ -279,4 +352,6 @@ def _is_match(record, id_field, resource_ids, filters):
         return False
     if not ec2._resource_matches_tag_filters(record[id_field], filters):
         return False
-    return all(record.get(_FILTERS[name]) in values for name, values in filters.items() if name in _FILTERS)
+    return all(
+        record.get(_FILTERS[name]) in values for name, values in filters.items() if name in _FILTERS
+    )

@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""The EKS API of node groups: all fields, the refusals, and updates that last until the instances have followed."""
+"""The EKS API of node groups: all fields, refusals, updates that last until instances follow."""
 
 from __future__ import annotations
 
@@ -13,11 +13,18 @@ from .handlers import ERROR_STATUS, NOT_FOUND_STATUS, require_success
 
 NEEDS = {
     ec2: ("_launch_templates",),
-    eks: ("_create_nodegroup", "_delete_nodegroup", "_describe_nodegroup", "_error", "_json_resp", "_nodegroups",
-          "_now"),
+    eks: (
+        "_create_nodegroup",
+        "_delete_nodegroup",
+        "_describe_nodegroup",
+        "_error",
+        "_json_resp",
+        "_nodegroups",
+        "_now",
+    ),
     provisioners: ("_eks_nodegroup_delete",),
     stacks: ("_runs_on_worker_thread",),
-}  # fmt: skip
+}
 
 _TYPE = "AWS::EKS::Nodegroup"
 _NODEGROUP_SHAPE = partial(service_model.answer_shape, "eks", "DescribeNodegroup", "nodegroup")
@@ -25,17 +32,17 @@ _originals = {}
 
 
 def install(handlers: dict) -> None:
-    """Wrap the service's functions, add our routes, and let CloudFormation wait for a node group."""
+    """Wrap the service's functions, add our routes, make CloudFormation wait for a node group."""
     _originals["create"] = eks._create_nodegroup
-    eks._create_nodegroup, eks._delete_nodegroup, eks._describe_nodegroup = (
-        _create_nodegroup,
-        _delete_nodegroup,
-        _describe_nodegroup,
+    eks._create_nodegroup = _create_nodegroup
+    eks._delete_nodegroup = _delete_nodegroup
+    eks._describe_nodegroup = _describe_nodegroup
+    eks_api.ROUTES.extend(
+        (
+            (r"/clusters/([^/]+)/node-groups/([^/]+)/update-config", "POST", _update_config),
+            (r"/clusters/([^/]+)/node-groups/([^/]+)/update-version", "POST", _update_version),
+        )
     )
-    eks_api.ROUTES.extend((
-        (r"/clusters/([^/]+)/node-groups/([^/]+)/update-config", "POST", _update_config),
-        (r"/clusters/([^/]+)/node-groups/([^/]+)/update-version", "POST", _update_version),
-    ))  # fmt: skip
     node_groups.settle_callbacks.append(eks_api.finish_updates)
     provisioners._eks_nodegroup_delete = _delete_by_stack
     handlers[_TYPE]["delete"] = _delete_by_stack
@@ -75,8 +82,10 @@ def _find_request_fault(body):
 
 
 def is_in_order(scaling: dict) -> bool:
-    """Return whether minSize <= desiredSize <= maxSize, with a maximum of at least one node, as EKS requires."""
-    smallest, desired_size, largest = (scaling.get(name, 0) for name in ("minSize", "desiredSize", "maxSize"))
+    """Return whether minSize <= desiredSize <= maxSize and maxSize >= 1, as EKS requires."""
+    smallest, desired_size, largest = (
+        scaling.get(name, 0) for name in ("minSize", "desiredSize", "maxSize")
+    )
     return 0 <= smallest <= desired_size <= largest and largest >= 1
 
 
@@ -88,12 +97,20 @@ def _describe_nodegroup(cluster_name, name):
 
 
 def _nodegroup_status(nodegroup):
-    settings = fleet_settings.settings_for(f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}")
-    return "UPDATING" if settings.refuses_update and nodegroup["status"] == "ACTIVE" else nodegroup["status"]
+    settings = fleet_settings.settings_for(
+        f"{nodegroup['clusterName']}/{nodegroup['nodegroupName']}"
+    )
+    return (
+        "UPDATING"
+        if settings.refuses_update and nodegroup["status"] == "ACTIVE"
+        else nodegroup["status"]
+    )
 
 
 def _not_found_error(name):
-    return eks._error(NOT_FOUND_STATUS, "ResourceNotFoundException", f"No node group found for name: {name}.")
+    return eks._error(
+        NOT_FOUND_STATUS, "ResourceNotFoundException", f"No node group found for name: {name}."
+    )
 
 
 def _delete_nodegroup(cluster_name, name):
@@ -114,7 +131,8 @@ def _delete_by_stack(physical_id, properties):
 
 
 def _update_config(cluster, name, fields, _query):
-    with fleet_settings.lock:  # otherwise a look at the instances between record and sizes ends the update too early
+    # otherwise a look at the instances between record and sizes ends the update too early
+    with fleet_settings.lock:
         return _update_config_locked(cluster, name, fields)
 
 
@@ -126,7 +144,11 @@ def _update_config_locked(cluster, name, fields):
         return eks._error(429, "ThrottlingException", "Rate exceeded")
     scaling = {**nodegroup["scalingConfig"], **fields.get("scalingConfig", {})}
     if not is_in_order(scaling):
-        return eks._error(400, "InvalidParameterException", f"Minimum, desired and maximum out of order: {scaling}")
+        return eks._error(
+            400,
+            "InvalidParameterException",
+            f"Minimum, desired and maximum out of order: {scaling}",
+        )
     if _nodegroup_status(nodegroup) not in ("ACTIVE", "DEGRADED"):
         return _busy_error()
     plain_fields = {key: value for key, value in fields.items() if key not in ("labels", "taints")}
@@ -136,16 +158,23 @@ def _update_config_locked(cluster, name, fields):
         )
     eks_api.store_fields(nodegroup, plain_fields, _NODEGROUP_SHAPE)
     _update_labels_and_taints(nodegroup, fields)
-    answer = eks_api.record_update(f"{cluster}/{name}", "ConfigUpdate", plain_fields, status="InProgress")
+    answer = eks_api.record_update(
+        f"{cluster}/{name}", "ConfigUpdate", plain_fields, status="InProgress"
+    )
     node_groups.apply_sizes(nodegroup)
     return answer
 
 
 def _update_labels_and_taints(nodegroup, fields):
     """Add and remove the nodes' labels and taints."""
-    labels, taints = fields.get("labels", {}), fields.get("taints", {})
+    labels = fields.get("labels", {})
+    taints = fields.get("taints", {})
     nodegroup["labels"] = {
-        **{key: value for key, value in nodegroup["labels"].items() if key not in labels.get("removeLabels", [])},
+        **{
+            key: value
+            for key, value in nodegroup["labels"].items()
+            if key not in labels.get("removeLabels", [])
+        },
         **labels.get("addOrUpdateLabels", {}),
     }
     nodegroup["taints"] = _merge_taints(nodegroup["taints"], taints)
@@ -158,8 +187,13 @@ def _busy_error():
 
 
 def _merge_taints(taints, change):
-    removed_keys = [_taint_key(taint) for taint in change.get("removeTaints", []) + change.get("addOrUpdateTaints", [])]
-    return [taint for taint in taints if _taint_key(taint) not in removed_keys] + change.get("addOrUpdateTaints", [])
+    removed_keys = [
+        _taint_key(taint)
+        for taint in change.get("removeTaints", []) + change.get("addOrUpdateTaints", [])
+    ]
+    return [taint for taint in taints if _taint_key(taint) not in removed_keys] + change.get(
+        "addOrUpdateTaints", []
+    )
 
 
 def _taint_key(taint):
@@ -174,6 +208,8 @@ def _update_version(cluster, name, fields, _query):
         return _busy_error()
     with fleet_settings.lock:
         eks_api.store_fields(nodegroup, fields, _NODEGROUP_SHAPE)
-        answer = eks_api.record_update(f"{cluster}/{name}", "VersionUpdate", fields, status="InProgress")
+        answer = eks_api.record_update(
+            f"{cluster}/{name}", "VersionUpdate", fields, status="InProgress"
+        )
         node_groups.replace_instances(nodegroup)
     return answer

@@ -1,9 +1,9 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Node groups with machines behind them: an Auto Scaling group each, which starts, stops and replaces instances.
+"""Node groups with machines: an Auto Scaling group each starts, stops and replaces instances.
 
-The group's own numbers decide, whether EKS, CloudFormation or Auto Scaling's API wrote them last. A thread looks twenty
-times a second, so a fleet follows without a call.
-Invariant: DescribeInstances lists the group's actions, never the requests to it.
+The group's own numbers decide, whether EKS, CloudFormation or Auto Scaling's API wrote them last. A
+thread looks twenty times a second, so a fleet follows without a call. Invariant: DescribeInstances
+lists the group's actions, never the requests to it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ launch_checks = []
 
 
 def install(_handlers: dict) -> None:
-    """Take over the groups of node groups from MiniStack, and start the thread that looks at them."""
+    """Take over the groups of node groups from MiniStack, and start the thread watching them."""
     reconcile_plain = autoscaling._reconcile_instances
 
     def reconcile_group(group):
@@ -48,8 +48,10 @@ def install(_handlers: dict) -> None:
         nodegroup = eks._nodegroups.get(group[_NODE_GROUP_FIELD])
         if nodegroup:
             nodegroup["scalingConfig"] = {
-                "minSize": group["MinSize"], "maxSize": group["MaxSize"], "desiredSize": group["DesiredCapacity"],
-            }  # fmt: skip
+                "minSize": group["MinSize"],
+                "maxSize": group["MaxSize"],
+                "desiredSize": group["DesiredCapacity"],
+            }
         settle_group(group)
 
     autoscaling._reconcile_instances = reconcile_group
@@ -80,20 +82,31 @@ def create_group(nodegroup: dict) -> None:
     name = f"eks-{nodegroup['nodegroupName']}-{new_uuid()}"
     cluster = nodegroup["clusterName"]
     zones = [
-        ec2._subnets[subnet_id]["AvailabilityZone"] for subnet_id in nodegroup["subnets"] if subnet_id in ec2._subnets
+        ec2._subnets[subnet_id]["AvailabilityZone"]
+        for subnet_id in nodegroup["subnets"]
+        if subnet_id in ec2._subnets
     ]
     tags = {
-        "eks:cluster-name": cluster, "eks:nodegroup-name": nodegroup["nodegroupName"],
-        "k8s.io/cluster-autoscaler/enabled": "true", f"k8s.io/cluster-autoscaler/{cluster}": "owned",
+        "eks:cluster-name": cluster,
+        "eks:nodegroup-name": nodegroup["nodegroupName"],
+        "k8s.io/cluster-autoscaler/enabled": "true",
+        f"k8s.io/cluster-autoscaler/{cluster}": "owned",
         f"kubernetes.io/cluster/{cluster}": "owned",
-    }  # fmt: skip
+    }
     parameters = {
-        "AutoScalingGroupName": name, "DesiredCapacity": "0", "VPCZoneIdentifier": ",".join(nodegroup["subnets"]),
-        **{f"AvailabilityZones.member.{position}": zone for position, zone in enumerate(dict.fromkeys(zones), 1)},
-    }  # fmt: skip
+        "AutoScalingGroupName": name,
+        "DesiredCapacity": "0",
+        "VPCZoneIdentifier": ",".join(nodegroup["subnets"]),
+        **{
+            f"AvailabilityZones.member.{position}": zone
+            for position, zone in enumerate(dict.fromkeys(zones), 1)
+        },
+    }
     for position, (key, value) in enumerate(tags.items(), 1):
         tag = {"Key": key, "Value": value, "PropagateAtLaunch": "true"}
-        parameters |= {f"Tags.member.{position}.{tag_field}": item for tag_field, item in tag.items()}
+        parameters |= {
+            f"Tags.member.{position}.{tag_field}": item for tag_field, item in tag.items()
+        }
     autoscaling._create_asg(parameters)
     autoscaling._asgs[name][_NODE_GROUP_FIELD] = _nodegroup_path(nodegroup)
     nodegroup["resources"]["autoScalingGroups"] = [{"name": name}]
@@ -112,17 +125,27 @@ def find_group(nodegroup: dict) -> dict | None:
 
 def apply_sizes(nodegroup: dict) -> None:
     """Copy a node group's sizes to its Auto Scaling group, from any writer."""
-    group, scaling = find_group(nodegroup), nodegroup["scalingConfig"]
+    group = find_group(nodegroup)
+    scaling = nodegroup["scalingConfig"]
     if group is None:
         return
     with fleet_settings.lock:
-        numbers = (("MinSize", "minSize"), ("MaxSize", "maxSize"), ("DesiredCapacity", "desiredSize"))
-        group.update({group_field: int(scaling.get(nodegroup_field, 0)) for group_field, nodegroup_field in numbers})
+        numbers = (
+            ("MinSize", "minSize"),
+            ("MaxSize", "maxSize"),
+            ("DesiredCapacity", "desiredSize"),
+        )
+        group.update(
+            {
+                group_field: int(scaling.get(nodegroup_field, 0))
+                for group_field, nodegroup_field in numbers
+            }
+        )
         settle_group(group)
 
 
 def replace_instances(nodegroup: dict) -> None:
-    """Replace every instance at once, as for a new version of the launch template; EKS does it in steps."""
+    """Replace all instances at once, as for a new launch-template version; EKS does it in steps."""
     group = find_group(nodegroup)
     with fleet_settings.lock:
         nodegroup["status"] = "UPDATING"
@@ -154,13 +177,16 @@ def _alive_instances(group):
 
 def _settle_once(group, nodegroup):
     """Do one round of work; return whether another may find more."""
-    name, settings = group["AutoScalingGroupName"], fleet_settings.settings_for(group[_NODE_GROUP_FIELD])
+    name = group["AutoScalingGroupName"]
+    settings = fleet_settings.settings_for(group[_NODE_GROUP_FIELD])
     members = fleet_instances.list_instances(name)
     has_moves = fleet_instances.move_due_instances(members)
     deleting = nodegroup["status"] == "DELETING"
     desired_size = 0 if deleting else group["DesiredCapacity"]
     alive = _alive_instances(group)
-    keeps_surplus = settings.keeps_surplus or scaling_groups.is_suspended(group, scaling_groups.TERMINATE_PROCESS)
+    keeps_surplus = settings.keeps_surplus or scaling_groups.is_suspended(
+        group, scaling_groups.TERMINATE_PROCESS
+    )
     surplus = [] if keeps_surplus else alive[: max(len(alive) - desired_size, 0)]
     broken = [
         member for member in members if instance_state(member) in ("stopping", "stopped")
@@ -170,7 +196,11 @@ def _settle_once(group, nodegroup):
     launch_count = (
         0
         if _is_launch_suspended(group)
-        else max(min(desired_size, _launch_limit(nodegroup, desired_size, len(alive), settings)) - len(alive), 0)
+        else max(
+            min(desired_size, _launch_limit(nodegroup, desired_size, len(alive), settings))
+            - len(alive),
+            0,
+        )
     )
     for _ in range(launch_count):
         fleet_instances.launch_instance(name, nodegroup, _choose_subnet(group, nodegroup))
@@ -188,15 +218,17 @@ def _launch_limit(nodegroup, desired_size, alive, settings):
 
 
 def _choose_subnet(group, nodegroup):
-    """Return the first subnet with the fewest instances, because Auto Scaling keeps its zones even."""
+    """Return the first subnet with the fewest instances: Auto Scaling keeps zones even."""
     subnet_ids = [instance["SubnetId"] for instance in _alive_instances(group)]
     return min(nodegroup["subnets"], key=subnet_ids.count) if nodegroup["subnets"] else ""
 
 
 def _update_records(group, nodegroup):
-    """Update the records from the instances: the group's list, the node group's status, health and updates."""
+    """Update from instances: the group's list, the node group's status, health and updates."""
     instances = fleet_instances.list_instances(group["AutoScalingGroupName"])
-    activities = {instance["InstanceId"]: fleet_instances.list_activities(instance) for instance in instances}
+    activities = {
+        instance["InstanceId"]: fleet_instances.list_activities(instance) for instance in instances
+    }
     group[scaling_groups.ACTIVITY_FIELD] = group.get(scaling_groups.ACTIVITY_FIELD, {}) | activities
     members = [instance for instance in instances if instance_state(instance) in _LIFECYCLE_STATES]
     group["Instances"] = [_group_member(instance, nodegroup) for instance in members]
@@ -204,14 +236,18 @@ def _update_records(group, nodegroup):
         if not members:
             _remove_group(group, nodegroup)
         return
-    alive, desired_size = _alive_instances(group), group["DesiredCapacity"]
-    is_stable = len(members) == desired_size and all(instance_state(instance) == "running" for instance in members)
+    alive = _alive_instances(group)
+    desired_size = group["DesiredCapacity"]
+    is_stable = len(members) == desired_size and all(
+        instance_state(instance) == "running" for instance in members
+    )
     if len(alive) < desired_size and not _is_launch_suspended(group):
         _set_launch_failure(nodegroup, group)
     elif is_stable and nodegroup["status"] in ("CREATING", "UPDATING"):
         nodegroup["status"] = "ACTIVE"
     elif is_stable and desired_size and nodegroup["status"] == "DEGRADED":
-        # Only a group that grew is healthy again; one that is set to 0 stays as it is (aws/containers-roadmap 2326).
+        # Only a group that grew is healthy again; one that is set to 0 stays as it is
+        # (aws/containers-roadmap 2326).
         nodegroup.update(status="ACTIVE", health={"issues": []})
     if is_stable:
         for callback in settle_callbacks:
@@ -244,8 +280,10 @@ def _set_launch_failure(nodegroup, group):
     kind = "Spot" if nodegroup.get("capacityType") == "SPOT" else "On-Demand"
     issue = {
         "code": "AsgInstanceLaunchFailures",
-        "message": f"Could not launch {kind} Instances. InsufficientInstanceCapacity - there is no capacity here, as "
-        "the endpoint was told. Launching EC2 instance failed.",
+        "message": (
+            f"Could not launch {kind} Instances. InsufficientInstanceCapacity - there is no"
+            " capacity here, as the endpoint was told. Launching EC2 instance failed."
+        ),
         "resourceIds": [group["AutoScalingGroupName"]],
     }
     status = "CREATE_FAILED" if nodegroup["status"] in ("CREATING", "CREATE_FAILED") else "DEGRADED"
@@ -271,7 +309,10 @@ def wait_settled(cluster: str, name: str) -> None:
             return
         if nodegroup["status"] == "CREATE_FAILED":
             raise ValueError(
-                "; ".join(f"{issue['code']}: {issue['message']}" for issue in nodegroup["health"]["issues"])
+                "; ".join(
+                    f"{issue['code']}: {issue['message']}"
+                    for issue in nodegroup["health"]["issues"]
+                )
             )
         time.sleep(TICK_S / 2)
     raise ValueError(f"Nodegroup {name} did not stabilize: {nodegroup['status']}")

@@ -1,9 +1,10 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
-"""Facts for a fleet's policies: a node group's ARN, its tags and those of its instances, a metric's namespace.
+"""Facts for a fleet's policies: node-group ARN, its and its instances' tags, metric namespace.
 
-Plain MiniStack takes a call about a node group for one about its cluster, and a schedule of any group for one of the
-group `default`. It takes the name of a call of AWS Budgets for its action, and a listing of repositories for one
-without a resource. It takes a variable in a statement's resource for text, and knows none of the other facts.
+Plain MiniStack takes a call about a node group for one about its cluster, and a schedule of any
+group for one of the group `default`. It takes the name of a call of AWS Budgets for its action, and
+a listing of repositories for one without a resource. It takes a variable in a statement's resource
+for text, and knows none of the other facts.
 """
 
 from __future__ import annotations
@@ -35,26 +36,36 @@ _VIEW_ACTIONS = {
     "budgets:DescribeNotificationsForBudget",
     "budgets:DescribeSubscribersForNotification",
 }
-_VARIABLE = re.compile(r"\$\{(?P<key>[^}]+)\}")  # IAM user guide, "IAM policy elements: Variables and tags"
-_metric_namespace: ContextVar[str] = ContextVar("of the metrics that this request publishes", default="")
+# IAM user guide, "IAM policy elements: Variables and tags"
+_VARIABLE = re.compile(r"\$\{(?P<key>[^}]+)\}")
+_metric_namespace: ContextVar[str] = ContextVar(
+    "of the metrics that this request publishes", default=""
+)
 _caller_key: ContextVar[str] = ContextVar("access key of this request", default="")
 
 
 def install(_handlers: dict) -> None:
     """Wrap the functions that find a call's resource and check policies; add the tags."""
-    extract_resource, enforce_plain = iam_actions.extract_resource_arn, iam_evaluator.enforce
+    extract_resource = iam_actions.extract_resource_arn
+    enforce_plain = iam_evaluator.enforce
 
     def extract_with_additions(service, method, path, headers, body, *rest):
         _metric_namespace.set(_read_namespace(body) if service == "monitoring" else "")
         resolvers = {
-            "eks": lambda: _node_group_arn(path), "scheduler": lambda: _schedule_arn(path, body, rest),
-            "budgets": lambda: _budget_arn(body), "ecr": lambda: _repositories_arn(headers, body),
-        }.get(service)  # fmt: skip
-        return (resolvers and resolvers()) or extract_resource(service, method, path, headers, body, *rest)
+            "eks": lambda: _node_group_arn(path),
+            "scheduler": lambda: _schedule_arn(path, body, rest),
+            "budgets": lambda: _budget_arn(body),
+            "ecr": lambda: _repositories_arn(headers, body),
+        }.get(service)
+        return (resolvers and resolvers()) or extract_resource(
+            service, method, path, headers, body, *rest
+        )
 
     iam_actions.extract_resource_arn = extract_with_additions
 
-    def enforce_with_tags(access_key_id, iam_action, service, region, resource_arn="*", service_context=None):  # noqa: PLR0913, PLR0917  # its callers'
+    def enforce_with_tags(
+        access_key_id, iam_action, service, region, resource_arn="*", service_context=None
+    ):  # noqa: PLR0913, PLR0917  # its callers'
         _caller_key.set(access_key_id)
         if iam_action in _VIEW_ACTIONS:
             iam_action = "budgets:ViewBudget"  # Service Authorization Reference, AWS Budget Service
@@ -62,7 +73,12 @@ def install(_handlers: dict) -> None:
         if service == "monitoring" and _metric_namespace.get():
             context["cloudwatch:namespace"] = _metric_namespace.get()
         return enforce_plain(
-            access_key_id, iam_action, service, region, resource_arn=resource_arn, service_context=context
+            access_key_id,
+            iam_action,
+            service,
+            region,
+            resource_arn=resource_arn,
+            service_context=context,
         )
 
     iam_evaluator.enforce = enforce_with_tags
@@ -78,7 +94,7 @@ def install(_handlers: dict) -> None:
 
 
 def _fill_in_variables(statement, context):
-    """Return a statement with the caller's own values in its resources; a variable without a value matches nothing."""
+    """Return a statement with the caller's values in its resources; no value matches nothing."""
 
     def value_of(match):
         value = iam_evaluator._resolve_condition_key(match["key"], context)
@@ -89,53 +105,64 @@ def _fill_in_variables(statement, context):
 
 
 def _find_termination_refusal(parameters):
-    """Return a refusal if any of several instances must not be terminated; MiniStack checks only the first."""
+    """Return a refusal if any of several instances must stay; MiniStack checks only the first."""
     for instance_id in ec2._parse_member_list(parameters, "InstanceId")[1:] if app.AUTH else ():
         arn = f"arn:aws:ec2:{get_region()}:{get_account_id()}:instance/{instance_id}"
-        if iam_evaluator.enforce(_caller_key.get(), "ec2:TerminateInstances", "ec2", get_region(), resource_arn=arn):
+        if iam_evaluator.enforce(
+            _caller_key.get(), "ec2:TerminateInstances", "ec2", get_region(), resource_arn=arn
+        ):
             return ec2._error("UnauthorizedOperation", f"not authorized to terminate {arn}", 403)
     return None
 
 
 def _node_group_arn(path):
     parts = path.split("/")
-    nodegroup = eks._nodegroups.get(f"{parts[2]}/{parts[4]}") if parts[3:4] == ["node-groups"] and parts[4:] else None
+    nodegroup = (
+        eks._nodegroups.get(f"{parts[2]}/{parts[4]}")
+        if parts[3:4] == ["node-groups"] and parts[4:]
+        else None
+    )
     return nodegroup and nodegroup["nodegroupArn"]
 
 
 def _schedule_arn(path, body, more_arguments):
-    """Return the ARN of a schedule in its group; a read names the group in its query, a write in its body."""
+    """Return the ARN of a schedule in its group: in a read's query, in a write's body."""
     kind, _, name = path.strip("/").partition("/")
     if kind != "schedules" or not name:
         return None
-    query_group = next((parameters for parameters in more_arguments if isinstance(parameters, dict)), {}).get(
-        "groupName"
+    query_group = next(
+        (parameters for parameters in more_arguments if isinstance(parameters, dict)), {}
+    ).get("groupName")
+    group = (
+        query_group[0] if isinstance(query_group, list) else query_group
+    ) or service_model.parse_object(body or b"{}").get("GroupName")
+    return (
+        f"arn:aws:scheduler:{get_region()}:{get_account_id()}:schedule/{group or 'default'}/{name}"
     )
-    group = (query_group[0] if isinstance(query_group, list) else query_group) or service_model.parse_object(
-        body or b"{}"
-    ).get("GroupName")
-    return f"arn:aws:scheduler:{get_region()}:{get_account_id()}:schedule/{group or 'default'}/{name}"
 
 
 def _budget_arn(body):
     """Return the ARN of the requested budget, or of all for a listing."""
-    return (
-        f"arn:aws:budgets::{get_account_id()}:budget/{service_model.parse_object(body or b'{}').get('BudgetName', '*')}"
-    )
+    return f"arn:aws:budgets::{get_account_id()}:budget/{service_model.parse_object(body or b'{}').get('BudgetName', '*')}"
 
 
 def _repositories_arn(headers, body):
     """Return the ARN of all repositories if a listing names none."""
     target = next((value for name, value in headers.items() if name.lower() == "x-amz-target"), "")
-    if not target.endswith(".DescribeRepositories") or service_model.parse_object(body or b"{}").get("repositoryNames"):
+    if not target.endswith(".DescribeRepositories") or service_model.parse_object(
+        body or b"{}"
+    ).get("repositoryNames"):
         return None
     return f"arn:aws:ecr:{get_region()}:{get_account_id()}:repository/*"
 
 
 def _read_namespace(body):
-    """Return a PutMetricData's namespace from JSON or a form; as in MiniStack, CloudWatch's third form is not read."""
+    """Return PutMetricData's namespace from JSON or a form; like MiniStack, not the third form."""
     fields = service_model.parse_object(body or b"{}")
-    return fields.get("Namespace") or parse_qs((body or b"").decode(errors="replace")).get("Namespace", [""])[0]
+    return (
+        fields.get("Namespace")
+        or parse_qs((body or b"").decode(errors="replace")).get("Namespace", [""])[0]
+    )
 
 
 def _ec2_tag_context(arn):
@@ -147,7 +174,10 @@ def _ec2_tag_context(arn):
 def _collect_ec2_tags():
     for kind, store in (("instance", ec2._instances), ("volume", ec2._volumes)):
         for resource_id in store:
-            yield f"arn:aws:ec2:{get_region()}:{get_account_id()}:{kind}/{resource_id}", ec2._tags.get(resource_id, [])
+            yield (
+                f"arn:aws:ec2:{get_region()}:{get_account_id()}:{kind}/{resource_id}",
+                ec2._tags.get(resource_id, []),
+            )
 
 
 def _collect_eks_tags():

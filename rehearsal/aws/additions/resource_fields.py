@@ -14,7 +14,8 @@ NEEDS = {iam: ("_instance_profiles", "_roles"), lambda_svc: ("_functions", "_vpc
 def install(handlers: dict) -> None:
     """Wrap the handlers of functions, instance profiles and roles."""
     function = handlers["AWS::Lambda::Function"]
-    create, update = function["create"], function["update"]
+    create = function["create"]
+    update = function["update"]
 
     def create_with_fields(logical_id, properties, stack):
         name, attributes = create(logical_id, properties, stack)
@@ -39,8 +40,10 @@ def _store_function_fields(name, properties):
 
 
 def _install_profile_names(profile):
-    """Make `Ref` of an instance profile its name, as on AWS; plain MiniStack takes the ARN as physical id."""
-    create, update, delete = profile["create"], profile["update"], profile["delete"]
+    """Make `Ref` of an instance profile its name, as on AWS; plain MiniStack's id is the ARN."""
+    create = profile["create"]
+    update = profile["update"]
+    delete = profile["delete"]
 
     def arn_of(name):
         return iam._instance_profiles.get(name, {}).get("Arn", name)
@@ -49,7 +52,9 @@ def _install_profile_names(profile):
         return outcome[0].rsplit("/", 1)[-1], outcome[1]
 
     profile.update(
-        create=lambda logical_id, properties, stack: use_name(create(logical_id, properties, stack)),
+        create=lambda logical_id, properties, stack: use_name(
+            create(logical_id, properties, stack)
+        ),
         update=lambda physical_id, old, new, stack, logical_id=None: use_name(
             update(arn_of(physical_id), old, new, stack, logical_id)
         ),
@@ -58,14 +63,17 @@ def _install_profile_names(profile):
 
 
 def _install_role_boundaries(role):
-    create, update = role["create"], role["update"]
+    create = role["create"]
+    update = role["update"]
 
     def store_boundary(outcome, properties):
         iam._roles[outcome[0]]["PermissionsBoundary"] = properties.get("PermissionsBoundary")
         return outcome
 
     role.update(
-        create=lambda logical_id, properties, stack: store_boundary(create(logical_id, properties, stack), properties),
+        create=lambda logical_id, properties, stack: store_boundary(
+            create(logical_id, properties, stack), properties
+        ),
         update=lambda physical_id, old, new, stack, logical_id=None: store_boundary(
             update(physical_id, old, new, stack, logical_id), new
         ),

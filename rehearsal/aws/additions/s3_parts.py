@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
-"""Uploads in parts, refused as S3 refuses them: too small a part, a wrong order, a missing checksum."""
+"""Uploads in parts, refused as S3 does: too small a part, wrong order, missing checksum."""
 
 from __future__ import annotations
 
@@ -7,11 +7,21 @@ from ministack.services import s3
 
 NEEDS = {
     s3: (
-        "ParseError", "S3_NS", "_buckets", "_complete_multipart_upload", "_completed_multipart_uploads",
-        "_create_multipart_upload", "_error", "_list_parts", "_multipart_uploads", "_put_object", "_qp",
-        "_upload_part", "fromstring",
+        "ParseError",
+        "S3_NS",
+        "_buckets",
+        "_complete_multipart_upload",
+        "_completed_multipart_uploads",
+        "_create_multipart_upload",
+        "_error",
+        "_list_parts",
+        "_multipart_uploads",
+        "_put_object",
+        "_qp",
+        "_upload_part",
+        "fromstring",
     ),
-}  # fmt: skip
+}
 
 MIN_PART_BYTES = 5 * 1024 * 1024  # bytes; docs.aws.amazon.com/AmazonS3/latest/userguide/qfacts.html
 _CHECKSUM_PREFIX = "x-amz-checksum-"
@@ -21,9 +31,10 @@ _COMPOSITE = "COMPOSITE"
 
 def install(_handlers: dict) -> None:
     """Put the refusals before MiniStack's own calls, and add missing fields to its answers."""
-    create, upload, complete, listing = (
-        s3._create_multipart_upload, s3._upload_part, s3._complete_multipart_upload, s3._list_parts
-    )  # fmt: skip
+    create = s3._create_multipart_upload
+    upload = s3._upload_part
+    complete = s3._complete_multipart_upload
+    listing = s3._list_parts
 
     def create_with_type(bucket, key, headers):
         answer = create(bucket, key, headers)
@@ -35,11 +46,19 @@ def install(_handlers: dict) -> None:
         return answer
 
     def upload_with_check(bucket, key, body, query, headers):
-        return _find_checksum_fault(_find_upload(query), headers) or upload(bucket, key, body, query, headers)
+        return _find_checksum_fault(_find_upload(query), headers) or upload(
+            bucket, key, body, query, headers
+        )
 
     def complete_with_check(bucket, key, body, query, headers=None):
-        open_upload = None if s3._qp(query, "uploadId") in s3._completed_multipart_uploads else _find_upload(query)
-        return _find_completion_fault(open_upload, body) or complete(bucket, key, body, query, headers)
+        open_upload = (
+            None
+            if s3._qp(query, "uploadId") in s3._completed_multipart_uploads
+            else _find_upload(query)
+        )
+        return _find_completion_fault(open_upload, body) or complete(
+            bucket, key, body, query, headers
+        )
 
     def list_with_type(bucket, key, query):
         status, headers, body = listing(bucket, key, query)
@@ -65,8 +84,8 @@ def _find_checksum_fault(upload, headers):
     actual_algorithm = algorithms[0] if algorithms else "null"
     return _error_response(
         "InvalidRequest",
-        f"Checksum Type mismatch occurred, expected checksum Type: {expected_algorithm}, actual checksum Type: "
-        f"{actual_algorithm}",
+        f"Checksum Type mismatch occurred, expected checksum Type: {expected_algorithm}, actual"
+        f" checksum Type: {actual_algorithm}",
     )
 
 
@@ -75,18 +94,25 @@ def _find_completion_fault(upload, body):
     if upload is None:
         return None
     try:
-        parts = [_element_fields(part) for part in s3.fromstring(body) if part.tag.rpartition("}")[2] == "Part"]
+        parts = [
+            _element_fields(part)
+            for part in s3.fromstring(body)
+            if part.tag.rpartition("}")[2] == "Part"
+        ]
     except s3.ParseError:
         return None
     if not parts:
         return _error_response(
-            "MalformedXML", "The XML you provided was not well-formed or did not validate against our published schema"
+            "MalformedXML",
+            "The XML you provided was not well-formed or did not validate against our published"
+            " schema",
         )
     numbers = [int(part["PartNumber"]) for part in parts]
     if numbers != sorted(set(numbers)):
         return _error_response(
             "InvalidPartOrder",
-            "The list of parts was not in ascending order. The parts list must be specified in order by part number.",
+            "The list of parts was not in ascending order. The parts list must be specified in"
+            " order by part number.",
         )
     if not set(numbers) <= upload["parts"].keys():
         return None
@@ -105,8 +131,9 @@ def _find_absent_checksum(upload, parts):
         if not part.get(f"Checksum{algorithm}"):
             return _error_response(
                 "InvalidRequest",
-                f"The upload was created using a {algorithm.lower()} checksum. The complete request must include the "
-                f"checksum for each part. It was missing for part {part['PartNumber']} in the request.",
+                f"The upload was created using a {algorithm.lower()} checksum. The complete request"
+                " must include the checksum for each part. It was missing for part"
+                f" {part['PartNumber']} in the request.",
             )
     return None
 
@@ -116,10 +143,15 @@ def _find_small_part(upload, parts):
         size = upload["parts"][int(part["PartNumber"])]["size"]
         if size < MIN_PART_BYTES:
             return _error_response(
-                "EntityTooSmall", "Your proposed upload is smaller than the minimum allowed size",
-                {"ProposedSize": str(size), "MinSizeAllowed": str(MIN_PART_BYTES), "PartNumber": part["PartNumber"],
-                 "ETag": (part.get("ETag") or "").strip('"')},
-            )  # fmt: skip
+                "EntityTooSmall",
+                "Your proposed upload is smaller than the minimum allowed size",
+                {
+                    "ProposedSize": str(size),
+                    "MinSizeAllowed": str(MIN_PART_BYTES),
+                    "PartNumber": part["PartNumber"],
+                    "ETag": (part.get("ETag") or "").strip('"'),
+                },
+            )
     return None
 
 
@@ -140,7 +172,9 @@ def _install_put_checksums():
         status, answer_headers, answer = put(bucket, key, body, headers)
         if status == 200:  # noqa: PLR2004 - HTTP
             checksums = s3._buckets[bucket]["objects"][key].get("checksums") or {}
-            answer_headers.update({_CHECKSUM_PREFIX + name.lower(): value for name, value in checksums.items()})
+            answer_headers.update(
+                {_CHECKSUM_PREFIX + name.lower(): value for name, value in checksums.items()}
+            )
             answer_headers.update({f"{_CHECKSUM_PREFIX}type": "FULL_OBJECT"} if checksums else {})
         return status, answer_headers, answer
 

@@ -1,8 +1,9 @@
 # ruff: noqa: SLF001, ANN001, ANN002, ANN202 - MiniStack is untyped and has no public interface
-"""Large objects on the endpoint's disk: reads ranges without reading the whole, and holds no object in memory.
+"""Large objects on the endpoint's disk: reads ranges alone, and holds no object in memory.
 
-Plain MiniStack reads the whole file for every range, so the time of a download in ranges grows with the square of the
-object's size. It also keeps every part of an upload in memory until the upload is complete.
+Plain MiniStack reads the whole file for every range, so the time of a download in ranges grows with
+the square of the object's size. It also keeps every part of an upload in memory until the upload is
+complete.
 
 Invariant: without a directory for objects nothing here is installed.
 """
@@ -20,13 +21,23 @@ from ministack.services import s3
 
 NEEDS = {
     s3: (
-        "DATA_DIR", "S3_PERSIST", "_get_object", "_multipart_uploads", "_object_disk_path", "_object_versions", "_qp",
-        "_read_body", "_record_object_version", "_upload_part",
+        "DATA_DIR",
+        "S3_PERSIST",
+        "_get_object",
+        "_multipart_uploads",
+        "_object_disk_path",
+        "_object_versions",
+        "_qp",
+        "_read_body",
+        "_record_object_version",
+        "_upload_part",
     ),
-}  # fmt: skip
+}
 
 _CHUNK_BYTES = 1024 * 1024
-_allows_mapping: ContextVar[bool] = ContextVar("whether a body may be a mapping of its file", default=False)
+_allows_mapping: ContextVar[bool] = ContextVar(
+    "whether a body may be a mapping of its file", default=False
+)
 
 
 def install(_handlers: dict) -> None:
@@ -40,7 +51,8 @@ def install(_handlers: dict) -> None:
 
 
 def _install_range_reads():
-    get, read = s3._get_object, s3._read_body
+    get = s3._get_object
+    read = s3._read_body
 
     def read_mapped(bucket, key, record):
         path = s3._object_disk_path(bucket, key)
@@ -67,7 +79,13 @@ def _install_range_reads():
 async def _stream_content(content, send, _receive):
     for start in range(0, len(content), _CHUNK_BYTES):
         has_more = start + _CHUNK_BYTES < len(content)
-        await send({"type": "http.response.body", "body": content[start : start + _CHUNK_BYTES], "more_body": has_more})
+        await send(
+            {
+                "type": "http.response.body",
+                "body": content[start : start + _CHUNK_BYTES],
+                "more_body": has_more,
+            }
+        )
     content.close()
 
 
@@ -77,7 +95,9 @@ def _install_disk_parts():
     def upload_to_disk(bucket, key, body, query, headers):
         answer = upload(bucket, key, body, query, headers)
         if answer[0] == 200 and body:  # noqa: PLR2004 - HTTP
-            part = s3._multipart_uploads[s3._qp(query, "uploadId")]["parts"][int(s3._qp(query, "partNumber"))]
+            part = s3._multipart_uploads[s3._qp(query, "uploadId")]["parts"][
+                int(s3._qp(query, "partNumber"))
+            ]
             with tempfile.TemporaryFile(dir=s3.DATA_DIR) as file:
                 file.write(body)
                 file.flush()
@@ -88,7 +108,7 @@ def _install_disk_parts():
 
 
 def _install_disk_versions():
-    """Keep no body in a version's record: MiniStack finds the body in its file, as after a restart."""
+    """Keep no body in a version's record: MiniStack finds it in its file, as after a restart."""
     record_version = s3._record_object_version
 
     def record_without_body(bucket, key, previous_record, object_record, data):

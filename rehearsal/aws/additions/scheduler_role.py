@@ -1,8 +1,8 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """The role with which EventBridge Scheduler makes its calls.
 
-Invariant: if the endpoint enforces policies, Scheduler may do only what the schedule's role may do, and gets a role
-only if the role trusts Scheduler.
+Invariant: if the endpoint enforces policies, Scheduler may do only what the schedule's role may do,
+and gets a role only if the role trusts Scheduler.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def can_use_role(role: str, group: str) -> bool:
         service_context={"aws:sourceaccount": get_account_id(), "aws:sourcearn": group_arn},
     )
     return any(
-        _can_assume_role(statement, context) for statement in _policy_statements(record["AssumeRolePolicyDocument"])
+        _can_assume_role(statement, context)
+        for statement in _policy_statements(record["AssumeRolePolicyDocument"])
     )
 
 
@@ -67,7 +68,7 @@ def _can_assume_role(statement, context):
 
 
 def create_session(role: str, group: str, name: str) -> tuple | None:
-    """Return access key, secret and token of a session of the role; None if the role does not trust Scheduler.
+    """Return access key, secret and token of the role's session; None if it distrusts Scheduler.
 
     Without enforcement every caller is the account itself, and so is Scheduler.
     """
@@ -75,10 +76,19 @@ def create_session(role: str, group: str, name: str) -> tuple | None:
         return get_account_id(), "local", None
     if not can_use_role(role, group):
         return None
-    key, secret, token = sts._gen_session_access_key(), sts._gen_secret(), sts._gen_session_token()
-    sts.register_session(key, {
-        "Arn": f"arn:aws:sts::{get_account_id()}:assumed-role/{role.rsplit('/', 1)[-1]}/{name}",
-        "UserId": f"AROA:{name}", "SecretAccessKey": secret, "SessionToken": token, "Expiration": time.time() + 900,
-        "AccountId": get_account_id(), "PrincipalType": "AssumedRole",
-    })  # fmt: skip
+    key = sts._gen_session_access_key()
+    secret = sts._gen_secret()
+    token = sts._gen_session_token()
+    sts.register_session(
+        key,
+        {
+            "Arn": f"arn:aws:sts::{get_account_id()}:assumed-role/{role.rsplit('/', 1)[-1]}/{name}",
+            "UserId": f"AROA:{name}",
+            "SecretAccessKey": secret,
+            "SessionToken": token,
+            "Expiration": time.time() + 900,
+            "AccountId": get_account_id(),
+            "PrincipalType": "AssumedRole",
+        },
+    )
     return key, secret, token

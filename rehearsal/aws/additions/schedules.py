@@ -1,9 +1,10 @@
 # ruff: noqa: SLF001, ANN001, ANN202 - MiniStack is untyped and has no public interface
 """Schedules by the endpoint's clock, refused as EventBridge Scheduler refuses them.
 
-MiniStack looks every ten seconds, takes any expression, and remembers firings by name, so a second schedule of the same
-name never fires. With this module it looks ten times a second and forgets the firing with the schedule.
-Invariant: the creation of a schedule that could never work is refused, as far as AWS is known to refuse it.
+MiniStack looks every ten seconds, takes any expression, and remembers firings by name, so a second
+schedule of the same name never fires. With this module it looks ten times a second and forgets the
+firing with the schedule. Invariant: the creation of a schedule that could never work is refused, as
+far as AWS is known to refuse it.
 """
 
 from __future__ import annotations
@@ -36,10 +37,18 @@ NEEDS = {
     iam_evaluator: ("enforce",),
     provisioners: ("_physical_name",),
     scheduler: (
-        "_SCHEDULE_TICK_INTERVAL", "_create_schedule", "_error", "_schedule_arn", "_schedule_last_fired", "_schedules",
-        "_tick_schedules", "_update_schedule", "handle_request", "time",
+        "_SCHEDULE_TICK_INTERVAL",
+        "_create_schedule",
+        "_error",
+        "_schedule_arn",
+        "_schedule_last_fired",
+        "_schedules",
+        "_tick_schedules",
+        "_update_schedule",
+        "handle_request",
+        "time",
     ),
-}  # fmt: skip
+}
 
 TICK_S = 0.1
 _TYPE = "AWS::Scheduler::Schedule"
@@ -64,7 +73,9 @@ def install(handlers: dict) -> None:
     scheduler._SCHEDULE_TICK_INTERVAL = TICK_S
     fleet_settings.due_actions.append(_tick_schedules)
     fleet_settings.reset_actions.append(scheduler._schedule_last_fired.clear)
-    handlers[_TYPE].update(create=_create_by_stack, update=_update_by_stack, update_with_logical_id=True)
+    handlers[_TYPE].update(
+        create=_create_by_stack, update=_update_by_stack, update_with_logical_id=True
+    )
 
 
 def _tick_schedules():
@@ -101,15 +112,21 @@ def _forget_firing(name, fields):
 
 
 def _find_schedule_fault(fields):
-    expression, target = fields.get("ScheduleExpression") or "", fields.get("Target") or {}
+    expression = fields.get("ScheduleExpression") or ""
+    target = fields.get("Target") or {}
     if expression.startswith("at(") and not _is_valid_time(expression):
         return f"Invalid Schedule Expression {expression}."
     for name, value in (target.get("RetryPolicy") or {}).items():
         least, most = _LIMITS.get(name, (value, value))
         if not least <= value <= most:
             return f"RetryPolicy.{name} is {value}, wanted: {least} to {most}"
-    if app.AUTH and not scheduler_role.can_use_role(target.get("RoleArn", ""), fields.get("GroupName", "default")):
-        return "The execution role you provide must allow AWS EventBridge Scheduler to assume the role."
+    if app.AUTH and not scheduler_role.can_use_role(
+        target.get("RoleArn", ""), fields.get("GroupName", "default")
+    ):
+        return (
+            "The execution role you provide must allow AWS EventBridge Scheduler to assume the"
+            " role."
+        )
     return universal_targets.find_target_fault(target)
 
 
@@ -122,13 +139,17 @@ def _is_valid_time(expression):
 
 
 async def _check_pass_role(method, path, headers, body, query):
-    """Refuse a schedule whose caller may not pass its role to Scheduler; plain MiniStack does not check this."""
+    """Refuse a schedule whose caller may not pass its role; plain MiniStack does not check."""
     if app.AUTH and method in ("POST", "PUT") and path.startswith("/schedules/"):
         role = (service_model.parse_object(body or b"{}").get("Target") or {}).get("RoleArn", "*")
         denial = iam_evaluator.enforce(
-            extract_access_key_id(headers, query), "iam:PassRole", "iam", get_region(), resource_arn=role,
+            extract_access_key_id(headers, query),
+            "iam:PassRole",
+            "iam",
+            get_region(),
+            resource_arn=role,
             service_context={"iam:PassedToService": scheduler_role.SCHEDULER_SERVICE},
-        )  # fmt: skip
+        )
         if denial:
             message = f"User is not authorized to perform: iam:PassRole on resource: {role}"
             return scheduler._error(403, "AccessDeniedException", message)

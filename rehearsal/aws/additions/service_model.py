@@ -1,8 +1,9 @@
 # ruff: noqa: ANN001, ANN201, ANN202, PLC0415 - MiniStack is untyped; what few requests need is imported by them
 """Converts between a template's values and the wire format by botocore's own service models.
 
-MiniStack parses and prints a subset of the fields by hand. This module adds the other fields for whole shapes at once:
-a field is either in the service's model, and then kept, or is refused by name.
+MiniStack parses and prints a subset of the fields by hand. This module adds the other fields for
+whole shapes at once: a field is either in the service's model, and then kept, or is refused by
+name.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ _NUMBER_TYPES = {"integer": int, "long": int, "double": float, "float": float}
 
 @cache
 def load_service(name: str):
-    """Return a service's model. EC2's alone takes 0.1 s to read, so each is read at its first use."""
+    """Return a service's model, read at first use, because EC2's alone takes 0.1 s."""
     return ServiceModel(Loader().load_service_model(name, "service-2"), name)
 
 
 @cache
 def request_shape(service_name: str, operation: str, *path: str):
-    """Return the shape at `path` of a request, e.g. `("ec2", "CreateLaunchTemplate", "LaunchTemplateData")`."""
+    """Return the shape at `path`, e.g. `("ec2", "CreateLaunchTemplate", "LaunchTemplateData")`."""
     return _descend_shape(load_service(service_name).operation_model(operation).input_shape, path)
 
 
@@ -47,14 +48,17 @@ def convert_value(shape, value, path: str, convert_name=lambda name: name):
     """Return a template's value as the API spells and types it.
 
     Raises:
-        ValueError: the template has a property without a member in the shape, as CloudFormation refuses it.
+        ValueError: the template has a property without a member in the shape, as CloudFormation
+            refuses it.
     """
     if shape.type_name == "structure":
         return _convert_structure(shape, value, path, convert_name)
     if shape.type_name == "list":
         return [convert_value(shape.member, item, path, convert_name) for item in value]
     if shape.type_name == "map":
-        return dict(value) if isinstance(value, dict) else {tag["Key"]: tag["Value"] for tag in value}
+        return (
+            dict(value) if isinstance(value, dict) else {tag["Key"]: tag["Value"] for tag in value}
+        )
     if shape.type_name == "boolean":
         return str(value).lower() == "true"
     if shape.type_name in _NUMBER_TYPES:
@@ -67,7 +71,9 @@ def _convert_structure(shape, value, path, convert_name):
     if unknown:
         raise ValueError(f"Encountered unsupported property {unknown[0]} in {path}")
     return {
-        convert_name(name): convert_value(shape.members[convert_name(name)], item, f"{path}.{name}", convert_name)
+        convert_name(name): convert_value(
+            shape.members[convert_name(name)], item, f"{path}.{name}", convert_name
+        )
         for name, item in value.items()
     }
 
@@ -97,7 +103,9 @@ def parse_ec2_parameters(shape, parameters: dict, prefix: str):
         return {name: value for name, value in members.items() if value is not None} or None
     if shape.type_name == "list":
         items = []
-        while (item := parse_ec2_parameters(shape.member, parameters, f"{prefix}.{len(items) + 1}")) is not None:
+        while (
+            item := parse_ec2_parameters(shape.member, parameters, f"{prefix}.{len(items) + 1}")
+        ) is not None:
             items.append(item)
         return items or None
     value = parameters.get(prefix)
@@ -112,7 +120,7 @@ def _query_name(member, name):
 
 
 def format_ec2_xml(shape, value: dict) -> str:
-    """Return the members of a structure as EC2 prints them, without members that the shape does not know."""
+    """Return a structure's members as EC2 prints them, without those that its shape lacks."""
     return "".join(
         _format_ec2_element(member, member.serialization.get("name", name), value[name])
         for name, member in shape.members.items()
@@ -134,5 +142,7 @@ def build_s3_body(operation: str, request: dict) -> bytes:
     from botocore import serialize
 
     serializer = serialize.create_serializer("rest-xml", include_validation=False)
-    body = serializer.serialize_to_request(request, load_service("s3").operation_model(operation))["body"]
+    body = serializer.serialize_to_request(request, load_service("s3").operation_model(operation))[
+        "body"
+    ]
     return body if isinstance(body, bytes) else body.encode()

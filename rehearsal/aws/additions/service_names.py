@@ -1,5 +1,5 @@
 # ruff: noqa: SLF001 - MiniStack has no public interface
-"""Tells that a name is an AWS service's without reading every model of botocore, which takes seconds of a processor."""
+"""Tells an AWS service's name without reading every botocore model, which takes CPU seconds."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ NEEDS = {router: ("_is_aws_service_name",)}
 
 @cache
 def _list_services() -> frozenset[str]:
-    """Return the names of the models as most services sign with them: service-quotas signs as servicequotas."""
-    return frozenset(name.replace("-", "") for name in Loader().list_available_services("service-2"))
+    """Return the models' names as most services sign: service-quotas as servicequotas."""
+    return frozenset(
+        name.replace("-", "") for name in Loader().list_available_services("service-2")
+    )
 
 
 def install(_handlers: dict) -> None:
-    """Look among the names of the models first; MiniStack reads all models for a name that is only in one of them."""
+    """Look among the models' names first; for a name within one, MiniStack reads all models."""
     is_known = router._is_aws_service_name
 
     def is_service_name(scope: str) -> bool:

@@ -13,7 +13,8 @@ _KEY_ATTRIBUTE = "KmsMasterKeyId"
 def install(handlers: dict) -> None:
     """Wrap create and update; GetTopicAttributes returns the attribute."""
     type_handlers = handlers["AWS::SNS::Topic"]
-    create, update = type_handlers["create"], type_handlers["update"]
+    create = type_handlers["create"]
+    update = type_handlers["update"]
 
     def store_key(outcome, properties):
         attributes = sns._topics[outcome[0]]["attributes"]
@@ -23,7 +24,9 @@ def install(handlers: dict) -> None:
         return outcome
 
     type_handlers.update(
-        create=lambda logical_id, properties, stack: store_key(create(logical_id, properties, stack), properties),
+        create=lambda logical_id, properties, stack: store_key(
+            create(logical_id, properties, stack), properties
+        ),
         update=lambda physical_id, old, new, stack, logical_id=None: store_key(
             update(physical_id, old, new, stack, logical_id), new
         ),

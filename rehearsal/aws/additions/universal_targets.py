@@ -1,10 +1,11 @@
 # ruff: noqa: SLF001, ANN001, ANN003, ANN202, PLC0415 - MiniStack is untyped; a call imports what calls need
-"""EventBridge Scheduler's universal targets of EKS: this module really makes the call, as the schedule's role.
+"""EventBridge Scheduler's universal targets of EKS: really called here, as the schedule's role.
 
-`Input` spells members with a capital: ClusterName, not clusterName as in the EKS API. AWS answers CreateSchedule with a
-ValidationException if a required member is missing in that spelling, as two people recorded on their accounts in 2026.
-Nobody recorded how AWS treats a deeper member in another spelling; here the invocation fails, so that somebody sees it.
-Invariant: a failed call is retried until its retry policy is exhausted, and is then in its queue.
+`Input` spells members with a capital: ClusterName, not clusterName as in the EKS API. AWS answers
+CreateSchedule with a ValidationException if a required member is missing in that spelling, as two
+people recorded on their accounts in 2026. Nobody recorded how AWS treats a deeper member in another
+spelling; here the invocation fails, so that somebody sees it. Invariant: a failed call is retried
+until its retry policy is exhausted, and is then in its queue.
 """
 
 from __future__ import annotations
@@ -15,7 +16,13 @@ import os
 import time
 from dataclasses import dataclass, field
 
-from ministack.core.responses import get_account_id, get_region, new_uuid, set_request_account_id, set_request_region
+from ministack.core.responses import (
+    get_account_id,
+    get_region,
+    new_uuid,
+    set_request_account_id,
+    set_request_region,
+)
 from ministack.services import eventbridge, scheduler
 
 from . import fleet_settings, scheduler_role, service_model
@@ -26,7 +33,8 @@ NEEDS = {
 }
 
 _PREFIX = "arn:aws:scheduler:::aws-sdk:"
-_READ_PREFIXES = ("get", "describe", "list")  # of the prefixes that Scheduler calls read-only, those that EKS has
+# of the prefixes that Scheduler calls read-only, those that EKS has
+_READ_PREFIXES = ("get", "describe", "list")
 _LOG = logging.getLogger("tandem.universal_targets")
 
 
@@ -67,7 +75,13 @@ def install(_handlers: dict) -> None:
         start_time = scheduler._at_time_epoch(rule.get("ScheduleExpression", "")) or now
         _attempt_call(
             _TargetInvocation(
-                rule, target, get_account_id(), get_region(), start_time, now, reset_count=_reset_counter[0]
+                rule,
+                target,
+                get_account_id(),
+                get_region(),
+                start_time,
+                now,
+                reset_count=_reset_counter[0],
             )
         )
 
@@ -92,11 +106,14 @@ def find_target_fault(target: dict) -> str | None:
         input_fields = json.loads(target.get("Input") or "{}")
     except ValueError:
         return "Invalid RequestJson provided. Reason Request payload is not a valid JSON"
-    required_names = [name[:1].upper() + name[1:] for name in operation.input_shape.required_members]
+    required_names = [
+        name[:1].upper() + name[1:] for name in operation.input_shape.required_members
+    ]
     absent_names = ", ".join(name for name in required_names if name not in input_fields)
     if absent_names:
         return (
-            f"Invalid RequestJson provided. Reason Request payload is missing the following field(s): {absent_names}."
+            "Invalid RequestJson provided. Reason Request payload is missing the following"
+            f" field(s): {absent_names}."
         )
     return None
 
@@ -105,7 +122,11 @@ def _find_operation(arn):
     action = arn.removeprefix(f"{_PREFIX}eks:")
     name = action[:1].upper() + action[1:]
     model = service_model.load_service("eks")
-    if action.startswith(_READ_PREFIXES) or action[:1].isupper() or name not in model.operation_names:
+    if (
+        action.startswith(_READ_PREFIXES)
+        or action[:1].isupper()
+        or name not in model.operation_names
+    ):
         return None
     return model.operation_model(name)
 
@@ -142,7 +163,8 @@ def _attempt_call(invocation):
             _send_to_dead_letters(invocation, "MaximumRetryAttempts")
         else:
             invocation.next_at = (
-                fleet_settings.current_time() + fleet_settings.settings_for().retry_delay_s * 2**invocation.retries
+                fleet_settings.current_time()
+                + fleet_settings.settings_for().retry_delay_s * 2**invocation.retries
             )
             _retry_queue.append(invocation)
 
@@ -151,14 +173,20 @@ def _call_target(invocation):
     from botocore.exceptions import BotoCoreError, ClientError, ParamValidationError
 
     if not invocation.target["Arn"].startswith(f"{_PREFIX}eks:"):
-        raise _TargetCallError("NotRehearsed", "the local endpoint fires universal targets of eks alone")
+        raise _TargetCallError(
+            "NotRehearsed", "the local endpoint fires universal targets of eks alone"
+        )
     operation = _find_operation(invocation.target["Arn"])
     try:
-        request = _convert_spelling(operation.input_shape, json.loads(invocation.target.get("Input") or "{}"), "")
+        request = _convert_spelling(
+            operation.input_shape, json.loads(invocation.target.get("Input") or "{}"), ""
+        )
         client = _create_client(invocation, "eks")
         getattr(client, _to_snake_case(operation.name))(**request)
     except ClientError as error:
-        raise _TargetCallError(error.response["Error"]["Code"], error.response["Error"]["Message"]) from error
+        raise _TargetCallError(
+            error.response["Error"]["Code"], error.response["Error"]["Message"]
+        ) from error
     except (ParamValidationError, ValueError) as error:
         raise _TargetCallError("ValidationException", str(error)) from error
     except BotoCoreError as error:
@@ -166,7 +194,9 @@ def _call_target(invocation):
 
 
 def _to_snake_case(name):
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).strip("_")
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).strip(
+        "_"
+    )
 
 
 def _convert_spelling(shape, value, path):
@@ -175,7 +205,11 @@ def _convert_spelling(shape, value, path):
         return [_convert_spelling(shape.member, item, path) for item in value]
     if shape.type_name != "structure" or not isinstance(value, dict):
         return value  # a map's keys are the user's own
-    unknown = [name for name in value if name[:1].islower() or service_model.to_camel_case(name) not in shape.members]
+    unknown = [
+        name
+        for name in value
+        if name[:1].islower() or service_model.to_camel_case(name) not in shape.members
+    ]
     if unknown:
         raise ValueError(f"Input has the unknown member {path}{unknown[0]}")
     return {
@@ -195,7 +229,8 @@ def _create_client(invocation, service):
     )
     if session is None:
         raise _TargetCallError(
-            "AccessDeniedException", f"{scheduler_role.SCHEDULER_SERVICE} may not assume {invocation.target['RoleArn']}"
+            "AccessDeniedException",
+            f"{scheduler_role.SCHEDULER_SERVICE} may not assume {invocation.target['RoleArn']}",
         )
     key, secret, token = session
     client = get_session().create_client(
@@ -212,7 +247,7 @@ def _create_client(invocation, service):
 
 
 def _set_tls_header(request, **_more):
-    """Mark a request as sent by TLS: Scheduler uses TLS, a queue's policy may require it, and this machine has none."""
+    """Mark a request as TLS: Scheduler uses it, queues may require it, this machine has none."""
     request.headers["X-Forwarded-Proto"] = "https"
 
 
@@ -221,7 +256,7 @@ def _endpoint_url():
 
 
 def _send_to_dead_letters(invocation, condition):
-    """Send a failed invocation to its dead-letter queue, with the schedule's role as Scheduler does."""
+    """Send a failed invocation to its dead-letter queue by the schedule's role, like Scheduler."""
     from botocore.exceptions import BotoCoreError, ClientError
 
     queue = (invocation.target.get("DeadLetterConfig") or {}).get("Arn")
@@ -247,8 +282,16 @@ def _send_to_dead_letters(invocation, condition):
     account, name = queue.split(":")[4:6]
     try:
         _create_client(invocation, "sqs").send_message(
-            QueueUrl=f"{_endpoint_url()}/{account}/{name}", MessageBody=invocation.target.get("Input") or "{}",
-            MessageAttributes={key: {"DataType": "String", "StringValue": value} for key, value in attributes.items()},
-        )  # fmt: skip
+            QueueUrl=f"{_endpoint_url()}/{account}/{name}",
+            MessageBody=invocation.target.get("Input") or "{}",
+            MessageAttributes={
+                key: {"DataType": "String", "StringValue": value}
+                for key, value in attributes.items()
+            },
+        )
     except (_TargetCallError, BotoCoreError, ClientError):
-        _LOG.exception("%s is lost: its dead-letter queue %s does not take it", invocation.schedule["Arn"], queue)
+        _LOG.exception(
+            "%s is lost: its dead-letter queue %s does not take it",
+            invocation.schedule["Arn"],
+            queue,
+        )

@@ -28,7 +28,7 @@ def require_single(items: list[Any], subject: str) -> Any:
 
 
 def to_pascal_case(value: Any, user_keys: frozenset[str] = frozenset()) -> Any:
-    """Return a camelCase answer in the spelling of templates; below `user_keys` keys are the user's own and stay."""
+    """Return a camelCase answer in template spelling; keys below `user_keys` stay as they are."""
     if isinstance(value, list):
         return [to_pascal_case(item, user_keys) for item in value]
     if not isinstance(value, dict):
@@ -40,7 +40,7 @@ def to_pascal_case(value: Any, user_keys: frozenset[str] = frozenset()) -> Any:
 
 
 def to_whole_numbers(value: Any) -> Any:
-    """Return a number that the API gives as a fraction in the spelling of templates: 20 and not 20.0."""
+    """Return a number that the API gives as a fraction in template spelling: 20, not 20.0."""
     if isinstance(value, dict):
         return {key: to_whole_numbers(item) for key, item in value.items()}
     if isinstance(value, list):

@@ -15,10 +15,17 @@ from rehearsal.aws.descriptions.conversion import (
 _USER_KEYS = frozenset({"tags", "labels"})  # their keys are names that users chose
 
 
-def _describe_cluster(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_cluster(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     cluster = client("eks").describe_cluster(name=physical_id)["cluster"]
     description: Properties = to_pascal_case(cluster, _USER_KEYS)
-    types = [type_ for item in cluster["logging"]["clusterLogging"] if item["enabled"] for type_ in item["types"]]
+    types = [
+        type_
+        for item in cluster["logging"]["clusterLogging"]
+        if item["enabled"]
+        for type_ in item["types"]
+    ]
     return {
         **description,
         "Logging": {"ClusterLogging": {"EnabledTypes": [{"Type": type_} for type_ in types]}},
@@ -29,9 +36,13 @@ def _describe_cluster(client: ClientFactory, physical_id: str, _properties: Prop
     }
 
 
-def _describe_nodegroup(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
+def _describe_nodegroup(
+    client: ClientFactory, physical_id: str, properties: Properties
+) -> Properties:
     name = physical_id.rsplit("/", 1)[-1]  # AWS: cluster/name
-    nodegroup = client("eks").describe_nodegroup(clusterName=properties["ClusterName"], nodegroupName=name)["nodegroup"]
+    nodegroup = client("eks").describe_nodegroup(
+        clusterName=properties["ClusterName"], nodegroupName=name
+    )["nodegroup"]
     description: Properties = to_pascal_case(nodegroup, _USER_KEYS)
     return {
         **description,
@@ -45,7 +56,9 @@ def _describe_addon(client: ClientFactory, physical_id: str, _properties: Proper
     cluster, name = physical_id.split("|")
     addon = eks.describe_addon(clusterName=cluster, addonName=name)["addon"]
     description: Properties = to_pascal_case(addon, _USER_KEYS)
-    associations = [_read_association(eks, cluster, arn) for arn in addon.get("podIdentityAssociations", [])]
+    associations = [
+        _read_association(eks, cluster, arn) for arn in addon.get("podIdentityAssociations", [])
+    ]
     return {
         **description,
         "Arn": addon["addonArn"],
@@ -54,7 +67,9 @@ def _describe_addon(client: ClientFactory, physical_id: str, _properties: Proper
     }
 
 
-def _describe_access_entry(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_access_entry(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     eks = client("eks")
     principal, cluster = physical_id.split("|")
     entry = eks.describe_access_entry(clusterName=cluster, principalArn=principal)["accessEntry"]
@@ -67,7 +82,9 @@ def _describe_access_entry(client: ClientFactory, physical_id: str, _properties:
     }
 
 
-def _describe_association(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
+def _describe_association(
+    client: ClientFactory, physical_id: str, properties: Properties
+) -> Properties:
     association = _read_association(client("eks"), properties["ClusterName"], physical_id)
     description: Properties = to_pascal_case(association, _USER_KEYS)
     return {**description, "Tags": tag_list(association["tags"])}
@@ -75,7 +92,9 @@ def _describe_association(client: ClientFactory, physical_id: str, properties: P
 
 def _read_association(eks: Any, cluster: str, arn: str) -> Any:
     association_id = arn.rsplit("/", 1)[-1]
-    return eks.describe_pod_identity_association(clusterName=cluster, associationId=association_id)["association"]
+    return eks.describe_pod_identity_association(clusterName=cluster, associationId=association_id)[
+        "association"
+    ]
 
 
 DESCRIBE: dict[str, DescribeFunction] = {

@@ -19,7 +19,9 @@ from rehearsal.aws.descriptions.conversion import (
 )
 
 
-def _describe_function(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
+def _describe_function(
+    client: ClientFactory, physical_id: str, properties: Properties
+) -> Properties:
     answer = client("lambda").get_function(FunctionName=physical_id)
     configuration: Properties = answer["Configuration"]
     return {
@@ -33,7 +35,7 @@ def _describe_function(client: ClientFactory, physical_id: str, properties: Prop
 
 
 def _describe_code(client: ClientFactory, answer: Properties, code: Properties) -> Properties | str:
-    """Describe the deployed code: as the very object that the template names, or as the template's own text."""
+    """Describe the deployed code: as the object that the template names, or as its own text."""
     digest = answer["Configuration"]["CodeSha256"]
     if "S3Key" in code:
         return code if digest == _object_digest(client, code) else f"an archive of SHA-256 {digest}"
@@ -63,9 +65,13 @@ def _describe_layer(client: ClientFactory, physical_id: str, properties: Propert
     }
 
 
-def _describe_permission(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
+def _describe_permission(
+    client: ClientFactory, physical_id: str, properties: Properties
+) -> Properties:
     function = properties["FunctionName"]
-    statements = json.loads(client("lambda").get_policy(FunctionName=function)["Policy"])["Statement"]
+    statements = json.loads(client("lambda").get_policy(FunctionName=function)["Policy"])[
+        "Statement"
+    ]
     statement = require_single(
         [item for item in statements if item["Sid"] == physical_id.rsplit("|", 1)[-1]], physical_id
     )
@@ -80,10 +86,14 @@ def _describe_permission(client: ClientFactory, physical_id: str, properties: Pr
     }
 
 
-def _describe_log_group(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_log_group(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     logs = client("logs")
     groups = logs.describe_log_groups(logGroupNamePrefix=physical_id)["logGroups"]
-    log_group = require_single([group for group in groups if group["logGroupName"] == physical_id], physical_id)
+    log_group = require_single(
+        [group for group in groups if group["logGroupName"] == physical_id], physical_id
+    )
     tags = logs.list_tags_log_group(logGroupName=physical_id)["tags"]
     return {
         "LogGroupName": log_group["logGroupName"],
@@ -95,7 +105,9 @@ def _describe_log_group(client: ClientFactory, physical_id: str, _properties: Pr
     }
 
 
-def _describe_parameter(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_parameter(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     ssm = client("ssm")
     parameter: Properties = ssm.get_parameter(Name=physical_id, WithDecryption=True)["Parameter"]
     record = require_single(_list_parameters(ssm, physical_id), physical_id)

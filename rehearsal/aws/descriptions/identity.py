@@ -12,21 +12,28 @@ def _describe_role(client: ClientFactory, physical_id: str, properties: Properti
     role: Properties = iam.get_role(RoleName=physical_id)["Role"]
     policies = iam.list_attached_role_policies(RoleName=physical_id)["AttachedPolicies"]
     own_names = {item["PolicyName"] for item in properties.get("Policies", [])}
-    names = [name for name in iam.list_role_policies(RoleName=physical_id)["PolicyNames"] if name in own_names]
+    names = [
+        name
+        for name in iam.list_role_policies(RoleName=physical_id)["PolicyNames"]
+        if name in own_names
+    ]
     return {
         **role,
         "PermissionsBoundary": role.get("PermissionsBoundary", {}).get("PermissionsBoundaryArn"),
         "ManagedPolicyArns": [
-            item["PolicyArn"] for item in policies if _is_template_policy(item["PolicyArn"], properties)
+            item["PolicyArn"]
+            for item in policies
+            if _is_template_policy(item["PolicyArn"], properties)
         ],
         "Policies": [
-            {"PolicyName": name, "PolicyDocument": _read_inline_policy(iam, physical_id, name)} for name in names
+            {"PolicyName": name, "PolicyDocument": _read_inline_policy(iam, physical_id, name)}
+            for name in names
         ],
     }
 
 
 def _is_template_policy(arn: str, properties: Properties) -> bool:
-    """Return whether to compare a policy; an AWS::IAM::ManagedPolicy may attach itself, and its own row checks that."""
+    """Return whether to compare a policy; one that attaches itself has its own row."""
     return arn in properties.get("ManagedPolicyArns", [arn])
 
 
@@ -34,21 +41,34 @@ def _read_inline_policy(iam: Any, role: str, name: str) -> Any:
     return iam.get_role_policy(RoleName=role, PolicyName=name)["PolicyDocument"]
 
 
-def _describe_policy(client: ClientFactory, _physical_id: str, properties: Properties) -> Properties:
+def _describe_policy(
+    client: ClientFactory, _physical_id: str, properties: Properties
+) -> Properties:
     """Describe an inline policy in every role that it names; it differs if one role lacks it."""
-    iam, name = client("iam"), properties["PolicyName"]
+    iam = client("iam")
+    name = properties["PolicyName"]
     roles = [
-        role for role in properties.get("Roles", []) if name in iam.list_role_policies(RoleName=role)["PolicyNames"]
+        role
+        for role in properties.get("Roles", [])
+        if name in iam.list_role_policies(RoleName=role)["PolicyNames"]
     ]
     documents = [_read_inline_policy(iam, role, name) for role in roles]
     is_same = all(document == documents[0] for document in documents)
-    return {"PolicyName": name, "Roles": roles, "PolicyDocument": documents[0] if documents and is_same else documents}
+    return {
+        "PolicyName": name,
+        "Roles": roles,
+        "PolicyDocument": documents[0] if documents and is_same else documents,
+    }
 
 
-def _describe_managed_policy(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_managed_policy(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     iam = client("iam")
     policy = iam.get_policy(PolicyArn=physical_id)["Policy"]
-    version = iam.get_policy_version(PolicyArn=physical_id, VersionId=policy["DefaultVersionId"])["PolicyVersion"]
+    version = iam.get_policy_version(PolicyArn=physical_id, VersionId=policy["DefaultVersionId"])[
+        "PolicyVersion"
+    ]
     entities = iam.list_entities_for_policy(PolicyArn=physical_id)
     return {
         **policy,
@@ -61,7 +81,9 @@ def _describe_managed_policy(client: ClientFactory, physical_id: str, _propertie
     }
 
 
-def _describe_instance_profile(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_instance_profile(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     profile = client("iam").get_instance_profile(InstanceProfileName=physical_id)["InstanceProfile"]
     return {**profile, "Roles": [role["RoleName"] for role in profile["Roles"]]}
 

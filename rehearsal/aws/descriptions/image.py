@@ -1,4 +1,4 @@
-"""The images' repositories, their builds, and the images themselves, as ECR and CodeBuild describe them."""
+"""The images' repositories, builds, and the images, as ECR and CodeBuild describe them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from rehearsal.aws.descriptions.conversion import (
 )
 
 
-def _describe_repository(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_repository(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     ecr = client("ecr")
-    repository = require_single(ecr.describe_repositories(repositoryNames=[physical_id])["repositories"], physical_id)
+    repository = require_single(
+        ecr.describe_repositories(repositoryNames=[physical_id])["repositories"], physical_id
+    )
     policy = ecr.get_lifecycle_policy(repositoryName=physical_id)["lifecyclePolicyText"]
     description: Properties = to_pascal_case(repository)
     return {
@@ -24,20 +28,34 @@ def _describe_repository(client: ClientFactory, physical_id: str, _properties: P
     }
 
 
-def _describe_project(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
-    project = require_single(client("codebuild").batch_get_projects(names=[physical_id])["projects"], physical_id)
+def _describe_project(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
+    project = require_single(
+        client("codebuild").batch_get_projects(names=[physical_id])["projects"], physical_id
+    )
     description: Properties = to_pascal_case(project)
-    return {**description, "Source": {**description["Source"], "BuildSpec": project["source"].get("buildspec")}}
+    return {
+        **description,
+        "Source": {**description["Source"], "BuildSpec": project["source"].get("buildspec")},
+    }
 
 
 def _describe_image(client: ClientFactory, _physical_id: str, properties: Properties) -> Properties:
     """Describe the image as the repository has it, with the project and the function behind it."""
-    query = {"repositoryName": properties["Repository"], "imageIds": [{"imageTag": properties["Tag"]}]}
-    image = require_single(client("ecr").describe_images(**query)["imageDetails"], properties["Tag"])
+    query = {
+        "repositoryName": properties["Repository"],
+        "imageIds": [{"imageTag": properties["Tag"]}],
+    }
+    image = require_single(
+        client("ecr").describe_images(**query)["imageDetails"], properties["Tag"]
+    )
     function = client("lambda").get_function_configuration(FunctionName=properties["ServiceToken"])
     return {
         "Repository": image["repositoryName"],
-        "Tag": require_single([tag for tag in image["imageTags"] if tag == properties["Tag"]], properties["Tag"]),
+        "Tag": require_single(
+            [tag for tag in image["imageTags"] if tag == properties["Tag"]], properties["Tag"]
+        ),
         "Project": _describe_project(client, properties["Project"], {})["Name"],
         "ServiceToken": function["FunctionArn"],
     }

@@ -1,4 +1,4 @@
-"""Dashboards, alarms, their topic and metric filters, as CloudWatch, SNS and CloudWatch Logs describe them."""
+"""Dashboards, alarms, their topic, metric filters, as CloudWatch, SNS and Logs describe them."""
 
 from __future__ import annotations
 
@@ -16,17 +16,26 @@ from rehearsal.aws.descriptions.conversion import (
 )
 
 
-def _describe_dashboard(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_dashboard(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     cloudwatch = client("cloudwatch")
     dashboard: Properties = cloudwatch.get_dashboard(DashboardName=physical_id)
-    return {**dashboard, "Tags": cloudwatch.list_tags_for_resource(ResourceARN=dashboard["DashboardArn"])["Tags"]}
+    return {
+        **dashboard,
+        "Tags": cloudwatch.list_tags_for_resource(ResourceARN=dashboard["DashboardArn"])["Tags"],
+    }
 
 
-def _describe_metric_alarm(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_metric_alarm(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     return _describe_alarm(client("cloudwatch"), physical_id, "MetricAlarm")
 
 
-def _describe_composite_alarm(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_composite_alarm(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     return _describe_alarm(client("cloudwatch"), physical_id, "CompositeAlarm")
 
 
@@ -47,18 +56,27 @@ def _describe_topic(client: ClientFactory, physical_id: str, _properties: Proper
     }
 
 
-def _describe_topic_policy(client: ClientFactory, _physical_id: str, properties: Properties) -> Properties:
+def _describe_topic_policy(
+    client: ClientFactory, _physical_id: str, properties: Properties
+) -> Properties:
     """Describe a topic policy; it differs if one of its topics has another policy."""
     sns = client("sns")
     policies = [
-        json.loads(sns.get_topic_attributes(TopicArn=arn)["Attributes"]["Policy"]) for arn in properties["Topics"]
+        json.loads(sns.get_topic_attributes(TopicArn=arn)["Attributes"]["Policy"])
+        for arn in properties["Topics"]
     ]
     is_same = all(policy == policies[0] for policy in policies)
     return {"Topics": properties["Topics"], "PolicyDocument": policies[0] if is_same else policies}
 
 
-def _describe_subscription(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
-    pages = client("sns").get_paginator("list_subscriptions_by_topic").paginate(TopicArn=properties["TopicArn"])
+def _describe_subscription(
+    client: ClientFactory, physical_id: str, properties: Properties
+) -> Properties:
+    pages = (
+        client("sns")
+        .get_paginator("list_subscriptions_by_topic")
+        .paginate(TopicArn=properties["TopicArn"])
+    )
     subscriptions = [item for page in pages for item in page["Subscriptions"]]
     subscription: Properties = require_single(
         [item for item in subscriptions if item["SubscriptionArn"] == physical_id], physical_id
@@ -66,12 +84,18 @@ def _describe_subscription(client: ClientFactory, physical_id: str, properties: 
     return subscription
 
 
-def _describe_metric_filter(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
+def _describe_metric_filter(
+    client: ClientFactory, physical_id: str, properties: Properties
+) -> Properties:
     filters = client("logs").describe_metric_filters(
         logGroupName=properties["LogGroupName"], filterNamePrefix=physical_id
     )["metricFilters"]
-    metric_filter = require_single([item for item in filters if item["filterName"] == physical_id], physical_id)
-    description: Properties = to_pascal_case(to_whole_numbers(metric_filter), frozenset({"dimensions"}))
+    metric_filter = require_single(
+        [item for item in filters if item["filterName"] == physical_id], physical_id
+    )
+    description: Properties = to_pascal_case(
+        to_whole_numbers(metric_filter), frozenset({"dimensions"})
+    )
     for transformation in description["MetricTransformations"]:
         if "Dimensions" in transformation:
             transformation["Dimensions"] = tag_list(transformation["Dimensions"])

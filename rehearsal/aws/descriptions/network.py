@@ -14,7 +14,7 @@ from rehearsal.aws.descriptions.conversion import (
 
 
 def _describe_by_id(operation: str, argument: str, response_key: str) -> DescribeFunction:
-    """Return the function for most types of EC2: describe a list of one id, and the answer has template spelling."""
+    """Return the function for most EC2 types: describe a list of one id, in template spelling."""
 
     def describe(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
         response = getattr(client("ec2"), operation)(**{argument: [physical_id]})
@@ -27,14 +27,19 @@ def _describe_by_id(operation: str, argument: str, response_key: str) -> Describ
 def _describe_vpc(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
     ec2 = client("ec2")
     vpc = require_single(ec2.describe_vpcs(VpcIds=[physical_id])["Vpcs"], physical_id)
-    for name, key in (("EnableDnsSupport", "enableDnsSupport"), ("EnableDnsHostnames", "enableDnsHostnames")):
+    for name, key in (
+        ("EnableDnsSupport", "enableDnsSupport"),
+        ("EnableDnsHostnames", "enableDnsHostnames"),
+    ):
         vpc[name] = ec2.describe_vpc_attribute(VpcId=physical_id, Attribute=key)[name]["Value"]
     vpc_filter = [{"Name": "vpc-id", "Values": [physical_id]}]
     groups = ec2.describe_security_groups(Filters=vpc_filter)["SecurityGroups"]
     acls = ec2.describe_network_acls(Filters=vpc_filter)["NetworkAcls"]
     return {
         **vpc,
-        "DefaultSecurityGroup": next(group["GroupId"] for group in groups if group["GroupName"] == "default"),
+        "DefaultSecurityGroup": next(
+            group["GroupId"] for group in groups if group["GroupName"] == "default"
+        ),
         "DefaultNetworkAcl": next(acl["NetworkAclId"] for acl in acls if acl["IsDefault"]),
     }
 
@@ -43,41 +48,72 @@ def _describe_route(client: ClientFactory, physical_id: str, properties: Propert
     table = _read_route_table(client, properties["RouteTableId"])
     destination = physical_id.split("|", 1)[1]
     fields = ("DestinationCidrBlock", "DestinationIpv6CidrBlock", "DestinationPrefixListId")
-    routes = [route for route in table["Routes"] if destination in {route.get(name) for name in fields}]
+    routes = [
+        route for route in table["Routes"] if destination in {route.get(name) for name in fields}
+    ]
     return {"RouteTableId": table["RouteTableId"], **require_single(routes, physical_id)}
 
 
 def _read_route_table(client: ClientFactory, physical_id: str) -> Any:
-    return require_single(client("ec2").describe_route_tables(RouteTableIds=[physical_id])["RouteTables"], physical_id)
+    return require_single(
+        client("ec2").describe_route_tables(RouteTableIds=[physical_id])["RouteTables"], physical_id
+    )
 
 
-def _describe_association(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_association(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     tables = client("ec2").describe_route_tables()["RouteTables"]
-    associations = [item for table in tables for item in table["Associations"]
-             if item["RouteTableAssociationId"] == physical_id]  # fmt: skip
+    associations = [
+        item
+        for table in tables
+        for item in table["Associations"]
+        if item["RouteTableAssociationId"] == physical_id
+    ]
     return {**require_single(associations, physical_id), "Id": physical_id}
 
 
-def _describe_attachment(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
+def _describe_attachment(
+    client: ClientFactory, physical_id: str, properties: Properties
+) -> Properties:
     gateway_id = properties["InternetGatewayId"]
     gateway = require_single(
-        client("ec2").describe_internet_gateways(InternetGatewayIds=[gateway_id])["InternetGateways"], physical_id
+        client("ec2").describe_internet_gateways(InternetGatewayIds=[gateway_id])[
+            "InternetGateways"
+        ],
+        physical_id,
     )
-    return {"InternetGatewayId": gateway["InternetGatewayId"], **require_single(gateway["Attachments"], physical_id)}
+    return {
+        "InternetGatewayId": gateway["InternetGatewayId"],
+        **require_single(gateway["Attachments"], physical_id),
+    }
 
 
-def _describe_nat_gateway(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_nat_gateway(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     gateway = require_single(
         client("ec2").describe_nat_gateways(NatGatewayIds=[physical_id])["NatGateways"], physical_id
     )
-    return {**gateway, "AllocationId": require_single(gateway["NatGatewayAddresses"], physical_id).get("AllocationId")}
+    return {
+        **gateway,
+        "AllocationId": (
+            require_single(gateway["NatGatewayAddresses"], physical_id).get("AllocationId")
+        ),
+    }
 
 
-def _describe_security_group(client: ClientFactory, physical_id: str, properties: Properties) -> Properties:
-    """Describe a security group; look for each rule of the template, because others may belong to rule resources."""
+def _describe_security_group(
+    client: ClientFactory, physical_id: str, properties: Properties
+) -> Properties:
+    """Describe a security group; find each template rule, as others may be rule resources'."""
     ec2 = client("ec2")
-    group = require_single(ec2.describe_security_groups(GroupIds=[physical_id])["SecurityGroups"], physical_id)
-    rules = ec2.describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [physical_id]}])
+    group = require_single(
+        ec2.describe_security_groups(GroupIds=[physical_id])["SecurityGroups"], physical_id
+    )
+    rules = ec2.describe_security_group_rules(
+        Filters=[{"Name": "group-id", "Values": [physical_id]}]
+    )
     description = {
         **group,
         "GroupDescription": group["Description"],
@@ -85,15 +121,28 @@ def _describe_security_group(client: ClientFactory, physical_id: str, properties
     }
     for name, egress in (("SecurityGroupIngress", False), ("SecurityGroupEgress", True)):
         template_rules = properties.get(name, [])
-        converted_rules = [_convert_rule(rule) for rule in rules["SecurityGroupRules"] if rule["IsEgress"] == egress]
+        converted_rules = [
+            _convert_rule(rule)
+            for rule in rules["SecurityGroupRules"]
+            if rule["IsEgress"] == egress
+        ]
         description[name] = [
-            rule for rule in converted_rules if any(_is_same_opening(rule, item) for item in template_rules)
+            rule
+            for rule in converted_rules
+            if any(_is_same_opening(rule, item) for item in template_rules)
         ]
     return description
 
 
-_RULE_NAMES = {"CidrIpv4": "CidrIp", "CidrIpv6": "CidrIpv6", "IpProtocol": "IpProtocol", "FromPort": "FromPort",
-         "ToPort": "ToPort", "Description": "Description", "GroupId": "GroupId"}  # fmt: skip
+_RULE_NAMES = {
+    "CidrIpv4": "CidrIp",
+    "CidrIpv6": "CidrIpv6",
+    "IpProtocol": "IpProtocol",
+    "FromPort": "FromPort",
+    "ToPort": "ToPort",
+    "Description": "Description",
+    "GroupId": "GroupId",
+}
 
 
 def _convert_rule(rule: Any) -> Properties:
@@ -109,37 +158,64 @@ def _convert_rule(rule: Any) -> Properties:
 def _is_same_opening(rule: Properties, template_rule: Properties) -> bool:
     """Return whether two rules open the same; ports mean nothing if every protocol is open."""
     ports = () if str(template_rule["IpProtocol"]) == "-1" else ("FromPort", "ToPort")
-    places = (name for name in rule.keys() | template_rule.keys() if name.startswith(("Cidr", "Source", "Destination")))
-    return all(str(rule.get(name)) == str(template_rule.get(name)) for name in ("IpProtocol", *ports, *places))
+    places = (
+        name
+        for name in rule.keys() | template_rule.keys()
+        if name.startswith(("Cidr", "Source", "Destination"))
+    )
+    return all(
+        str(rule.get(name)) == str(template_rule.get(name))
+        for name in ("IpProtocol", *ports, *places)
+    )
 
 
-def _describe_security_group_rule(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
-    rules = client("ec2").describe_security_group_rules(SecurityGroupRuleIds=[physical_id])["SecurityGroupRules"]
+def _describe_security_group_rule(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
+    rules = client("ec2").describe_security_group_rules(SecurityGroupRuleIds=[physical_id])[
+        "SecurityGroupRules"
+    ]
     return {**_convert_rule(require_single(rules, physical_id)), "Id": physical_id}
 
 
-def _describe_flow_log(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
-    flow_log = require_single(client("ec2").describe_flow_logs(FlowLogIds=[physical_id])["FlowLogs"], physical_id)
+def _describe_flow_log(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
+    flow_log = require_single(
+        client("ec2").describe_flow_logs(FlowLogIds=[physical_id])["FlowLogs"], physical_id
+    )
     kinds = {"vpc": "VPC", "subnet": "Subnet", "eni": "NetworkInterface"}
-    return {**flow_log, "ResourceType": kinds.get(flow_log["ResourceId"].split("-")[0]), "Id": physical_id}
+    return {
+        **flow_log,
+        "ResourceType": kinds.get(flow_log["ResourceId"].split("-")[0]),
+        "Id": physical_id,
+    }
 
 
-def _describe_endpoint(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_endpoint(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     endpoint = require_single(
-        client("ec2").describe_vpc_endpoints(VpcEndpointIds=[physical_id])["VpcEndpoints"], physical_id
+        client("ec2").describe_vpc_endpoints(VpcEndpointIds=[physical_id])["VpcEndpoints"],
+        physical_id,
     )
     policy = json.loads(endpoint["PolicyDocument"]) if endpoint.get("PolicyDocument") else {}
     groups = [group["GroupId"] for group in endpoint.get("Groups", [])]
     return {**endpoint, "SecurityGroupIds": groups, "PolicyDocument": policy, "Id": physical_id}
 
 
-def _describe_launch_template(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_launch_template(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     """Describe a launch template in its latest version, which the stack's template wrote."""
     ec2 = client("ec2")
     template = require_single(
-        ec2.describe_launch_templates(LaunchTemplateIds=[physical_id])["LaunchTemplates"], physical_id
+        ec2.describe_launch_templates(LaunchTemplateIds=[physical_id])["LaunchTemplates"],
+        physical_id,
     )
-    versions = ec2.describe_launch_template_versions(LaunchTemplateId=physical_id, Versions=["$Latest"])
+    versions = ec2.describe_launch_template_versions(
+        LaunchTemplateId=physical_id, Versions=["$Latest"]
+    )
     latest = require_single(versions["LaunchTemplateVersions"], physical_id)
     tags = template.get("Tags", [])
     return {
@@ -152,7 +228,9 @@ def _describe_launch_template(client: ClientFactory, physical_id: str, _properti
 DESCRIBE: dict[str, DescribeFunction] = {
     "AWS::EC2::VPC": _describe_vpc,
     "AWS::EC2::Subnet": _describe_by_id("describe_subnets", "SubnetIds", "Subnets"),
-    "AWS::EC2::RouteTable": _describe_by_id("describe_route_tables", "RouteTableIds", "RouteTables"),
+    "AWS::EC2::RouteTable": _describe_by_id(
+        "describe_route_tables", "RouteTableIds", "RouteTables"
+    ),
     "AWS::EC2::Route": _describe_route,
     "AWS::EC2::SubnetRouteTableAssociation": _describe_association,
     "AWS::EC2::InternetGateway": _describe_by_id(
@@ -167,5 +245,7 @@ DESCRIBE: dict[str, DescribeFunction] = {
     "AWS::EC2::FlowLog": _describe_flow_log,
     "AWS::EC2::VPCEndpoint": _describe_endpoint,
     "AWS::EC2::LaunchTemplate": _describe_launch_template,
-    "AWS::EC2::PlacementGroup": _describe_by_id("describe_placement_groups", "GroupNames", "PlacementGroups"),
+    "AWS::EC2::PlacementGroup": _describe_by_id(
+        "describe_placement_groups", "GroupNames", "PlacementGroups"
+    ),
 }

@@ -14,11 +14,16 @@ from rehearsal.aws.descriptions.conversion import (
 )
 
 
-def _describe_bucket(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
+def _describe_bucket(
+    client: ClientFactory, physical_id: str, _properties: Properties
+) -> Properties:
     s3 = client("s3")
     s3.head_bucket(Bucket=physical_id)
     tags = call_or_none(lambda: s3.get_bucket_tagging(Bucket=physical_id), "NoSuchTagSet")
-    block = call_or_none(lambda: s3.get_public_access_block(Bucket=physical_id), "NoSuchPublicAccessBlockConfiguration")
+    block = call_or_none(
+        lambda: s3.get_public_access_block(Bucket=physical_id),
+        "NoSuchPublicAccessBlockConfiguration",
+    )
     return {
         "BucketName": physical_id,
         "Arn": f"arn:aws:s3:::{physical_id}",
@@ -27,10 +32,14 @@ def _describe_bucket(client: ClientFactory, physical_id: str, _properties: Prope
         "BucketEncryption": _describe_encryption(s3, physical_id),
         "LifecycleConfiguration": _describe_lifecycle(s3, physical_id),
         "LoggingConfiguration": _describe_logging(s3, physical_id),
-        "OwnershipControls": s3.get_bucket_ownership_controls(Bucket=physical_id)["OwnershipControls"],
+        "OwnershipControls": s3.get_bucket_ownership_controls(Bucket=physical_id)[
+            "OwnershipControls"
+        ],
         "PublicAccessBlockConfiguration": block and block["PublicAccessBlockConfiguration"],
         "Tags": tags["TagSet"] if tags else [],
-        "VersioningConfiguration": {"Status": s3.get_bucket_versioning(Bucket=physical_id).get("Status")},
+        "VersioningConfiguration": {
+            "Status": s3.get_bucket_versioning(Bucket=physical_id).get("Status")
+        },
     }
 
 
@@ -45,14 +54,19 @@ def _describe_encryption(s3: Any, bucket: str) -> Properties:
 
 def _describe_logging(s3: Any, bucket: str) -> Properties:
     logging = s3.get_bucket_logging(Bucket=bucket).get("LoggingEnabled", {})
-    return {"DestinationBucketName": logging.get("TargetBucket"), "LogFilePrefix": logging.get("TargetPrefix")}
+    return {
+        "DestinationBucketName": logging.get("TargetBucket"),
+        "LogFilePrefix": logging.get("TargetPrefix"),
+    }
 
 
 def _describe_lifecycle(s3: Any, bucket: str) -> Properties:
     lifecycle = call_or_none(
         lambda: s3.get_bucket_lifecycle_configuration(Bucket=bucket), "NoSuchLifecycleConfiguration"
     )
-    return {"Rules": [_convert_lifecycle_rule(rule) for rule in lifecycle["Rules"]] if lifecycle else []}
+    return {
+        "Rules": [_convert_lifecycle_rule(rule) for rule in lifecycle["Rules"]] if lifecycle else []
+    }
 
 
 def _convert_lifecycle_rule(rule: Properties) -> Properties:
@@ -63,8 +77,12 @@ def _convert_lifecycle_rule(rule: Properties) -> Properties:
         "Prefix": rule.get("Filter", {}).get("Prefix", rule.get("Prefix")),
         "ExpirationInDays": expiration.get("Days"),
         "ExpiredObjectDeleteMarker": expiration.get("ExpiredObjectDeleteMarker"),
-        "NoncurrentVersionExpirationInDays": rule.get("NoncurrentVersionExpiration", {}).get("NoncurrentDays"),
-        "Transitions": [{**item, "TransitionInDays": item.get("Days")} for item in rule.get("Transitions", [])],
+        "NoncurrentVersionExpirationInDays": (
+            rule.get("NoncurrentVersionExpiration", {}).get("NoncurrentDays")
+        ),
+        "Transitions": [
+            {**item, "TransitionInDays": item.get("Days")} for item in rule.get("Transitions", [])
+        ],
         "NoncurrentVersionTransitions": [
             {**item, "TransitionInDays": item.get("NoncurrentDays")}
             for item in rule.get("NoncurrentVersionTransitions", [])
@@ -72,9 +90,14 @@ def _convert_lifecycle_rule(rule: Properties) -> Properties:
     }
 
 
-def _describe_bucket_policy(client: ClientFactory, _physical_id: str, properties: Properties) -> Properties:
+def _describe_bucket_policy(
+    client: ClientFactory, _physical_id: str, properties: Properties
+) -> Properties:
     bucket = properties["Bucket"]
-    return {"Bucket": bucket, "PolicyDocument": json.loads(client("s3").get_bucket_policy(Bucket=bucket)["Policy"])}
+    return {
+        "Bucket": bucket,
+        "PolicyDocument": json.loads(client("s3").get_bucket_policy(Bucket=bucket)["Policy"]),
+    }
 
 
 def _describe_key(client: ClientFactory, physical_id: str, _properties: Properties) -> Properties:
@@ -86,7 +109,9 @@ def _describe_key(client: ClientFactory, physical_id: str, _properties: Properti
         **key,
         "EnableKeyRotation": rotation["KeyRotationEnabled"],
         "RotationPeriodInDays": rotation.get("RotationPeriodInDays"),
-        "KeyPolicy": json.loads(kms.get_key_policy(KeyId=physical_id, PolicyName="default")["Policy"]),
+        "KeyPolicy": json.loads(
+            kms.get_key_policy(KeyId=physical_id, PolicyName="default")["Policy"]
+        ),
         "Tags": [{"Key": tag["TagKey"], "Value": tag["TagValue"]} for tag in tags],
     }
 
@@ -97,7 +122,11 @@ def _describe_alias(client: ClientFactory, physical_id: str, _properties: Proper
         for alias in page["Aliases"]:
             if alias["AliasName"] == physical_id:
                 arn = kms.describe_key(KeyId=alias["TargetKeyId"])["KeyMetadata"]["Arn"]
-                return {"AliasName": alias["AliasName"], "TargetKeyId": alias["TargetKeyId"], "KeyArn": arn}
+                return {
+                    "AliasName": alias["AliasName"],
+                    "TargetKeyId": alias["TargetKeyId"],
+                    "KeyArn": arn,
+                }
     raise AbsentResourceError(physical_id)
 
 

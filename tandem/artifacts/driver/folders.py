@@ -1,7 +1,7 @@
-"""The folders of a compile: listed, cleaned before an attempt, opened to other users after the last.
+"""Folders of a compile: listed, cleaned before an attempt, opened to other users after the last.
 
-Invariants: no attempt finds half files of a failed one; an entry of a compiler's cache is finished only if it has the
-file that its library writes last, and the files that this last file promises.
+Invariants: no attempt finds half files of a failed one; an entry of a compiler's cache is finished
+only if it has the file that its library writes last, and the files that this last file promises.
 """
 
 from __future__ import annotations
@@ -51,16 +51,21 @@ def measure_folder(folder: Path) -> int:
 def find_graphs(folder: Path) -> Iterator[CacheGraph]:
     """Yield every entry of the compiler caches below `folder`.
 
-    Two layouts: `MODULE_*` with model.done and model.neff, or model.log if it failed (libneuronxla's cache; its file
-    names are in the logs of huggingface/optimum-neuron issue 698 and aws-neuron-sdk issue 1023); and
-    `compile_cache/<md5>` with graph_<md5>.neff and .compilation_complete, which is written last (the native plugin's:
-    aws-neuron-sdk compilation_cache.md and issue 1368).
+    Two layouts: `MODULE_*` with model.done and model.neff, or model.log if it failed
+    (libneuronxla's cache; its file names are in the logs of huggingface/optimum-neuron issue 698
+    and aws-neuron-sdk issue 1023); and `compile_cache/<md5>` with graph_<md5>.neff and
+    .compilation_complete, which is written last (the native plugin's: aws-neuron-sdk
+    compilation_cache.md and issue 1368).
     """
     for parent, names, _ in os.walk(folder):
         is_native = Path(parent).name == "compile_cache"
         for name in sorted(names):
             if name.startswith("MODULE_") or is_native:
-                read_graph = _read_xla_graph_state if name.startswith("MODULE_") else _read_native_graph_state
+                read_graph = (
+                    _read_xla_graph_state
+                    if name.startswith("MODULE_")
+                    else _read_native_graph_state
+                )
                 names.remove(name)  # there is no entry below an entry
                 yield read_graph(Path(parent) / name)
 
@@ -83,21 +88,25 @@ def _read_native_graph_state(folder: Path) -> CacheGraph:
         mark = (folder / ".compilation_complete").read_text(errors="replace")
     except OSError:  # none yet, or a running compiler has just removed it
         return CacheGraph(folder, "half", "no .compilation_complete")
-    sizes = {read_file_size(path) for path in folder.glob("graph*.neff")}  # after the mark, which is written last
+    # after the mark, which is written last
+    sizes = {read_file_size(path) for path in folder.glob("graph*.neff")}
     if not any(sizes):
         return CacheGraph(folder, "half", ".compilation_complete without a graph's .neff")
     match = re.search(r"^neff_size:(\d+)$", mark, re.MULTILINE)
     if match and int(match[1]) not in sizes:
-        return CacheGraph(folder, "half", f"its .neff is to have {match[1]} bytes, and has {max(sizes)}")
+        return CacheGraph(
+            folder, "half", f"its .neff is to have {match[1]} bytes, and has {max(sizes)}"
+        )
     return CacheGraph(folder, "finished")
 
 
 def clean_output(output: Path, cache: Path, *, keep_graphs: bool) -> None:
     """Remove files of an earlier attempt that would disturb this one.
 
-    A program's output is emptied. A server's output is its own cache: `keep_graphs` keeps its finished graphs for a
-    second attempt of the same request. Unfinished graphs are removed from output and cache, or the compiler would
-    repeat an old failure; so are locks, for which a new compiler would wait for ever (nobody else compiles here).
+    A program's output is emptied. A server's output is its own cache: `keep_graphs` keeps its
+    finished graphs for a second attempt of the same request. Unfinished graphs are removed from
+    output and cache, or the compiler would repeat an old failure; so are locks, for which a new
+    compiler would wait for ever (nobody else compiles here).
     """
     if not keep_graphs:
         for path in output.glob("*") if output.is_dir() else ():
@@ -113,12 +122,15 @@ def clean_output(output: Path, cache: Path, *, keep_graphs: bool) -> None:
 def finish_output(folder: Path) -> None:
     """Make the output readable for another user's program, which stores it.
 
-    Libraries write temporary files that only their owner may read, and rename them. Locks are removed: their program
-    has ended. This may be done twice.
+    Libraries write temporary files that only their owner may read, and rename them. Locks are
+    removed: their program has ended. This may be done twice.
     """
     _remove_locks(folder)
     for parent, _, names in os.walk(folder):
-        for path, bits in ((Path(parent), 0o755), *((Path(parent) / name, 0o644) for name in names)):
+        for path, bits in (
+            (Path(parent), 0o755),
+            *((Path(parent) / name, 0o644) for name in names),
+        ):
             if not path.is_symlink():
                 path.chmod(path.stat().st_mode | bits)
 

@@ -11,5 +11,7 @@ from typing import Any
 def log_event(event: str, *, level: str = "info", **details: Any) -> None:
     """Write one log line to standard output."""
     timestamp = datetime.now(tz=timezone.utc).isoformat(timespec="milliseconds")  # noqa: UP017 - one spelling for all versions
-    sys.stdout.write(json.dumps({"at": timestamp, "level": level, "event": event, **details}, default=str) + "\n")
+    sys.stdout.write(
+        json.dumps({"at": timestamp, "level": level, "event": event, **details}, default=str) + "\n"
+    )
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""outcome.json: the request, every attempt and the result; it outlives this program and its container.
+"""outcome.json: the request, every attempt and the result; it outlives the program's container.
 
 Invariant: the file is whole or absent; only the same request is continued.
 """
@@ -20,8 +20,12 @@ from tandem.artifacts.driver.failure import KINDS, OUT_OF_MEMORY, STOP_REQUEST, 
 
 SCHEMA_VERSION = 1
 # failed: another attempt may follow; given up: none follows
-RESULT_RUNNING, RESULT_SUCCESS, RESULT_FAILURE, RESULT_GIVEN_UP = "running", "compiled", "failed", "given up"
-# variables of the pod and of its neighbours, which no program here reads; a restart may have other values
+RESULT_RUNNING = "running"
+RESULT_SUCCESS = "compiled"
+RESULT_FAILURE = "failed"
+RESULT_GIVEN_UP = "given up"
+# variables of the pod and of its neighbours, which no program here reads; a restart may have other
+# values
 _IGNORED_VARIABLES = re.compile(
     r"^(HOSTNAME|PWD|OLDPWD|SHLVL|_|KUBERNETES_.*|.*_SERVICE_(HOST|PORT)(_.*)?|.*_PORT(_\d+_(TCP|UDP)(_\w+)?)?)$"
 )
@@ -54,11 +58,16 @@ class CompileOutcome:
 
     @property
     def failure(self) -> dict[str, Any] | None:
-        """Report of a compile that was given up: a log line's fields, with the exit code; None for any other."""
+        """Report of a compile that was given up: a log line's fields and exit code; else None."""
         if self.result != RESULT_GIVEN_UP or not self.attempts:
             return None
-        kind, line = KINDS.get(self.attempts[-1].kind, UNKNOWN), self.attempts[-1].line
-        words = {"event": f"not compiled: {kind.name}", "line": line, "attempts": len(self.attempts)}
+        kind = KINDS.get(self.attempts[-1].kind, UNKNOWN)
+        line = self.attempts[-1].line
+        words = {
+            "event": f"not compiled: {kind.name}",
+            "line": line,
+            "attempts": len(self.attempts),
+        }
         return {**words, "change": kind.change, "exit_code": kind.code}
 
     def may_retry(self, max_attempts: int) -> bool:
@@ -83,7 +92,7 @@ class CompileOutcome:
 
 
 def read_outcome(path: Path) -> CompileOutcome | None:
-    """Return the outcome of an earlier run; None if there is none that is readable and of this schema."""
+    """Return the outcome of an earlier run; None if none is readable and of this schema."""
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         if document.pop("schema_version") != SCHEMA_VERSION:
@@ -96,7 +105,9 @@ def read_outcome(path: Path) -> CompileOutcome | None:
 
 def hash_request(argv: Sequence[str], environment: Mapping[str, str]) -> str:
     """Return one digest of a request: the program's arguments and the variables it may read."""
-    variables = {name: value for name, value in environment.items() if not _IGNORED_VARIABLES.match(name)}
+    variables = {
+        name: value for name, value in environment.items() if not _IGNORED_VARIABLES.match(name)
+    }
     return hashlib.sha256(json.dumps([list(argv), variables], sort_keys=True).encode()).hexdigest()
 
 
@@ -111,15 +122,17 @@ def read_boot_id() -> str:
 def resume_outcome(options: argparse.Namespace) -> CompileOutcome:
     """Return the outcome to continue: an earlier one of the same request, or a new one.
 
-    If an attempt began and has no end, and the machine did not restart, the attempt was killed together with this
-    program: only SIGKILL ends it without a record, and the kernel sends SIGKILL to a whole container that is out of
-    memory.
+    If an attempt began and has no end, and the machine did not restart, the attempt was killed
+    together with this program: only SIGKILL ends it without a record, and the kernel sends SIGKILL
+    to a whole container that is out of memory.
     """
     outcome = read_outcome(options.outcome)
     if outcome is None or outcome.request != hash_request(options.program, os.environ):
         return create_outcome(options)
     if outcome.result == RESULT_RUNNING and outcome.boot == read_boot_id():
-        line = "the container was killed in the middle of an attempt, which the kernel does for memory"
+        line = (
+            "the container was killed in the middle of an attempt, which the kernel does for memory"
+        )
         outcome.attempts.append(CompileAttempt(OUT_OF_MEMORY.name, None, 0.0, line))
         outcome.result = RESULT_FAILURE
         outcome.write(options.outcome)
@@ -132,6 +145,10 @@ def create_outcome(options: argparse.Namespace) -> CompileOutcome:
     device_kind = "device" if any(Path("/dev").glob("neuron[0-9]*")) else "cpu"
     unproven = list(options.unproven)
     if device_kind == "cpu":
-        unproven.append("it was compiled where no Neuron device was seen: that it loads on one is not shown")
+        unproven.append(
+            "it was compiled where no Neuron device was seen: that it loads on one is not shown"
+        )
     request = hash_request(options.program, os.environ)
-    return CompileOutcome(request=request, boot=read_boot_id(), where=options.where or device_kind, unproven=unproven)
+    return CompileOutcome(
+        request=request, boot=read_boot_id(), where=options.where or device_kind, unproven=unproven
+    )

@@ -25,7 +25,7 @@ LINE_BYTES = 4096
 
 
 class ProgramGroup:
-    """The program in its own process group, with its descendants, its last line and the signs of failure."""
+    """The program in its own process group, its descendants, last line and signs of failure."""
 
     def __init__(self, argv: Sequence[str]) -> None:
         self.last_line = ""
@@ -45,7 +45,9 @@ class ProgramGroup:
         while piece := self._process.stdout.readline(LINE_BYTES):
             sys.stdout.buffer.write(piece)
             sys.stdout.buffer.flush()
-            for line in filter(None, map(str.rstrip, re.split(r"[\r\n]+", piece.decode(errors="replace")))):
+            for line in filter(
+                None, map(str.rstrip, re.split(r"[\r\n]+", piece.decode(errors="replace")))
+            ):
                 self.last_line = line
                 for index, pattern in enumerate(SIGN_PATTERNS):
                     if pattern.search(line):
@@ -66,7 +68,8 @@ class ProgramGroup:
 
         Args:
             grace_s: seconds to wait.
-            whole_group: whether to signal the whole group; else only the program, which ends its workers in order.
+            whole_group: whether to signal the whole group; else only the program, which ends its
+                workers in order.
         """
         if whole_group:
             self._send_signal(signal.SIGTERM)
@@ -110,7 +113,7 @@ def _list_descendants(ancestor: int) -> list[int]:
 
 
 def count_oom_kills(events_path: Path) -> int:
-    """Return the number of the kernel's memory kills in this container's control group; 0 without a counter."""
+    """Return the number of kernel memory kills in this container's control group; 0 if unknown."""
     try:
         match = re.search(r"^oom_kill (\d+)$", events_path.read_text(), re.MULTILINE)
     except OSError:

@@ -1,8 +1,8 @@
 """`python -m tandem.bench.llmperf`: the command line of the llmperf calls.
 
-Invariant: no traceback for a foreseeable fault; results are kept in every case. Exit codes: 0 every call succeeded
-without a failed request; 1 some did not, and every server has results; 2 bad input; 3 a server has no successful
-request, or an external service failed.
+Invariant: no traceback for a foreseeable fault; results are kept in every case. Exit codes: 0 every
+call succeeded without a failed request; 1 some did not, and every server has results; 2 bad input;
+3 a server has no successful request, or an external service failed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the calls and return the exit code."""
     options = _build_parser().parse_args(argv)
     try:
-        # absolute, because the tool runs in another folder; links are not resolved, because a venv's Python is a link
+        # absolute, because the tool runs in another folder; links are not resolved, because a
+        # venv's Python is a link
         paths = {name: getattr(options, name).absolute() for name in ("source", "python", "home")}
         session = LlmperfSession(
-            arms=[_parse_arm(text, options.model, is_first=not index) for index, text in enumerate(options.server)],
-            load=LlmperfLoad(**{name: value for name, value in vars(options).items() if name in LOAD_FIELDS}),
+            arms=[
+                _parse_arm(text, options.model, is_first=not index)
+                for index, text in enumerate(options.server)
+            ],
+            load=LlmperfLoad(
+                **{name: value for name, value in vars(options).items() if name in LOAD_FIELDS}
+            ),
             tool=LlmperfTool(**paths),
             out=options.out,
             say=_print_line,
@@ -68,26 +74,73 @@ def compute_exit_code(calls: Sequence[LlmperfCall]) -> int:
 def _build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tandem.bench.llmperf",
-        description="run llmperf against several servers at the same moment and keep what it writes",
-        epilog="exit codes: 0 no failed request; 1 some failed; 2 bad input; 3 a server failed every request",
+        description=(
+            "run llmperf against several servers at the same moment and keep what it writes"
+        ),
+        epilog=(
+            "exit codes: 0 no failed request; 1 some failed; 2 bad input; 3 a server failed every"
+            " request"
+        ),
     )
-    add, variables, load = parser.add_argument, os.environ, LlmperfLoad
-    add("--server", action="append", required=True, metavar="NAME=URL", help="one arm; the first is the baseline")
+    add = parser.add_argument
+    variables = os.environ
+    load = LlmperfLoad
+    add(
+        "--server",
+        action="append",
+        required=True,
+        metavar="NAME=URL",
+        help="one arm; the first is the baseline",
+    )
     add("--model", required=True, help="name that the servers go by")
     add("--out", type=Path, required=True, help="new folder of all that is kept")
     add("--calls", type=_parse_positive, default=1, help="calls of the tool, one after another")
-    add("--most-s", type=float, default=math.inf, help="seconds after which no further call is begun")
+    add(
+        "--most-s",
+        type=float,
+        default=math.inf,
+        help="seconds after which no further call is begun",
+    )
     add("--input-tokens", type=_parse_positive, default=load.input_tokens)
     add("--output-tokens", type=_parse_positive, default=load.output_tokens)
     add("--concurrency", type=_parse_positive, default=load.concurrency)
-    add("--requests", type=_parse_positive, default=load.requests, help="results that one call counts")
+    add(
+        "--requests",
+        type=_parse_positive,
+        default=load.requests,
+        help="results that one call counts",
+    )
     add("--temperature", type=float, default=load.temperature)
     add("--seed", type=int, help="sent to the servers with each request")
-    add("--timeout-s", type=_parse_positive, default=load.timeout_s, help="after which a call starts no request")
-    add("--source", type=Path, default=variables.get("LLMPERF_SOURCE", "."), help="checkout of llmperf")
-    add("--python", type=Path, default=variables.get("LLMPERF_PYTHON", sys.executable), help="it has its packages")
-    add("--home", type=Path, default=variables.get("LLMPERF_HOME", "."), help="folder that holds the tokenizer's")
-    add("--defer", action="store_true", help=f"end with 0, and write the exit code into {OUTCOME_FILE}")
+    add(
+        "--timeout-s",
+        type=_parse_positive,
+        default=load.timeout_s,
+        help="after which a call starts no request",
+    )
+    add(
+        "--source",
+        type=Path,
+        default=variables.get("LLMPERF_SOURCE", "."),
+        help="checkout of llmperf",
+    )
+    add(
+        "--python",
+        type=Path,
+        default=variables.get("LLMPERF_PYTHON", sys.executable),
+        help="it has its packages",
+    )
+    add(
+        "--home",
+        type=Path,
+        default=variables.get("LLMPERF_HOME", "."),
+        help="folder that holds the tokenizer's",
+    )
+    add(
+        "--defer",
+        action="store_true",
+        help=f"end with 0, and write the exit code into {OUTCOME_FILE}",
+    )
     return parser
 
 

@@ -1,13 +1,13 @@
 """The tool's result files, and its requests as records.
 
-Invariant: a record has only facts that the tool reports. The tool keeps no ids, times of day, text or server's usage;
-of a request's chunks it keeps two times, the first text and the end of the stream, so a record has these two chunks.
-The tool counts tokens with Llama's tokenizer, whatever the served model: these counts are no completion_tokens and stay
-in the raw file.
+Invariant: a record has only facts that the tool reports. The tool keeps no ids, times of day, text
+or server's usage; of a request's chunks it keeps two times, the first text and the end of the
+stream, so a record has these two chunks. The tool counts tokens with Llama's tokenizer, whatever
+the served model: these counts are no completion_tokens and stay in the raw file.
 
-`start_s` is the start of the tool's call, the earliest possible start of its requests: a record must have a start, and
-only the throughput of a whole arm depends on it; llmperf's records, without tokens, have no throughput. `end_s` is the
-tool's own end-to-end latency, including [DONE].
+`start_s` is the start of the tool's call, the earliest possible start of its requests: a record
+must have a start, and only the throughput of a whole arm depends on it; llmperf's records, without
+tokens, have no throughput. `end_s` is the tool's own end-to-end latency, including [DONE].
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks
 from tandem.errors import InputError
 
 GENERATOR: Final = "llmperf"
-SUMMARY_PATTERN, ROWS_PATTERN = "*_summary.json", "*_individual_responses.json"
+SUMMARY_PATTERN = "*_summary.json"
+ROWS_PATTERN = "*_individual_responses.json"
 LOWEST_STATUS = 100  # of HTTP; the tool writes -1 for an unknown reason
 
 
@@ -31,7 +32,8 @@ class LlmperfRequest(msgspec.Struct, frozen=True, kw_only=True):
     """One request in the tool's results; a missing or non-numeric figure is None.
 
     Args:
-        inter_token_latency_s: by the tool's definition: the time to its last text, divided by all data events.
+        inter_token_latency_s: by the tool's definition: the time to its last text, divided by all
+            data events.
         number_output_tokens, number_input_tokens: by Llama's tokenizer.
     """
 
@@ -46,7 +48,7 @@ class LlmperfRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LlmperfTotals(msgspec.Struct, frozen=True, kw_only=True):
-    """One call's totals: tokens by Llama's tokenizer over the tool's own clock, which starts before its workers do."""
+    """One call's totals: tokens by Llama's tokenizer over the tool's own, longer clock."""
 
     results_mean_output_throughput_token_per_s: float | None = None
 
@@ -72,11 +74,14 @@ def read_results(folder: Path) -> LlmperfResults | None:
     contents: list[Any] = []
     for pattern, kind in ((ROWS_PATTERN, list[LlmperfRequest]), (SUMMARY_PATTERN, LlmperfTotals)):
         for path in sorted(folder.glob(pattern))[:1]:
-            try:  # json, because the tool writes NaN; not strict, because the tool writes numpy's numbers as text
+            # json, because the tool writes NaN; not strict, because the tool writes numpy's numbers
+            # as text
+            try:
                 content = json.loads(path.read_bytes(), parse_constant=lambda _: None)
                 contents.append(msgspec.convert(content, kind, strict=False))
             except (OSError, ValueError, RecursionError, msgspec.ValidationError) as error:
-                problem, change = f"this is no result of llmperf: {error}", "keep it, and run the call again"
+                problem = f"this is no result of llmperf: {error}"
+                change = "keep it, and run the call again"
                 raise InputError(problem, where=str(path), change=change) from error
     return LlmperfResults(*contents) if len(contents) > 1 else None
 
@@ -95,16 +100,28 @@ def build_records(
     """
     records = []
     for number, row in enumerate(results.rows):
-        end_s, error = row.end_to_end_latency_s or 0.0, dict[str, Any]()
-        chunks = [Chunk(at_s=row.ttft_s, kind="text")] if row.ttft_s else []  # the tool writes 0 if none came
+        end_s = row.end_to_end_latency_s or 0.0
+        error = dict[str, Any]()
+        # the tool writes 0 if none came
+        chunks = [Chunk(at_s=row.ttft_s, kind="text")] if row.ttft_s else []
         if row.error_code is not None:  # -1: any other fault, after or instead of an answer
             code = int(row.error_code)
             status = code if code >= LOWEST_STATUS else None
             detail = str(row.error_msg or "") or f"llmperf's error code {code}, without a word"
-            error = {"error": f"status_{status}" if status else "closed", "error_detail": detail, "status": status}
+            error = {
+                "error": f"status_{status}" if status else "closed",
+                "error_detail": detail,
+                "status": status,
+            }
         elif end_s:
             chunks.append(Chunk(at_s=end_s, kind="end", tokens=0))
-        names = {"generator": GENERATOR, "class_": GENERATOR, "suite": GENERATOR, "prompt_id": "", "arm": arm}
+        names = {
+            "generator": GENERATOR,
+            "class_": GENERATOR,
+            "suite": GENERATOR,
+            "prompt_id": "",
+            "arm": arm,
+        }
         place = {"round": call, "concurrency": load.concurrency, "start_s": began_s, "end_s": end_s}
         values: dict[str, Any] = {**names, **place, **split_chunks(tuple(chunks)), **error}
         request_id = f"{GENERATOR}-{arm}-{call}-{number}"

@@ -1,10 +1,11 @@
 """Simultaneous calls of the tool against several servers, as in the post with its two servers.
 
-Invariant: each call has its own folder for its files and one line in calls.jsonl for its end; only this line shows a
-call that crashed, hung or left no file, because the tool does not record such ends.
+Invariant: each call has its own folder for its files and one line in calls.jsonl for its end; only
+this line shows a call that crashed, hung or left no file, because the tool does not record such
+ends.
 
-The output folder has `raw/<arm>/<call>/` (the tool's unchanged files, and output.txt with its printed output),
-calls.jsonl, records.jsonl, manifest.json and ray.txt.
+The output folder has `raw/<arm>/<call>/` (the tool's unchanged files, and output.txt with its
+printed output), calls.jsonl, records.jsonl, manifest.json and ray.txt.
 """
 
 from __future__ import annotations
@@ -27,7 +28,14 @@ from tandem.bench.host import read_host
 from tandem.bench.json_file import append_json, read_json_lines
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.source import COMMIT, SCRIPT
-from tandem.bench.llmperf.tool import MAX_CHARACTERS, REQUEST_LIMIT_S, LlmperfLoad, LlmperfTool, end_process, run_ray
+from tandem.bench.llmperf.tool import (
+    MAX_CHARACTERS,
+    REQUEST_LIMIT_S,
+    LlmperfLoad,
+    LlmperfTool,
+    end_process,
+    run_ray,
+)
 from tandem.bench.record import RecordWriter
 from tandem.bench.simulation import SIMULATED_HEADER, combine_simulated, is_announced
 from tandem.errors import InputError, convert_os_errors
@@ -38,7 +46,11 @@ KILL_GRACE_S = 5.0
 ANNOUNCEMENT_TIMEOUT_S = 5.0  # longest wait for a server's list of models
 MODELS_PAGE_BYTES = 1 << 20  # limit of this list
 API_KEY = "none"  # the tool refuses to start without a key; servers without keys ignore it
-RAW, CALLS, RECORDS, OUTPUT, RAY = "raw", "calls.jsonl", "records.jsonl", "output.txt", "ray.txt"
+RAW = "raw"
+CALLS = "calls.jsonl"
+RECORDS = "records.jsonl"
+OUTPUT = "output.txt"
+RAY = "ray.txt"
 
 CallOutcome = Literal["done", "crashed", "no_result", "timeout"]
 
@@ -52,7 +64,8 @@ class LlmperfCall(msgspec.Struct, frozen=True, kw_only=True):
         began_s: start in seconds on the monotonic clock.
         seconds: until the end of its process.
         exit_code: None if this module ended the process.
-        how: done; crashed: the tool failed; no_result: the tool succeeded but left no file; timeout: the tool hung.
+        how: done; crashed: the tool failed; no_result: the tool succeeded but left no file;
+            timeout: the tool hung.
         asked: planned number of results.
         counted: results in its file.
         errors: number of failed requests in `counted`.
@@ -97,14 +110,17 @@ class LlmperfSession:
             max_s: seconds after which no further call begins.
 
         Raises:
-            InputError: the tool cannot be started, the folder is not empty, or a result file is not the tool's.
+            InputError: the tool cannot be started, the folder is not empty, or a result file is not
+                the tool's.
             ExternalError: Ray did not start, or the disk failed. Earlier results are kept.
         """
         with convert_os_errors("the folder cannot be made", self.out, "name another by --out"):
             self.out.mkdir(parents=True, exist_ok=True)
             has_files = any(self.out.iterdir())
         if has_files:
-            raise InputError("the folder is not empty", where=str(self.out), change="name a new folder by --out")
+            raise InputError(
+                "the folder is not empty", where=str(self.out), change="name a new folder by --out"
+            )
         run_manifest = self._create_manifest(call_count)
         manifest.write_manifest(self.out, run_manifest)
         calls: list[LlmperfCall] = []
@@ -115,7 +131,9 @@ class LlmperfSession:
                 end_s = time.monotonic() + max_s
                 for number in range(call_count):
                     if time.monotonic() >= end_s:
-                        self.say(f"{number} of {call_count} calls were made in the time that was given")
+                        self.say(
+                            f"{number} of {call_count} calls were made in the time that was given"
+                        )
                         break
                     calls += self._run_round(number, address)
             reason = "done"
@@ -148,9 +166,13 @@ class LlmperfSession:
         )
 
     def _run_round(self, number: int, address: str) -> list[LlmperfCall]:
-        """Call the tool once against every server, all at the same moment; end a call at its time limit."""
-        load, start_s = self.load, time.monotonic()
-        counts = f"{load.requests} requests at concurrency {load.concurrency} to each of {len(self.arms)} servers"
+        """Call the tool once against every server at the same moment; end it at its limit."""
+        load = self.load
+        start_s = time.monotonic()
+        counts = (
+            f"{load.requests} requests at concurrency {load.concurrency} to each of"
+            f" {len(self.arms)} servers"
+        )
         self.say(f"call {number}: {counts}")
         processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
@@ -159,7 +181,11 @@ class LlmperfSession:
                 folder.mkdir(parents=True)
                 arguments = load.arguments(arm.model, folder.absolute())
                 command = [str(self.tool.python), str(self.tool.source / SCRIPT), *arguments]
-                variables = {"OPENAI_API_BASE": f"{arm.root}/v1", "OPENAI_API_KEY": API_KEY, "RAY_ADDRESS": address}
+                variables = {
+                    "OPENAI_API_BASE": f"{arm.root}/v1",
+                    "OPENAI_API_KEY": API_KEY,
+                    "RAY_ADDRESS": address,
+                }
                 processes[arm.name] = self.tool.start_process(command, folder / OUTPUT, variables)
             limit_s = start_s + START_TIMEOUT_S + load.timeout_s + REQUEST_LIMIT_S
             ends: dict[str, tuple[int | None, float]] = {}
@@ -175,13 +201,17 @@ class LlmperfSession:
                     end_process(process, grace_s=KILL_GRACE_S)
         return [self._record_call(arm.name, number, start_s, *ends[arm.name]) for arm in self.arms]
 
-    def _record_call(self, arm: str, number: int, start_s: float, code: int | None, seconds: float) -> LlmperfCall:
+    def _record_call(
+        self, arm: str, number: int, start_s: float, code: int | None, seconds: float
+    ) -> LlmperfCall:
         """Write the records of one call, and its line in calls.jsonl."""
         folder = call_folder(self.out, arm, number)
         call_results = results.read_results(folder)
         if call_results:
             with RecordWriter(self.out / RECORDS) as records:
-                for record in results.build_records(call_results, self.load, arm=arm, call=number, began_s=start_s):
+                for record in results.build_records(
+                    call_results, self.load, arm=arm, call=number, began_s=start_s
+                ):
                     records.write(record)
         outcome: CallOutcome = "done" if call_results else "no_result"
         if code != 0:
@@ -199,7 +229,10 @@ class LlmperfSession:
             detail="" if outcome == "done" else _read_final_line(folder / OUTPUT),
         )
         append_json(self.out / CALLS, call, label="the line of a call")
-        self.say(f"  {arm}: {outcome}, {call.counted} of {call.asked} counted, {seconds:.0f} s {call.detail}".rstrip())
+        self.say(
+            f"  {arm}: {outcome}, {call.counted} of {call.asked} counted, {seconds:.0f} s"
+            f" {call.detail}".rstrip()
+        )
         return call
 
 
@@ -219,19 +252,24 @@ def call_folder(out: Path, arm: str, call: int) -> Path:
 
 
 def _read_final_line(output: Path) -> str:
-    """Return the last line of the output, e.g. a traceback's error, without Ray's log and progress bars."""
+    """Return the output's last line, such as a traceback's error, without Ray's log and bars."""
     text = output.read_text(errors="replace") if output.exists() else ""
     lines = [line.strip() for line in text.replace("\r", "\n").splitlines() if line.strip()]
-    output_lines = [line for line in lines if not line.startswith(("[20", "\x1b", "(")) and "it/s]" not in line]
+    output_lines = [
+        line for line in lines if not line.startswith(("[20", "\x1b", "(")) and "it/s]" not in line
+    ]
     return output_lines[-1][:MAX_CHARACTERS] if output_lines else ""
 
 
 def _ask_simulated(arm: manifest.ManifestArm) -> bool | None:
-    """Return whether a server announces that it is simulated; None if it does not list its models."""
+    """Return whether a server says that it is simulated; None if it does not list its models."""
     try:
-        with urllib.request.urlopen(f"{arm.root}/v1/models", timeout=ANNOUNCEMENT_TIMEOUT_S) as answer:  # noqa: S310 - the user's
+        with urllib.request.urlopen(
+            f"{arm.root}/v1/models", timeout=ANNOUNCEMENT_TIMEOUT_S
+        ) as answer:  # noqa: S310 - the user's
             cards = json.loads(answer.read(MODELS_PAGE_BYTES))["data"]
-            headers, owners = (answer.headers.get(SIMULATED_HEADER),), [card.get("owned_by") for card in cards]
+            headers = (answer.headers.get(SIMULATED_HEADER),)
+            owners = [card.get("owned_by") for card in cards]
             return any(is_announced(headers, owner) for owner in owners or [None])
     except (OSError, http.client.HTTPException, ValueError, LookupError, TypeError, AttributeError):
         return None

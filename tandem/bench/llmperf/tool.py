@@ -1,10 +1,10 @@
 """The tool as a program: its files, its command line, its variables, and its Ray.
 
-Invariant: the tool runs as published and as in the post; `LlmperfLoad` has its settings, the same for all servers.
-Every process of `run_ray` has ended at the end of the context.
+Invariant: the tool runs as published and as in the post; `LlmperfLoad` has its settings, the same
+for all servers. Every process of `run_ray` has ended at the end of the context.
 
-The tool seeds its own prompts with a constant, so every call sends the same prompts, whatever the seed; the seed of
-`LlmperfLoad` is only a sampling parameter for the server.
+The tool seeds its own prompts with a constant, so every call sends the same prompts, whatever the
+seed; the seed of `LlmperfLoad` is only a sampling parameter for the server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from typing import Any
 from tandem.bench.llmperf.source import PACKAGES
 from tandem.errors import ExternalError, convert_os_errors
 
-# the tool's limit for a silent server, in its OpenAI client; no option of its command line changes it
+# the tool's limit for a silent server, in its OpenAI client; no option of its command line changes
+# it
 REQUEST_LIMIT_S = 180.0
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",
@@ -35,7 +36,8 @@ OFFLINE = {
     "TOKENIZERS_PARALLELISM": "false",  # the tool forks
     "RAY_AUTH_MODE": "disabled",  # else Ray writes a token into the home folder
     "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_agent_register_timeout_ms": "300000",  # Ray's 30 s are too short on a busy machine, and then all of Ray ends
+    # Ray's 30 s are too short on a busy machine, and then all of Ray ends
+    "RAY_agent_register_timeout_ms": "300000",
     "PYTHONUNBUFFERED": "1",
 }
 RAY_STORE_BYTES = 100_000_000  # the tool needs a few kilobytes; Ray refuses less than 75 MiB
@@ -62,8 +64,10 @@ class LlmperfTool:
     python: Path
     home: Path
 
-    def start_process(self, command: Sequence[str], output: Path, variables: Mapping[str, str]) -> Popen[bytes]:
-        """Start a program of the tool in a new process group, with this process's variables and OFFLINE.
+    def start_process(
+        self, command: Sequence[str], output: Path, variables: Mapping[str, str]
+    ) -> Popen[bytes]:
+        """Start a program of the tool in its own process group, with our variables and OFFLINE.
 
         Args:
             command: program and arguments.
@@ -75,10 +79,22 @@ class LlmperfTool:
         """
         own = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         path = f"{self.python.parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-        environment = {**own, **OFFLINE, "PYTHONPATH": str(self.source / PACKAGES), "PATH": path, **variables}
+        environment = {
+            **own,
+            **OFFLINE,
+            "PYTHONPATH": str(self.source / PACKAGES),
+            "PATH": path,
+            **variables,
+        }
         options: dict[str, Any] = {"stdin": DEVNULL, "stderr": STDOUT, "start_new_session": True}
-        change = "name the Python that has llmperf's packages by --python, and a folder that may be written to by --out"
-        with convert_os_errors("it cannot be started", Path(command[0]), change), output.open("wb") as file:
+        change = (
+            "name the Python that has llmperf's packages by --python, and a folder that may be"
+            " written to by --out"
+        )
+        with (
+            convert_os_errors("it cannot be started", Path(command[0]), change),
+            output.open("wb") as file,
+        ):
             return Popen(command, cwd=self.home, env=environment, stdout=file, **options)  # noqa: S603 - the tool's own program
 
 
@@ -106,11 +122,15 @@ class LlmperfLoad:
 
     def sampling(self) -> dict[str, object]:
         """Return the request's fields other than model, messages and max_tokens."""
-        parameters = {"temperature": self.temperature, "seed": self.seed, **(self.extra_sampling or {})}
+        parameters = {
+            "temperature": self.temperature,
+            "seed": self.seed,
+            **(self.extra_sampling or {}),
+        }
         return {name: value for name, value in parameters.items() if value is not None}
 
     def arguments(self, model: str, results: Path) -> list[str]:
-        """Return the tool's arguments for one call to `model`; the tool writes its results to the folder `results`."""
+        """Return the tool's arguments for a call to `model`; results go to the folder `results`."""
         return [
             *("--model", model, "--llm-api", "openai", "--timeout", str(self.timeout_s)),
             *("--mean-input-tokens", str(self.input_tokens), "--stddev-input-tokens", "0"),
@@ -122,7 +142,9 @@ class LlmperfLoad:
 
 
 @contextlib.contextmanager
-def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], None]) -> Iterator[str]:
+def run_ray(
+    tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], None]
+) -> Iterator[str]:
     """Run Ray; yield its address.
 
     Args:
@@ -136,23 +158,47 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
         ExternalError: Ray did not start in time.
     """
     # the paths of Ray's sockets are long, and a socket's path may have at most 107 characters
-    folder, process = Path(tempfile.mkdtemp(prefix="ray-")), None
-    address, start_s, text = f"127.0.0.1:{_find_free_port()}", time.monotonic(), ""
+    folder = Path(tempfile.mkdtemp(prefix="ray-"))
+    process = None
+    address = f"127.0.0.1:{_find_free_port()}"
+    start_s = time.monotonic()
+    text = ""
     command = [
-        *(str(tool.python.parent / "ray"), "start", "--head", "--block", "--port", address.partition(":")[2]),
-        *("--node-ip-address", "127.0.0.1", "--include-dashboard", "false", "--disable-usage-stats"),
+        *(
+            str(tool.python.parent / "ray"),
+            "start",
+            "--head",
+            "--block",
+            "--port",
+            address.partition(":")[2],
+        ),
+        *(
+            "--node-ip-address",
+            "127.0.0.1",
+            "--include-dashboard",
+            "false",
+            "--disable-usage-stats",
+        ),
         *("--dashboard-agent-listen-port", "0", "--num-cpus", str(cpus), "--num-gpus", "0"),
         *("--object-store-memory", str(RAY_STORE_BYTES), "--temp-dir", str(folder)),
     ]
     try:
         process = tool.start_process(command, log, {"RAY_TMPDIR": str(folder)})
-        while READY_TEXT not in text and process.poll() is None and time.monotonic() < start_s + RAY_TIMEOUT_S:
+        while (
+            READY_TEXT not in text
+            and process.poll() is None
+            and time.monotonic() < start_s + RAY_TIMEOUT_S
+        ):
             time.sleep(POLL_S)
             text = log.read_text(errors="replace")
-        text = log.read_text(errors="replace")  # the last output may come with the end of the process
+        # the last output may come with the end of the process
+        text = log.read_text(errors="replace")
         if READY_TEXT not in text:
             problem = f"Ray did not start: {text.strip()[-MAX_CHARACTERS:]}"
-            change = "run again when the machine has less to do; it needs 2 GB of memory and 200 MB of /dev/shm"
+            change = (
+                "run again when the machine has less to do; it needs 2 GB of memory and 200 MB of"
+                " /dev/shm"
+            )
             raise ExternalError(problem, where=str(log), change=change)
         say(f"Ray is up after {time.monotonic() - start_s:.0f} s")
         yield address
@@ -163,7 +209,7 @@ def run_ray(tool: LlmperfTool, log: Path, *, cpus: int, say: Callable[[str], Non
 
 
 def end_process(process: Popen[bytes], grace_s: float = GRACE_S) -> None:
-    """End a process and its group; the process first gets `grace_s` seconds to end the others itself."""
+    """End a process and its group; give it `grace_s` seconds to end the others itself."""
     process.terminate()
     with contextlib.suppress(TimeoutExpired):
         process.wait(grace_s)

@@ -1,8 +1,8 @@
 """`python -m tandem.bench.lm_eval`: ask the servers in TANDEM_SERVERS the tasks of an experiment.
 
-Invariant: no traceback for a foreseeable fault. The process ends with 0 and writes its exit code into outcome.json,
-because the next container stores the files, those of a failure too. Exit codes there: 0 done; 2 bad input; 3 a server
-or lm-eval failed.
+Invariant: no traceback for a foreseeable fault. The process ends with 0 and writes its exit code
+into outcome.json, because the next container stores the files, those of a failure too. Exit codes
+there: 0 done; 2 bad input; 3 a server or lm-eval failed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,18 @@ from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.lm_eval.call import LmEvalCall
 from tandem.bench.manifest import ManifestArm, ServerOffers
 from tandem.bench.quality_rows import QualityRow, write_quality
-from tandem.bench.task_items import ITEMS_FILE, MAX_ANSWER_TOKENS, OWN_TASK, ItemTask, ask_items, load_items
+from tandem.bench.task_items import (
+    ITEMS_FILE,
+    MAX_ANSWER_TOKENS,
+    OWN_TASK,
+    ItemTask,
+    ask_items,
+    load_items,
+)
 from tandem.errors import INTERRUPT_EXIT_CODE, InputError, TandemError
 
-SERVERS_VARIABLE = "TANDEM_SERVERS"  # NAME=URL of each server, the baseline first, with spaces between
+# NAME=URL of each server, the baseline first, with spaces between
+SERVERS_VARIABLE = "TANDEM_SERVERS"
 OUTCOME_FILE = "outcome.json"
 
 
@@ -41,48 +49,79 @@ class AskedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Ask the tasks, write rows and outcome, return 0."""
-    parser = argparse.ArgumentParser(prog="python -m tandem.bench.lm_eval", description="ask servers tasks")
-    parser.add_argument("--task", action="append", required=True, metavar="JSON", help="as the experiment declares it")
-    parser.add_argument("--sets", type=Path, required=True, help="folder with a folder for each task set")
+    parser = argparse.ArgumentParser(
+        prog="python -m tandem.bench.lm_eval", description="ask servers tasks"
+    )
+    parser.add_argument(
+        "--task",
+        action="append",
+        required=True,
+        metavar="JSON",
+        help="as the experiment declares it",
+    )
+    parser.add_argument(
+        "--sets", type=Path, required=True, help="folder with a folder for each task set"
+    )
     parser.add_argument("--model", required=True, help="name that the servers go by")
     parser.add_argument("--max-prompt-tokens", type=int, required=True, help="of an item")
     parser.add_argument("--max-tokens", type=int, required=True, help="of an answer")
     parser.add_argument("--out", type=Path, required=True, help="new folder of all that is kept")
     options = parser.parse_args(argv)
     options.out.mkdir(parents=True, exist_ok=True)
-    code, problem = 0, ""
+    code = 0
+    problem = ""
     try:
         tasks = [msgspec.json.decode(text, type=AskedTask) for text in options.task]
         arms = _parse_servers(os.environ.get(SERVERS_VARIABLE, ""), options.model)
         parts = [_ask_task(task, arms, options) for task in tasks]
         write_quality(options.out, [row for part in parts for row in part])
     except TandemError as error:
-        code, problem = error.exit_code, str(error)
+        code = error.exit_code
+        problem = str(error)
     except DECODE_ERRORS as error:
-        code, problem = InputError.exit_code, f"--task: this is no task: {error}; render the manifests again"
+        code = InputError.exit_code
+        problem = f"--task: this is no task: {error}; render the manifests again"
     except KeyboardInterrupt:
-        code, problem = INTERRUPT_EXIT_CODE, "told to stop"
+        code = INTERRUPT_EXIT_CODE
+        problem = "told to stop"
     sys.stderr.write(f"{problem or 'asked'}\n")
-    (options.out / OUTCOME_FILE).write_text(json.dumps({"exit_code": code, "problem": problem}) + "\n")
+    (options.out / OUTCOME_FILE).write_text(
+        json.dumps({"exit_code": code, "problem": problem}) + "\n"
+    )
     return 0
 
 
-def _ask_task(task: AskedTask, arms: Sequence[ManifestArm], options: argparse.Namespace) -> list[QualityRow]:
+def _ask_task(
+    task: AskedTask, arms: Sequence[ManifestArm], options: argparse.Namespace
+) -> list[QualityRow]:
     folder = options.sets / task.name
     own_items = folder / ITEMS_FILE if task.sha256 else OWN_TASK
     if not own_items.exists():
         call = LmEvalCall(
-            python=Path(sys.executable), task=task.name, folder=folder, items=task.items, chance=task.chance,
-            max_prompt_tokens=options.max_prompt_tokens, max_tokens=options.max_tokens, group=task.group,
-        )  # fmt: skip
+            python=Path(sys.executable),
+            task=task.name,
+            folder=folder,
+            items=task.items,
+            chance=task.chance,
+            max_prompt_tokens=options.max_prompt_tokens,
+            max_tokens=options.max_tokens,
+            group=task.group,
+        )
         return call.ask_servers(arms, options.out)
     if task.group:
         change = "write `group` into each item, and no group into the experiment"
-        raise InputError(f"group: {task.group!r} is a field of lm-eval's documents", where=task.name, change=change)
+        raise InputError(
+            f"group: {task.group!r} is a field of lm-eval's documents",
+            where=task.name,
+            change=change,
+        )
     own_task = ItemTask(
-        name=task.name, items=load_items(own_items)[: task.items], chance=task.chance,
-        max_prompt_tokens=options.max_prompt_tokens, max_answer_tokens=min(options.max_tokens, MAX_ANSWER_TOKENS),
-    )  # fmt: skip
+        name=task.name,
+        items=load_items(own_items)[: task.items],
+        chance=task.chance,
+        max_prompt_tokens=options.max_prompt_tokens,
+        max_answer_tokens=min(options.max_tokens, MAX_ANSWER_TOKENS),
+    )
     return asyncio.run(ask_items(arms, own_task, api="chat"))
 
 
@@ -93,7 +132,9 @@ def _parse_servers(text: str, model: str) -> list[ManifestArm]:
         raise InputError(f"{text!r} names no servers", where=SERVERS_VARIABLE, change=change)
     offers = ServerOffers(include_usage=True)  # the tokens of a prompt, for its limit
     return [
-        ManifestArm(name=name, role="variant" if index else "baseline", url=url, model=model, offers=offers)
+        ManifestArm(
+            name=name, role="variant" if index else "baseline", url=url, model=model, offers=offers
+        )
         for index, (name, _, url) in enumerate(pairs)
     ]
 

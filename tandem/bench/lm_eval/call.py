@@ -1,9 +1,11 @@
 """Calls of lm-eval: one process for each server, all at once, with the same settings.
 
-Invariant: greedy answers without thinking, at most as long as the experiment admits. A prompt that does not fit fails
-the task: the server refuses it beside such an answer, and counts the tokens of all others. No process stays behind.
+Invariant: greedy answers without thinking, at most as long as the experiment admits. A prompt that
+does not fit fails the task: the server refuses it beside such an answer, and counts the tokens of
+all others. No process stays behind.
 
-Source of the options: lm-eval 0.4.13, `lm_eval --help` and lm_eval/models/api_models.py, read on 2026-11-27.
+Source of the options: lm-eval 0.4.13, `lm_eval --help` and lm_eval/models/api_models.py, read on
+2026-11-27.
 """
 
 from __future__ import annotations
@@ -61,11 +63,26 @@ class LmEvalCall:
         model = f"model={arm.model},base_url={url},num_concurrent={CONCURRENCY},tokenized_requests=False"
         answer = {"max_gen_toks": self.max_tokens, **_GREEDY}
         return [
-            str(self.python), "-m", "lm_eval", "--model", "local-chat-completions", "--model_args", model,
-            "--tasks", self.task, "--include_path", str(self.folder.absolute()), "--limit", str(self.items),
-            "--apply_chat_template", "--gen_kwargs", json.dumps(answer),
-            "--log_samples", "--output_path", str(out.absolute()),
-        ]  # fmt: skip
+            str(self.python),
+            "-m",
+            "lm_eval",
+            "--model",
+            "local-chat-completions",
+            "--model_args",
+            model,
+            "--tasks",
+            self.task,
+            "--include_path",
+            str(self.folder.absolute()),
+            "--limit",
+            str(self.items),
+            "--apply_chat_template",
+            "--gen_kwargs",
+            json.dumps(answer),
+            "--log_samples",
+            "--output_path",
+            str(out.absolute()),
+        ]
 
     def ask_servers(self, arms: Sequence[ManifestArm], out: Path) -> list[QualityRow]:
         """Ask every server the task and return the rows of all.
@@ -75,7 +92,8 @@ class LmEvalCall:
             out: folder of what lm-eval writes, a folder for each arm.
 
         Raises:
-            InputError: the samples are not of a generated task with an exact match, or a prompt is too long.
+            InputError: the samples are not of a generated task with an exact match, or a prompt is
+                too long.
             ExternalError: lm-eval failed, or the baseline does not count tokens.
         """
         folders = [out / self.task / arm.name for arm in arms]
@@ -84,7 +102,9 @@ class LmEvalCall:
             for arm, folder in zip(arms, folders, strict=True):
                 processes.append(stack.enter_context(self._start(arm, folder)))
                 stack.callback(processes[-1].terminate)  # before its own end, which would wait
-            while any(process.poll() is None for process in processes) and not any(p.poll() for p in processes):
+            while any(process.poll() is None for process in processes) and not any(
+                p.poll() for p in processes
+            ):
                 time.sleep(LOOK_S)
             for arm, folder, process in zip(arms, folders, processes, strict=True):
                 if process.poll():
@@ -101,32 +121,48 @@ class LmEvalCall:
         out.mkdir(parents=True, exist_ok=True)
         with (out / LOG_FILE).open("wb") as log:
             return subprocess.Popen(  # noqa: S603 - the tool's own program
-                self.list_words(arm, out), cwd=self.folder, env=os.environ | _OFFLINE, stdout=log, stderr=log
+                self.list_words(arm, out),
+                cwd=self.folder,
+                env=os.environ | _OFFLINE,
+                stdout=log,
+                stderr=log,
             )
 
     def _check_prompts(self, arm: ManifestArm, out: Path) -> None:
-        """Refuse a prompt with more tokens than the experiment serves, as the server counts them (vLLM's /tokenize)."""
+        """Refuse a prompt with more tokens than the experiment serves, by vLLM's /tokenize."""
         for messages in list_prompts(out):
-            body = {"model": arm.model, "messages": json.loads(messages), "chat_template_kwargs": _NO_THINKING}
+            body = {
+                "model": arm.model,
+                "messages": json.loads(messages),
+                "chat_template_kwargs": _NO_THINKING,
+            }
             request = urllib.request.Request(  # noqa: S310 - an address of our own
-                f"{arm.root}/tokenize", json.dumps(body).encode(), {"Content-Type": "application/json"}
+                f"{arm.root}/tokenize",
+                json.dumps(body).encode(),
+                {"Content-Type": "application/json"},
             )
             try:
                 with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
                     count = json.load(answer)["count"]
             except (OSError, HTTPException, ValueError, KeyError, TypeError) as error:
-                problem, change = f"it does not count the tokens of a prompt: {error}", "look into the server's log"
+                problem = f"it does not count the tokens of a prompt: {error}"
+                change = "look into the server's log"
                 raise ExternalError(problem, where=arm.root, change=change) from error
             if count > self.max_prompt_tokens:
                 problem = (
-                    f"a prompt of {self.task} has {count} tokens, above max_prompt_tokens, {self.max_prompt_tokens}"
+                    f"a prompt of {self.task} has {count} tokens, above max_prompt_tokens,"
+                    f" {self.max_prompt_tokens}"
                 )
-                raise InputError(problem, where=arm.root, change="take a shorter task, or raise the limit")
+                raise InputError(
+                    problem, where=arm.root, change="take a shorter task, or raise the limit"
+                )
 
 
 def _build_fault(arm: ManifestArm, code: int, log: Path) -> ExternalError:
-    """Return why lm-eval ended: the server's refusal if there is one, else the last line of its log."""
+    """Return why lm-eval ended: the server's refusal if any, else the last line of its log."""
     lines = log.read_text(errors="replace").strip().splitlines() or ["it says nothing"]
     line = next((line for line in lines if "API request failed" in line), lines[-1])
     place = f"read {log.parent.parent.name}/{arm.name}/{LOG_FILE} in the results of the Job"
-    return ExternalError(f"lm-eval ended with {code}: {line}", where=f"{arm.name}={arm.root}", change=place)
+    return ExternalError(
+        f"lm-eval ended with {code}: {line}", where=f"{arm.name}={arm.root}", change=place
+    )

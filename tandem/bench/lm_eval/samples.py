@@ -1,7 +1,7 @@
 """Samples of lm-eval as rows of `quality.jsonl`: one arm's answers to the items of each task.
 
-Invariant: only generated answers count. A multiple choice needs log-probabilities of the prompt, which these servers do
-not give: both arms would score chance and look the same.
+Invariant: only generated answers count. A multiple choice needs log-probabilities of the prompt,
+which these servers do not give: both arms would score chance and look the same.
 
 Source: the files that lm-eval 0.4.13 writes with `--log_samples --output_path`, read on 2026-11-27.
 """
@@ -22,8 +22,12 @@ from tandem.errors import InputError
 GROUP_FIELD = "group"
 """Field of a document that names the item's group, unless another field is named."""
 
-_LONGEST_NAME = 80  # in characters; a longer group, such as the text of a passage, goes by its digest
-_CHANGE = "give the folder of `lm_eval --log_samples --output_path`, of tasks with generate_until and exact_match"
+# in characters; a longer group, such as the text of a passage, goes by its digest
+_LONGEST_NAME = 80
+_CHANGE = (
+    "give the folder of `lm_eval --log_samples --output_path`, of tasks with generate_until and"
+    " exact_match"
+)
 
 
 class LmEvalSample(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +51,9 @@ class LmEvalSample(msgspec.Struct, frozen=True, kw_only=True):
     def is_generated(self) -> bool:
         """Whether the server generated the answer: such a request has settings of a generation."""
         settings = [argument.get("arg_1") for argument in self.arguments.values()]
-        return bool(settings) and all(isinstance(setting, dict) and "until" in setting for setting in settings)
+        return bool(settings) and all(
+            isinstance(setting, dict) and "until" in setting for setting in settings
+        )
 
 
 def list_prompts(folder: Path) -> set[str]:
@@ -64,17 +70,21 @@ def list_prompts(folder: Path) -> set[str]:
     }
 
 
-def list_sample_rows(folder: Path, arm: str, *, chance: float = 0.0, group: str | None = None) -> list[QualityRow]:
-    """Return the rows of every task below a folder; of several calls of one task the last one counts.
+def list_sample_rows(
+    folder: Path, arm: str, *, chance: float = 0.0, group: str | None = None
+) -> list[QualityRow]:
+    """Return the rows of every task below a folder; of a task's several calls the last counts.
 
     Args:
         folder: of lm-eval's output.
         arm: name of the server in the run.
         chance: share of the items that guessing has right.
-        group: field of the documents that names an item's group; None for `GROUP_FIELD`, which a document may lack.
+        group: field of the documents that names an item's group; None for `GROUP_FIELD`, which a
+            document may lack.
 
     Raises:
-        InputError: there is no file, or a sample is malformed, was not generated, or has no exact match or no group.
+        InputError: there is no file, or a sample is malformed, was not generated, or has no exact
+            match or no group.
     """
     paths = {
         path.name.removeprefix("samples_").rpartition("_")[0]: path
@@ -82,14 +92,20 @@ def list_sample_rows(folder: Path, arm: str, *, chance: float = 0.0, group: str 
     }
     if not paths:
         raise InputError("there are no samples of lm-eval", where=str(folder), change=_CHANGE)
-    return [row for task, path in paths.items() for row in _read_task(path, task, arm, chance, group)]
+    return [
+        row for task, path in paths.items() for row in _read_task(path, task, arm, chance, group)
+    ]
 
 
-def _read_task(path: Path, task: str, arm: str, chance: float, group: str | None) -> Iterator[QualityRow]:
+def _read_task(
+    path: Path, task: str, arm: str, chance: float, group: str | None
+) -> Iterator[QualityRow]:
     """Yield the rows of a file; each filter of a task is a task of its own."""
     for sample in read_json_lines(path, LmEvalSample, label="the samples", change=_CHANGE):
         if not sample.is_generated:
-            raise InputError("an answer was not generated: a multiple choice", where=str(path), change=_CHANGE)
+            raise InputError(
+                "an answer was not generated: a multiple choice", where=str(path), change=_CHANGE
+            )
         if sample.exact_match not in {0.0, 1.0}:
             raise InputError("a sample has no exact match", where=str(path), change=_CHANGE)
         name = task if sample.filter == "none" else f"{task}, {sample.filter}"
@@ -109,6 +125,8 @@ def _name_group(sample: LmEvalSample, field: str | None, path: Path) -> str:
     if value is None and field:
         fields = ", ".join(sorted(sample.doc)) or "none"
         problem = f"document {sample.doc_hash} has no field {field!r}; it has {fields}"
-        raise InputError(problem, where=str(path), change="name a field of the documents, or no group")
+        raise InputError(
+            problem, where=str(path), change="name a field of the documents, or no group"
+        )
     name = "" if value is None else str(value)
     return name if len(name) <= _LONGEST_NAME else hashlib.sha256(name.encode()).hexdigest()

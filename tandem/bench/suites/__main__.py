@@ -1,6 +1,7 @@
 """`python -m tandem.bench.suites real`: show a suite's prompts, without sending them.
 
-Invariant: the program prints only the result of `load_suite`; an invalid suite ends with code 2 and its faults.
+Invariant: the program prints only the result of `load_suite`; an invalid suite ends with code 2 and
+its faults.
 """
 
 from __future__ import annotations
@@ -30,13 +31,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TandemError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    id_width, class_width = max(len(prompt.id) for prompt in suite.prompts), max(map(len, suite.classes))
+    id_width = max(len(prompt.id) for prompt in suite.prompts)
+    class_width = max(map(len, suite.classes))
     lines = []
     for prompt in suite.prompts:
         beginning = " ".join(prompt.as_text()[: 2 * MAX_CHARACTERS].split())[:MAX_CHARACTERS]
-        lines.append(f"{prompt.id:{id_width}}  {prompt.class_:{class_width}}  {prompt.characters:5}  {beginning}")
+        lines.append(
+            f"{prompt.id:{id_width}}  {prompt.class_:{class_width}}  {prompt.characters:5} "
+            f" {beginning}"
+        )
     counts = f"{len(suite.prompts)} prompts in {len(suite.classes)} classes"
-    lines += ["", f"{suite.name}: {counts}, sha256 {suite.sha256}", *(f"note: {note}" for note in suite.notes)]
+    lines += [
+        "",
+        f"{suite.name}: {counts}, sha256 {suite.sha256}",
+        *(f"note: {note}" for note in suite.notes),
+    ]
     try:
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()

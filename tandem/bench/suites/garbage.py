@@ -1,6 +1,7 @@
 """Garbage: text of a broken draft, a wrong tokenizer or a bad artifact.
 
-Invariant: the check assumes no dictionary and no language; text of every script passes, also several in one answer.
+Invariant: the check assumes no dictionary and no language; text of every script passes, also
+several in one answer.
 """
 
 from __future__ import annotations
@@ -11,16 +12,22 @@ from functools import cache
 from itertools import permutations
 
 # Characters that no valid answer has: replacements of undecodable bytes, controls, private use.
-BROKEN_CHARACTERS = re.compile("[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufdd0-\ufdef]")
+BROKEN_CHARACTERS = re.compile(
+    "[\ufffd\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ue000-\uf8ff\ufdd0-\ufdef]"
+)
 # an answer that was cut inside a character ends with one or two
-MIN_BROKEN_CHARACTERS, BROKEN_SHARE = 3, 1 / 200
+MIN_BROKEN_CHARACTERS = 3
+BROKEN_SHARE = 1 / 200
 
 # Signs of byte-level tokenizers for a space and a line break: visible if tokens are not decoded.
 TOKEN_MARKS = re.compile("[\u0120\u010a]")
-MIN_TOKEN_MARKS, TOKEN_MARKS_SHARE = 5, 1 / 33
+MIN_TOKEN_MARKS = 5
+TOKEN_MARKS_SHARE = 1 / 33
 
 MIN_VISIBLE_CHARACTERS = 40  # fewest visible characters for a check of their kinds
-WORDLIKE_SHARE, MACHINE_WORDLIKE_SHARE = 0.30, 0.10  # least share of letters and digits; a Markdown table has half
+# least share of letters and digits; a Markdown table has half
+WORDLIKE_SHARE = 0.30
+MACHINE_WORDLIKE_SHARE = 0.10
 
 # Alphabets that no word mixes, each with its letter in a text's outline.
 ALPHABETS = {
@@ -33,8 +40,11 @@ ALPHABETS = {
     "I": "\u0900-\u0dff",  # of India
     "T": "\u0e00-\u0eff",  # Thai and Lao
 }  # without Greek, because formulas mix it with Latin
-MIN_MIXED_PLACES, MAX_CHARACTERS_PER_MIXED_PLACE = 3, 400  # fewest places, and most characters for each
-EAST_ASIAN_SHARE = 0.15  # of the letters: from this share on, East Asian text has Latin words without spaces
+# fewest places, and most characters for each
+MIN_MIXED_PLACES = 3
+MAX_CHARACTERS_PER_MIXED_PLACE = 400
+# of the letters: from this share on, East Asian text has Latin words without spaces
+EAST_ASIAN_SHARE = 0.15
 
 NOT_PROSE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$\$.*?\$\$|https?://\S+", re.DOTALL)
 GLUED_PATTERNS = (
@@ -43,8 +53,12 @@ GLUED_PATTERNS = (
 )
 MAX_WORD_LETTERS = 40  # Latin letters; German compounds stay below
 MIN_WORDS = 8  # fewest words for a check
-GLUED_SHARE, ENDLESS_SHARE = 0.75, 0.20  # glued places and endless words per word; identifiers are glued too
-MIN_PLAIN_LETTERS, MIN_PLAIN_WORDS = 4, 10  # fewest small letters of a plain word, and fewest plain words
+# glued places and endless words per word; identifiers are glued too
+GLUED_SHARE = 0.75
+ENDLESS_SHARE = 0.20
+# fewest small letters of a plain word, and fewest plain words
+MIN_PLAIN_LETTERS = 4
+MIN_PLAIN_WORDS = 10
 UNSPEAKABLE_SHARE = 0.25  # share of unspeakable plain words
 UNSPEAKABLE = re.compile(r" [b-df-hj-np-tv-xz]+(?= )|[b-df-hj-np-tv-xz]{6}")
 
@@ -60,8 +74,11 @@ def is_garbage(answer: str, *, allows_symbols: bool) -> bool:
         answer: without the model's reasoning.
         allows_symbols: true for code, JSON and configuration files, whose words are not prose.
     """
-    letters, visible = "".join(set(answer)), "".join(answer.split())
-    broken_count = len(BROKEN_CHARACTERS.findall(answer)) if BROKEN_CHARACTERS.search(letters) else 0
+    letters = "".join(set(answer))
+    visible = "".join(answer.split())
+    broken_count = (
+        len(BROKEN_CHARACTERS.findall(answer)) if BROKEN_CHARACTERS.search(letters) else 0
+    )
     mark_count = len(TOKEN_MARKS.findall(answer)) if TOKEN_MARKS.search(letters) else 0
     if broken_count >= MIN_BROKEN_CHARACTERS and broken_count > BROKEN_SHARE * len(answer):
         return True
@@ -96,7 +113,9 @@ def _has_mixed_alphabets(answer: str) -> bool:
         if not (has_no_spaces and {first, second} == {"L", "E"})
     ]
     mixed_count = sum(map(outline.count, letter_pairs))
-    return mixed_count >= MIN_MIXED_PLACES and mixed_count * MAX_CHARACTERS_PER_MIXED_PLACE >= len(answer)
+    return mixed_count >= MIN_MIXED_PLACES and mixed_count * MAX_CHARACTERS_PER_MIXED_PLACE >= len(
+        answer
+    )
 
 
 @cache
@@ -113,6 +132,10 @@ def _has_unreadable_words(prose: str) -> bool:
         glued_count > GLUED_SHARE * len(words) or endless_count > ENDLESS_SHARE * len(words)
     ):
         return True
-    plain_words = [word for word in latin_words if len(word) >= MIN_PLAIN_LETTERS and word.islower()]
+    plain_words = [
+        word for word in latin_words if len(word) >= MIN_PLAIN_LETTERS and word.islower()
+    ]
     unspeakable_count = len(UNSPEAKABLE.findall(f" {' '.join(plain_words)} "))
-    return len(plain_words) >= MIN_PLAIN_WORDS and unspeakable_count > UNSPEAKABLE_SHARE * len(plain_words)
+    return len(plain_words) >= MIN_PLAIN_WORDS and unspeakable_count > UNSPEAKABLE_SHARE * len(
+        plain_words
+    )

@@ -1,10 +1,10 @@
 """Loops: answers that end in repeated words.
 
-Invariant: only the end of an answer counts: a refrain, a table or a repeated heading inside an answer is no loop; a
-repetition up to the end is.
+Invariant: only the end of an answer counts: a refrain, a table or a repeated heading inside an
+answer is no loop; a repetition up to the end is.
 
-The end is a loop if it is periodic, i.e. the last words repeat one unit, or if few of its runs of four words are
-distinct, i.e. it is a loop with small changes.
+The end is a loop if it is periodic, i.e. the last words repeat one unit, or if few of its runs of
+four words are distinct, i.e. it is a loop with small changes.
 """
 
 from __future__ import annotations
@@ -12,18 +12,27 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 TAIL_WORDS = 600  # at the end of the answer
-MIN_COVERED_WORDS, MIN_REPEATS = 24, 4  # fewest words that the repeated units cover, and fewest repeats of a unit
-LONG_UNIT_WORDS, MIN_LONG_UNIT_REPEATS = 20, 3  # normal text does not repeat so long a passage three times
-MIN_MACHINE_COVERED_WORDS, MIN_MACHINE_REPEATS = 60, 6  # code, JSON and configuration have similar lines
+# fewest words that the repeated units cover, and fewest repeats of a unit
+MIN_COVERED_WORDS = 24
+MIN_REPEATS = 4
+# normal text does not repeat so long a passage three times
+LONG_UNIT_WORDS = 20
+MIN_LONG_UNIT_REPEATS = 3
+# code, JSON and configuration have similar lines
+MIN_MACHINE_COVERED_WORDS = 60
+MIN_MACHINE_REPEATS = 6
 
 UNSPACED_WORD_CHARACTERS = 15  # above this mean of characters a word, the check uses characters
 GLUED_WORD_CHARACTERS = 60  # likewise for the characters of the last word
 TAIL_CHARACTERS = 600
 # by a unit of several characters, and by one character, because a ruled line is short
-MIN_COVERED_CHARACTERS, MIN_CHARACTERS_OF_ONE_KIND = 60, 120
+MIN_COVERED_CHARACTERS = 60
+MIN_CHARACTERS_OF_ONE_KIND = 120
 MIN_MACHINE_COVERED_CHARACTERS = 400
 
-NEAR_LOOP_TAIL_WORDS, MIN_NEAR_LOOP_WORDS = 160, 120  # words at the end, and the fewest for a check
+# words at the end, and the fewest for a check
+NEAR_LOOP_TAIL_WORDS = 160
+MIN_NEAR_LOOP_WORDS = 120
 MAX_NEAR_LOOP_DISTINCT_WORDS = 80  # with more distinct words, the runs cannot repeat enough
 MAX_NEAR_LOOP_DISTINCT_SHARE = 0.35  # distinct share of runs of four words; prose has above 0.9
 
@@ -38,21 +47,28 @@ def is_loop(answer: str, *, is_cut: bool, allows_like_lines: bool) -> bool:
     """
     words = answer.split()
     if words and (
-        sum(map(len, words)) > UNSPACED_WORD_CHARACTERS * len(words) or len(words[-1]) > GLUED_WORD_CHARACTERS
+        sum(map(len, words)) > UNSPACED_WORD_CHARACTERS * len(words)
+        or len(words[-1]) > GLUED_WORD_CHARACTERS
     ):
-        covered_length = MIN_MACHINE_COVERED_CHARACTERS if allows_like_lines else MIN_COVERED_CHARACTERS
+        covered_length = (
+            MIN_MACHINE_COVERED_CHARACTERS if allows_like_lines else MIN_COVERED_CHARACTERS
+        )
         return _has_periodic_end(answer[-TAIL_CHARACTERS:].rstrip(), covered_length)
     tail = words[: -1 if is_cut else None][-TAIL_WORDS:]
     if not allows_like_lines and _is_near_loop(tail):
         return True
-    if not tail or tail.count(tail[-1]) < MIN_LONG_UNIT_REPEATS:  # most answers skip the exact search here
+    # most answers skip the exact search here
+    if not tail or tail.count(tail[-1]) < MIN_LONG_UNIT_REPEATS:
         return False
     for covered_length, unit_length in _find_units(tail):
         if allows_like_lines:
-            is_unit = any(map(str.isalpha, "".join(tail[-unit_length:])))  # a matrix of zeros is content
-            least_covered, least_repeats = MIN_MACHINE_COVERED_WORDS, MIN_MACHINE_REPEATS
+            # a matrix of zeros is content
+            is_unit = any(map(str.isalpha, "".join(tail[-unit_length:])))
+            least_covered = MIN_MACHINE_COVERED_WORDS
+            least_repeats = MIN_MACHINE_REPEATS
         else:
-            is_unit, least_covered = True, MIN_COVERED_WORDS
+            is_unit = True
+            least_covered = MIN_COVERED_WORDS
             least_repeats = MIN_LONG_UNIT_REPEATS if unit_length >= LONG_UNIT_WORDS else MIN_REPEATS
         if is_unit and covered_length >= max(least_covered, least_repeats * unit_length):
             return True
@@ -62,8 +78,8 @@ def is_loop(answer: str, *, is_cut: bool, allows_like_lines: bool) -> bool:
 def _find_units(tail: Sequence[str]) -> list[tuple[int, int]]:
     """Return, for every length of the end, the length of its shortest repeated unit.
 
-    The method is the prefix function of the reversed end: if the longest border of n items has b items, the unit has
-    n - b.
+    The method is the prefix function of the reversed end: if the longest border of n items has b
+    items, the unit has n - b.
     """
     reverse = tail[::-1]
     border = [0] * len(reverse)
@@ -78,7 +94,8 @@ def _find_units(tail: Sequence[str]) -> list[tuple[int, int]]:
 
 
 def _has_periodic_end(tail: str, minimum: int) -> bool:
-    if tail.count(tail[-MIN_COVERED_CHARACTERS // MIN_REPEATS :]) == 1:  # most answers skip the exact search here
+    # most answers skip the exact search here
+    if tail.count(tail[-MIN_COVERED_CHARACTERS // MIN_REPEATS :]) == 1:
         return False
     return any(
         covered_length >= (minimum if unit_length > 1 else max(minimum, MIN_CHARACTERS_OF_ONE_KIND))

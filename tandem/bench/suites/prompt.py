@@ -1,7 +1,8 @@
 """One prompt of a suite: its messages, and the hints for its content check.
 
-Invariant: a prompt is either one text or a conversation, never both; it does not change after the suite is loaded, so
-every arm gets the same bytes. A line of a suite's file is one prompt: msgspec checks the line by these types.
+Invariant: a prompt is either one text or a conversation, never both; it does not change after the
+suite is loaded, so every arm gets the same bytes. A line of a suite's file is one prompt: msgspec
+checks the line by these types.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ Text = Annotated[str, msgspec.Meta(pattern=r"\S")]
 Hint = Literal["repeats", "json", "code", "to-limit"]
 """Hint of a prompt for the content check.
 
-repeats: the prompt requests repetition, so a repeating answer is right. json: the answer must have a valid JSON object
-or array. code: the answer is code or a machine's file, so symbols and similar lines are normal. to-limit: the answer
-should reach max_tokens, so an end by length is right.
+repeats: the prompt requests repetition, so a repeating answer is right. json: the answer must have
+a valid JSON object or array. code: the answer is code or a machine's file, so symbols and similar
+lines are normal. to-limit: the answer should reach max_tokens, so an end by length is right.
 """
 
 
@@ -41,7 +42,9 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """
 
     id: Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
-    class_: Annotated[str, msgspec.Meta(pattern=r"\A(?!all\Z)[a-z0-9][a-z0-9-]{0,31}\Z")] = msgspec.field(name="class")
+    class_: Annotated[str, msgspec.Meta(pattern=r"\A(?!all\Z)[a-z0-9][a-z0-9-]{0,31}\Z")] = (
+        msgspec.field(name="class")
+    )
     messages: tuple[Message, ...] | None = None
     prompt: Text | None = None
     system: Text | None = None
@@ -55,17 +58,25 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.messages is not None:
             roles = [message.role for message in self.messages]
             if self.system or "system" in roles[1:] or roles[-1:] != ["user"]:
-                raise ValueError("`messages` ends with the user; a system message is its first, without `system`")
+                raise ValueError(
+                    "`messages` ends with the user; a system message is its first, without `system`"
+                )
 
     def as_messages(self) -> tuple[dict[str, str], ...]:
         """Return the messages for /v1/chat/completions."""
         if self.messages is not None:
-            return tuple({"role": message.role, "content": message.content} for message in self.messages)
+            return tuple(
+                {"role": message.role, "content": message.content} for message in self.messages
+            )
         user_message = {"role": "user", "content": self.prompt or ""}
-        return (user_message,) if self.system is None else ({"role": "system", "content": self.system}, user_message)
+        return (
+            (user_message,)
+            if self.system is None
+            else ({"role": "system", "content": self.system}, user_message)
+        )
 
     def as_text(self) -> str:
-        """Return the text for /v1/completions: the contents only, without any model's chat template."""
+        """Return the text for /v1/completions: contents only, without a chat template."""
         return "\n\n".join(message["content"] for message in self.as_messages())
 
     @property

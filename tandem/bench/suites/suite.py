@@ -1,15 +1,16 @@
-"""A suite: the prompts of a measurement, their source, and a hash that shows whether two suites are equal.
+"""A suite: the prompts of a measurement, their source, and a hash that identifies it.
 
-Invariant: the hash covers the prompts and their checks, in order, but not the spelling of a file, and nothing outside
-the file. Loading never uses the network. The loader reads every line of a file before it refuses the file, so one error
-lists all faults; valid prompts go to a server unchanged.
+Invariant: the hash covers the prompts and their checks, in order, but not the spelling of a file,
+and nothing outside the file. Loading never uses the network. The loader reads every line of a file
+before it refuses the file, so one error lists all faults; valid prompts go to a server unchanged.
 
-The eighth case of the post's sample is llmperf's own text, read from its checkout and never stored here. llmperf
-(src/llmperf/utils.py, `randomly_sample_sonnet_lines_prompt`, commit f1d6bed) writes an instruction to stream random
-lines for a number of tokens, and to send no end token, and then lines of its text in a random order, until the prompt
-has the requested number of tokens of its own tokenizer. `WRAPPING` does the same in other words, with 28 of those
-tokens instead of 27. One difference: `WRAPPING` uses the lines in the file's order, so every arm and every round gets
-the same prompt.
+The eighth case of the post's sample is llmperf's own text, read from its checkout and never stored
+here. llmperf (src/llmperf/utils.py, `randomly_sample_sonnet_lines_prompt`, commit f1d6bed) writes
+an instruction to stream random lines for a number of tokens, and to send no end token, and then
+lines of its text in a random order, until the prompt has the requested number of tokens of its own
+tokenizer. `WRAPPING` does the same in other words, with 28 of those tokens instead of 27. One
+difference: `WRAPPING` uses the lines in the file's order, so every arm and every round gets the
+same prompt.
 """
 
 from __future__ import annotations
@@ -30,14 +31,20 @@ from tandem.errors import InputError, convert_os_errors
 
 MAX_FAULTS = 20  # faults in an error; a file of another format has one for every line
 DATA = Path(__file__).parent / "data"
-WRAPPING = "Keep sending lines of this text, picked at random, 600 tokens in all. Never end your answer early:\n\n"
+WRAPPING = (
+    "Keep sending lines of this text, picked at random, 600 tokens in all. Never end your answer"
+    " early:\n\n"
+)
 LLMPERF_TEXT = Path("src/llmperf/sonnet.txt")
-LLMPERF_SHA256 = "a4fef83b31e3769bc1c8e9b795a5e442929ea101c54d4e00c93516179f9ad2e0"  # of the text at commit f1d6bed
-# 64 tokens of llmperf's tokenizer, counted once on the known text, so loading a suite needs no tokenizer
-BARE_CHARACTERS, WRAPPED_CHARACTERS = 210, 121
+# of the text at commit f1d6bed
+LLMPERF_SHA256 = "a4fef83b31e3769bc1c8e9b795a5e442929ea101c54d4e00c93516179f9ad2e0"
+# 64 tokens of llmperf's tokenizer, counted once on the known text, so loading a suite needs no
+# tokenizer
+BARE_CHARACTERS = 210
+WRAPPED_CHARACTERS = 121
 OMISSION_NOTE = (
-    "the sample's eighth case, llmperf's own text, is left out: it is read from a checkout of ray-project/llmperf, "
-    "--llmperf-source DIR"
+    "the sample's eighth case, llmperf's own text, is left out: it is read from a checkout of"
+    " ray-project/llmperf, --llmperf-source DIR"
 )
 
 
@@ -48,8 +55,8 @@ class SuiteDefaults:
     Args:
         max_tokens: for prompts without their own.
         concurrency: number of simultaneous streams; each value is a separate load.
-        requests_per_round: requests of each class in a round; a class with fewer prompts sends them again in order;
-            None sends each prompt once.
+        requests_per_round: requests of each class in a round; a class with fewer prompts sends them
+            again in order; None sends each prompt once.
     """
 
     max_tokens: int
@@ -57,8 +64,9 @@ class SuiteDefaults:
     requests_per_round: int | None = None
 
 
-# the sample's own arguments: aws-neuron-eks-samples speculative_decoding_trn2_vllm/qwen-llmperf-pod.yaml, BENCH_ARGS;
-# its prompts have 64 tokens of llmperf's tokenizer
+# the sample's own arguments: aws-neuron-eks-samples
+# speculative_decoding_trn2_vllm/qwen-llmperf-pod.yaml, BENCH_ARGS; its prompts have 64 tokens of
+# llmperf's tokenizer
 POST = SuiteDefaults(max_tokens=600, concurrency=(4,), requests_per_round=8)
 REAL = SuiteDefaults(max_tokens=512)
 BUILT_IN = {"post": POST, "real": REAL}
@@ -102,19 +110,28 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
 
     Args:
         name_or_path: `post`, `real`, or a JSONL file (docs/suites.md).
-        llmperf_source: a checkout of ray-project/llmperf, whose own text is the eighth case of `post`; no other suite
-            reads it.
+        llmperf_source: a checkout of ray-project/llmperf, whose own text is the eighth case of
+            `post`; no other suite reads it.
 
     Raises:
-        InputError: there is no such suite, or its file is invalid; the error names the faulty lines.
+        InputError: there is no such suite, or its file is invalid; the error names the faulty
+            lines.
     """
-    name, path = str(name_or_path), Path(name_or_path)
+    name = str(name_or_path)
+    path = Path(name_or_path)
     if name in BUILT_IN:
         suite = _load_built_in(name)
-        return _add_llmperf_prompts(suite, llmperf_source) if name == "post" and llmperf_source else suite
+        return (
+            _add_llmperf_prompts(suite, llmperf_source)
+            if name == "post" and llmperf_source
+            else suite
+        )
     if path.suffix != ".jsonl" and not path.exists():
         change = _suggest_name(name, BUILT_IN, "name one of these, or the file by its path")
-        problem = f"no suite and no file has this name; allowed: {', '.join(BUILT_IN)}, or a file FILE.jsonl"
+        problem = (
+            f"no suite and no file has this name; allowed: {', '.join(BUILT_IN)}, or a file"
+            " FILE.jsonl"
+        )
         raise InputError(problem, where=name, change=change)
     prompts = _read_prompts(path)
     return Suite(name=path.name, prompts=prompts, sha256=content_hash(prompts), defaults=REAL)
@@ -125,7 +142,13 @@ def _load_built_in(name: str) -> Suite:
     """Return a suite of this package, without the text of llmperf."""
     prompts = _read_prompts(DATA / f"{name}.jsonl")
     notes = (OMISSION_NOTE,) if name == "post" else ()
-    return Suite(name=name, prompts=prompts, sha256=content_hash(prompts), defaults=BUILT_IN[name], notes=notes)
+    return Suite(
+        name=name,
+        prompts=prompts,
+        sha256=content_hash(prompts),
+        defaults=BUILT_IN[name],
+        notes=notes,
+    )
 
 
 def _add_llmperf_prompts(suite: Suite, source: Path) -> Suite:
@@ -144,21 +167,29 @@ def narrow_suites(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suit
     for name in classes:
         if name not in names:
             problem = f"no suite that is asked has a class {name!r}; allowed: {', '.join(names)}"
-            raise InputError(problem, where="--classes", change=_suggest_name(name, names, "name one of these"))
-    return tuple(suite.select_classes(classes) for suite in suites if set(classes) & set(suite.classes))
+            raise InputError(
+                problem, where="--classes", change=_suggest_name(name, names, "name one of these")
+            )
+    return tuple(
+        suite.select_classes(classes) for suite in suites if set(classes) & set(suite.classes)
+    )
 
 
 def content_hash(prompts: Sequence[Prompt]) -> str:
-    """Return the SHA-256 of the prompts: one canonical JSON line a prompt, UTF-8, sorted keys, no spaces.
+    """Return the prompts' SHA-256: one canonical JSON line each, UTF-8, sorted keys, no spaces.
 
-    Two files that differ only in key order, spaces or escapes have the same hash. Another order of prompts changes the
-    hash, because a run with the first prompts of a class would send different ones.
+    Two files that differ only in key order, spaces or escapes have the same hash. Another order of
+    prompts changes the hash, because a run with the first prompts of a class would send different
+    ones.
     """
     digest = hashlib.sha256()
     for prompt in prompts:
         identity = {"id": prompt.id, "class": prompt.class_, "messages": prompt.as_messages()}
         line = identity | {"max_tokens": prompt.max_tokens, "check": sorted(prompt.check)}
-        digest.update(json.dumps(line, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode() + b"\n")
+        digest.update(
+            json.dumps(line, ensure_ascii=False, sort_keys=True, separators=(",", ":")).encode()
+            + b"\n"
+        )
     return digest.hexdigest()
 
 
@@ -166,15 +197,23 @@ def _read_llmperf_prompts(source: Path) -> tuple[Prompt, Prompt]:
     """Return llmperf's own text, bare and wrapped, with the size of llmperf's prompts.
 
     Raises:
-        InputError: the checkout lacks the text, or its text differs from the text of the size count.
+        InputError: the checkout lacks the text, or its text differs from the text of the size
+            count.
     """
-    path, change = source / LLMPERF_TEXT, "name a checkout of ray-project/llmperf at commit f1d6bed by --llmperf-source"
+    path = source / LLMPERF_TEXT
+    change = "name a checkout of ray-project/llmperf at commit f1d6bed by --llmperf-source"
     with convert_os_errors("it cannot be read", path, change):
         content = path.read_bytes()
     if (digest := hashlib.sha256(content).hexdigest()) != LLMPERF_SHA256:
-        change = "run `git checkout -- src/llmperf/sonnet.txt` there: the post's own script overwrites it"
-        raise InputError(f"SHA-256 is {digest} and not {LLMPERF_SHA256}", where=str(path), change=change)
-    text, hints = content.decode(), frozenset[Hint](["to-limit"])
+        change = (
+            "run `git checkout -- src/llmperf/sonnet.txt` there: the post's own script"
+            " overwrites it"
+        )
+        raise InputError(
+            f"SHA-256 is {digest} and not {LLMPERF_SHA256}", where=str(path), change=change
+        )
+    text = content.decode()
+    hints = frozenset[Hint](["to-limit"])
     texts = {"": text[:BARE_CHARACTERS], "-wrapped": WRAPPING + text[:WRAPPED_CHARACTERS]}
     bare, wrapped = (
         Prompt(
@@ -190,7 +229,7 @@ def _read_llmperf_prompts(source: Path) -> tuple[Prompt, Prompt]:
 
 
 def _suggest_name(name: str, names: Collection[str], otherwise: str) -> str:
-    """Return the question whether the user meant the nearest of `names`, or `otherwise` if none is near."""
+    """Return whether the user may have meant the nearest of `names`, else `otherwise`."""
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else otherwise
 
@@ -199,21 +238,29 @@ def _read_prompts(path: Path) -> tuple[Prompt, ...]:
     """Return the prompts of one file, in order.
 
     Raises:
-        InputError: the file cannot be read, or has invalid lines; the error names the first MAX_FAULTS faults.
+        InputError: the file cannot be read, or has invalid lines; the error names the first
+            MAX_FAULTS faults.
     """
     prompts: dict[str, Prompt] = {}
-    faults, decoder = list[str](), msgspec.json.Decoder(Prompt)
-    with convert_os_errors("it cannot be read", path, "correct the path or its rights: a suite is a JSONL file"):
-        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")  # editors on Windows write this mark
+    faults = list[str]()
+    decoder = msgspec.json.Decoder(Prompt)
+    with convert_os_errors(
+        "it cannot be read", path, "correct the path or its rights: a suite is a JSONL file"
+    ):
+        # editors on Windows write this mark
+        content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
             prompt = decoder.decode(line)
             objects: list[list[tuple[str, object]]] = []
-            json.loads(line, object_pairs_hook=objects.append)  # msgspec keeps the last of two equal keys
+            # msgspec keeps the last of two equal keys
+            json.loads(line, object_pairs_hook=objects.append)
             if any(len(dict(pairs)) < len(pairs) for pairs in objects):
-                faults.append(f"line {number}: a key stands twice in one object: delete one of them")
+                faults.append(
+                    f"line {number}: a key stands twice in one object: delete one of them"
+                )
             if prompts.setdefault(prompt.id, prompt) is not prompt:
                 faults.append(f"line {number}: id {prompt.id!r} stands on an earlier line already")
         except DECODE_ERRORS as error:

@@ -1,9 +1,10 @@
-"""Answers of a run to each claim of the post: confirmed, contradicted, no evidence, not comparable, and why.
+"""Answers of a run to the post's claims: confirmed, contradicted, no evidence, not comparable.
 
-Invariant: only variants of the post's own set-up answer, as far as the manifest says it. Simulated servers, and servers
-that nobody declared, never answer. Each of these variants has an answer to every claim of the register. No gain is
-confirmed if the variant's output differs or the variant failed requests that the baseline answered. A run that is void,
-or whose answers are no text, says nothing. A run with too few rounds for a verdict says nothing of speed.
+Invariant: only variants of the post's own set-up answer, as far as the manifest says it. Simulated
+servers, and servers that nobody declared, never answer. Each of these variants has an answer to
+every claim of the register. No gain is confirmed if the variant's output differs or the variant
+failed requests that the baseline answered. A run that is void, or whose answers are no text, says
+nothing. A run with too few rounds for a verdict says nothing of speed.
 """
 
 from __future__ import annotations
@@ -16,29 +17,47 @@ from tandem.judge.claims import figure_answers
 from tandem.judge.claims.register import Claim, ClaimAnswer, read_register
 from tandem.judge.claims.variant_results import VariantResults, list_differences
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.schema import CellVerdict, ClaimVerdict, ClassAcceptance, OutputEquality, RunControls, TaskQuality
+from tandem.judge.schema import (
+    CellVerdict,
+    ClaimVerdict,
+    ClassAcceptance,
+    OutputEquality,
+    RunControls,
+    TaskQuality,
+)
 
 RUN_CLAIMS = ("drafts", "windows of speculation", "declared", "months")
 """Claims with one answer a run: they compare variants, or no run can answer them."""
 
 _MANIFEST_CLAIMS = ("declared", "months", "set-up", "image")
 _MANIFEST_FIELDS = {
-    "set-up": {"model": "model", "image": "image", "server_version": "server version", "runtime": "runtime"},
+    "set-up": {
+        "model": "model",
+        "image": "image",
+        "server_version": "server version",
+        "runtime": "runtime",
+    },
     "image": {"model": "model", "image": "image"},
 }
 
 
 def find_post_variants(table: RequestTable) -> tuple[tuple[str, ...], str | None]:
-    """Return the variants of the post's own set-up, which answer its claims; if there is none, also why."""
-    run, set_up = table.run, read_register().set_up
+    """Return the variants of the post's own set-up, which answer its claims; else why not."""
+    run = table.run
+    set_up = read_register().set_up
     variants: tuple[str, ...] = ()
     arms = {arm.name: arm for arm in run.arms}
     if run.simulated is not False:
-        obstacle: str | None = "they are simulated" if run.simulated else "whether they are simulated is not known"
+        obstacle: str | None = (
+            "they are simulated" if run.simulated else "whether they are simulated is not known"
+        )
     elif run.environment is None or run.experiment is None:
         obstacle = "they were named by address, not by --env and --experiment"
     elif run.instance_type != set_up.instance_type:
-        obstacle = f"they run on {run.instance_type or 'an unknown instance type'}, not on {set_up.instance_type}"
+        obstacle = (
+            f"they run on {run.instance_type or 'an unknown instance type'}, not on"
+            f" {set_up.instance_type}"
+        )
     else:
         obstacles = {
             variant: next(list_differences(set_up, arms[table.baseline], arms[variant]), None)
@@ -46,7 +65,11 @@ def find_post_variants(table: RequestTable) -> tuple[tuple[str, ...], str | None
             if {table.baseline, variant} <= arms.keys()
         }
         variants = tuple(variant for variant, difference in obstacles.items() if difference is None)
-        obstacle = None if variants else next(iter(obstacles.values()), "the manifest does not know both arms")
+        obstacle = (
+            None
+            if variants
+            else next(iter(obstacles.values()), "the manifest does not know both arms")
+        )
     return variants, obstacle and f"The post's claims are not asked of these servers: {obstacle}."
 
 
@@ -109,11 +132,14 @@ def answer_claims(  # noqa: PLR0913 - the signature is a sentence: a run, what w
 
 
 def _answer_claim(claim: Claim, results: VariantResults, void_reason: str) -> ClaimAnswer:
-    """Answer a claim, and take back an answer that this run cannot give, whatever its figures are."""
+    """Answer a claim, and withdraw an answer that this run cannot give."""
     if claim.asks in _MANIFEST_CLAIMS:
         return ANSWER_FUNCTIONS[claim.asks](claim, results)
     if void_reason or results.invalid_reason:
-        return ClaimAnswer("no evidence", f"the run is void: {void_reason}" if void_reason else results.invalid_reason)
+        return ClaimAnswer(
+            "no evidence",
+            f"the run is void: {void_reason}" if void_reason else results.invalid_reason,
+        )
     answer = ANSWER_FUNCTIONS[claim.asks](claim, results)
     rounds = [cell.rounds for cell in results.select_cells(claim.metrics, claim.classes)]
     few_reason = verdict_reason.explain_few_rounds(max(rounds, default=0))
@@ -124,14 +150,18 @@ def _answer_claim(claim: Claim, results: VariantResults, void_reason: str) -> Cl
             reason = f"{results.explain_bias()}, so only survivors are compared; {answer.reason}"
             return ClaimAnswer("not comparable", reason)
         if results.equality is not None and results.equality.result == "differs":
-            reason = f"its output is not the baseline's, so its speed is of another; {answer.reason}"
+            reason = (
+                f"its output is not the baseline's, so its speed is of another; {answer.reason}"
+            )
             return ClaimAnswer("not comparable", reason)
     return answer
 
 
 def _answer_setup(claim: Claim, results: VariantResults) -> ClaimAnswer:
-    """Answer whether the arms differ in their decoding alone; for the claim on the image, by model and image."""
-    table, differences, unknown = results.table, [], []
+    """Answer whether the arms differ in decoding alone; for the image, by model and image."""
+    table = results.table
+    differences = []
+    unknown = []
     for field, name in _MANIFEST_FIELDS[claim.asks].items():
         before, after = (getattr(arm, field) for arm in results.manifest_arms)
         if before is None or after is None:
@@ -141,13 +171,17 @@ def _answer_setup(claim: Claim, results: VariantResults) -> ClaimAnswer:
     if differences:
         return ClaimAnswer("contradicted", "; ".join(differences))
     if unknown:
-        return ClaimAnswer("no evidence", f"not known: {', '.join(unknown)}; what is known is equal")
+        return ClaimAnswer(
+            "no evidence", f"not known: {', '.join(unknown)}; what is known is equal"
+        )
     text = f"{', '.join(_MANIFEST_FIELDS[claim.asks].values())} of both arms are equal"
     if claim.asks == "image":
         keys = " and ".join(arm.artifact_key or "-" for arm in results.manifest_arms)
         return ClaimAnswer("confirmed", f"{text}; compiled before, as artifacts {keys}")
     declared_text = f"experiment {table.run.experiment} declares the rest once"
-    return ClaimAnswer("confirmed", f"{text}, and {declared_text}; samplers of the arms' engines are not compared")
+    return ClaimAnswer(
+        "confirmed", f"{text}, and {declared_text}; samplers of the arms' engines are not compared"
+    )
 
 
 def _answer_never(claim: Claim, _: VariantResults) -> ClaimAnswer:

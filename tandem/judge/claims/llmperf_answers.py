@@ -1,8 +1,9 @@
-"""Answers of llmperf, the post's own generator, to the claims of the post, in addition to those of Tandem's requests.
+"""Answers of llmperf, the post's own generator, beside those of Tandem's requests.
 
-Invariant: the answers come from llmperf's records of the same servers, in the folder `llmperf` of the run's folder.
-Simulated servers, and servers that nobody declared, never answer. llmperf keeps two moments of a request and makes its
-own prompts. So it can answer only claims of TTFT and E2E that hold for every prompt. A call is a round.
+Invariant: the answers come from llmperf's records of the same servers, in the folder `llmperf` of
+the run's folder. Simulated servers, and servers that nobody declared, never answer. llmperf keeps
+two moments of a request and makes its own prompts. So it can answer only claims of TTFT and E2E
+that hold for every prompt. A call is a round.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _METRICS = ("ttft_ms", "e2e_ms")  # what its records have
 _ASKS = ("best class", "cells")
 
 
-def answer_llmperf(table: RequestTable, variants: Sequence[str], *, margin: float) -> tuple[ClaimVerdict, ...]:
+def answer_llmperf(
+    table: RequestTable, variants: Sequence[str], *, margin: float
+) -> tuple[ClaimVerdict, ...]:
     """Return the answers; none if llmperf did not run, or nothing says that the servers are real.
 
     Args:
@@ -55,4 +58,6 @@ def answer_llmperf(table: RequestTable, variants: Sequence[str], *, margin: floa
     pairing = RequestPairing(llmperf_table)
     cells = judge_speed_ups(pairing, RunControls(), margin=margin).cells
     known_variants = [variant for variant in variants if variant in llmperf_table.variants]
-    return answer_claims(pairing, known_variants, cells, (), (), margin=margin, controls=RunControls(), claims=claims)
+    return answer_claims(
+        pairing, known_variants, cells, (), (), margin=margin, controls=RunControls(), claims=claims
+    )

@@ -1,4 +1,4 @@
-"""The register of claims: rows of post.toml as frozen values; a test checks it against the suites and the catalogue.
+"""The register of claims: rows of post.toml as frozen values.
 
 Sources and traps, which only a reader of the file needs, are in the file alone.
 """

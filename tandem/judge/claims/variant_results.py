@@ -1,9 +1,9 @@
 """Results of one variant of one run, from which claims are answered.
 
-Invariant: a class with too few prompts for an interval over prompts is judged over its rounds, and its text says so.
-The result holds only for those prompts, as the post's two do. No difference is called inside the noise floor, nor if
-chance explains it, adjusted for every cell of the report. A cell of too few rounds for a verdict has no interval here,
-whatever its prompts give.
+Invariant: a class with too few prompts for an interval over prompts is judged over its rounds, and
+its text says so. The result holds only for those prompts, as the post's two do. No difference is
+called inside the noise floor, nor if chance explains it, adjusted for every cell of the report. A
+cell of too few rounds for a verdict has no interval here, whatever its prompts give.
 """
 
 from __future__ import annotations
@@ -25,29 +25,52 @@ from tandem.judge import comparability
 from tandem.judge import text_format as fmt
 from tandem.judge.claims.register import PostSetup
 from tandem.judge.decision import adjust_single_p, decide_speed_up
-from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, LogRatioEstimate, convert_log_ratio, estimate_log_ratio
+from tandem.judge.interval import (
+    FEWEST_PROMPTS,
+    FEWEST_STARTS,
+    LogRatioEstimate,
+    convert_log_ratio,
+    estimate_log_ratio,
+)
 from tandem.judge.pairs import RequestPairing
-from tandem.judge.schema import CellVerdict, ClassAcceptance, OutputEquality, RatioEstimate, TaskQuality
+from tandem.judge.schema import (
+    CellVerdict,
+    ClassAcceptance,
+    OutputEquality,
+    RatioEstimate,
+    TaskQuality,
+)
 
 _MAX_TEXTS = 4  # cells that are spelt out in an answer
 
 
 def is_over_rounds(cell: CellVerdict) -> bool:
-    """Return whether the interval of a cell that `VariantResults.find_metric` returned is over rounds."""
-    return cell.prompts < FEWEST_PROMPTS and cell.speed_up is not None and cell.speed_up.low is not None
+    """Return whether the interval of a cell from `find_metric` is over rounds."""
+    return (
+        cell.prompts < FEWEST_PROMPTS
+        and cell.speed_up is not None
+        and cell.speed_up.low is not None
+    )
 
 
 def describe_cell(cell: CellVerdict) -> str:
     """Return a cell in words: class, load, metric, figures and verdict."""
-    name, unit = fmt.format_metric(cell.metric), fmt.metric_unit(cell.metric)
-    text = f"{cell.class_} at {fmt.format_load(cell.load)}: {name} {fmt.format_number(cell.baseline)} to "
+    name = fmt.format_metric(cell.metric)
+    unit = fmt.metric_unit(cell.metric)
+    text = (
+        f"{cell.class_} at {fmt.format_load(cell.load)}: {name}"
+        f" {fmt.format_number(cell.baseline)} to "
+    )
     text += f"{fmt.format_number(cell.measured)}{'' if unit == name else f' {unit}'}"
     if cell.speed_up:
         text += f", {fmt.format_times(cell.speed_up.value)}"
         text += f" ({fmt.format_interval(cell.speed_up)})" if cell.speed_up.low is not None else ""
     text += f", {cell.verdict}"
     if is_over_rounds(cell):
-        text += f" over {fmt.count_things(cell.rounds, 'round')} of {fmt.count_things(cell.prompts, 'prompt')}"
+        text += (
+            f" over {fmt.count_things(cell.rounds, 'round')} of"
+            f" {fmt.count_things(cell.prompts, 'prompt')}"
+        )
         text += ", without a noise floor" if cell.noise_floor is None else ""
     return text
 
@@ -65,7 +88,8 @@ class VariantResults:
         acceptance: of every arm.
         margin: within which a speed-up is the same.
         set_up: what the post measured.
-        test_count: how many cells of the report, of all variants, are judged, over prompts or over rounds.
+        test_count: how many cells of the report, of all variants, are judged, over prompts or over
+            rounds.
     """
 
     pairing: RequestPairing
@@ -102,25 +126,34 @@ class VariantResults:
     @cached_property
     def loads(self) -> tuple[LoadLevel, ...]:
         """The loads that answer claims: the post's load if the run has it, else all."""
-        post_loads = tuple(load for load in self.table.loads if load.concurrency == self.set_up.concurrency)
+        post_loads = tuple(
+            load for load in self.table.loads if load.concurrency == self.set_up.concurrency
+        )
         return post_loads or self.table.loads
 
     def find_acceptance(self, arm: str) -> ClassAcceptance | None:
         """Return the acceptance of an arm over all classes."""
-        return next((row for row in self.acceptance if row.arm == arm and row.class_ == ALL_CLASSES), None)
+        return next(
+            (row for row in self.acceptance if row.arm == arm and row.class_ == ALL_CLASSES), None
+        )
 
-    def select_cells(self, metrics: Sequence[str], classes: Sequence[str] = ()) -> list[CellVerdict]:
+    def select_cells(
+        self, metrics: Sequence[str], classes: Sequence[str] = ()
+    ) -> list[CellVerdict]:
         """Return the cells of some metrics in some classes; in all classes if none is named."""
         return [
             cell
             for cell in self.cells
-            if cell.metric in metrics and cell.load in self.loads and (not classes or cell.class_ in classes)
+            if cell.metric in metrics
+            and cell.load in self.loads
+            and (not classes or cell.class_ in classes)
         ]
 
     def find_metric(self, metric: str, classes: Sequence[str] = ()) -> list[CellVerdict]:
         """Return the cells of a metric in some classes; in all classes if none is named.
 
-        A named class of few prompts is judged over its rounds, because the claim is about these very prompts.
+        A named class of few prompts is judged over its rounds, because the claim is about these
+        very prompts.
         """
         cells = self.select_cells([metric], classes)
         for place, cell in enumerate(cells):
@@ -133,23 +166,30 @@ class VariantResults:
 
     def _judge_rounds(self, cell: CellVerdict) -> CellVerdict:
         """Return a cell as judged over its rounds, with the noise floor over rounds."""
-        floor, control = cell.noise_floor, self.table.control
+        floor = cell.noise_floor
+        control = self.table.control
         if floor is None and control is not None:
             own_estimate = self.compare_rounds(control, cell)[1]
-            floor = convert_log_ratio(max(-own_estimate.low, own_estimate.high)) if own_estimate else None
+            floor = (
+                convert_log_ratio(max(-own_estimate.low, own_estimate.high))
+                if own_estimate
+                else None
+            )
         estimate = self.compare_rounds(self.variant, cell)[1]
-        # Bonferroni: Holm's correction would need the p-value over rounds of every other cell of the report
+        # Bonferroni: Holm's correction would need the p-value over rounds of every other cell of
+        # the report
         adjusted_p = adjust_single_p(estimate.p, self.test_count) if estimate else None
         word = decide_speed_up(estimate, adjusted_p, floor=floor, margin=self.margin).word
         speed_up = estimate.convert() if estimate else cell.speed_up
         return replace(cell, verdict=word, speed_up=speed_up, noise_floor=floor)
 
     def compare_rounds(self, arm: str, cell: CellVerdict) -> tuple[Values, LogRatioEstimate | None]:
-        """Return the log speed-up of an arm in each round, in the order of time, and their mean; None of too few."""
+        """Return an arm's log speed-up in each round, in time order; None if there are too few."""
         code = self.pairing.cell_code(cell.class_, cell.load)
         pairs = self.pairing.pairs((self.table.baseline, arm), code, cell.metric)
         is_finite = np.isfinite(pairs.by_round)
-        sums, counts = np.where(is_finite, pairs.by_round, 0.0).sum(axis=0), is_finite.sum(axis=0)
+        sums = np.where(is_finite, pairs.by_round, 0.0).sum(axis=0)
+        counts = is_finite.sum(axis=0)
         logs: Values = sums[counts > 0] / counts[counts > 0]
         return logs, estimate_log_ratio(logs) if len(logs) >= FEWEST_STARTS else None
 
@@ -164,14 +204,25 @@ def list_differences(set_up: PostSetup, base: ManifestArm, variant: ManifestArm)
     models = sorted({base.model, variant.model} - {set_up.target})
     if models:
         yield f"the target is {', '.join(models)}, not {set_up.target}"
-    runtimes = sorted({arm.runtime or "not known" for arm in (base, variant)} - set(set_up.runtimes))
+    runtimes = sorted(
+        {arm.runtime or "not known" for arm in (base, variant)} - set(set_up.runtimes)
+    )
     if runtimes:
-        yield f"the runtime is {', '.join(runtimes)}, so nothing says that this is the post's accelerator"
+        yield (
+            f"the runtime is {', '.join(runtimes)}, so nothing says that this is the post's"
+            " accelerator"
+        )
     if base.speculation is None or base.speculation.method is not None:
         yield f"nothing says that {base.name} decodes without speculation"
-    tuning = variant.speculation and (variant.speculation.method, variant.speculation.num_speculative_tokens)
+    tuning = variant.speculation and (
+        variant.speculation.method,
+        variant.speculation.num_speculative_tokens,
+    )
     if tuning != (set_up.mode, set_up.num_speculative_tokens):
-        yield f"the variant's speculation is not {set_up.mode} with {set_up.num_speculative_tokens} tokens"
+        yield (
+            f"the variant's speculation is not {set_up.mode} with {set_up.num_speculative_tokens}"
+            " tokens"
+        )
     if find_draft(variant) != model_slug(set_up.draft):
         yield f"nothing says that the draft is {set_up.draft}"
 

@@ -1,8 +1,9 @@
-"""Whether the acceptance of an arm drifted between two runs, and over a series of them: what claim C16 asks.
+"""Whether an arm's acceptance drifted between two runs, or over a series: claim C16.
 
-Invariant: the interval is over prompts, from the tokens of each chunk, so it needs no counter; a server that streams
-each token by itself has no interval and gets no word. Greedy acceptance depends on models and prompts and not on the
-day, so no noise floor bars a row. Lengths that are printed come from counters where they live.
+Invariant: the interval is over prompts, from the tokens of each chunk, so it needs no counter; a
+server that streams each token by itself has no interval and gets no word. Greedy acceptance depends
+on models and prompts and not on the day, so no noise floor bars a row. Lengths that are printed
+come from counters where they live.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _WORDS: dict[str, DriftWord] = {"faster": "higher", "slower": "lower", "same": "
 
 
 def add_step_metric(table: RequestTable) -> RequestTable:
-    """Return a table with each answer's tokens a step, by the chunks after its first; NaN where it has none."""
+    """Return a table with each answer's tokens a step after its first chunk; NaN without one."""
     per_chunk = table.figures.get(CHUNK_METRIC, np.full(len(table), np.nan))
     with np.errstate(invalid="ignore", divide="ignore"):
         chunks = np.rint(table.tokens / per_chunk)
@@ -37,7 +38,11 @@ def add_step_metric(table: RequestTable) -> RequestTable:
 
 
 def measure_drift(
-    merged_run: RequestTable, sides: Sequence[tuple[str, RequestTable]], arms: Sequence[str], *, margin: float
+    merged_run: RequestTable,
+    sides: Sequence[tuple[str, RequestTable]],
+    arms: Sequence[str],
+    *,
+    margin: float,
 ) -> Iterator[AcceptanceDrift]:
     """Yield how the acceptance of each arm that speculates changed.
 
@@ -52,7 +57,11 @@ def measure_drift(
     """
     pairing = RequestPairing(add_step_metric(merged_run))
     lengths = [
-        {row.arm: row for row in compute_acceptance(table) if row.class_ == ALL_CLASSES and row.acceptance_length}
+        {
+            row.arm: row
+            for row in compute_acceptance(table)
+            if row.class_ == ALL_CLASSES and row.acceptance_length
+        }
         for _, table in sides
     ]
     drifting = [arm for arm in arms if all(arm in by_arm for by_arm in lengths)]
@@ -63,12 +72,16 @@ def measure_drift(
         # a run in which every chunk of every answer has one token does not show its steps
         shows_steps = all(
             any((medians > 1).any() for medians in side)
-            for side in zip(*((cell.baseline_medians, cell.variant_medians) for cell in pairs), strict=True)
+            for side in zip(
+                *((cell.baseline_medians, cell.variant_medians) for cell in pairs), strict=True
+            )
         )
         before, after = (by_arm[arm] for by_arm in lengths)
         estimate = estimate_log_ratio(-logs) if shows_steps else None
         p = adjust_single_p(estimate.p, len(drifting)) if estimate else None
-        word = _WORDS.get(decide_speed_up(estimate, p, floor=None, margin=margin).word, "no evidence")
+        word = _WORDS.get(
+            decide_speed_up(estimate, p, floor=None, margin=margin).word, "no evidence"
+        )
         yield AcceptanceDrift(
             arm=arm,
             before=before.acceptance_length,

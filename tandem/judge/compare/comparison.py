@@ -1,10 +1,12 @@
 """Comparison of two runs: before and after an upgrade, or on two days.
 
-Invariant: prompts are paired by the content of their suite and their id. Only arms, classes and loads of both runs are
-compared. Between two runs the day and the machine differ as well as the change. So no difference is called unless both
-runs measured a noise floor, nor inside both floors together. The gain of a variant over its baseline is compared too:
-there each run is its own control, and an effect on both arms alike is taken out. No arm wins by leaving answers out.
-Failures and refused answers that only one side has bar a row. A shorter time of shorter answers is not called faster.
+Invariant: prompts are paired by the content of their suite and their id. Only arms, classes and
+loads of both runs are compared. Between two runs the day and the machine differ as well as the
+change. So no difference is called unless both runs measured a noise floor, nor inside both floors
+together. The gain of a variant over its baseline is compared too: there each run is its own
+control, and an effect on both arms alike is taken out. No arm wins by leaving answers out. Failures
+and refused answers that only one side has bar a row. A shorter time of shorter answers is not
+called faster.
 """
 
 from __future__ import annotations
@@ -29,7 +31,13 @@ from tandem.judge import verdict_reason
 from tandem.judge.comparability import BROKEN_CONTENT, CellFailures, count_failures
 from tandem.judge.compare.acceptance_drift import CHUNK_METRIC, join_series, measure_drift
 from tandem.judge.compare.differences import CommonParts, find_common_parts, find_differences
-from tandem.judge.compare.schema import ComparisonRow, OutputAgreement, RunComparison, RunSeries, RunSummary
+from tandem.judge.compare.schema import (
+    ComparisonRow,
+    OutputAgreement,
+    RunComparison,
+    RunSeries,
+    RunSummary,
+)
 from tandem.judge.controls import check_controls
 from tandem.judge.decision import (
     adjust_with_fallback,
@@ -39,16 +47,35 @@ from tandem.judge.decision import (
 )
 from tandem.judge.equality.output_pairs import build_matcher
 from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
-from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, LENGTH_METRIC, RequestPairing, weigh_metric
+from tandem.judge.pairs import (
+    DECIDING_METRIC,
+    JUDGED_METRICS,
+    LENGTH_METRIC,
+    RequestPairing,
+    weigh_metric,
+)
 from tandem.judge.schema import MARGIN, CellWord, RatioEstimate, RunControls, ShareEstimate
 from tandem.judge.text_format import format_interval, format_number
 
 CONFOUNDING_NOTE = (
-    "Between two runs the day, the machine and the start of each server differ as well as what was changed: an arm's "
-    "own figures cannot tell these apart. The rows of gains can: there each run is its own control."
+    "Between two runs the day, the machine and the start of each server differ as well as what was"
+    " changed: an arm's own figures cannot tell these apart. The rows of gains can: there each run"
+    " is its own control."
 )
-_EARLIER, _LATER = "earlier ", "later "
-_COPY_COLUMNS = ("failed", "tokens", "output", "ids", "start_s", "end_s", "start", "placement", "repeat", "slot")
+_EARLIER = "earlier "
+_LATER = "later "
+_COPY_COLUMNS = (
+    "failed",
+    "tokens",
+    "output",
+    "ids",
+    "start_s",
+    "end_s",
+    "start",
+    "placement",
+    "repeat",
+    "slot",
+)
 _GROUNDS = {
     "margin": "the whole interval lies inside the margin of {percent:g} %",
     "chance": "chance explains it, with every row taken into account",
@@ -60,7 +87,9 @@ _GROUNDS = {
 _RowKind = Literal["figure", "gain"]
 
 
-def compare_tables(before: RequestTable, after: RequestTable, *, margin: float = MARGIN) -> RunComparison:
+def compare_tables(
+    before: RequestTable, after: RequestTable, *, margin: float = MARGIN
+) -> RunComparison:
     """Compare the later of two runs with the earlier.
 
     >>> from tandem.bench import read_request_table
@@ -104,10 +133,17 @@ def compare_tables(before: RequestTable, after: RequestTable, *, margin: float =
         rows=tuple(row for row, entry in zip(rows, estimates, strict=True) if not entry.is_overall),
         overall=tuple(row for row, entry in zip(rows, estimates, strict=True) if entry.is_overall),
         outputs=tuple(_compare_outputs(merged_run, common)) if is_greedy else (),
-        acceptance=()
-        if block_reason
-        else tuple(
-            measure_drift(merged_run, [(side.prefix, side.table) for side in sides], common.arms, margin=margin)
+        acceptance=(
+            ()
+            if block_reason
+            else tuple(
+                measure_drift(
+                    merged_run,
+                    [(side.prefix, side.table) for side in sides],
+                    common.arms,
+                    margin=margin,
+                )
+            )
         ),
         margin=margin,
         notes=tuple(_list_notes(sides, common, estimates)),
@@ -139,38 +175,51 @@ class _RunSide:
 
     @cached_property
     def arm_rows(self) -> BoolArray:
-        return np.isin(self.table.arm, [code for code, name in enumerate(self.table.arms) if name in self.arms])
+        return np.isin(
+            self.table.arm, [code for code, name in enumerate(self.table.arms) if name in self.arms]
+        )
 
     @cached_property
     def mask(self) -> BoolArray:
-        """Which requests are compared: not those of other suites, of arms of one run alone, or of marked rounds."""
-        prompts = [code for code, prompt in enumerate(self.table.prompts) if prompt.suite in self.suites]
+        """Which requests are compared: no other suites, single-run arms, or marked rounds."""
+        prompts = [
+            code for code, prompt in enumerate(self.table.prompts) if prompt.suite in self.suites
+        ]
         is_marked = np.isin(self.table.round, self.controls.marked_rounds)
         mask: BoolArray = ~is_marked & self.arm_rows & np.isin(self.table.prompt, prompts)
         return mask
 
     def count_rounds(self, arms: Sequence[str], entry: _RowEstimate) -> int:
-        """Return in how many rounds all of the arms answered in a row's class and load, control rounds left out."""
-        table, row = self.table, entry.draft
+        """Return in how many rounds all arms answered in a row's class and load, no controls."""
+        table = self.table
+        row = entry.draft
         mask = self.mask & ~table.failed & ~table.control_round_mask()
         mask &= table.load == table.loads.index(row.load)
         if not entry.is_overall:
             mask &= table.class_ == table.classes.index(row.class_)
-        return len(set.intersection(*(set(table.round[mask & table.arm_mask(arm)].tolist()) for arm in arms)))
+        return len(
+            set.intersection(
+                *(set(table.round[mask & table.arm_mask(arm)].tolist()) for arm in arms)
+            )
+        )
 
 
 def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
-    """Return one run that has each arm twice, in one round, because rounds of two runs do not belong together.
+    """Return one run with each arm twice in one round, as rounds of two runs do not pair.
 
     Suites have the earlier run's names.
     """
 
     def join_columns(columns: Sequence[Any]) -> Any:
-        return np.concatenate([column[side.mask] for column, side in zip(columns, sides, strict=True)])
+        return np.concatenate(
+            [column[side.mask] for column, side in zip(columns, sides, strict=True)]
+        )
 
-    tables, codes = [side.table for side in sides], {}
+    tables = [side.table for side in sides]
+    codes = {}
     later_prompts = [
-        prompt._replace(suite=common.suites.get(prompt.suite, prompt.suite)) for prompt in tables[1].prompts
+        prompt._replace(suite=common.suites.get(prompt.suite, prompt.suite))
+        for prompt in tables[1].prompts
     ]
     names: dict[str, list[Sequence[Any]]] = {
         "arm": [[side.prefix + name for name in side.table.arms] for side in sides],
@@ -179,31 +228,49 @@ def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
         "load": [table.loads for table in tables],
         "content": [table.contents for table in tables],
     }
-    columns = {name: join_columns([getattr(table, name) for table in tables]) for name in _COPY_COLUMNS}
+    columns = {
+        name: join_columns([getattr(table, name) for table in tables]) for name in _COPY_COLUMNS
+    }
     for column, parts in names.items():  # names for both runs, and the codes of the kept rows
-        codes[column] = {name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(parts)))}
-        own_codes = [np.array([*(codes[column][name] for name in part), UNKNOWN], np.intp) for part in parts]
+        codes[column] = {
+            name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(parts)))
+        }
+        own_codes = [
+            np.array([*(codes[column][name] for name in part), UNKNOWN], np.intp) for part in parts
+        ]
         columns[column] = join_columns(
             [part[getattr(table, column)] for part, table in zip(own_codes, tables, strict=True)]
         )
     figures = {
-        metric: join_columns([table.figures.get(metric, np.full(len(table), np.nan)) for table in tables])
+        metric: join_columns(
+            [table.figures.get(metric, np.full(len(table), np.nan)) for table in tables]
+        )
         for metric in (*JUDGED_METRICS, LENGTH_METRIC, CHUNK_METRIC)
     }
     zeros = np.zeros(len(columns["arm"]), np.intp)
-    columns |= dict.fromkeys(("round", "error", "line_offsets"), zeros) | {"hit_token_limit": zeros.astype(bool)}
-    plurals = {"arms": "arm", "prompts": "prompt", "classes": "class_", "loads": "load", "contents": "content"}
-    shared_names: dict[str, Any] = {plural: tuple(codes[column]) for plural, column in plurals.items()}
+    columns |= dict.fromkeys(("round", "error", "line_offsets"), zeros) | {
+        "hit_token_limit": zeros.astype(bool)
+    }
+    plurals = {
+        "arms": "arm",
+        "prompts": "prompt",
+        "classes": "class_",
+        "loads": "load",
+        "contents": "content",
+    }
+    shared_names: dict[str, Any] = {
+        plural: tuple(codes[column]) for plural, column in plurals.items()
+    }
     return replace(tables[0], figures=figures, torn_lines=(), **shared_names, **columns)
 
 
 class _RowEstimate(NamedTuple):
     """A row before its p-value is adjusted for the other rows.
 
-    `draft` is the row as far as it is known; its `why` says why only survivors could be compared, or is empty.
-    `is_overall`: it is of all classes.
-    `length_ratio` is the length of the later answers as a ratio of the earlier ones, where the metric grows with the
-    length and servers counted tokens.
+    `draft` is the row as far as it is known; its `why` says why only survivors could be compared,
+    or is empty. `is_overall`: it is of all classes. `length_ratio` is the length of the later
+    answers as a ratio of the earlier ones, where the metric grows with the length and servers
+    counted tokens.
     """
 
     draft: ComparisonRow
@@ -216,14 +283,17 @@ def _estimate_rows(
     pairing: RequestPairing, arms: Sequence[tuple[_RowKind, str]], baseline: str
 ) -> Iterator[_RowEstimate]:
     """Yield each arm's own figures, or its gain over its baseline, later against earlier."""
-    cells = sorted(pairing.known_cells(), key=lambda cell: divmod(cell, len(pairing.table.loads))[::-1])
+    cells = sorted(
+        pairing.known_cells(), key=lambda cell: divmod(cell, len(pairing.table.loads))[::-1]
+    )
     groups: list[tuple[int, ...]] = [(cell,) for cell in cells]
     for load in pairing.table.loads:
         codes = tuple(cell for cell in cells if pairing.cell_place(cell)[1] == load)
         if len(codes) > 1:
             groups.append(codes)
     for kind, arm in arms:
-        own_arms, baseline_arms = (_EARLIER + arm, _LATER + arm), (_EARLIER + baseline, _LATER + baseline)
+        own_arms = (_EARLIER + arm, _LATER + arm)
+        baseline_arms = (_EARLIER + baseline, _LATER + baseline)
         pairs = [own_arms] if kind == "figure" else list(zip(baseline_arms, own_arms, strict=True))
         loss_pairs = pairs if kind == "figure" else [*pairs, baseline_arms, own_arms]
         compared_arms = _ComparedArms(kind, arm, pairs, _explain_losses(pairing, loss_pairs))
@@ -295,10 +365,10 @@ def _estimate_group(
 def _pair_figures(
     pairing: RequestPairing, arms: Sequence[tuple[str, str]], cells: Sequence[int], metric: str
 ) -> tuple[Values, Values, Values]:
-    """Return the later run's log speed-ups over the earlier, one a prompt, and the values of both runs behind them.
+    """Return the later run's log speed-ups over the earlier, one a prompt, and both values.
 
-    For one pair of arms these are each run's figures; for a pair in each run, the gains over prompts that all four
-    arms answered.
+    For one pair of arms these are each run's figures; for a pair in each run, the gains over
+    prompts that all four arms answered.
     """
     earlier, *laters = (pairing.join_cells(pair, cells, metric) for pair in arms)
     if not laters:
@@ -313,23 +383,37 @@ def _average_ratio(logs: Values) -> float:
 
 
 def _explain_losses(pairing: RequestPairing, pairs: Sequence[tuple[str, str]]) -> dict[int, str]:
-    """Return why a cell compares only survivors, by cell: of failed requests, or of answers that were refused."""
-    table, cells, reasons = pairing.table, pairing.cell_codes(), dict[int, str]()
+    """Return why a cell compares only survivors, by cell: failed or refused answers."""
+    table = pairing.table
+    cells = pairing.cell_codes()
+    reasons = dict[int, str]()
     is_checked = ~table.failed & (table.content != UNKNOWN)
-    is_broken = np.isin(table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT])
+    is_broken = np.isin(
+        table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT]
+    )
     for pair in pairs:
         counts = [
-            [np.bincount(cells[mask & table.arm_mask(arm)], minlength=pairing.cell_count) for arm in pair]
+            [
+                np.bincount(cells[mask & table.arm_mask(arm)], minlength=pairing.cell_count)
+                for arm in pair
+            ]
             for mask in (is_checked, is_checked & is_broken)
         ]
-        cell_failures, cell_refusals = count_failures(pairing, *pair), CellFailures(*map(np.column_stack, counts))
+        cell_failures = count_failures(pairing, *pair)
+        cell_refusals = CellFailures(*map(np.column_stack, counts))
         for cell in np.unique(cells).tolist():
-            failures, refusals = cell_failures.count(cell), cell_refusals.count(cell)
+            failures = cell_failures.count(cell)
+            refusals = cell_refusals.count(cell)
             if failures.is_biased:
-                reasons.setdefault(cell, f"{failures.describe(*pair)}, so only survivors could be compared")
+                reasons.setdefault(
+                    cell, f"{failures.describe(*pair)}, so only survivors could be compared"
+                )
             elif refusals.is_biased:
                 refusals_text = refusals.describe(*pair, noun="answers", verb="")
-                reasons.setdefault(cell, f"the content check refused {refusals_text}: broken answers are not compared")
+                reasons.setdefault(
+                    cell,
+                    f"the content check refused {refusals_text}: broken answers are not compared",
+                )
     return reasons
 
 
@@ -340,7 +424,10 @@ def _explain_few_rounds(entry: _RowEstimate, baseline: str, sides: Sequence[_Run
     count = min(side.count_rounds(arms, entry) for side in sides)
     if count >= FEWEST_ROUNDS:
         return ""
-    return f"a run is short: {verdict_reason.explain_few_rounds(count) or 'both arms answered in no round of it'}"
+    return (
+        "a run is short:"
+        f" {verdict_reason.explain_few_rounds(count) or 'both arms answered in no round of it'}"
+    )
 
 
 def _decide_rows(
@@ -384,7 +471,9 @@ def _adjust_rows(estimates: Sequence[_RowEstimate]) -> dict[int, float]:
             p_values[entry.is_overall].append(entry.estimate.p)
 
     weights = [weigh_metric(estimates[place].draft.metric) for place in groups[False]]
-    adjusted = adjust_with_fallback(np.array(p_values[True]), np.array(p_values[False]), np.array(weights))
+    adjusted = adjust_with_fallback(
+        np.array(p_values[True]), np.array(p_values[False]), np.array(weights)
+    )
     places = [*groups[True], *groups[False]]
     return dict(zip(places, np.concatenate(adjusted).tolist(), strict=True))
 
@@ -398,7 +487,7 @@ def _find_floor(side: _RunSide, entry: _RowEstimate) -> float | None:
 
 
 def _decide_row(entry: _RowEstimate, bar_reason: str, margin: float) -> tuple[CellWord, str]:
-    """Return the word of a row, and why; `bar_reason` says why the row must not be judged, or is empty."""
+    """Return a row's word and why; `bar_reason` says why it must not be judged."""
     row = entry.draft
     decision = decide_speed_up(entry.estimate, row.adjusted_p, floor=row.noise_floor, margin=margin)
     if not bar_reason and row.noise_floor is None:
@@ -408,12 +497,15 @@ def _decide_row(entry: _RowEstimate, bar_reason: str, margin: float) -> tuple[Ce
     reason = bar_reason or _explain_other_length(entry, decision.word, margin)
     if reason:
         return "no evidence", reason
-    return decision.word, _GROUNDS[decision.ground].format(percent=100 * margin, floor=row.noise_floor)
+    return decision.word, _GROUNDS[decision.ground].format(
+        percent=100 * margin, floor=row.noise_floor
+    )
 
 
 def _explain_other_length(entry: _RowEstimate, word: CellWord, margin: float) -> str:
-    """Return why equal or shorter times are not those of the same work; empty where answers are long enough."""
-    ratio, is_same = entry.length_ratio, word == "same"
+    """Return why shorter times are not of the same work; empty if answers are long enough."""
+    ratio = entry.length_ratio
+    is_same = word == "same"
     if ratio is None or entry.estimate is None or not (is_same or entry.estimate.log > 0):
         return ""
     length = compare_lengths(ratio, margin)
@@ -421,20 +513,26 @@ def _explain_other_length(entry: _RowEstimate, word: CellWord, margin: float) ->
         return ""
     scope = "beside its baseline's, " if entry.draft.kind == "gain" else ""
     times = f"{format_number(ratio.value)} times as long ({format_interval(ratio)})"
-    return f"{scope}the later answers are {times}, so their times are not those of the same work: see TPOT"
+    return (
+        f"{scope}the later answers are {times}, so their times are not those of the same work: see"
+        " TPOT"
+    )
 
 
 def _compare_outputs(merged_run: RequestTable, common: CommonParts) -> Iterator[OutputAgreement]:
-    """Yield how many outputs of each arm are the same in both runs, of a prompt's last answers at a load."""
+    """Yield how many of each arm's last outputs per prompt and load agree in both runs."""
     for arm in common.arms:
         names = (_EARLIER + arm, _LATER + arm)
         pairs = build_matcher(merged_run, *names).pair_arms(*names)
         if len(pairs):
-            yield OutputAgreement(arm=arm, identical=ShareEstimate(n=int(pairs.is_same.sum()), of=len(pairs)))
+            yield OutputAgreement(
+                arm=arm, identical=ShareEstimate(n=int(pairs.is_same.sum()), of=len(pairs))
+            )
 
 
 def _summarize_run(side: _RunSide) -> RunSummary:
-    run, is_failed = side.table.run, side.arm_rows & side.table.failed
+    run = side.table.run
+    is_failed = side.arm_rows & side.table.failed
     return RunSummary(
         run=run_id(run),
         folder=side.table.folder.resolve().name,
@@ -446,15 +544,20 @@ def _summarize_run(side: _RunSide) -> RunSummary:
     )
 
 
-def _list_notes(sides: Sequence[_RunSide], common: CommonParts, estimates: Sequence[_RowEstimate]) -> Iterator[str]:
+def _list_notes(
+    sides: Sequence[_RunSide], common: CommonParts, estimates: Sequence[_RowEstimate]
+) -> Iterator[str]:
     yield CONFOUNDING_NOTE
     yield from common.omissions
     for side in sides:
-        name, marked_count = side.table.folder.resolve().name, len(side.controls.marked)
+        name = side.table.folder.resolve().name
+        marked_count = len(side.controls.marked)
         if not side.controls.floors:
             yield f"{name} has no noise floor, so nothing is called: --control-rounds measures one"
         if marked_count:
-            yield f"{name}: {marked_count} rounds are left out, because the client was the bottleneck"
+            yield (
+                f"{name}: {marked_count} rounds are left out, because the client was the bottleneck"
+            )
         yield from (f"{name}: {sentence}" for sentence in side.table.torn_lines)
     before, after = (side.table for side in sides)
     if before.baseline != after.baseline:
@@ -463,6 +566,13 @@ def _list_notes(sides: Sequence[_RunSide], common: CommonParts, estimates: Seque
         yield "no prompt was answered in both runs at the same load"
     for arm in common.arms:
         key = ("figure", arm, DECIDING_METRIC)
-        rows = [row for row in estimates if row.estimate and (row.draft.kind, row.draft.arm, row.draft.metric) == key]
+        rows = [
+            row
+            for row in estimates
+            if row.estimate and (row.draft.kind, row.draft.arm, row.draft.metric) == key
+        ]
         if rows and all(row.length_ratio is None for row in rows):
-            yield f"tokens of {arm} were not counted in both runs: whether its answers are of one length is not known"
+            yield (
+                f"tokens of {arm} were not counted in both runs: whether its answers are of one"
+                " length is not known"
+            )

@@ -1,7 +1,7 @@
 """The output of `tandem bench compare --json`: every field, its meaning and its unit.
 
-Invariant: values alone. An unknown figure is None, and a sentence next to it says why. A speed-up is above 1 if the
-later run is better.
+Invariant: values alone. An unknown figure is None, and a sentence next to it says why. A speed-up
+is above 1 if the later run is better.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         run: its id. folder: its folder, without the path. created_utc: when it began.
         requests, failed: of the arms that are compared.
-        simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list its models.
+        simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list
+            its models.
         void: why nothing may be concluded from the run; empty otherwise.
     """
 
@@ -50,10 +51,13 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         kind: `figure`: the arm's own figure. `gain`: its speed-up over the baseline of its own run.
         arm, class_, load, metric: which.
-        prompts: answered in both runs (of a gain: by both arms in both); the number of independent units.
+        prompts: answered in both runs (of a gain: by both arms in both); the number of independent
+            units.
         before, after: medians over prompts in the metric's unit; of a gain the two speed-ups.
-        speed_up: of the later run over the earlier, with its interval; of a gain the ratio of the two speed-ups.
-        p, adjusted_p: of the test that it is 1; alone, and with every row taken into account (Holm).
+        speed_up: of the later run over the earlier, with its interval; of a gain the ratio of the
+            two speed-ups.
+        p, adjusted_p: of the test that it is 1; alone, and with every row taken into account
+            (Holm).
         noise_floor: the product of both runs' floors, above 1; None where one of them has none.
         verdict: the word for the later run. why: the reason, in a sentence.
     """
@@ -75,7 +79,7 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputAgreement(msgspec.Struct, frozen=True, kw_only=True):
-    """Prompts at a load whose last answer of an arm is the same text in both runs, of those that both answered."""
+    """Prompts at a load whose last answer is the same in both runs, of those answered twice."""
 
     arm: str
     identical: ShareEstimate
@@ -91,7 +95,8 @@ class AcceptanceDrift(msgspec.Struct, frozen=True, kw_only=True):
         arm: which.
         before, after: acceptance length, the target's own token included.
         methods: where each comes from.
-        ratio: later over earlier, with its interval over prompts; None where streams do not show steps.
+        ratio: later over earlier, with its interval over prompts; None where streams do not show
+            steps.
         word: the word for the later run.
     """
 
@@ -110,11 +115,12 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
         before, after: the runs.
         differences: between their manifests.
         rows: every compared figure and gain.
-        overall: those over all classes, by E2E; empty at a load of one class. They have a share of the level of their
-            own, as in a verdict.
+        overall: those over all classes, by E2E; empty at a load of one class. They have a share of
+            the level of their own, as in a verdict.
         outputs: of each arm; only where both runs decoded greedily.
         acceptance: of each arm that speculates.
-        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`. level: of every interval.
+        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`. level: of every
+            interval.
         notes: what a reader must know.
     """
 

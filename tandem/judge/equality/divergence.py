@@ -1,8 +1,9 @@
-"""The place where two different outputs part, and whether the two choices there were nearly as likely.
+"""Where two different outputs part, and whether both choices were nearly as likely.
 
-Invariant: the first place of difference has one unit for all pairs: token ids of the server, ids of the target's
-tokenizer over the text, or characters. Only the baseline's log-probabilities decide a near tie, because a broken
-variant's own would excuse it. A figure that is not recorded is None, never a guess.
+Invariant: the first place of difference has one unit for all pairs: token ids of the server, ids of
+the target's tokenizer over the text, or characters. Only the baseline's log-probabilities decide a
+near tie, because a broken variant's own would excuse it. A figure that is not recorded is None,
+never a guess.
 """
 
 from __future__ import annotations
@@ -24,14 +25,19 @@ from tandem.judge.schema import HistogramBin
 from tandem.judge.text_format import clean_text
 
 NEAR_TIE = 0.25
-"""Two choices whose log-probabilities differ by less are nearly as likely. This is two steps of bfloat16 between 16 and
-32, where the largest logits lie; another order of the same sums can change them by so much."""
+"""Two choices whose log-probabilities differ by less are nearly as likely. This is two steps of
+bfloat16 between 16 and 32, where the largest logits lie; another order of the same sums can change
+them by so much."""
 
 MAX_READ = 1_000
 """Most different pairs that are read from the file; of more pairs, so many are taken evenly."""
 
-_BEFORE, _AFTER = 60, 100  # characters of an example around the first difference
-_IDS_BEFORE, _IDS_AFTER = 4, 8  # the same in token ids
+# characters of an example around the first difference
+_BEFORE = 60
+_AFTER = 100
+# the same in token ids
+_IDS_BEFORE = 4
+_IDS_AFTER = 8
 _END = object()
 
 Encode = Callable[[str], Sequence[int]]
@@ -70,7 +76,10 @@ def load_encoder(tokenizer: Path) -> Encode:
         raise InputError(
             f"it is no tokenizer: {error}",
             where=str(tokenizer),
-            change="name the tokenizer.json of the target model, or leave it out: characters are compared then",
+            change=(
+                "name the tokenizer.json of the target model, or leave it out: characters are"
+                " compared then"
+            ),
         ) from error
     return lambda text: library_tokenizer.encode(text, add_special_tokens=False).ids
 
@@ -95,10 +104,14 @@ def read_divergences(
         return
     row_pairs = np.column_stack([rows, different_pairs.second])[order].ravel().tolist()
     outputs = read_outputs(table, row_pairs)
-    for row, (baseline, variant) in zip(row_pairs[::2], zip(outputs, outputs, strict=True), strict=True):
+    for row, (baseline, variant) in zip(
+        row_pairs[::2], zip(outputs, outputs, strict=True), strict=True
+    ):
         texts = (baseline.output, variant.output)
         ids = (baseline.token_ids or (), variant.token_ids or ())
-        units: Sequence[Sequence[Any]] = ids if by_ids else tuple(map(encode, texts)) if encode else texts
+        units: Sequence[Sequence[Any]] = (
+            ids if by_ids else tuple(map(encode, texts)) if encode else texts
+        )
         position = find_first_difference(*units)
         if texts[0] == texts[1]:
             excerpts = [_cut_token_ids(side, position) for side in ids]
@@ -110,24 +123,31 @@ def read_divergences(
 
 
 def count_bins(places: Sequence[int]) -> tuple[HistogramBin, ...]:
-    """Count first places of difference in bins that double: 0, 1, 2 to 3, 4 to 7 and so on, up to the last in use."""
+    """Count first differences in bins that double: 0, 1, 2 to 3, 4 to 7, to the last used."""
     counts = np.bincount(np.array([place.bit_length() for place in places], np.intp)).tolist()
-    return tuple(HistogramBin(first=(1 << power) >> 1, last=1 << power, n=n) for power, n in enumerate(counts))
+    return tuple(
+        HistogramBin(first=(1 << power) >> 1, last=1 << power, n=n)
+        for power, n in enumerate(counts)
+    )
 
 
 def find_first_difference(first_units: Sequence[Any], second_units: Sequence[Any]) -> int:
-    """Return the first place where two sequences differ: the end of the shorter, if the longer begins with it."""
+    """Return where two sequences first differ: the shorter one's end if the longer extends it."""
     pairs = zip_longest(first_units, second_units, fillvalue=_END)
-    return next((place for place, (first, second) in enumerate(pairs) if first != second), len(first_units))
+    return next(
+        (place for place, (first, second) in enumerate(pairs) if first != second), len(first_units)
+    )
 
 
 def _cut_text(text: str, place: int) -> str:
-    first, last = max(place - _BEFORE, 0), place + _AFTER
+    first = max(place - _BEFORE, 0)
+    last = place + _AFTER
     return f"{'…' if first else ''}{clean_text(text[first:last])}{'…' if last < len(text) else ''}"
 
 
 def _cut_token_ids(ids: Sequence[int], place: int) -> str:
-    first, last = max(place - _IDS_BEFORE, 0), place + _IDS_AFTER
+    first = max(place - _IDS_BEFORE, 0)
+    last = place + _IDS_AFTER
     ids_text = " ".join(map(str, ids[first:last]))
     return f"token ids {'… ' if first else ''}{ids_text}{' …' if last < len(ids) else ''}"
 
@@ -140,14 +160,17 @@ class _TokenStep(NamedTuple):
     alternatives: dict[str, float]
 
 
-def _is_near_tie(baseline: RequestRecord, variant: RequestRecord, position: int | None) -> bool | None:
+def _is_near_tie(
+    baseline: RequestRecord, variant: RequestRecord, position: int | None
+) -> bool | None:
     steps = [_parse_steps(msgspec.json.decode(output.logprobs)) for output in (baseline, variant)]
     sizes = [len(output.token_ids or ()) for output in (baseline, variant)]
     if position is None or list(map(len, steps)) != sizes:
         position = find_first_difference(*([step.token for step in side] for side in steps))
     if position >= min(map(len, steps)):
         return None
-    step, choice = steps[0][position], steps[1][position].token
+    step = steps[0][position]
+    choice = steps[1][position].token
     if choice == step.token:
         return None  # two tokens that are spelled alike
     if choice in step.alternatives:
@@ -158,18 +181,28 @@ def _is_near_tie(baseline: RequestRecord, variant: RequestRecord, position: int 
 
 
 def _parse_steps(logprobs: Any) -> list[_TokenStep]:
-    """Return the tokens of a recorded output; none where they are not spelled as vLLM's APIs spell them."""
+    """Return an output's tokens; none unless spelled as vLLM's APIs spell them."""
     try:
         if isinstance(logprobs, dict):
             columns = (logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"])
-            entries = [(token, log, (top or {}).items()) for token, log, top in zip(*columns, strict=True)]
+            entries = [
+                (token, log, (top or {}).items()) for token, log, top in zip(*columns, strict=True)
+            ]
         else:
             entries = [
-                (entry["token"], entry["logprob"], [(top["token"], top["logprob"]) for top in entry["top_logprobs"]])
+                (
+                    entry["token"],
+                    entry["logprob"],
+                    [(top["token"], top["logprob"]) for top in entry["top_logprobs"]],
+                )
                 for entry in logprobs or ()
             ]
         return [
-            _TokenStep(str(token), float(log), {str(name): float(other_log) for name, other_log in alternatives})
+            _TokenStep(
+                str(token),
+                float(log),
+                {str(name): float(other_log) for name, other_log in alternatives},
+            )
             for token, log, alternatives in entries
         ]
     except (KeyError, TypeError, ValueError, AttributeError):

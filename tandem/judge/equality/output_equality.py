@@ -1,9 +1,10 @@
-"""Whether a variant gives the baseline's output: identical shares, where outputs part, lengths and broken outputs.
+"""Whether a variant gives the baseline's output: shares, divergence, lengths, broken ones.
 
-Invariant: the baseline is its own yardstick, because a server need not equal itself. Digests decide which outputs are
-identical. Only outputs of different pairs are read, and only a bounded number. The result is `the same` only if a
-difference would have been found, or is too small to matter. A broken, cut or rambling output is a difference, whatever
-the yardstick says. Every result stands with its figures.
+Invariant: the baseline is its own yardstick, because a server need not equal itself. Digests decide
+which outputs are identical. Only outputs of different pairs are read, and only a bounded number.
+The result is `the same` only if a difference would have been found, or is too small to matter. A
+broken, cut or rambling output is a difference, whatever the yardstick says. Every result stands
+with its figures.
 """
 
 from __future__ import annotations
@@ -23,13 +24,18 @@ from tandem.judge.decision import compare_lengths
 from tandem.judge.equality import divergence, output_pairs
 from tandem.judge.equality.divergence import Encode, OutputDivergence
 from tandem.judge.equality.output_pairs import OutputMatcher, OutputPairs, estimate_share
-from tandem.judge.equality.permutation_test import OutputStrata, PermutationResult, run_permutation_test
+from tandem.judge.equality.permutation_test import (
+    OutputStrata,
+    PermutationResult,
+    run_permutation_test,
+)
 from tandem.judge.interval import LEVEL, convert_log_ratio, estimate_log_ratio
 
 MAX_EXAMPLES = 4
 
 FEWEST_PROMPTS = 4
-"""With fewer prompts the interval of the share reaches below one half, even if all their pairs are identical."""
+"""With fewer prompts the interval of the share reaches below one half, even if all their pairs are
+identical."""
 
 NEARLY_ALL = 1 - schema.MARGIN
 """If the whole interval of the identical share lies above this, the outputs count as the same."""
@@ -37,12 +43,15 @@ NEARLY_ALL = 1 - schema.MARGIN
 EqualityResult = Literal["the same", "differs", "no evidence"]
 
 
-def compare_outputs(table: RequestTable, *, tokenizer: Path | None) -> tuple[schema.OutputEquality, ...]:
+def compare_outputs(
+    table: RequestTable, *, tokenizer: Path | None
+) -> tuple[schema.OutputEquality, ...]:
     """Compare every variant's outputs with the baseline's.
 
     Args:
         table: the run.
-        tokenizer: the target's tokenizer.json, for servers that give no token ids; without it characters are compared.
+        tokenizer: the target's tokenizer.json, for servers that give no token ids; without it
+            characters are compared.
 
     Raises:
         InputError: the file is no tokenizer, or the records changed since they were read.
@@ -65,8 +74,8 @@ def _list_baseline_arms(table: RequestTable) -> tuple[str, ...]:
 class _EqualityFacts:
     """Facts about one variant before it is judged.
 
-    `yardstick` is the baseline's identical share against itself; `alpha` is the level of the variant's tests: 5 %,
-    shared by all variants of the run.
+    `yardstick` is the baseline's identical share against itself; `alpha` is the level of the
+    variant's tests: 5 %, shared by all variants of the run.
     """
 
     pairs: OutputPairs
@@ -82,19 +91,33 @@ class _EqualityFacts:
     alpha: float
 
 
-def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None) -> schema.OutputEquality:
+def _compare_variant(
+    matcher: OutputMatcher, variant: str, encode: Encode | None
+) -> schema.OutputEquality:
     table = matcher.table
-    pairs, baseline_pairs = matcher.pair_arms(table.baseline, variant), None
+    pairs = matcher.pair_arms(table.baseline, variant)
+    baseline_pairs = None
     if table.control is not None:  # the control has the same seeds
         baseline_pairs = matcher.pair_arms(table.baseline, table.control)
-    if not baseline_pairs and table.run.temperature == 0:  # else the baseline against its own next answers
+    # else the baseline against its own next answers
+    if not baseline_pairs and table.run.temperature == 0:
         baseline_pairs = matcher.pair_repeats(*_list_baseline_arms(table))
-    shares, yardsticks = (_estimate_shares(table, part) if part else {} for part in (pairs, baseline_pairs))
-    divergences = tuple(divergence.read_divergences(table, pairs, by_ids=matcher.uses_token_ids, encode=encode))
+    shares, yardsticks = (
+        _estimate_shares(table, part) if part else {} for part in (pairs, baseline_pairs)
+    )
+    divergences = tuple(
+        divergence.read_divergences(table, pairs, by_ids=matcher.uses_token_ids, encode=encode)
+    )
     is_permutable = table.run.temperature == 0 and not pairs.is_same.all()
     facts = _EqualityFacts(
         pairs=pairs,
-        unit="token ids" if matcher.uses_token_ids else "the target's tokenizer" if encode else "characters",
+        unit=(
+            "token ids"
+            if matcher.uses_token_ids
+            else "the target's tokenizer"
+            if encode
+            else "characters"
+        ),
         identical=shares.pop(None, None),
         yardstick=yardsticks.get(None),
         permutation=_permute_arms(matcher, variant) if is_permutable else None,
@@ -106,7 +129,9 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         alpha=(1 - LEVEL) / len(table.variants),
     )
     result, reason = next(_list_results(facts))
-    known_ties = [(part.near_tie, table.prompt[part.row]) for part in divergences if part.near_tie is not None]
+    known_ties = [
+        (part.near_tie, table.prompt[part.row]) for part in divergences if part.near_tie is not None
+    ]
     ties, tie_prompts = np.array(known_ties, np.intp).reshape(-1, 2).T
     near_ties = estimate_share(ties.astype(bool), tie_prompts)
     return schema.OutputEquality(
@@ -117,7 +142,9 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
         identical=facts.identical,
         yardstick=facts.yardstick,
         classes=tuple(
-            schema.ClassEquality(class_=table.classes[code], identical=share, yardstick=yardsticks.get(code))
+            schema.ClassEquality(
+                class_=table.classes[code], identical=share, yardstick=yardsticks.get(code)
+            )
             for code, share in shares.items()
             if code is not None
         ),
@@ -133,7 +160,9 @@ def _compare_variant(matcher: OutputMatcher, variant: str, encode: Encode | None
 
 
 def _permute_arms(matcher: OutputMatcher, variant: str) -> PermutationResult | None:
-    baseline_rows = np.concatenate([matcher.find_answer_rows(arm) for arm in _list_baseline_arms(matcher.table)])
+    baseline_rows = np.concatenate(
+        [matcher.find_answer_rows(arm) for arm in _list_baseline_arms(matcher.table)]
+    )
     sides = [
         OutputStrata(matcher.strata[rows], matcher.digests[rows])
         for rows in (baseline_rows, matcher.find_answer_rows(variant))
@@ -144,14 +173,20 @@ def _permute_arms(matcher: OutputMatcher, variant: str) -> PermutationResult | N
 def _estimate_lengths(
     table: RequestTable, pairs: OutputPairs, divergences: tuple[OutputDivergence, ...]
 ) -> schema.RatioEstimate | None:
-    """Return the geometric mean over prompts of the ratio of tokens; identical outputs have ratio 1.
+    """Return the geometric mean over prompts of the ratio of tokens; identical ones give 1.
 
-    An output without a token counts as one. Where no server counts tokens, the ratio is of the lengths of read pairs.
+    An output without a token counts as one. Where no server counts tokens, the ratio is of the
+    lengths of read pairs.
     """
-    logs = np.log(np.maximum(table.tokens[pairs.second], 1)) - np.log(np.maximum(table.tokens[pairs.first], 1))
+    logs = np.log(np.maximum(table.tokens[pairs.second], 1)) - np.log(
+        np.maximum(table.tokens[pairs.first], 1)
+    )
     logs[pairs.is_same] = 0.0
     if np.isnan(logs[~pairs.is_same]).all() and len(divergences) == (~pairs.is_same).sum():
-        logs_by_row = {part.row: np.log(max(part.lengths[1], 1) / max(part.lengths[0], 1)) for part in divergences}
+        logs_by_row = {
+            part.row: np.log(max(part.lengths[1], 1) / max(part.lengths[0], 1))
+            for part in divergences
+        }
         logs = np.array([logs_by_row.get(row, 0.0) for row in pairs.first.tolist()], float)
     is_finite = np.isfinite(logs)
     _, codes = np.unique(table.prompt[pairs.first][is_finite], return_inverse=True)
@@ -159,22 +194,33 @@ def _estimate_lengths(
         return None
     by_prompt = np.bincount(codes, logs[is_finite]) / np.bincount(codes)
     estimate = estimate_log_ratio(by_prompt)
-    return estimate.convert() if estimate else schema.RatioEstimate(value=convert_log_ratio(by_prompt.mean()))
+    return (
+        estimate.convert()
+        if estimate
+        else schema.RatioEstimate(value=convert_log_ratio(by_prompt.mean()))
+    )
 
 
-def _estimate_shares(table: RequestTable, pairs: OutputPairs) -> dict[int | None, schema.ShareEstimate]:
+def _estimate_shares(
+    table: RequestTable, pairs: OutputPairs
+) -> dict[int | None, schema.ShareEstimate]:
     """Return the identical share of all pairs, under None, and of each class that has some."""
-    classes, prompts = table.class_[pairs.first], table.prompt[pairs.first]
-    masks: dict[int | None, BoolArray] = {code: classes == code for code in np.unique(classes).tolist()}
+    classes = table.class_[pairs.first]
+    prompts = table.prompt[pairs.first]
+    masks: dict[int | None, BoolArray] = {
+        code: classes == code for code in np.unique(classes).tolist()
+    }
     masks[None] = np.ones(len(pairs), bool)
-    shares = {code: estimate_share(pairs.is_same[mask], prompts[mask]) for code, mask in masks.items()}
+    shares = {
+        code: estimate_share(pairs.is_same[mask], prompts[mask]) for code, mask in masks.items()
+    }
     return {code: share for code, share in shares.items() if share is not None}
 
 
 def _choose_examples(
     table: RequestTable, divergences: tuple[OutputDivergence, ...]
 ) -> tuple[schema.DivergenceExample, ...]:
-    """Return one pair for each of the first few classes; a pair that is no near tie comes before a near tie."""
+    """Return one pair for each of the first few classes; a near tie only if there is no other."""
     parts: dict[int, OutputDivergence] = {}
     for part in sorted(divergences, key=lambda part: bool(part.near_tie)):
         parts.setdefault(int(table.class_[part.row]), part)
@@ -196,23 +242,35 @@ def _list_results(facts: _EqualityFacts) -> Iterator[tuple[EqualityResult, str]]
     if facts.identical is None:
         yield "no evidence", "No output of the variant can be paired with one of the baseline."
         return
-    summary, broken_reason, permutation = _summarize_pairs(facts), _explain_broken(facts), facts.permutation
+    summary = _summarize_pairs(facts)
+    broken_reason = _explain_broken(facts)
+    permutation = facts.permutation
     if broken_reason:
         yield "differs", f"{summary}: {broken_reason}."
     if facts.temperature != 0:
-        temperature_text = f"at temperature {facts.temperature:g} a server need not repeat itself: run with 0"
+        temperature_text = (
+            f"at temperature {facts.temperature:g} a server need not repeat itself: run with 0"
+        )
         yield "no evidence", f"{summary}; {temperature_text}."
     yardstick_text = "no yardstick was needed, and there is none"
     if facts.yardstick is not None:
         yardstick_count = facts.yardstick.of - facts.yardstick.n
-        yardstick_text = f"against itself {yardstick_count} of {fmt.count_things(facts.yardstick.of, 'pair')} differ"
+        yardstick_text = (
+            f"against itself {yardstick_count} of {fmt.count_things(facts.yardstick.of, 'pair')}"
+            " differ"
+        )
     if permutation is not None and permutation.p <= facts.alpha:
-        reason = f"more than the baseline's own, {yardstick_text}, can explain (p {permutation.p:.2g})"
+        reason = (
+            f"more than the baseline's own, {yardstick_text}, can explain (p {permutation.p:.2g})"
+        )
         yield "differs", f"{summary}, {reason}."
     if facts.pairs.failure_count + facts.pairs.silent_count > len(facts.pairs):
         yield "no evidence", f"{summary}; more pairs are left out than are compared."
     if facts.prompt_count < FEWEST_PROMPTS:
-        yield "no evidence", f"{summary}: too few prompts to conclude from; ask {FEWEST_PROMPTS} or more."
+        yield (
+            "no evidence",
+            f"{summary}: too few prompts to conclude from; ask {FEWEST_PROMPTS} or more.",
+        )
     result, reason = _judge_greedy(facts, facts.identical, yardstick_text)
     yield result, f"{summary}{reason}."
 
@@ -233,12 +291,16 @@ def _judge_greedy(
         return "the same", f", no more than the baseline's own: {yardstick_text}"
     if (identical.low or 0.0) >= NEARLY_ALL:
         return "the same", f", so few that it does not matter; {yardstick_text}"
-    return "no evidence", f", too few to tell from the baseline's own: {yardstick_text}; ask more rounds"
+    return (
+        "no evidence",
+        f", too few to tell from the baseline's own: {yardstick_text}; ask more rounds",
+    )
 
 
 def _explain_broken(facts: _EqualityFacts) -> str:
     """Return the evidence that outputs are broken, cut or rambling; empty if there is none."""
-    rejections, ratio = facts.rejections, facts.lengths
+    rejections = facts.rejections
+    ratio = facts.lengths
     if facts.difference_count and rejections is not None and rejections.p <= facts.alpha:
         counts = f"{rejections.variant.n} of {rejections.variant.of} outputs of the variant"
         return f"the content check refused {counts} and {rejections.baseline.n} of the baseline's"
@@ -248,13 +310,17 @@ def _explain_broken(facts: _EqualityFacts) -> str:
     if length == "alike":
         return ""
     cause = "it is cut short" if length == "shorter" else "it rambles"
-    times = f"{fmt.format_number(ratio.value)} times the baseline's length ({fmt.format_interval(ratio)})"
+    times = (
+        f"{fmt.format_number(ratio.value)} times the baseline's length"
+        f" ({fmt.format_interval(ratio)})"
+    )
     return f"the variant's output has {times}: {cause}"
 
 
 def _summarize_pairs(facts: _EqualityFacts) -> str:
     pairs_text = (
-        f"{fmt.count_things(len(facts.pairs), 'paired output')} of {fmt.count_things(facts.prompt_count, 'prompt')}"
+        f"{fmt.count_things(len(facts.pairs), 'paired output')} of"
+        f" {fmt.count_things(facts.prompt_count, 'prompt')}"
     )
     if not facts.difference_count:
         return f"All {pairs_text} are identical by {facts.unit}"
@@ -266,5 +332,12 @@ def _list_remarks(pairs: OutputPairs, ties: schema.ShareEstimate | None) -> Iter
     """Yield further remarks as sentences; `ties` are the near ties of pairs that differ."""
     if ties is not None:
         yield f"Of {ties.of} whose log-probabilities are known, {ties.n} part at a near tie."
-    counts = ((pairs.failure_count, "one side failed"), (pairs.silent_count, "neither side has any output"))
-    yield from (f"Left out, because {reason}: {fmt.count_things(count, 'pair')}." for count, reason in counts if count)
+    counts = (
+        (pairs.failure_count, "one side failed"),
+        (pairs.silent_count, "neither side has any output"),
+    )
+    yield from (
+        f"Left out, because {reason}: {fmt.count_things(count, 'pair')}."
+        for count, reason in counts
+        if count
+    )

@@ -1,18 +1,20 @@
 """Pairs of outputs: which are compared, which are identical, and which the content check refused.
 
-Invariant: a pair has the same prompt, load, round and repeat, so also the same seed. Only requests that succeeded are
-in a pair, each at most once. Only digests are compared. Outputs are compared by token ids if every output has them,
-else by text: one kind for all arms of a run's comparison, never mixed.
+Invariant: a pair has the same prompt, load, round and repeat, so also the same seed. Only requests
+that succeeded are in a pair, each at most once. Only digests are compared. Outputs are compared by
+token ids if every output has them, else by text: one kind for all arms of a run's comparison, never
+mixed.
 
-A word of the content check counts the same on both sides. A cut output counts only if the other one was not cut,
-because one limit on both cuts both. An answer has one word: garbage that reached the limit is called garbage, and was
-cut.
+A word of the content check counts the same on both sides. A cut output counts only if the other one
+was not cut, because one limit on both cuts both. An answer has one word: garbage that reached the
+limit is called garbage, and was cut.
 
-The interval of a share never takes pairs of one prompt for more independent than the data show. If all pairs agree, the
-data show nothing, and a prompt counts once, however often it was sent. The interval is Wilson's score interval (1927)
-with an effective number of pairs. That is the number of pairs divided by the design effect: the variance of the share
-between prompts over that of as many independent pairs (Kish 1965). The effective number is corrected for the degrees of
-freedom that so few prompts have (Korn and Graubard 1998).
+The interval of a share never takes pairs of one prompt for more independent than the data show. If
+all pairs agree, the data show nothing, and a prompt counts once, however often it was sent. The
+interval is Wilson's score interval (1927) with an effective number of pairs. That is the number of
+pairs divided by the design effect: the variance of the share between prompts over that of as many
+independent pairs (Kish 1965). The effective number is corrected for the degrees of freedom that so
+few prompts have (Korn and Graubard 1998).
 """
 
 from __future__ import annotations
@@ -57,7 +59,12 @@ class OutputPairs:
 
     def select(self, indices: BoolArray | IntArray) -> OutputPairs:
         """Return some of the pairs."""
-        return replace(self, first=self.first[indices], second=self.second[indices], is_same=self.is_same[indices])
+        return replace(
+            self,
+            first=self.first[indices],
+            second=self.second[indices],
+            is_same=self.is_same[indices],
+        )
 
 
 @dataclass(frozen=True)
@@ -67,7 +74,8 @@ class OutputMatcher:
     Args:
         table: the run.
         digests: of token ids where `uses_token_ids`, else of texts.
-        strata: a code for each request's prompt and load: outputs with the same code should be alike.
+        strata: a code for each request's prompt and load: outputs with the same code should be
+            alike.
         places: a code for each request's prompt, load, round and repeat.
     """
 
@@ -79,23 +87,31 @@ class OutputMatcher:
 
     def pair_arms(self, first: str, second: str) -> OutputPairs:
         """Pair the outputs of two arms."""
-        first_rows, second_rows = self.find_answer_rows(first), self.find_answer_rows(second)
-        first_places, second_places = self.places[first_rows], self.places[second_rows]
-        _, *rows = np.intersect1d(first_places, second_places, assume_unique=True, return_indices=True)
-        is_first, is_second = self.table.arm_mask(first), self.table.arm_mask(second)
+        first_rows = self.find_answer_rows(first)
+        second_rows = self.find_answer_rows(second)
+        first_places = self.places[first_rows]
+        second_places = self.places[second_rows]
+        _, *rows = np.intersect1d(
+            first_places, second_places, assume_unique=True, return_indices=True
+        )
+        is_first = self.table.arm_mask(first)
+        is_second = self.table.arm_mask(second)
         shared_places = np.intersect1d(self.places[is_first], self.places[is_second])
-        return self._build_pairs(first_rows[rows[0]], second_rows[rows[1]], len(shared_places) - len(rows[0]))
+        return self._build_pairs(
+            first_rows[rows[0]], second_rows[rows[1]], len(shared_places) - len(rows[0])
+        )
 
     def pair_repeats(self, *arms: str) -> OutputPairs:
-        """Pair each output of the arms, taken as one, with the next one for the same prompt at the same load."""
-        table, rows = self.table, np.concatenate([self.find_answer_rows(arm) for arm in arms])
+        """Pair each output of the arms with the next for the same prompt at the same load."""
+        table = self.table
+        rows = np.concatenate([self.find_answer_rows(arm) for arm in arms])
         keys = (table.start_s, table.repeat, table.round, self.strata)
         rows = rows[np.lexsort([key[rows] for key in keys])]
         is_next = self.strata[rows[1:]] == self.strata[rows[:-1]]
         return self._build_pairs(rows[:-1][is_next], rows[1:][is_next], 0)
 
     def find_answer_rows(self, arm: str) -> IntArray:
-        """Return the rows of an arm that succeeded; of a request that was recorded twice the later one."""
+        """Return the rows of an arm that succeeded; of a repeated request the later one."""
         rows = np.flatnonzero(self.table.arm_mask(arm) & ~self.table.failed)[::-1]
         latest_rows: IntArray = rows[np.unique(self.places[rows], return_index=True)[1]]
         return latest_rows
@@ -104,7 +120,9 @@ class OutputMatcher:
         is_silent = (self.table.output == NO_DIGEST) & (self.table.ids == NO_DIGEST)
         has_output = ~(is_silent[first] & is_silent[second])
         is_same = self.digests[first] == self.digests[second]
-        return OutputPairs(first, second, is_same, failure_count, int((~has_output).sum())).select(has_output)
+        return OutputPairs(first, second, is_same, failure_count, int((~has_output).sum())).select(
+            has_output
+        )
 
 
 def build_matcher(table: RequestTable, *arms: str) -> OutputMatcher:
@@ -116,13 +134,16 @@ def build_matcher(table: RequestTable, *arms: str) -> OutputMatcher:
     for column in (table.round, table.repeat):
         values, codes = np.unique(column, return_inverse=True)
         places = places * max(len(values), 1) + codes
-    return OutputMatcher(table, table.ids if uses_token_ids else table.output, uses_token_ids, strata, places)
+    return OutputMatcher(
+        table, table.ids if uses_token_ids else table.output, uses_token_ids, strata, places
+    )
 
 
 class ContentRejections(NamedTuple):
     """Shares of refused outputs on both sides, over the pairs of which both outputs were checked.
 
-    `p`: one-sided sign test over prompts, that the variant's outputs are refused no more often than the baseline's.
+    `p`: one-sided sign test over prompts, that the variant's outputs are refused no more often than
+    the baseline's.
     """
 
     variant: ShareEstimate
@@ -132,19 +153,29 @@ class ContentRejections(NamedTuple):
 
 def compare_rejections(table: RequestTable, pairs: OutputPairs) -> ContentRejections | None:
     """Return the shares that the content check refused; None if it checked no pair."""
-    pairs = pairs.select((table.content[pairs.first] != UNKNOWN) & (table.content[pairs.second] != UNKNOWN))
-    first, second, prompts = pairs.first, pairs.second, table.prompt[pairs.first]
-    is_broken = np.isin(table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT])
-    is_cut = np.isin(table.content, [code for code, word in enumerate(table.contents) if word == "truncated"])
+    pairs = pairs.select(
+        (table.content[pairs.first] != UNKNOWN) & (table.content[pairs.second] != UNKNOWN)
+    )
+    first = pairs.first
+    second = pairs.second
+    prompts = table.prompt[pairs.first]
+    is_broken = np.isin(
+        table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT]
+    )
+    is_cut = np.isin(
+        table.content, [code for code, word in enumerate(table.contents) if word == "truncated"]
+    )
     hit_limit = is_cut | table.hit_token_limit
     baseline_hits = is_broken[first] | (is_cut[first] & ~hit_limit[second])
     variant_hits = is_broken[second] | (is_cut[second] & ~hit_limit[first])
-    variant_share, baseline_share = estimate_share(variant_hits, prompts), estimate_share(baseline_hits, prompts)
+    variant_share = estimate_share(variant_hits, prompts)
+    baseline_share = estimate_share(baseline_hits, prompts)
     if variant_share is None or baseline_share is None:
         return None
     _, codes = np.unique(prompts, return_inverse=True)
     excess = np.bincount(codes, variant_hits.astype(int) - baseline_hits.astype(int))
-    worse, better = int((excess > 0).sum()), int((excess < 0).sum())
+    worse = int((excess > 0).sum())
+    better = int((excess < 0).sum())
     # probability of so many prompts or more with an excess, if excess and lack are as likely
     p = float(special.bdtrc(worse - 1, worse + better, 0.5)) if worse else 1.0
     return ContentRejections(variant_share, baseline_share, p)
@@ -159,9 +190,13 @@ def estimate_share(hits: BoolArray, prompts: IntArray) -> ShareEstimate | None:
     """
     if not len(hits):
         return None
-    size, share, z = compute_effective_size(hits, prompts), float(hits.mean()), float(special.ndtri(_QUANTILE_LEVEL))
+    size = compute_effective_size(hits, prompts)
+    share = float(hits.mean())
+    z = float(special.ndtri(_QUANTILE_LEVEL))
     middle = (share + z**2 / (2 * size)) / (1 + z**2 / size)
-    half_width = z / (1 + z**2 / size) * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
+    half_width = (
+        z / (1 + z**2 / size) * math.sqrt(share * (1 - share) / size + (z / (2 * size)) ** 2)
+    )
     low = 0.0 if not hits.any() else max(middle - half_width, 0.0)
     high = 1.0 if hits.all() else min(middle + half_width, 1.0)
     return ShareEstimate(n=int(hits.sum()), of=len(hits), low=low, high=high)
@@ -170,7 +205,9 @@ def estimate_share(hits: BoolArray, prompts: IntArray) -> ShareEstimate | None:
 def compute_effective_size(hits: BoolArray, prompts: IntArray) -> float:
     """Return how many independent pairs these are worth."""
     _, codes, sizes = np.unique(prompts, return_inverse=True, return_counts=True)
-    pairs, count, share = len(hits), len(sizes), float(hits.mean())
+    pairs = len(hits)
+    count = len(sizes)
+    share = float(hits.mean())
     least_size = pairs**2 / float((sizes**2).sum())  # as if all pairs of a prompt were one
     if count == 1 or share in {0.0, 1.0}:
         return least_size

@@ -1,9 +1,10 @@
-"""Whether a variant's outputs differ from the baseline's more than the baseline's differ from each other.
+"""Whether outputs differ more from the baseline's than the baseline's from each other.
 
-Invariant: the test is exact for any server, whatever share of its outputs equal each other. If both arms draw their
-outputs of a prompt from one distribution, any output could have been the baseline's. So the test exchanges the arms'
-names at random within each prompt and load, and compares the observed value with those of the exchanges. Prompts whose
-outputs are all alike say nothing either way and cost nothing.
+Invariant: the test is exact for any server, whatever share of its outputs equal each other. If both
+arms draw their outputs of a prompt from one distribution, any output could have been the
+baseline's. So the test exchanges the arms' names at random within each prompt and load, and
+compares the observed value with those of the exchanges. Prompts whose outputs are all alike say
+nothing either way and cost nothing.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ class PermutationResult(NamedTuple):
 
     Args:
         p: how often exchanged names give as large an excess.
-        least_p: p of a variant that is as different as these outputs allow; above the level of the test, the test
-            could have found nothing.
+        least_p: p of a variant that is as different as these outputs allow; above the level of the
+            test, the test could have found nothing.
     """
 
     p: float
@@ -43,15 +44,18 @@ class OutputStrata(NamedTuple):
     digests: Digests
 
 
-def run_permutation_test(baseline: OutputStrata, variant: OutputStrata, seed: int = 0) -> PermutationResult | None:
-    """Test whether pairs across the sides differ more often than pairs of the baseline; None where it has no pairs.
+def run_permutation_test(
+    baseline: OutputStrata, variant: OutputStrata, seed: int = 0
+) -> PermutationResult | None:
+    """Test whether pairs across differ more often than the baseline's; None without pairs.
 
     Args:
         baseline: every output of the baseline and of its control.
         variant: every output of the variant.
         seed: of the exchanges.
     """
-    baseline_groups, variant_groups = _group_by_stratum(baseline), _group_by_stratum(variant)
+    baseline_groups = _group_by_stratum(baseline)
+    variant_groups = _group_by_stratum(variant)
     pairs = [
         (baseline_groups[code], variant_groups[code])
         for code in sorted(baseline_groups.keys() & variant_groups.keys())
@@ -62,13 +66,16 @@ def run_permutation_test(baseline: OutputStrata, variant: OutputStrata, seed: in
     different_pairs = [pair for pair in pairs if len(np.unique(np.concatenate(pair))) > 1]
     rng = np.random.default_rng(seed)
     total: Values = np.zeros(_DRAWS)
-    statistic, log_least = 0.0, 0.0
+    statistic = 0.0
+    log_least = 0.0
     for place in _spread_places(len(different_pairs), _PROMPTS):
         size = len(different_pairs[place][0])
         _, codes = np.unique(np.concatenate(different_pairs[place]), return_inverse=True)
         digest_counts = np.bincount(codes)
         baseline_counts = np.bincount(codes[:size], minlength=len(digest_counts))
-        draws = _compute_statistic(rng.multivariate_hypergeometric(digest_counts, size, size=_DRAWS), digest_counts)
+        draws = _compute_statistic(
+            rng.multivariate_hypergeometric(digest_counts, size, size=_DRAWS), digest_counts
+        )
         statistic += float(_compute_statistic(baseline_counts[None, :], digest_counts)[0])
         total += draws
         log_least += math.log(float((draws >= draws.max() - _ROUNDING).mean()))
@@ -77,11 +84,16 @@ def run_permutation_test(baseline: OutputStrata, variant: OutputStrata, seed: in
 
 
 def _compute_statistic(baseline_counts: IntArray, digest_counts: IntArray) -> Values:
-    """Return the share of different pairs across the sides minus that of the baseline's own, for each row of counts."""
+    """Return the share of different pairs across minus the baseline's, for each row of counts."""
     variant_counts = digest_counts - baseline_counts
-    baseline_size, variant_size = baseline_counts.sum(axis=1), variant_counts.sum(axis=1)
-    cross_share = 1 - (baseline_counts * variant_counts).sum(axis=1) / (baseline_size * variant_size)
-    within_share = 1 - (baseline_counts * (baseline_counts - 1)).sum(axis=1) / (baseline_size * (baseline_size - 1))
+    baseline_size = baseline_counts.sum(axis=1)
+    variant_size = variant_counts.sum(axis=1)
+    cross_share = 1 - (baseline_counts * variant_counts).sum(axis=1) / (
+        baseline_size * variant_size
+    )
+    within_share = 1 - (baseline_counts * (baseline_counts - 1)).sum(axis=1) / (
+        baseline_size * (baseline_size - 1)
+    )
     statistic: Values = cross_share - within_share
     return statistic
 
@@ -90,13 +102,19 @@ def _group_by_stratum(side: OutputStrata) -> dict[int, Digests]:
     """Return the outputs of a side for each prompt and load, at most _OUTPUTS of them."""
     order = np.argsort(side.strata, kind="stable")
     codes, first = np.unique(side.strata[order], return_index=True)
-    groups = np.split(side.digests[order], first[1:])  # without an output there is still one group, which no code names
+    # without an output there is still one group, which no code names
+    groups = np.split(side.digests[order], first[1:])
     return {
-        code: group[_spread_places(len(group), _OUTPUTS)] for code, group in zip(codes.tolist(), groups, strict=False)
+        code: group[_spread_places(len(group), _OUTPUTS)]
+        for code, group in zip(codes.tolist(), groups, strict=False)
     }
 
 
 def _spread_places(count: int, limit: int) -> IntArray:
     """Return at most `limit` places of `count`, evenly spread."""
-    places: IntArray = np.arange(count) if count <= limit else np.linspace(0, count - 1, limit).round().astype(np.intp)
+    places: IntArray = (
+        np.arange(count)
+        if count <= limit
+        else np.linspace(0, count - 1, limit).round().astype(np.intp)
+    )
     return places

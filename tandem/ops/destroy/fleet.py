@@ -21,7 +21,7 @@ LEASE_SOURCES = ("fence", "lease")  # of the sources of a look, those of a lease
 
 
 def list_nodes(account: AccountClients, node_group: str = "") -> dict[str, str]:
-    """Return the state of each instance of the cluster, or of one of its node groups, that is not terminated.
+    """Return the state of each instance of the cluster or a node group that is not terminated.
 
     Raises:
         ExternalError: EC2 does not list the instances.
@@ -31,30 +31,42 @@ def list_nodes(account: AccountClients, node_group: str = "") -> dict[str, str]:
     filters.append({"Name": "instance-state-name", "Values": list(ALIVE_STATES)})
     where = f"instances of {node_group or account.cluster}"
     rows = account.list_rows("ec2", "DescribeInstances", "Reservations", where, Filters=filters)
-    return {instance["InstanceId"]: instance["State"]["Name"] for row in rows for instance in row["Instances"]}
+    return {
+        instance["InstanceId"]: instance["State"]["Name"]
+        for row in rows
+        for instance in row["Instances"]
+    }
 
 
-def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: bool = False) -> None:
+def require_parked_fleet(
+    account: AccountClients, now: datetime, *, is_leaving: bool = False
+) -> None:
     """Check that nobody uses the fleet: no live lease, no instance.
 
     Args:
         account: of the environment.
         now: the time.
-        is_leaving: whether its node group is being deleted or is gone: then an instance that is shutting down is no
-            obstacle.
+        is_leaving: whether its node group is being deleted or is gone: then an instance that is
+            shutting down is no obstacle.
 
     Raises:
         InputError: somebody uses the fleet; the error says how to end that.
         ExternalError: the use of the fleet is unknown.
     """
-    config, command = build_guard_config(account.environment), build_tandem_command("stop", account.name)
+    config = build_guard_config(account.environment)
+    command = build_tandem_command("stop", account.name)
     advice = f"end the run, or stop the fleet: {command}; then run this again"
     fleet = observe_fleet(account.guard_clients(), config, now)
     lease = fleet.live_lease
     if lease:
-        problem = f"run {lease.run} of {lease.who} holds a lease until {lease.deadline:%Y-%m-%d %H:%M} UTC"
+        problem = (
+            f"run {lease.run} of {lease.who} holds a lease until"
+            f" {lease.deadline:%Y-%m-%d %H:%M} UTC"
+        )
         raise InputError(problem, where=account.name, change=advice)
-    unread_sources = [f"{source}: {why}" for source, why in fleet.unknown.items() if source in LEASE_SOURCES]
+    unread_sources = [
+        f"{source}: {why}" for source, why in fleet.unknown.items() if source in LEASE_SOURCES
+    ]
     has_valid_fence = fleet.fence is not None and fleet.fence.is_closed and not fleet.fence.fault
     if not has_valid_fence:  # behind a fence no lease counts
         unread_sources += [fault for fault in fleet.faults if fault.startswith("s3://")]
@@ -62,15 +74,26 @@ def require_parked_fleet(account: AccountClients, now: datetime, *, is_leaving: 
         raise ExternalError(
             f"whether a run holds the fleet is not known ({'; '.join(unread_sources)})",
             where=config.url(POINTER_KEY),
-            change="allow s3:GetObject and s3:ListBucket there to this identity; what is not understood counts no more "
-            f"after {command}; then run this again",
+            change=(
+                "allow s3:GetObject and s3:ListBucket there to this identity; what is not"
+                f" understood counts no more after {command}; then run this again"
+            ),
         )
     nodes = list_nodes(account, config.node_group)
-    alive = [f"{node} ({state})" for node, state in nodes.items() if not (is_leaving and state == "shutting-down")]
+    alive = [
+        f"{node} ({state})"
+        for node, state in nodes.items()
+        if not (is_leaving and state == "shutting-down")
+    ]
     if alive:
         if fleet.has_owner_tag is False:
-            advice = f"the node group has no tag {names.OWNER_TAG}={account.name}: whoever made it removes it first"
-        raise InputError(f"accelerator nodes live: {', '.join(alive)}", where=config.node_group, change=advice)
+            advice = (
+                f"the node group has no tag {names.OWNER_TAG}={account.name}: whoever made it"
+                " removes it first"
+            )
+        raise InputError(
+            f"accelerator nodes live: {', '.join(alive)}", where=config.node_group, change=advice
+        )
 
 
 def has_bucket(account: AccountClients, bucket: str) -> bool:
@@ -86,7 +109,8 @@ def read_cluster(account: AccountClients) -> dict[str, Any] | None:
     """Return the cluster of the environment's name as EKS describes it; None if there is none.
 
     Raises:
-        InputError: another tool has nodes in the cluster; EKS would not delete the cluster under them.
+        InputError: another tool has nodes in the cluster; EKS would not delete the cluster under
+            them.
         ExternalError: EKS does not answer.
     """
     cluster = account.cluster
@@ -95,19 +119,25 @@ def read_cluster(account: AccountClients) -> dict[str, Any] | None:
         return None
     foreign_groups = []
     where = f"node groups of {cluster}"
-    for group in account.list_rows("eks", "ListNodegroups", "nodegroups", where, clusterName=cluster):
-        answer = account.find("eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group)
+    for group in account.list_rows(
+        "eks", "ListNodegroups", "nodegroups", where, clusterName=cluster
+    ):
+        answer = account.find(
+            "eks", "DescribeNodegroup", group, clusterName=cluster, nodegroupName=group
+        )
         # a node group that is gone since the list has no owner
         if answer and answer["nodegroup"].get("tags", {}).get(names.OWNER_TAG) != account.name:
             foreign_groups.append(group)
     if foreign_groups:
         flags = {"cluster_name": cluster, "nodegroup_name": foreign_groups[0]}
         raise InputError(
-            f"node groups without the tag {names.OWNER_TAG}={account.name}: {', '.join(foreign_groups)}. Another tool "
-            "made them, and they are left alone",
+            f"node groups without the tag {names.OWNER_TAG}={account.name}:"
+            f" {', '.join(foreign_groups)}. Another tool made them, and they are left alone",
             where=cluster,
-            change=f"see whose they are ({build_aws_command('eks describe-nodegroup', **flags)}); whoever made them "
-            "removes them first, then run this again",
+            change=(
+                f"see whose they are ({build_aws_command('eks describe-nodegroup', **flags)});"
+                " whoever made them removes them first, then run this again"
+            ),
         )
     description: dict[str, Any] = response["cluster"]
     return description

@@ -1,7 +1,7 @@
-"""Deletion of one stack: check the owner, lift protections, wait, and help once if the stack is stuck.
+"""Deletion of a stack: check the owner, lift protections, wait, help once if it is stuck.
 
-Invariant: a stack that is not ours is never deleted. A protection is lifted only just before the deletion, so that a
-run that is cut off leaves the other protections as they were.
+Invariant: a stack that is not ours is never deleted. A protection is lifted only just before the
+deletion, so that a run that is cut off leaves the other protections as they were.
 """
 
 from __future__ import annotations
@@ -33,9 +33,14 @@ from tandem.spec import names
 LogFunction = Callable[[str], None]
 MAX_ATTEMPTS = 2
 PROGRESS_INTERVAL_S = 60.0  # between two lines about the same deletion
-VPC_RESOURCE_PREFIXES = ("AWS::EC2::", "AWS::EKS::")  # kinds that network interfaces of a cluster hold back
+# kinds that network interfaces of a cluster hold back
+VPC_RESOURCE_PREFIXES = ("AWS::EC2::", "AWS::EKS::")
 BLOCKER_KINDS = (
-    ("network interface", "DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId", "DeleteNetworkInterface"),
+    (
+        "network interface",
+        "DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId",
+        "DeleteNetworkInterface",
+    ),
     ("security group", "DescribeSecurityGroups SecurityGroups GroupId", "DeleteSecurityGroup"),
 )
 """Name; operation, key of the rows, of the id; the operation that removes."""
@@ -47,8 +52,8 @@ class TeardownSettings:
 
     Args:
         poll_s: seconds between two looks at a stack.
-        timeout_s: seconds until a stack is left to a later run. Workloads may take 40 minutes, until Lambda has
-            returned its network interfaces.
+        timeout_s: seconds until a stack is left to a later run. Workloads may take 40 minutes,
+            until Lambda has returned its network interfaces.
     """
 
     poll_s: float = 10.0
@@ -56,7 +61,10 @@ class TeardownSettings:
 
 
 def delete_stack(
-    account: AccountClients, stack: CloudFormationStack, settings: TeardownSettings, log: LogFunction
+    account: AccountClients,
+    stack: CloudFormationStack,
+    settings: TeardownSettings,
+    log: LogFunction,
 ) -> None:
     """Delete a stack and wait until it is gone.
 
@@ -83,7 +91,7 @@ def delete_stack(
 
 
 def require_own_stacks(account: AccountClients, stacks: Sequence[CloudFormationStack]) -> None:
-    """Check that all stacks are this environment's; one error names all untagged ones that look like ours.
+    """Check that all stacks are this environment's; one error names the untagged look-alikes.
 
     Raises:
         InputError: a stack is another's, or was not adopted.
@@ -96,12 +104,17 @@ def require_own_stacks(account: AccountClients, stacks: Sequence[CloudFormationS
     if not strangers:
         reason = "names and descriptions are like ours, and anybody may have written them"
         change = (
-            f"if its tag was removed: {build_tandem_command('destroy', account.name, '--adopt-untagged', *stack_names)}"
+            "if its tag was removed:"
+            f" {build_tandem_command('destroy', account.name, '--adopt-untagged', *stack_names)}"
         )
     if foreign:
-        lookups = (build_aws_command("cloudformation describe-stacks", stack_name=name) for name in stack_names)
+        lookups = (
+            build_aws_command("cloudformation describe-stacks", stack_name=name)
+            for name in stack_names
+        )
         raise InputError(
-            f"this stack has no tag {names.OWNER_TAG}={account.name}: {reason}, so it is left alone",
+            f"this stack has no tag {names.OWNER_TAG}={account.name}: {reason}, so it is left"
+            " alone",
             where=", ".join(stack_names),
             change=f"see whose it is ({'; '.join(lookups)}); if it is yours, {change}",
         )
@@ -113,12 +126,19 @@ def require_idle_stack(stack: CloudFormationStack) -> None:
     Raises:
         ExternalError: somebody does.
     """
-    if stack.status.endswith("_IN_PROGRESS") and stack.status not in {DELETE_IN_PROGRESS, REVIEW_IN_PROGRESS}:
+    if stack.status.endswith("_IN_PROGRESS") and stack.status not in {
+        DELETE_IN_PROGRESS,
+        REVIEW_IN_PROGRESS,
+    }:
         problem = f"it is in {stack.status}: somebody deploys it at this moment"
-        raise ExternalError(problem, where=stack.name, change="wait until that ends, then run this again")
+        raise ExternalError(
+            problem, where=stack.name, change="wait until that ends, then run this again"
+        )
 
 
-def _request_deletion(account: AccountClients, stack: CloudFormationStack, log: LogFunction) -> None:
+def _request_deletion(
+    account: AccountClients, stack: CloudFormationStack, log: LogFunction
+) -> None:
     if stack.has_termination_protection:
         log(f"{stack.name}: lifting termination protection")
         request: dict[str, Any] = {"StackName": stack.name, "EnableTerminationProtection": False}
@@ -136,7 +156,10 @@ def _request_deletion(account: AccountClients, stack: CloudFormationStack, log: 
 
 
 def _wait_for_deletion(
-    account: AccountClients, stack: CloudFormationStack, settings: TeardownSettings, log: LogFunction
+    account: AccountClients,
+    stack: CloudFormationStack,
+    settings: TeardownSettings,
+    log: LogFunction,
 ) -> CloudFormationStack | None:
     """Return None when the stack is gone, else its state at the end of its deletion."""
     start_s = last_log_s = time.monotonic()
@@ -155,31 +178,44 @@ def _wait_for_deletion(
         if time.monotonic() - last_log_s > PROGRESS_INTERVAL_S:
             last_log_s = time.monotonic()
             remaining = list(list_resources(account, current))
-            going = [describe_resource(row) for row in remaining if row["ResourceStatus"] == DELETE_IN_PROGRESS][:3]
-            log(f"{stack.name}: {len(remaining)} resources left; going: {', '.join(going) or 'none yet'}")
+            going = [
+                describe_resource(row)
+                for row in remaining
+                if row["ResourceStatus"] == DELETE_IN_PROGRESS
+            ][:3]
+            log(
+                f"{stack.name}: {len(remaining)} resources left; going:"
+                f" {', '.join(going) or 'none yet'}"
+            )
         time.sleep(settings.poll_s)
 
 
 def _remove_blockers(account: AccountClients, stack: CloudFormationStack, log: LogFunction) -> None:
-    """Remove the known blockers of the resources that failed, if tags say that the blockers are this cluster's."""
+    """Remove known blockers of failed resources, if tags say that they are this cluster's."""
     failed = list_stuck_resources(account, stack)
     for row in failed:
-        log(f"{stack.name}: {describe_resource(row)} was not deleted: {row['ResourceStatusReason']}")
+        log(
+            f"{stack.name}: {describe_resource(row)} was not deleted: {row['ResourceStatusReason']}"
+        )
     if not any(row["ResourceType"].startswith(VPC_RESOURCE_PREFIXES) for row in failed):
         return
     interfaces, groups = BLOCKER_KINDS
-    _remove_tagged(account, interfaces, CNI_TAG, account.cluster, log)  # nodes that ended quickly leave them
+    # nodes that ended quickly leave them
+    _remove_tagged(account, interfaces, CNI_TAG, account.cluster, log)
     # as long as the cluster itself exists, it needs its group
     if not any(row.get("PhysicalResourceId", "").startswith(account.cluster) for row in failed):
         _remove_tagged(account, groups, f"{IN_TREE_TAG}{account.cluster}", "owned", log)
         _remove_tagged(account, groups, EKS_TAG, account.cluster, log)
 
 
-def _remove_tagged(account: AccountClients, kind: tuple[str, str, str], tag: str, value: str, log: LogFunction) -> None:
-    """Remove unused resources with a tag; log a failure: the final error names the resources that remain."""
+def _remove_tagged(
+    account: AccountClients, kind: tuple[str, str, str], tag: str, value: str, log: LogFunction
+) -> None:
+    """Remove unused resources with a tag; log a failure, as the final error names what stays."""
     name, call, removal = kind
     operation, rows_key, id_key = call.split()
-    where, filters = f"{name}s of {account.cluster}", [{"Name": f"tag:{tag}", "Values": [value]}]
+    where = f"{name}s of {account.cluster}"
+    filters = [{"Name": f"tag:{tag}", "Values": [value]}]
     for row in list(account.list_rows("ec2", operation, rows_key, where, Filters=filters)):
         tags = tags_of(row.get("Tags") or row.get("TagSet"))
         # do not rely on the filter: check each resource before its deletion
@@ -194,14 +230,18 @@ def _remove_tagged(account: AccountClients, kind: tuple[str, str, str], tag: str
 
 
 def _build_stuck_error(account: AccountClients, stack: CloudFormationStack) -> TandemError:
-    """Return the fault of a stack that did not go: each resource, its reason and what to do, the surest first."""
+    """Return a stuck stack's fault: each resource, its reason and what to do, the surest first."""
     current = read_stack(account, stack.kind, stack.id) or stack
     failed = list_stuck_resources(account, current)
-    resource_text = "; ".join(f"{describe_resource(row)}: {row['ResourceStatusReason']}" for row in failed)
+    resource_text = "; ".join(
+        f"{describe_resource(row)}: {row['ResourceStatusReason']}" for row in failed
+    )
     change = "remove what each of them waits for (docs/teardown.md) and run this again, or "
     if failed:
         logical_ids = [row["LogicalResourceId"] for row in failed]
-        retain = build_aws_command("cloudformation delete-stack", stack_name=stack.name, retain_resources=logical_ids)
+        retain = build_aws_command(
+            "cloudformation delete-stack", stack_name=stack.name, retain_resources=logical_ids
+        )
         change += f"if they may stay, and you remove them by hand: {retain}"
     else:
         change += build_aws_command("cloudformation describe-stack-events", stack_name=stack.name)

@@ -1,7 +1,7 @@
 """The stacks of an environment as CloudFormation describes them, and their owners.
 
-Invariant: a stack is ours only by the owner's tag, or because an operator adopts the untagged stack by name. A name and
-a description prove no owner: anybody may write them.
+Invariant: a stack is ours only by the owner's tag, or because an operator adopts the untagged stack
+by name. A name and a description prove no owner: anybody may write them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tandem.ops.account import AccountClients, tags_of
 from tandem.spec import names
 from tandem.spec.project_image import PROJECT_IMAGES
 
-# each template orders its own resources: in Cluster the add-ons that need nodes go before the system nodes
+# each template orders its own resources: in Cluster the add-ons that need nodes go before the
+# system nodes
 DELETION_ORDER = (
     *("Workloads", "Fleet", "Observability", "Cluster", "Guard"),
     *(names.image_stack_kind(image.name) for image in reversed(PROJECT_IMAGES)),
@@ -26,10 +27,16 @@ DELETION_ORDER = (
 
 PERMANENT_KIND = "Artifacts"
 DESCRIPTION_PREFIX = "Tandem: "  # how the description of every stack of ours begins
-# CNI interfaces carry the first (amazon-vpc-cni-k8s), groups and volumes that Kubernetes made the second
-CNI_TAG, IN_TREE_TAG, EKS_TAG = "cluster.k8s.amazonaws.com/name", "kubernetes.io/cluster/", "aws:eks:cluster-name"
-DELETE_COMPLETE, DELETE_IN_PROGRESS, DELETE_FAILED = "DELETE_COMPLETE", "DELETE_IN_PROGRESS", "DELETE_FAILED"
-REVIEW_IN_PROGRESS = "REVIEW_IN_PROGRESS"  # a change set was made and never executed: the stack is empty
+# CNI interfaces carry the first (amazon-vpc-cni-k8s), groups and volumes that Kubernetes made the
+# second
+CNI_TAG = "cluster.k8s.amazonaws.com/name"
+IN_TREE_TAG = "kubernetes.io/cluster/"
+EKS_TAG = "aws:eks:cluster-name"
+DELETE_COMPLETE = "DELETE_COMPLETE"
+DELETE_IN_PROGRESS = "DELETE_IN_PROGRESS"
+DELETE_FAILED = "DELETE_FAILED"
+# a change set was made and never executed: the stack is empty
+REVIEW_IN_PROGRESS = "REVIEW_IN_PROGRESS"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +46,10 @@ class CloudFormationStack:
     Args:
         kind: Network and so on.
         has_termination_protection: whether CloudFormation refuses to delete it.
-        is_ours: whether this environment's deploy made it, by its tag, or its operator has adopted it.
-        is_adoptable: whether it has no owner's tag, but a name and a description like ours, as stacks before the tag.
+        is_ours: whether this environment's deploy made it, by its tag, or its operator has adopted
+            it.
+        is_adoptable: whether it has no owner's tag, but a name and a description like ours, as
+            stacks before the tag.
     """
 
     kind: str
@@ -53,7 +62,9 @@ class CloudFormationStack:
     is_adoptable: bool
 
 
-def read_stack(account: AccountClients, kind: str, stack_id: str = "") -> CloudFormationStack | None:
+def read_stack(
+    account: AccountClients, kind: str, stack_id: str = ""
+) -> CloudFormationStack | None:
     """Return the present state of a stack; None if there is none.
 
     Args:
@@ -66,14 +77,19 @@ def read_stack(account: AccountClients, kind: str, stack_id: str = "") -> CloudF
     """
     name = names.stack_name(account.environment, kind)
     try:
-        rows = account.ask("cloudformation", "DescribeStacks", name, StackName=stack_id or name)["Stacks"]
+        rows = account.ask("cloudformation", "DescribeStacks", name, StackName=stack_id or name)[
+            "Stacks"
+        ]
     except TandemError as error:
-        if error_code(error.__cause__) == "ValidationError" and "does not exist" in str(error.__cause__):
+        if error_code(error.__cause__) == "ValidationError" and "does not exist" in str(
+            error.__cause__
+        ):
             return None
         raise
     if not rows or rows[0]["StackStatus"] == DELETE_COMPLETE:
         return None
-    row, owner = rows[0], tags_of(rows[0].get("Tags")).get(names.OWNER_TAG)
+    row = rows[0]
+    owner = tags_of(rows[0].get("Tags")).get(names.OWNER_TAG)
     is_adoptable = owner is None and str(row.get("Description", "")).startswith(DESCRIPTION_PREFIX)
     return CloudFormationStack(
         kind=kind,
@@ -82,13 +98,14 @@ def read_stack(account: AccountClients, kind: str, stack_id: str = "") -> CloudF
         status=row["StackStatus"],
         reason=row.get("StackStatusReason", ""),
         has_termination_protection=bool(row.get("EnableTerminationProtection")),
-        is_ours=owner == account.name or (is_adoptable and row["StackName"] in account.adopted_stacks),
+        is_ours=owner == account.name
+        or (is_adoptable and row["StackName"] in account.adopted_stacks),
         is_adoptable=is_adoptable,
     )
 
 
 def list_stacks(account: AccountClients) -> dict[str, CloudFormationStack]:
-    """Return the existing stacks by kind in the order of their deletion, the permanent one at the end.
+    """Return the existing stacks by kind in order of deletion, the permanent one last.
 
     Raises:
         ExternalError: CloudFormation does not answer.
@@ -104,7 +121,9 @@ def list_resources(account: AccountClients, stack: CloudFormationStack) -> Itera
         ExternalError: CloudFormation does not answer.
     """
     rows_key = "StackResourceSummaries"
-    rows = account.list_rows("cloudformation", "ListStackResources", rows_key, stack.name, StackName=stack.id)
+    rows = account.list_rows(
+        "cloudformation", "ListStackResources", rows_key, stack.name, StackName=stack.id
+    )
     yield from (row for row in rows if row["ResourceStatus"] != DELETE_COMPLETE)
 
 
@@ -113,19 +132,28 @@ def describe_resource(row: Mapping[str, Any]) -> str:
     return f"{row['LogicalResourceId']} ({row['ResourceType']} {row.get('PhysicalResourceId', '')})"
 
 
-def list_stuck_resources(account: AccountClients, stack: CloudFormationStack) -> list[dict[str, Any]]:
-    """Return the resources whose deletion failed, each with the reason that the stack's events give.
+def list_stuck_resources(
+    account: AccountClients, stack: CloudFormationStack
+) -> list[dict[str, Any]]:
+    """Return the resources whose deletion failed, each with the reason in the stack's events.
 
     Raises:
         ExternalError: CloudFormation does not answer.
     """
-    failed = [row for row in list_resources(account, stack) if row["ResourceStatus"] == DELETE_FAILED]
+    failed = [
+        row for row in list_resources(account, stack) if row["ResourceStatus"] == DELETE_FAILED
+    ]
     if all(row.get("ResourceStatusReason") for row in failed):
         return failed
     reasons: dict[str, str] = {}
-    rows = account.list_rows("cloudformation", "DescribeStackEvents", "StackEvents", stack.name, StackName=stack.id)
+    rows = account.list_rows(
+        "cloudformation", "DescribeStackEvents", "StackEvents", stack.name, StackName=stack.id
+    )
     for row in rows:  # the latest first
         if row.get("ResourceStatus") == DELETE_FAILED and "ResourceStatusReason" in row:
             reasons.setdefault(row["LogicalResourceId"], row["ResourceStatusReason"])
     default_reason = "CloudFormation gives no reason"
-    return [{"ResourceStatusReason": reasons.get(row["LogicalResourceId"], default_reason), **row} for row in failed]
+    return [
+        {"ResourceStatusReason": reasons.get(row["LogicalResourceId"], default_reason), **row}
+        for row in failed
+    ]

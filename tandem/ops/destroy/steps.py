@@ -1,7 +1,7 @@
 """The steps of a teardown, in their order. Each looks at the world and does the missing work.
 
-Invariant: Fleet is deleted only if nobody uses the fleet, and is done only when EC2 lists no instance of it. Guard is
-deleted only if EC2 lists no instance of the cluster at all.
+Invariant: Fleet is deleted only if nobody uses the fleet, and is done only when EC2 lists no
+instance of it. Guard is deleted only if EC2 lists no instance of the cluster at all.
 """
 
 from __future__ import annotations
@@ -13,18 +13,27 @@ from datetime import UTC, datetime
 from tandem.errors import ExternalError, InputError
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.destroy.fleet import list_nodes, read_cluster, require_parked_fleet
-from tandem.ops.destroy.stack_deletion import LogFunction, TeardownSettings, delete_stack, require_own_stacks
+from tandem.ops.destroy.stack_deletion import (
+    LogFunction,
+    TeardownSettings,
+    delete_stack,
+    require_own_stacks,
+)
 from tandem.ops.destroy.stacks import DELETE_IN_PROGRESS, DELETION_ORDER, read_stack
 from tandem.spec import names
 
-NODES_TIMEOUT_S = 1800.0  # EKS ends nodes by force after 15 minutes of draining; EC2 takes some more
+# EKS ends nodes by force after 15 minutes of draining; EC2 takes some more
+NODES_TIMEOUT_S = 1800.0
 
 
-def destroy_environment(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
+def destroy_environment(
+    account: AccountClients, settings: TeardownSettings, log: LogFunction
+) -> None:
     """Delete every existing stack, in the order of the deletion.
 
     Raises:
-        ExternalError: a step failed; the steps before it stay done, and the same command goes on there.
+        ExternalError: a step failed; the steps before it stay done, and the same command goes on
+            there.
     """
     for kind in DELETION_ORDER:
         stack = read_stack(account, kind)
@@ -44,9 +53,12 @@ def destroy_environment(account: AccountClients, settings: TeardownSettings, log
             _wait_for_no_nodes(account, settings, log, names.node_group_name(account.environment))
 
 
-def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings, log: LogFunction) -> None:
+def _lift_cluster_protection(
+    account: AccountClients, settings: TeardownSettings, log: LogFunction
+) -> None:
     """Lift EKS's own protection."""
-    cluster, description = account.cluster, read_cluster(account)
+    cluster = account.cluster
+    description = read_cluster(account)
     if description is None or not description.get("deletionProtection"):
         return
     if description.get("tags", {}).get(names.OWNER_TAG) != account.name:
@@ -55,11 +67,16 @@ def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings
         raise InputError(
             f"this cluster is protected and has no tag {names.OWNER_TAG}={account.name}",
             where=cluster,
-            change=f"see whose it is ({lookup}); if it is yours, lift its protection by hand: {lift}",
+            change=(
+                f"see whose it is ({lookup}); if it is yours, lift its protection by hand: {lift}"
+            ),
         )
     log(f"{cluster}: lifting deletion protection")
-    answer = account.ask("eks", "UpdateClusterConfig", cluster, name=cluster, deletionProtection=False)
-    flags, change = {"name": cluster, "updateId": answer["update"]["id"]}, "run this again"
+    answer = account.ask(
+        "eks", "UpdateClusterConfig", cluster, name=cluster, deletionProtection=False
+    )
+    flags = {"name": cluster, "updateId": answer["update"]["id"]}
+    change = "run this again"
     for _ in _poll_to_deadline(settings):
         update = account.ask("eks", "DescribeUpdate", cluster, **flags)["update"]
         if update["status"] == "Successful":
@@ -71,9 +88,12 @@ def _lift_cluster_protection(account: AccountClients, settings: TeardownSettings
     raise ExternalError("its deletion protection is not lifted yet", where=cluster, change=change)
 
 
-def _wait_for_no_nodes(account: AccountClients, settings: TeardownSettings, log: LogFunction, node_group: str) -> None:
+def _wait_for_no_nodes(
+    account: AccountClients, settings: TeardownSettings, log: LogFunction, node_group: str
+) -> None:
     """Wait until EC2 lists no instance of a node group, or of the cluster."""
-    logged_line, where = "", node_group or account.cluster
+    logged_line = ""
+    where = node_group or account.cluster
     nodes: dict[str, str] = {}
     for _ in _poll_to_deadline(settings):
         nodes = list_nodes(account, node_group)
@@ -85,7 +105,10 @@ def _wait_for_no_nodes(account: AccountClients, settings: TeardownSettings, log:
             logged_line = line
             log(f"{where}: EC2 still lists {line}")
     terminate = build_aws_command("ec2 terminate-instances", instance_ids=list(nodes))
-    change = f"see what holds them (aws ec2 describe-instances); if they are to end, {terminate}, then run this again"
+    change = (
+        f"see what holds them (aws ec2 describe-instances); if they are to end, {terminate}, then"
+        " run this again"
+    )
     raise ExternalError(f"EC2 still lists {', '.join(nodes)}", where=where, change=change)
 
 

@@ -49,22 +49,26 @@ def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSu
     """Look at everything and refuse a teardown that is not allowed now.
 
     Raises:
-        InputError: a lease or a node lives, a stack or a node group is another's, a GitOps tool still holds objects, or
-            an adopted stack is none that a teardown deletes.
+        InputError: a lease or a node lives, a stack or a node group is another's, a GitOps tool
+            still holds objects, or an adopted stack is none that a teardown deletes.
         ExternalError: AWS does not answer, or somebody deploys.
     """
     known_names = {names.stack_name(account.environment, kind) for kind in DELETION_ORDER}
     unknown_names = ", ".join(sorted(account.adopted_stacks - known_names))
     if unknown_names:
         problem = f"--adopt-untagged names what is no stack of this environment: {unknown_names}"
-        raise InputError(problem, where=account.name, change=f"name of these: {', '.join(sorted(known_names))}")
+        raise InputError(
+            problem, where=account.name, change=f"name of these: {', '.join(sorted(known_names))}"
+        )
     stacks_by_kind = list_stacks(account)
     stacks = [stack for kind, stack in stacks_by_kind.items() if kind != PERMANENT_KIND]
     require_own_stacks(account, stacks)
     for stack in stacks:
         require_idle_stack(stack)
     if stacks:
-        is_leaving = "Fleet" not in stacks_by_kind or stacks_by_kind["Fleet"].status == DELETE_IN_PROGRESS
+        is_leaving = (
+            "Fleet" not in stacks_by_kind or stacks_by_kind["Fleet"].status == DELETE_IN_PROGRESS
+        )
         require_parked_fleet(account, datetime.now(UTC), is_leaving=is_leaving)
         if "Cluster" in stacks_by_kind and read_cluster(account):
             _require_objects_removed(account, gitops_gone=gitops_gone)
@@ -87,10 +91,13 @@ def _require_objects_removed(account: AccountClients, *, gitops_gone: bool) -> N
     remove_command = quote_command("kubectl", "delete", "-k", f"manifests/{account.name}/gitops")
     namespaces = ", ".join(f"tandem-{experiment}" for experiment in account.environment.experiments)
     raise InputError(
-        f"{tool} would apply again what is deleted under it, and its volumes must leave before their driver",
+        f"{tool} would apply again what is deleted under it, and its volumes must leave before"
+        " their driver",
         where=account.cluster,
-        change=f"as an admin: {remove_command}, wait until the namespaces {namespaces} are gone "
-        f"(kubectl get namespaces), then run this again with --gitops-removed",
+        change=(
+            f"as an admin: {remove_command}, wait until the namespaces {namespaces} are gone "
+            "(kubectl get namespaces), then run this again with --gitops-removed"
+        ),
     )
 
 
@@ -104,7 +111,8 @@ def _list_permanent_resources(account: AccountClients) -> Iterator[LeftoverResou
 
 
 def _measure_bucket(account: AccountClients, bucket: str, note: str) -> Iterator[LeftoverResource]:
-    name, price = f"s3://{bucket}", account.environment.artifacts.usd_per_gb_month
+    name = f"s3://{bucket}"
+    price = account.environment.artifacts.usd_per_gb_month
     try:
         rows = account.list_rows("s3", "ListObjectVersions", "Versions", name, Bucket=bucket)
         size = sum(row["Size"] for row in rows)
@@ -116,4 +124,6 @@ def _measure_bucket(account: AccountClients, bucket: str, note: str) -> Iterator
             raise
     else:
         usd_month = None if price is None else size / BYTES_PER_GB * price
-        yield LeftoverResource(kind="bucket", name=name, note=note, kept=True, size=size, usd_month=usd_month)
+        yield LeftoverResource(
+            kind="bucket", name=name, note=note, kept=True, size=size, usd_month=usd_month
+        )

@@ -1,4 +1,4 @@
-"""What the JSON schema of an EKS add-on says of a configuration: unknown keys and values of another type.
+"""What an EKS add-on's JSON schema says of a configuration: unknown keys, values of wrong type.
 
 Only these two are looked at. EKS refuses more, such as a text of another form.
 """

@@ -30,37 +30,59 @@ OBSERVE_ACTIONS = (
 
 def check_kubernetes_minor(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Check that EKS offers the Kubernetes minor, and for how long."""
-    version, call = context.environment.cluster.kubernetes, "DescribeClusterVersions"
-    response = account.find("eks", call, version, absent=NOT_OFFERED_CODES, clusterVersions=[version])
+    version = context.environment.cluster.kubernetes
+    call = "DescribeClusterVersions"
+    response = account.find(
+        "eks", call, version, absent=NOT_OFFERED_CODES, clusterVersions=[version]
+    )
     rows = response["clusterVersions"] if response and "clusterVersions" in response else []
     row: dict[str, Any] = next((row for row in rows if row["clusterVersion"] == version), {})
     command = build_aws_command("eks describe-cluster-versions", region=context.environment.region)
-    status, support_end = row.get("versionStatus", ""), row.get("endOfStandardSupportDate")
+    status = row.get("versionStatus", "")
+    support_end = row.get("endOfStandardSupportDate")
     if not row or status == "UNSUPPORTED":
-        yield Finding("fail", f"EKS does not offer Kubernetes {version}", "write another cluster.kubernetes", command)
+        yield Finding(
+            "fail",
+            f"EKS does not offer Kubernetes {version}",
+            "write another cluster.kubernetes",
+            command,
+        )
         return
-    support_text = f"standard support ends on {support_end:%Y-%m-%d}" if support_end else "EKS says no end of support"
+    support_text = (
+        f"standard support ends on {support_end:%Y-%m-%d}"
+        if support_end
+        else "EKS says no end of support"
+    )
     if status == "EXTENDED_SUPPORT":
         message = f"{version} is in extended support, which costs more; {support_text}"
         yield Finding("warn", message, "write a newer cluster.kubernetes", command)
     elif support_end is not None and support_end - context.now < timedelta(days=SUPPORT_DAYS):
-        yield Finding("warn", f"{version}: {support_text}", "plan a newer cluster.kubernetes", command)
+        yield Finding(
+            "warn", f"{version}: {support_text}", "plan a newer cluster.kubernetes", command
+        )
     else:
         yield Finding("ok", f"{version} is offered; {support_text}")
     declared_end = context.catalogue.kubernetes.minors[version].standard_support_ends.value
     if support_end is not None and declared_end != support_end.date():
-        message = f"{KUBERNETES_FILE} says that standard support of {version} ends on {declared_end}"
-        value = f'minors."{version}".standard_support_ends: {{value: {support_end.date()}, source: KEY}}'
+        message = (
+            f"{KUBERNETES_FILE} says that standard support of {version} ends on {declared_end}"
+        )
+        value = (
+            f'minors."{version}".standard_support_ends: {{value: {support_end.date()}, source:'
+            " KEY}"
+        )
         yield Finding("warn", message, "write what EKS says", value)
 
 
 def check_node_image(context: DoctorContext, account: AccountClients) -> Finding:
-    """Name the AMI release of the accelerator nodes that EKS recommends, if it is newer than the declared one."""
+    """Name the accelerator nodes' AMI release EKS recommends, if newer than the declared one."""
     environment = context.environment
     parameter = names.node_image_parameter(environment)
     response = account.find("ssm", "GetParameter", parameter, Name=parameter)
     if response is None:
-        return Finding("unknown", f"AWS publishes no {parameter}", "see the releases of awslabs/amazon-eks-ami")
+        return Finding(
+            "unknown", f"AWS publishes no {parameter}", "see the releases of awslabs/amazon-eks-ami"
+        )
     newest = str(response["Parameter"]["Value"])
     minor = context.catalogue.kubernetes.minors[environment.cluster.kubernetes]
     release = environment.cluster.ami_release or minor.default_release
@@ -75,10 +97,11 @@ def check_node_image(context: DoctorContext, account: AccountClients) -> Finding
 
 
 def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Check that EKS offers each add-on's version for the minor; say what to write if not, or if none is pinned."""
+    """Check that EKS offers each add-on's version for the minor; say what to write if not."""
     version = context.environment.cluster.kubernetes
     addons = context.catalogue.kubernetes.minors[version].addons
-    offered_count, action = 0, "write it, KEY being a source with this day"
+    offered_count = 0
+    action = "write it, KEY being a source with this day"
     for name, figure in addons.items():
         flags = {"addonName": name, "kubernetesVersion": version}
         is_default = {
@@ -91,71 +114,107 @@ def check_addons(context: DoctorContext, account: AccountClients) -> Iterator[Fi
         default = max(
             is_default, key=is_default.__getitem__, default=""
         )  # the version that EKS takes by default, or else the newest
-        lines = f'{KUBERNETES_FILE}: minors."{version}".addons.{name}: {{value: {default}, source: KEY}}'
+        lines = (
+            f'{KUBERNETES_FILE}: minors."{version}".addons.{name}: {{value: {default}, source:'
+            " KEY}"
+        )
         if not is_default:
-            yield Finding("fail", f"EKS offers no {name} for {version}", "write another cluster.kubernetes", lines)
+            yield Finding(
+                "fail",
+                f"EKS offers no {name} for {version}",
+                "write another cluster.kubernetes",
+                lines,
+            )
         elif figure.value is None:
             yield Finding("warn", f"{name} is not pinned; EKS would take {default}", action, lines)
         elif figure.value not in is_default:
-            yield Finding("fail", f"{name} {figure.value} is not offered; EKS takes {default}", action, lines)
+            yield Finding(
+                "fail", f"{name} {figure.value} is not offered; EKS takes {default}", action, lines
+            )
         else:
             offered_count += 1
     if offered_count:
-        yield Finding("ok", f"{offered_count} of {len(addons)} add-ons are offered for {version} as pinned")
+        yield Finding(
+            "ok", f"{offered_count} of {len(addons)} add-ons are offered for {version} as pinned"
+        )
 
 
 def check_agent_configuration(context: DoctorContext, account: AccountClients) -> Finding:
-    """Check that the CloudWatch add-on's schema admits the configuration that Observability writes."""
+    """Check that the CloudWatch add-on's schema admits Observability's configuration."""
     environment = context.environment
     if not environment.observability.container_insights:
         return Finding("ok", "Container Insights is off")
-    version = context.catalogue.kubernetes.minors[environment.cluster.kubernetes].addons[agent.ADDON].value
+    version = (
+        context.catalogue.kubernetes.minors[environment.cluster.kubernetes]
+        .addons[agent.ADDON]
+        .value
+    )
     if version is None:
         return Finding("unknown", f"{agent.ADDON} is not pinned", "see addons: pin it")
     parameters = {"addonName": agent.ADDON, "addonVersion": version}
-    answer = account.find("eks", "DescribeAddonConfiguration", agent.ADDON, absent=NOT_OFFERED_CODES, **parameters)
+    answer = account.find(
+        "eks", "DescribeAddonConfiguration", agent.ADDON, absent=NOT_OFFERED_CODES, **parameters
+    )
     if answer is None:
-        return Finding("unknown", f"EKS has no schema of {agent.ADDON} {version}", "see addons: pin another version")
-    faults = find_schema_faults(agent.build_addon_configuration(environment), json.loads(answer["configurationSchema"]))
+        return Finding(
+            "unknown",
+            f"EKS has no schema of {agent.ADDON} {version}",
+            "see addons: pin another version",
+        )
+    faults = find_schema_faults(
+        agent.build_addon_configuration(environment), json.loads(answer["configurationSchema"])
+    )
     if not faults:
-        return Finding("ok", f"the schema of {agent.ADDON} {version} admits each key that Observability writes")
+        return Finding(
+            "ok", f"the schema of {agent.ADDON} {version} admits each key that Observability writes"
+        )
     flags = {"addon_name": agent.ADDON, "addon_version": version, "region": environment.region}
     return Finding(
         "fail",
         f"{agent.ADDON} {version} takes no such configuration: {'; '.join(faults)}",
-        "write observability: {container_insights: false}, or pin another version; Workloads does not wait for it",
+        "write observability: {container_insights: false}, or pin another version; Workloads does"
+        " not wait for it",
         build_aws_command("eks describe-addon-configuration", **flags),
     )
 
 
 def check_control_plane(context: DoctorContext, account: AccountClients) -> Finding:
     """Report whether the cluster exists, is the environment's own, and is as declared."""
-    environment, name = context.environment, names.cluster_name(context.environment)
+    environment = context.environment
+    name = names.cluster_name(context.environment)
     response = account.find("eks", "DescribeCluster", name, name=name)
     if response is None:
         return Finding("ok", f"{name} is not there yet")
-    cluster, declared_version = response["cluster"], environment.cluster.kubernetes
+    cluster = response["cluster"]
+    declared_version = environment.cluster.kubernetes
     owner = cluster.get("tags", {}).get(names.OWNER_TAG)
     if owner != environment.name:
         return _build_foreign_finding(account, f"cluster {name}", owner)
     if cluster["status"] != "ACTIVE":
-        return Finding("fail", f"{name} is {cluster['status']}", "wait until it is ACTIVE", code=EXIT_EXTERNAL)
+        return Finding(
+            "fail", f"{name} is {cluster['status']}", "wait until it is ACTIVE", code=EXIT_EXTERNAL
+        )
     if cluster["version"] != declared_version:
         message = f"{name} runs {cluster['version']}, declared is {declared_version}"
-        return Finding("warn", message, "the next deploy of Cluster updates it; nodes follow with Fleet")
+        return Finding(
+            "warn", message, "the next deploy of Cluster updates it; nodes follow with Fleet"
+        )
     return Finding("ok", f"{name} is ACTIVE with Kubernetes {cluster['version']}")
 
 
 def _build_foreign_finding(account: AccountClients, resource: str, owner: str | None) -> Finding:
     owner_text = f"has {names.OWNER_TAG}={owner}" if owner else f"has no tag {names.OWNER_TAG}"
     message = f"{resource} {owner_text}: it is not this environment's, or its tag was removed"
-    action = f"see whose it is; deploy '{account.name}/*' if it is yours, else rename the environment"
+    action = (
+        f"see whose it is; deploy '{account.name}/*' if it is yours, else rename the environment"
+    )
     return Finding("fail", message, action)
 
 
 def check_fleet(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Report the running nodes, their owner, and that a Fleet update would take them away."""
-    config, name = build_guard_config(context.environment), context.environment.name
+    config = build_guard_config(context.environment)
+    name = context.environment.name
     fleet = observe_fleet(account.guard_clients("s3", "eks", "ec2"), config, context.now)
     is_absent = fleet.has_node_group is False and not fleet.instances
     failures = [
@@ -164,8 +223,12 @@ def check_fleet(context: DoctorContext, account: AccountClients) -> Iterator[Fin
         if not (is_absent and "NoSuchBucket" in why)  # before the first deploy there is no bucket
     ]
     if failures:
-        action = f"try again; where it is denied, allow {', '.join(OBSERVE_ACTIONS)} to this identity"
-        yield Finding("unknown", "; ".join(failures), action, build_tandem_command("doctor", name, "--policy"))
+        action = (
+            f"try again; where it is denied, allow {', '.join(OBSERVE_ACTIONS)} to this identity"
+        )
+        yield Finding(
+            "unknown", "; ".join(failures), action, build_tandem_command("doctor", name, "--policy")
+        )
     if is_absent:
         yield Finding("ok", f"{config.node_group} is not there yet")
     elif fleet.has_owner_tag is False:
@@ -173,26 +236,41 @@ def check_fleet(context: DoctorContext, account: AccountClients) -> Iterator[Fin
     elif not {"node group", "instances"} & set(fleet.unknown):
         yield from _judge_raised_fleet(context, fleet)
     for fault in (text for text in fleet.faults if text.startswith("s3://")):
-        yield Finding("fail", fault, "see who wrote it", build_tandem_command("status", name), code=EXIT_EXTERNAL)
+        yield Finding(
+            "fail",
+            fault,
+            "see who wrote it",
+            build_tandem_command("status", name),
+            code=EXIT_EXTERNAL,
+        )
 
 
 def _judge_raised_fleet(context: DoctorContext, fleet: FleetState) -> Iterator[Finding]:
-    """Report what EKS does to a raised fleet at an update of the template, whose desired size is always 0."""
-    name, node_group = context.environment.name, names.node_group_name(context.environment)
-    lease, fence = fleet.live_lease, fleet.fence
+    """Report what EKS does to a raised fleet when the template, with desired size 0, updates."""
+    name = context.environment.name
+    node_group = names.node_group_name(context.environment)
+    lease = fleet.live_lease
+    fence = fleet.fence
     if lease is not None:
-        holder = f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}"
-        message, command = (
-            f"{holder}: a deploy that updates Fleet sets it to 0",
-            build_cdk_command("diff", name, "Fleet"),
+        holder = (
+            f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}"
         )
-        yield Finding("warn", message, "deploy nothing but what leaves Fleet alone, or wait", command)
+        message = f"{holder}: a deploy that updates Fleet sets it to 0"
+        command = build_cdk_command("diff", name, "Fleet")
+        yield Finding(
+            "warn", message, "deploy nothing but what leaves Fleet alone, or wait", command
+        )
     elif fleet.desired_size or fleet.instances:
         counts = f"desired size {fleet.desired_size} and {len(fleet.instances)} instances"
         message = f"{node_group} has {counts} without a live lease: a stop is due"
         yield Finding("warn", message, "stop it", build_tandem_command("stop", name))
     elif fence is not None and fleet.is_fenced:
         message = f"{node_group} is at 0 behind a fence, of {fence.who}: {fence.why}"
-        yield Finding("warn", message, "lift it before the next start", build_tandem_command("stop", name, "--release"))
+        yield Finding(
+            "warn",
+            message,
+            "lift it before the next start",
+            build_tandem_command("stop", name, "--release"),
+        )
     elif not fleet.unknown:
         yield Finding("ok", f"{node_group} is ours, at 0, without an instance")

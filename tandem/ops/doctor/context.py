@@ -16,7 +16,8 @@ CheckLevel = Literal["ok", "warn", "fail", "unknown"]
 CheckGroup = Literal["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]
 
 EXIT_MISMATCH = 2  # the declaration and the account differ, until somebody changes one
-EXIT_EXTERNAL = 3  # AWS, the credentials, the network or a half-done deploy; or a necessary fact could not be read
+# AWS, the credentials, the network or a half-done deploy; or a necessary fact could not be read
+EXIT_EXTERNAL = 3
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -35,8 +36,8 @@ class DoctorContext:
     Args:
         experiments: on the environment.
         now: by which ages and windows are judged, UTC.
-        resolve_digest: queries a registry for the digest behind `repository:tag` or `repository@sha256:...`; raises
-            RegistryError.
+        resolve_digest: queries a registry for the digest behind `repository:tag` or
+            `repository@sha256:...`; raises RegistryError.
     """
 
     environment: Environment
@@ -47,7 +48,9 @@ class DoctorContext:
 
     def list_models(self) -> list[ModelConfig]:
         """Return every model that the hosted experiments serve, each once."""
-        ids = dict.fromkeys(name for experiment in self.experiments for name in experiment.all_models())
+        ids = dict.fromkeys(
+            name for experiment in self.experiments for name in experiment.all_models()
+        )
         return [self.catalogue.models[name] for name in ids if name in self.catalogue.models]
 
 
@@ -56,13 +59,13 @@ class Finding:
     """One sentence of a check.
 
     Args:
-        level: `ok` is as it must be, `warn` stops nothing today, `fail` breaks a deploy or a raise, `unknown` could not
-            be read.
+        level: `ok` is as it must be, `warn` stops nothing today, `fail` breaks a deploy or a raise,
+            `unknown` could not be read.
         message: the fact.
         action: what to do, in one sentence without its full stop; empty if nothing.
         command: to type, or lines to write into a file; empty for none.
-        code: the exit code for this line alone: of a `fail` EXIT_MISMATCH or EXIT_EXTERNAL; the runner sets that of the
-            others.
+        code: the exit code for this line alone: of a `fail` EXIT_MISMATCH or EXIT_EXTERNAL; the
+            runner sets that of the others.
         group, check: of the finding; the runner sets them.
     """
 

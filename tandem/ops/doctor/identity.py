@@ -1,4 +1,4 @@
-"""Groups account and people: the caller, the account's readiness for a deploy, access, and notifications."""
+"""Groups account and people: the caller, readiness for a deploy, access, notifications."""
 
 from __future__ import annotations
 
@@ -18,23 +18,40 @@ from tandem.spec import names
 from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, GitopsDelivery
 from tandem.spec.project_image import list_hosted_images
 
-# requiresBootstrapStackVersion in the manifests of aws-cdk-lib 2.275: of stacks and assets, and of their lookup roles
+# requiresBootstrapStackVersion in the manifests of aws-cdk-lib 2.275: of stacks and assets, and of
+# their lookup roles
 MIN_BOOTSTRAP_VERSION = 6
 MIN_LOOKUP_VERSION = 8  # an older one has no role for lookups, and `cdk diff` takes the deploy role
-RESERVED_HOSTS = ("example", "example.com", "example.net", "example.org", "invalid", "test")  # RFC 2606
-HOME_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}  # enabled in each account
+# RFC 2606
+RESERVED_HOSTS = ("example", "example.com", "example.net", "example.org", "invalid", "test")
+# enabled in each account
+HOME_REGIONS = {"aws": "us-east-1", "aws-cn": "cn-north-1", "aws-us-gov": "us-gov-west-1"}
 
 
 def check_placeholders(context: DoctorContext, _: AccountClients) -> Iterator[Finding]:
     """Find placeholders of the example in a copied file."""
-    environment, delivery = context.environment, context.environment.delivery
-    host = (urlsplit(delivery.repo_url).hostname or "") if isinstance(delivery, GitopsDelivery) else ""
+    environment = context.environment
+    delivery = context.environment.delivery
+    host = (
+        (urlsplit(delivery.repo_url).hostname or "") if isinstance(delivery, GitopsDelivery) else ""
+    )
     is_reserved = any(host == name or host.endswith(f".{name}") for name in RESERVED_HOSTS)
-    reservation, action = environment.capacity.reservation_id, "write your reservation's id, or null until then"
+    reservation = environment.capacity.reservation_id
+    action = "write your reservation's id, or null until then"
     rows = (
-        ("account", environment.account, "write your own account", environment.account in EXAMPLE_ACCOUNTS),
+        (
+            "account",
+            environment.account,
+            "write your own account",
+            environment.account in EXAMPLE_ACCOUNTS,
+        ),
         ("capacity.reservation_id", reservation, action, reservation == PLACEHOLDER_RESERVATION_ID),
-        ("delivery.repo_url", f"at {host}", "write the URL of the repository that holds manifests/", is_reserved),
+        (
+            "delivery.repo_url",
+            f"at {host}",
+            "write the URL of the repository that holds manifests/",
+            is_reserved,
+        ),
     )
     for path, value, change, is_placeholder in rows:
         if is_placeholder:
@@ -46,12 +63,15 @@ def check_placeholders(context: DoctorContext, _: AccountClients) -> Iterator[Fi
 
 def check_credentials(context: DoctorContext, account: AccountClients) -> Finding:
     """Compare the account of the credentials with the declared one."""
-    declared_account, region = context.environment.account, context.environment.region
+    declared_account = context.environment.account
+    region = context.environment.region
     try:
         identity = account.ask("sts", "GetCallerIdentity", "credentials")
     except TandemError as error:
-        # query the home region too: a region that is not enabled accepts no credentials, good or bad
-        code, home_region = error_code(error.__cause__), HOME_REGIONS[names.aws_partition(region)]
+        # query the home region too: a region that is not enabled accepts no credentials, good or
+        # bad
+        code = error_code(error.__cause__)
+        home_region = HOME_REGIONS[names.aws_partition(region)]
         if code in ANSWER_CODES["foreign"] and home_region != region:
             try:
                 account.ask("sts", "GetCallerIdentity", "credentials", region=home_region)
@@ -66,8 +86,13 @@ def check_credentials(context: DoctorContext, account: AccountClients) -> Findin
             return Finding("fail", message, "set AWS_PROFILE", code=error.exit_code)
         return Finding("fail", error.problem, error.change, code=error.exit_code)
     if identity["Account"] == declared_account:
-        return Finding("ok", f"account {declared_account} as {identity['Arn'].partition('::')[2].partition(':')[2]}")
-    message = f"these are of account {identity['Account']}, the environment is in {declared_account}"
+        return Finding(
+            "ok",
+            f"account {declared_account} as {identity['Arn'].partition('::')[2].partition(':')[2]}",
+        )
+    message = (
+        f"these are of account {identity['Account']}, the environment is in {declared_account}"
+    )
     return Finding("fail", message, f"log in to {declared_account}, or name another environment")
 
 
@@ -77,34 +102,53 @@ def _build_enable_command(region: str) -> str:
 
 def check_region(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that the account may use the region."""
-    name, absent = context.environment.region, {"InvalidParameterValue"}
-    response = account.find("ec2", "DescribeRegions", name, absent=absent, RegionNames=[name], AllRegions=True)
+    name = context.environment.region
+    absent = {"InvalidParameterValue"}
+    response = account.find(
+        "ec2", "DescribeRegions", name, absent=absent, RegionNames=[name], AllRegions=True
+    )
     if not response or not response["Regions"]:
         return Finding("fail", f"AWS knows no region {name}", "correct `region`")
     status = response["Regions"][0]["OptInStatus"]
     if status == "not-opted-in":
-        return Finding("fail", f"{name} is not enabled for the account", "enable it", _build_enable_command(name))
+        return Finding(
+            "fail",
+            f"{name} is not enabled for the account",
+            "enable it",
+            _build_enable_command(name),
+        )
     return Finding("ok", f"{name} is enabled ({status})")
 
 
 def check_bootstrap(context: DoctorContext, account: AccountClients) -> Finding:
-    """Check that the CDK was bootstrapped with the environment's qualifier, and that the bootstrap is new enough."""
-    environment, bootstrap = context.environment, context.environment.bootstrap
-    parameter, boundary = version_parameter(environment), bootstrap.permissions_boundary
+    """Check that the CDK was bootstrapped with the qualifier, by a new enough bootstrap."""
+    environment = context.environment
+    bootstrap = context.environment.bootstrap
+    parameter = version_parameter(environment)
+    boundary = bootstrap.permissions_boundary
     command = quote_command(
         *("npx", "cdk", "bootstrap", f"aws://{environment.account}/{environment.region}"),
-        *("--qualifier", bootstrap.qualifier, "--toolkit-stack-name", f"CDKToolkit-{bootstrap.qualifier}"),
+        *(
+            "--qualifier",
+            bootstrap.qualifier,
+            "--toolkit-stack-name",
+            f"CDKToolkit-{bootstrap.qualifier}",
+        ),
         *(("--custom-permissions-boundary", boundary) if boundary else ()),
     )
     response = account.find("ssm", "GetParameter", parameter, Name=parameter)
     if response is None:
-        return Finding("fail", f"there is no {parameter}", "bootstrap once per account and region", command)
+        return Finding(
+            "fail", f"there is no {parameter}", "bootstrap once per account and region", command
+        )
     value = str(response["Parameter"]["Value"])
     if not value.isdigit() or int(value) < MIN_BOOTSTRAP_VERSION:
         message = f"{parameter} is {value}, the CDK needs {MIN_BOOTSTRAP_VERSION}"
         return Finding("fail", message, "bootstrap again", command)
     if int(value) < MIN_LOOKUP_VERSION:
-        return Finding("warn", f"{parameter} is {value}: too old for `cdk diff`", "bootstrap again", command)
+        return Finding(
+            "warn", f"{parameter} is {value}: too old for `cdk diff`", "bootstrap again", command
+        )
     return Finding("ok", f"version {value} with qualifier {bootstrap.qualifier}")
 
 
@@ -115,7 +159,9 @@ def check_boundary(context: DoctorContext, account: AccountClients) -> Finding:
     arn = boundary_arn(context.environment)
     if account.find("iam", "GetPolicy", arn, PolicyArn=arn):
         return Finding("ok", arn)
-    return Finding("fail", f"there is no policy {arn}", "make it, or correct bootstrap.permissions_boundary")
+    return Finding(
+        "fail", f"there is no policy {arn}", "make it, or correct bootstrap.permissions_boundary"
+    )
 
 
 def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
@@ -129,18 +175,24 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
     is_good = True
     present = {kind: stack.status for kind in kinds if (stack := read_stack(account, kind))}
     for kind, state in present.items():
-        stack_name, code = names.stack_name(environment, kind), EXIT_EXTERNAL
+        stack_name = names.stack_name(environment, kind)
+        code = EXIT_EXTERNAL
         roll_back, delete = (
-            build_aws_command(f"cloudformation {verb}", stack_name=stack_name, region=environment.region)
+            build_aws_command(
+                f"cloudformation {verb}", stack_name=stack_name, region=environment.region
+            )
             for verb in ("continue-update-rollback", "delete-stack")
         )
         if state.endswith("_IN_PROGRESS"):
-            yield Finding("warn", f"{stack_name} is {state}", "wait for its end, a deploy would fail now")
+            yield Finding(
+                "warn", f"{stack_name} is {state}", "wait for its end, a deploy would fail now"
+            )
         elif state == "UPDATE_ROLLBACK_FAILED":
             action = "make good what the events name, then roll back"
             yield Finding("fail", f"{stack_name} is {state}", action, roll_back, code)
         elif state == "ROLLBACK_COMPLETE" or state.endswith("_FAILED"):
-            message, action = f"{stack_name} is {state}: it takes no update", "read its events, delete it, deploy again"
+            message = f"{stack_name} is {state}: it takes no update"
+            action = "read its events, delete it, deploy again"
             yield Finding("fail", message, action, delete, code)
         else:
             continue
@@ -150,61 +202,102 @@ def check_stacks(context: DoctorContext, account: AccountClients) -> Iterator[Fi
     elif is_good and len(present) < len(kinds):
         absent_text = ", ".join(kind for kind in kinds if kind not in present)
         message = f"half is there: {', '.join(present)}; not there: {absent_text}"
-        yield Finding("warn", message, "deploy the others before a run", build_cdk_command("deploy", environment.name))
+        yield Finding(
+            "warn",
+            message,
+            "deploy the others before a run",
+            build_cdk_command("deploy", environment.name),
+        )
     elif is_good:
         yield Finding("ok", f"all {len(present)} are deployed")
 
 
 def check_principals(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Check that every principal of `cluster.access` exists under its ARN: EKS refuses an access entry for any other.
+    """Check that each `cluster.access` principal exists by ARN: EKS refuses an entry for any other.
 
-    IAM looks a principal up by its name alone, so its ARN is compared with the one that IAM returns: a path may be
-    missing.
+    IAM looks a principal up by its name alone, so its ARN is compared with the one that IAM
+    returns: a path may be missing.
     """
     existing_count = 0
     for arn in dict.fromkeys(list_principals(context.environment)):
         kind, _, path = arn.rpartition(":")[2].partition("/")
         name = path.rpartition("/")[2]
-        operation, parameter = ("GetRole", "RoleName") if kind == "role" else ("GetUser", "UserName")
+        operation, parameter = (
+            ("GetRole", "RoleName") if kind == "role" else ("GetUser", "UserName")
+        )
         if arn.split(":")[4] != context.environment.account:
-            yield Finding("warn", f"{arn} is of another account", "see there that it exists: this account cannot look")
+            yield Finding(
+                "warn",
+                f"{arn} is of another account",
+                "see there that it exists: this account cannot look",
+            )
             continue
         answer = account.find("iam", operation, arn, **{parameter: name})
         own_arn = answer[kind.capitalize()]["Arn"] if answer else None
         if own_arn is None:
             yield Finding("fail", f"there is no {kind} {arn}", "make it, or correct cluster.access")
         elif own_arn != arn:
-            yield Finding("fail", f"there is no {arn}: the {kind} of this name has another ARN", f"write {own_arn}")
+            yield Finding(
+                "fail",
+                f"there is no {arn}: the {kind} of this name has another ARN",
+                f"write {own_arn}",
+            )
         else:
             existing_count += 1
     if not context.environment.cluster.access.admin:
-        yield Finding("warn", "cluster.access.admin is empty: nobody can enter the cluster", "name at least one")
+        yield Finding(
+            "warn",
+            "cluster.access.admin is empty: nobody can enter the cluster",
+            "name at least one",
+        )
     if existing_count:
         yield Finding("ok", f"{existing_count} principals of cluster.access exist")
 
 
 def check_subscriptions(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Check that every subscriber has confirmed: an unconfirmed one gets no message."""
-    subscriptions, topic = context.environment.observability.alarm_subscriptions, topic_arn(context.environment)
+    subscriptions = context.environment.observability.alarm_subscriptions
+    topic = topic_arn(context.environment)
     if not subscriptions:
-        command = "observability: {alarm_subscriptions: [{protocol: email, endpoint: oncall@example.com}]}"
-        yield Finding("warn", "observability.alarm_subscriptions is empty: nobody gets alarms", "add one", command)
+        command = (
+            "observability: {alarm_subscriptions: [{protocol: email, endpoint:"
+            " oncall@example.com}]}"
+        )
+        yield Finding(
+            "warn",
+            "observability.alarm_subscriptions is empty: nobody gets alarms",
+            "add one",
+            command,
+        )
         return
     try:
-        rows = list(account.list_rows("sns", "ListSubscriptionsByTopic", "Subscriptions", topic, TopicArn=topic))
+        rows = list(
+            account.list_rows(
+                "sns", "ListSubscriptionsByTopic", "Subscriptions", topic, TopicArn=topic
+            )
+        )
     except TandemError as error:
         if error_code(error.__cause__) not in ABSENT_CODES:
             raise
-        yield Finding("ok", "the topic is not there yet; each subscriber confirms once after the first deploy")
+        yield Finding(
+            "ok", "the topic is not there yet; each subscriber confirms once after the first deploy"
+        )
         return
     states = {(row["Protocol"], row["Endpoint"]): row["SubscriptionArn"] for row in rows}
     problems = {
-        None: ("is declared and not subscribed", "deploy; if its confirmation has lapsed, subscribe it again"),
-        "PendingConfirmation": ("has not confirmed", "follow the link in its mail, or subscribe again"),
+        None: (
+            "is declared and not subscribed",
+            "deploy; if its confirmation has lapsed, subscribe it again",
+        ),
+        "PendingConfirmation": (
+            "has not confirmed",
+            "follow the link in its mail, or subscribe again",
+        ),
     }
     confirmed_count = 0
     for subscription in subscriptions:
-        protocol, endpoint = subscription.protocol, subscription.endpoint
+        protocol = subscription.protocol
+        endpoint = subscription.endpoint
         state = states.get((protocol, endpoint))
         flags = {"topic_arn": topic, "protocol": protocol, "notification_endpoint": endpoint}
         command = build_aws_command(f"sns subscribe --region {context.environment.region}", **flags)

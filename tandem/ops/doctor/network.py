@@ -12,7 +12,11 @@ from tandem.spec.environment import Environment, ExistingNetwork, ExistingSubnet
 def list_zone_ids(environment: Environment) -> list[str]:
     """Return the zone ids of the network, then that of the capacity, each once."""
     network = environment.network
-    zone_ids = list(network.zones) if isinstance(network, NewNetwork) else [s.zone for s in list_subnets(network)]
+    zone_ids = (
+        list(network.zones)
+        if isinstance(network, NewNetwork)
+        else [s.zone for s in list_subnets(network)]
+    )
     return list(dict.fromkeys([*zone_ids, environment.capacity.zone]))
 
 
@@ -27,7 +31,8 @@ def list_offer_zones(account: AccountClients, instance_type: str) -> set[str]:
     Raises:
         ExternalError: EC2 did not answer.
     """
-    call, filters = "DescribeInstanceTypeOfferings", [{"Name": "instance-type", "Values": [instance_type]}]
+    call = "DescribeInstanceTypeOfferings"
+    filters = [{"Name": "instance-type", "Values": [instance_type]}]
     parameters = {"LocationType": "availability-zone-id", "Filters": filters}
     rows = account.list_rows("ec2", call, "InstanceTypeOfferings", instance_type, **parameters)
     return {str(row["Location"]) for row in rows}
@@ -35,15 +40,23 @@ def list_offer_zones(account: AccountClients, instance_type: str) -> set[str]:
 
 def check_zones(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Check that the region has every zone id, for this account."""
-    region, zone_ids = context.environment.region, list_zone_ids(context.environment)
-    rows = {row["ZoneId"]: row for row in account.ask("ec2", "DescribeAvailabilityZones", region)["AvailabilityZones"]}
+    region = context.environment.region
+    zone_ids = list_zone_ids(context.environment)
+    rows = {
+        row["ZoneId"]: row
+        for row in account.ask("ec2", "DescribeAvailabilityZones", region)["AvailabilityZones"]
+    }
     missing = [zone for zone in zone_ids if zone not in rows]
     unavailable = [zone for zone in zone_ids if zone in rows and rows[zone]["State"] != "available"]
     if missing:
         message = f"{region} has no {', '.join(missing)} for this account"
         yield Finding("fail", message, f"write zone ids of {', '.join(sorted(rows))}")
     for zone in unavailable:
-        yield Finding("warn", f"{zone} is {rows[zone]['State']}", "look at the AWS Health dashboard before deploying")
+        yield Finding(
+            "warn",
+            f"{zone} is {rows[zone]['State']}",
+            "look at the AWS Health dashboard before deploying",
+        )
     if not missing and not unavailable:
         yield Finding("ok", ", ".join(f"{zone} is {rows[zone]['ZoneName']}" for zone in zone_ids))
 
@@ -54,7 +67,8 @@ def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[F
     if not isinstance(network, ExistingNetwork):
         yield Finding("ok", "made by the Network stack")
         return
-    subnets, vpc = list_subnets(network), network.vpc_id
+    subnets = list_subnets(network)
+    vpc = network.vpc_id
     ids = [subnet.id for subnet in subnets]
     response = account.find("ec2", "DescribeSubnets", vpc, SubnetIds=ids)
     rows = {row["SubnetId"]: row for row in response["Subnets"]} if response else {}
@@ -66,26 +80,35 @@ def check_subnets(context: DoctorContext, account: AccountClients) -> Iterator[F
         elif row["VpcId"] != vpc:
             problems.append(f"{subnet.id} lies in {row['VpcId']}, not in {vpc}")
         elif row["AvailabilityZoneId"] != subnet.zone:
-            problems.append(f"{subnet.id} lies in {row['AvailabilityZoneId']}, not in {subnet.zone}")
+            problems.append(
+                f"{subnet.id} lies in {row['AvailabilityZoneId']}, not in {subnet.zone}"
+            )
     flags = {"region": context.environment.region, "filters": f"Name=vpc-id,Values={vpc}"}
     command = build_aws_command("ec2 describe-subnets", **flags)
-    yield from (Finding("fail", problem, f"correct {_name_keys(network)}", command) for problem in problems)
+    yield from (
+        Finding("fail", problem, f"correct {_name_keys(network)}", command) for problem in problems
+    )
     if not problems:
         yield Finding("ok", f"{len(ids)} subnets of {vpc} lie where the file says")
 
 
 def _name_keys(network: ExistingNetwork) -> str:
     """Return the keys that name subnets."""
-    return "network.subnets" + (" or network.control_plane_subnets" if network.control_plane_subnets else "")
+    return "network.subnets" + (
+        " or network.control_plane_subnets" if network.control_plane_subnets else ""
+    )
 
 
 def check_system_nodes(context: DoctorContext, account: AccountClients) -> Finding:
-    """Check that the network's first two zones offer the small nodes' type: EKS places them in these subnets."""
+    """Check that the first two zones offer the small nodes' type: EKS uses these subnets."""
     instance_type = context.environment.cluster.system_nodes.instance_type
-    offer_zones, zone_ids = list_offer_zones(account, instance_type), list(context.environment.network.base_zones)
+    offer_zones = list_offer_zones(account, instance_type)
+    zone_ids = list(context.environment.network.base_zones)
     missing = [zone for zone in zone_ids if zone not in offer_zones]
     if missing == zone_ids:
-        message = f"none of {', '.join(zone_ids)}, the network's first two zones, offers {instance_type}"
+        message = (
+            f"none of {', '.join(zone_ids)}, the network's first two zones, offers {instance_type}"
+        )
         return Finding("fail", message, "write another system_nodes.instance_type")
     if missing:
         message = f"{', '.join(missing)} does not offer {instance_type}"

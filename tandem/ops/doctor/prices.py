@@ -1,8 +1,9 @@
-"""Group capacity: what AWS's Price List says of the units that an environment's costs are counted in.
+"""Group capacity: what AWS's Price List says of the units an environment's costs are counted in.
 
 Invariant: it only reads, and changes no cost by itself: it prints the section `prices` to write.
 
-Source: AWS Price List API reference, GetProducts; the usage types are those of AWS's bills, behind the region's code.
+Source: AWS Price List API reference, GetProducts; the usage types are those of AWS's bills, behind
+the region's code.
 """
 
 from __future__ import annotations
@@ -38,24 +39,36 @@ class PricedUnit(NamedTuple):
 
 def check_unit_prices(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Compare the prices that costs are counted with, and find those that are missing."""
-    environment, catalogue = context.environment, context.catalogue
+    environment = context.environment
+    catalogue = context.catalogue
     code = catalogue.offerings.billing_codes.get(environment.region)
     if code is None or names.aws_partition(environment.region) != "aws":
-        yield Finding("ok", f"not asked: no billing code of {environment.region} is known", "write your own `prices`")
+        yield Finding(
+            "ok",
+            f"not asked: no billing code of {environment.region} is known",
+            "write your own `prices`",
+        )
         return
-    own_prices: dict[str, float] = environment.prices.model_dump(exclude_none=True) if environment.prices else {}
+    own_prices: dict[str, float] = (
+        environment.prices.model_dump(exclude_none=True) if environment.prices else {}
+    )
     changes: dict[str, float] = {}
     units = list(_list_units(environment))
     for unit in units:
         listed_usd = _read_price(account, unit, code.value, environment.region)
         counted_usd = find_price(environment, catalogue, unit.name).usd
         if listed_usd is None:
-            yield Finding("unknown", f"the Price List has no single price of {unit.usage} in {environment.region}")
+            yield Finding(
+                "unknown",
+                f"the Price List has no single price of {unit.usage} in {environment.region}",
+            )
         elif listed_usd != counted_usd:
             changes[unit.name] = listed_usd
             counted = "not known" if counted_usd is None else f"counted with {counted_usd:g}"
             yield Finding(
-                "warn", f"{unit.name} is {counted}, the Price List has {listed_usd:g} USD", "see the last line"
+                "warn",
+                f"{unit.name} is {counted}, the Price List has {listed_usd:g} USD",
+                "see the last line",
             )
     if not changes:
         yield Finding("ok", f"no price of {len(units)} differs from the Price List's")
@@ -63,7 +76,12 @@ def check_unit_prices(context: DoctorContext, account: AccountClients) -> Iterat
     values = {**own_prices, **changes, "date": f"{context.now:%Y-%m-%d}"}
     section = ", ".join(f"{name}: {value}" for name, value in sorted(values.items()))
     action = "write the section, or your own discounted prices, into the environment's file"
-    yield Finding("warn", f"{len(changes)} of {len(units)} prices are to be written", action, f"prices: {{{section}}}")
+    yield Finding(
+        "warn",
+        f"{len(changes)} of {len(units)} prices are to be written",
+        action,
+        f"prices: {{{section}}}",
+    )
 
 
 def _list_units(environment: Environment) -> Iterator[PricedUnit]:
@@ -71,7 +89,9 @@ def _list_units(environment: Environment) -> Iterator[PricedUnit]:
     node_type = environment.cluster.system_nodes.instance_type
     yield PricedUnit("cluster_hour", "AmazonEKS", "AmazonEKS-Hours:perCluster")
     # RunInstances alone is Linux without a licence; other systems have a code behind it
-    yield PricedUnit(NODE_PRICE, "AmazonEC2", f"BoxUsage:{node_type}", (("operation", "RunInstances"),))
+    yield PricedUnit(
+        NODE_PRICE, "AmazonEC2", f"BoxUsage:{node_type}", (("operation", "RunInstances"),)
+    )
     yield PricedUnit("volume_gb_month", "AmazonEC2", "EBS:VolumeUsage.gp3")
     yield PricedUnit("nat_gateway_hour", "AmazonEC2", "NatGateway-Hours")
     yield PricedUnit("nat_gb", "AmazonEC2", "NatGateway-Bytes")
@@ -82,9 +102,17 @@ def _list_units(environment: Environment) -> Iterator[PricedUnit]:
 def _read_price(account: AccountClients, unit: PricedUnit, code: str, region: str) -> float | None:
     """Return the on-demand price of the first tier; None unless all products found agree on one."""
     attributes = {"regionCode": region, "usagetype": f"{code}-{unit.usage}", **dict(unit.filters)}
-    filters = [{"Type": "TERM_MATCH", "Field": field, "Value": value} for field, value in attributes.items()]
+    filters = [
+        {"Type": "TERM_MATCH", "Field": field, "Value": value}
+        for field, value in attributes.items()
+    ]
     answer = account.ask(
-        "pricing", "GetProducts", unit.usage, region=PRICING_REGION, ServiceCode=unit.service, Filters=filters
+        "pricing",
+        "GetProducts",
+        unit.usage,
+        region=PRICING_REGION,
+        ServiceCode=unit.service,
+        Filters=filters,
     )
     prices = {price for text in answer["PriceList"] for price in _list_prices(json.loads(text))}
     return prices.pop() if len(prices) == 1 else None

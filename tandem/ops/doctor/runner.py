@@ -1,7 +1,7 @@
 """All checks, run at once and reported in their order, and the exit code of their lines.
 
-Invariant: a check's lines are at its place in the table, however long it took. Whatever AWS does, a check ends in a
-line.
+Invariant: a check's lines are at its place in the table, however long it took. Whatever AWS does, a
+check ends in a line.
 """
 
 from __future__ import annotations
@@ -13,8 +13,23 @@ from itertools import chain
 
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients
-from tandem.ops.doctor import capacity, cluster, guard, identity, network, prices, stop_proof, storage
-from tandem.ops.doctor.context import EXIT_EXTERNAL, EXIT_MISMATCH, CheckGroup, DoctorContext, Finding
+from tandem.ops.doctor import (
+    capacity,
+    cluster,
+    guard,
+    identity,
+    network,
+    prices,
+    stop_proof,
+    storage,
+)
+from tandem.ops.doctor.context import (
+    EXIT_EXTERNAL,
+    EXIT_MISMATCH,
+    CheckGroup,
+    DoctorContext,
+    Finding,
+)
 from tandem.ops.faults import AccessDeniedError
 from tandem.shell_command import build_tandem_command
 
@@ -29,7 +44,8 @@ class DoctorCheck:
     Args:
         id: unique.
         find: returns or yields its findings; raises a TandemError if AWS does not answer.
-        mandatory: whether a bad answer breaks a deploy or a raise, so that an unknown one is a failure.
+        mandatory: whether a bad answer breaks a deploy or a raise, so that an unknown one is a
+            failure.
         needs_account: whether the check calls the account.
     """
 
@@ -69,7 +85,9 @@ CHECKS = (
     DoctorCheck("minor", "cluster", cluster.check_kubernetes_minor, mandatory=False),
     DoctorCheck("node-image", "cluster", cluster.check_node_image, mandatory=False),
     DoctorCheck("addons", "cluster", cluster.check_addons, mandatory=False),
-    DoctorCheck("agent-configuration", "cluster", cluster.check_agent_configuration, mandatory=False),
+    DoctorCheck(
+        "agent-configuration", "cluster", cluster.check_agent_configuration, mandatory=False
+    ),
     DoctorCheck("control-plane", "cluster", cluster.check_control_plane),
     DoctorCheck("fleet", "cluster", cluster.check_fleet),
     DoctorCheck("capacity-kind", "guard", guard.check_capacity_kind),
@@ -85,15 +103,17 @@ def run_checks(
 ) -> tuple[Finding, ...]:
     """Run every check and return its findings; never raise for AWS.
 
-    Without credentials, or with another account's, no answer is about this account: then no other check calls the
-    account.
+    Without credentials, or with another account's, no answer is about this account: then no other
+    check calls the account.
     """
     remaining = list(checks)
     credentials: tuple[Finding, ...] = ()
     if CREDENTIALS in remaining:
         credentials = _run_check(CREDENTIALS, context, account)
         if any(finding.level != "ok" for finding in credentials):
-            remaining = [check for check in remaining if check == CREDENTIALS or not check.needs_account]
+            remaining = [
+                check for check in remaining if check == CREDENTIALS or not check.needs_account
+            ]
 
     def run_check(check: DoctorCheck) -> tuple[Finding, ...]:
         return credentials if check == CREDENTIALS else _run_check(check, context, account)
@@ -109,10 +129,14 @@ def run_stop_proof(account: AccountClients, log: Callable[[str], None]) -> Findi
         TandemError: as for `prove_one_shot_stop`.
     """
     finding = stop_proof.prove_one_shot_stop(account, log=log)
-    return _complete_finding(DoctorCheck(stop_proof.PROOF_CHECK, "cluster", lambda *_: iter(())), finding)
+    return _complete_finding(
+        DoctorCheck(stop_proof.PROOF_CHECK, "cluster", lambda *_: iter(())), finding
+    )
 
 
-def _run_check(check: DoctorCheck, context: DoctorContext, account: AccountClients) -> tuple[Finding, ...]:
+def _run_check(
+    check: DoctorCheck, context: DoctorContext, account: AccountClients
+) -> tuple[Finding, ...]:
     findings: list[Finding] = []
     try:
         answer = check.find(context, account)
@@ -126,12 +150,14 @@ def _run_check(check: DoctorCheck, context: DoctorContext, account: AccountClien
 
 
 def _complete_finding(check: DoctorCheck, finding: Finding) -> Finding:
-    code = {"fail": finding.code, "unknown": EXIT_EXTERNAL if check.mandatory else 0}.get(finding.level, 0)
+    code = {"fail": finding.code, "unknown": EXIT_EXTERNAL if check.mandatory else 0}.get(
+        finding.level, 0
+    )
     return replace(finding, group=check.group, check=check.id, code=code)
 
 
 def exit_code(findings: Iterable[Finding], *, strict: bool) -> int:
-    """Return 2 if a declaration must change, else 3 if a necessary check failed or is unknown, else 0.
+    """Return 2 if a declaration must change, else 3 if a necessary check failed or is unknown.
 
     With `strict`, return 1 in place of 0 if any line is not ok.
     """

@@ -1,11 +1,11 @@
-"""The proof of the one-shot stop: fire it once at a fleet of size 0, and check that EKS took the call.
+"""The proof of the one-shot stop: fire it at a fleet of size 0; check that EKS took the call.
 
-No source says how EventBridge Scheduler's universal target spells the members of EKS's request. So the payload of a
-start is sent once, and EKS is queried for the resulting update. EKS lists a node group's updates; a letter in the queue
-of Scheduler's failed calls proves the contrary. A schedule that is gone proves neither.
-Invariant: nothing is raised: the only size that is sent is 0, and only to a node group at 0 that is ours, without an
-instance and without a lease. However the proof ends, its schedule is deleted, or fires within minutes and deletes
-itself.
+No source says how EventBridge Scheduler's universal target spells the members of EKS's request. So
+the payload of a start is sent once, and EKS is queried for the resulting update. EKS lists a node
+group's updates; a letter in the queue of Scheduler's failed calls proves the contrary. A schedule
+that is gone proves neither. Invariant: nothing is raised: the only size that is sent is 0, and only
+to a node group at 0 that is ours, without an instance and without a lease. However the proof ends,
+its schedule is deleted, or fires within minutes and deletes itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tandem.ops.people.policy_targets import PROOF_NAME_PREFIX
 from tandem.shell_command import build_cdk_command, build_tandem_command
 
 START_DELAY_S = 60.0  # from now to the moment of the schedule
-# Scheduler calls within 60 s of that moment and retries for as long; its letter takes a moment to appear
+# Scheduler calls within 60 s of that moment and retries for as long; its letter takes a moment to
+# appear
 RESULT_TIMEOUT_S = 180.0
 POLL_INTERVAL_S = 5.0
 # the minimum age for Scheduler; a lease's one-shot stop is retried for an hour
@@ -38,7 +39,12 @@ VISIBILITY_TIMEOUT_S = 20  # for other letters, while ours is searched among the
 MAX_RECEIVES = 100
 RETRYABLE_CODES = {
     *ANSWER_CODES["busy"],
-    *("ResourceInUseException", "ServerException", "ServiceUnavailableException", "InternalServerException"),
+    *(
+        "ResourceInUseException",
+        "ServerException",
+        "ServiceUnavailableException",
+        "InternalServerException",
+    ),
 }
 PROOF_CHECK = "prove-stop"
 FALLBACK_NOTE = "until it is proven, the reaper and the budget end a lease, not its one-shot stop"
@@ -63,8 +69,11 @@ def prove_one_shot_stop(account: AccountClients, *, log: Callable[[str], None]) 
     finally:
         removal_problem = proof.delete_schedule()
     if removal_problem and finding.level == "ok":
-        region, group = proof.config.region, proof.config.schedule_group
-        command = build_aws_command("scheduler delete-schedule", name=proof.name, group_name=group, region=region)
+        region = proof.config.region
+        group = proof.config.schedule_group
+        command = build_aws_command(
+            "scheduler delete-schedule", name=proof.name, group_name=group, region=region
+        )
         return Finding("unknown", f"{finding.message}; but {removal_problem}", "delete it", command)
     return finding
 
@@ -77,25 +86,36 @@ class _StopProof:
         self.group_flags = {"name": self.config.cluster, "nodegroupName": self.config.node_group}
         self.initial_fleet = self._require_idle_fleet()
         self.known_update_ids = self._list_update_ids()
-        self.fire_time = (datetime.now(tz=UTC) + timedelta(seconds=START_DELAY_S)).replace(microsecond=0)
+        self.fire_time = (datetime.now(tz=UTC) + timedelta(seconds=START_DELAY_S)).replace(
+            microsecond=0
+        )
         self.name = f"{PROOF_NAME_PREFIX}{self.fire_time:%Y%m%d%H%M%S}-{secrets.token_hex(3)}"
         self.where = f"schedule {self.config.schedule_group}/{self.name}"
         self.last_problem = ""  # why the last look found no result
 
     def _observe_fleet(self) -> FleetState:
-        return observe_fleet(self.account.guard_clients("s3", "eks", "ec2"), self.config, datetime.now(tz=UTC))
+        return observe_fleet(
+            self.account.guard_clients("s3", "eks", "ec2"), self.config, datetime.now(tz=UTC)
+        )
 
     def _require_idle_fleet(self) -> FleetState:
         """Look at the fleet, and return the look if nobody uses the fleet or could use it.
 
-        A fence forbids no proof: behind it nobody may raise. An object that cannot be parsed may be a lease.
+        A fence forbids no proof: behind it nobody may raise. An object that cannot be parsed may be
+        a lease.
         """
-        name, fleet = self.account.name, self._observe_fleet()
+        name = self.account.name
+        fleet = self._observe_fleet()
         change = "see tandem doctor, then try again"
-        fleet.require_known(*fleet.unknown, where=name, consequence="nothing is fired", change=change)
+        fleet.require_known(
+            *fleet.unknown, where=name, consequence="nothing is fired", change=change
+        )
         if lease := fleet.live_lease:
-            problem = f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}"
-            where, change = self.config.url(lease_key(lease.run)), "prove it before a start, or after the stop"
+            problem = (
+                f"run {lease.run} of {lease.who} has the fleet until {lease.deadline:{TIME_FORMAT}}"
+            )
+            where = self.config.url(lease_key(lease.run))
+            change = "prove it before a start, or after the stop"
             raise InputError(problem, where=where, change=change)
         require_node_group(self.config, fleet, has_lease=False)
         if fleet.faults and not fleet.is_fenced:
@@ -105,7 +125,9 @@ class _StopProof:
 
     def _list_update_ids(self) -> set[str]:
         where = self.config.node_group_description
-        return set(self.account.list_rows("eks", "ListUpdates", "updateIds", where, **self.group_flags))
+        return set(
+            self.account.list_rows("eks", "ListUpdates", "updateIds", where, **self.group_flags)
+        )
 
     def create_schedule(self) -> Finding | None:
         """Create the schedule; return why Scheduler refuses it."""
@@ -114,22 +136,38 @@ class _StopProof:
         lease = Lease(experiment=None, node_label={}, beats=False, nodes=0, **times, **names)
         schedule_request = build_stop_schedule(self.config, lease)
         schedule_request["Target"] = {**schedule_request["Target"], "RetryPolicy": RETRY_POLICY}
-        schedule_request["Description"] = f"proves that the one-shot stop of {self.config.environment} reaches EKS"
+        schedule_request["Description"] = (
+            f"proves that the one-shot stop of {self.config.environment} reaches EKS"
+        )
         try:
             self.account.ask("scheduler", "CreateSchedule", self.where, **schedule_request)
         except TandemError as error:
             code = error_code(error.__cause__)
             if "iam:PassRole" in error.problem:
-                action = f"add iam:PassRole on {self.config.scheduler_role_arn} to the policy of this identity"
+                action = (
+                    f"add iam:PassRole on {self.config.scheduler_role_arn} to the policy of this"
+                    " identity"
+                )
                 return Finding("unknown", error.problem, action)
-            if code == "ResourceNotFoundException" or (code == "ValidationException" and "role" in error.problem):
+            if code == "ResourceNotFoundException" or (
+                code == "ValidationException" and "role" in error.problem
+            ):
                 command = build_cdk_command("deploy", self.config.environment, "Guard")
                 message = f"no start can arm a stop: {error.problem}"
-                return Finding("fail", message, "deploy Guard, which makes group and role", command, code=EXIT_EXTERNAL)
+                return Finding(
+                    "fail",
+                    message,
+                    "deploy Guard, which makes group and role",
+                    command,
+                    code=EXIT_EXTERNAL,
+                )
             if code != "ValidationException":
                 raise
             message = f"Scheduler does not take the one-shot stop: {error.problem}"
-            action = f"{FALLBACK_NOTE}; no start goes through: correct the payload in tandem/guard/fleet_start.py"
+            action = (
+                f"{FALLBACK_NOTE}; no start goes through: correct the payload in"
+                " tandem/guard/fleet_start.py"
+            )
             return Finding("fail", message, action, code=EXIT_EXTERNAL)
         return None
 
@@ -139,11 +177,14 @@ class _StopProof:
         try:
             self.account.find("scheduler", "DeleteSchedule", self.where, **parameters)
         except TandemError as error:
-            return f"{self.where} could not be deleted ({error.problem}); it fires once, sets 0 and deletes itself"
+            return (
+                f"{self.where} could not be deleted ({error.problem}); it fires once, sets 0 and"
+                " deletes itself"
+            )
         return ""
 
     def watch(self, log: Callable[[str], None]) -> Finding:
-        """Wait until EKS has the update or the queue has the letter, or for the longest time that either may take."""
+        """Wait for EKS's update or the queue's letter, for as long as either may take."""
         log(f"{self.name} fires at {self.fire_time:%H:%M:%S} UTC or within a minute; waiting")
         end_s = time.monotonic() + START_DELAY_S + RESULT_TIMEOUT_S
         while True:
@@ -168,16 +209,32 @@ class _StopProof:
             return self._judge_letter(letter)
         update = next(self._list_new_updates(), None)
         if update is None or update["status"] == "InProgress":
-            self.last_problem = f"EKS has taken update {update['id']} and not done it yet" if update else ""
+            self.last_problem = (
+                f"EKS has taken update {update['id']} and not done it yet" if update else ""
+            )
             return None
         if update["status"] != "Successful":
-            why = "; ".join(f"{row.get('errorCode')}: {row.get('errorMessage')}" for row in update.get("errors", []))
-            message = f"EKS took the call and ended update {update['id']} as {update['status']} ({why})"
-            return Finding("fail", message, f"see the node group's health; {FALLBACK_NOTE}", code=EXIT_EXTERNAL)
+            why = "; ".join(
+                f"{row.get('errorCode')}: {row.get('errorMessage')}"
+                for row in update.get("errors", [])
+            )
+            message = (
+                f"EKS took the call and ended update {update['id']} as {update['status']} ({why})"
+            )
+            return Finding(
+                "fail", message, f"see the node group's health; {FALLBACK_NOTE}", code=EXIT_EXTERNAL
+            )
         if self._has_new_stop():
-            return Finding("unknown", "a stop came in the same minute: whose update it was cannot be told", "try again")
+            return Finding(
+                "unknown",
+                "a stop came in the same minute: whose update it was cannot be told",
+                "try again",
+            )
         at = f"{update['createdAt']:{TIME_FORMAT}}"
-        message = f"Scheduler called, and EKS set {self.config.node_group} to 0 at {at} (its update {update['id']})"
+        message = (
+            f"Scheduler called, and EKS set {self.config.node_group} to 0 at {at} (its update"
+            f" {update['id']})"
+        )
         return Finding("ok", message)
 
     def _list_new_updates(self) -> Iterator[dict[str, Any]]:
@@ -185,10 +242,18 @@ class _StopProof:
         where = self.config.node_group_description
         for update_id in sorted(self._list_update_ids() - self.known_update_ids):
             flags = {"updateId": update_id, **self.group_flags}
-            update: dict[str, Any] = self.account.ask("eks", "DescribeUpdate", where, **flags)["update"]
-            sizes = {parameter["type"]: parameter["value"] for parameter in update.get("params", [])}
+            update: dict[str, Any] = self.account.ask("eks", "DescribeUpdate", where, **flags)[
+                "update"
+            ]
+            sizes = {
+                parameter["type"]: parameter["value"] for parameter in update.get("params", [])
+            }
             is_to_zero = sizes.get("DesiredSize") == "0" and sizes.get("MinSize", "0") == "0"
-            if update["type"] == "ConfigUpdate" and is_to_zero and update["createdAt"] >= self.fire_time:
+            if (
+                update["type"] == "ConfigUpdate"
+                and is_to_zero
+                and update["createdAt"] >= self.fire_time
+            ):
                 yield update
 
     def _has_new_stop(self) -> bool:
@@ -204,15 +269,25 @@ class _StopProof:
         name = self.config.dead_letter_arn.rpartition(":")[2]
         where = f"queue {name}"
         queue = self.account.ask("sqs", "GetQueueUrl", where, QueueName=name)
-        receive: dict[str, Any] = {"MaxNumberOfMessages": 10, "VisibilityTimeout": VISIBILITY_TIMEOUT_S}
+        receive: dict[str, Any] = {
+            "MaxNumberOfMessages": 10,
+            "VisibilityTimeout": VISIBILITY_TIMEOUT_S,
+        }
         receive |= {"QueueUrl": queue["QueueUrl"], "MessageAttributeNames": ["All"]}
         for _ in range(MAX_RECEIVES):
-            messages = self.account.ask("sqs", "ReceiveMessage", where, **receive).get("Messages", [])
+            messages = self.account.ask("sqs", "ReceiveMessage", where, **receive).get(
+                "Messages", []
+            )
             for message in messages:
                 attributes = message.get("MessageAttributes", {})
-                letter = {key: attribute.get("StringValue", "") for key, attribute in attributes.items()}
+                letter = {
+                    key: attribute.get("StringValue", "") for key, attribute in attributes.items()
+                }
                 if letter.get("SCHEDULE_ARN", "").endswith(f"/{self.name}"):
-                    delete = {"QueueUrl": queue["QueueUrl"], "ReceiptHandle": message["ReceiptHandle"]}
+                    delete = {
+                        "QueueUrl": queue["QueueUrl"],
+                        "ReceiptHandle": message["ReceiptHandle"],
+                    }
                     self.account.ask("sqs", "DeleteMessage", where, **delete)
                     return letter
             if not messages:
@@ -220,13 +295,26 @@ class _StopProof:
         return None
 
     def _judge_letter(self, letter: dict[str, str]) -> Finding:
-        code, text = letter.get("ERROR_CODE", "?"), letter.get("ERROR_MESSAGE", "")
-        message = f"Scheduler gave the call up after {letter.get('RETRY_ATTEMPTS', '?')} retries: {code}: {text}"
+        code = letter.get("ERROR_CODE", "?")
+        text = letter.get("ERROR_MESSAGE", "")
+        message = (
+            f"Scheduler gave the call up after {letter.get('RETRY_ATTEMPTS', '?')} retries: {code}:"
+            f" {text}"
+        )
         if code in RETRYABLE_CODES:
-            return Finding("unknown", f"{message}; that says nothing of the payload", "try again in a few minutes")
+            return Finding(
+                "unknown",
+                f"{message}; that says nothing of the payload",
+                "try again in a few minutes",
+            )
         if "AccessDenied" in code or "not authorized" in text:
-            action = "deploy Guard, which gives the role its right; an SCP or a boundary may deny it too"
+            action = (
+                "deploy Guard, which gives the role its right; an SCP or a boundary may deny it too"
+            )
             command = build_cdk_command("deploy", self.config.environment, "Guard")
             return Finding("fail", message, action, command, code=EXIT_EXTERNAL)
-        action = f"{FALLBACK_NOTE}; correct the payload in tandem/guard/fleet_start.py, and keep these words"
+        action = (
+            f"{FALLBACK_NOTE}; correct the payload in tandem/guard/fleet_start.py, and keep these"
+            " words"
+        )
         return Finding("fail", message, action, code=EXIT_EXTERNAL)

@@ -19,7 +19,8 @@ from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
 from tandem.spec.project_image import list_hosted_images, registry_host
 
 INSPECT_WORDS = ("docker", "buildx", "imagetools", "inspect")
-# as Service Quotas calls it (its code is L-9D07B6EF in listings of several accounts), of the builds' COMPUTE_TYPE
+# as Service Quotas calls it (its code is L-9D07B6EF in listings of several accounts), of the
+# builds' COMPUTE_TYPE
 BUILD_QUOTA = "Concurrently running builds for Linux/Small environment"
 REDIRECT_CODES = {"301", "PermanentRedirect", "AuthorizationHeaderMalformed"}
 
@@ -33,10 +34,13 @@ def check_bucket(context: DoctorContext, account: AccountClients) -> Iterator[Fi
 
 
 def _judge_bucket(context: DoctorContext, account: AccountClients, name: str) -> Finding:
-    environment, is_existing = context.environment, context.environment.artifacts.existing_bucket is not None
+    environment = context.environment
+    is_existing = context.environment.artifacts.existing_bucket is not None
     where = f"s3://{name}"
     try:
-        response = account.find("s3", "HeadBucket", where, Bucket=name, ExpectedBucketOwner=environment.account)
+        response = account.find(
+            "s3", "HeadBucket", where, Bucket=name, ExpectedBucketOwner=environment.account
+        )
     except AccessDeniedError as error:
         return _judge_denied_bucket(account, name, error)
     except TandemError as error:
@@ -44,25 +48,33 @@ def _judge_bucket(context: DoctorContext, account: AccountClients, name: str) ->
             raise
         response = {"BucketRegion": "another region"}
     if response is None and is_existing:
-        return Finding("fail", f"there is no bucket {name}", "make it, or correct artifacts.existing_bucket")
+        return Finding(
+            "fail", f"there is no bucket {name}", "make it, or correct artifacts.existing_bucket"
+        )
     if response is None:
         return Finding("ok", f"{name} is free, or not made yet")
     region = response.get("BucketRegion", environment.region)
     if region != environment.region:
         message = f"{name} lies in {region}, the environment in {environment.region}"
-        action = "change artifacts.existing_bucket" if is_existing else "change the environment's name"
+        action = (
+            "change artifacts.existing_bucket" if is_existing else "change the environment's name"
+        )
         return Finding("fail", message, action)
     if not is_existing and read_stack(account, "Artifacts") is None:
         command = build_cdk_command("deploy", environment.name, "*", "--import-existing-resources")
-        return Finding("warn", f"{name} is of an earlier deploy", "adopt it with the first deploy", command)
+        return Finding(
+            "warn", f"{name} is of an earlier deploy", "adopt it with the first deploy", command
+        )
     return Finding("ok", f"{name} is ours")
 
 
 def _judge_denied_bucket(account: AccountClients, name: str, error: AccessDeniedError) -> Finding:
-    """Report whether a denied bucket is somebody else's or ours without a right to see it: S3 answers 403 for both."""
+    """Report whether a denied bucket is another's or ours without a right: S3 answers 403."""
     rows = account.list_rows("s3", "ListBuckets", "Buckets", f"s3://{name}", Prefix=name)
     if any(row["Name"] == name for row in rows):
-        return Finding("unknown", f"{name} is ours, but may not be looked at ({error.problem})", error.change)
+        return Finding(
+            "unknown", f"{name} is ours, but may not be looked at ({error.problem})", error.change
+        )
     message = f"{name} is somebody else's: names of buckets are taken world-wide"
     action = "rename the environment, or name a bucket of yours in artifacts.existing_bucket"
     return Finding("fail", message, action)
@@ -82,12 +94,16 @@ def _judge_key(account: AccountClients, key: str, path: str, whose: str) -> Find
         return Finding("fail", f"there is no key {key}", f"correct {path}")
     state = answer["KeyMetadata"]["KeyState"]
     if state != "Enabled":
-        return Finding("fail", f"the {whose} key is {state}: nothing can be read or written with it", "enable it")
+        return Finding(
+            "fail",
+            f"the {whose} key is {state}: nothing can be read or written with it",
+            "enable it",
+        )
     return Finding("ok", f"the {whose} key is enabled; whom its policy admits is not looked at")
 
 
 def check_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
-    """Check that every image and chart can be pulled from its source, as far as this machine reaches it."""
+    """Check that every image and chart can be pulled, as far as this machine reaches it."""
     uses = list_image_uses(context.environment, context.experiments, context.catalogue)
     available_count = 0
     for host, group in groupby(sorted(uses, key=_read_host), _read_host):
@@ -106,7 +122,8 @@ def check_images(context: DoctorContext, account: AccountClients) -> Iterator[Fi
             available_count += finding is None
     references = [use.reference for use in uses if use.digest is None]
     if references:
-        message, command = f"{len(references)} not pinned: {', '.join(references)}", "tandem images --resolve"
+        message = f"{len(references)} not pinned: {', '.join(references)}"
+        command = "tandem images --resolve"
         yield Finding("warn", message, "write their digests", command)
     if available_count:
         yield Finding("ok", f"{available_count} of {len(uses)} images and charts can be pulled")
@@ -121,7 +138,7 @@ def _build_image_reference(use: ImageUse) -> str:
 
 
 def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse) -> Finding | None:
-    """Check one image; in an ECR registry a pull-through cache has an image only after its first pull.
+    """Check an image; an ECR pull-through cache has one only after its first pull.
 
     Raises:
         RegistryError: a public registry does not answer.
@@ -132,50 +149,80 @@ def _check_image(context: DoctorContext, account: AccountClients, use: ImageUse)
             context.resolve_digest(_build_image_reference(use))
         except MissingImageError as error:
             action = f"mirror it, or correct what names it: {', '.join(use.used_by)}"
-            return Finding("fail", str(error), action, quote_command(*INSPECT_WORDS, _build_image_reference(use)))
+            return Finding(
+                "fail",
+                str(error),
+                action,
+                quote_command(*INSPECT_WORDS, _build_image_reference(use)),
+            )
         return None
-    repository, tag = match["name"], use.mirrored.rpartition(":")[2]
+    repository = match["name"]
+    tag = use.mirrored.rpartition(":")[2]
     registry: dict[str, Any] = {"region": match["region"], "registryId": match["account"]}
     image_ids = [{"imageDigest": use.digest} if use.digest else {"imageTag": tag}]
     parameters: dict[str, Any] = {"repositoryName": repository, "imageIds": image_ids, **registry}
     if account.find("ecr", "DescribeImages", use.mirrored, **parameters):
         return None
     answer = account.ask("ecr", "DescribePullThroughCacheRules", use.mirrored, **registry)
-    prefixes = [str(rule["ecrRepositoryPrefix"]) for rule in answer.get("pullThroughCacheRules", [])]
+    prefixes = [
+        str(rule["ecrRepositoryPrefix"]) for rule in answer.get("pullThroughCacheRules", [])
+    ]
     if any(prefix == "ROOT" or repository.startswith(f"{prefix}/") for prefix in prefixes):
-        return Finding("warn", f"{use.mirrored} is not cached yet", "see that its first pull reaches the upstream")
-    command = quote_command("docker", "buildx", "imagetools", "create", "--tag", use.mirrored, use.reference)
-    return Finding("fail", f"{use.mirrored} is not there", "copy it there, or correct registry_mirrors", command)
+        return Finding(
+            "warn",
+            f"{use.mirrored} is not cached yet",
+            "see that its first pull reaches the upstream",
+        )
+    command = quote_command(
+        "docker", "buildx", "imagetools", "create", "--tag", use.mirrored, use.reference
+    )
+    return Finding(
+        "fail",
+        f"{use.mirrored} is not there",
+        "copy it there, or correct registry_mirrors",
+        command,
+    )
 
 
 def check_own_images(context: DoctorContext, account: AccountClients) -> Iterator[Finding]:
     """Check that the hosted images of this checkout were built in the account."""
     environment = context.environment
     for image in list_hosted_images(context.experiments):
-        repository, tag = names.repository_name(environment, image.name), image.tag()
-        parameters: dict[str, Any] = {"registryId": environment.account, "imageIds": [{"imageTag": tag}]}
+        repository = names.repository_name(environment, image.name)
+        tag = image.tag()
+        parameters: dict[str, Any] = {
+            "registryId": environment.account,
+            "imageIds": [{"imageTag": tag}],
+        }
         where = f"{registry_host(environment)}/{repository}:{tag}"
         if account.find("ecr", "DescribeImages", where, repositoryName=repository, **parameters):
             yield Finding("ok", f"{repository}:{tag} is built")
         else:
             kind = names.image_stack_kind(image.name)
             action = f"deploy stack {kind}, which builds it; where it is deployed, build it"
-            command = build_aws_command("codebuild start-build", project_name=repository, region=environment.region)
+            command = build_aws_command(
+                "codebuild start-build", project_name=repository, region=environment.region
+            )
             yield Finding("warn", f"{repository} has no {tag}, this checkout's", action, command)
 
 
 def check_build_quota(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that the account may run a build: a new one may run one at once, or none."""
-    quota, region = find_quota(account, "codebuild", BUILD_QUOTA), context.environment.region
+    quota = find_quota(account, "codebuild", BUILD_QUOTA)
+    region = context.environment.region
     if quota is None:
         return Finding(
-            "unknown", f"Service Quotas lists no {BUILD_QUOTA!r}", "see in the console what it is called now"
+            "unknown",
+            f"Service Quotas lists no {BUILD_QUOTA!r}",
+            "see in the console what it is called now",
         )
     message = f"{BUILD_QUOTA}: {quota['Value']:g}"
     if quota["Value"] >= 1:
         return Finding("ok", f"{message}; a build waits for its turn")
     flags = {"quota_code": str(quota["QuotaCode"]), "desired_value": "1", "region": region}
-    command = build_aws_command("service-quotas request-service-quota-increase --service-code codebuild", **flags)
+    command = build_aws_command(
+        "service-quotas request-service-quota-increase --service-code codebuild", **flags
+    )
     action = "ask for one, which may take days, or push the images by hand (docs/image.md)"
     return Finding("fail", f"{message}: no image can be built", action, command)
 
@@ -184,30 +231,46 @@ def check_log_key(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that the key of the logs exists and is enabled; CloudWatch's own keys need no right."""
     key = context.environment.log_kms_key_arn
     if key is None:
-        return Finding("ok", "CloudWatch's own keys encrypt the logs of control plane, builds and connections")
+        return Finding(
+            "ok", "CloudWatch's own keys encrypt the logs of control plane, builds and connections"
+        )
     return _judge_key(account, key, "log_kms_key_arn", "logs'")
 
 
 def check_token(context: DoctorContext, account: AccountClients) -> Finding:
     """Check that gated models have a token: that its secret exists, without reading it."""
-    secret, words = context.environment.hub.token_secret, f"--region {context.environment.region}"
+    secret = context.environment.hub.token_secret
+    words = f"--region {context.environment.region}"
     gated_models = ", ".join(model.id for model in context.list_models() if model.gated.value)
     if secret is None and not gated_models:
         return Finding("ok", "no hosted model is gated, and no secret is declared")
     if secret is None:
         lines = "hub: {token_secret: tandem/hub-token}"
-        return Finding("fail", f"{gated_models} is gated, and no token is declared", "name its secret", lines)
+        return Finding(
+            "fail", f"{gated_models} is gated, and no token is declared", "name its secret", lines
+        )
     purpose = f"for {gated_models}" if gated_models else "though no hosted model is gated"
     response = account.find("secretsmanager", "DescribeSecret", secret, SecretId=secret)
     value_flag = {"secret_string": "file://token"}
     if response is None:
         message = f"there is no secret {secret}, declared {purpose}"
-        command = build_aws_command(f"secretsmanager create-secret {words}", name=secret, **value_flag)
-        return Finding("fail" if gated_models else "warn", message, "make it, or correct hub.token_secret", command)
+        command = build_aws_command(
+            f"secretsmanager create-secret {words}", name=secret, **value_flag
+        )
+        return Finding(
+            "fail" if gated_models else "warn",
+            message,
+            "make it, or correct hub.token_secret",
+            command,
+        )
     if "DeletedDate" in response:
         command = build_aws_command(f"secretsmanager restore-secret {words}", secret_id=secret)
         return Finding("fail", f"secret {secret} is being deleted", "restore it", command)
-    if not any("AWSCURRENT" in stages for stages in response.get("VersionIdsToStages", {}).values()):
-        command = build_aws_command(f"secretsmanager put-secret-value {words}", secret_id=secret, **value_flag)
+    if not any(
+        "AWSCURRENT" in stages for stages in response.get("VersionIdsToStages", {}).values()
+    ):
+        command = build_aws_command(
+            f"secretsmanager put-secret-value {words}", secret_id=secret, **value_flag
+        )
         return Finding("fail", f"secret {secret} is empty", "put the token into it", command)
     return Finding("ok", f"secret {secret} is there, {purpose}; its value was not read")

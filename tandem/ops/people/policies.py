@@ -1,4 +1,4 @@
-"""The IAM policy of each kind and of the runner, as one document: one statement for all rights on the same target.
+"""The IAM policy of each kind and of the runner: a statement for all rights on a target.
 
 Targets with the same actions and the same condition share a statement too.
 
@@ -16,7 +16,8 @@ from tandem.ops.people.rights import RIGHTS, RUNNER_RIGHTS, group_rights, list_r
 from tandem.spec.environment import Environment
 from tandem.spec.names import PeopleKind
 
-MAX_POLICY_CHARACTERS = 6144  # of a managed policy, without white space: IAM user guide, "IAM and AWS STS quotas"
+# of a managed policy, without white space: IAM user guide, "IAM and AWS STS quotas"
+MAX_POLICY_CHARACTERS = 6144
 
 
 def build_policy(environment: Environment, kind: PeopleKind) -> dict[str, Any]:
@@ -26,7 +27,9 @@ def build_policy(environment: Environment, kind: PeopleKind) -> dict[str, Any]:
 
 def build_command_policy(environment: Environment, *commands: str) -> dict[str, Any]:
     """Return the policy that allows the calls of commands, and nothing else."""
-    return _build_document(environment, group_rights(right for right in RIGHTS if right.need in commands))
+    return _build_document(
+        environment, group_rights(right for right in RIGHTS if right.need in commands)
+    )
 
 
 def build_runner_policy(environment: Environment) -> dict[str, Any]:
@@ -34,17 +37,24 @@ def build_runner_policy(environment: Environment) -> dict[str, Any]:
     return _build_document(environment, group_rights(RUNNER_RIGHTS))
 
 
-def _build_document(environment: Environment, actions: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _build_document(
+    environment: Environment, actions: Mapping[str, Sequence[str]]
+) -> dict[str, Any]:
     targets = build_targets(environment)
     statements: dict[str, dict[str, Any]] = {}
     for target_name, action_names in actions.items():
         target = targets[target_name]
         statement = {"Effect": "Allow", "Action": list(action_names), "Resource": []}
-        first_statement = statements.setdefault(json.dumps([statement, target.condition]), statement)
+        first_statement = statements.setdefault(
+            json.dumps([statement, target.condition]), statement
+        )
         first_statement["Resource"] += target.arns
         if target.condition:
             first_statement["Condition"] = target.condition
-    return {"Version": "2012-10-17", "Statement": [row for row in statements.values() if row["Resource"]]}
+    return {
+        "Version": "2012-10-17",
+        "Statement": [row for row in statements.values() if row["Resource"]],
+    }
 
 
 def count_policy_characters(document: dict[str, Any]) -> int:

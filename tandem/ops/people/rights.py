@@ -1,7 +1,8 @@
-"""Rights of people: one table of needs with their AWS calls and targets; policies and page follow from it.
+"""Rights of people: one table of needs, from which policies and page follow.
 
-Invariant: a right exists because a command makes its call, because AWS requires it in addition to a call, or because a
-page sends people to it. Tests compare the calls with the programs and with recorded calls.
+Invariant: a right exists because a command makes its call, because AWS requires it in addition to a
+call, or because a page sends people to it. Tests compare the calls with the programs and with
+recorded calls.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class IamRight(NamedTuple):
         need: the command, or the task on a page.
         target: its name in `build_targets`.
         action: as IAM spells it; empty for a call that needs no right.
-        call: None for an action that AWS requires in addition to a call, and for the need of a page.
+        call: None for an action that AWS requires in addition to a call, and for the need of a
+            page.
     """
 
     kind: PeopleKind | None
@@ -41,7 +43,9 @@ class IamRight(NamedTuple):
 def _join_rows(*mappings: TargetRows) -> TargetRows:
     """Return the rows of several mappings; rows of the same target are joined."""
     targets = dict.fromkeys(target for rows in mappings for target in rows)
-    return {target: ", ".join(rows[target] for rows in mappings if target in rows) for target in targets}
+    return {
+        target: ", ".join(rows[target] for rows in mappings if target in rows) for target in targets
+    }
 
 
 _OBSERVE = {
@@ -50,14 +54,19 @@ _OBSERVE = {
     "node group": "eks DescribeNodegroup",
 }
 _READ = {
-    # without a prefix: people without ListBucket get the same answer for a missing object as for a forbidden one
+    # without a prefix: people without ListBucket get the same answer for a missing object as for a
+    # forbidden one
     "buckets": "s3 ListObjectsV2",
     "models and artifacts": "s3 GetObject HeadObject",
     "bucket": "s3 ListMultipartUploads",
 }
-_UPLOAD = "s3 PutObject CreateMultipartUpload UploadPart CompleteMultipartUpload AbortMultipartUpload"
+_UPLOAD = (
+    "s3 PutObject CreateMultipartUpload UploadPart CompleteMultipartUpload AbortMultipartUpload"
+)
 _BUDGET = "budgets DescribeBudget DescribeNotificationsForBudget DescribeSubscribersForNotification"
-_DESCRIBE_FLEET = "autoscaling DescribeAutoScalingGroups, scheduler ListSchedules, cloudwatch GetMetricStatistics"
+_DESCRIBE_FLEET = (
+    "autoscaling DescribeAutoScalingGroups, scheduler ListSchedules, cloudwatch GetMetricStatistics"
+)
 _SIZE = {"node group": "eks UpdateNodegroupConfig"}
 _PUBLISH = {"topic": "sns Publish", "topic's key": "kms:Decrypt kms:GenerateDataKey"}
 _RUNS = {"buckets": "s3 ListObjectsV2", "runs": "s3 GetObject", "bucket's key": "kms:Decrypt"}
@@ -90,11 +99,11 @@ _DOCTOR = _join_rows(
     _OBSERVE,
     {
         "everywhere": (
-            "autoscaling DescribeAutoScalingGroups DescribeScheduledActions, scheduler ListSchedules, "
-            "ec2 DescribeAvailabilityZones DescribeCapacityBlockExtensionHistory DescribeInstanceTypeOfferings "
-            "DescribeRegions DescribeSubnets, eks DescribeAddonConfiguration DescribeAddonVersions "
-            "DescribeClusterVersions, "
-            "service-quotas ListAWSDefaultServiceQuotas ListServiceQuotas"
+            "autoscaling DescribeAutoScalingGroups DescribeScheduledActions, scheduler"
+            " ListSchedules, ec2 DescribeAvailabilityZones DescribeCapacityBlockExtensionHistory"
+            " DescribeInstanceTypeOfferings DescribeRegions DescribeSubnets, eks"
+            " DescribeAddonConfiguration DescribeAddonVersions DescribeClusterVersions,"
+            " service-quotas ListAWSDefaultServiceQuotas ListServiceQuotas"
         ),
         "the world": "ce ListCostAllocationTags, pricing GetProducts, s3 ListBuckets",
         "stacks": "cloudformation DescribeStacks",
@@ -120,7 +129,9 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         "status": _join_rows(
             _OBSERVE,
             {
-                "everywhere": "scheduler ListSchedules, cloudwatch GetMetricStatistics DescribeAlarms",
+                "everywhere": (
+                    "scheduler ListSchedules, cloudwatch GetMetricStatistics DescribeAlarms"
+                ),
                 "cluster": "eks DescribeCluster",
                 "schedules": "scheduler GetSchedule",
                 "functions": "lambda GetFunctionConfiguration",
@@ -132,7 +143,8 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         "runs": _RUNS,
         "runs show": _RUNS,
         "runs follow": _RUNS,
-        # for people who may not size a node group: IAM has one action for every size, the function knows only 0
+        # for people who may not size a node group: IAM has one action for every size, the function
+        # knows only 0
         "stop by the function": _join_rows(
             _OBSERVE,
             {
@@ -148,7 +160,9 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
     },
     "engineer": {
         "artifacts list and explain": _READ,
-        "artifacts import": _join_rows(_READ, {"artifacts": _UPLOAD, "bucket's key": "kms:GenerateDataKey"}),
+        "artifacts import": _join_rows(
+            _READ, {"artifacts": _UPLOAD, "bucket's key": "kms:GenerateDataKey"}
+        ),
         "artifacts stage-task": {
             "task sets": "s3 GetObject PutObject",
             "bucket's key": "kms:Decrypt kms:GenerateDataKey",
@@ -162,7 +176,8 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         },
         "runs logs": _join_rows(_RUNS, {"logs": "logs FilterLogEvents"}),
         "results": _join_rows(_RUNS, {"results": "s3 GetObject"}),
-        # sends a request that the runner takes for staging alone: it raises nothing, and looks at no fleet
+        # sends a request that the runner takes for staging alone: it raises nothing, and looks at
+        # no fleet
         "run --until stage": _join_rows(
             _RUNS,
             _STAGE_REQUEST,
@@ -170,7 +185,9 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             {"everywhere": "sts GetCallerIdentity", "models and artifacts": "s3 GetObject"},
         ),
         "runs cancel of a run that stages": _join_rows(_RUNS, _STAGE_REQUEST),
-        "reads what servers and both functions said: docs/runbook.md": {"logs": "logs:FilterLogEvents"},
+        "reads what servers and both functions said: docs/runbook.md": {
+            "logs": "logs:FilterLogEvents"
+        },
         "sees whether the reaper can run, and makes it look now: docs/runbook.md": {
             "functions": "lambda:GetFunctionConcurrency lambda:InvokeFunction"
         },
@@ -191,21 +208,27 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         ),
         "stop --end": _END,
         "stop --release": _join_rows(
-            _OBSERVE, {"fence": "s3 PutObject", "leases": "s3 PutObject", "schedules": "scheduler DeleteSchedule"}
+            _OBSERVE,
+            {
+                "fence": "s3 PutObject",
+                "leases": "s3 PutObject",
+                "schedules": "scheduler DeleteSchedule",
+            },
         ),
         "relabel by the runner": _RELABEL,
         "start": _RAISE,
-        # raises nothing itself: it looks at fleet, stops and bucket, and sends a request to the runner
+        # raises nothing itself: it looks at fleet, stops and bucket, and sends a request to the
+        # runner
         "run": _join_rows(
             _OBSERVE,
             _RUNS,
             _REQUEST,
             {
                 "everywhere": (
-                    "ec2 DescribeCapacityBlockExtensionHistory DescribeInstanceTypeOfferings, "
-                    "cloudwatch GetMetricStatistics, "
-                    "autoscaling DescribeAutoScalingGroups DescribeScheduledActions, scheduler ListSchedules, "
-                    "service-quotas ListAWSDefaultServiceQuotas ListServiceQuotas"
+                    "ec2 DescribeCapacityBlockExtensionHistory DescribeInstanceTypeOfferings,"
+                    " cloudwatch GetMetricStatistics, autoscaling DescribeAutoScalingGroups"
+                    " DescribeScheduledActions, scheduler ListSchedules, service-quotas"
+                    " ListAWSDefaultServiceQuotas ListServiceQuotas"
                 ),
                 "models and artifacts": "s3 GetObject",
                 "schedules": "scheduler GetSchedule",
@@ -219,15 +242,18 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         "destroy": _join_rows(
             _OBSERVE,
             {
-                # without a name: the tags of all show whose a stack is, and which neighbours' names begin alike
+                # without a name: the tags of all show whose a stack is, and which neighbours' names
+                # begin alike
                 "everywhere": (
-                    "cloudformation DescribeStacks, logs DescribeLogGroups, ec2 DescribeNetworkInterfaces "
-                    "DescribeVolumes DescribeSnapshots DescribeNatGateways DescribeAddresses DescribeVpcEndpoints "
-                    "DescribeSecurityGroups DescribeLaunchTemplates DescribeSubnets DescribeVpcs, "
-                    "elbv2 DescribeLoadBalancers DescribeTargetGroups DescribeTags, "
-                    "elb DescribeLoadBalancers DescribeTags, scheduler ListScheduleGroups ListSchedules, "
-                    "events ListRules, kms ListKeys, cloudwatch ListDashboards DescribeAlarms, sns ListTopics, "
-                    "sqs ListQueues, lambda ListFunctions, codebuild ListProjects"
+                    "cloudformation DescribeStacks, logs DescribeLogGroups, ec2"
+                    " DescribeNetworkInterfaces DescribeVolumes DescribeSnapshots"
+                    " DescribeNatGateways DescribeAddresses DescribeVpcEndpoints"
+                    " DescribeSecurityGroups DescribeLaunchTemplates DescribeSubnets DescribeVpcs,"
+                    " elbv2 DescribeLoadBalancers DescribeTargetGroups DescribeTags, elb"
+                    " DescribeLoadBalancers DescribeTags, scheduler ListScheduleGroups"
+                    " ListSchedules, events ListRules, kms ListKeys, cloudwatch ListDashboards"
+                    " DescribeAlarms, sns ListTopics, sqs ListQueues, lambda ListFunctions,"
+                    " codebuild ListProjects"
                 ),
                 "the world": "iam ListRoles ListPolicies",
                 "going stacks": "cloudformation DeleteStack",
@@ -261,7 +287,8 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
             {
                 "bucket": "s3 GetBucketVersioning",
                 **dict.fromkeys(
-                    ("artifacts", "models"), "s3 DeleteObject DeleteObjects AbortMultipartUpload PutObject"
+                    ("artifacts", "models"),
+                    "s3 DeleteObject DeleteObjects AbortMultipartUpload PutObject",
                 ),
             },
         ),
@@ -271,9 +298,13 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
         "takes away a reservation that keeps a function from running: docs/runbook.md": {
             "functions": "lambda:DeleteFunctionConcurrency"
         },
-        "empties the queue, which ends its alarm: docs/runbook.md": {"dead letters": "sqs:PurgeQueue"},
+        "empties the queue, which ends its alarm: docs/runbook.md": {
+            "dead letters": "sqs:PurgeQueue"
+        },
         "subscribes again who let a confirmation lapse: docs/doctor.md": {"topic": "sns:Subscribe"},
-        "tries the way from an alarm to a person: docs/deploy.md": {"alarms": "cloudwatch:SetAlarmState"},
+        "tries the way from an alarm to a person: docs/deploy.md": {
+            "alarms": "cloudwatch:SetAlarmState"
+        },
     },
     PIPELINE: {
         "doctor": _DOCTOR,
@@ -284,8 +315,9 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
 }
 """The first kind with the right, a command or a task on a page, a target, and the calls there.
 
-Commas separate services; `kms:Decrypt` is no call but an action that AWS requires in addition to one, or that a page
-needs. `doctor --prove-stop` and `destroy what is protected` list only calls in addition to `doctor` and `destroy`.
+Commas separate services; `kms:Decrypt` is no call but an action that AWS requires in addition to
+one, or that a page needs. `doctor --prove-stop` and `destroy what is protected` list only calls in
+addition to `doctor` and `destroy`.
 """
 
 
@@ -320,7 +352,8 @@ _RUNNER_ROWS = _join_rows(
     },
 )
 RUNNER_RIGHTS = tuple(_iterate_rights(None, "the runner", _RUNNER_ROWS))
-"""Rights of the runner's role: a raise, a relabel, a normal end and the nodes' time; requests, journals, results."""
+"""Rights of the runner's role: a raise, a relabel, a normal end and the nodes' time; requests,
+journals, results."""
 
 COMMANDS = tuple(dict.fromkeys(right.need for right in RIGHTS if not right.need.endswith(".md")))
 
@@ -331,31 +364,42 @@ def list_command_calls(*commands: str) -> frozenset[AwsCall]:
 
 
 def list_policy_kinds(kind: PeopleKind) -> tuple[PeopleKind, ...]:
-    """Return the kinds whose policies a person of a kind has, the own last; the pipeline is the last of PEOPLE."""
+    """Return the kinds whose policies a kind's people have, own last; the pipeline ends PEOPLE."""
     return (PIPELINE,) if kind == PIPELINE else PEOPLE[: PEOPLE.index(kind) + 1]
 
 
 def list_rights(kind: PeopleKind) -> dict[str, list[str]]:
-    """Return the rights of one kind's own policy, without those of the kinds before it: target to actions."""
-    before = {(right.target, right.action) for right in RIGHTS if right.kind in list_policy_kinds(kind)[:-1]}
+    """Return the rights of a kind's own policy, without earlier kinds': target to actions."""
+    before = {
+        (right.target, right.action)
+        for right in RIGHTS
+        if right.kind in list_policy_kinds(kind)[:-1]
+    }
     own = [right for right in RIGHTS if right.kind == kind]
     held = before | {(right.target, right.action) for right in own}
     return group_rights(
         right
         for right in own
-        if (right.target, right.action) not in before and (WIDER_TARGETS.get(right.target), right.action) not in held
+        if (right.target, right.action) not in before
+        and (WIDER_TARGETS.get(right.target), right.action) not in held
     )
 
 
 def group_rights(rights: Iterable[IamRight]) -> dict[str, list[str]]:
     """Return the actions of rights by their target, in alphabetical order."""
     pairs = sorted({(right.target, right.action) for right in rights if right.action})
-    return {target: [action for _, action in rows] for target, rows in groupby(pairs, itemgetter(0))}
+    return {
+        target: [action for _, action in rows] for target, rows in groupby(pairs, itemgetter(0))
+    }
 
 
 def list_needs(target: str, actions: Collection[str]) -> list[str]:
     """Return the commands, and the tasks on pages, that need any of the actions on a target."""
-    return list(dict.fromkeys(right.need for right in RIGHTS if right.target == target and right.action in actions))
+    return list(
+        dict.fromkeys(
+            right.need for right in RIGHTS if right.target == target and right.action in actions
+        )
+    )
 
 
 def can_run_command(kind: PeopleKind, command: str) -> bool:
@@ -365,33 +409,43 @@ def can_run_command(kind: PeopleKind, command: str) -> bool:
 
 _REASON_ROWS = (
     (
-        "everywhere, the world, mirrors: the action takes no narrower resource; the condition asks for the"
-        " environment's region where there is one"
+        "everywhere, the world, mirrors: the action takes no narrower resource; the condition asks"
+        " for the environment's region where there is one"
     ),
     "own metrics: metrics are no resources; the condition asks for the environment's own namespace",
     "node group, updates: AWS ends the ARN with an id of its own; all before it is literal",
     (
-        "stacks, going stacks: AWS ends the ARN with an id of its own, and the builds' stacks begin with ENV-Image, as"
-        " no stack of another environment does"
+        "stacks, going stacks: AWS ends the ARN with an id of its own, and the builds' stacks begin"
+        " with ENV-Image, as no stack of another environment does"
     ),
-    "node groups: names and ids of another tool's node groups are not known; they are only read, to be left alone",
     (
-        "accelerators, Auto Scaling groups, CNI's interfaces, EKS's groups, in-tree groups, topic's key: ids are not"
-        " known beforehand; the condition asks for the tag or alias of this environment's own"
+        "node groups: names and ids of another tool's node groups are not known; they are only"
+        " read, to be left alone"
+    ),
+    (
+        "accelerators, Auto Scaling groups, CNI's interfaces, EKS's groups, in-tree groups, topic's"
+        " key: ids are not known beforehand; the condition asks for the tag or alias of this"
+        " environment's own"
     ),
     "logs: the streams of a log group are not known beforehand; the group is literal",
-    "guard's rules: CloudFormation ends the name of the rule; the stack's name before it is literal",
+    (
+        "guard's rules: CloudFormation ends the name of the rule; the stack's name before it is"
+        " literal"
+    ),
     "schedules, proofs: names of schedules are not known beforehand; the group is literal",
     "all budgets: AWS Budgets lists budgets of the whole account; they are only read",
     "alarms: what a composite alarm watches follows its environment's name and the word notify",
     "dashboards: dashboards begin with the environment's name; what they show follows",
     (
-        "guard's objects, leases, runs, own requests, own stage requests, journal, models and artifacts, artifacts,"
-        " models, task sets, results: names of runs and keys of objects are not known beforehand; bucket and prefix are"
-        " literal, or the caller's own id"
+        "guard's objects, leases, runs, own requests, own stage requests, journal, models and"
+        " artifacts, artifacts, models, task sets, results: names of runs and keys of objects are"
+        " not known beforehand; bucket and prefix are literal, or the caller's own id"
     ),
     "images: behind a mirror an image may lie in any repository of the account; it is only read",
-    "repositories, roles, keys: what is searched for after a teardown has no name that is known; it is only read",
+    (
+        "repositories, roles, keys: what is searched for after a teardown has no name that is"
+        " known; it is only read"
+    ),
     "secret: Secrets Manager ends the ARN with six characters of its own",
     "all stacks: their names would make the policy longer than IAM takes; stacks are only read",
 )
@@ -403,8 +457,12 @@ TARGET_REASONS = {
 """Why a target has a wildcard; one without a reason has none."""
 
 WILDCARD_REASONS = {
-    "cloudformation:DescribeStacks": "destroy asks without a name, which lists all stacks and is no stack's ARN",
-    "cloudwatch:DescribeAlarms": "composite alarms are shown to who may see all (API reference, DescribeAlarms)",
+    "cloudformation:DescribeStacks": (
+        "destroy asks without a name, which lists all stacks and is no stack's ARN"
+    ),
+    "cloudwatch:DescribeAlarms": (
+        "composite alarms are shown to who may see all (API reference, DescribeAlarms)"
+    ),
     "cloudwatch:GetMetricData": "its resource is a dataset, which plain metrics are not",
     "cloudwatch:PutMetricData": "its resource is a dataset, which plain metrics are not",
 }

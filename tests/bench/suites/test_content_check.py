@@ -11,14 +11,17 @@ from tandem.bench.suites.content import check_content
 from tandem.bench.suites.prompt import Hint, Prompt
 from tandem.bench.suites.suite import load_suite
 
-ANSWERS = json.loads((Path(__file__).parent / "answers.json").read_text())  # texts by language and kind
+# texts by language and kind
+ANSWERS = json.loads((Path(__file__).parent / "answers.json").read_text())
 
 
 def asked(*hints: Hint, prompt: str = "Tell me about it.") -> Prompt:
     return Prompt(id="p", class_="c", prompt=prompt, check=frozenset(hints))
 
 
-def word(text: str, *hints: Hint, finish_reason: str = "stop", prompt: str = "Tell me about it.") -> str:
+def word(
+    text: str, *hints: Hint, finish_reason: str = "stop", prompt: str = "Tell me about it."
+) -> str:
     return check_content(asked(*hints, prompt=prompt), text, finish_reason)
 
 
@@ -27,7 +30,8 @@ ENGLISH = PROSE["english"]
 UNPARSED = "title: Lentil soup\nservings: 4"
 LETTER = "I'm sorry, but I cannot help with the move on Saturday, my back is still bad."
 PLACES = "".join(
-    f"Then I went to the {place} and I looked at the sea and I thought of home. " for place in "abcdefghij"
+    f"Then I went to the {place} and I looked at the sea and I thought of home. "
+    for place in "abcdefghij"
 )
 CASES = {
     # text, hints, finish reason, word
@@ -64,7 +68,12 @@ CASES = {
         "stop",
         "loop",
     ),
-    "a matrix of zeros": ("grid = [\n" + "    [0, 0, 0, 0, 0, 0, 0, 0],\n" * 12, ("code",), "stop", "ok"),
+    "a matrix of zeros": (
+        "grid = [\n" + "    [0, 0, 0, 0, 0, 0, 0, 0],\n" * 12,
+        ("code",),
+        "stop",
+        "ok",
+    ),
 }
 
 
@@ -77,13 +86,24 @@ def listed(texts: list[str], hints: tuple[Hint, ...], expected: str) -> dict[str
     return {f"{expected}: {text}": (text, hints, "stop", expected) for text in texts}
 
 
-CASES |= listed([*PROSE.values(), *FORMS.values()], (), "ok") | listed(list(CODE.values()), ("code",), "ok")
+CASES |= listed([*PROSE.values(), *FORMS.values()], (), "ok") | listed(
+    list(CODE.values()), ("code",), "ok"
+)
 CASES |= listed(ANSWERS["refusals"], (), "refusal") | listed(ANSWERS["no_refusals"], (), "ok")
 CASES |= listed(
-    [f"This should do:\n\n```\n{code}\n```\n\nCall it once at the start." for code in CODE.values()], (), "ok"
+    [
+        f"This should do:\n\n```\n{code}\n```\n\nCall it once at the start."
+        for code in CODE.values()
+    ],
+    (),
+    "ok",
 )
 CASES |= listed(
-    ['{"title": "Lentil soup", "steps": ["Rinse', '[{"n": 1}, {"n": 2},', '```json\n{"a": {"b": 1}'],
+    [
+        '{"title": "Lentil soup", "steps": ["Rinse',
+        '[{"n": 1}, {"n": 2},',
+        '```json\n{"a": {"b": 1}',
+    ],
     ("json",),
     "truncated",
 )
@@ -99,7 +119,9 @@ CASES |= listed(
     ("json",),
     "ok",
 )
-CASES |= listed(["{'a': 1}", '{"a": 1,}', '{"a": NaN}', "{a: 1}", UNPARSED, '{"a": 01}'], ("json",), "garbage")
+CASES |= listed(
+    ["{'a': 1}", '{"a": 1,}', '{"a": NaN}', "{a: 1}", UNPARSED, '{"a": 01}'], ("json",), "garbage"
+)
 for begin, unit, times in LOOPS.values():
     CASES |= listed([begin + unit * times], (), "loop") | listed([begin + unit * 2], (), "ok")
     CASES[f"asked for: {unit}"] = (begin + unit * times, ("repeats",), "stop", "ok")

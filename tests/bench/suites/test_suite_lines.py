@@ -16,7 +16,11 @@ GOOD = {"id": "a", "class": "chat", "prompt": "Why is the sky blue?"}
 def suite_file(folder: Path, *lines: object) -> Path:
     """Write a line for each value; bytes as they are."""
     path = folder / "mine.jsonl"
-    path.write_bytes(b"".join(line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines))
+    path.write_bytes(
+        b"".join(
+            line if isinstance(line, bytes) else json.dumps(line).encode() + b"\n" for line in lines
+        )
+    )
     return path
 
 
@@ -44,7 +48,9 @@ def test_a_conversation_is_sent_as_it_stands(tmp_path):
     roles = ("system", "user", "assistant", "user")
     turns = [{"role": role, "content": f"text {number}"} for number, role in enumerate(roles)]
 
-    (prompt,) = load_suite(suite_file(tmp_path, {"id": "a", "class": "chat", "messages": turns})).prompts
+    (prompt,) = load_suite(
+        suite_file(tmp_path, {"id": "a", "class": "chat", "messages": turns})
+    ).prompts
 
     assert list(prompt.as_messages()) == turns
     assert prompt.max_tokens is None
@@ -84,19 +90,37 @@ LINES: dict[str, tuple[object, str]] = {
     "reserved class": ({**OTHER, "class": "all"}, "at `$.class`"),
     "no prompt": ({"id": "b", "class": "chat"}, "exactly one of `prompt` and `messages`"),
     "blank prompt": ({**OTHER, "prompt": " \n"}, "at `$.prompt`"),
-    "both": ({**conversation(("user", "a")), "prompt": "Why?"}, "exactly one of `prompt` and `messages`"),
+    "both": (
+        {**conversation(("user", "a")), "prompt": "Why?"},
+        "exactly one of `prompt` and `messages`",
+    ),
     "no messages": (conversation(), "`messages` ends with the user"),
     "bad role": (conversation(("usr", "Why?"), ("user", "a")), "'usr'"),
-    "late system": (conversation(("user", "a"), ("system", "x"), ("user", "b")), "a system message is its first"),
-    "message with more": ({**conversation(), "messages": [{"role": "user", "content": "a", "x": 1}]}, "field `x`"),
-    "last word not the user's": (conversation(("user", "a"), ("assistant", "b")), "`messages` ends with the user"),
+    "late system": (
+        conversation(("user", "a"), ("system", "x"), ("user", "b")),
+        "a system message is its first",
+    ),
+    "message with more": (
+        {**conversation(), "messages": [{"role": "user", "content": "a", "x": 1}]},
+        "field `x`",
+    ),
+    "last word not the user's": (
+        conversation(("user", "a"), ("assistant", "b")),
+        "`messages` ends with the user",
+    ),
     "system beside messages": ({**conversation(("user", "a")), "system": "x"}, "without `system`"),
     "max_tokens of 0": ({**OTHER, "max_tokens": 0}, "at `$.max_tokens`"),
     "max_tokens in quotes": ({**OTHER, "max_tokens": "40"}, "Expected `int | null`, got `str`"),
     "unknown hint": ({**OTHER, "check": ["jsn"]}, "'jsn'"),
-    "a key twice": (b'{"id": "b", "class": "c", "prompt": "Why?", "prompt": "How?"}\n', "a key stands twice"),
+    "a key twice": (
+        b'{"id": "b", "class": "c", "prompt": "Why?", "prompt": "How?"}\n',
+        "a key stands twice",
+    ),
     "a message's key twice": (
-        b'{"id": "b", "class": "c", "messages": [{"role": "user", "content": "a", "content": "b"}]}\n',
+        (
+            b'{"id": "b", "class": "c", "messages": [{"role": "user", "content": "a", "content":'
+            b' "b"}]}\n'
+        ),
         "a key stands twice",
     ),
     "id of another line": (GOOD, "id 'a' stands on an earlier line already"),
@@ -116,8 +140,14 @@ def test_an_unusable_line_is_named_by_its_number(case, tmp_path):
 
 
 def test_faulty_lines_are_named_together_on_one_screen(tmp_path):
-    path = suite_file(tmp_path, b"{\n", GOOD, {**GOOD, "id": "b", "class": "Chat"}, {"id": "c", "class": "chat"})
-    assert [line.split(":")[0] for line in refused(path).problem.splitlines()] == ["line 1", "line 3", "line 4"]
+    path = suite_file(
+        tmp_path, b"{\n", GOOD, {**GOOD, "id": "b", "class": "Chat"}, {"id": "c", "class": "chat"}
+    )
+    assert [line.split(":")[0] for line in refused(path).problem.splitlines()] == [
+        "line 1",
+        "line 3",
+        "line 4",
+    ]
 
     problem = refused(suite_file(tmp_path, *[b"id;class;prompt\n"] * 500)).problem
     assert len(problem.splitlines()) == 21

@@ -23,13 +23,17 @@ def test_it_shows_id_class_characters_and_first_words(capsys):
     assert first.endswith("Write the line below eighteen times, one per line, with noth")
 
 
-@pytest.mark.parametrize(("name", "note"), [("post", "note: the sample's eighth case"), ("real", "")])
+@pytest.mark.parametrize(
+    ("name", "note"), [("post", "note: the sample's eighth case"), ("real", "")]
+)
 def test_it_shows_prompts_then_the_hash_and_what_is_missing(name, note, capsys):
     main([name])
     shown = capsys.readouterr().out.splitlines()
     suite = load_suite(name)
 
-    assert [line.split()[0] for line in shown[: len(suite.prompts)]] == [prompt.id for prompt in suite.prompts]
+    assert [line.split()[0] for line in shown[: len(suite.prompts)]] == [
+        prompt.id for prompt in suite.prompts
+    ]
     assert suite.sha256 in shown[len(suite.prompts) + 1]
     assert shown[-1].startswith(note)
 
@@ -43,6 +47,8 @@ def test_an_unusable_suite_ends_with_code_2_and_its_fault(capsys):
 
 def test_a_reader_that_leaves_early_sees_no_traceback():
     program = f"{sys.executable} -m tandem.bench.suites real | head -n 1"
-    done = subprocess.run(["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        ["bash", "-c", program], cwd=ROOT, capture_output=True, text=True, check=False
+    )
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""

@@ -10,7 +10,13 @@ import pytest
 from tandem.bench.suites.suite import load_suite, narrow_suites
 from tandem.errors import InputError
 
-FIRST = {"id": "a", "class": "chat", "prompt": "Wie heißt du?", "max_tokens": 40, "check": ["code", "repeats"]}
+FIRST = {
+    "id": "a",
+    "class": "chat",
+    "prompt": "Wie heißt du?",
+    "max_tokens": 40,
+    "check": ["code", "repeats"],
+}
 SECOND = {"id": "b", "class": "code", "prompt": "Say hello in C."}
 
 
@@ -28,9 +34,13 @@ def plain(tmp_path: Path) -> str:
 def test_the_hash_is_of_content_and_order_not_of_spelling(plain, tmp_path):
     first = json.dumps(FIRST)
     second = json.dumps(SECOND)
-    spelt = json.dumps(dict(reversed(FIRST.items())), ensure_ascii=False, separators=(" ,  ", "  :"))
+    spelt = json.dumps(
+        dict(reversed(FIRST.items())), ensure_ascii=False, separators=(" ,  ", "  :")
+    )
     hints = json.dumps({**FIRST, "check": ["repeats", "code", "code"]})
-    message = json.dumps({"id": "b", "class": "code", "messages": [{"content": "Say hello in C.", "role": "user"}]})
+    message = json.dumps(
+        {"id": "b", "class": "code", "messages": [{"content": "Say hello in C.", "role": "user"}]}
+    )
 
     assert hash_of(tmp_path, spelt, "", second) == plain
     assert hash_of(tmp_path, hints, second) == hash_of(tmp_path, first, message) == plain
@@ -56,7 +66,8 @@ def test_whatever_changes_what_is_asked_or_judged_changes_the_hash(change, plain
 def test_classes_stand_in_the_order_of_the_file(tmp_path):
     path = tmp_path / "mine.jsonl"
     lines = [
-        {**FIRST, "id": str(number), "class": name} for number, name in enumerate(["zebra", "ant", "zebra", "bee"])
+        {**FIRST, "id": str(number), "class": name}
+        for number, name in enumerate(["zebra", "ant", "zebra", "bee"])
     ]
     path.write_text("\n".join(map(json.dumps, lines)))
 
@@ -66,11 +77,15 @@ def test_classes_stand_in_the_order_of_the_file(tmp_path):
     assert [prompt.id for prompt in suite.class_prompts("zebra")] == ["0", "2"]
 
 
-@pytest.mark.parametrize(("name", "words"), [("reel", "did you mean 'real'?"), ("sharegpt", "name one of these")])
+@pytest.mark.parametrize(
+    ("name", "words"), [("reel", "did you mean 'real'?"), ("sharegpt", "name one of these")]
+)
 def test_an_unknown_name_is_answered_with_what_there_is(name, words):
     with pytest.raises(InputError) as caught:
         load_suite(name)
-    assert f"{name}: no suite and no file has this name; allowed: post, real, or a file" in str(caught.value)
+    assert f"{name}: no suite and no file has this name; allowed: post, real, or a file" in str(
+        caught.value
+    )
     assert words in str(caught.value)
 
 
@@ -87,5 +102,7 @@ def test_named_classes_narrow_the_suites_and_change_their_hash():
 
     assert (narrowed.name, narrowed.classes) == ("real", ("json", "chat"))
     assert narrowed.sha256 != real.sha256 == real.select_classes(real.classes).sha256
-    with pytest.raises(InputError, match=r"(?s)no suite that is asked has a class 'jsn'.*did you mean 'json'"):
+    with pytest.raises(
+        InputError, match=r"(?s)no suite that is asked has a class 'jsn'.*did you mean 'json'"
+    ):
         narrow_suites([post, real], ["jsn"])

@@ -35,7 +35,10 @@ def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("repeat", "Repeat the following line exactly 50 times"), ("open", "I believe the meaning of life is")],
+    [
+        ("repeat", "Repeat the following line exactly 50 times"),
+        ("open", "I believe the meaning of life is"),
+    ],
 )
 def test_the_two_analysed_prompts_are_the_post_s_own_words(name, words):
     assert [prompt.as_text() for prompt in POST.class_prompts(name)] == [words]
@@ -43,7 +46,11 @@ def test_the_two_analysed_prompts_are_the_post_s_own_words(name, words):
 
 def test_it_is_asked_as_the_post_asked():
     defaults = POST.defaults
-    assert (defaults.max_tokens, defaults.concurrency, defaults.requests_per_round) == (600, (4,), 8)
+    assert (defaults.max_tokens, defaults.concurrency, defaults.requests_per_round) == (
+        600,
+        (4,),
+        8,
+    )
     assert {prompt.max_tokens for prompt in POST.prompts} == {600}
 
 
@@ -51,11 +58,20 @@ def test_every_prompt_stands_bare_and_wrapped():
     bare = {prompt.id for prompt in POST.prompts if not prompt.class_.endswith("-wrapped")}
     assert bare == {"repeat", "open", *(f"sample-{case}" for case in CASES)}
     assert set(BY_ID) - bare == {f"{identity}-wrapped" for identity in bare}
-    assert POST.classes == ("repeat", "open", "repeat-wrapped", "open-wrapped", "sample", "sample-wrapped")
+    assert POST.classes == (
+        "repeat",
+        "open",
+        "repeat-wrapped",
+        "open-wrapped",
+        "sample",
+        "sample-wrapped",
+    )
 
 
 @pytest.mark.parametrize(
-    "prompt", [entry for entry in POST.prompts if entry.class_.endswith("-wrapped")], ids=lambda p: p.id
+    "prompt",
+    [entry for entry in POST.prompts if entry.class_.endswith("-wrapped")],
+    ids=lambda p: p.id,
 )
 def test_a_wrapped_prompt_is_an_instruction_and_one_repeated_line(prompt):
     bare = BY_ID[prompt.id.removesuffix("-wrapped")].as_text()
@@ -100,8 +116,11 @@ def test_with_a_checkout_the_eighth_case_is_llmperf_s_text(source):
 
 def test_a_wrong_or_overwritten_checkout_is_refused(tmp_path):
     with pytest.raises(
-        InputError, match=r"sonnet\.txt: it cannot be read: No such file.*a checkout of ray-project/llm"
+        InputError,
+        match=r"sonnet\.txt: it cannot be read: No such file.*a checkout of ray-project/llm",
     ):
         load_suite("post", llmperf_source=tmp_path)
-    with pytest.raises(InputError, match=r"SHA-256 is [0-9a-f]{64}.*git checkout -- src/llmperf/sonnet\.txt"):
+    with pytest.raises(
+        InputError, match=r"SHA-256 is [0-9a-f]{64}.*git checkout -- src/llmperf/sonnet\.txt"
+    ):
         load_suite("post", llmperf_source=checkout(tmp_path, "a\n" * 500))

@@ -34,8 +34,10 @@ CLASSES = (
     "open-ended",
 )
 
-LONGEST = 1100  # characters; at Qwen's 3 characters a token of mixed text, about the 384 of experiments/post.yaml
-SHARED_BEGINNING = 24  # characters: with a chat template still inside vLLM's first block of 16 tokens
+# characters; at Qwen's 3 characters a token of mixed text, about the 384 of experiments/post.yaml
+LONGEST = 1100
+# characters: with a chat template still inside vLLM's first block of 16 tokens
+SHARED_BEGINNING = 24
 ALIKE = 0.15  # of the word triples of the shorter of two prompts of one class
 
 
@@ -46,7 +48,9 @@ def triples(prompt: Prompt) -> set[tuple[str, ...]]:
 
 def beginning(first: str, second: str) -> int:
     """Return how many characters two texts begin with alike."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
+    )
 
 
 def test_it_has_fourteen_classes_of_twelve_prompts():
@@ -54,7 +58,9 @@ def test_it_has_fourteen_classes_of_twelve_prompts():
 
 
 def test_its_classes_stand_in_the_order_of_the_documentation():
-    section = (ROOT / "docs" / "suites.md").read_text().partition("## `real`")[2].partition("\n## ")[0]
+    section = (
+        (ROOT / "docs" / "suites.md").read_text().partition("## `real`")[2].partition("\n## ")[0]
+    )
     documented = re.findall(r"^\| `([a-z-]+)` \|", section, flags=re.MULTILINE)
     assert REAL.classes == CLASSES
     assert tuple(documented) == CLASSES
@@ -68,7 +74,9 @@ def test_a_prompt_is_named_after_its_class_and_fits(prompt):
 
 def test_every_answer_may_end_naturally_within_the_experiments_outputs():
     most = min(file.record.max_output_tokens for file in load_shipped().experiments.values())
-    assert {prompt.id for prompt in REAL.prompts if not 100 <= (prompt.max_tokens or 0) <= most} == set()
+    assert {
+        prompt.id for prompt in REAL.prompts if not 100 <= (prompt.max_tokens or 0) <= most
+    } == set()
     assert [prompt.id for prompt in REAL.prompts if "to-limit" in prompt.check] == []
 
 
@@ -77,7 +85,9 @@ def test_no_two_prompts_of_a_class_nearly_say_the_same(name):
     text = {prompt.id: triples(prompt) for prompt in REAL.class_prompts(name)}
 
     alike = {
-        (first, second): round(len(text[first] & text[second]) / min(len(text[first]), len(text[second])), 2)
+        (first, second): round(
+            len(text[first] & text[second]) / min(len(text[first]), len(text[second])), 2
+        )
         for first, second in combinations(text, 2)
         if len(text[first] & text[second]) > ALIKE * min(len(text[first]), len(text[second]))
     }
@@ -95,7 +105,9 @@ def test_no_prompts_share_a_beginning_for_a_prefix_cache():
     ]
 
     assert shared == []
-    assert [prompt.id for prompt in REAL.prompts if prompt.as_messages()[0]["role"] == "system"] == []
+    assert [
+        prompt.id for prompt in REAL.prompts if prompt.as_messages()[0]["role"] == "system"
+    ] == []
 
 
 @pytest.mark.parametrize(
@@ -107,7 +119,9 @@ def test_no_prompts_share_a_beginning_for_a_prefix_cache():
     ],
 )
 def test_a_hint_stands_where_its_answer_is_asked_for_alone(hint, classes, partly):
-    by_class = {name: {hint in prompt.check for prompt in REAL.class_prompts(name)} for name in CLASSES}
+    by_class = {
+        name: {hint in prompt.check for prompt in REAL.class_prompts(name)} for name in CLASSES
+    }
     assert {name for name, has_hint in by_class.items() if has_hint == {True}} - partly == classes
     assert {name for name, has_hint in by_class.items() if True in has_hint} == classes | partly
 

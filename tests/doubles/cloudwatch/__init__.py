@@ -1,1 +1,2 @@
-"""CloudWatch on a laptop: its search expressions and alarm states, and a page that draws dashboards without AWS."""
+"""CloudWatch on a laptop: its search expressions and alarm states, and a page that draws dashboards
+without AWS."""

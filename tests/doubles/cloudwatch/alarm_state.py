@@ -1,15 +1,18 @@
-"""What CloudWatch makes of our alarms: their states from datapoints, and the notifications that go out.
+"""What CloudWatch makes of our alarms: their states from datapoints, and the notifications that go
+out.
 
-Invariant: as the user guide has it ("Configuring how CloudWatch alarms treat missing data", "Suppressing composite
-alarm actions", "Percentile-based alarms and low data samples", read 2026-11-21); no local AWS endpoint evaluates
-periods, missing data, metric math or suppressors.
+Invariant: as the user guide has it ("Configuring how CloudWatch alarms treat missing data",
+"Suppressing composite alarm actions", "Percentile-based alarms and low data samples", read
+2026-11-21); no local AWS endpoint evaluates periods, missing data, metric math or suppressors.
 
 Stated by us, not by the guide:
 
-- As many periods more than `periods` are looked at as in the guide's tables, two; CloudWatch does not say how many.
+- As many periods more than `periods` are looked at as in the guide's tables, two; CloudWatch does
+  not say how many.
 - Periods begin at their multiples since 1970; CloudWatch moves its window by a minute.
-- What may be a premature alarm keeps the state there was, where the guide says only that no alarm follows at once. It
-  is one as long as every value that is there breaches: the guide's tables agree with that, its sentence with less.
+- What may be a premature alarm keeps the state there was, where the guide says only that no alarm
+  follows at once. It is one as long as every value that is there breaches: the guide's tables agree
+  with that, its sentence with less.
 - Nothing is acted on before the first change.
 """
 
@@ -66,7 +69,9 @@ def is_breaching(alarm: MetricAlarm, value: float) -> bool:
     return bool(compare(value, alarm.threshold))
 
 
-def compute_state(alarm: MetricAlarm, period_breaches: Sequence[bool | None], previous_state: State) -> State:
+def compute_state(
+    alarm: MetricAlarm, period_breaches: Sequence[bool | None], previous_state: State
+) -> State:
     """Return the state that follows from the last periods.
 
     Args:
@@ -87,7 +92,9 @@ def compute_state(alarm: MetricAlarm, period_breaches: Sequence[bool | None], pr
     if not all(values):
         return "OK"
     oldest_age = len(period_breaches) - list(period_breaches).index(True)
-    return "ALARM" if alarm.missing == "missing" and oldest_age >= alarm.datapoints else previous_state
+    return (
+        "ALARM" if alarm.missing == "missing" and oldest_age >= alarm.datapoints else previous_state
+    )
 
 
 def compute_state_at(
@@ -104,7 +111,9 @@ def compute_state_at(
     return _AlarmReader(alarm, series, at_s, at_s).state(at_s, previous_state)
 
 
-def compute_states(alarm: MetricAlarm, series: SeriesStore, start_s: int, end_s: int) -> dict[int, State]:
+def compute_states(
+    alarm: MetricAlarm, series: SeriesStore, start_s: int, end_s: int
+) -> dict[int, State]:
     """Return an alarm's state at every minute from the start to the end, both whole minutes."""
     reader = _AlarmReader(alarm, series, start_s, end_s)
     states_by_time: dict[int, State] = {}
@@ -120,10 +129,19 @@ class _AlarmReader:
     def __init__(self, alarm: MetricAlarm, series: SeriesStore, start_s: int, end_s: int) -> None:
         self._alarm = alarm
         self._span = (start_s - self._reach_s - alarm.period_s, end_s)
-        self._breaches = {at_s: is_breaching(alarm, value) for at_s, value in self._read(alarm.lines, series).items()}
+        self._breaches = {
+            at_s: is_breaching(alarm, value)
+            for at_s, value in self._read(alarm.lines, series).items()
+        }
         line = next(line for line in alarm.lines if line.is_visible)
-        self._percentile_line = line if alarm.low_samples == "ignore" and isinstance(line, MetricLine) else None
-        sample_lines = (replace(self._percentile_line, statistic="SampleCount"),) if self._percentile_line else ()
+        self._percentile_line = (
+            line if alarm.low_samples == "ignore" and isinstance(line, MetricLine) else None
+        )
+        sample_lines = (
+            (replace(self._percentile_line, statistic="SampleCount"),)
+            if self._percentile_line
+            else ()
+        )
         self._samples = self._read(sample_lines, series) if sample_lines else {}
 
     @property
@@ -141,27 +159,35 @@ class _AlarmReader:
         if self._has_too_few_samples(end_s):
             return previous_state
         period_starts = range(end_s - self._reach_s, end_s, period_s)
-        return compute_state(self._alarm, [self._breaches.get(start) for start in period_starts], previous_state)
+        return compute_state(
+            self._alarm, [self._breaches.get(start) for start in period_starts], previous_state
+        )
 
     def _has_too_few_samples(self, end_s: int) -> bool:
         if self._percentile_line is None:
             return False
         first_start_s = end_s - self._alarm.periods * self._alarm.period_s
-        sample_count = sum(count for start, count in self._samples.items() if first_start_s <= start < end_s)
+        sample_count = sum(
+            count for start, count in self._samples.items() if first_start_s <= start < end_s
+        )
         return sample_count < count_needed_samples(float(self._percentile_line.statistic[1:]))
 
 
 def count_needed_samples(percent: float) -> float:
-    """Return from how many values on CloudWatch holds a percentile for significant; `percent` above 0, below 100."""
+    """Return from how many values on CloudWatch holds a percentile for significant; `percent` above
+    0, below 100."""
     rank = percent / 100
     return 10 / (1 - rank) if rank >= 0.5 else 10 / rank
 
 
-def list_actions(ticks: Iterable[CompositeTick], *, wait_s: int, extend_s: int) -> Iterator[tuple[int, State]]:
+def list_actions(
+    ticks: Iterable[CompositeTick], *, wait_s: int, extend_s: int
+) -> Iterator[tuple[int, State]]:
     """Yield when a composite acts, and on which state.
 
-    A change waits; a suppressor in alarm discards what waits; its end starts the extension, at whose end the state of
-    that moment is acted on, unless a change in between has begun to wait anew.
+    A change waits; a suppressor in alarm discards what waits; its end starts the extension, at
+    whose end the state of that moment is acted on, unless a change in between has begun to wait
+    anew.
 
     Args:
         ticks: the composite in order of time; the first is where it stood before.
@@ -192,26 +218,38 @@ def list_notifications(
 
     Args:
         alarms: of one environment.
-        series: all that is published; each value counts from its own minute on, as if nothing came late.
+        series: all that is published; each value counts from its own minute on, as if nothing came
+            late.
         start_s, end_s: seconds since 1970, whole minutes.
     """
     suppressor = () if alarms.suppressor is None else (alarms.suppressor,)
     states_by_alarm = {
-        alarm.name: compute_states(alarm, series, start_s, end_s) for alarm in chain(alarms.alarms, suppressor)
+        alarm.name: compute_states(alarm, series, start_s, end_s)
+        for alarm in chain(alarms.alarms, suppressor)
     }
     minutes = range(start_s, end_s + 1, MINUTE_S)
     composite_notifications = chain.from_iterable(
         _notify_composite(composite, states_by_alarm, minutes) for composite in alarms.composites
     )
-    return tuple(sorted(composite_notifications, key=lambda notification: (notification.at_s, notification.composite)))
+    return tuple(
+        sorted(
+            composite_notifications,
+            key=lambda notification: (notification.at_s, notification.composite),
+        )
+    )
 
 
 def _notify_composite(
-    composite: CompositeAlarm, states_by_alarm: Mapping[str, Mapping[int, State]], minutes: Iterable[int]
+    composite: CompositeAlarm,
+    states_by_alarm: Mapping[str, Mapping[int, State]],
+    minutes: Iterable[int],
 ) -> Iterator[AlarmNotification]:
     def build_tick(at_s: int) -> CompositeTick:
         is_alarm = any(states_by_alarm[name][at_s] == "ALARM" for name in composite.alarms)
-        is_silent = composite.suppressor is not None and states_by_alarm[composite.suppressor][at_s] == "ALARM"
+        is_silent = (
+            composite.suppressor is not None
+            and states_by_alarm[composite.suppressor][at_s] == "ALARM"
+        )
         return CompositeTick(at_s, "ALARM" if is_alarm else "OK", is_silent)
 
     for at_s, new_state in list_actions(

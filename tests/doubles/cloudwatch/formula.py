@@ -1,8 +1,8 @@
 """One expression of CloudWatch's metric math, read and computed.
 
-Invariant: a form is evaluated as doubles.cloudwatch.expression states it, or refused with the expression and the
-column. Python's own `ast` reads it: there is no grammar of ours that could differ, and what is no Python
-expression is refused.
+Invariant: a form is evaluated as doubles.cloudwatch.expression states it, or refused with the
+expression and the column. Python's own `ast` reads it: there is no grammar of ours that could
+differ, and what is no Python expression is refused.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ class MathFormula:
         """
         text = self._line.text.strip()
         if len(text) > MAX_CHARACTERS:
-            raise self._fault(f"it has {len(text)} characters, and CloudWatch takes {MAX_CHARACTERS}")
+            raise self._fault(
+                f"it has {len(text)} characters, and CloudWatch takes {MAX_CHARACTERS}"
+            )
         try:
             tree = ast.parse(text, mode="eval").body
             return self._evaluate_node(tree)
@@ -124,10 +126,15 @@ class MathFormula:
                 result = self._combine(node, operator.mul, -1.0, self._evaluate_node(operand))
             case ast.BinOp(left=left, op=sign, right=right) if type(sign) in _ARITHMETIC:
                 result = self._combine(
-                    node, _ARITHMETIC[type(sign)], self._evaluate_node(left), self._evaluate_node(right)
+                    node,
+                    _ARITHMETIC[type(sign)],
+                    self._evaluate_node(left),
+                    self._evaluate_node(right),
                 )
             case ast.Compare(left=left, ops=[sign], comparators=[right]):
-                result = self._compare(node, sign, self._evaluate_node(left), self._evaluate_node(right))
+                result = self._compare(
+                    node, sign, self._evaluate_node(left), self._evaluate_node(right)
+                )
             case ast.Call(func=ast.Name(id=name), keywords=[]) if name in self._functions:
                 result = self._functions[name](node)
             case _:
@@ -147,17 +154,21 @@ class MathFormula:
             raise self._fault(f"no line of the widget has the id {name}", node)
         return result
 
-    def _combine(self, node: ast.expr, operation: BinaryOperation, first: Value, second: Value) -> Value:
+    def _combine(
+        self, node: ast.expr, operation: BinaryOperation, first: Value, second: Value
+    ) -> Value:
         """Return one value for each pair: numbers, series, or a series of an array with either."""
         if isinstance(first, tuple):
             if isinstance(second, tuple):
                 raise self._fault("two arrays are joined, which CloudWatch does not define", node)
             return tuple(
-                PointSeries(join_series(operation, member, second), member.label, member.key) for member in first
+                PointSeries(join_series(operation, member, second), member.label, member.key)
+                for member in first
             )
         if isinstance(second, tuple):
             return tuple(
-                PointSeries(join_series(operation, first, member), member.label, member.key) for member in second
+                PointSeries(join_series(operation, first, member), member.label, member.key)
+                for member in second
             )
         if isinstance(first, PointSeries) or isinstance(second, PointSeries):
             return PointSeries(join_series(operation, first, second))
@@ -171,7 +182,10 @@ class MathFormula:
             raise self._fault("only two series, or a series and a number, are compared", node)
         comparison = _COMPARISON[type(sign)]
         return self._combine(
-            node, lambda first_value, second_value: float(comparison(first_value, second_value)), first, second
+            node,
+            lambda first_value, second_value: float(comparison(first_value, second_value)),
+            first,
+            second,
         )
 
     def _read_arguments(self, call: ast.Call, min_count: int, max_count: int) -> list[ast.expr]:
@@ -183,11 +197,19 @@ class MathFormula:
     def _evaluate_if(self, call: ast.Call) -> Value:
         condition_node, *branch_nodes = self._read_arguments(call, 2, 3)
         condition = self._evaluate_node(condition_node)
-        then_value, else_value = (*(self._evaluate_node(branch_node) for branch_node in branch_nodes), PointSeries({}))[
-            :2
-        ]
-        if isinstance(then_value, tuple) or isinstance(else_value, tuple) or not isinstance(condition, PointSeries):
-            raise self._fault("IF is evaluated for a series as its condition, and series or numbers to choose", call)
+        then_value, else_value = (
+            *(self._evaluate_node(branch_node) for branch_node in branch_nodes),
+            PointSeries({}),
+        )[:2]
+        if (
+            isinstance(then_value, tuple)
+            or isinstance(else_value, tuple)
+            or not isinstance(condition, PointSeries)
+        ):
+            raise self._fault(
+                "IF is evaluated for a series as its condition, and series or numbers to choose",
+                call,
+            )
         return PointSeries(choose_points(condition, then_value, else_value))
 
     def _evaluate_fill(self, call: ast.Call) -> Value:
@@ -195,19 +217,25 @@ class MathFormula:
         value = self._evaluate_node(number_node)
         if not isinstance(value, float):
             raise self._fault("FILL is evaluated with a number", number_node)
-        return self._map_series(series_node, lambda points: fill_points(points, value, self._context.grid))
+        return self._map_series(
+            series_node, lambda points: fill_points(points, value, self._context.grid)
+        )
 
     def _evaluate_running_sum(self, call: ast.Call) -> Value:
         return self._map_series(self._read_arguments(call, 1, 1)[0], accumulate_points)
 
-    def _map_series(self, node: ast.expr, operation: Callable[[dict[int, float]], dict[int, float]]) -> Value:
+    def _map_series(
+        self, node: ast.expr, operation: Callable[[dict[int, float]], dict[int, float]]
+    ) -> Value:
         """Return a series of each series."""
         result = self._evaluate_node(node)
         if isinstance(result, float):
             raise self._fault(f"{ast.unparse(node)} is a number where a series is needed", node)
         if isinstance(result, PointSeries):
             return PointSeries(operation(result.points), result.label, result.key)
-        return tuple(PointSeries(operation(member.points), member.label, member.key) for member in result)
+        return tuple(
+            PointSeries(operation(member.points), member.label, member.key) for member in result
+        )
 
     def _evaluate_sum(self, call: ast.Call) -> Value:
         (node,) = self._read_arguments(call, 1, 1)
@@ -217,8 +245,11 @@ class MathFormula:
         return PointSeries(sum_series(result))
 
     def _read_quotation(self, node: ast.expr) -> str | None:
-        """Return what stands between single quotes, backslashes as they stand: they belong to the search language."""
-        match = _QUOTE_PATTERN.fullmatch(ast.get_source_segment(self._line.text.strip(), node) or "")
+        """Return what stands between single quotes, backslashes as they stand: they belong to the
+        search language."""
+        match = _QUOTE_PATTERN.fullmatch(
+            ast.get_source_segment(self._line.text.strip(), node) or ""
+        )
         return match[1] if match else None
 
     def _evaluate_search(self, call: ast.Call) -> Value:

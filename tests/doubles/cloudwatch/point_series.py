@@ -1,9 +1,10 @@
 """Series under evaluation, and what CloudWatch does with their points.
 
-Invariant: pure; a missing point is absent, never a NaN, and no result holds a number that is not finite.
+Invariant: pure; a missing point is absent, never a NaN, and no result holds a number that is not
+finite.
 
-Sources: user guide, "Using math expressions with CloudWatch metrics", read 2026-11-21. Stated by us, not by the guide:
-FILL fills a series without any point too.
+Sources: user guide, "Using math expressions with CloudWatch metrics", read 2026-11-21. Stated by
+us, not by the guide: FILL fills a series without any point too.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class PointSeries:
 
 
 def compute_finite(operation: BinaryOperation, first: float, second: float) -> float | None:
-    """Return the result, None where there is none: a division by zero, a number beyond all bounds."""
+    """Return the result, None where there is none: a division by zero, a number beyond all
+    bounds."""
     try:
         result = operation(first, second)
     except (ZeroDivisionError, OverflowError):
@@ -41,18 +43,33 @@ def compute_finite(operation: BinaryOperation, first: float, second: float) -> f
     return result if math.isfinite(result) else None
 
 
-def join_series(operation: BinaryOperation, first: float | PointSeries, second: float | PointSeries) -> Points:
-    """Return the result at each time at which either side has a point: the other's missing one counts as 0."""
-    times = sorted({time_s for side in (first, second) if isinstance(side, PointSeries) for time_s in side.points})
+def join_series(
+    operation: BinaryOperation, first: float | PointSeries, second: float | PointSeries
+) -> Points:
+    """Return the result at each time at which either side has a point: the other's missing one
+    counts as 0."""
+    times = sorted(
+        {
+            time_s
+            for side in (first, second)
+            if isinstance(side, PointSeries)
+            for time_s in side.points
+        }
+    )
 
     def value(side: float | PointSeries, time_s: int) -> float:
         return side if isinstance(side, float) else side.points.get(time_s, 0.0)
 
-    results = {time_s: compute_finite(operation, value(first, time_s), value(second, time_s)) for time_s in times}
+    results = {
+        time_s: compute_finite(operation, value(first, time_s), value(second, time_s))
+        for time_s in times
+    }
     return {time_s: result for time_s, result in results.items() if result is not None}
 
 
-def choose_points(condition: PointSeries, then_value: float | PointSeries, else_value: float | PointSeries) -> Points:
+def choose_points(
+    condition: PointSeries, then_value: float | PointSeries, else_value: float | PointSeries
+) -> Points:
     """Return IF's points: `then_value` where the condition is not 0, else `else_value`.
 
     Where `then_value` lacks the point it is 0; where `else_value` does, none is drawn.

@@ -1,9 +1,10 @@
 """Which metrics a SEARCH finds, for the one form that our dashboards write.
 
-Invariant: `{"NAMESPACE",DIMENSION,...} KEY="VALUE" ...` as the user guide states it ("CloudWatch search expression
-syntax", read 2026-11-21): the schema names all of a metric's dimensions, a term in quotes is compared whole and by
-case, a blank means AND. Any other form is refused, never guessed. What is found is sorted by name and dimensions. Not
-modelled: CloudWatch finds nothing that sent no data for two weeks, and draws 500 series of a graph at most.
+Invariant: `{"NAMESPACE",DIMENSION,...} KEY="VALUE" ...` as the user guide states it ("CloudWatch
+search expression syntax", read 2026-11-21): the schema names all of a metric's dimensions, a term
+in quotes is compared whole and by case, a blank means AND. Any other form is refused, never
+guessed. What is found is sorted by name and dimensions. Not modelled: CloudWatch finds nothing that
+sent no data for two weeks, and draws 500 series of a graph at most.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Iterable
 
 from doubles.cloudwatch.series_store import MetricKey
 
-_FORM = re.compile(r"\{\"(?P<namespace>[^\"]+)\"(?P<dimensions>(?:,\w+)*)\}(?P<terms>(?: \w+=\"[^\"]*\")+)")
+_FORM = re.compile(
+    r"\{\"(?P<namespace>[^\"]+)\"(?P<dimensions>(?:,\w+)*)\}(?P<terms>(?: \w+=\"[^\"]*\")+)"
+)
 _TERM = re.compile(r" (\w+)=\"([^\"]*)\"")
 
 

@@ -1,7 +1,7 @@
 """What CloudWatch would hold, in memory: values and how often each was seen, by metric and minute.
 
-Invariant: what is put in comes out unrounded; a statistic of a period is computed from every value of its minutes,
-never from statistics of minutes, so a longer period loses nothing but time.
+Invariant: what is put in comes out unrounded; a statistic of a period is computed from every value
+of its minutes, never from statistics of minutes, so a longer period loses nothing but time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from tandem.monitoring.widget import Dimensions, Statistic
 
 MINUTE_S = 60
-MAX_VALUE = 2.0**360  # API reference, PutMetricData, MetricDatum.Values: from -2^360 to 2^360, no NaN
+# API reference, PutMetricData, MetricDatum.Values: from -2^360 to 2^360, no NaN
+MAX_VALUE = 2.0**360
 Points = dict[int, float]
 """Seconds since 1970 at which a period begins -> the statistic of that period."""
 
@@ -34,7 +35,9 @@ class MetricKey:
     dimensions: Dimensions
 
     @classmethod
-    def from_dimensions(cls, namespace: str, metric: str, dimensions: Iterable[tuple[str, str]]) -> MetricKey:
+    def from_dimensions(
+        cls, namespace: str, metric: str, dimensions: Iterable[tuple[str, str]]
+    ) -> MetricKey:
         """Return the key, whatever order the dimensions came in."""
         return cls(namespace, metric, tuple(sorted(dimensions)))
 
@@ -46,7 +49,8 @@ class SeriesStore:
     _minutes: dict[MetricKey, dict[int, Counter[float]]] = field(default_factory=dict)
 
     def add(self, key: MetricKey, time_s: int, counts: Mapping[float, int]) -> None:
-        """Add values of the minute that holds `time_s`; CloudWatch adds up what it is sent for one minute too.
+        """Add values of the minute that holds `time_s`; CloudWatch adds up what it is sent for one
+        minute too.
 
         Args:
             key: the metric.
@@ -67,7 +71,8 @@ class SeriesStore:
         return tuple(sorted(self._minutes))
 
     def span(self) -> tuple[int, int] | None:
-        """Return the first minute and the end of the last, in seconds since 1970; None where nothing is held."""
+        """Return the first minute and the end of the last, in seconds since 1970; None where
+        nothing is held."""
         minutes = [minute for metric_minutes in self._minutes.values() for minute in metric_minutes]
         return (min(minutes), max(minutes) + MINUTE_S) if minutes else None
 
@@ -88,7 +93,10 @@ class SeriesStore:
             if periods.start <= minute < periods.stop:
                 start_s = minute - (minute - periods.start) % periods.step
                 period_counts.setdefault(start_s, Counter()).update(counts)
-        return {at_s: _compute_statistic(statistic, period_counts[at_s]) for at_s in sorted(period_counts)}
+        return {
+            at_s: _compute_statistic(statistic, period_counts[at_s])
+            for at_s in sorted(period_counts)
+        }
 
 
 def require_statistic(statistic: Statistic) -> None:
@@ -99,7 +107,8 @@ def require_statistic(statistic: Statistic) -> None:
     """
     if statistic not in _SIMPLE_STATISTICS and not _PERCENTILE_PATTERN.fullmatch(statistic):
         raise StatisticError(
-            f"{statistic} is no statistic that is computed here: {', '.join(_SIMPLE_STATISTICS)}, p0 to p100"
+            f"{statistic} is no statistic that is computed here: {', '.join(_SIMPLE_STATISTICS)},"
+            " p0 to p100"
         )
 
 
@@ -123,11 +132,12 @@ def _compute_statistic(name: Statistic, counts: Counter[float]) -> float:
 
 
 def compute_percentile(counts: Mapping[float, int], percent: float) -> float:
-    """Return the value below which `percent` of the values lie, between two of them by linear interpolation.
+    """Return the value below which `percent` of the values lie, between two of them by linear
+    interpolation.
 
-    As numpy's default and tandem.bench.quantiles, so that a dashboard and summary.json agree: p99 of 1 to 100 is
-    99.01. CloudWatch does not say how it interpolates; where few values lie in a period, its figure may be anywhere
-    between the two values beside ours.
+    As numpy's default and tandem.bench.quantiles, so that a dashboard and summary.json agree: p99
+    of 1 to 100 is 99.01. CloudWatch does not say how it interpolates; where few values lie in a
+    period, its figure may be anywhere between the two values beside ours.
 
     Args:
         counts: value -> how often it was seen, at least one in all.

@@ -1,4 +1,5 @@
-"""Which AWS operation a request is, told by botocore's own service models and never by a list of ours."""
+"""Which AWS operation a request is, told by botocore's own service models and never by a list of
+ours."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ _SMITHY = re.compile(r"/service/[^/]+/operation/(\w+)$")
 
 
 def find_service(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
-    """The service that a request is signed for, or `s3`, whose objects alone are read without a signature.
+    """The service that a request is signed for, or `s3`, whose objects alone are read without a
+    signature.
 
     Args:
         headers: by lower-case name.
@@ -32,7 +34,9 @@ def find_service(headers: Mapping[str, str], query: Mapping[str, str]) -> str:
     return scope[1] if scope else "s3"
 
 
-def find_operation(service: str, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> str:
+def find_operation(
+    service: str, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+) -> str:
     """The operation's name as the API reference spells it, or "" where the models know none.
 
     Args:
@@ -51,9 +55,15 @@ def find_operation(service: str, method: str, path: str, query: Mapping[str, str
     if not service:
         return ""
     candidates = [
-        operation for operation in _list_operations(service) if operation.is_match(method, path, query, headers)
+        operation
+        for operation in _list_operations(service)
+        if operation.is_match(method, path, query, headers)
     ]
-    return max(candidates, key=lambda operation: operation.requirement_count).name if candidates else ""
+    return (
+        max(candidates, key=lambda operation: operation.requirement_count).name
+        if candidates
+        else ""
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +81,9 @@ class _RestOperation:
     def requirement_count(self) -> int:
         return len(self.fixed_query) + len(self.query_names) + len(self.header_names)
 
-    def is_match(self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]) -> bool:
+    def is_match(
+        self, method: str, path: str, query: Mapping[str, str], headers: Mapping[str, str]
+    ) -> bool:
         return (
             method == self.method
             and self.path.fullmatch(path) is not None
@@ -85,14 +97,17 @@ class _RestOperation:
 def _list_operations(service: str) -> tuple[_RestOperation, ...]:
     """The operations of a REST service, those that are deprecated last, so that they win no tie."""
     try:
-        description = Loader().load_service_model(service, "service-2")  # its own: S3's clients change paths in theirs
+        # its own: S3's clients change paths in theirs
+        description = Loader().load_service_model(service, "service-2")
     except UnknownServiceError:
         return ()
     model = ServiceModel(description, service)
     operation_models = [model.operation_model(name) for name in model.operation_names]
     return tuple(
         _build_operation(operation)
-        for operation in sorted(operation_models, key=lambda operation_model: bool(operation_model.deprecated))
+        for operation in sorted(
+            operation_models, key=lambda operation_model: bool(operation_model.deprecated)
+        )
     )
 
 
@@ -109,10 +124,17 @@ def _build_operation(model: OperationModel) -> _RestOperation:
 
 
 def _path_expression(path: str) -> str:
-    """A path of the model as an expression: a label is one segment, a greedy one all that is left."""
+    """A path of the model as an expression: a label is one segment, a greedy one all that is
+    left."""
     pieces = re.split(r"(\{[^}]+\})", path)
     return "".join(
-        r".+" if _GREEDY.fullmatch(piece) else r"[^/]+" if _LABEL.fullmatch(piece) else re.escape(piece)
+        (
+            r".+"
+            if _GREEDY.fullmatch(piece)
+            else r"[^/]+"
+            if _LABEL.fullmatch(piece)
+            else re.escape(piece)
+        )
         for piece in pieces
     )
 

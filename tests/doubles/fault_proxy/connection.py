@@ -1,4 +1,5 @@
-"""One client's connection through the proxy: what is asked goes on, the fault is done to it, the answer comes back."""
+"""One client's connection through the proxy: what is asked goes on, the fault is done to it, the
+answer comes back."""
 
 from __future__ import annotations
 
@@ -70,7 +71,9 @@ class ProxyConnection(BaseHTTPRequestHandler):
         self.form = b""
         self.pieces = loopback.read_body(self.headers, self.rfile)
         if self.headers.get("Content-Type", "").startswith(_FORM_TYPE):
-            self.form = b"".join(itertools.islice(self.pieces, _MAX_FORM_BYTES // loopback.PIECE_BYTES))
+            self.form = b"".join(
+                itertools.islice(self.pieces, _MAX_FORM_BYTES // loopback.PIECE_BYTES)
+            )
             self.pieces = itertools.chain([self.form] if self.form else [], self.pieces)
         self.request_headers = {name.lower(): value for name, value in self.headers.items()}
         parameters = dict(parse_qsl(query, keep_blank_values=True))
@@ -79,11 +82,16 @@ class ProxyConnection(BaseHTTPRequestHandler):
         target = unquote(path)
         self.log_entry, fault = self.proxy.log_arrival(
             service=service,
-            operation=find_operation(service, self.command, target, {**parameters, **form}, self.request_headers),
+            operation=find_operation(
+                service, self.command, target, {**parameters, **form}, self.request_headers
+            ),
             method=self.command,
             path=target,
             query=parameters,
-            headers={name: "..." if name in _SECRET_HEADERS else value for name, value in self.request_headers.items()},
+            headers={
+                name: "..." if name in _SECRET_HEADERS else value
+                for name, value in self.request_headers.items()
+            },
         )
         try:
             self._apply_fault(fault)
@@ -123,7 +131,10 @@ class ProxyConnection(BaseHTTPRequestHandler):
         for piece in self._count_pieces():
             del piece
         content_type, content = build_error_response(
-            self.log_entry.service, fault.code, self.request_headers, is_query_protocol=bool(self.form)
+            self.log_entry.service,
+            fault.code,
+            self.request_headers,
+            is_query_protocol=bool(self.form),
         )
         content = b"" if self.command == "HEAD" else content
         self._update_log(status=fault.status, answer_bytes=len(content), is_end=True)
@@ -179,7 +190,8 @@ class ProxyConnection(BaseHTTPRequestHandler):
             self.wfile.write(b"0\r\n\r\n")
 
     def _send(self, pieces: Iterable[bytes], *, uses_chunks: bool) -> None:
-        """Send head and body. The log says that it ended before the last piece leaves, so that who has it may look."""
+        """Send head and body. The log says that it ended before the last piece leaves, so that who
+        has it may look."""
         piece_iterator = iter(pieces)
         piece = next(piece_iterator, b"")
         following = next(piece_iterator, b"")
@@ -189,10 +201,14 @@ class ProxyConnection(BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece) if uses_chunks else piece)
             piece = following
             following = next(piece_iterator, b"")
-            self._update_log(answer_bytes=self.log_entry.answer_bytes + len(piece), is_end=not following)
+            self._update_log(
+                answer_bytes=self.log_entry.answer_bytes + len(piece), is_end=not following
+            )
 
 
-def _apply_answer_fault(pieces: Iterator[bytes], size: int | None, fault: ProxyFault | None) -> Iterator[bytes]:
+def _apply_answer_fault(
+    pieces: Iterator[bytes], size: int | None, fault: ProxyFault | None
+) -> Iterator[bytes]:
     """The answer's body as the client gets it."""
     if isinstance(fault, AnswerCutFault):
         return _cut_answer(pieces, (size or 0) // 2 if fault.after is None else fault.after)

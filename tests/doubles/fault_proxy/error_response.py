@@ -21,12 +21,17 @@ def build_error_response(
         is_query_protocol: the operation stood in a form.
     """
     if headers.get("smithy-protocol") == "rpc-v2-cbor":
-        return "application/cbor", b"\xa2" + b"".join(map(_encode_cbor, ("__type", code, "message", _MESSAGE)))
+        return "application/cbor", b"\xa2" + b"".join(
+            map(_encode_cbor, ("__type", code, "message", _MESSAGE))
+        )
     error_xml = f"<Code>{escape(code)}</Code><Message>{_MESSAGE}</Message>"
     if service == "s3":
         return _XML_TYPE, f"<Error>{error_xml}<RequestId>injected</RequestId></Error>".encode()
     if service == "ec2":
-        return _XML_TYPE, f"<Response><Errors><Error>{error_xml}</Error></Errors></Response>".encode()
+        return (
+            _XML_TYPE,
+            f"<Response><Errors><Error>{error_xml}</Error></Errors></Response>".encode(),
+        )
     if is_query_protocol:
         return _XML_TYPE, f"<ErrorResponse><Error>{error_xml}</Error></ErrorResponse>".encode()
     return "application/json", json.dumps({"__type": code, "message": _MESSAGE}).encode()
@@ -35,4 +40,6 @@ def build_error_response(
 def _encode_cbor(text: str) -> bytes:
     """A text string of CBOR (RFC 8949, major type 3) of fewer than 256 bytes."""
     content = text.encode()
-    return (bytes([0x60 + len(content)]) if len(content) < 24 else bytes([0x78, len(content)])) + content
+    return (
+        bytes([0x60 + len(content)]) if len(content) < 24 else bytes([0x78, len(content)])
+    ) + content

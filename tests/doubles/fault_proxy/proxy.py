@@ -2,8 +2,9 @@
 
 Clients take its URL for the endpoint.
 
-Invariant: a request that meets no fault reaches the endpoint with its method, target, headers (Host included, so
-that signatures hold) and body unchanged, and its answer comes back so. Of a body no more than 1 MiB is held at a time.
+Invariant: a request that meets no fault reaches the endpoint with its method, target, headers (Host
+included, so that signatures hold) and body unchanged, and its answer comes back so. Of a body no
+more than 1 MiB is held at a time.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ class FaultProxy:
     Args:
         upstream: the endpoint's URL.
         rules: the first rules.
-        moment_callback: called from the request's own thread when it was asked and before it is sent on, and when the
-            endpoint
-            has done it and before the answer leaves: the moments to kill a client.
+        moment_callback: called from the request's own thread when it was asked and before it is
+            sent on, and when the endpoint has done it and before the answer leaves: the moments to
+            kill a client.
         port: 0 takes a free one.
-        is_aws: whether the endpoint speaks AWS; where it does not, requests have no service and no operation.
+        is_aws: whether the endpoint speaks AWS; where it does not, requests have no service and no
+            operation.
     """
 
     def __init__(
@@ -80,7 +82,8 @@ class FaultProxy:
         self.stop()
 
     def use(self, *rules: FaultRule) -> None:
-        """Put these rules in the place of all others; without any, nothing fails. They count from zero."""
+        """Put these rules in the place of all others; without any, nothing fails. They count from
+        zero."""
         with self._lock:
             self._counters = [RuleCounter(rule) for rule in rules]
 
@@ -110,9 +113,12 @@ class FaultProxy:
             self._log.clear()
 
     def wait_until_idle(self) -> None:
-        """Wait until the endpoint has done with every request of the log, as those of a killed client."""
+        """Wait until the endpoint has done with every request of the log, as those of a killed
+        client."""
         patience_s = time.monotonic() + 30
-        while any(request.ended_s is None for request in self.log) and time.monotonic() < patience_s:
+        while (
+            any(request.ended_s is None for request in self.log) and time.monotonic() < patience_s
+        ):
             time.sleep(0.005)
 
     def log_arrival(self, **fields: Any) -> tuple[ProxyRequest, ProxyFault | None]:
@@ -124,10 +130,14 @@ class FaultProxy:
             self._log[request.number] = request
         return request, fault
 
-    def update_request(self, request: ProxyRequest, *, is_end: bool = False, **changes: Any) -> ProxyRequest:
+    def update_request(
+        self, request: ProxyRequest, *, is_end: bool = False, **changes: Any
+    ) -> ProxyRequest:
         """Log what has become of it."""
         with self._lock:
-            request = replace(request, ended_s=self._now() if is_end else request.ended_s, **changes)
+            request = replace(
+                request, ended_s=self._now() if is_end else request.ended_s, **changes
+            )
             if request.number in self._log:
                 self._log[request.number] = request
         return request

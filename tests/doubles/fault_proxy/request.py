@@ -17,7 +17,8 @@ class ProxyRequest:
     Args:
         number: in the order of arrival, from 1.
         began_s: seconds since the proxy was made, when the head of the request was here.
-        ended_s: the same, when the last of the answer left or the connection ended; None while it is under way.
+        ended_s: the same, when the last of the answer left or the connection ended; None while it
+            is under way.
         service: signing name.
         operation: as the API reference spells it; "" where botocore knows none.
         method: of HTTP.

@@ -1,7 +1,8 @@
 """What goes wrong, and when: rules as frozen values.
 
-Invariant: rules are tried in their order and the first that fires decides; a rule counts only the requests that
-reach it, so the same requests in the same order meet the same faults, those with a probability too.
+Invariant: rules are tried in their order and the first that fires decides; a rule counts only the
+requests that reach it, so the same requests in the same order meet the same faults, those with a
+probability too.
 """
 
 from __future__ import annotations
@@ -51,14 +52,19 @@ class AnswerCutFault(_FrozenModel):
     """The connection ends within the answer's body. An answer without a body is lost whole."""
 
     kind: Literal["cut_answer"] = "cut_answer"
-    after: int | None = Field(default=None, ge=0, description="bytes of the body that arrive; half of it by default")
+    after: int | None = Field(
+        default=None, ge=0, description="bytes of the body that arrive; half of it by default"
+    )
 
 
 class AnswerCorruptionFault(_FrozenModel):
-    """One byte of the answer's body is another; an answer that is too short for it passes unharmed."""
+    """One byte of the answer's body is another; an answer that is too short for it passes
+    unharmed."""
 
     kind: Literal["corrupt_answer"] = "corrupt_answer"
-    at: int | None = Field(default=None, ge=0, description="offset in the answer's body; its middle by default")
+    at: int | None = Field(
+        default=None, ge=0, description="offset in the answer's body; its middle by default"
+    )
 
 
 class SlowAnswerFault(_FrozenModel):
@@ -69,11 +75,18 @@ class SlowAnswerFault(_FrozenModel):
 
 
 ProxyFault = Annotated[
-    StatusFault | DelayFault | DropFault | AnswerLossFault | AnswerCutFault | AnswerCorruptionFault | SlowAnswerFault,
+    StatusFault
+    | DelayFault
+    | DropFault
+    | AnswerLossFault
+    | AnswerCutFault
+    | AnswerCorruptionFault
+    | SlowAnswerFault,
     Field(discriminator="kind"),
 ]
 
-# Error responses of S3 and the common ones of the JSON services, as their API references spell them.
+# Error responses of S3 and the common ones of the JSON services, as their API references spell
+# them.
 SLOW_DOWN_FAULT = StatusFault(status=503, code="SlowDown")
 INTERNAL_ERROR_FAULT = StatusFault(status=500, code="InternalError")
 ACCESS_DENIED_FAULT = StatusFault(status=403, code="AccessDenied")
@@ -84,10 +97,16 @@ class FaultRule(_FrozenModel):
     """Which requests meet a fault, and which of those."""
 
     fault: ProxyFault
-    service: str | None = Field(default=None, description="signing name: s3, eks, monitoring; any by default")
-    operation: str | None = Field(default=None, description="fnmatch pattern: UploadPart, List*; any by default")
+    service: str | None = Field(
+        default=None, description="signing name: s3, eks, monitoring; any by default"
+    )
+    operation: str | None = Field(
+        default=None, description="fnmatch pattern: UploadPart, List*; any by default"
+    )
     method: str | None = Field(default=None, description="of HTTP; any by default")
-    path: str = Field(default="*", description="fnmatch pattern of the decoded path: /bucket/prefix/*")
+    path: str = Field(
+        default="*", description="fnmatch pattern of the decoded path: /bucket/prefix/*"
+    )
     skip: int = Field(default=0, ge=0, description="so many matching requests pass first")
     every: int = Field(default=1, ge=1, description="of those after it, every n-th")
     times: int | None = Field(default=None, ge=1, description="then it is over; never by default")
@@ -119,7 +138,9 @@ class RuleCounter:
 
 def select_fault(counters: Iterable[RuleCounter], request: ProxyRequest) -> ProxyFault | None:
     """The fault that a request meets, if any."""
-    return next((counter.rule.fault for counter in counters if counter.count_request(request)), None)
+    return next(
+        (counter.rule.fault for counter in counters if counter.count_request(request)), None
+    )
 
 
 def _is_match(rule: FaultRule, request: ProxyRequest) -> bool:

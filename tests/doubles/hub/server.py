@@ -1,6 +1,8 @@
-"""The local hub: a folder of repositories behind the fault proxy, whose rules are its knobs and whose log is its log.
+"""The local hub: a folder of repositories behind the fault proxy, whose rules are its knobs and
+whose log is its log.
 
-Invariant: `url` stays the same over a stop and a start, so a client meets a hub that is down and then up again.
+Invariant: `url` stays the same over a stop and a start, so a client meets a hub that is down and
+then up again.
 """
 
 from __future__ import annotations
@@ -22,13 +24,16 @@ class LocalHub:
 
     Args:
         folder: `<organisation>/<name>/<revision>/<files>`.
-        rules: what goes wrong, as in front of the AWS endpoint; `path` is `/<id>/resolve/<revision>/<file>` for what
-            is asked for, and `/cdn/<id>/<commit>/<file>` for the bytes of large files.
+        rules: what goes wrong, as in front of the AWS endpoint; `path` is
+            `/<id>/resolve/<revision>/<file>` for what is asked for, and `/cdn/<id>/<commit>/<file>`
+            for the bytes of large files.
         access: who may read what; everybody everything by default.
         port: 0 takes a free one.
     """
 
-    def __init__(self, folder: Path, *rules: FaultRule, access: HubAccess | None = None, port: int = 0) -> None:
+    def __init__(
+        self, folder: Path, *rules: FaultRule, access: HubAccess | None = None, port: int = 0
+    ) -> None:
         self.repositories = HubRepositories(folder=folder)
         handler = partial(HubConnection, self.repositories, access or HubAccess())
         self._server = loopback.LoopbackServer(handler)
@@ -74,11 +79,15 @@ class LocalHub:
 
     def count_file_bytes(self, file: str = "*") -> int:
         """Bytes that left as content of files whose name fits the fnmatch pattern."""
-        requests = (*self._proxy.requests(path=f"/*/resolve/*/{file}"), *self._proxy.requests(path=f"/cdn/*/{file}"))
+        requests = (
+            *self._proxy.requests(path=f"/*/resolve/*/{file}"),
+            *self._proxy.requests(path=f"/cdn/*/{file}"),
+        )
         return sum(request.answer_bytes for request in requests if request.done)
 
     def client_environment(self, home: Path) -> dict[str, str]:
-        """The variables that make the hub's client in another process speak to this hub and to nothing else.
+        """The variables that make the hub's client in another process speak to this hub and to
+        nothing else.
 
         Args:
             home: the client's cache and tokens, one for each test.

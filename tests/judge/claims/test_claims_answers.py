@@ -65,7 +65,11 @@ def run(**changes):
     plain = table({"repetition": both, "open-ended": both})
     return observed(
         [
-            Asked(arm=plain.arms[arm], class_=plain.classes[class_], prompt=plain.prompts[prompt].prompt_id)
+            Asked(
+                arm=plain.arms[arm],
+                class_=plain.classes[class_],
+                prompt=plain.prompts[prompt].prompt_id,
+            )
             for arm, class_, prompt in zip(plain.arm, plain.class_, plain.prompt, strict=True)
         ],
         **changes,
@@ -73,7 +77,8 @@ def run(**changes):
 
 
 def posts(variant="spec", window=7, **changes):
-    """An arm as the post's experiment states it; nothing of it was measured on the post's hardware."""
+    """An arm as the post's experiment states it; nothing of it was measured on the post's
+    hardware."""
     return measured.arm(
         variant,
         model="Qwen/Qwen3-32B",
@@ -98,7 +103,9 @@ POST_BASE = measured.arm(
 )
 
 
-def answers(seen, cells=(), equality=(), acceptance=(), *, margin=0.05, controls=RunControls(), **changes):  # noqa: B008 - frozen
+def answers(
+    seen, cells=(), equality=(), acceptance=(), *, margin=0.05, controls=RunControls(), **changes
+):  # noqa: B008 - frozen
     return answer_claims(
         RequestPairing(seen, controls.marked_rounds),
         seen.variants,
@@ -123,7 +130,9 @@ def of_the_post(**changes):
 
 def observed_with(arms, requests=None, **changes):
     seen = run() if requests is None else observed(requests, arms=tuple(arm.name for arm in arms))
-    return dataclasses.replace(seen, run=msgspec.structs.replace(seen.run, arms=tuple(arms), **changes))
+    return dataclasses.replace(
+        seen, run=msgspec.structs.replace(seen.run, arms=tuple(arms), **changes)
+    )
 
 
 def test_every_claim_is_answered_once():
@@ -134,7 +143,9 @@ def test_every_claim_is_answered_once():
 
 
 def test_each_of_two_variants_has_its_own_answer():
-    seen = observed([Asked(arm=arm) for arm in ("base", "spec", "other")], arms=("base", "spec", "other"))
+    seen = observed(
+        [Asked(arm=arm) for arm in ("base", "spec", "other")], arms=("base", "spec", "other")
+    )
     variants = [claim.variant for claim in answers(seen) if claim.claim == "C4"]
     assert variants == ["spec", "other"]
 
@@ -145,21 +156,49 @@ def test_each_of_two_variants_has_its_own_answer():
 @pytest.mark.parametrize(
     ("claim", "cells", "word", "words"),
     [
-        ("C4", [unsure("open-ended", "e2e_ms")], "no evidence", "0 of 1 cells are shown to be the same"),
+        (
+            "C4",
+            [unsure("open-ended", "e2e_ms")],
+            "no evidence",
+            "0 of 1 cells are shown to be the same",
+        ),
         ("C4", [same("open-ended", "e2e_ms")], "confirmed", ""),
-        ("C4", [faster("open-ended", "e2e_ms")], "contradicted", "open-ended at concurrency 4: E2E"),
-        ("C4", [slower("open-ended", "e2e_ms")], "contradicted", "open-ended at concurrency 4: E2E"),
-        ("C6", [same("repetition", "ttft_ms"), unsure("open-ended", "ttft_ms")], "no evidence", "1 of 2 cells"),
+        (
+            "C4",
+            [faster("open-ended", "e2e_ms")],
+            "contradicted",
+            "open-ended at concurrency 4: E2E",
+        ),
+        (
+            "C4",
+            [slower("open-ended", "e2e_ms")],
+            "contradicted",
+            "open-ended at concurrency 4: E2E",
+        ),
+        (
+            "C6",
+            [same("repetition", "ttft_ms"), unsure("open-ended", "ttft_ms")],
+            "no evidence",
+            "1 of 2 cells",
+        ),
         ("C6", [same("repetition", "ttft_ms"), same("open-ended", "ttft_ms")], "confirmed", ""),
         (
             "C7",
-            [faster("repetition", "e2e_ms"), same("repetition", "tpot_ms"), same("repetition", "ttft_ms")],
+            [
+                faster("repetition", "e2e_ms"),
+                same("repetition", "tpot_ms"),
+                same("repetition", "ttft_ms"),
+            ],
             "confirmed",
             "",
         ),
         (
             "C7",
-            [faster("repetition", "e2e_ms"), unsure("repetition", "tpot_ms"), same("repetition", "ttft_ms")],
+            [
+                faster("repetition", "e2e_ms"),
+                unsure("repetition", "tpot_ms"),
+                same("repetition", "ttft_ms"),
+            ],
             "no evidence",
             "",
         ),
@@ -185,13 +224,18 @@ def test_the_load_of_the_post_answers_where_present():
             for arm, load in itertools.product(("base", "spec"), (1, 4))
         ]
     )
-    claim = answer("C4", same("open-ended", "e2e_ms"), slower("open-ended", "e2e_ms", load=second), seen=seen)
+    claim = answer(
+        "C4", same("open-ended", "e2e_ms"), slower("open-ended", "e2e_ms", load=second), seen=seen
+    )
     assert claim.answer == "confirmed"
 
 
 @pytest.mark.parametrize(("measured_ms", "word"), [(16.0, "confirmed"), (30.0, "contradicted")])
 def test_milliseconds_of_the_post_need_its_set_up(measured_ms, word):
-    cells = [faster("repetition", "tpot_ms", measured=measured_ms), same("open-ended", "tpot_ms", measured=45.0)]
+    cells = [
+        faster("repetition", "tpot_ms", measured=measured_ms),
+        same("open-ended", "tpot_ms", measured=45.0),
+    ]
     assert answer("C2", *cells, seen=of_the_post()).answer == word
 
 
@@ -200,7 +244,11 @@ def test_milliseconds_of_the_post_need_its_set_up(measured_ms, word):
 
 @pytest.mark.parametrize(
     ("ratio", "word"),
-    [((3.5, 3.3, 3.7), "confirmed"), ((2.0, 1.8, 2.2), "contradicted"), ((2.9, 2.5, 3.4), "no evidence")],
+    [
+        ((3.5, 3.3, 3.7), "confirmed"),
+        ((2.0, 1.8, 2.2), "contradicted"),
+        ((2.9, 2.5, 3.4), "no evidence"),
+    ],
 )
 def test_the_best_class_answers_up_to_three_times(ratio, word):
     cells = [cell("json", "tpot_ms", "faster", ratio), same("chat", "tpot_ms")]
@@ -222,11 +270,19 @@ def test_one_prompt_without_an_interval_bars_a_contradiction():
     assert claim.answer == "no evidence"
 
 
-@pytest.mark.parametrize(("rounds", "word"), [(FEWEST_ROUNDS - 1, "no evidence"), (FEWEST_ROUNDS, "contradicted")])
+@pytest.mark.parametrize(
+    ("rounds", "word"), [(FEWEST_ROUNDS - 1, "no evidence"), (FEWEST_ROUNDS, "contradicted")]
+)
 def test_a_claim_of_speed_needs_the_rounds_of_a_verdict(rounds, word):
-    claim = answer("C1", cell("json", "tpot_ms", "no evidence", (2.0, 1.8, 2.2), rounds=rounds), seen=of_the_post())
+    claim = answer(
+        "C1",
+        cell("json", "tpot_ms", "no evidence", (2.0, 1.8, 2.2), rounds=rounds),
+        seen=of_the_post(),
+    )
     assert claim.answer == word
-    assert (f"{FEWEST_ROUNDS - 1} rounds cannot tell a difference" in claim.why) is (word == "no evidence")
+    assert (f"{FEWEST_ROUNDS - 1} rounds cannot tell a difference" in claim.why) is (
+        word == "no evidence"
+    )
 
 
 # C3, and single prompts: over rounds
@@ -278,7 +334,10 @@ def test_a_single_prompt_is_corrected_for_every_cell():
     behind = (1060, 1200, 1010, 1150, 980, 1040, 1130, 1090)  # p 0.01 alone
     alone = cell("repeat", "tpot_ms", "no evidence", prompts=1, speed_up=None)
     others = [same(f"class-{number}", "tpot_ms") for number in range(20)]
-    unasked = [cell(f"class-{number}", "tpot_ms", "no evidence", prompts=0, speed_up=None) for number in range(20)]
+    unasked = [
+        cell(f"class-{number}", "tpot_ms", "no evidence", prompts=0, speed_up=None)
+        for number in range(20)
+    ]
     seen = one_prompt(behind)
     assert answer("C2", alone, seen=seen).answer == "contradicted"
     assert answer("C2", alone, *unasked, seen=seen).answer == "contradicted"
@@ -304,7 +363,12 @@ def test_a_gain_with_other_output_is_not_comparable():
 
 def test_a_gain_of_an_arm_that_failed_is_not_comparable():
     requests = [
-        Asked(arm=arm, class_="creative", prompt=f"p{number}", error="closed" if arm == "spec" and number % 2 else None)
+        Asked(
+            arm=arm,
+            class_="creative",
+            prompt=f"p{number}",
+            error="closed" if arm == "spec" and number % 2 else None,
+        )
         for arm, number in itertools.product(("base", "spec"), range(24))
     ]
     claim = answer("C8", faster("creative", "tpot_ms"), seen=observed(requests))
@@ -337,18 +401,27 @@ def test_cost_falls_where_throughput_rises():
 
 
 @pytest.mark.parametrize(
-    ("result", "word"), [("the same", "confirmed"), ("differs", "contradicted"), ("no evidence", "no evidence")]
+    ("result", "word"),
+    [("the same", "confirmed"), ("differs", "contradicted"), ("no evidence", "no evidence")],
 )
 def test_equal_output_is_answered_by_the_comparison_of_outputs(result, word):
-    equality = OutputEquality(variant="spec", by="token ids", result=result, sentence="24 of 24 pairs.")
+    equality = OutputEquality(
+        variant="spec", by="token ids", result=result, sentence="24 of 24 pairs."
+    )
     assert answer("C12", equality=[equality]).answer == word
 
 
-@pytest.mark.parametrize(("words", "word"), [(["same", "worse"], "contradicted"), (["no evidence"], "confirmed")])
+@pytest.mark.parametrize(
+    ("words", "word"), [(["same", "worse"], "contradicted"), (["no evidence"], "confirmed")]
+)
 def test_task_that_is_answered_worse_contradicts_equal_output(words, word):
-    equality = OutputEquality(variant="spec", by="token ids", result="the same", sentence="24 of 24 pairs.")
+    equality = OutputEquality(
+        variant="spec", by="token ids", result="the same", sentence="24 of 24 pairs."
+    )
     tasks = [
-        msgspec.structs.replace(compare_quality("spec", {"a": True}, {"a": True}, chance=0, task="letters"), word=entry)
+        msgspec.structs.replace(
+            compare_quality("spec", {"a": True}, {"a": True}, chance=0, task="letters"), word=entry
+        )
         for entry in words
     ]
     claim = answer("C12", equality=[equality], quality=tasks)
@@ -362,7 +435,8 @@ def steps(spec, base=1.0):
     ]
 
 
-STEP = cell("repetition", "tpot_ms", "faster", (2.0, 1.9, 2.1))  # half the time a token at 0.4 steps: 1.25 a step
+# half the time a token at 0.4 steps: 1.25 a step
+STEP = cell("repetition", "tpot_ms", "faster", (2.0, 1.9, 2.1))
 QUICK_STEP = cell("repetition", "tpot_ms", "faster", (4.0, 3.9, 4.1))
 
 
@@ -379,7 +453,10 @@ QUICK_STEP = cell("repetition", "tpot_ms", "faster", (4.0, 3.9, 4.1))
     ],
 )
 def test_fewer_target_steps_without_faster_ones_confirm_the_claim(per_token, step, ttft, word):
-    assert answer("C13", step, ttft("repetition", "ttft_ms"), acceptance=steps(per_token)).answer == word
+    assert (
+        answer("C13", step, ttft("repetition", "ttft_ms"), acceptance=steps(per_token)).answer
+        == word
+    )
 
 
 # set-up
@@ -404,8 +481,13 @@ def test_configuration_alone_is_confirmed_with_the_artifacts_that_it_needs():
 
 def test_the_rules_that_an_answer_names_are_rules(root):
     rules = (root / "docs" / "reference" / "rules.md").read_text()
-    assert all(f"| `{name}` |" in rules for name in ("tokenizer-equal", "vocabulary-equal", "draft-family"))
-    assert all(name in answer("C14").why for name in ("tokenizer-equal", "vocabulary-equal", "draft-family"))
+    assert all(
+        f"| `{name}` |" in rules for name in ("tokenizer-equal", "vocabulary-equal", "draft-family")
+    )
+    assert all(
+        name in answer("C14").why
+        for name in ("tokenizer-equal", "vocabulary-equal", "draft-family")
+    )
 
 
 # C10: between variants
@@ -419,8 +501,13 @@ def windows(times_ms, loads=(4,)):
         Asked(arm=names[size], prompt=f"p{number}", e2e_ms=ms * float(np.exp(rng.normal(0, 0.02))))
         for (size, ms), number in itertools.product(times_ms.items(), range(12))
     ]
-    requests = [dataclasses.replace(request, concurrency=load) for load, request in itertools.product(loads, requests)]
-    return observed_with((POST_BASE, *(posts(name, window=size) for size, name in names.items())), requests)
+    requests = [
+        dataclasses.replace(request, concurrency=load)
+        for load, request in itertools.product(loads, requests)
+    ]
+    return observed_with(
+        (POST_BASE, *(posts(name, window=size) for size, name in names.items())), requests
+    )
 
 
 @pytest.mark.parametrize(
@@ -454,11 +541,15 @@ def test_drafts_are_answered_by_variants_that_differ_in_them(small_ms, accepted,
     rng = np.random.default_rng(1)
     requests = [
         Asked(arm=arm, prompt=f"p{number}", e2e_ms=ms * float(np.exp(rng.normal(0, 0.01))))
-        for (arm, ms), number in itertools.product((("base", 2000), ("large", 1000), ("small", small_ms)), range(12))
+        for (arm, ms), number in itertools.product(
+            (("base", 2000), ("large", 1000), ("small", small_ms)), range(12)
+        )
     ]
     large = posts("large")
     small = posts("small")
-    small = msgspec.structs.replace(small, artifact_key=small.artifact_key.replace("qwen3-1-7b", "qwen3-0-6b"))
+    small = msgspec.structs.replace(
+        small, artifact_key=small.artifact_key.replace("qwen3-1-7b", "qwen3-0-6b")
+    )
     acceptance = [
         ClassAcceptance(arm=arm, class_="all", method="counters", acceptance_length=length)
         for arm, length in zip(("large", "small"), accepted, strict=True)

@@ -6,7 +6,9 @@ from tandem.metrics import CATALOGUE
 
 
 def test_every_claim_of_the_post_has_a_row():
-    assert [claim.id for claim in read_register().claim] == [f"C{number}" for number in range(1, 18)]
+    assert [claim.id for claim in read_register().claim] == [
+        f"C{number}" for number in range(1, 18)
+    ]
 
 
 def test_the_set_up_is_that_of_the_posts_experiment(root):
@@ -22,7 +24,11 @@ def test_the_set_up_is_that_of_the_posts_experiment(root):
 
 
 def test_claims_of_equality_ask_for_all_of_their_cells():
-    equal = [claim for claim in read_register().claim if claim.asks == "cells" and claim.direction == "same"]
+    equal = [
+        claim
+        for claim in read_register().claim
+        if claim.asks == "cells" and claim.direction == "same"
+    ]
     assert [claim.id for claim in equal] == ["C4", "C5", "C6"]
     assert all(claim.every for claim in equal)
 

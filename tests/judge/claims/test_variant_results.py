@@ -20,4 +20,6 @@ def test_a_model_is_named_in_a_key_without_its_owner():
     [(KEY, "fused", "qwen3-1-7b"), (KEY, "eagle", None), (KEY, None, None), (None, "fused", None)],
 )
 def test_a_draft_is_known_by_the_key_alone(key, method, draft):
-    assert find_draft(arm("spec", artifact_key=key, speculation=Speculation(method=method))) == draft
+    assert (
+        find_draft(arm("spec", artifact_key=key, speculation=Speculation(method=method))) == draft
+    )

@@ -1,4 +1,5 @@
-"""Acceptance over a series of runs: the word of each later run, by tokens of a chunk alone, and the answer to C16."""
+"""Acceptance over a series of runs: the word of each later run, by tokens of a chunk alone, and the
+answer to C16."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from tandem.report.comparison_table import render_series
 
 
 def run(day, per_chunk, prompts=12):
-    """Every prompt in four rounds; answers of 64 tokens in chunks of `per_chunk`, one more or less by prompt."""
+    """Every prompt in four rounds; answers of 64 tokens in chunks of `per_chunk`, one more or less
+    by prompt."""
     requests = [
         Asked(
             arm=arm,
@@ -54,10 +56,14 @@ def test_a_server_that_streams_each_token_alone_gets_no_word():
 
 
 @pytest.mark.parametrize(
-    ("later", "answer"), [((4.0, 4.0), "did not drift"), ((4.0, 2.5), "drifted"), ((1.0, 1.0), "no evidence")]
+    ("later", "answer"),
+    [((4.0, 4.0), "did not drift"), ((4.0, 2.5), "drifted"), ((1.0, 1.0), "no evidence")],
 )
 def test_a_series_answers_the_claim_on_drift(later, answer):
-    runs = [compare_tables(run(1, 4.0), run(day, size), margin=0.05) for day, size in enumerate(later, 2)]
+    runs = [
+        compare_tables(run(1, 4.0), run(day, size), margin=0.05)
+        for day, size in enumerate(later, 2)
+    ]
     series = join_series(runs)
     assert (series.claim, answer in series.answer) == ("C16", True)
 

@@ -1,4 +1,5 @@
-"""Two runs beside each other. What a control finds of a run is stated here: it has tests of its own."""
+"""Two runs beside each other. What a control finds of a run is stated here: it has tests of its
+own."""
 
 import dataclasses
 import itertools
@@ -25,7 +26,13 @@ METRICS = ("tpot_ms", "e2e_ms", "ttft_ms", "output_tokens_per_s")
 def floors(ratio):
     return RunControls(
         floors=tuple(
-            NoiseFloor(class_="repeat", load=C4, metric=metric, speed_up=RatioEstimate(value=1.0), ratio=ratio)
+            NoiseFloor(
+                class_="repeat",
+                load=C4,
+                metric=metric,
+                speed_up=RatioEstimate(value=1.0),
+                ratio=ratio,
+            )
             for metric in METRICS
         )
     )
@@ -35,14 +42,25 @@ def floors(ratio):
 def stated(monkeypatch):
     """What the controls find, by the day of a run; floors of 1 % unless a test says other."""
     by_day = {}
-    monkeypatch.setattr(module, "check_controls", lambda seen: by_day.get(seen.run.created_utc[:10], floors(1.01)))
+    monkeypatch.setattr(
+        module, "check_controls", lambda seen: by_day.get(seen.run.created_utc[:10], floors(1.01))
+    )
     return by_day
 
 
 def run(
-    day, spec=500.0, base=1000.0, prompts=12, requests=(), arms=("base", "spec"), answers=None, rounds=4, **changes
+    day,
+    spec=500.0,
+    base=1000.0,
+    prompts=12,
+    requests=(),
+    arms=("base", "spec"),
+    answers=None,
+    rounds=4,
+    **changes,
 ):
-    """Twelve prompts of `repeat` in four rounds, each arm's time spread over prompts and jittered by a share of 1 %.
+    """Twelve prompts of `repeat` in four rounds, each arm's time spread over prompts and jittered
+    by a share of 1 %.
 
     `answers` has fields of each arm's requests.
     """
@@ -59,7 +77,9 @@ def run(
             range(rounds), zip(arms, (base, spec), strict=True), range(prompts)
         )
     ]
-    return observed([*own, *requests], arms=arms, created_utc=f"2026-11-{day:02}T00:00:00Z", **changes)
+    return observed(
+        [*own, *requests], arms=arms, created_utc=f"2026-11-{day:02}T00:00:00Z", **changes
+    )
 
 
 def manifest_of(seen, **changes):
@@ -67,13 +87,20 @@ def manifest_of(seen, **changes):
 
 
 def arm_of(seen, name, **changes):
-    arms = [msgspec.structs.replace(arm, **changes) if arm.name == name else arm for arm in seen.run.arms]
+    arms = [
+        msgspec.structs.replace(arm, **changes) if arm.name == name else arm
+        for arm in seen.run.arms
+    ]
     return manifest_of(seen, arms=tuple(arms))
 
 
 def row(before, after, arm="spec", metric="e2e_ms", kind="figure"):
     comparison = compare_tables(before, after, margin=0.05)
-    return next(entry for entry in comparison.rows if (entry.kind, entry.arm, entry.metric) == (kind, arm, metric))
+    return next(
+        entry
+        for entry in comparison.rows
+        if (entry.kind, entry.arm, entry.metric) == (kind, arm, metric)
+    )
 
 
 def answered(**fields):
@@ -92,7 +119,16 @@ def answered(**fields):
         ({}, {"spec": 1000.0, "answers": {"spec": {"tokens": 128.0}}}, "e2e_ms", "slower"),
         ({}, {"spec": 125.0, "answers": {"spec": {"tokens": 32.0}}}, "tpot_ms", "faster"),
     ],
-    ids=["time", "rate", "same", "broken alike", "unchecked", "longer", "longer and slower", "time of a token"],
+    ids=[
+        "time",
+        "rate",
+        "same",
+        "broken alike",
+        "unchecked",
+        "longer",
+        "longer and slower",
+        "time of a token",
+    ],
 )
 def test_word_of_an_arm_s_own_figure(both, later, metric, word):
     assert row(run(1, **both), run(2, **{**both, **later}), metric=metric).verdict == word
@@ -100,7 +136,9 @@ def test_word_of_an_arm_s_own_figure(both, later, metric, word):
 
 @pytest.mark.parametrize("kind", ["figure", "gain"])
 def test_survivors_of_one_run_are_not_called(kind):
-    lost = [Asked(arm="spec", prompt=f"p{number}", repeat=1, error="closed") for number in range(12)]
+    lost = [
+        Asked(arm="spec", prompt=f"p{number}", repeat=1, error="closed") for number in range(12)
+    ]
     figure = row(run(1), run(2, spec=250.0, requests=lost), kind=kind)
     assert figure.speed_up.low > 1.5
     assert figure.verdict == "no evidence"
@@ -117,7 +155,9 @@ def test_without_both_floors_nothing_is_called(stated):
 @pytest.mark.parametrize("short", [(3, 4), (4, 3)])
 def test_a_run_of_fewer_than_four_rounds_is_not_called(short):
     earlier, later = short
-    comparison = compare_tables(run(1, rounds=earlier), run(2, spec=250.0, rounds=later), margin=0.05)
+    comparison = compare_tables(
+        run(1, rounds=earlier), run(2, spec=250.0, rounds=later), margin=0.05
+    )
     assert {entry.verdict for entry in comparison.rows} == {"no evidence"}
     assert comparison.rows[0].why.startswith("a run is short: 3 rounds")
 
@@ -135,7 +175,13 @@ def test_a_class_of_fewer_than_four_rounds_is_not_called(class_rounds, stated):
             day,
             spec=spec,
             requests=[
-                Asked(arm=arm, class_="json", prompt=f"j{number}", round=round_, e2e_ms=ms * (1 + number / 10))
+                Asked(
+                    arm=arm,
+                    class_="json",
+                    prompt=f"j{number}",
+                    round=round_,
+                    e2e_ms=ms * (1 + number / 10),
+                )
                 for round_, (arm, ms), number in itertools.product(
                     range(class_rounds), (("base", 1000), ("spec", spec)), range(12)
                 )
@@ -144,12 +190,16 @@ def test_a_class_of_fewer_than_four_rounds_is_not_called(class_rounds, stated):
         for day, spec in ((1, 500.0), (2, 250.0))
     ]
     result = [
-        entry for entry in compare_tables(*days, margin=0.05).rows if (entry.arm, entry.metric) == ("spec", "e2e_ms")
+        entry
+        for entry in compare_tables(*days, margin=0.05).rows
+        if (entry.arm, entry.metric) == ("spec", "e2e_ms")
     ]
     words = {(item.kind, item.class_): item.verdict for item in result}
 
     assert (words["figure", "repeat"], words["gain", "repeat"]) == ("faster", "faster")
-    assert {words["figure", "json"], words["gain", "json"]} == {"faster" if class_rounds == 4 else "no evidence"}
+    assert {words["figure", "json"], words["gain", "json"]} == {
+        "faster" if class_rounds == 4 else "no evidence"
+    }
 
 
 def test_a_gain_without_a_shared_round_is_not_called():
@@ -192,8 +242,20 @@ def test_answers_that_the_later_run_breaks_are_not_called_faster(kind, word):
 @pytest.mark.parametrize(
     ("kind", "sentence"),
     [
-        ("figure", "the later answers are 0.50 times as long (0.50 to 0.50), so their times are not those of the same"),
-        ("gain", "beside its baseline's, the later answers are 0.50 times as long (0.50 to 0.50), so their times are"),
+        (
+            "figure",
+            (
+                "the later answers are 0.50 times as long (0.50 to 0.50), so their times are not"
+                " those of the same"
+            ),
+        ),
+        (
+            "gain",
+            (
+                "beside its baseline's, the later answers are 0.50 times as long (0.50 to 0.50), so"
+                " their times are"
+            ),
+        ),
     ],
 )
 def test_a_shorter_time_of_shorter_answers_is_not_called_faster(kind, sentence):
@@ -205,8 +267,9 @@ def test_a_shorter_time_of_shorter_answers_is_not_called_faster(kind, sentence):
 def test_lengths_that_nobody_counted_are_said_to_be_unknown():
     no_count = {"answers": {"spec": {"tokens": float("nan")}}}
     comparison = compare_tables(run(1), run(2, spec=250.0, **no_count), margin=0.05)
-    assert "tokens of spec were not counted in both runs: whether its answers are of one length is not known" in (
-        comparison.notes
+    assert (
+        "tokens of spec were not counted in both runs: whether its answers are of one length is not"
+        " known" in (comparison.notes)
     )
     assert not any("tokens of base" in note for note in comparison.notes)
 
@@ -220,7 +283,8 @@ def test_rounds_that_a_control_marked_are_left_out(stated):
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"), [({"temperature": 0.7}, "temperature"), ({"schedule": "simultaneous"}, "schedule")]
+    ("changes", "what"),
+    [({"temperature": 0.7}, "temperature"), ({"schedule": "simultaneous"}, "schedule")],
 )
 def test_runs_that_were_asked_differently_are_compared_and_not_called(changes, what):
     comparison = compare_tables(run(1), run(2, spec=250.0, **changes), margin=0.05)
@@ -231,7 +295,9 @@ def test_runs_that_were_asked_differently_are_compared_and_not_called(changes, w
 def test_a_renamed_suite_of_the_same_content_is_the_same():
     new_name = SuiteEntry(name="mine", sha256="0" * 64, prompts=24, classes=("repeat",))
     after = run(2, spec=250.0, suites=(new_name,))
-    after = dataclasses.replace(after, prompts=tuple(prompt._replace(suite="mine") for prompt in after.prompts))
+    after = dataclasses.replace(
+        after, prompts=tuple(prompt._replace(suite="mine") for prompt in after.prompts)
+    )
     assert row(run(1), after).prompts == 12
 
 
@@ -254,8 +320,12 @@ def test_what_cannot_be_compared_is_refused(after, words):
 def test_outputs_of_both_runs_are_counted_where_they_are_identical():
     assert compare_tables(run(1), run(2, temperature=0.7), margin=0.05).outputs == ()
     second = [Asked(arm="spec", prompt="q", text=text) for text in ("x", "y")]
-    comparison = compare_tables(run(1, requests=second[:1]), run(2, requests=second[1:]), margin=0.05)
-    assert [(output.arm, output.identical.n, output.identical.of) for output in comparison.outputs] == [
+    comparison = compare_tables(
+        run(1, requests=second[:1]), run(2, requests=second[1:]), margin=0.05
+    )
+    assert [
+        (output.arm, output.identical.n, output.identical.of) for output in comparison.outputs
+    ] == [
         ("base", 12, 12),
         ("spec", 12, 13),
     ]
@@ -286,11 +356,15 @@ def with_two_classes(day, spec, second="all"):
 
 
 def test_all_classes_together_have_a_floor_of_their_own(stated):
-    floor = NoiseFloor(class_="all", load=C4, metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=1.02)
+    floor = NoiseFloor(
+        class_="all", load=C4, metric="e2e_ms", speed_up=RatioEstimate(value=1.0), ratio=1.02
+    )
     controls = msgspec.structs.replace(floors(1.01), overall_floors=(floor,))
     stated |= {f"2026-11-{day:02}": controls for day in (1, 2)}
     comparison = compare_tables(with_two_classes(1, 500.0), with_two_classes(2, 250.0), margin=0.05)
-    (figure,) = [entry for entry in comparison.overall if (entry.kind, entry.arm) == ("figure", "spec")]
+    (figure,) = [
+        entry for entry in comparison.overall if (entry.kind, entry.arm) == ("figure", "spec")
+    ]
     assert (figure.prompts, figure.verdict, round(figure.noise_floor, 4)) == (24, "faster", 1.0404)
 
 
@@ -299,7 +373,9 @@ def test_survivors_of_a_class_bar_all_prompts():
     rows = np.flatnonzero((later.arm == 1) & (later.class_ == 0))[:8]
     failed = dataclasses.replace(later, failed=later.failed | np.isin(np.arange(len(later)), rows))
     comparison = compare_tables(with_two_classes(1, 500.0), failed, margin=0.05)
-    (figure,) = [entry for entry in comparison.overall if (entry.kind, entry.arm) == ("figure", "spec")]
+    (figure,) = [
+        entry for entry in comparison.overall if (entry.kind, entry.arm) == ("figure", "spec")
+    ]
     assert figure.verdict == "no evidence"
     assert figure.why.endswith("only survivors could be compared (class repeat)")
 
@@ -323,19 +399,25 @@ def test_an_arm_missing_in_a_manifest_is_compared():
 
 def test_a_cut_file_is_named(tmp_path):
     folders = [
-        measured.write_run(tmp_path / str(day), [measured.record()], created_utc=f"2026-11-0{day}T00:00:00Z")
+        measured.write_run(
+            tmp_path / str(day), [measured.record()], created_utc=f"2026-11-0{day}T00:00:00Z"
+        )
         for day in (1, 2)
     ]
     with (folders[1] / "records.jsonl").open("ab") as file:
         file.write(b'{"schema":1,"request_id":"cu')
     comparison = module.compare_series(folders, margin=0.05).comparisons[0]
-    assert any(note.startswith("2: records.jsonl:2: the last line is torn") for note in comparison.notes)
+    assert any(
+        note.startswith("2: records.jsonl:2: the last line is torn") for note in comparison.notes
+    )
 
 
 def test_a_run_without_requests_is_compared_to_nothing(tmp_path):
     folders = [
         measured.write_run(
-            tmp_path / str(day), [measured.record()] * (2 - day), created_utc=f"2026-11-0{day}T00:00:00Z"
+            tmp_path / str(day),
+            [measured.record()] * (2 - day),
+            created_utc=f"2026-11-0{day}T00:00:00Z",
         )
         for day in (1, 2)
     ]
@@ -349,9 +431,13 @@ def test_of_two_drawn_runs_the_true_gain_alone_is_called(monkeypatch, seed):
     for day, tuned in ((1, 1.2), (2, 1.8)):
         ratio = {"spec": {"repeat": 1.5, "json": tuned}, "base#2": {"repeat": 1.0, "json": 1.0}}
         truth = Truth(ratio=ratio, rounds=4, drift=0.02)
-        days.append(manifest_of(drawn(truth, seed=10 * seed + day), created_utc=f"2026-11-0{day}T00:00:00Z"))
+        days.append(
+            manifest_of(drawn(truth, seed=10 * seed + day), created_utc=f"2026-11-0{day}T00:00:00Z")
+        )
     gains = [
-        entry for entry in compare_tables(*days, margin=0.05).rows if entry.kind == "gain" and entry.metric == "e2e_ms"
+        entry
+        for entry in compare_tables(*days, margin=0.05).rows
+        if entry.kind == "gain" and entry.metric == "e2e_ms"
     ]
     assert {gain.class_: gain.verdict for gain in gains}["json"] == "faster"
     assert {item.class_: item.verdict for item in gains}["repeat"] in {"no evidence", "same"}

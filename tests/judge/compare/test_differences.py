@@ -29,7 +29,9 @@ def test_what_cannot_be_compared_is_refused(after, words):
         find_common_parts(BEFORE, after)
 
 
-@pytest.mark.parametrize(("name", "value", "blocks"), [("temperature", 0.7, True), ("seed", 2, False)])
+@pytest.mark.parametrize(
+    ("name", "value", "blocks"), [("temperature", 0.7, True), ("seed", 2, False)]
+)
 def test_a_setting_that_changes_the_work_bars_a_word(name, value, blocks):
     after = run("base", "spec", created_utc="2026-11-22T00:00:00Z", **{name: value})
     differences = find_differences(BEFORE.run, after.run, find_common_parts(BEFORE, after))

@@ -12,7 +12,8 @@ import measured
 from tandem.bench.request_table import RequestTable, read_request_table
 
 Answer = Callable[[int, int], Mapping[str, Any] | str | None]
-"""Of a prompt's number and a round: fields of the record, its text alone, or None where nobody asked."""
+"""Of a prompt's number and a round: fields of the record, its text alone, or None where nobody
+asked."""
 
 UNCOUNTED = measured.chunks((0.1, "role"), (0.2, "text"), (0.29, "text"), (0.29, "usage"))
 TEXT = "one two three four five six seven eight"
@@ -24,9 +25,15 @@ def text(prompt: int, _round: int = 0) -> str:
 
 
 def answered(
-    folder: Path, answers: Mapping[str, Answer], *, prompts: int = 12, rounds: int = 1, **changes: Any
+    folder: Path,
+    answers: Mapping[str, Answer],
+    *,
+    prompts: int = 12,
+    rounds: int = 1,
+    **changes: Any,
 ) -> RequestTable:
-    """A run whose arms, the baseline first, said what `answers` state; `changes` are of the manifest.
+    """A run whose arms, the baseline first, said what `answers` state; `changes` are of the
+    manifest.
 
     A record has as many tokens as its text has words, unless the test says other.
     """
@@ -52,5 +59,10 @@ def answered(
         }
         records.append(measured.record(**{**defaults, **fields}))
     arms = [name for name in answers if not name.endswith("#2")]
-    stated_arms = tuple(measured.arm(name, role="variant" if place else "baseline") for place, name in enumerate(arms))
-    return read_request_table(measured.write_run(folder, records, **{"arms": stated_arms, **changes}))
+    stated_arms = tuple(
+        measured.arm(name, role="variant" if place else "baseline")
+        for place, name in enumerate(arms)
+    )
+    return read_request_table(
+        measured.write_run(folder, records, **{"arms": stated_arms, **changes})
+    )

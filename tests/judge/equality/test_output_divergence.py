@@ -14,12 +14,19 @@ from recordings import recorded
 
 from tandem.bench.answer import parse_answer
 from tandem.judge.equality import divergence
-from tandem.judge.equality.divergence import OutputDivergence, count_bins, find_first_difference, read_divergences
+from tandem.judge.equality.divergence import (
+    OutputDivergence,
+    count_bins,
+    find_first_difference,
+    read_divergences,
+)
 from tandem.judge.equality.output_pairs import build_matcher
 from tandem.judge.schema import HistogramBin
 
 
-def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **how: Any) -> OutputDivergence:
+def parted(
+    folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **how: Any
+) -> OutputDivergence:
     """The first pair of a run in which both arms said one thing to every prompt."""
     seen = answered(folder, {"base": lambda *_: baseline, "spec": lambda *_: variant}, prompts=1)
     pairs = build_matcher(seen, "base", "spec").pair_arms("base", "spec")
@@ -28,7 +35,8 @@ def parted(folder: Path, baseline: dict[str, Any], variant: dict[str, Any], **ho
 
 
 @pytest.mark.parametrize(
-    ("mine", "theirs", "place"), [("abc", "abd", 2), ("abc", "ab", 2), ("", "a", 0), ([1, 2], [1, 2, 3], 2)]
+    ("mine", "theirs", "place"),
+    [("abc", "abd", 2), ("abc", "ab", 2), ("", "a", 0), ([1, 2], [1, 2, 3], 2)],
 )
 def test_outputs_part_at_the_first_difference(mine, theirs, place):
     assert find_first_difference(mine, theirs) == place
@@ -64,7 +72,9 @@ def test_what_steers_a_terminal_or_hides_is_made_visible(tmp_path):
 
 
 def test_reasoning_is_part_of_the_output(tmp_path):
-    result = parted(tmp_path, {"reasoning": "so", "text": "yes"}, {"reasoning": "no", "text": "yes"})
+    result = parted(
+        tmp_path, {"reasoning": "so", "text": "yes"}, {"reasoning": "no", "text": "yes"}
+    )
     assert (result.position, result.baseline, result.variant) == (0, "so␀yes", "no␀yes")
 
 
@@ -80,7 +90,8 @@ def test_of_many_pairs_a_part_is_read_evenly(tmp_path, monkeypatch):
 
 
 def logprobs(gap: float, *, name: str, shown: str = "b") -> msgspec.Raw:
-    """Of two tokens in the chat API's form: `x`, then `name` beside `shown`, which is `gap` less likely."""
+    """Of two tokens in the chat API's form: `x`, then `name` beside `shown`, which is `gap` less
+    likely."""
     entries = [
         {
             "token": token,
@@ -95,13 +106,19 @@ def logprobs(gap: float, *, name: str, shown: str = "b") -> msgspec.Raw:
 @pytest.mark.parametrize(
     ("gap", "shown", "tie"),
     [(0.2, "b", True), (0.3, "b", False), (0.3, "c", False), (0.2, "c", None)],
-    ids=["nearly as likely", "not as likely", "less likely than one that is not", "less likely than one that is"],
+    ids=[
+        "nearly as likely",
+        "not as likely",
+        "less likely than one that is not",
+        "less likely than one that is",
+    ],
 )
 def test_a_near_tie_is_by_the_baselines_probabilities(tmp_path, gap, shown, tie):
     result = parted(
         tmp_path,
         {"text": "xa", "logprobs": logprobs(gap, name="a", shown=shown)},
-        {"text": "xb", "logprobs": logprobs(0.0, name="b", shown="a")},  # by its own view every choice is a tie
+        # by its own view every choice is a tie
+        {"text": "xb", "logprobs": logprobs(0.0, name="b", shown="a")},
     )
     assert result.near_tie is tie
 
@@ -152,7 +169,10 @@ def test_near_ties_of_a_run_are_counted(tmp_path):
     from tandem.judge.equality.output_equality import compare_outputs  # noqa: PLC0415 - one test of the two together
 
     def base(prompt: int, _: int) -> dict[str, Any]:
-        return {"text": f"xa {prompt} {TEXT}", "logprobs": logprobs(0.1 if prompt < 3 else 0.9, name="a")}
+        return {
+            "text": f"xa {prompt} {TEXT}",
+            "logprobs": logprobs(0.1 if prompt < 3 else 0.9, name="a"),
+        }
 
     def spec(prompt: int, _: int) -> dict[str, Any]:
         return {"text": f"xb {prompt} {TEXT}", "logprobs": logprobs(0.9, name="b", shown="a")}

@@ -26,7 +26,9 @@ ROOT = Path(__file__).parents[3]
 REAL = ROOT / "tests/benchmarks/real_run/ngram"
 
 
-def only(folder: Path, answers: Mapping[str, Any], *, tokenizer: Path | None = None, **changes: Any) -> OutputEquality:
+def only(
+    folder: Path, answers: Mapping[str, Any], *, tokenizer: Path | None = None, **changes: Any
+) -> OutputEquality:
     (equality,) = compare_outputs(answered(folder, answers, **changes), tokenizer=tokenizer)
     return equality
 
@@ -53,21 +55,63 @@ def never(prompt: int, round_: int) -> str:
     ("answers", "changes", "result", "identical", "words"),
     [
         ({"base": text, "spec": text}, {}, "the same", 12, "no yardstick"),
-        ({"base": text, "spec": lambda p, r: {"text": text(p, r), "content": "truncated"}}, {}, "the same", 12, ""),
+        (
+            {"base": text, "spec": lambda p, r: {"text": text(p, r), "content": "truncated"}},
+            {},
+            "the same",
+            12,
+            "",
+        ),
         ({"base": text, "spec": other}, {}, "no evidence", 0, "never asked twice"),
         ({**CONTROL, "spec": some(4)}, {}, "differs", 8, "against itself 0 of 12 pairs differ"),
-        ({"base": text, "spec": some(2)}, {"rounds": 3}, "differs", 30, "against itself 0 of 24 pairs differ"),
+        (
+            {"base": text, "spec": some(2)},
+            {"rounds": 3},
+            "differs",
+            30,
+            "against itself 0 of 24 pairs differ",
+        ),
         ({**CONTROL, "spec": some(1)}, {}, "no evidence", 11, "too few to tell"),
         ({**CONTROL, "spec": some(1)}, {"prompts": 120}, "the same", 119, "does not matter"),
         ({"base": never, "spec": never, "base#2": never}, {}, "no evidence", 0, "never repeats"),
         ({**CONTROL, "spec": other}, {"temperature": 0.8}, "no evidence", 0, "temperature 0.8"),
         ({**CONTROL, "spec": text}, {"prompts": 3}, "no evidence", 3, "too few prompts"),
         ({**CONTROL, "spec": text}, {"prompts": 4}, "the same", 4, ""),
-        ({"base": text, "spec": text}, {"prompts": 1}, "no evidence", 1, "All 1 paired output of 1 prompt are"),
-        ({"base": text, "spec": lambda *_: FAILING}, {}, "no evidence", None, "one side failed: 12 pairs"),
-        ({"base": lambda *_: "", "spec": lambda *_: ""}, {}, "no evidence", None, "neither side has any output: 12"),
-        ({"base": text, "spec": lambda p, r: text(p, r) if p < 5 else FAILING}, {}, "no evidence", 5, "left out"),
-        ({"base": text, "spec": lambda p, r: text(p, r) if p < 6 else FAILING}, {}, "the same", 6, ""),
+        (
+            {"base": text, "spec": text},
+            {"prompts": 1},
+            "no evidence",
+            1,
+            "All 1 paired output of 1 prompt are",
+        ),
+        (
+            {"base": text, "spec": lambda *_: FAILING},
+            {},
+            "no evidence",
+            None,
+            "one side failed: 12 pairs",
+        ),
+        (
+            {"base": lambda *_: "", "spec": lambda *_: ""},
+            {},
+            "no evidence",
+            None,
+            "neither side has any output: 12",
+        ),
+        (
+            {"base": text, "spec": lambda p, r: text(p, r) if p < 5 else FAILING},
+            {},
+            "no evidence",
+            5,
+            "left out",
+        ),
+        (
+            {"base": text, "spec": lambda p, r: text(p, r) if p < 6 else FAILING},
+            {},
+            "the same",
+            6,
+            "",
+        ),
     ],
 )
 def test_conclusion_of_outputs(tmp_path, answers, changes, result, identical, words):
@@ -114,7 +158,9 @@ BROKEN = {
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=BROKEN)
 def test_a_broken_variant_differs_at_any_temperature(tmp_path, broken):
     for temperature in (0.0, 0.8):
-        equality = only(tmp_path / str(temperature), {"base": text, "spec": broken}, temperature=temperature)
+        equality = only(
+            tmp_path / str(temperature), {"base": text, "spec": broken}, temperature=temperature
+        )
         assert equality.result == "differs"
 
 
@@ -123,7 +169,8 @@ def test_outputs_a_little_longer_are_not_called_rambling(tmp_path):
         return lambda p, r: {"text": f"{text(p, r)} {tokens}", "completion_tokens": tokens}
 
     a_little, more = (
-        only(tmp_path / str(tokens), {"base": longer(100), "spec": longer(tokens)}) for tokens in (104, 106)
+        only(tmp_path / str(tokens), {"base": longer(100), "spec": longer(tokens)})
+        for tokens in (104, 106)
     )
 
     assert (a_little.result, more.result) == ("no evidence", "differs")
@@ -138,13 +185,21 @@ def test_lengths_are_a_ratio_of_tokens(tmp_path):
 
 def test_identical_outputs_are_alike_long_whatever_a_server_counts(tmp_path):
     def miscounted(prompt: int, round_: int) -> Mapping[str, Any]:
-        return {"text": text(prompt, round_), "completion_tokens": 99} if prompt else {"text": other(0, 0)}
+        return (
+            {"text": text(prompt, round_), "completion_tokens": 99}
+            if prompt
+            else {"text": other(0, 0)}
+        )
 
     assert only(tmp_path, {"base": text, "spec": miscounted}).lengths.value == 1.0
 
 
 def test_an_output_without_a_token_is_as_short_as_one(tmp_path):
-    empty = {"text": "", "completion_tokens": 0, "chunks": measured.chunks((0.1, "role"), (0.2, "end"))}
+    empty = {
+        "text": "",
+        "completion_tokens": 0,
+        "chunks": measured.chunks((0.1, "role"), (0.2, "end")),
+    }
     equality = only(tmp_path, {"base": text, "spec": lambda *_: empty})
     assert equality.lengths.value == pytest.approx(1 / 9)
     assert equality.result == "differs"
@@ -154,7 +209,10 @@ def test_lengths_come_from_the_outputs_where_no_server_counts(tmp_path):
     def uncounted(prompt: int, round_: int) -> Mapping[str, Any]:
         return {**BROKEN["rambling"](prompt, round_), "completion_tokens": None}
 
-    equality = only(tmp_path, {"base": lambda p, r: {"text": text(p, r), "completion_tokens": None}, "spec": uncounted})
+    equality = only(
+        tmp_path,
+        {"base": lambda p, r: {"text": text(p, r), "completion_tokens": None}, "spec": uncounted},
+    )
 
     baseline = len(text(1))
     ramble = len(text(1)) + 1 + len(TEXT)
@@ -178,14 +236,22 @@ def test_lengths_are_not_told_by_a_part_of_the_outputs(tmp_path, monkeypatch):
 
 def test_sampled_rounds_need_a_control_as_yardstick(tmp_path):
     alone = only(tmp_path / "alone", {"base": text, "spec": text}, rounds=2, temperature=0.8)
-    equality = only(tmp_path / "two", {"base": text, "spec": text, "base#2": text}, rounds=2, temperature=0.8)
+    equality = only(
+        tmp_path / "two", {"base": text, "spec": text, "base#2": text}, rounds=2, temperature=0.8
+    )
     assert alone.yardstick is None
     assert equality.yardstick.of == 24
 
 
 def test_each_class_has_its_own_shares(tmp_path):
-    equality = only(tmp_path, {"base": text, "spec": lambda p, r: (text if p % 2 else other)(p, r), "base#2": text})
-    assert [(entry.class_, entry.identical.n, entry.identical.of, entry.yardstick.n) for entry in equality.classes] == [
+    equality = only(
+        tmp_path,
+        {"base": text, "spec": lambda p, r: (text if p % 2 else other)(p, r), "base#2": text},
+    )
+    assert [
+        (entry.class_, entry.identical.n, entry.identical.of, entry.yardstick.n)
+        for entry in equality.classes
+    ] == [
         ("repeat", 0, 6, 6),
         ("chat", 6, 6, 6),
     ]
@@ -195,7 +261,10 @@ def test_examples_are_of_the_first_classes_one_each(tmp_path, monkeypatch):
     every = only(tmp_path, {"base": text, "spec": other})
     monkeypatch.setattr(judge_equality, "MAX_EXAMPLES", 1)
     (few,) = judge_equality.compare_outputs(read_request_table(tmp_path), tokenizer=None)
-    assert [(example.class_, example.prompt_id) for example in every.examples] == [("repeat", "p00"), ("chat", "p01")]
+    assert [(example.class_, example.prompt_id) for example in every.examples] == [
+        ("repeat", "p00"),
+        ("chat", "p01"),
+    ]
     assert few.examples == every.examples[:1]
 
 
@@ -211,7 +280,10 @@ def test_token_ids_decide_where_every_output_has_them(tmp_path):
     assert (equality.by, equality.identical.n) == ("token ids", 0)
     assert equality.first_divergence[-1] == HistogramBin(first=2, last=4, n=12)
     assert equality.examples[0].at == 3
-    assert (equality.examples[0].baseline, equality.examples[0].measured) == ("token ids 1 2 3 4", "token ids 1 2 3 5")
+    assert (equality.examples[0].baseline, equality.examples[0].measured) == (
+        "token ids 1 2 3 4",
+        "token ids 1 2 3 5",
+    )
 
 
 def test_a_tokenizer_gives_the_place_of_difference_in_its_tokens(tmp_path):
@@ -221,10 +293,13 @@ def test_a_tokenizer_gives_the_place_of_difference_in_its_tokens(tmp_path):
     vocabulary.post_processor = TemplateProcessing(single="? ? ? $A", special_tokens=[("?", 0)])
     vocabulary.save(str(tmp_path / "tokenizer.json"))
 
-    equality = only(tmp_path / "run", {"base": text, "spec": other}, tokenizer=tmp_path / "tokenizer.json")
+    equality = only(
+        tmp_path / "run", {"base": text, "spec": other}, tokenizer=tmp_path / "tokenizer.json"
+    )
 
     assert equality.by == "the target's tokenizer"
-    assert [example.at for example in equality.examples] == [3, 3]  # the prompt's number is the first token
+    # the prompt's number is the first token
+    assert [example.at for example in equality.examples] == [3, 3]
     assert equality.examples[0].measured.startswith("0 one two tree four")
 
 

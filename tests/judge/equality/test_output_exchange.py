@@ -1,4 +1,5 @@
-"""The test that exchanges names: exact where it can be counted by hand, honest where servers are unsteady."""
+"""The test that exchanges names: exact where it can be counted by hand, honest where servers are
+unsteady."""
 
 from __future__ import annotations
 
@@ -43,7 +44,9 @@ def test_a_baseline_that_was_asked_once_is_no_yardstick():
 def test_a_prompt_that_the_variant_was_never_asked_says_nothing():
     baseline = side("aa", "aa", "cd")
     variant = side("b", "b")
-    assert run_permutation_test(baseline, variant) == run_permutation_test(side("aa", "aa"), variant)
+    assert run_permutation_test(baseline, variant) == run_permutation_test(
+        side("aa", "aa"), variant
+    )
 
 
 def test_unsteady_servers_differ_no_more_often_than_stated():
@@ -52,7 +55,9 @@ def test_unsteady_servers_differ_no_more_often_than_stated():
     wrongly = 0
     for seed in range(120):
         points = rng.choice(3, size=(2, len(strata)), p=(0.6, 0.3, 0.1)).astype(np.uint64)
-        result = run_permutation_test(OutputStrata(strata, points[0]), OutputStrata(strata, points[1]), seed)
+        result = run_permutation_test(
+            OutputStrata(strata, points[0]), OutputStrata(strata, points[1]), seed
+        )
         wrongly += result.p <= 0.05
 
     assert 0 < wrongly <= 13  # 6 expected; more than 13 in one of 250 such tests

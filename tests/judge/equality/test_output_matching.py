@@ -25,7 +25,12 @@ def test_a_pair_is_one_prompt_load_round_and_repeat():
 
 
 def test_a_failed_request_is_in_no_pair_and_counted():
-    matches = pairs(Asked(), Asked(arm="spec", error="closed"), Asked(prompt="p1"), Asked(arm="spec", prompt="p1"))
+    matches = pairs(
+        Asked(),
+        Asked(arm="spec", error="closed"),
+        Asked(prompt="p1"),
+        Asked(arm="spec", prompt="p1"),
+    )
     assert (len(matches), matches.failure_count) == (1, 1)
 
 
@@ -35,7 +40,10 @@ def test_what_one_arm_was_never_asked_is_not_lost():
 
 def test_one_empty_output_differs_and_two_are_no_pair():
     matches = pairs(
-        Asked(text=""), Asked(arm="spec", text=""), Asked(prompt="p1"), Asked(arm="spec", prompt="p1", text="")
+        Asked(text=""),
+        Asked(arm="spec", text=""),
+        Asked(prompt="p1"),
+        Asked(arm="spec", prompt="p1", text=""),
     )
     assert (matches.is_same.tolist(), matches.silent_count) == ([False], 1)
 
@@ -50,10 +58,13 @@ def test_a_failed_repeat_leaves_the_first_answer():
 
 
 def test_repeats_of_an_arm_are_paired_in_time():
-    seen = observed([Asked(round=2, text="b"), Asked(round=0), Asked(round=1), Asked(concurrency=8, text="c")])
+    seen = observed(
+        [Asked(round=2, text="b"), Asked(round=0), Asked(round=1), Asked(concurrency=8, text="c")]
+    )
     result = build_matcher(seen, "base").pair_repeats("base")
     assert [
-        (seen.round[first], seen.round[second]) for first, second in zip(result.first, result.second, strict=True)
+        (seen.round[first], seen.round[second])
+        for first, second in zip(result.first, result.second, strict=True)
     ] == [
         (0, 1),
         (1, 2),
@@ -64,6 +75,10 @@ def test_repeats_of_an_arm_are_paired_in_time():
 def test_ids_are_compared_where_every_output_has_them():
     with_ids = [Asked(ids="1 2"), Asked(arm="spec", ids="1 3"), Asked(prompt="p1", text="")]
     assert build_matcher(observed(with_ids), "base", "spec").uses_token_ids
-    assert not build_matcher(observed([*with_ids, Asked(prompt="p2")]), "base", "spec").uses_token_ids
-    assert build_matcher(observed([*with_ids, Asked(prompt="p2", error="closed")]), "base", "spec").uses_token_ids
+    assert not build_matcher(
+        observed([*with_ids, Asked(prompt="p2")]), "base", "spec"
+    ).uses_token_ids
+    assert build_matcher(
+        observed([*with_ids, Asked(prompt="p2", error="closed")]), "base", "spec"
+    ).uses_token_ids
     assert not build_matcher(observed([Asked(), Asked(arm="spec")]), "base", "spec").uses_token_ids

@@ -38,10 +38,14 @@ def test_a_cut_baseline_does_not_excuse_a_broken_answer(word):
     seen = observed(
         [
             Asked(arm=arm, prompt=f"p{place}", content=text, cut=True)
-            for place, (arm, text) in itertools.product(range(6), (("base", "truncated"), ("spec", word)))
+            for place, (arm, text) in itertools.product(
+                range(6), (("base", "truncated"), ("spec", word))
+            )
         ]
     )
-    rejections = compare_rejections(seen, build_matcher(seen, "base", "spec").pair_arms("base", "spec"))
+    rejections = compare_rejections(
+        seen, build_matcher(seen, "base", "spec").pair_arms("base", "spec")
+    )
 
     assert (rejections.baseline.n, rejections.variant.n) == (0, 6)
     assert rejections.p == pytest.approx(1 / 2**6)

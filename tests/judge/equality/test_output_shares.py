@@ -11,7 +11,9 @@ from tandem.judge.equality.output_pairs import compute_effective_size, estimate_
 def hits(*by_prompt: str) -> tuple[np.ndarray, np.ndarray]:
     """One prompt a string of 1 and 0."""
     prompts = [place for place, answers in enumerate(by_prompt) for _ in answers]
-    return np.array([word == "1" for words in by_prompt for word in words]), np.array(prompts, np.intp)
+    return np.array([word == "1" for words in by_prompt for word in words]), np.array(
+        prompts, np.intp
+    )
 
 
 def test_no_pair_has_no_share():
@@ -51,7 +53,8 @@ def test_the_interval_holds_the_share_at_its_level():
     prompts = np.repeat(np.arange(12), 4)
     count = 0
     for _ in range(400):
-        of_prompt = rng.beta(2.4, 0.6, 12)  # mean 0.8: some prompts nearly always, some nearly never
+        # mean 0.8: some prompts nearly always, some nearly never
+        of_prompt = rng.beta(2.4, 0.6, 12)
         share = estimate_share(rng.random(48) < of_prompt[prompts], prompts)
         count += share.low <= 0.8 <= share.high
 

@@ -1,4 +1,5 @@
-"""An environment with a few resources in each of its stacks, deployed without the CDK; and its teardown in process."""
+"""An environment with a few resources in each of its stacks, deployed without the CDK; and its
+teardown in process."""
 
 from __future__ import annotations
 
@@ -27,13 +28,24 @@ ROOT = Path(__file__).parents[3]
 ACCOUNT = "222233334444"
 QUICK = TeardownSettings(poll_s=0.02, timeout_s=20.0)
 DEPLOYED = (
-    *("Network", "Artifacts", "Registry", "ImageTools", "Cluster", "Guard", "Fleet", "Observability", "Workloads"),
+    *(
+        "Network",
+        "Artifacts",
+        "Registry",
+        "ImageTools",
+        "Cluster",
+        "Guard",
+        "Fleet",
+        "Observability",
+        "Workloads",
+    ),
 )
 Change = Callable[[dict[str, Any]], None]
 
 
 def declared(folder: Path, name: str, change: Change = lambda _: None) -> Environment:
-    """A copy of an example environment under another name in a made-up account, with the experiments it hosts."""
+    """A copy of an example environment under another name in a made-up account, with the
+    experiments it hosts."""
     (folder / "environments").mkdir(parents=True, exist_ok=True)
     if not (folder / "experiments").exists():
         copy_shipped(folder, "experiments")
@@ -42,64 +54,120 @@ def declared(folder: Path, name: str, change: Change = lambda _: None) -> Enviro
     document["capacity"]["reservation_id"] = "cr-0123456789abcdef0"
     change(document)
     (folder / "environments" / f"{name}.yaml").write_text(yaml.safe_dump(document))
-    found = load_workspace(folder / "environments", folder / "experiments", (name,)).environments[name].record
+    found = (
+        load_workspace(folder / "environments", folder / "experiments", (name,))
+        .environments[name]
+        .record
+    )
     assert found
     return found
 
 
 def templates(environment: Environment) -> dict[str, dict[str, Any]]:
     """The stacks' resources, of the real ones' types and names."""
-    name, cluster = environment.name, names.cluster_name(environment)
+    name = environment.name
+    cluster = names.cluster_name(environment)
     tags = [{"Key": names.OWNER_TAG, "Value": name}]
     trust = {"Version": "2012-10-17", "Statement": []}
-    role = {"Type": "AWS::IAM::Role", "Properties": {"AssumeRolePolicyDocument": trust, "Tags": tags}}
+    role = {
+        "Type": "AWS::IAM::Role",
+        "Properties": {"AssumeRolePolicyDocument": trust, "Tags": tags},
+    }
     group = {
-        "ClusterName": cluster, "NodeRole": "arn:aws:iam::222233334444:role/node", "Subnets": ["subnet-1"],
-        "ScalingConfig": {"MinSize": 0, "DesiredSize": 0, "MaxSize": 1}, "Tags": {names.OWNER_TAG: name},
-    }  # fmt: skip
+        "ClusterName": cluster,
+        "NodeRole": "arn:aws:iam::222233334444:role/node",
+        "Subnets": ["subnet-1"],
+        "ScalingConfig": {"MinSize": 0, "DesiredSize": 0, "MaxSize": 1},
+        "Tags": {names.OWNER_TAG: name},
+    }
     bucket = {"Type": "AWS::S3::Bucket", "DeletionPolicy": "Retain"}
     alarm = {
-        "AlarmName": names.alarm_name(environment, "errors"), "Namespace": names.bench_namespace(environment),
-        "MetricName": "errors", "Statistic": "Sum", "Period": 60, "EvaluationPeriods": 1, "Threshold": 1,
+        "AlarmName": names.alarm_name(environment, "errors"),
+        "Namespace": names.bench_namespace(environment),
+        "MetricName": "errors",
+        "Statistic": "Sum",
+        "Period": 60,
+        "EvaluationPeriods": 1,
+        "Threshold": 1,
         "ComparisonOperator": "GreaterThanThreshold",
-    }  # fmt: skip
+    }
     bind = {
-        "ClusterName": cluster, "Namespace": "tandem-post", "ServiceAccount": "tandem-serve",
+        "ClusterName": cluster,
+        "Namespace": "tandem-post",
+        "ServiceAccount": "tandem-serve",
         "RoleArn": "arn:aws:iam::222233334444:role/serve",
-    }  # fmt: skip
+    }
     return {
         "Network": {
-            "Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.42.0.0/16", "Tags": tags}},
-            "Subnet": _of("AWS::EC2::Subnet", VpcId={"Ref": "Vpc"}, CidrBlock="10.42.0.0/20", Tags=tags),
+            "Vpc": {
+                "Type": "AWS::EC2::VPC",
+                "Properties": {"CidrBlock": "10.42.0.0/16", "Tags": tags},
+            },
+            "Subnet": _of(
+                "AWS::EC2::Subnet", VpcId={"Ref": "Vpc"}, CidrBlock="10.42.0.0/20", Tags=tags
+            ),
         },
         "Artifacts": {
-            "Bucket": bucket | {"Properties": {"BucketName": names.bucket_name(environment),
-                                               "VersioningConfiguration": {"Status": "Enabled"}}},
-            "AccessLogs": bucket | {"Properties": {"BucketName": names.log_bucket_name(environment)}},
+            "Bucket": (
+                bucket
+                | {
+                    "Properties": {
+                        "BucketName": names.bucket_name(environment),
+                        "VersioningConfiguration": {"Status": "Enabled"},
+                    }
+                }
+            ),
+            "AccessLogs": (
+                bucket | {"Properties": {"BucketName": names.log_bucket_name(environment)}}
+            ),
         },
         "Registry": {
-            "Repository": _of("AWS::ECR::Repository", RepositoryName=names.repository_name(environment)),
+            "Repository": _of(
+                "AWS::ECR::Repository", RepositoryName=names.repository_name(environment)
+            ),
             "Logs": {"Type": "AWS::Logs::LogGroup", "DeletionPolicy": "Retain", "Properties": {}},
         },
         "ImageTools": {"Role": role},
         "Cluster": {
             "Role": role,
-            "Key": _of("AWS::KMS::Key", Description=f"Kubernetes secrets of {cluster}", KeyPolicy=trust, Tags=tags,
-                       PendingWindowInDays=30),
+            "Key": _of(
+                "AWS::KMS::Key",
+                Description=f"Kubernetes secrets of {cluster}",
+                KeyPolicy=trust,
+                Tags=tags,
+                PendingWindowInDays=30,
+            ),
             "LogGroup": _of("AWS::Logs::LogGroup", LogGroupName=f"/aws/eks/{cluster}/cluster"),
-            "Cluster": {"DependsOn": "LogGroup"} | _of(
-                "AWS::EKS::Cluster", Name=cluster, RoleArn={"Fn::GetAtt": ["Role", "Arn"]}, Tags=tags,
-                ResourcesVpcConfig={"SubnetIds": ["subnet-1"]}, DeletionProtection=True),
+            "Cluster": (
+                {"DependsOn": "LogGroup"}
+                | _of(
+                    "AWS::EKS::Cluster",
+                    Name=cluster,
+                    RoleArn={"Fn::GetAtt": ["Role", "Arn"]},
+                    Tags=tags,
+                    ResourcesVpcConfig={"SubnetIds": ["subnet-1"]},
+                    DeletionProtection=True,
+                )
+            ),
         },
-        "Guard": {"Topic": _of("AWS::SNS::Topic", TopicName=names.topic_name(environment), Tags=tags)},
-        "Fleet": {"NodeGroup": _of("AWS::EKS::Nodegroup", NodegroupName=names.node_group_name(environment), **group)},
+        "Guard": {
+            "Topic": _of("AWS::SNS::Topic", TopicName=names.topic_name(environment), Tags=tags)
+        },
+        "Fleet": {
+            "NodeGroup": _of(
+                "AWS::EKS::Nodegroup", NodegroupName=names.node_group_name(environment), **group
+            )
+        },
         "Observability": {
             "Alarm": _of("AWS::CloudWatch::Alarm", **alarm),
-            "Dashboard": _of("AWS::CloudWatch::Dashboard", DashboardName=names.dashboard_name(environment, "machine"),
-                             DashboardBody='{"widgets": []}'),
+            "Dashboard": _of(
+                "AWS::CloudWatch::Dashboard",
+                DashboardName=names.dashboard_name(environment, "machine"),
+                DashboardBody='{"widgets": []}',
+            ),
         },
         "Workloads": {"Bind": _of("AWS::EKS::PodIdentityAssociation", **bind)},
-    }  # fmt: skip
+    }
 
 
 def _of(type_: str, **properties: Any) -> dict[str, Any]:
@@ -115,7 +183,8 @@ MADE: dict[tuple[str, str, bool], Any] = {}  # a client takes as long to make as
 def _client(endpoint: AwsEndpoint, service: str, *, hooked: bool = False) -> Any:
     at = (endpoint.url, service, hooked)
     if at not in MADE:
-        # by another spelling of the URL: the endpoint has one client for all who ask, and a test is denied nothing
+        # by another spelling of the URL: the endpoint has one client for all who ask, and a test is
+        # denied nothing
         MADE[at] = endpoint.client(service, f"{endpoint.url}/" if hooked else "")
         if hooked:
             MADE[at].meta.events.register("before-call", _answer)
@@ -152,13 +221,17 @@ class Small:
             self.create(kind, templates(self.environment)[kind], owner or self.name)
         return self
 
-    def create(self, kind: str, resources: Mapping[str, Any], owner: str, description: str = "") -> None:
+    def create(
+        self, kind: str, resources: Mapping[str, Any], owner: str, description: str = ""
+    ) -> None:
         tags = [{"Key": names.OWNER_TAG, "Value": owner}] if owner != "nobody" else []
         identity = self.client("cloudformation").create_stack(
             StackName=names.stack_name(self.environment, kind),
             TemplateBody=json.dumps({"Resources": resources, "Description": description}),
-            Capabilities=["CAPABILITY_NAMED_IAM"], Tags=tags, EnableTerminationProtection=True,
-        )["StackId"]  # fmt: skip
+            Capabilities=["CAPABILITY_NAMED_IAM"],
+            Tags=tags,
+            EnableTerminationProtection=True,
+        )["StackId"]
         until = time.monotonic() + 20
         status = ""
         while not status.endswith("_COMPLETE") and time.monotonic() < until:
@@ -173,35 +246,53 @@ class Small:
             row["StackName"].removeprefix(f"{self.name}-"): row["StackStatus"]
             for page in pages
             for row in page["Stacks"]
-            if row["StackName"].rpartition("-")[0] == self.name and row["StackStatus"] != "DELETE_COMPLETE"
+            if row["StackName"].rpartition("-")[0] == self.name
+            and row["StackStatus"] != "DELETE_COMPLETE"
         }
 
     def account(
         self, denied: str = "", asked: list[str] | None = None, adopted: Collection[str] = ()
     ) -> AccountClients:
-        """What asks the endpoint; one operation is denied. It holds until the next account is taken."""
-        HOOK.denied, HOOK.asked = denied, asked
-        session = SimpleNamespace(client=lambda service, **_: _client(self.endpoint, service, hooked=True))
+        """What asks the endpoint; one operation is denied. It holds until the next account is
+        taken."""
+        HOOK.denied = denied
+        HOOK.asked = asked
+        session = SimpleNamespace(
+            client=lambda service, **_: _client(self.endpoint, service, hooked=True)
+        )
         return AccountClients(self.environment, session, adopted)
 
     def lease(self, hours: float = 1, **changed: Any) -> None:
         now = datetime.now(UTC)
         lease = {
-            "schema": 2, "nodes": 1, "former_label": {}, "unarmed": [], "ending": None,
-            "run": "r1", "who": "arn:aws:iam::222233334444:role/Operator", "experiment": "post",
-            "node_label": {}, "created": now.isoformat(), "deadline": (now + timedelta(hours=hours)).isoformat(),
-            "beats": False, "schedule": "stop-r1",
-        } | changed  # fmt: skip
+            "schema": 2,
+            "nodes": 1,
+            "former_label": {},
+            "unarmed": [],
+            "ending": None,
+            "run": "r1",
+            "who": "arn:aws:iam::222233334444:role/Operator",
+            "experiment": "post",
+            "node_label": {},
+            "created": now.isoformat(),
+            "deadline": (now + timedelta(hours=hours)).isoformat(),
+            "beats": False,
+            "schedule": "stop-r1",
+        } | changed
         self.put("lease.json", {"schema": 1, "run": "r1"})
         self.put("runs/r1/lease.json", lease)
 
     def put(self, key: str, body: Any) -> None:
         text = body if isinstance(body, str) else json.dumps(body)
-        self.client("s3").put_object(Bucket=names.bucket_name(self.environment), Key=key, Body=text.encode())
+        self.client("s3").put_object(
+            Bucket=names.bucket_name(self.environment), Key=key, Body=text.encode()
+        )
 
 
 def find_leftovers(account: AccountClients, others: Sequence[str] = ()) -> SimpleNamespace:
     """What is left: kept, orphans, and the failures by kind."""
     found, failures = search_leftovers(account, others)
     orphans = [one for one in found if not one.kept]
-    return SimpleNamespace(kept=[one for one in found if one.kept], orphans=orphans, failures=failures)
+    return SimpleNamespace(
+        kept=[one for one in found if one.kept], orphans=orphans, failures=failures
+    )

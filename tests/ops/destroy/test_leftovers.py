@@ -1,4 +1,5 @@
-"""Orphans: one of each kind is found and told how to remove it; what is a neighbour's or another tool's is not."""
+"""Orphans: one of each kind is found and told how to remove it; what is a neighbour's or another
+tool's is not."""
 
 from __future__ import annotations
 
@@ -27,40 +28,61 @@ Plants = Iterator[tuple[str, str]]
 
 
 def plant_in_ec2(one: Small, name: str) -> Plants:
-    ec2, cluster = one.client("ec2"), f"tandem-{name}"
-    owner, in_tree, eks = (
-        {names.OWNER_TAG: name},
-        {f"kubernetes.io/cluster/{cluster}": "owned"},
-        {"eks:cluster-name": cluster},
-    )
+    ec2 = one.client("ec2")
+    cluster = f"tandem-{name}"
+    owner = {names.OWNER_TAG: name}
+    in_tree = {f"kubernetes.io/cluster/{cluster}": "owned"}
+    eks = {"eks:cluster-name": cluster}
 
     def tagged(kind: str, tags: dict[str, str]) -> dict[str, Any]:
         rows = [{"Key": key, "Value": value} for key, value in tags.items()]
         return {"TagSpecifications": [{"ResourceType": kind, "Tags": rows}]}
 
-    instances = ec2.run_instances(ImageId="ami-1", MinCount=1, MaxCount=1, **tagged("instance", eks))["Instances"]
+    instances = ec2.run_instances(
+        ImageId="ami-1", MinCount=1, MaxCount=1, **tagged("instance", eks)
+    )["Instances"]
     yield "instance", instances[0]["InstanceId"]
     subnet = instances[0]["SubnetId"]
     interface = ec2.create_network_interface(SubnetId=subnet)["NetworkInterface"]
     ec2.create_tags(
-        Resources=[interface["NetworkInterfaceId"]], Tags=[{"Key": "cluster.k8s.amazonaws.com/name", "Value": cluster}]
+        Resources=[interface["NetworkInterfaceId"]],
+        Tags=[{"Key": "cluster.k8s.amazonaws.com/name", "Value": cluster}],
     )
     yield "network interface", interface["NetworkInterfaceId"]
-    interface = ec2.create_network_interface(SubnetId=subnet, Description=f"Amazon EKS {cluster}")["NetworkInterface"]
+    interface = ec2.create_network_interface(SubnetId=subnet, Description=f"Amazon EKS {cluster}")[
+        "NetworkInterface"
+    ]
     yield "network interface", interface["NetworkInterfaceId"]
-    volume = ec2.create_volume(AvailabilityZone="us-east-2a", Size=1, **tagged("volume", in_tree))["VolumeId"]
+    volume = ec2.create_volume(AvailabilityZone="us-east-2a", Size=1, **tagged("volume", in_tree))[
+        "VolumeId"
+    ]
     yield "volume", volume
-    yield "snapshot", ec2.create_snapshot(VolumeId=volume, **tagged("snapshot", in_tree))["SnapshotId"]
-    yield "elastic IP", ec2.allocate_address(Domain="vpc", **tagged("elastic-ip", owner))["AllocationId"]
+    yield (
+        "snapshot",
+        ec2.create_snapshot(VolumeId=volume, **tagged("snapshot", in_tree))["SnapshotId"],
+    )
+    yield (
+        "elastic IP",
+        ec2.allocate_address(Domain="vpc", **tagged("elastic-ip", owner))["AllocationId"],
+    )
     group = f"eks-cluster-sg-{cluster}-1234567"
     yield "security group", ec2.create_security_group(GroupName=group, Description="EKS")["GroupId"]
     yield "VPC", ec2.create_vpc(CidrBlock="10.9.0.0/16", **tagged("vpc", owner))["Vpc"]["VpcId"]
-    template = {"LaunchTemplateName": f"{cluster}-nodes", "LaunchTemplateData": {"InstanceType": "m7i.large"}}
-    yield "launch template", ec2.create_launch_template(**template)["LaunchTemplate"]["LaunchTemplateId"]
-    elb, tags = one.client("elbv2"), {"Tags": [{"Key": "elbv2.k8s.aws/cluster", "Value": cluster}]}
+    template = {
+        "LaunchTemplateName": f"{cluster}-nodes",
+        "LaunchTemplateData": {"InstanceType": "m7i.large"},
+    }
+    yield (
+        "launch template",
+        ec2.create_launch_template(**template)["LaunchTemplate"]["LaunchTemplateId"],
+    )
+    elb = one.client("elbv2")
+    tags = {"Tags": [{"Key": "elbv2.k8s.aws/cluster", "Value": cluster}]}
     balancer = elb.create_load_balancer(Name=f"k8s-{name}", Subnets=[subnet], **tags)
     yield "load balancer", balancer["LoadBalancers"][0]["LoadBalancerArn"]
-    target = elb.create_target_group(Name=f"k8s-{name}", Protocol="TCP", Port=80, VpcId="vpc-1", **tags)
+    target = elb.create_target_group(
+        Name=f"k8s-{name}", Protocol="TCP", Port=80, VpcId="vpc-1", **tags
+    )
     yield "target group", target["TargetGroups"][0]["TargetGroupArn"]
 
 
@@ -68,75 +90,123 @@ def plant_by_name(one: Small, name: str) -> Plants:
     for made in (f"/aws/eks/tandem-{name}/cluster", f"/aws/lambda/{name}-Guard-Reap1234"):
         one.client("logs").create_log_group(logGroupName=made)
         yield "log group", made
-    scheduler, group = one.client("scheduler"), f"tandem-{name}"
+    scheduler = one.client("scheduler")
+    group = f"tandem-{name}"
     scheduler.create_schedule_group(Name=group)
     scheduler.create_schedule(
-        Name=f"tandem-{name}-by-hand", ScheduleExpression="at(2036-01-01T00:00:00)",
-        Target={"Arn": f"arn:aws:sqs:us-east-2:{ACCOUNT}:q", "RoleArn": ROLE}, FlexibleTimeWindow={"Mode": "OFF"},
-    )  # fmt: skip
+        Name=f"tandem-{name}-by-hand",
+        ScheduleExpression="at(2036-01-01T00:00:00)",
+        Target={"Arn": f"arn:aws:sqs:us-east-2:{ACCOUNT}:q", "RoleArn": ROLE},
+        FlexibleTimeWindow={"Mode": "OFF"},
+    )
     yield "schedule", f"tandem-{name}-by-hand"
     yield "schedule group", group
-    one.client("events").put_rule(Name=f"{name}-Guard-ReapEvery5", ScheduleExpression="rate(5 minutes)")
+    one.client("events").put_rule(
+        Name=f"{name}-Guard-ReapEvery5", ScheduleExpression="rate(5 minutes)"
+    )
     yield "EventBridge rule", f"{name}-Guard-ReapEvery5"
-    tags, role = [{"Key": names.OWNER_TAG, "Value": name}], f"{name}-Guard-StopRole-ABC123"
+    tags = [{"Key": names.OWNER_TAG, "Value": name}]
+    role = f"{name}-Guard-StopRole-ABC123"
     one.client("iam").create_role(RoleName=role, AssumeRolePolicyDocument=TRUST, Tags=tags)
     yield "role", role
     yield "policy", make_policy(one, f"tandem-{name}-reader")
     one.client("ecr").create_repository(repositoryName=f"tandem-{name}-tools")
     yield "ECR repository", f"tandem-{name}-tools"
-    key = one.client("kms").create_key(Description="keys", Tags=[{"TagKey": names.OWNER_TAG, "TagValue": name}])
+    key = one.client("kms").create_key(
+        Description="keys", Tags=[{"TagKey": names.OWNER_TAG, "TagValue": name}]
+    )
     yield "KMS key", key["KeyMetadata"]["KeyId"]
-    one.client("cloudwatch").put_dashboard(DashboardName=f"tandem-{name}-machine", DashboardBody='{"widgets": []}')
+    one.client("cloudwatch").put_dashboard(
+        DashboardName=f"tandem-{name}-machine", DashboardBody='{"widgets": []}'
+    )
     yield "dashboard", f"tandem-{name}-machine"
     make_alarm(one, f"{name}-errors", f"Tandem/{name}")
     yield "alarm", f"{name}-errors"
     yield "SNS topic", one.client("sns").create_topic(Name=f"tandem-{name}-guard")["TopicArn"]
-    yield "SQS queue", one.client("sqs").create_queue(QueueName=f"tandem-{name}-dead-letters")["QueueUrl"]
+    yield (
+        "SQS queue",
+        one.client("sqs").create_queue(QueueName=f"tandem-{name}-dead-letters")["QueueUrl"],
+    )
     one.client("lambda").create_function(
-        FunctionName=f"tandem-{name}-stop", Role=ROLE, Runtime="python3.13", Handler="h.h",
+        FunctionName=f"tandem-{name}-stop",
+        Role=ROLE,
+        Runtime="python3.13",
+        Handler="h.h",
         Code={"ZipFile": b"PK\x05\x06" + b"\0" * 18},
-    )  # fmt: skip
+    )
     yield "Lambda function", f"tandem-{name}-stop"
     one.client("codebuild").create_project(
-        name=f"tandem-{name}-tools", source={"type": "NO_SOURCE"}, artifacts={"type": "NO_ARTIFACTS"}, serviceRole=ROLE,
-        environment={"type": "LINUX_CONTAINER", "image": "i", "computeType": "BUILD_GENERAL1_SMALL"},
-    )  # fmt: skip
+        name=f"tandem-{name}-tools",
+        source={"type": "NO_SOURCE"},
+        artifacts={"type": "NO_ARTIFACTS"},
+        serviceRole=ROLE,
+        environment={
+            "type": "LINUX_CONTAINER",
+            "image": "i",
+            "computeType": "BUILD_GENERAL1_SMALL",
+        },
+    )
     yield "CodeBuild project", f"tandem-{name}-tools"
-    limit = {"BudgetType": "COST", "TimeUnit": "MONTHLY", "BudgetLimit": {"Amount": "1", "Unit": "USD"}}
-    one.client("budgets").create_budget(AccountId=ACCOUNT, Budget={"BudgetName": f"tandem-{name}", **limit})
+    limit = {
+        "BudgetType": "COST",
+        "TimeUnit": "MONTHLY",
+        "BudgetLimit": {"Amount": "1", "Unit": "USD"},
+    }
+    one.client("budgets").create_budget(
+        AccountId=ACCOUNT, Budget={"BudgetName": f"tandem-{name}", **limit}
+    )
     yield "budget", f"tandem-{name}"
 
 
 def plant_in_eks(one: Small, name: str, **tags: Any) -> Plants:
-    eks, made = one.client("eks"), {"clusterName": f"tandem-{name}"}
-    eks.create_cluster(name=f"tandem-{name}", roleArn=ROLE, resourcesVpcConfig={"subnetIds": ["subnet-1"]}, **tags)
+    eks = one.client("eks")
+    made = {"clusterName": f"tandem-{name}"}
+    eks.create_cluster(
+        name=f"tandem-{name}", roleArn=ROLE, resourcesVpcConfig={"subnetIds": ["subnet-1"]}, **tags
+    )
     yield "cluster", f"tandem-{name}"
     sizes = {"minSize": 0, "desiredSize": 0, "maxSize": 1}
-    eks.create_nodegroup(nodegroupName="late", subnets=["s-1"], nodeRole=ROLE, scalingConfig=sizes, **made, **tags)
+    eks.create_nodegroup(
+        nodegroupName="late", subnets=["s-1"], nodeRole=ROLE, scalingConfig=sizes, **made, **tags
+    )
     yield "node group", "late"
 
 
 def make_policy(one: Small, name: str) -> str:
     statement = {"Effect": "Allow", "Action": "eks:DescribeCluster", "Resource": "*"}
     document = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
-    return str(one.client("iam").create_policy(PolicyName=name, PolicyDocument=document)["Policy"]["Arn"])
+    return str(
+        one.client("iam").create_policy(PolicyName=name, PolicyDocument=document)["Policy"]["Arn"]
+    )
 
 
 def make_alarm(one: Small, name: str, namespace: str) -> None:
     one.client("cloudwatch").put_metric_alarm(
-        AlarmName=name, Namespace=namespace, MetricName="m", Statistic="Sum", Period=60, EvaluationPeriods=1,
-        Threshold=1, ComparisonOperator="GreaterThanThreshold",
-    )  # fmt: skip
+        AlarmName=name,
+        Namespace=namespace,
+        MetricName="m",
+        Statistic="Sum",
+        Period=60,
+        EvaluationPeriods=1,
+        Threshold=1,
+        ComparisonOperator="GreaterThanThreshold",
+    )
 
 
 @pytest.fixture(scope="module")
 def planted(endpoint, tmp_path_factory):
     """One orphan of each kind, the same of a neighbour, and what the search found of both."""
     folder = tmp_path_factory.mktemp("planted")
-    both = {name: Small(environment=declared(folder, name), endpoint=endpoint, folder=folder)
-            for name in (ENVIRONMENT, NEIGHBOUR)}  # fmt: skip
-    plants = {name: [row for plant in (plant_in_ec2, plant_by_name, plant_in_eks) for row in plant(one, name)]
-              for name, one in both.items()}  # fmt: skip
+    both = {
+        name: Small(environment=declared(folder, name), endpoint=endpoint, folder=folder)
+        for name in (ENVIRONMENT, NEIGHBOUR)
+    }
+    plants = {
+        name: [
+            row for plant in (plant_in_ec2, plant_by_name, plant_in_eks) for row in plant(one, name)
+        ]
+        for name, one in both.items()
+    }
     found = {name: find_leftovers(one.account(), list(both)) for name, one in both.items()}
     return SimpleNamespace(plants=plants, found=found, one=both[ENVIRONMENT])
 
@@ -160,9 +230,13 @@ def test_an_orphan_of_each_kind_is_found_with_the_command_that_removes_it(plante
 
 
 def test_nothing_of_a_neighbour_whose_name_begins_alike_is_found(planted):
-    found, theirs = ({(one.kind, one.name) for one in planted.found[name].orphans} for name in (ENVIRONMENT, NEIGHBOUR))
+    found, theirs = (
+        {(one.kind, one.name) for one in planted.found[name].orphans}
+        for name in (ENVIRONMENT, NEIGHBOUR)
+    )
     assert set(planted.plants[NEIGHBOUR]) <= theirs
-    assert found & set(planted.plants[NEIGHBOUR]) <= set(planted.plants[ENVIRONMENT])  # names within a cluster
+    # names within a cluster
+    assert found & set(planted.plants[NEIGHBOUR]) <= set(planted.plants[ENVIRONMENT])
 
 
 def test_a_node_group_is_listed_before_its_instances_which_it_would_replace(planted):
@@ -177,11 +251,16 @@ def test_what_stays_on_purpose_is_no_orphan(planted):
 
 
 def test_the_policies_of_people_stay_and_another_kinds_does_not(planted):
-    made = {end: make_policy(planted.one, f"tandem-{ENVIRONMENT}-{end}") for end in (*names.PEOPLE, "auditor")}
+    made = {
+        end: make_policy(planted.one, f"tandem-{ENVIRONMENT}-{end}")
+        for end in (*names.PEOPLE, "auditor")
+    }
 
     left = search(planted)
 
-    assert {one.name for one in left.kept if one.kind == "policy"} == {made[kind] for kind in names.PEOPLE}
+    assert {one.name for one in left.kept if one.kind == "policy"} == {
+        made[kind] for kind in names.PEOPLE
+    }
     assert {one.name for one in left.orphans} & set(made.values()) == {made["auditor"]}
 
 
@@ -189,7 +268,9 @@ IN_A_CLUSTER = {"cluster", "node group"}
 
 
 def test_what_is_perhaps_anothers_is_removed_only_by_who_has_looked_whose_it_is(planted):
-    commands = [one.remove for one in planted.found[ENVIRONMENT].orphans if one.kind in IN_A_CLUSTER]
+    commands = [
+        one.remove for one in planted.found[ENVIRONMENT].orphans if one.kind in IN_A_CLUSTER
+    ]
     question = (
         rf"no tag {names.OWNER_TAG}={ENVIRONMENT}: see whose it is "
         r"\(aws eks describe-(\S+ .+)\), and only if it is yours aws eks delete-\1"
@@ -210,9 +291,15 @@ def test_what_is_ours_by_its_tag_has_its_command_alone(small):
 def test_queues_are_asked_for_in_pages(planted, monkeypatch):
     queries = []
     monkeypatch.setattr(
-        AccountClients, "list_rows", lambda _account, *_words, **query: iter(queries.append(query) or ())
+        AccountClients,
+        "list_rows",
+        lambda _account, *_words, **query: iter(queries.append(query) or ()),
     )
-    list(SEARCHES["SQS queues"](planted.one.account(), ResourceOwnership(name="a", cluster="b", neighbours=())))
+    list(
+        SEARCHES["SQS queues"](
+            planted.one.account(), ResourceOwnership(name="a", cluster="b", neighbours=())
+        )
+    )
     assert queries == [{"MaxResults": 1000}]
 
 
@@ -240,22 +327,31 @@ def test_a_kind_that_may_not_be_searched_is_told_with_the_right_that_is_missing(
         faults[operation] = str(denied.value)
 
     assert asked
-    assert all("is denied" in said and "allow " in said and operation in said for operation, said in faults.items())
+    assert all(
+        "is denied" in said and "allow " in said and operation in said
+        for operation, said in faults.items()
+    )
 
 
 def test_a_key_that_shuts_this_identity_out_is_anothers_and_hides_no_other(planted, monkeypatch):
-    account, ours = planted.one.account(), key_of(planted)
+    account = planted.one.account()
+    ours = key_of(planted)
     shut = account.client("kms").create_key(Description="closed")["KeyMetadata"]["KeyId"]
     ask = account.ask
 
     def asked(_self, service, operation, where, **parameters):
         if parameters.get("KeyId") == shut:
-            raise AccessDeniedError("DescribeKey is denied", where=where, change="allow kms:DescribeKey")
+            raise AccessDeniedError(
+                "DescribeKey is denied", where=where, change="allow kms:DescribeKey"
+            )
         return ask(service, operation, where, **parameters)
 
     monkeypatch.setattr(type(account), "ask", asked)
 
-    found = [one.name for one in SEARCHES["KMS keys"](account, ResourceOwnership.discover(account, [NEIGHBOUR]))]
+    found = [
+        one.name
+        for one in SEARCHES["KMS keys"](account, ResourceOwnership.discover(account, [NEIGHBOUR]))
+    ]
 
     assert (ours in found, shut in found) == (True, False)
 
@@ -268,9 +364,16 @@ def test_a_denied_kind_does_not_end_the_search_of_the_others(planted):
 
 @pytest.mark.parametrize(
     ("name", "ours"),
-    [("tandem-post", True), ("tandem-post-tools", True), ("/aws/eks/tandem-post/cluster", True),
-     ("tandem-poster", False), ("tandem-post-us-east-2-tools", False), ("my-tandem-post", False), ("post", False)],
-)  # fmt: skip
+    [
+        ("tandem-post", True),
+        ("tandem-post-tools", True),
+        ("/aws/eks/tandem-post/cluster", True),
+        ("tandem-poster", False),
+        ("tandem-post-us-east-2-tools", False),
+        ("my-tandem-post", False),
+        ("post", False),
+    ],
+)
 def test_a_name_counts_to_its_last_part_and_never_where_it_is_a_neighbours(name, ours):
     owned = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-us-east-2",))
     assert owned.has_own_name(name) is ours
@@ -278,18 +381,33 @@ def test_a_name_counts_to_its_last_part_and_never_where_it_is_a_neighbours(name,
 
 @pytest.mark.parametrize(
     ("name", "kind"),
-    [("post-Registry-Logs-ABC", "Registry"), ("post-ImageLmEval-BuildRole", "ImageLmEval"),
-     ("/aws/lambda/post-Workloads-Kubectl", "Workloads"), ("post-images", ""),
-     ("post-us-Registry-Logs", ""), ("repost-Registry-Logs", "")],
-)  # fmt: skip
+    [
+        ("post-Registry-Logs-ABC", "Registry"),
+        ("post-ImageLmEval-BuildRole", "ImageLmEval"),
+        ("/aws/lambda/post-Workloads-Kubectl", "Workloads"),
+        ("post-images", ""),
+        ("post-us-Registry-Logs", ""),
+        ("repost-Registry-Logs", ""),
+    ],
+)
 def test_a_generated_name_is_told_by_its_stack(name, kind):
-    assert ResourceOwnership(name="post", cluster="tandem-post", neighbours=()).find_stack_kind(name) == kind
+    assert (
+        ResourceOwnership(name="post", cluster="tandem-post", neighbours=()).find_stack_kind(name)
+        == kind
+    )
 
 
-@pytest.mark.parametrize(("namespace", "is_own"), [
-    ("Tandem/post", True), ("Tandem/Guard/post", True), ("Tandem/Simulated/post", True),
-    ("Tandem/Guard/post-too", False), ("Tandem/Guard", False), ("AWS/EC2", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("namespace", "is_own"),
+    [
+        ("Tandem/post", True),
+        ("Tandem/Guard/post", True),
+        ("Tandem/Simulated/post", True),
+        ("Tandem/Guard/post-too", False),
+        ("Tandem/Guard", False),
+        ("AWS/EC2", False),
+    ],
+)
 def test_an_alarm_is_ours_by_the_namespace_of_its_metric(namespace, is_own):
     owned = ResourceOwnership(name="post", cluster="tandem-post", neighbours=("post-too",))
     assert owned.mentions_environment([namespace]) == is_own

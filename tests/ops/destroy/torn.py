@@ -1,4 +1,5 @@
-"""Real processes of `tandem destroy`, killed at chosen requests, each from the same deployed state."""
+"""Real processes of `tandem destroy`, killed at chosen requests, each from the same deployed
+state."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ class Torn:
         shutil.copytree(self.state, copy)
         endpoint = AwsEndpoint(account=self.account, region=self.region, state_dir=copy)
         with endpoint, FaultProxy(endpoint.url) as proxy:
-            # the endpoint reads Lambda's stored functions at the first request to Lambda, and deleting a custom
-            # resource is none
+            # the endpoint reads Lambda's stored functions at the first request to Lambda, and
+            # deleting a custom resource is none
             endpoint.client("lambda").list_functions()
             yield endpoint, proxy
 
@@ -69,19 +70,38 @@ class Torn:
             "--experiments",
             str(self.declared / "experiments"),
         ]
-        words = ["destroy", "--env", self.name, "--yes-i-mean", self.name, "--poll-s", "0.05", "--json", *self.flags]
+        words = [
+            "destroy",
+            "--env",
+            self.name,
+            "--yes-i-mean",
+            self.name,
+            "--poll-s",
+            "0.05",
+            "--json",
+            *self.flags,
+        ]
         return subprocess.Popen(
-            [sys.executable, "-m", "tandem", *words, *folders], cwd=ROOT, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, env={"PATH": os.environ["PATH"], **endpoint.client_environment(self.home), **there},
-        )  # fmt: skip
+            [sys.executable, "-m", "tandem", *words, *folders],
+            cwd=ROOT,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], **endpoint.client_environment(self.home), **there},
+        )
 
     def to_the_end(self, endpoint: AwsEndpoint, proxy: FaultProxy) -> tuple[int, list[Any], str]:
         """Run once more; exit code, what is left, and what was said."""
         out, err = self.start(endpoint, proxy).communicate(timeout=END_S)
-        return (code := json.loads(out)["exit_code"] if out else 3), left_of(json.loads(out)) if code < 2 else [], err
+        return (
+            (code := json.loads(out)["exit_code"] if out else 3),
+            left_of(json.loads(out)) if code < 2 else [],
+            err,
+        )
 
     def undisturbed(self) -> None:
-        """Run once unharmed: what every other run is held against, and how many requests there are."""
+        """Run once unharmed: what every other run is held against, and how many requests there
+        are."""
         with self.again() as (endpoint, proxy):
             code, self.expected, said = self.to_the_end(endpoint, proxy)
             assert code == 0, said
@@ -90,12 +110,19 @@ class Torn:
     def moment(self, chance: random.Random) -> tuple[int, str]:
         """Draw when to kill: half of the times at a request that changes something."""
         changing = [number for number, name in enumerate(self.requests, 1) if name in CHANGES]
-        number = chance.choice(changing) if chance.random() < 0.5 else chance.randint(1, len(self.requests))
+        number = (
+            chance.choice(changing)
+            if chance.random() < 0.5
+            else chance.randint(1, len(self.requests))
+        )
         return number, chance.choice(["asked", "done"])
 
     def killed(self, endpoint: AwsEndpoint, proxy: FaultProxy, moment: tuple[int, str]) -> bool:
-        """Run and kill at a request, before it is sent on or when it is done and not answered; whether it still ran."""
-        process, lock, seen = self.start(endpoint, proxy), threading.Lock(), [0]
+        """Run and kill at a request, before it is sent on or when it is done and not answered;
+        whether it still ran."""
+        process = self.start(endpoint, proxy)
+        lock = threading.Lock()
+        seen = [0]
 
         def watch(when: str, _request: Any) -> None:
             with lock:

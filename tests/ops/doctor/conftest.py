@@ -1,4 +1,5 @@
-"""One endpoint for all tests of a worker; for each test an environment of its own that lacks nothing."""
+"""One endpoint for all tests of a worker; for each test an environment of its own that lacks
+nothing."""
 
 from __future__ import annotations
 
@@ -30,16 +31,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SimpleNamespace]
             iam.create_role(RoleName=role, AssumeRolePolicyDocument="{}")
         iam.create_role(RoleName="Tuner", Path="/team/ml/", AssumeRolePolicyDocument="{}")
         iam.create_user(UserName="somebody")
-        endpoint.client("ssm").put_parameter(Name="/cdk-bootstrap/tandem/version", Value="32", Type="String")
+        endpoint.client("ssm").put_parameter(
+            Name="/cdk-bootstrap/tandem/version", Value="32", Type="String"
+        )
         yield SimpleNamespace(
-            endpoint=endpoint, offers=offers, proxy=proxy, session=Session(), home=tmp_path_factory.mktemp("home")
+            endpoint=endpoint,
+            offers=offers,
+            proxy=proxy,
+            session=Session(),
+            home=tmp_path_factory.mktemp("home"),
         )
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the SDK try again at once."""
-    monkeypatch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01)
+    monkeypatch.setattr(
+        "botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0.01
+    )
 
 
 @pytest.fixture
@@ -52,16 +61,32 @@ def world(place: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> Iterator[W
     place.proxy.use()
     place.proxy.forget()
     example = environment("post-us-east-2")
-    world = World(endpoint=place.endpoint, proxy=place.proxy, offers=place.offers, session=place.session,
-                  environment=example)  # fmt: skip
-    starts, ends = NOW.replace(hour=11, minute=30), NOW.replace(day=23, hour=11, minute=30)
+    world = World(
+        endpoint=place.endpoint,
+        proxy=place.proxy,
+        offers=place.offers,
+        session=place.session,
+        environment=example,
+    )
+    starts = NOW.replace(hour=11, minute=30)
+    ends = NOW.replace(day=23, hour=11, minute=30)
     world.change(
-        name=f"doc-{uuid.uuid4().hex[:8]}", account=ACCOUNT,
-        capacity={"reservation_id": RESERVATION, "zone": ZONE, "usd_per_hour_date": NOW.date(),
-                  "block": CapacityBlock.model_construct(starts=starts, ends=ends)},
-        cluster={"access": ClusterAccess.model_construct(
-            admin=(f"arn:aws:iam::{ACCOUNT}:role/PlatformAdmin",),
-            operator=(f"arn:aws:iam::{ACCOUNT}:role/Operator",), engineer=(), viewer=())},
-    )  # fmt: skip
+        name=f"doc-{uuid.uuid4().hex[:8]}",
+        account=ACCOUNT,
+        capacity={
+            "reservation_id": RESERVATION,
+            "zone": ZONE,
+            "usd_per_hour_date": NOW.date(),
+            "block": CapacityBlock.model_construct(starts=starts, ends=ends),
+        },
+        cluster={
+            "access": ClusterAccess.model_construct(
+                admin=(f"arn:aws:iam::{ACCOUNT}:role/PlatformAdmin",),
+                operator=(f"arn:aws:iam::{ACCOUNT}:role/Operator",),
+                engineer=(),
+                viewer=(),
+            )
+        },
+    )
     yield world
     place.proxy.use()

@@ -1,7 +1,9 @@
-"""An account to examine: the local endpoint, and in front of it what it does not know, over real HTTP.
+"""An account to examine: the local endpoint, and in front of it what it does not know, over real
+HTTP.
 
-The endpoint knows no offerings, quotas, reservations, add-on versions, cluster versions and no rules of a pull-through
-cache. `ServerOffers` answers these in the services' own wire forms, and hands everything else on.
+The endpoint knows no offerings, quotas, reservations, add-on versions, cluster versions and no
+rules of a pull-through cache. `ServerOffers` answers these in the services' own wire forms, and
+hands everything else on.
 """
 
 from __future__ import annotations
@@ -33,19 +35,32 @@ NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 RESERVATION = "cr-0123456789abcdef0"
 DIGEST = "sha256:" + "ab" * 32
 # as hashicorp/terraform-provider-aws#37636 records it
-MEMBER = "Failed to list Cost Allocation Tags: Linked account doesn't have access to cost allocation tags."
+MEMBER = (
+    "Failed to list Cost Allocation Tags: Linked account doesn't have access to cost allocation"
+    " tags."
+)
 Answered = tuple[int, dict[str, str], bytes]
-TYPE, ZONE, REGION = "trn2.48xlarge", "use2-az3", "us-east-2"
+TYPE = "trn2.48xlarge"
+ZONE = "use2-az3"
+REGION = "us-east-2"
 
 
 def block(**changes: Any) -> dict[str, Any]:
     """A Capacity Block as EC2 describes it."""
     return {
-        "capacityReservationId": RESERVATION, "ownerId": ACCOUNT, "instanceType": TYPE, "availabilityZoneId": ZONE,
-        "totalInstanceCount": 1, "availableInstanceCount": 1, "state": "active", "reservationType": "capacity-block",
-        "startDate": "2026-11-21T11:30:00Z", "endDate": "2026-11-23T11:30:00Z",
-        "createDate": "2026-11-20T09:00:00Z", **changes,
-    }  # fmt: skip
+        "capacityReservationId": RESERVATION,
+        "ownerId": ACCOUNT,
+        "instanceType": TYPE,
+        "availabilityZoneId": ZONE,
+        "totalInstanceCount": 1,
+        "availableInstanceCount": 1,
+        "state": "active",
+        "reservationType": "capacity-block",
+        "startDate": "2026-11-21T11:30:00Z",
+        "endDate": "2026-11-23T11:30:00Z",
+        "createDate": "2026-11-20T09:00:00Z",
+        **changes,
+    }
 
 
 def extension(status: str, **changes: Any) -> dict[str, Any]:
@@ -87,7 +102,8 @@ class Facts:
     subscriptions: dict[str, str] | None = None
     """Endpoint to its ARN; None asks the local endpoint, which confirms mail by itself."""
     suspended: list[str] | None = None
-    """Suspended processes of any Auto Scaling group; None asks the local endpoint, which suspends none."""
+    """Suspended processes of any Auto Scaling group; None asks the local endpoint, which suspends
+    none."""
     buckets: dict[str, tuple[int, str]] = field(default_factory=dict)
     """Name to the status of a HEAD and the region that it says."""
 
@@ -97,24 +113,36 @@ def good_facts() -> Facts:
     written = known().kubernetes.minors["1.36"]
     ends = datetime.combine(written.standard_support_ends.value or NOW, datetime.min.time(), UTC)
     return Facts(
-        offered={TYPE: ["use2-az1", ZONE], "m7i.xlarge": ["use2-az1", "use2-az2", ZONE]}, reservations=[block()],
+        offered={TYPE: ["use2-az1", ZONE], "m7i.xlarge": ["use2-az1", "use2-az2", ZONE]},
+        reservations=[block()],
         quotas={
-            "Running On-Demand Trn instances": 192.0, "All Trn Spot Instance Requests": 192.0,
+            "Running On-Demand Trn instances": 192.0,
+            "All Trn Spot Instance Requests": 192.0,
             "Concurrently running builds for Linux/Small environment": 1.0,
         },
         addons={name: [figure.value] for name, figure in written.addons.items() if figure.value},
-        cost_tags={names.OWNER_TAG: "Active"}, price_list=good_prices(),
-        minors={"1.36": {"versionStatus": "STANDARD_SUPPORT", "endOfStandardSupportDate": ends.timestamp()}},
-    )  # fmt: skip
+        cost_tags={names.OWNER_TAG: "Active"},
+        price_list=good_prices(),
+        minors={
+            "1.36": {
+                "versionStatus": "STANDARD_SUPPORT",
+                "endOfStandardSupportDate": ends.timestamp(),
+            }
+        },
+    )
 
 
 def good_prices() -> dict[str, list[float]]:
     """The prices of us-east-2 as the data have them, and one that they lack."""
     return {
-        "USE2-AmazonEKS-Hours:perCluster": [0.10], "USE2-BoxUsage:m7i.xlarge": [0.2016],
-        "USE2-EBS:VolumeUsage.gp3": [0.08], "USE2-NatGateway-Hours": [0.045], "USE2-NatGateway-Bytes": [0.045],
-        "USE2-PublicIPv4:InUseAddress": [0.005], "USE2-VpcEndpoint-Hours": [0.01],
-    }  # fmt: skip
+        "USE2-AmazonEKS-Hours:perCluster": [0.10],
+        "USE2-BoxUsage:m7i.xlarge": [0.2016],
+        "USE2-EBS:VolumeUsage.gp3": [0.08],
+        "USE2-NatGateway-Hours": [0.045],
+        "USE2-NatGateway-Bytes": [0.045],
+        "USE2-PublicIPv4:InUseAddress": [0.005],
+        "USE2-VpcEndpoint-Hours": [0.01],
+    }
 
 
 class Offers:
@@ -132,18 +160,26 @@ class Offers:
             yield self
 
     def _answer(self, question: Question) -> Answered:
-        headed = self.facts.buckets.get(question.path.strip("/")) if question.method == "HEAD" else None
+        headed = (
+            self.facts.buckets.get(question.path.strip("/")) if question.method == "HEAD" else None
+        )
         if headed is not None:
             return headed[0], {"x-amz-bucket-region": headed[1]}, b""
-        if self.facts.member and question.headers.get("X-Amz-Target", "").endswith(".ListCostAllocationTags"):
-            status, known = 400, _json({"__type": "AccessDeniedException", "Message": MEMBER})
+        if self.facts.member and question.headers.get("X-Amz-Target", "").endswith(
+            ".ListCostAllocationTags"
+        ):
+            status = 400
+            known = _json({"__type": "AccessDeniedException", "Message": MEMBER})
         else:
-            status, known = 200, self._known(question)
+            status = 200
+            known = self._known(question)
         return (status, {"Content-Type": known[0]}, known[1]) if known else self._hand_on(question)
 
     def _hand_on(self, question: Question) -> Answered:
         upstream = http.client.HTTPConnection(self.upstream, timeout=60)
-        upstream.putrequest(question.method, question.path, skip_host=True, skip_accept_encoding=True)
+        upstream.putrequest(
+            question.method, question.path, skip_host=True, skip_accept_encoding=True
+        )
         for name, value in question.headers.items():
             if name.lower() not in {"connection", "expect"}:
                 upstream.putheader(name, value)
@@ -152,7 +188,11 @@ class Offers:
         body = answer.read()
         upstream.close()
         left_out = {"connection", "transfer-encoding", "date", "server"}
-        return answer.status, {name: value for name, value in answer.getheaders() if name.lower() not in left_out}, body
+        return (
+            answer.status,
+            {name: value for name, value in answer.getheaders() if name.lower() not in left_out},
+            body,
+        )
 
     def _known(self, question: Question) -> tuple[str, bytes] | None:
         body = question.body
@@ -161,12 +201,18 @@ class Offers:
         asked = dict(parse_qsl(query)) | dict(parse_qsl(body.decode(errors="replace")))
         answers: dict[str, Callable[[], tuple[str, bytes] | None]] = {
             "ListServiceQuotas": lambda: _json({"Quotas": _quotas(self.facts.quotas)}),
-            "ListAWSDefaultServiceQuotas": lambda: _json({"Quotas": _quotas(self.facts.default_quotas)}),
-            "DescribePullThroughCacheRules": lambda: _json({"pullThroughCacheRules": self._rules()}),
+            "ListAWSDefaultServiceQuotas": lambda: _json(
+                {"Quotas": _quotas(self.facts.default_quotas)}
+            ),
+            "DescribePullThroughCacheRules": lambda: _json(
+                {"pullThroughCacheRules": self._rules()}
+            ),
             "ListCostAllocationTags": lambda: _json(
                 {"CostAllocationTags": self._cost_tags(json.loads(body)["TagKeys"])}
             ),
-            "GetProducts": lambda: _json({"PriceList": self._products(json.loads(body)["Filters"])}),
+            "GetProducts": lambda: _json(
+                {"PriceList": self._products(json.loads(body)["Filters"])}
+            ),
             "GetParameter": lambda: self._parameter(json.loads(body)["Name"]),
             "DescribeSecret": lambda: self._secret(json.loads(body)["SecretId"]),
             "/addons/supported-versions": lambda: _json({"addons": self._addons(asked)}),
@@ -174,9 +220,15 @@ class Offers:
                 {"configurationSchema": json.dumps(self.facts.addon_schema)}
             ),
             "/cluster-versions": lambda: _json({"clusterVersions": self._minors(asked)}),
-            "DescribeInstanceTypeOfferings": lambda: _xml("instanceTypeOfferingSet", self._offered(asked)),
-            "DescribeCapacityReservations": lambda: _xml("capacityReservationSet", self._reserved(asked)),
-            "DescribeCapacityBlockExtensionHistory": lambda: _xml("capacityBlockExtensionSet", self.facts.extensions),
+            "DescribeInstanceTypeOfferings": lambda: _xml(
+                "instanceTypeOfferingSet", self._offered(asked)
+            ),
+            "DescribeCapacityReservations": lambda: _xml(
+                "capacityReservationSet", self._reserved(asked)
+            ),
+            "DescribeCapacityBlockExtensionHistory": lambda: _xml(
+                "capacityBlockExtensionSet", self.facts.extensions
+            ),
             "DescribeScheduledActions": lambda: _scheduled_actions(asked, self.facts.scale_down),
             "ListSubscriptionsByTopic": lambda: _subscribed(self.facts.subscriptions),
             "DescribeAutoScalingGroups": lambda: _scaling_group(asked, self.facts.suspended),
@@ -189,7 +241,10 @@ class Offers:
 
     def _cost_tags(self, keys: list[str]) -> list[dict[str, str]]:
         known = {key: status for key, status in self.facts.cost_tags.items() if key in keys}
-        return [{"TagKey": key, "Type": "UserDefined", "Status": status} for key, status in known.items()]
+        return [
+            {"TagKey": key, "Type": "UserDefined", "Status": status}
+            for key, status in known.items()
+        ]
 
     def _products(self, filters: list[dict[str, str]]) -> list[str]:
         usage = next(row["Value"] for row in filters if row["Field"] == "usagetype")
@@ -198,23 +253,35 @@ class Offers:
             dimension = {"beginRange": "0", "unit": "Hrs", "pricePerUnit": {"USD": f"{usd:.10f}"}}
             term = {"priceDimensions": {f"SKU{number}.JRTCKXETXF.6YS6EN2CT7": dimension}}
             terms = {"OnDemand": {f"SKU{number}.JRTCKXETXF": term}}
-            products.append(json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms}))
+            products.append(
+                json.dumps({"product": {"attributes": {"usagetype": usage}}, "terms": terms})
+            )
         return products
 
     def _parameter(self, name: str) -> tuple[str, bytes] | None:
-        is_public = name.startswith("/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/neuron/")
-        return _json({"Parameter": {"Name": name, "Value": self.facts.ami_release}}) if is_public else None
+        is_public = name.startswith(
+            "/aws/service/eks/optimized-ami/1.36/amazon-linux-2023/x86_64/neuron/"
+        )
+        return (
+            _json({"Parameter": {"Name": name, "Value": self.facts.ami_release}})
+            if is_public
+            else None
+        )
 
     def _secret(self, name: str) -> tuple[str, bytes] | None:
         said = self.facts.secrets.get(name)
         return None if said is None else _json(said)
 
     def _addons(self, query: dict[str, str]) -> list[dict[str, Any]]:
-        name, version = query["addonName"], query["kubernetesVersion"]
+        name = query["addonName"]
+        version = query["kubernetesVersion"]
         versions = self.facts.addons.get(name, [])
         default = self.facts.default_addon.get(name, versions[0] if versions else "")
         rows = [
-            {"addonVersion": one, "compatibilities": [{"clusterVersion": version, "defaultVersion": one == default}]}
+            {
+                "addonVersion": one,
+                "compatibilities": [{"clusterVersion": version, "defaultVersion": one == default}],
+            }
             for one in versions
         ]
         return [{"addonName": name, "addonVersions": rows}] if rows else []
@@ -225,7 +292,9 @@ class Offers:
 
     def _offered(self, form: dict[str, str]) -> list[dict[str, Any]]:
         kind = form["Filter.1.Value.1"]
-        return [{"instanceType": kind, "location": zone} for zone in self.facts.offered.get(kind, [])]
+        return [
+            {"instanceType": kind, "location": zone} for zone in self.facts.offered.get(kind, [])
+        ]
 
     def _reserved(self, form: dict[str, str]) -> list[dict[str, Any]]:
         wanted = form["CapacityReservationId.1"]
@@ -237,11 +306,17 @@ def _json(value: dict[str, Any]) -> tuple[str, bytes]:
 
 
 def _quotas(found: dict[str, float]) -> list[dict[str, Any]]:
-    return [{"QuotaName": name, "QuotaCode": "L-00000000", "Value": value} for name, value in found.items()]
+    return [
+        {"QuotaName": name, "QuotaCode": "L-00000000", "Value": value}
+        for name, value in found.items()
+    ]
 
 
 def _xml(name: str, rows: list[dict[str, Any]]) -> tuple[str, bytes]:
-    items = "".join(f"<item>{''.join(f'<{key}>{value}</{key}>' for key, value in row.items())}</item>" for row in rows)
+    items = "".join(
+        f"<item>{''.join(f'<{key}>{value}</{key}>' for key, value in row.items())}</item>"
+        for row in rows
+    )
     return "text/xml", f"<Response><{name}>{items}</{name}></Response>".encode()
 
 
@@ -256,7 +331,10 @@ def _scaling_group(asked: dict[str, str], suspended: list[str] | None) -> tuple[
     )
     groups = f"<AutoScalingGroups><member>{row}</member></AutoScalingGroups>"
     said = f"<DescribeAutoScalingGroupsResult>{groups}</DescribeAutoScalingGroupsResult>"
-    return "text/xml", f"<DescribeAutoScalingGroupsResponse>{said}</DescribeAutoScalingGroupsResponse>".encode()
+    return (
+        "text/xml",
+        f"<DescribeAutoScalingGroupsResponse>{said}</DescribeAutoScalingGroupsResponse>".encode(),
+    )
 
 
 def _scheduled_actions(asked: dict[str, str], moment: str) -> tuple[str, bytes]:
@@ -264,7 +342,10 @@ def _scheduled_actions(asked: dict[str, str], moment: str) -> tuple[str, bytes]:
     row = f"<member><ScheduledActionName>{name}</ScheduledActionName><StartTime>{moment}</StartTime></member>"
     actions = f"<ScheduledUpdateGroupActions>{row if moment else ''}</ScheduledUpdateGroupActions>"
     said = f"<DescribeScheduledActionsResult>{actions}</DescribeScheduledActionsResult>"
-    return "text/xml", f"<DescribeScheduledActionsResponse>{said}</DescribeScheduledActionsResponse>".encode()
+    return (
+        "text/xml",
+        f"<DescribeScheduledActionsResponse>{said}</DescribeScheduledActionsResponse>".encode(),
+    )
 
 
 def _subscribed(found: dict[str, str] | None) -> tuple[str, bytes] | None:
@@ -275,14 +356,19 @@ def _subscribed(found: dict[str, str] | None) -> tuple[str, bytes] | None:
         for endpoint, arn in found.items()
     )
     said = f"<ListSubscriptionsByTopicResult><Subscriptions>{rows}</Subscriptions></ListSubscriptionsByTopicResult>"
-    return "text/xml", f"<ListSubscriptionsByTopicResponse>{said}</ListSubscriptionsByTopicResponse>".encode()
+    return (
+        "text/xml",
+        f"<ListSubscriptionsByTopicResponse>{said}</ListSubscriptionsByTopicResponse>".encode(),
+    )
 
 
 class Session:
     """A session of boto3's that makes each client once: they take seconds on a busy machine."""
 
     def __init__(self) -> None:
-        self._session = boto3.session.Session(aws_access_key_id=ACCOUNT, aws_secret_access_key="local")  # noqa: S106
+        self._session = boto3.session.Session(
+            aws_access_key_id=ACCOUNT, aws_secret_access_key="local"
+        )  # noqa: S106
         self._made: dict[tuple[str, str], Any] = {}
 
     def client(self, service: str, *, region_name: str, config: Any) -> Any:
@@ -311,19 +397,26 @@ class World:
     def change(self, **fields: Any) -> Environment:
         """Change fields of the environment; `capacity={...}` changes fields of that section."""
         update = {
-            name: old.model_copy(update=value)
-            if isinstance(old := getattr(self.environment, name), SpecRecord) and isinstance(value, dict)
-            else value
+            name: (
+                old.model_copy(update=value)
+                if isinstance(old := getattr(self.environment, name), SpecRecord)
+                and isinstance(value, dict)
+                else value
+            )
             for name, value in fields.items()
         }
         self.environment = self.environment.model_copy(update=update)
         return self.environment
 
     def alter(self, **changes: Any) -> None:
-        """Set what the account offers, `name+` adding to it, and change the environment's other fields."""
+        """Set what the account offers, `name+` adding to it, and change the environment's other
+        fields."""
         for name in [name for name in changes if hasattr(self.facts, name.rstrip("+"))]:
-            value, offered = changes.pop(name), getattr(self.facts, name.rstrip("+"))
-            setattr(self.facts, name.rstrip("+"), {**offered, **value} if name.endswith("+") else value)
+            value = changes.pop(name)
+            offered = getattr(self.facts, name.rstrip("+"))
+            setattr(
+                self.facts, name.rstrip("+"), {**offered, **value} if name.endswith("+") else value
+            )
         self.change(**changes)
 
     def account(self) -> AccountClients:
@@ -332,9 +425,12 @@ class World:
     def subject(self) -> DoctorContext:
         hosted = tuple(experiment(name) for name in self.environment.experiments)
         return DoctorContext(
-            environment=self.environment, experiments=hosted, catalogue=known(),
-            now=self.now, resolve_digest=self.digest_of,
-        )  # fmt: skip
+            environment=self.environment,
+            experiments=hosted,
+            catalogue=known(),
+            now=self.now,
+            resolve_digest=self.digest_of,
+        )
 
     def lines(self, *checks: str) -> tuple[Finding, ...]:
         """Examine; only these checks, and the credentials before them, where any are named."""
@@ -359,43 +455,64 @@ def cluster(world: World, *, version: str = "1.36", tags: dict[str, str] | None 
     name = world.environment.name
     owner = {names.OWNER_TAG: name} if tags is None else tags
     world.endpoint.client("eks").create_cluster(
-        name=names.cluster_name(world.environment), roleArn="arn:aws:iam::222233334444:role/Operator", version=version,
-        resourcesVpcConfig={"subnetIds": []}, tags=owner,
-    )  # fmt: skip
+        name=names.cluster_name(world.environment),
+        roleArn="arn:aws:iam::222233334444:role/Operator",
+        version=version,
+        resourcesVpcConfig={"subnetIds": []},
+        tags=owner,
+    )
 
 
 def node_group(
-    world: World, *, desired: int = 0, tags: dict[str, str] | None = None, capacity_type: str = "ON_DEMAND"
+    world: World,
+    *,
+    desired: int = 0,
+    tags: dict[str, str] | None = None,
+    capacity_type: str = "ON_DEMAND",
 ) -> None:
     owner = {names.OWNER_TAG: world.environment.name} if tags is None else tags
     world.endpoint.client("eks").create_nodegroup(
-        clusterName=names.cluster_name(world.environment), nodegroupName=names.node_group_name(world.environment),
-        scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": 1}, subnets=[],
-        nodeRole="arn:aws:iam::222233334444:role/Operator", instanceTypes=["trn2.48xlarge"], tags=owner,
+        clusterName=names.cluster_name(world.environment),
+        nodegroupName=names.node_group_name(world.environment),
+        scalingConfig={"minSize": 0, "desiredSize": desired, "maxSize": 1},
+        subnets=[],
+        nodeRole="arn:aws:iam::222233334444:role/Operator",
+        instanceTypes=["trn2.48xlarge"],
+        tags=owner,
         capacityType=capacity_type,
-    )  # fmt: skip
+    )
 
 
 def schedule(world: World, name: str) -> None:
     """A schedule in the guard's group."""
-    scheduler, group = world.endpoint.client("scheduler"), names.schedule_group_name(world.environment)
+    scheduler = world.endpoint.client("scheduler")
+    group = names.schedule_group_name(world.environment)
     with contextlib.suppress(scheduler.exceptions.ConflictException):
         scheduler.create_schedule_group(Name=group)
-    target = {"Arn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:q", "RoleArn": f"arn:aws:iam::{ACCOUNT}:role/r"}
+    target = {
+        "Arn": f"arn:aws:sqs:{REGION}:{ACCOUNT}:q",
+        "RoleArn": f"arn:aws:iam::{ACCOUNT}:role/r",
+    }
     scheduler.create_schedule(
-        Name=name, GroupName=group, ScheduleExpression="at(2036-01-01T00:00:00)", Target=target,
+        Name=name,
+        GroupName=group,
+        ScheduleExpression="at(2036-01-01T00:00:00)",
+        Target=target,
         FlexibleTimeWindow={"Mode": "OFF"},
-    )  # fmt: skip
+    )
 
 
 def bucket(world: World) -> None:
     world.endpoint.client("s3").create_bucket(
-        Bucket=names.bucket_name(world.environment), CreateBucketConfiguration={"LocationConstraint": REGION}
+        Bucket=names.bucket_name(world.environment),
+        CreateBucketConfiguration={"LocationConstraint": REGION},
     )
 
 
 def existing(vpc_id: str, *subnets: tuple[str, str]) -> ExistingNetwork:
     return ExistingNetwork.model_construct(
-        kind="existing", vpc_id=vpc_id, cidr="10.9.0.0/16",
+        kind="existing",
+        vpc_id=vpc_id,
+        cidr="10.9.0.0/16",
         subnets=tuple(ExistingSubnet.model_construct(id=id_, zone=zone) for id_, zone in subnets),
-    )  # fmt: skip
+    )

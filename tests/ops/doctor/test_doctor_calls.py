@@ -14,7 +14,13 @@ from tandem.ops.doctor.runner import CHECKS, exit_code
 from tandem.ops.faults import AwsCall
 from tandem.ops.people.policies import build_command_policy
 from tandem.ops.people.rights import list_command_calls
-from tandem.spec.environment import AlarmSubscription, CdkBootstrap, ClusterAccess, HubSettings, ObservabilitySettings
+from tandem.spec.environment import (
+    AlarmSubscription,
+    CdkBootstrap,
+    ClusterAccess,
+    HubSettings,
+    ObservabilitySettings,
+)
 
 pytestmark = pytest.mark.proof
 
@@ -29,16 +35,28 @@ BESIDE = {"ListBuckets": (FaultRule(operation="HeadBucket", fault=ACCESS_DENIED_
 def demanding(world: World) -> World:
     """An environment for which every call is necessary."""
     host = f"{ACCOUNT}.dkr.ecr.{REGION}.amazonaws.com/mirror"
-    admins = tuple(f"arn:aws:iam::{ACCOUNT}:{name}" for name in ("role/PlatformAdmin", "user/somebody"))
+    admins = tuple(
+        f"arn:aws:iam::{ACCOUNT}:{name}" for name in ("role/PlatformAdmin", "user/somebody")
+    )
     subscription = AlarmSubscription(protocol="email", endpoint="a@b.example")
     world.change(
-        network=existing("vpc-00000000", ("subnet-00000000", "use2-az1"), ("subnet-00000001", "use2-az3")),
+        network=existing(
+            "vpc-00000000", ("subnet-00000000", "use2-az1"), ("subnet-00000001", "use2-az3")
+        ),
         bootstrap=CdkBootstrap(permissions_boundary="TeamBoundary"),
         hub=HubSettings(token_secret="a/token"),  # noqa: S106 - its name
         observability=ObservabilitySettings(alarm_subscriptions=(subscription,)),
-        cluster={"access": ClusterAccess.model_construct(admin=admins, operator=(), engineer=(), viewer=())},
+        cluster={
+            "access": ClusterAccess.model_construct(
+                admin=admins, operator=(), engineer=(), viewer=()
+            )
+        },
         registry_mirrors={"public.ecr.aws": host},
-        artifacts={"kms_key_arn": f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"},
+        artifacts={
+            "kms_key_arn": (
+                f"arn:aws:kms:{REGION}:{ACCOUNT}:key/01234567-89ab-cdef-0123-456789abcdef"
+            )
+        },
     )
     cluster(world)
     node_group(world)
@@ -66,7 +84,9 @@ def test_every_declared_call_only_reads() -> None:
     assert [call.operation for call in DOCTOR_CALLS if not READS.match(call.operation)] == []
 
 
-@pytest.mark.parametrize("call", [call for call in DOCTOR_CALLS if call.action], ids=lambda call: call.operation)
+@pytest.mark.parametrize(
+    "call", [call for call in DOCTOR_CALLS if call.action], ids=lambda call: call.operation
+)
 def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding: World, call: AwsCall) -> None:
     denied = FaultRule(operation=call.operation, fault=ACCESS_DENIED_FAULT)
     demanding.proxy.use(denied, *BESIDE.get(call.operation, ()))
@@ -84,12 +104,17 @@ def test_a_denied_call_is_unknown_and_names_what_to_allow(demanding: World, call
 
 def test_all_calls_denied_at_once_end_in_lines(demanding: World) -> None:
     demanding.proxy.use(
-        *(FaultRule(operation=call.operation, fault=ACCESS_DENIED_FAULT) for call in DOCTOR_CALLS if call.action)
+        *(
+            FaultRule(operation=call.operation, fault=ACCESS_DENIED_FAULT)
+            for call in DOCTOR_CALLS
+            if call.action
+        )
     )
 
     lines = demanding.lines()
 
-    silent = {"placeholders", "credentials", "images", "quota"}  # these ask nobody, or their last line is of a file
+    # these ask nobody, or their last line is of a file
+    silent = {"placeholders", "credentials", "images", "quota"}
     assert {line.level for line in lines if line.check not in silent} == {"unknown"}
     assert exit_code(lines, strict=False) == 3
 
@@ -102,5 +127,7 @@ def test_the_reference_has_the_policy_of_the_example() -> None:
 
 
 def test_the_document_has_a_row_for_each_check_in_its_order_and_says_which_are_needed() -> None:
-    rows = re.findall(r"^\| ([a-z-]+) \| .* \| (yes|no) \|$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE)
+    rows = re.findall(
+        r"^\| ([a-z-]+) \| .* \| (yes|no) \|$", (ROOT / "docs/doctor.md").read_text(), re.MULTILINE
+    )
     assert rows == [(check.id, "yes" if check.mandatory else "no") for check in CHECKS]

@@ -30,7 +30,9 @@ BROKEN = replace(OK, level="fail", code=3)
         ((BROKEN, BAD, NEEDED), 2, 2),
     ],
 )
-def test_the_exit_code_follows_from_the_lines(lines: tuple[Finding, ...], plain: int, strict: int) -> None:
+def test_the_exit_code_follows_from_the_lines(
+    lines: tuple[Finding, ...], plain: int, strict: int
+) -> None:
     assert (exit_code(lines, strict=False), exit_code(lines, strict=True)) == (plain, strict)
 
 
@@ -54,8 +56,10 @@ def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
         yield Finding("warn", "first", "do")
         raise ExternalError("denied", where="s3://b", change="add it")
 
-    (first, second) = run_checks(
-        world.subject(), world.account(), [DoctorCheck(id="x", group="people", find=find, needs_account=False)]
+    first, second = run_checks(
+        world.subject(),
+        world.account(),
+        [DoctorCheck(id="x", group="people", find=find, needs_account=False)],
     )
 
     assert (first.level, second.level) == ("warn", "unknown")
@@ -63,7 +67,9 @@ def test_what_a_check_found_before_it_was_denied_stays(world: World) -> None:
 
 
 def test_every_check_has_its_lines_in_the_order_of_the_table(world: World) -> None:
-    assert list(dict.fromkeys(line.check for line in world.lines())) == [check.id for check in CHECKS]
+    assert list(dict.fromkeys(line.check for line in world.lines())) == [
+        check.id for check in CHECKS
+    ]
 
 
 def test_a_healthy_account_before_its_first_deploy_lets_a_pipeline_go_on(world: World) -> None:

@@ -32,14 +32,18 @@ def test_with_another_accounts_credentials_nothing_else_is_asked(world: World) -
 
     lines = world.lines()
 
-    assert [(line.code, f"account {ACCOUNT}" in line.message) for line in lines if line.check == "credentials"] == [
-        (2, True)
-    ]
+    assert [
+        (line.code, f"account {ACCOUNT}" in line.message)
+        for line in lines
+        if line.check == "credentials"
+    ] == [(2, True)]
     assert {one.operation for one in world.proxy.log} == {"GetCallerIdentity"}
     assert {line.check for line in lines if line.level == "ok"} == {"placeholders"}
 
 
-def test_without_credentials_the_world_failed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_credentials_the_world_failed(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.session = None
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
@@ -47,22 +51,37 @@ def test_without_credentials_the_world_failed(world: World, monkeypatch: pytest.
     lines = world.lines()
 
     assert exit_code(lines, strict=False) == 3
-    assert "no credentials for account" in next(line.message for line in lines if line.check == "credentials")
+    assert "no credentials for account" in next(
+        line.message for line in lines if line.check == "credentials"
+    )
 
 
-@pytest.mark.parametrize(("rule", "code", "words"), [
-    (refuse("ExpiredToken"), 3, "log in again"), (refuse("AccessDenied"), 3, "allow sts:GetCallerIdentity"),
-    (refuse("RequestTimeTooSkewed"), 3, "set the clock"), (refuse("InvalidClientTokenId"), 3, "does not accept"),
-    (refuse("InvalidClientTokenId", times=1), 2, "aws account enable-region --region-name us-east-2"),
-])  # fmt: skip
-def test_credentials_that_are_refused_say_what_to_do(world: World, rule: FaultRule, code: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("rule", "code", "words"),
+    [
+        (refuse("ExpiredToken"), 3, "log in again"),
+        (refuse("AccessDenied"), 3, "allow sts:GetCallerIdentity"),
+        (refuse("RequestTimeTooSkewed"), 3, "set the clock"),
+        (refuse("InvalidClientTokenId"), 3, "does not accept"),
+        (
+            refuse("InvalidClientTokenId", times=1),
+            2,
+            "aws account enable-region --region-name us-east-2",
+        ),
+    ],
+)
+def test_credentials_that_are_refused_say_what_to_do(
+    world: World, rule: FaultRule, code: int, words: str
+) -> None:
     world.proxy.use(rule)
     line = world.only("credentials")
     assert (line.level, line.code) == ("fail", code)
     assert words in f"{line.message} {line.action} {line.command}"
 
 
-def test_an_endpoint_that_is_down_is_unknown_and_no_traceback(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_that_is_down_is_unknown_and_no_traceback(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world.session = None
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
@@ -73,15 +92,30 @@ def test_an_endpoint_that_is_down_is_unknown_and_no_traceback(world: World, monk
     assert {line.check for line in lines} == {"placeholders", "credentials"}
 
 
-@pytest.mark.parametrize(("check", "rule", "lines"), [
-    ("bootstrap", FaultRule(operation="GetParameter", fault=THROTTLING_FAULT, times=2), ["ok0"]),
-    ("bootstrap", FaultRule(operation="GetParameter", fault=THROTTLING_FAULT), ["unknown3"]),
-    ("region", FaultRule(operation="DescribeRegions", fault=DropFault()), ["unknown0"]),
-    ("region", FaultRule(operation="DescribeRegions", fault=DelayFault(delay_s=0.2)), ["ok0"]),
-    ("region", refuse("InvalidParameterValue", "DescribeRegions"), ["fail2"]),
-    ("cost-tag", FaultRule(operation="ListCostAllocationTags", fault=ACCESS_DENIED_FAULT), ["unknown0"]),
-    ("bucket", FaultRule(operation="HeadBucket", fault=ACCESS_DENIED_FAULT), ["unknown3", "fail2"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("check", "rule", "lines"),
+    [
+        (
+            "bootstrap",
+            FaultRule(operation="GetParameter", fault=THROTTLING_FAULT, times=2),
+            ["ok0"],
+        ),
+        ("bootstrap", FaultRule(operation="GetParameter", fault=THROTTLING_FAULT), ["unknown3"]),
+        ("region", FaultRule(operation="DescribeRegions", fault=DropFault()), ["unknown0"]),
+        ("region", FaultRule(operation="DescribeRegions", fault=DelayFault(delay_s=0.2)), ["ok0"]),
+        ("region", refuse("InvalidParameterValue", "DescribeRegions"), ["fail2"]),
+        (
+            "cost-tag",
+            FaultRule(operation="ListCostAllocationTags", fault=ACCESS_DENIED_FAULT),
+            ["unknown0"],
+        ),
+        (
+            "bucket",
+            FaultRule(operation="HeadBucket", fault=ACCESS_DENIED_FAULT),
+            ["unknown3", "fail2"],
+        ),
+    ],
+)
 def test_a_call_that_fails_is_asked_again_or_unknown(
     world: World, check: str, rule: FaultRule, lines: list[str]
 ) -> None:

@@ -9,14 +9,25 @@ from typing import Any
 
 import pytest
 from committed import environment
-from doctor_world import ACCOUNT, REGION, RESERVATION, Offers, World, bucket, cluster, good_facts, node_group
+from doctor_world import (
+    ACCOUNT,
+    REGION,
+    RESERVATION,
+    Offers,
+    World,
+    bucket,
+    cluster,
+    good_facts,
+    node_group,
+)
 from doubles.aws_principal import create_principal
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.ops.people.policies import build_command_policy
 from tandem.spec.environment import ClusterAccess, HubSettings
 
-ROLE, USER = f"arn:aws:iam::{ACCOUNT}:role/Operator", f"arn:aws:iam::{ACCOUNT}:user/somebody"
+ROLE = f"arn:aws:iam::{ACCOUNT}:role/Operator"
+USER = f"arn:aws:iam::{ACCOUNT}:user/somebody"
 
 
 @pytest.fixture(scope="module")
@@ -24,14 +35,24 @@ def enforcing() -> Iterator[World]:
     """A deployed environment at an endpoint where policies bind."""
     example = environment("post-us-east-2")
     with ExitStack() as stack:
-        endpoint = stack.enter_context(AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True))
+        endpoint = stack.enter_context(
+            AwsEndpoint(account=ACCOUNT, region=REGION, enforces_policies=True)
+        )
         offers = stack.enter_context(Offers(good_facts(), endpoint).served())
-        world = World(endpoint=endpoint, proxy=None, offers=offers, session=None, environment=example)  # type: ignore[arg-type]
+        world = World(
+            endpoint=endpoint, proxy=None, offers=offers, session=None, environment=example
+        )  # type: ignore[arg-type]
         world.change(
-            name="enforced", account=ACCOUNT, hub=HubSettings(token_secret="a/token"),  # noqa: S106 - its name
+            name="enforced",
+            account=ACCOUNT,
+            hub=HubSettings(token_secret="a/token"),  # noqa: S106 - its name
             capacity={"reservation_id": RESERVATION},
-            cluster={"access": ClusterAccess.model_construct(admin=(ROLE, USER), operator=(), engineer=(), viewer=())},
-        )  # fmt: skip
+            cluster={
+                "access": ClusterAccess.model_construct(
+                    admin=(ROLE, USER), operator=(), engineer=(), viewer=()
+                )
+            },
+        )
         endpoint.client("iam").create_role(RoleName="Operator", AssumeRolePolicyDocument="{}")
         endpoint.client("iam").create_user(UserName="somebody")
         endpoint.client("secretsmanager").create_secret(Name="a/token", SecretString="none")
@@ -41,7 +62,9 @@ def enforcing() -> Iterator[World]:
 
 
 @pytest.fixture
-def levels(enforcing: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., dict[str, set[str]]]:
+def levels(
+    enforcing: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Callable[..., dict[str, set[str]]]:
     """Examine as somebody with these statements; the levels of each check."""
 
     def act(*statements: Mapping[str, Any]) -> dict[str, set[str]]:
@@ -64,5 +87,15 @@ def test_with_the_printed_policy_everything_is_seen(enforcing: World, levels) ->
 
 def test_without_a_policy_nothing_that_aws_guards_is_seen(levels) -> None:
     found = levels({"Effect": "Allow", "Action": "sts:GetCallerIdentity", "Resource": "*"})
-    guarded = {"bootstrap", "stacks", "zones", "bucket", "own-images", "token", "control-plane", "fleet", "principals"}
+    guarded = {
+        "bootstrap",
+        "stacks",
+        "zones",
+        "bucket",
+        "own-images",
+        "token",
+        "control-plane",
+        "fleet",
+        "principals",
+    }
     assert {check for check in guarded if "unknown" not in found[check]} == set()

@@ -1,7 +1,9 @@
-"""IAM's judgement in small: whether documents allow one action on one resource, by the rules of the IAM user guide.
+"""IAM's judgement in small: whether documents allow one action on one resource, by the rules of the
+IAM user guide.
 
-An allowance needs a statement whose action, resource and every condition match; there is no Deny in these documents.
-A variable in a resource is the caller's own value; without one, IAM lets the statement match nothing.
+An allowance needs a statement whose action, resource and every condition match; there is no Deny in
+these documents. A variable in a resource is the caller's own value; without one, IAM lets the
+statement match nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from tandem.spec.environment import Environment
 from tandem.spec.names import PeopleKind
 
 Context = Mapping[str, str]
-USER = "AROAEXAMPLEID:anna"  # aws:userid of a role's session (IAM user guide, "Request information that you can use")
+# aws:userid of a role's session (IAM user guide, "Request information that you can use")
+USER = "AROAEXAMPLEID:anna"
 VARIABLE = re.compile(r"\$\{(?P<key>[\w:]+)\}")
 
 
@@ -55,14 +58,18 @@ def documents(environment: Environment, kind: PeopleKind) -> list[dict[str, Any]
 
 
 def meant(place: PolicyTarget) -> list[tuple[str, Context]]:
-    """A request on each ARN of a place, as AWS would send it to be judged: ids and names in place of wildcards."""
+    """A request on each ARN of a place, as AWS would send it to be judged: ids and names in place
+    of wildcards."""
     context = {"aws:userid": USER} | {
         key: value if isinstance(value, str) else value[0]
         for keys in place.condition.values()
         for key, value in keys.items()
     }
     own = [_fill_in(arn, context) for arn in place.arns]
-    return [(arn if arn == "*" else arn.replace("??????", "AbCdEf").replace("*", "x1"), context) for arn in own]
+    return [
+        (arn if arn == "*" else arn.replace("??????", "AbCdEf").replace("*", "x1"), context)
+        for arn in own
+    ]
 
 
 def requests(environment: Environment, command: str) -> list[tuple[str, str, Context]]:

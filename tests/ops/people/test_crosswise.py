@@ -1,4 +1,5 @@
-"""Two environments of one account whose names begin alike: neither may change what is the other's."""
+"""Two environments of one account whose names begin alike: neither may change what is the
+other's."""
 
 from __future__ import annotations
 
@@ -30,12 +31,17 @@ def named(name: str) -> Environment:
 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
 @pytest.mark.parametrize("kind", PEOPLE)
-def test_people_of_one_change_nothing_of_the_other(kind: PeopleKind, mine: str, theirs: str) -> None:
-    known, own = build_targets(named(theirs)), documents(named(mine), kind)
+def test_people_of_one_change_nothing_of_the_other(
+    kind: PeopleKind, mine: str, theirs: str
+) -> None:
+    known = build_targets(named(theirs))
+    own = documents(named(mine), kind)
     asked = [
         (right.action, arn, context)
         for right in RIGHTS
-        if right.kind in list_policy_kinds(kind) and right.target not in SHARED and not READS.search(right.action)
+        if right.kind in list_policy_kinds(kind)
+        and right.target not in SHARED
+        and not READS.search(right.action)
         for arn, context in meant(known[right.target])
         if arn != "*"
     ]
@@ -47,7 +53,8 @@ def test_people_of_one_change_nothing_of_the_other(kind: PeopleKind, mine: str, 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)
 def test_the_guard_of_one_stops_nothing_of_the_other(mine: str, theirs: str) -> None:
     def statements(name: str) -> list[dict[str, Any]]:
-        topic, key = f"arn:aws:sns:us-east-2:111122223333:{names.topic_name(named(name))}", f"arn:aws:kms:::key/{name}"
+        topic = f"arn:aws:sns:us-east-2:111122223333:{names.topic_name(named(name))}"
+        key = f"arn:aws:kms:::key/{name}"
         queue = f"arn:aws:sqs:us-east-2:111122223333:{names.dead_letter_queue_name(named(name))}"
         return [
             *list_function_statements(named(name), topic_arn=topic, key_arn=key),
@@ -63,7 +70,9 @@ def test_the_guard_of_one_stops_nothing_of_the_other(mine: str, theirs: str) -> 
     ]
 
     assert len(asked) > 10
-    assert [request for request in asked if allows([{"Statement": statements(mine)}], *request)] == []
+    assert [
+        request for request in asked if allows([{"Statement": statements(mine)}], *request)
+    ] == []
 
 
 @pytest.mark.parametrize(("mine", "theirs"), PAIRS)

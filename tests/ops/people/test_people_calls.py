@@ -1,4 +1,5 @@
-"""The tables of calls against the programs: what stop, start and clear called, what the rest's source says."""
+"""The tables of calls against the programs: what stop, start and clear called, what the rest's
+source says."""
 
 from __future__ import annotations
 
@@ -26,11 +27,15 @@ from tandem.ops.people.rights import RUNNER_RIGHTS, list_command_calls
 ROOT = Path(__file__).parents[3]
 IDENTITY = {("sts", "GetCallerIdentity")}
 BY_COMMAND = {  # what the commands themselves ask beside the modules of tandem.guard
-    "start": {("cloudwatch", "GetMetricStatistics"), ("budgets", "DescribeBudget"),
-              ("budgets", "DescribeNotificationsForBudget"), ("budgets", "DescribeSubscribersForNotification"),
-              ("lambda", "GetFunctionConfiguration")},
+    "start": {
+        ("cloudwatch", "GetMetricStatistics"),
+        ("budgets", "DescribeBudget"),
+        ("budgets", "DescribeNotificationsForBudget"),
+        ("budgets", "DescribeSubscribersForNotification"),
+        ("lambda", "GetFunctionConfiguration"),
+    },
     "stop": {("eks", "DescribeCluster"), ("cloudwatch", "GetMetricStatistics")},
-}  # fmt: skip
+}
 
 
 def spelt(calls: Iterable[tuple[str, str]]) -> set[str]:
@@ -40,9 +45,15 @@ def spelt(calls: Iterable[tuple[str, str]]) -> set[str]:
 
 def raised(world: World, unarmed: Sequence[str] = ()) -> None:
     request = RaiseRequest(
-        run="r1", hours=2.0, experiment="first", nodes=1, node_labels=LABEL, who="anna", beats=True,
+        run="r1",
+        hours=2.0,
+        experiment="first",
+        nodes=1,
+        node_labels=LABEL,
+        who="anna",
+        beats=True,
         unarmed_paths=tuple(unarmed),
-    )  # fmt: skip
+    )
     raise_fleet(world.clients, GUARDED, request, world.now)
 
 
@@ -67,7 +78,8 @@ def own(command: str) -> set[str]:
 
 
 def test_starts_make_the_calls_of_their_table() -> None:
-    """One with a path that is not armed, one after a stop that held the Auto Scaling group, one that gives up."""
+    """One with a path that is not armed, one after a stop that held the Auto Scaling group, one
+    that gives up."""
     calls: set[str] = set()
     for refusal in ("", "AccessDeniedException"):
         world = block_world(ignores=True)
@@ -100,14 +112,21 @@ def test_a_stop_that_ends_what_eks_keeps_makes_the_calls_of_its_table() -> None:
 
 def test_a_normal_end_makes_the_calls_of_its_table() -> None:
     world = raised_world()
-    end_lease(world.clients, GUARDED, run="r1", clock=lambda: world.now,
-              wait=lambda pause: world.advance(pause / timedelta(minutes=1)))  # fmt: skip
+    end_lease(
+        world.clients,
+        GUARDED,
+        run="r1",
+        clock=lambda: world.now,
+        wait=lambda pause: world.advance(pause / timedelta(minutes=1)),
+    )
     assert set(world.calls) == own("stop --end")
 
 
 def test_new_labels_make_the_calls_of_their_table() -> None:
     world = raised_world()
-    relabel_nodes(world.clients, GUARDED, run="r1", node_labels={"raise.tandem/other": "first"}, now=world.now)
+    relabel_nodes(
+        world.clients, GUARDED, run="r1", node_labels={"raise.tandem/other": "first"}, now=world.now
+    )
     assert set(world.calls) == own("relabel by the runner")
 
 
@@ -132,10 +151,21 @@ def test_the_runner_may_call_what_a_raise_a_relabel_and_an_end_do_and_read_the_b
 def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
     files = [*(ROOT / "tandem/ops/destroy").glob("*.py"), *(ROOT / "tandem/ops").glob("[lo]*.py")]
     source = "\n".join(path.read_text() for path in files)
-    said = set(re.findall(r"account\.(?:ask|find|list_rows)\(\s*\"([a-z0-9]+)\",\s*\"(\w+)\"", source))
-    said |= {("ec2", operation) for _, call, removal in BLOCKER_KINDS for operation in (call.split()[0], removal)}
-    tables = [*(call for call, _ in LISTED_KINDS.values()), *(call for _, call, _ in BALANCER_KINDS)]
-    said |= {tuple(call.split()[:2]) for call in tables} | {(service, "DescribeTags") for service in ("elb", "elbv2")}
+    said = set(
+        re.findall(r"account\.(?:ask|find|list_rows)\(\s*\"([a-z0-9]+)\",\s*\"(\w+)\"", source)
+    )
+    said |= {
+        ("ec2", operation)
+        for _, call, removal in BLOCKER_KINDS
+        for operation in (call.split()[0], removal)
+    }
+    tables = [
+        *(call for call, _ in LISTED_KINDS.values()),
+        *(call for _, call, _ in BALANCER_KINDS),
+    ]
+    said |= {tuple(call.split()[:2]) for call in tables} | {
+        (service, "DescribeTags") for service in ("elb", "elbv2")
+    }
 
     observed = {("s3", "GetObject"), ("eks", "DescribeNodegroup"), ("ec2", "DescribeInstances")}
     observed |= {("ec2", "DescribeCapacityReservations")}
@@ -148,4 +178,6 @@ def test_the_store_says_no_call_but_those_of_its_tables() -> None:
     methods |= set(re.findall(r"(?:pages|get_paginator)\(\s*\"(\w+)\"", source))
     methods |= {"create_multipart_upload", "upload_part", "complete_multipart_upload"}
 
-    assert {f"s3.{method}" for method in methods} == spelt(list_command_calls("artifacts import", "artifacts gc"))
+    assert {f"s3.{method}" for method in methods} == spelt(
+        list_command_calls("artifacts import", "artifacts gc")
+    )

@@ -1,4 +1,5 @@
-"""The policies of people against the calls of the commands, both ways, and against what IAM knows of each action."""
+"""The policies of people against the calls of the commands, both ways, and against what IAM knows
+of each action."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ from tandem.ops.people.policies import (
     count_policy_characters,
 )
 from tandem.ops.people.policy_targets import build_targets
-from tandem.ops.people.rights import COMMANDS, RIGHTS, RUNNER_RIGHTS, TARGET_REASONS, WILDCARD_REASONS, can_run_command
+from tandem.ops.people.rights import (
+    COMMANDS,
+    RIGHTS,
+    RUNNER_RIGHTS,
+    TARGET_REASONS,
+    WILDCARD_REASONS,
+    can_run_command,
+)
 from tandem.spec.environment import Environment
 from tandem.spec.names import PEOPLE, PeopleKind
 
@@ -41,26 +49,43 @@ WHO_MAY = {
         ALL - {"viewer"},
     ),
     **dict.fromkeys(
-        ("stop", "stop --end", "stop --release", "relabel by the runner", "start", "run", "runs cancel", "destroy"),
+        (
+            "stop",
+            "stop --end",
+            "stop --release",
+            "relabel by the runner",
+            "start",
+            "run",
+            "runs cancel",
+            "destroy",
+        ),
         frozenset(("operator", "admin")),
     ),
-    **dict.fromkeys(("doctor --prove-stop", "artifacts gc", "destroy what is protected"), frozenset(("admin",))),
+    **dict.fromkeys(
+        ("doctor --prove-stop", "artifacts gc", "destroy what is protected"), frozenset(("admin",))
+    ),
 }
-# what each of these does and a kind that may not must never get at, in one row: action and the place
+# what each of these does and a kind that may not must never get at, in one row: action and the
+# place
 CHANGES = [
-    ("start", "eks:UpdateNodegroupConfig", "node group"), ("start", "scheduler:CreateSchedule", "schedules"),
+    ("start", "eks:UpdateNodegroupConfig", "node group"),
+    ("start", "scheduler:CreateSchedule", "schedules"),
     ("start", "autoscaling:ResumeProcesses", "Auto Scaling groups"),
     ("stop", "autoscaling:UpdateAutoScalingGroup", "Auto Scaling groups"),
     ("stop --end", "scheduler:DeleteSchedule", "schedules"),
-    ("start", "s3:PutObject", "leases"), ("stop --release", "s3:PutObject", "fence"),
-    ("destroy", "cloudformation:DeleteStack", "going stacks"), ("destroy", "ec2:DeleteSecurityGroup", "EKS's groups"),
+    ("start", "s3:PutObject", "leases"),
+    ("stop --release", "s3:PutObject", "fence"),
+    ("destroy", "cloudformation:DeleteStack", "going stacks"),
+    ("destroy", "ec2:DeleteSecurityGroup", "EKS's groups"),
     ("destroy what is protected", "cloudformation:UpdateTerminationProtection", "going stacks"),
     ("destroy what is protected", "eks:UpdateClusterConfig", "cluster"),
-    ("artifacts gc", "s3:DeleteObject", "artifacts"), ("artifacts import", "s3:PutObject", "artifacts"),
+    ("artifacts gc", "s3:DeleteObject", "artifacts"),
+    ("artifacts import", "s3:PutObject", "artifacts"),
     ("artifacts stage-task", "s3:PutObject", "task sets"),
-    ("bench publish", "s3:PutObject", "results"), ("run", "s3:PutObject", "own requests"),
+    ("bench publish", "s3:PutObject", "results"),
+    ("run", "s3:PutObject", "own requests"),
     ("run --until stage", "s3:PutObject", "own stage requests"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -89,23 +114,33 @@ def test_another_region_is_not_listed(full: Environment, kind: PeopleKind) -> No
     assert not allows(documents(full, kind), "ec2:DescribeInstances", "*", elsewhere)
 
 
-@pytest.mark.parametrize(("passed", "service", "may_pass"), [
-    ("tandem-post-us-east-2-scheduler", "scheduler.amazonaws.com", True),
-    ("tandem-post-us-east-2-scheduler", "lambda.amazonaws.com", False),
-    ("Administrator", "scheduler.amazonaws.com", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("passed", "service", "may_pass"),
+    [
+        ("tandem-post-us-east-2-scheduler", "scheduler.amazonaws.com", True),
+        ("tandem-post-us-east-2-scheduler", "lambda.amazonaws.com", False),
+        ("Administrator", "scheduler.amazonaws.com", False),
+    ],
+)
 def test_only_the_schedulers_role_is_passed_and_only_to_scheduler(
     example: Environment, passed: str, service: str, may_pass: bool
 ) -> None:
     arn = f"arn:aws:iam::{example.account}:role/{passed}"
-    found = {kind: allows(documents(example, kind), "iam:PassRole", arn, {"iam:PassedToService": service})
-             for kind in PEOPLE}  # fmt: skip
+    found = {
+        kind: allows(
+            documents(example, kind), "iam:PassRole", arn, {"iam:PassedToService": service}
+        )
+        for kind in PEOPLE
+    }
     assert found == {kind: may_pass and kind in {"operator", "admin"} for kind in PEOPLE}
 
 
-@pytest.mark.parametrize("space", ["Tandem/Guard/post-us-east-2", "Tandem/post-us-east-2-too", "Tandem/Guard"])
+@pytest.mark.parametrize(
+    "space", ["Tandem/Guard/post-us-east-2", "Tandem/post-us-east-2-too", "Tandem/Guard"]
+)
 def test_nobody_puts_metrics_elsewhere_than_the_bench(example: Environment, space: str) -> None:
-    """Whoever may put `instances_alive` into the guard's namespace can feign a reaper that lives."""
+    """Whoever may put `instances_alive` into the guard's namespace can feign a reaper that
+    lives."""
     for kind in PEOPLE:
         held = documents(example, kind)
         assert not allows(held, "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": space})
@@ -114,9 +149,15 @@ def test_nobody_puts_metrics_elsewhere_than_the_bench(example: Environment, spac
 @pytest.mark.parametrize("space", ["Tandem/post-us-east-2", "Tandem/Simulated/post-us-east-2"])
 def test_who_publishes_may_publish_simulated_figures_too(example: Environment, space: str) -> None:
     may = {
-        kind for kind in PEOPLE
-        if allows(documents(example, kind), "cloudwatch:PutMetricData", "*", {"cloudwatch:namespace": space})
-    }  # fmt: skip
+        kind
+        for kind in PEOPLE
+        if allows(
+            documents(example, kind),
+            "cloudwatch:PutMetricData",
+            "*",
+            {"cloudwatch:namespace": space},
+        )
+    }
 
     assert may == {"engineer", "operator", "admin"}
 
@@ -125,16 +166,19 @@ BUCKET = "arn:aws:s3:::tandem-post-us-east-2-111122223333"
 
 
 @pytest.mark.parametrize("kind", PEOPLE)
-@pytest.mark.parametrize(("key", "user", "may"), [
-    (f"requests/{USER}/run-1.json", USER, True),
-    (f"requests/{USER}/run-1.cancel.json", USER, True),
-    (f"requests/{USER}/run-1.json", "AROAEXAMPLEID:bert", False),
-    (f"requests/{USER}/run-1.json", "", False),
-    (f"requests/{USER}x/run-1.json", USER, False),
-    ("requests/run-1.json", USER, False),
-    ("runs/run-1/run.json", USER, False),
-    ("runner.json", USER, False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("key", "user", "may"),
+    [
+        (f"requests/{USER}/run-1.json", USER, True),
+        (f"requests/{USER}/run-1.cancel.json", USER, True),
+        (f"requests/{USER}/run-1.json", "AROAEXAMPLEID:bert", False),
+        (f"requests/{USER}/run-1.json", "", False),
+        (f"requests/{USER}x/run-1.json", USER, False),
+        ("requests/run-1.json", USER, False),
+        ("runs/run-1/run.json", USER, False),
+        ("runner.json", USER, False),
+    ],
+)
 def test_a_request_is_written_below_the_askers_own_id_alone(
     example: Environment, kind: PeopleKind, key: str, user: str, *, may: bool
 ) -> None:
@@ -166,13 +210,17 @@ def test_an_engineer_writes_stage_requests_below_the_own_id_alone(
 
 @pytest.mark.parametrize("kind", ["viewer", "engineer", "operator", "admin"])
 @pytest.mark.parametrize("prefix", ["requests", "stage-requests"])
-def test_people_read_requests_and_their_answers(example: Environment, kind: PeopleKind, prefix: str) -> None:
+def test_people_read_requests_and_their_answers(
+    example: Environment, kind: PeopleKind, prefix: str
+) -> None:
     for key in (f"{prefix}/{USER}/run-1.json", f"{prefix}/{USER}/run-1.answer.json"):
         assert allows(documents(example, kind), "s3:GetObject", f"{BUCKET}/{key}", {})
 
 
 @pytest.mark.parametrize("prefix", ["requests", "stage-requests"])
-def test_the_runner_reads_requests_and_writes_their_answers_alone(example: Environment, prefix: str) -> None:
+def test_the_runner_reads_requests_and_writes_their_answers_alone(
+    example: Environment, prefix: str
+) -> None:
     request = f"{BUCKET}/{prefix}/{USER}/run-1.json"
     answer = f"{BUCKET}/{prefix}/{USER}/run-1.answer.json"
     policy = [build_runner_policy(example)]
@@ -181,12 +229,17 @@ def test_the_runner_reads_requests_and_writes_their_answers_alone(example: Envir
     assert not allows(policy, "s3:PutObject", request, {})
 
 
-def test_in_a_shared_bucket_a_request_stands_behind_the_environments_prefix(example: Environment) -> None:
+def test_in_a_shared_bucket_a_request_stands_behind_the_environments_prefix(
+    example: Environment,
+) -> None:
     shared = example.model_copy(
         update={"artifacts": example.artifacts.model_copy(update={"existing_bucket": "theirs"})}
     )
     (arn,) = build_targets(shared)["own requests"].arns
-    assert arn == "arn:aws:s3:::theirs/guard/111122223333/us-east-2/post-us-east-2/requests/${aws:userid}/*"
+    assert (
+        arn
+        == "arn:aws:s3:::theirs/guard/111122223333/us-east-2/post-us-east-2/requests/${aws:userid}/*"
+    )
 
 
 def statements(environment: Environment) -> Iterator[tuple[PeopleKind, dict[str, Any]]]:
@@ -221,11 +274,18 @@ def types(known: dict[str, Any], action: str) -> list[str]:
 def test_a_bare_wildcard_stands_only_where_an_action_takes_no_narrower_resource(
     full: Environment, known: dict[str, Any]
 ) -> None:
-    wide = {action for _, one in statements(full) if one["Resource"] == ["*"] for action in one["Action"]}
+    wide = {
+        action
+        for _, one in statements(full)
+        if one["Resource"] == ["*"]
+        for action in one["Action"]
+    }
     assert {action for action in wide if types(known, action)} == set(WILDCARD_REASONS)
 
 
-def test_every_other_resource_is_of_a_type_that_its_action_takes(full: Environment, known: dict[str, Any]) -> None:
+def test_every_other_resource_is_of_a_type_that_its_action_takes(
+    full: Environment, known: dict[str, Any]
+) -> None:
     strange = [
         (action, arn)
         for _, one in statements(full)
@@ -243,25 +303,45 @@ def _fits(pattern: str, arn: str) -> bool:
     return re.fullmatch(spelt, VARIABLE.sub("x", arn)) is not None
 
 
-def test_every_condition_is_one_that_its_action_or_its_resource_knows(full: Environment, known: dict[str, Any]) -> None:
+def test_every_condition_is_one_that_its_action_or_its_resource_knows(
+    full: Environment, known: dict[str, Any]
+) -> None:
     """Global keys aside: the region of a request, and what a role is passed to."""
-    everywhere = {"aws:RequestedRegion", "iam:PassedToService", "kms:ViaService", "cloudwatch:namespace"}
-    used = {(key, arn) for _, one in statements(full) for keys in one.get("Condition", {}).values() for key in keys
-            for arn in one["Resource"] if key not in everywhere}  # fmt: skip
+    everywhere = {
+        "aws:RequestedRegion",
+        "iam:PassedToService",
+        "kms:ViaService",
+        "cloudwatch:namespace",
+    }
+    used = {
+        (key, arn)
+        for _, one in statements(full)
+        for keys in one.get("Condition", {}).values()
+        for key in keys
+        for arn in one["Resource"]
+        if key not in everywhere
+    }
 
     for key, arn in used:
         service = arn.split(":")[2]
-        fitting = [kind for kind in known[service]["Resources"].values()
-                   if any(_fits(pattern, arn) for pattern in kind["ARNFormats"])]  # fmt: skip
+        fitting = [
+            kind
+            for kind in known[service]["Resources"].values()
+            if any(_fits(pattern, arn) for pattern in kind["ARNFormats"])
+        ]
         spelt = re.sub(r"^aws:ResourceTag/.*", "aws:ResourceTag/${TagKey}", key)
         assert any(spelt in kind.get("ConditionKeys", []) for kind in fitting), (key, arn)
 
 
 def test_every_place_with_a_wildcard_says_why_and_no_other_does(full: Environment) -> None:
-    mirrored = full.model_copy(update={"registry_mirrors": {"quay.io": "111122223333.dkr.ecr.eu-west-1.amazonaws.com"}})
+    mirrored = full.model_copy(
+        update={"registry_mirrors": {"quay.io": "111122223333.dkr.ecr.eu-west-1.amazonaws.com"}}
+    )
     found = build_targets(mirrored)
     targets = {right.target for right in (*RIGHTS, *RUNNER_RIGHTS)}
-    wild = {target for target in targets if any("*" in arn or "?" in arn for arn in found[target].arns)}
+    wild = {
+        target for target in targets if any("*" in arn or "?" in arn for arn in found[target].arns)
+    }
 
     assert wild == set(TARGET_REASONS)
     assert set(found) == targets
@@ -269,7 +349,8 @@ def test_every_place_with_a_wildcard_says_why_and_no_other_does(full: Environmen
 
 @pytest.mark.parametrize("kind", PEOPLE)
 def test_a_policy_is_not_longer_than_iam_takes(full: Environment, kind: PeopleKind) -> None:
-    """A log bucket takes a name of 38 characters at most; in a bucket of others, keys have a longer prefix."""
+    """A log bucket takes a name of 38 characters at most; in a bucket of others, keys have a longer
+    prefix."""
     longest = full.model_copy(update={"name": "a" * 38, "region": "ap-southeast-4"})
     artifacts = full.artifacts.model_copy(update={"existing_bucket": "b" * 63})
     shared = longest.model_copy(update={"name": "a" * 28, "artifacts": artifacts})

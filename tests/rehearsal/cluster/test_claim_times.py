@@ -27,7 +27,8 @@ def start_server(timing: ClusterTiming) -> RehearsalCluster:
 
 
 def look(cluster: RehearsalCluster) -> tuple[bool, bool, bool]:
-    """Return whether the server's pod names its claim, whether that is allocated, and whether the pod is bound."""
+    """Return whether the server's pod names its claim, whether that is allocated, and whether the
+    pod is bound."""
     (pod,) = cluster.store.list_objects("pods")
     claims = cluster.store.list_objects("resourceclaims")
     is_allocated = any("allocation" in claim.get("status", {}) for claim in claims)

@@ -14,7 +14,8 @@ from aiohttp import ClientSession
 from rehearsal.cluster.server import ClusterFault, ClusterServer, ClusterUser
 from rehearsal.cluster.store import ObjectStore
 
-JOBS, SCALE = "/apis/batch/v1/namespaces/post/jobs", "/apis/apps/v1/namespaces/post/deployments/server/scale"
+JOBS = "/apis/batch/v1/namespaces/post/jobs"
+SCALE = "/apis/apps/v1/namespaces/post/deployments/server/scale"
 JOB = {"metadata": {"name": "compile", "labels": {"arm": "fused"}}, "spec": {"template": {}}}
 RUNNER = ClusterUser(
     "system:serviceaccount:runner-system:runner",
@@ -22,7 +23,12 @@ RUNNER = ClusterUser(
     rules={
         "post": [
             {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": ["create"]},
-            {"apiGroups": ["apps"], "resources": ["deployments/scale"], "verbs": ["*"], "resourceNames": ["server"]},
+            {
+                "apiGroups": ["apps"],
+                "resources": ["deployments/scale"],
+                "verbs": ["*"],
+                "resourceNames": ["server"],
+            },
         ]
     },
 )
@@ -42,12 +48,18 @@ class Conversation:
             try:
                 async with ClientSession(f"http://127.0.0.1:{self.server.port}") as session:
 
-                    async def ask(method: str, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
+                    async def ask(
+                        method: str, path: str, body: Any = None, **headers: str
+                    ) -> tuple[int, Any]:
                         data = None if body is None else json.dumps(body)
-                        async with session.request(method, path, data=data, headers=headers) as response:
+                        async with session.request(
+                            method, path, data=data, headers=headers
+                        ) as response:
                             text = await response.text()
                             is_json = response.content_type == "application/json"
-                            return response.status, json.loads(text) if is_json and "watch" not in path else text
+                            return response.status, (
+                                json.loads(text) if is_json and "watch" not in path else text
+                            )
 
                     return await talk(ask)
             finally:
@@ -72,7 +84,11 @@ def test_an_object_is_created_with_201(conversation):
 def test_a_list_carries_the_version_of_the_store(conversation):
     conversation.store.create_object("jobs", "post", JOB)
     _, body = conversation.ask("GET", f"{JOBS}?labelSelector=arm%3Dfused")
-    assert (body["kind"], body["metadata"]["resourceVersion"], len(body["items"])) == ("JobList", "2", 1)
+    assert (body["kind"], body["metadata"]["resourceVersion"], len(body["items"])) == (
+        "JobList",
+        "2",
+        1,
+    )
 
 
 def test_a_namespace_is_an_object_too(conversation):
@@ -98,7 +114,9 @@ def test_what_is_not_served_is_a_status(conversation, method, path, body, expect
 def test_a_merge_patch_is_taken(conversation):
     conversation.store.create_object("jobs", "post", JOB)
     headers = {"Content-Type": "application/merge-patch+json"}
-    assert conversation.ask("PATCH", f"{JOBS}/compile", {"spec": {"suspend": True}}, **headers)[1]["spec"]["suspend"]
+    assert conversation.ask("PATCH", f"{JOBS}/compile", {"spec": {"suspend": True}}, **headers)[1][
+        "spec"
+    ]["suspend"]
 
 
 def test_another_patch_is_refused(conversation):
@@ -129,12 +147,21 @@ POD = "/api/v1/namespaces/post/pods/pod"
 
 def build_eviction(**options) -> dict[str, Any]:
     metadata = {"name": "pod", "namespace": "post"}
-    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata, "deleteOptions": options}
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": metadata,
+        "deleteOptions": options,
+    }
 
 
 def test_eviction_deletes_with_its_grace(conversation):
-    conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": {"nodeName": "node"}})
-    status, answer = conversation.ask("POST", f"{POD}/eviction", build_eviction(gracePeriodSeconds=9))
+    conversation.store.create_object(
+        "pods", "post", {"metadata": {"name": "pod"}, "spec": {"nodeName": "node"}}
+    )
+    status, answer = conversation.ask(
+        "POST", f"{POD}/eviction", build_eviction(gracePeriodSeconds=9)
+    )
     assert (status, answer["kind"], answer["status"]) == (201, "Status", "Success")
     metadata = conversation.store.get_object("pods", "post", "pod")["metadata"]
     assert metadata["deletionGracePeriodSeconds"] == 9
@@ -152,7 +179,9 @@ def test_eviction_with_another_name_is_refused(conversation):
 def test_eviction_needs_a_right_of_its_own():
     rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["*"]}
     conversation = Conversation(secret=ClusterUser("anna", cluster_rules=[rule]))
-    status, _ = conversation.ask("POST", f"{POD}/eviction", build_eviction(), Authorization="Bearer secret")
+    status, _ = conversation.ask(
+        "POST", f"{POD}/eviction", build_eviction(), Authorization="Bearer secret"
+    )
     assert status == 403
 
 
@@ -164,7 +193,9 @@ def test_an_apply_names_its_manager(conversation):
 def test_an_apply_creates(conversation):
     headers = {"Content-Type": "application/apply-patch+yaml"}
     conversation.ask("PATCH", f"{JOBS}/compile?fieldManager=runner", JOB, **headers)
-    assert conversation.store.get_object("jobs", "post", "compile")["metadata"]["labels"] == {"arm": "fused"}
+    assert conversation.store.get_object("jobs", "post", "compile")["metadata"]["labels"] == {
+        "arm": "fused"
+    }
 
 
 def own_pod(conversation: Conversation) -> dict[str, Any]:
@@ -190,7 +221,9 @@ def test_a_deletion_in_the_background_leaves_the_owner_to_the_collection(convers
 
 def test_a_deletion_of_another_uid_is_a_conflict(conversation):
     own_pod(conversation)
-    assert conversation.ask("DELETE", f"{JOBS}/compile", {"preconditions": {"uid": "other"}})[0] == 409
+    assert (
+        conversation.ask("DELETE", f"{JOBS}/compile", {"preconditions": {"uid": "other"}})[0] == 409
+    )
 
 
 @pytest.mark.parametrize(("replicas", "spec"), [(0, {}), (1, {"replicas": 1})])
@@ -208,7 +241,9 @@ def add_logged_pod(conversation: Conversation, state: dict[str, Any], **row) -> 
     rows = [{"name": "main", "state": state, "lastState": {}, **row}]
     status = {"log": "one\ntwo\n", "containerStatuses": rows}
     spec = {"nodeName": "node", "containers": [{"name": "main"}]}
-    conversation.store.create_object("pods", "post", {"metadata": {"name": "pod"}, "spec": spec, "status": status})
+    conversation.store.create_object(
+        "pods", "post", {"metadata": {"name": "pod"}, "spec": spec, "status": status}
+    )
 
 
 @pytest.mark.parametrize(
@@ -216,7 +251,10 @@ def add_logged_pod(conversation: Conversation, state: dict[str, Any], **row) -> 
     [
         ({"running": {}}, {}),
         ({"terminated": {"exitCode": 1}}, {}),
-        ({"waiting": {"reason": "CrashLoopBackOff"}}, {"lastState": {"terminated": {"exitCode": 1}}}),
+        (
+            {"waiting": {"reason": "CrashLoopBackOff"}},
+            {"lastState": {"terminated": {"exitCode": 1}}},
+        ),
     ],
     ids=["running", "ended", "between-runs"],
 )
@@ -286,7 +324,9 @@ def test_a_watch_tells_what_comes_after_its_version(conversation):
     version = conversation.store.version
 
     async def talk(ask: Talk) -> str:
-        watch = asyncio.create_task(ask("GET", f"{JOBS}?watch=1&timeoutSeconds=0.4&resourceVersion={version}"))
+        watch = asyncio.create_task(
+            ask("GET", f"{JOBS}?watch=1&timeoutSeconds=0.4&resourceVersion={version}")
+        )
         await asyncio.sleep(0.1)
         await ask("POST", JOBS, JOB)
         await ask("DELETE", f"{JOBS}/compile")
@@ -330,7 +370,9 @@ def test_a_user_may_what_his_rules_say(method, path, status):
 
 def test_a_refusal_names_user_verb_and_resource():
     _, answer = Conversation(secret=RUNNER).ask("GET", JOBS, Authorization="Bearer secret")
-    refusal = f'jobs is forbidden: User "{RUNNER.name}" cannot list resource "jobs" in API group "batch" '
+    refusal = (
+        f'jobs is forbidden: User "{RUNNER.name}" cannot list resource "jobs" in API group "batch" '
+    )
     assert answer["message"] == refusal + 'in the namespace "post"'
 
 

@@ -35,8 +35,10 @@ def refuse(call, *arguments, **keywords) -> tuple[int, str]:
 def test_server_adds_identity_and_generation(store):
     metadata = store.create_object("jobs", "post", build_job())["metadata"]
     assert (metadata["namespace"], metadata["generation"], metadata["creationTimestamp"]) == (
-        "post", 1, "2026-11-24T12:00:00Z",
-    )  # fmt: skip
+        "post",
+        1,
+        "2026-11-24T12:00:00Z",
+    )
 
 
 def test_a_generated_name_begins_with_its_prefix(store):
@@ -46,7 +48,10 @@ def test_a_generated_name_begins_with_its_prefix(store):
 
 
 def test_a_seed_gives_the_same_uids():
-    jobs = [ObjectStore(lambda: NOW, seed=7).create_object("jobs", "post", build_job()) for _ in range(2)]
+    jobs = [
+        ObjectStore(lambda: NOW, seed=7).create_object("jobs", "post", build_job())
+        for _ in range(2)
+    ]
     assert jobs[0] == jobs[1]
 
 
@@ -103,7 +108,9 @@ def test_a_changed_spec_is_the_next_generation(store):
 
 def test_a_changed_status_is_the_same_generation(store):
     store.create_object("jobs", "post", build_job())
-    changed = store.patch_object("jobs", "post", "compile", {"status": {"active": 1}}, subresource="status")
+    changed = store.patch_object(
+        "jobs", "post", "compile", {"status": {"active": 1}}, subresource="status"
+    )
     assert (changed["metadata"]["generation"], changed["status"]) == (1, {"active": 1})
 
 
@@ -119,14 +126,20 @@ def test_a_jobs_template_never_changes(store):
 
 
 def add_pod(store, phase: str = "Running", **metadata) -> None:
-    body = {"metadata": {"name": "server", **metadata}, "spec": {"nodeName": "node"}, "status": {"phase": phase}}
+    body = {
+        "metadata": {"name": "server", **metadata},
+        "spec": {"nodeName": "node"},
+        "status": {"phase": phase},
+    }
     store.create_object("pods", "post", body)
 
 
 def test_pod_on_a_node_stays_until_its_kubelet_has_stopped_it(store):
     add_pod(store)
     store.delete_object("pods", "post", "server")
-    assert store.get_object("pods", "post", "server")["metadata"]["deletionGracePeriodSeconds"] == 30
+    assert (
+        store.get_object("pods", "post", "server")["metadata"]["deletionGracePeriodSeconds"] == 30
+    )
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -176,7 +189,9 @@ def test_eviction_says_so_and_deletes(store):
 def test_orphaned_children_lose_their_owner(store):
     job = store.create_object("jobs", "post", build_job())
     owner = {"kind": "Job", "name": "compile", "uid": job["metadata"]["uid"]}
-    store.create_object("pods", "post", {"metadata": {"name": "pod", "ownerReferences": [owner]}, "spec": {}})
+    store.create_object(
+        "pods", "post", {"metadata": {"name": "pod", "ownerReferences": [owner]}, "spec": {}}
+    )
     store.delete_object("jobs", "post", "compile", propagation="Orphan")
     assert store.get_object("pods", "post", "pod")["metadata"]["ownerReferences"] == []
 
@@ -184,7 +199,9 @@ def test_orphaned_children_lose_their_owner(store):
 def test_selectors_choose_from_a_list(store):
     store.create_object("jobs", "post", build_job("a", labels={"arm": "plain"}))
     store.create_object("jobs", "post", build_job("b", labels={"arm": "fused"}))
-    chosen = store.list_objects("jobs", "post", label_selector="arm=fused", field_selector="metadata.name!=a")
+    chosen = store.list_objects(
+        "jobs", "post", label_selector="arm=fused", field_selector="metadata.name!=a"
+    )
     assert [job["metadata"]["name"] for job in chosen] == ["b"]
 
 
@@ -199,7 +216,11 @@ def test_changes_after_a_version_are_told_in_order(store):
     store.create_object("jobs", "post", build_job())
     store.patch_object("jobs", "post", "compile", {"metadata": {"labels": {"a": "b"}}})
     store.delete_object("jobs", "post", "compile")
-    assert [change.type for change in store.list_changes("jobs", version)] == ["ADDED", "MODIFIED", "DELETED"]
+    assert [change.type for change in store.list_changes("jobs", version)] == [
+        "ADDED",
+        "MODIFIED",
+        "DELETED",
+    ]
 
 
 def test_changes_that_are_forgotten_are_told_as_expired(store):
@@ -210,11 +231,17 @@ def test_changes_that_are_forgotten_are_told_as_expired(store):
 
 
 def test_null_in_a_merge_patch_takes_a_field_away():
-    assert merge_patch({"a": {"b": 1, "c": 2}}, {"a": {"b": None, "d": [3]}}) == {"a": {"c": 2, "d": [3]}}
+    assert merge_patch({"a": {"b": 1, "c": 2}}, {"a": {"b": None, "d": [3]}}) == {
+        "a": {"c": 2, "d": [3]}
+    }
 
 
 def apply(store, replicas, *, manager="argocd", force=False, **labels):
-    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "server", "labels": labels}}
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "server", "labels": labels},
+    }
     if replicas is not None:
         body["spec"] = {"replicas": replicas}
     return store.apply_object("deployments", "post", body, manager=manager, force=force)

@@ -1,4 +1,5 @@
-"""Jobs end as batch/v1 says, Deployments replace their pods, Services find them, children go with owners."""
+"""Jobs end as batch/v1 says, Deployments replace their pods, Services find them, children go with
+owners."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ START = datetime(2026, 11, 24, 12, tzinfo=UTC)
 
 
 class SmallCluster:
-    """A store with one node, whose pods all follow `scripts` in the order of their creation, the last for ever."""
+    """A store with one node, whose pods all follow `scripts` in the order of their creation, the
+    last for ever."""
 
     def __init__(self) -> None:
         self.moment, self.scripts, self.given = START, [PodScript()], {}
@@ -28,7 +30,9 @@ class SmallCluster:
         self.store = self.cluster.store
         allocatable = {"cpu": "64", "memory": "64Gi"}
         status = {"allocatable": allocatable, "conditions": [{"type": "Ready", "status": "True"}]}
-        self.store.create_object("nodes", "", {"metadata": {"name": "a"}, "spec": {}, "status": status})
+        self.store.create_object(
+            "nodes", "", {"metadata": {"name": "a"}, "spec": {}, "status": status}
+        )
 
     def choose_script(self, pod: dict) -> PodScript:
         number = self.given.setdefault(pod["metadata"]["uid"], len(self.given))
@@ -47,11 +51,17 @@ class SmallCluster:
 
     def add_deployment(self, kind: str = "RollingUpdate", **spec) -> None:
         template = {"metadata": {"labels": {"app": "server"}}, "spec": build_pod_spec("Always")}
-        body = {"metadata": {"name": "server"}, "spec": {"template": template, "strategy": {"type": kind}} | spec}
+        body = {
+            "metadata": {"name": "server"},
+            "spec": {"template": template, "strategy": {"type": kind}} | spec,
+        }
         self.store.create_object("deployments", "post", body)
 
     def change_image(self) -> None:
-        template = {"metadata": {"labels": {"app": "server"}}, "spec": build_pod_spec("Always", "two")}
+        template = {
+            "metadata": {"labels": {"app": "server"}},
+            "spec": build_pod_spec("Always", "two"),
+        }
         self.store.patch_object("deployments", "post", "server", {"spec": {"template": template}})
 
     @property
@@ -76,7 +86,10 @@ class SmallCluster:
 
 def build_pod_spec(restart: str, image: str = "one") -> dict:
     ports = [{"name": "http", "containerPort": 8000}]
-    return {"restartPolicy": restart, "containers": [{"name": "main", "image": image, "ports": ports}]}
+    return {
+        "restartPolicy": restart,
+        "containers": [{"name": "main", "image": image, "ports": ports}],
+    }
 
 
 @pytest.fixture
@@ -89,8 +102,9 @@ def test_a_job_that_succeeds_is_complete(cluster):
     cluster.add_job()
     cluster.run(6)
     assert cluster.list_conditions() == [
-        ("SuccessCriteriaMet", "CompletionsReached"), ("Complete", "CompletionsReached"),
-    ]  # fmt: skip
+        ("SuccessCriteriaMet", "CompletionsReached"),
+        ("Complete", "CompletionsReached"),
+    ]
     assert (cluster.job["succeeded"], cluster.job["startTime"]) == (1, "2026-11-24T12:00:00Z")
     assert cluster.job["completionTime"] == "2026-11-24T12:00:05Z"
     assert "active" not in cluster.job
@@ -99,7 +113,11 @@ def test_a_job_that_succeeds_is_complete(cluster):
 def test_a_running_job_counts_its_pod(cluster):
     cluster.add_job()
     cluster.run()
-    assert (cluster.job["active"], cluster.job["ready"], "conditions" in cluster.job) == (1, 1, False)
+    assert (cluster.job["active"], cluster.job["ready"], "conditions" in cluster.job) == (
+        1,
+        1,
+        False,
+    )
 
 
 def test_a_job_labels_its_pod(cluster):
@@ -127,8 +145,15 @@ def test_a_job_fails_past_its_backoff_limit(cluster):
     cluster.scripts = [PodScript(run_s=1, exit_code=1)]
     cluster.add_job(backoffLimit=1)
     cluster.run(20)
-    assert cluster.list_conditions() == [("FailureTarget", "BackoffLimitExceeded"), ("Failed", "BackoffLimitExceeded")]
-    assert (cluster.job["failed"], len(cluster.pods), "completionTime" in cluster.job) == (2, 2, False)
+    assert cluster.list_conditions() == [
+        ("FailureTarget", "BackoffLimitExceeded"),
+        ("Failed", "BackoffLimitExceeded"),
+    ]
+    assert (cluster.job["failed"], len(cluster.pods), "completionTime" in cluster.job) == (
+        2,
+        2,
+        False,
+    )
 
 
 def test_container_restarts_count_against_the_limit(cluster):
@@ -171,7 +196,10 @@ def test_a_matched_rule_names_pod_and_exit_code(cluster):
     cluster.add_job(podFailurePolicy={"rules": [{"action": "FailJob", "onExitCodes": codes}]})
     cluster.run(2)
     name = cluster.pods[0]["metadata"]["name"]
-    message = f"Container main for pod post/{name} failed with exit code 42 matching FailJob rule at index 0"
+    message = (
+        f"Container main for pod post/{name} failed with exit code 42 matching FailJob rule at"
+        " index 0"
+    )
     assert cluster.job["conditions"][0]["message"] == message
 
 
@@ -279,7 +307,13 @@ def test_an_orphan_stays(cluster):
 def test_replicas_default_to_one(cluster):
     cluster.add_deployment()
     cluster.run()
-    names = ("replicas", "readyReplicas", "availableReplicas", "updatedReplicas", "observedGeneration")
+    names = (
+        "replicas",
+        "readyReplicas",
+        "availableReplicas",
+        "updatedReplicas",
+        "observedGeneration",
+    )
     assert [cluster.deployment[name] for name in names] == [1] * 5
 
 
@@ -287,8 +321,10 @@ def test_a_deployment_with_nothing_has_no_counts(cluster):
     cluster.add_deployment(replicas=0)
     cluster.run()
     assert cluster.deployment == {
-        "observedGeneration": 1, "conditions": cluster.deployment["conditions"], "terminatingReplicas": 0,
-    }  # fmt: skip
+        "observedGeneration": 1,
+        "conditions": cluster.deployment["conditions"],
+        "terminatingReplicas": 0,
+    }
 
 
 def test_scaling_to_zero_stops_all(cluster):
@@ -349,7 +385,11 @@ def test_a_crashing_pod_waits_in_its_status(cluster):
     cluster.run(3)
     [row] = cluster.pods[0]["status"]["containerStatuses"]
     assert row["state"] == {"waiting": {"reason": "CrashLoopBackOff"}}
-    assert (row["restartCount"], row["lastState"]["terminated"]["exitCode"], row["ready"]) == (1, 3, False)
+    assert (row["restartCount"], row["lastState"]["terminated"]["exitCode"], row["ready"]) == (
+        1,
+        3,
+        False,
+    )
 
 
 def test_an_ended_container_says_when_and_how(cluster):
@@ -373,13 +413,18 @@ def test_pods_have_addresses_of_their_own(cluster):
 
 def test_a_slice_lists_the_pods_of_its_service(cluster):
     cluster.scripts = [PodScript(ready_after_s=10, stop_s=5)]
-    spec = {"selector": {"app": "server"}, "ports": [{"name": "http", "port": 80, "targetPort": "http"}]}
+    spec = {
+        "selector": {"app": "server"},
+        "ports": [{"name": "http", "port": 80, "targetPort": "http"}],
+    }
     cluster.store.create_object("services", "post", {"metadata": {"name": "front"}, "spec": spec})
     cluster.add_deployment()
     readiness = []
     for seconds in (1, 10):
         cluster.run(seconds)
-        [row] = cluster.store.list_objects("endpointslices", label_selector="kubernetes.io/service-name=front")
+        [row] = cluster.store.list_objects(
+            "endpointslices", label_selector="kubernetes.io/service-name=front"
+        )
         readiness.append(row["endpoints"][0]["conditions"]["ready"])
     assert readiness == [False, True]
     assert row["endpoints"][0]["addresses"] == [cluster.pods[0]["status"]["podIP"]]

@@ -35,22 +35,33 @@ def live() -> Iterator[LiveCluster]:
     cluster.store.create_object("nodes", "", node)
     cluster.store.create_object("resourceslices", "", slice_)
     claim = {
-        "devices": {"requests": [{"name": "d", "exactly": {"deviceClassName": "neuron.amazonaws.com", "count": 8}}]}
+        "devices": {
+            "requests": [
+                {"name": "d", "exactly": {"deviceClassName": "neuron.amazonaws.com", "count": 8}}
+            ]
+        }
     }
     template = {"metadata": {"name": "half"}, "spec": {"spec": claim}}
     cluster.store.create_object("resourceclaimtemplates", "post", template)
-    service = {"metadata": {"name": "plain"}, "spec": {"selector": {"app": "plain"}, "ports": [{"port": 8000}]}}
+    service = {
+        "metadata": {"name": "plain"},
+        "spec": {"selector": {"app": "plain"}, "ports": [{"port": 8000}]},
+    }
     cluster.store.create_object("services", "post", service)
     cluster.store.create_object("deployments", "post", build_server("plain", replicas=0))
     users = {"secret": ClusterUser("runner", cluster_rules=[RULE])}
-    server = ClusterServer(cluster.store, users, read_log=lambda _, name: SCRIPTS["stage-1"].log + name)
+    server = ClusterServer(
+        cluster.store, users, read_log=lambda _, name: SCRIPTS["stage-1"].log + name
+    )
     with LiveCluster(cluster, server) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def client(live) -> Client:
-    return Client(KubeConfig.from_dict(live.build_kubeconfig("secret", "post")), field_manager="runner")
+    return Client(
+        KubeConfig.from_dict(live.build_kubeconfig("secret", "post")), field_manager="runner"
+    )
 
 
 def wait_until(check) -> None:
@@ -65,7 +76,9 @@ def wait_until(check) -> None:
 def pod(client) -> core_v1.Pod:
     """The pod of a Job that ended."""
     client.create(batch_v1.Job.from_dict(JOB))
-    wait_until(lambda: (status := client.get(batch_v1.Job, "stage-1").status) and status.completionTime)
+    wait_until(
+        lambda: (status := client.get(batch_v1.Job, "stage-1").status) and status.completionTime
+    )
     (found,) = client.list(core_v1.Pod, labels={"batch.kubernetes.io/job-name": "stage-1"})
     return found
 
@@ -96,15 +109,25 @@ def test_the_log_of_an_unknown_container_is_refused(client, pod):
 
 
 def test_a_scale_places_a_server_and_its_claim(client):
-    client.patch(apps_v1.Deployment.Scale, "plain", {"spec": {"replicas": 1}}, patch_type=PatchType.MERGE)
+    client.patch(
+        apps_v1.Deployment.Scale, "plain", {"spec": {"replicas": 1}}, patch_type=PatchType.MERGE
+    )
     wait_until(lambda: client.get(apps_v1.Deployment, "plain").status.readyReplicas == 1)
     (claim,) = client.list(resource_v1.ResourceClaim)
     assert len(claim.status.allocation.devices.results) == 8
-    wait_until(lambda: [row.conditions.ready for s in client.list(discovery_v1.EndpointSlice) for row in s.endpoints])
+    wait_until(
+        lambda: [
+            row.conditions.ready
+            for s in client.list(discovery_v1.EndpointSlice)
+            for row in s.endpoints
+        ]
+    )
 
 
 def test_a_scale_to_zero_gives_the_claim_back(client):
-    scale = client.patch(apps_v1.Deployment.Scale, "plain", {"spec": {"replicas": 0}}, patch_type=PatchType.MERGE)
+    scale = client.patch(
+        apps_v1.Deployment.Scale, "plain", {"spec": {"replicas": 0}}, patch_type=PatchType.MERGE
+    )
     assert scale.spec.replicas is None
     wait_until(lambda: not list(client.list(resource_v1.ResourceClaim)))
 

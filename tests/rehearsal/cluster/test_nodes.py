@@ -1,4 +1,5 @@
-"""A lost node stays Ready for its grace, then goes as a real one does; a drained node gives its pods away."""
+"""A lost node stays Ready for its grace, then goes as a real one does; a drained node gives its
+pods away."""
 
 from __future__ import annotations
 
@@ -27,13 +28,21 @@ class NodeWorld:
     def __init__(self, kind: str = "Recreate", **timing: float) -> None:
         self.script = PodScript(stop_s=5)
         self.cluster = RehearsalCluster(
-            ClusterClock(), lambda now: VirtualPods(now, lambda _: self.script), timing=ClusterTiming(**timing)
+            ClusterClock(),
+            lambda now: VirtualPods(now, lambda _: self.script),
+            timing=ClusterTiming(**timing),
         )
         self.store = self.cluster.store
         self.add_node("old")
         template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "main"}]}}
-        spec = {"selector": {"matchLabels": LABELS}, "template": template, "strategy": {"type": kind}}
-        self.store.create_object("deployments", "post", {"metadata": {"name": "server"}, "spec": spec})
+        spec = {
+            "selector": {"matchLabels": LABELS},
+            "template": template,
+            "strategy": {"type": kind},
+        }
+        self.store.create_object(
+            "deployments", "post", {"metadata": {"name": "server"}, "spec": spec}
+        )
         self.cluster.advance(1)
         (self.first,) = self.pods
 
@@ -42,8 +51,16 @@ class NodeWorld:
             "allocatable": {"cpu": "8", "memory": "8Gi"},
             "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
         }
-        node = self.store.create_object("nodes", "", {"metadata": {"name": name}, "spec": {}, "status": status})
-        owner = {"apiVersion": "v1", "kind": "Node", "name": name, "uid": node["metadata"]["uid"], "controller": True}
+        node = self.store.create_object(
+            "nodes", "", {"metadata": {"name": name}, "spec": {}, "status": status}
+        )
+        owner = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "name": name,
+            "uid": node["metadata"]["uid"],
+            "controller": True,
+        }
         metadata = {"name": f"{name}-neuron", "ownerReferences": [owner]}
         spec = {"driver": "neuron.aws.com", "nodeName": name, "pool": {"name": name}, "devices": []}
         self.store.create_object("resourceslices", "", {"metadata": metadata, "spec": spec})
@@ -108,7 +125,10 @@ def test_pods_of_a_silent_node_still_run_but_are_not_ready(world):
     world.cluster.lose_node("old")
     world.wait(50)
     (pod,) = world.pods
-    assert (pod["status"]["phase"], world.find_condition(pod, "Ready")["status"]) == ("Running", "False")
+    assert (pod["status"]["phase"], world.find_condition(pod, "Ready")["status"]) == (
+        "Running",
+        "False",
+    )
     assert world.find_condition(pod, "ContainersReady")["status"] == "True"
 
 
@@ -122,7 +142,9 @@ def test_dead_kubelet_starts_and_stops_nothing(world):
     world.cluster.lose_node("old")
     world.store.delete_object("pods", "post", world.first["metadata"]["name"])
     world.wait(40)
-    first, successor = sorted(world.pods, key=lambda pod: pod["metadata"]["name"] != world.first["metadata"]["name"])
+    first, successor = sorted(
+        world.pods, key=lambda pod: pod["metadata"]["name"] != world.first["metadata"]["name"]
+    )
     assert "deletionTimestamp" in first["metadata"]
     assert (successor["spec"]["nodeName"], successor["status"]["phase"]) == ("old", "Pending")
 
@@ -194,7 +216,10 @@ def test_successor_of_an_evicted_pod_stands_beside_it(world):
 def test_pod_that_tolerates_for_ever_is_not_evicted():
     taints = [{"key": UNREACHABLE, "effect": "NoExecute"}]
     toleration = {"key": UNREACHABLE, "operator": "Exists", "effect": "NoExecute"}
-    limits = [find_toleration_s(taints, rows) for rows in ([toleration], [], [toleration | {"tolerationSeconds": 7}])]
+    limits = [
+        find_toleration_s(taints, rows)
+        for rows in ([toleration], [], [toleration | {"tolerationSeconds": 7}])
+    ]
     assert limits == [None, 0, 7]
 
 
@@ -249,7 +274,10 @@ def test_drain_cordons_the_node(world):
 def test_drained_pod_goes_with_its_grace_and_its_successor_waits(world):
     world.cluster.drain_node("old")
     world.wait(4)
-    assert world.find_condition(world.find_first(), "DisruptionTarget")["reason"] == "EvictionByEvictionAPI"
+    assert (
+        world.find_condition(world.find_first(), "DisruptionTarget")["reason"]
+        == "EvictionByEvictionAPI"
+    )
     world.wait(2)
     (successor,) = world.pods
     assert (world.find_first(), successor["status"]["phase"]) == (None, "Pending")
@@ -257,11 +285,22 @@ def test_drained_pod_goes_with_its_grace_and_its_successor_waits(world):
 
 
 def test_drain_leaves_pods_of_daemon_sets(world):
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": world.node["metadata"]["uid"]}
-    body = {"metadata": {"name": "agent", "ownerReferences": [owner]}, "spec": {"nodeName": "old", "containers": []}}
+    owner = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "name": "agent",
+        "uid": world.node["metadata"]["uid"],
+    }
+    body = {
+        "metadata": {"name": "agent", "ownerReferences": [owner]},
+        "spec": {"nodeName": "old", "containers": []},
+    }
     world.store.create_object("pods", "kube-system", body)
     world.cluster.drain_node("old")
-    assert "deletionTimestamp" not in world.store.get_object("pods", "kube-system", "agent")["metadata"]
+    assert (
+        "deletionTimestamp"
+        not in world.store.get_object("pods", "kube-system", "agent")["metadata"]
+    )
 
 
 def test_uncordoned_node_takes_pods_again(world):

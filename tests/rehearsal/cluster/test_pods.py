@@ -25,7 +25,10 @@ class VirtualClock:
 
 def build_pod(policy: str = "Always", grace_s: int = 30, **labels) -> dict:
     metadata = {"name": "one", "uid": "u1", "labels": labels, "deletionGracePeriodSeconds": grace_s}
-    return {"metadata": metadata, "spec": {"restartPolicy": policy, "containers": [{"name": "main"}]}}
+    return {
+        "metadata": metadata,
+        "spec": {"restartPolicy": policy, "containers": [{"name": "main"}]},
+    }
 
 
 @pytest.fixture
@@ -43,7 +46,10 @@ def run_script(clock: VirtualClock, script: PodScript, seconds: float, policy: s
 
 def test_a_pod_is_pending_until_its_container_starts(clock):
     script = PodScript(start_s=30)
-    assert [run_script(clock, script, moment).phase for moment in (29, 30)] == ["Pending", "Running"]
+    assert [run_script(clock, script, moment).phase for moment in (29, 30)] == [
+        "Pending",
+        "Running",
+    ]
 
 
 def test_a_pod_is_ready_only_after_its_time(clock):
@@ -62,7 +68,9 @@ def test_a_pod_runs_until_its_run_is_over(clock):
 
 
 def test_an_end_is_dated_by_the_script_not_by_the_look(clock):
-    assert run_script(clock, PodScript(run_s=10), 500, "Never").finished_at == START + timedelta(seconds=10)
+    assert run_script(clock, PodScript(run_s=10), 500, "Never").finished_at == START + timedelta(
+        seconds=10
+    )
 
 
 def test_the_first_restart_follows_at_once(clock):
@@ -72,7 +80,10 @@ def test_the_first_restart_follows_at_once(clock):
 
 def test_a_later_restart_waits_in_crash_loop_backoff(clock):
     states = [run_script(clock, PodScript(run_s=100, exit_code=1), moment) for moment in (205, 211)]
-    assert [(state.restarts, state.waiting_reason) for state in states] == [(1, "CrashLoopBackOff"), (2, "")]
+    assert [(state.restarts, state.waiting_reason) for state in states] == [
+        (1, "CrashLoopBackOff"),
+        (2, ""),
+    ]
 
 
 def test_backoff_doubles_to_five_minutes(clock):
@@ -95,12 +106,17 @@ def test_crashes_come_before_the_scripted_run(clock):
     script = PodScript(run_s=50, ready_after_s=5, crashes=2)
     states = [run_script(clock, script, moment, "OnFailure") for moment in (5, 10, 20, 70)]
     assert [(state.restarts, state.phase) for state in states] == [
-        (1, "Running"), (1, "Running"), (2, "Running"), (2, "Succeeded"),
-    ]  # fmt: skip
+        (1, "Running"),
+        (1, "Running"),
+        (2, "Running"),
+        (2, "Succeeded"),
+    ]
 
 
 def test_a_script_is_found_by_the_label(clock):
-    pods = VirtualPods(clock.now, {"compile": PodScript(log="by job"), "server": PodScript(log="by app")})
+    pods = VirtualPods(
+        clock.now, {"compile": PodScript(log="by job"), "server": PodScript(log="by app")}
+    )
     logs = []
     for labels in ({"job-name": "compile"}, {"app": "server"}, {"app": "other"}):
         pod = build_pod(**labels)
@@ -111,7 +127,8 @@ def test_a_script_is_found_by_the_label(clock):
 
 @pytest.mark.parametrize(("grace_s", "gone_after_s"), [(30, 20), (5, 5)])
 def test_stopping_takes_its_time_up_to_the_grace_period(clock, grace_s, gone_after_s):
-    pods, pod = VirtualPods(clock.now, lambda _: PodScript(stop_s=20)), build_pod(grace_s=grace_s)
+    pods = VirtualPods(clock.now, lambda _: PodScript(stop_s=20))
+    pod = build_pod(grace_s=grace_s)
     pods.start_pod(pod)
     assert not pods.stop_pod(pod)
     clock.set(gone_after_s - 0.1)
@@ -121,12 +138,16 @@ def test_stopping_takes_its_time_up_to_the_grace_period(clock, grace_s, gone_aft
 
 
 def test_a_pod_that_has_ended_is_gone_at_once(clock):
-    pods, pod = VirtualPods(clock.now, lambda _: PodScript(run_s=1, stop_s=20)), build_pod("Never")
+    pods = VirtualPods(clock.now, lambda _: PodScript(run_s=1, stop_s=20))
+    pod = build_pod("Never")
     pods.start_pod(pod)
     clock.set(2)
     assert pods.stop_pod(pod)
 
 
 def test_a_long_run_resets_the_backoff(clock):
-    states = [run_script(clock, PodScript(run_s=600, exit_code=1), moment) for moment in (600, 1209, 1211, 1811)]
+    states = [
+        run_script(clock, PodScript(run_s=600, exit_code=1), moment)
+        for moment in (600, 1209, 1211, 1811)
+    ]
     assert [state.waiting_reason for state in states] == [""] * 4

@@ -1,4 +1,5 @@
-"""Pods whose containers are processes: order, restarts, volumes, addresses, probes, logs and stops."""
+"""Pods whose containers are processes: order, restarts, volumes, addresses, probes, logs and
+stops."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class PythonHost:
 
     def choose_program(self, pod, container, command):  # noqa: ARG002
         words = (sys.executable, *command.words)
-        return ContainerCommand(words=words, variables={"PATH": os.environ["PATH"], **command.variables})
+        return ContainerCommand(
+            words=words, variables={"PATH": os.environ["PATH"], **command.variables}
+        )
 
     def list_fillers(self, pod, volume, folder) -> list[Callable[[], None]]:  # noqa: ARG002
         return [lambda: (folder / "weights").write_text("w")]
@@ -48,19 +51,32 @@ class LiveCluster:
         self.store = ObjectStore(WallClock().now)
         self.pods = ProcessPods(self.store, folder, PythonHost(), backoff_scale=0.01)
         self.cluster = RehearsalCluster(WallClock(), lambda _: self.pods, self.store)
-        ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"cpu": "8", "memory": "8Gi"}}
+        ready = {
+            "conditions": [{"type": "Ready", "status": "True"}],
+            "allocatable": {"cpu": "8", "memory": "8Gi"},
+        }
         self.store.create_object("nodes", "", {"metadata": {"name": "node"}, "status": ready})
 
-    def start(self, *containers, init=(), labels=None, volumes=(), policy="Never", **metadata) -> None:
+    def start(
+        self, *containers, init=(), labels=None, volumes=(), policy="Never", **metadata
+    ) -> None:
         """Start a pod; a container is its Python program, or the fields that it has."""
         boxes, init_boxes = (
             [
-                {"name": f"{name}{number}", **({"args": ["-c", box]} if isinstance(box, str) else box)}
+                {
+                    "name": f"{name}{number}",
+                    **({"args": ["-c", box]} if isinstance(box, str) else box),
+                }
                 for number, box in enumerate(group)
             ]
             for name, group in (("main", containers), ("init", init))
         )
-        spec = {"restartPolicy": policy, "containers": boxes, "initContainers": init_boxes, "volumes": list(volumes)}
+        spec = {
+            "restartPolicy": policy,
+            "containers": boxes,
+            "initContainers": init_boxes,
+            "volumes": list(volumes),
+        }
         body = {"metadata": {"name": "pod", "labels": labels or {}, **metadata}, "spec": spec}
         self.store.create_object("pods", "post", body)
 
@@ -94,7 +110,9 @@ def is_over(status: dict[str, Any]) -> bool:
 
 
 def is_ready(status: dict[str, Any]) -> bool:
-    return any(row["type"] == "Ready" and row["status"] == "True" for row in status.get("conditions", []))
+    return any(
+        row["type"] == "Ready" and row["status"] == "True" for row in status.get("conditions", [])
+    )
 
 
 def show(expression: str) -> str:
@@ -103,7 +121,10 @@ def show(expression: str) -> str:
 
 def test_init_containers_run_one_after_another_and_first(live):
     mount = [{"name": "work", "mountPath": "/work"}]
-    boxes = [{"args": ["-c", f"open('/work/log', 'a').write('{name}')"], "volumeMounts": mount} for name in "abc"]
+    boxes = [
+        {"args": ["-c", f"open('/work/log', 'a').write('{name}')"], "volumeMounts": mount}
+        for name in "abc"
+    ]
     live.start(boxes[2], init=boxes[:2], volumes=[{"name": "work", "emptyDir": {}}])
     live.until(is_over)
     (log,) = live.pods._folder.rglob("volumes/work/log")
@@ -125,7 +146,9 @@ def test_a_program_that_is_not_there_ends_its_container(live, monkeypatch):
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 127
 
 
-@pytest.mark.parametrize(("policy", "message"), [("FallbackToLogsOnError", "why\n"), ("File", None)])
+@pytest.mark.parametrize(
+    ("policy", "message"), [("FallbackToLogsOnError", "why\n"), ("File", None)]
+)
 def test_last_words_are_the_message_where_the_policy_asks(live, policy, message):
     live.start({"args": ["-c", "raise SystemExit('why')"], "terminationMessagePolicy": policy})
     (row,) = live.until(is_over)["containerStatuses"]
@@ -136,11 +159,18 @@ def test_an_init_container_that_fails_keeps_the_others_from_running(live):
     live.start("print('ran')", init=["raise SystemExit(2)"])
     status = live.until(is_over)
     (row,) = status["initContainerStatuses"]
-    assert (status["phase"], row["state"]["terminated"]["exitCode"], live.log()) == ("Failed", 2, "")
+    assert (status["phase"], row["state"]["terminated"]["exitCode"], live.log()) == (
+        "Failed",
+        2,
+        "",
+    )
 
 
 def test_an_init_container_is_tried_again_on_failure(live):
-    program = "import pathlib; p = pathlib.Path('/work/tries'); p.open('a').write('x'); sys = p.read_text()"
+    program = (
+        "import pathlib; p = pathlib.Path('/work/tries'); p.open('a').write('x'); sys ="
+        " p.read_text()"
+    )
     program += "; raise SystemExit(len(sys) < 3)"
     mount = [{"name": "work", "mountPath": "/work"}]
     box = {"args": ["-c", program], "volumeMounts": mount}
@@ -160,7 +190,9 @@ def test_a_crash_loop_is_told(live):
 
 
 def test_variables_come_from_the_pod_and_from_config_maps(live):
-    live.store.create_object("configmaps", "post", {"metadata": {"name": "map"}, "data": {"key": "of the map"}})
+    live.store.create_object(
+        "configmaps", "post", {"metadata": {"name": "map"}, "data": {"key": "of the map"}}
+    )
     label = "metadata.labels['batch.kubernetes.io/job-name']"
     env = [
         {"name": "JOB", "valueFrom": {"fieldRef": {"fieldPath": label}}},
@@ -170,8 +202,9 @@ def test_variables_come_from_the_pod_and_from_config_maps(live):
     ]
     program = show("[os.environ[name] for name in ('JOB', 'UID_', 'MAP', 'BOTH')] + [sys.argv[1]]")
     live.start(
-        {"args": ["-c", program, "$(JOB)"], "env": env}, labels={"batch.kubernetes.io/job-name": "stage-1"}
-    )  # fmt: skip
+        {"args": ["-c", program, "$(JOB)"], "env": env},
+        labels={"batch.kubernetes.io/job-name": "stage-1"},
+    )
     live.until(is_over)
     uid = live.store.get_object("pods", "post", "pod")["metadata"]["uid"]
     assert json.loads(live.log()) == ["stage-1", uid, "of the map", "stage-1-$(MISSING)", "stage-1"]
@@ -205,7 +238,10 @@ def test_a_volume_of_the_hosts_is_filled_first(live):
 
 
 def add_service(live: LiveCluster) -> int:
-    spec = {"selector": {"app": "server"}, "ports": [{"name": "http", "port": 8000, "targetPort": "http"}]}
+    spec = {
+        "selector": {"app": "server"},
+        "ports": [{"name": "http", "port": 8000, "targetPort": "http"}],
+    }
     live.store.create_object("services", "post", {"metadata": {"name": "server"}, "spec": spec})
     return live.pods.ports.find_port("post", "server", 8000)
 
@@ -224,7 +260,9 @@ def test_a_server_listens_at_its_services_port_and_becomes_ready(live):
     (slice_,) = live.store.list_objects("endpointslices", "post")
     assert slice_["endpoints"][0]["conditions"]["ready"]
     assert live.store.get_object("services", "post", "server")["spec"]["ports"][0]["port"] == 8000
-    assert live.pods._pods[live.store.get_object("pods", "post", "pod")["metadata"]["uid"]].layout.ports == {8000: port}
+    assert live.pods._pods[
+        live.store.get_object("pods", "post", "pod")["metadata"]["uid"]
+    ].layout.ports == {8000: port}
 
 
 @pytest.mark.parametrize(
@@ -234,13 +272,17 @@ def test_a_server_listens_at_its_services_port_and_becomes_ready(live):
 def test_second_pod_has_the_services_port_only_after_the_first(live, change, is_shared):
     port = add_service(live)
     spec = {"nodeName": "node", "containers": []}
-    bodies = [{"metadata": {"name": name, "labels": {"app": "server"}}, "spec": spec} for name in "ab"]
+    bodies = [
+        {"metadata": {"name": name, "labels": {"app": "server"}}, "spec": spec} for name in "ab"
+    ]
     first, second = (live.store.create_object("pods", "post", body) for body in bodies)
     ports = [live.pods.ports.take_port(first, SERVER["ports"][0])]
     if change == "deleted":
         live.store.delete_object("pods", "post", "a")
     elif change == "failed":
-        live.store.patch_object("pods", "post", "a", {"status": {"phase": "Failed"}}, subresource="status")
+        live.store.patch_object(
+            "pods", "post", "a", {"status": {"phase": "Failed"}}, subresource="status"
+        )
     elif change == "lost":
         live.pods.kill_pod(first)
     ports.append(live.pods.ports.take_port(second, SERVER["ports"][0]))
@@ -275,7 +317,8 @@ def test_a_startup_probe_comes_before_readiness(live):
 
 def test_sigterm_comes_first(live):
     program = (
-        "import signal, sys, time; signal.signal(15, lambda *_: (print('asked'), sys.exit(0))); print('up', flush=True)"
+        "import signal, sys, time; signal.signal(15, lambda *_: (print('asked'), sys.exit(0)));"
+        " print('up', flush=True)"
     )
     live.start(program + "; time.sleep(60)")
     live.until(lambda _: "up" in live.log())
@@ -286,7 +329,9 @@ def test_sigterm_comes_first(live):
 
 
 def test_sigkill_comes_after_the_grace_period(live):
-    live.start("import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); " + SLEEP)
+    live.start(
+        "import signal; signal.signal(15, signal.SIG_IGN); print('up', flush=True); " + SLEEP
+    )
     live.until(lambda _: "up" in live.log())
     live.store.delete_object("pods", "post", "pod", grace_s=1)
     begin = time.monotonic()
@@ -305,7 +350,11 @@ def wait_gone(live: LiveCluster) -> None:
 
 def test_a_killed_container_has_the_signal_in_its_code(live):
     live.start(SLEEP)
-    live.until(lambda row: row.get("phase") == "Running" and "running" in row["containerStatuses"][0]["state"])
+    live.until(
+        lambda row: (
+            row.get("phase") == "Running" and "running" in row["containerStatuses"][0]["state"]
+        )
+    )
     assert live.pods.kill_container(live.store.get_object("pods", "post", "pod"))
     status = live.until(is_over)
     assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 137
@@ -319,7 +368,10 @@ def test_a_process_that_has_ended_is_never_signalled_again(live, monkeypatch):
 
 
 def test_lost_node_ends_processes_without_a_word_and_its_pod_stays_ready(live):
-    program = "import signal, time; signal.signal(15, lambda *_: print('asked', flush=True)); print('up', flush=True)"
+    program = (
+        "import signal, time; signal.signal(15, lambda *_: print('asked', flush=True)); print('up',"
+        " flush=True)"
+    )
     live.start(program + "; time.sleep(60)", policy="Always")
     live.until(lambda row: "up" in live.log() and is_ready(row))
     status = live.status
@@ -340,13 +392,18 @@ def test_pod_that_is_removed_by_force_is_stopped(live):
 
 
 def test_empty_variable_is_there_though_the_api_leaves_it_out(live):
-    live.start({"args": ["-c", show("os.environ['EMPTY']")], "env": [{"name": "EMPTY", "value": ""}]})
+    live.start(
+        {"args": ["-c", show("os.environ['EMPTY']")], "env": [{"name": "EMPTY", "value": ""}]}
+    )
     live.until(is_over)
     assert json.loads(live.log()) == ""
 
 
 def test_what_a_process_started_ends_with_it(live):
-    program = f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}]); print(child.pid)"
+    program = (
+        f"import subprocess, sys; child = subprocess.Popen([sys.executable, '-c', {SLEEP!r}]);"
+        " print(child.pid)"
+    )
     live.start(program)
     live.until(is_over)
     wait_ended(int(live.log()))
@@ -378,13 +435,22 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="Linux alone ends a child with its parent")
 def test_a_process_ends_with_whoever_started_the_cluster_even_by_a_kill(tmp_path):
-    command = [sys.executable, "-c", STARTER, str(tmp_path), str(Path(__file__).parent), str(Path.cwd())]
+    command = [
+        sys.executable,
+        "-c",
+        STARTER,
+        str(tmp_path),
+        str(Path(__file__).parent),
+        str(Path.cwd()),
+    ]
     process_id = int(subprocess.run(command, capture_output=True, text=True, check=False).stdout)
     wait_ended(process_id)
 
 
 def test_the_log_is_of_the_last_run(live):
-    program = "import pathlib; p = pathlib.Path('/work/n'); p.open('a').write('x'); print(p.read_text())"
+    program = (
+        "import pathlib; p = pathlib.Path('/work/n'); p.open('a').write('x'); print(p.read_text())"
+    )
     program += "; raise SystemExit(len(p.read_text()) < 2)"
     box = {"args": ["-c", program], "volumeMounts": [{"name": "work", "mountPath": "/work"}]}
     live.start(box, volumes=[{"name": "work", "emptyDir": {}}], policy="OnFailure")

@@ -18,7 +18,16 @@ def store() -> ObjectStore:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("500m", 0.5), ("2", 2), ("1.5", 1.5), ("2Ki", 2048), ("3G", 3e9), ("4k", 4000), ("1e3", 1000)]
+    ("text", "value"),
+    [
+        ("500m", 0.5),
+        ("2", 2),
+        ("1.5", 1.5),
+        ("2Ki", 2048),
+        ("3G", 3e9),
+        ("4k", 4000),
+        ("1e3", 1000),
+    ],
 )
 def test_quantity_is_read(text, value):
     assert parse_quantity(text) == value
@@ -63,10 +72,15 @@ def build_spec() -> dict:
 
 def test_pod_template_is_read_back_in_canonical_form(store):
     store.create_object(
-        "deployments", "post", {"metadata": {"name": "arm"}, "spec": {"template": {"spec": build_spec()}}}
+        "deployments",
+        "post",
+        {"metadata": {"name": "arm"}, "spec": {"template": {"spec": build_spec()}}},
     )
     spec = store.get_object("deployments", "post", "arm")["spec"]["template"]["spec"]
-    assert spec["containers"][0]["resources"] == {"requests": {"memory": "2Gi"}, "limits": {"cpu": "1"}}
+    assert spec["containers"][0]["resources"] == {
+        "requests": {"memory": "2Gi"},
+        "limits": {"cpu": "1"},
+    }
     assert spec["volumes"][0]["emptyDir"]["sizeLimit"] == "1Ti"
 
 
@@ -80,7 +94,9 @@ def test_volume_and_node_are_read_back_in_canonical_form(store):
     body = {"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1024Gi"}}}
     store.create_object("persistentvolumes", "", body)
     store.create_object("nodes", "", {"metadata": {"name": "n"}, "spec": {}})
-    store.patch_object("nodes", "", "n", {"status": {"allocatable": {"cpu": "64000m"}}}, subresource="status")
+    store.patch_object(
+        "nodes", "", "n", {"status": {"allocatable": {"cpu": "64000m"}}}, subresource="status"
+    )
     volume = store.get_object("persistentvolumes", "", "v")
     node = store.get_object("nodes", "", "n")
     assert volume["spec"]["capacity"] == {"storage": "1Ti"}
@@ -88,7 +104,10 @@ def test_volume_and_node_are_read_back_in_canonical_form(store):
 
 
 def test_labels_and_data_stay_as_they_are(store):
-    body = {"metadata": {"name": "map", "labels": {"sizeLimit": "1024Gi"}}, "data": {"sizeLimit": "2048Mi"}}
+    body = {
+        "metadata": {"name": "map", "labels": {"sizeLimit": "1024Gi"}},
+        "data": {"sizeLimit": "2048Mi"},
+    }
     store.create_object("configmaps", "post", body)
     kept = store.get_object("configmaps", "post", "map")
     assert (kept["metadata"]["labels"], kept["data"]) == (body["metadata"]["labels"], body["data"])

@@ -1,4 +1,5 @@
-"""A cluster at work: servers that claim devices come one after the other, Jobs end, and everything goes to zero."""
+"""A cluster at work: servers that claim devices come one after the other, Jobs end, and everything
+goes to zero."""
 
 from __future__ import annotations
 
@@ -40,12 +41,22 @@ def build_node(devices: int) -> tuple[dict, dict]:
 def build_server(name: str, replicas: int) -> dict:
     labels = {"app": name}
     pod = {
-        "containers": [{"name": "server", "resources": {"requests": {"cpu": "40"}, "claims": [{"name": "neuron"}]}}],
+        "containers": [
+            {
+                "name": "server",
+                "resources": {"requests": {"cpu": "40"}, "claims": [{"name": "neuron"}]},
+            }
+        ],
         "resourceClaims": [{"name": "neuron", "resourceClaimTemplateName": "half"}],
     }
     template = {"metadata": {"labels": labels}, "spec": pod}
     strategy = {"type": "Recreate"}
-    spec = {"replicas": replicas, "selector": {"matchLabels": labels}, "template": template, "strategy": strategy}
+    spec = {
+        "replicas": replicas,
+        "selector": {"matchLabels": labels},
+        "template": template,
+        "strategy": strategy,
+    }
     return {"metadata": {"name": name}, "spec": spec}
 
 
@@ -66,7 +77,11 @@ def cluster() -> RehearsalCluster:
 
 
 def count_ready(cluster: RehearsalCluster, name: str) -> int:
-    return cluster.store.get_object("deployments", "post", name).get("status", {}).get("readyReplicas", 0)
+    return (
+        cluster.store.get_object("deployments", "post", name)
+        .get("status", {})
+        .get("readyReplicas", 0)
+    )
 
 
 def list_devices(cluster: RehearsalCluster) -> list[str]:
@@ -74,7 +89,9 @@ def list_devices(cluster: RehearsalCluster) -> list[str]:
     return sorted(
         result["device"]
         for claim in claims
-        for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+        for result in (
+            claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+        )
     )
 
 
@@ -108,7 +125,9 @@ def test_a_third_server_waits_for_devices(cluster):
 
 def test_a_job_ends_and_counts_its_pod(cluster):
     template = {"spec": {"restartPolicy": "Never", "containers": [{"name": "compile"}]}}
-    cluster.store.create_object("jobs", "post", {"metadata": {"name": "compile"}, "spec": {"template": template}})
+    cluster.store.create_object(
+        "jobs", "post", {"metadata": {"name": "compile"}, "spec": {"template": template}}
+    )
     cluster.advance(610, step_s=10)
     assert cluster.store.get_object("jobs", "post", "compile")["status"]["succeeded"] == 1
 
@@ -126,4 +145,7 @@ def test_a_client_sees_by_http_what_the_controllers_did(cluster):
         finally:
             await server.stop()
 
-    assert sorted(pod["metadata"]["labels"]["app"] for pod in asyncio.run(ask())) == ["fused", "plain"]
+    assert sorted(pod["metadata"]["labels"]["app"] for pod in asyncio.run(ask())) == [
+        "fused",
+        "plain",
+    ]

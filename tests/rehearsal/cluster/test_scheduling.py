@@ -43,7 +43,10 @@ def add_pod(store, name, *, cpu="1", **spec):
 
 def add_slice(store, node, count, *, group_size=4):
     devices = [
-        {"name": f"neuron-{index}", "attributes": {GROUP: {"int": index // group_size}, "kind": {"string": "trn2"}}}
+        {
+            "name": f"neuron-{index}",
+            "attributes": {GROUP: {"int": index // group_size}, "kind": {"string": "trn2"}},
+        }
         for index in range(count)
     ]
     spec = {"driver": DRIVER, "pool": {"name": node}, "nodeName": node, "devices": devices}
@@ -51,11 +54,20 @@ def add_slice(store, node, count, *, group_size=4):
 
 
 def add_claiming_pod(store, name, count, *, constraints=(), selectors=()):
-    exactly = {"deviceClassName": DRIVER, "count": count, "selectors": [{"cel": {"expression": e}} for e in selectors]}
-    devices = {"requests": [{"name": "chips", "exactly": exactly}], "constraints": list(constraints)}
+    exactly = {
+        "deviceClassName": DRIVER,
+        "count": count,
+        "selectors": [{"cel": {"expression": e}} for e in selectors],
+    }
+    devices = {
+        "requests": [{"name": "chips", "exactly": exactly}],
+        "constraints": list(constraints),
+    }
     template = {"metadata": {"name": name}, "spec": {"spec": {"devices": devices}}}
     store.create_object("resourceclaimtemplates", "post", template)
-    return add_pod(store, name, resourceClaims=[{"name": "neuron", "resourceClaimTemplateName": name}])
+    return add_pod(
+        store, name, resourceClaims=[{"name": "neuron", "resourceClaimTemplateName": name}]
+    )
 
 
 def schedule(store):
@@ -72,8 +84,13 @@ def find_node(store, name="one"):
 def list_devices(store, name):
     """Return the devices of a pod's claim, by number."""
     pod = store.get_object("pods", "post", name)
-    claim = store.get_object("resourceclaims", "post", pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"])
-    return [int(row["device"].split("-")[1]) for row in claim["status"]["allocation"]["devices"]["results"]]
+    claim = store.get_object(
+        "resourceclaims", "post", pod["status"]["resourceClaimStatuses"][0]["resourceClaimName"]
+    )
+    return [
+        int(row["device"].split("-")[1])
+        for row in claim["status"]["allocation"]["devices"]["results"]
+    ]
 
 
 def read_refusal(store, name="one"):
@@ -131,8 +148,14 @@ def test_an_ended_pod_leaves_its_room(store):
         ({"ready": "Unknown"}, "1 node(s) were not ready"),
         ({"unschedulable": True}, "1 node(s) were unschedulable"),
         ({"cpu": "500m"}, "1 Insufficient cpu"),
-        ({"taints": [{"key": "held", "value": "x", "effect": "NoSchedule"}]}, "1 node(s) had untolerated taint(s)."),
-        ({"taints": [{"key": "held", "value": "x", "effect": "NoExecute"}]}, "1 node(s) had untolerated taint(s)."),
+        (
+            {"taints": [{"key": "held", "value": "x", "effect": "NoSchedule"}]},
+            "1 node(s) had untolerated taint(s).",
+        ),
+        (
+            {"taints": [{"key": "held", "value": "x", "effect": "NoExecute"}]},
+            "1 node(s) had untolerated taint(s).",
+        ),
     ],
 )
 def test_a_node_that_does_not_fit_is_named(store, node, reason):
@@ -189,7 +212,10 @@ def test_a_node_selector_holds(store):
 def test_required_affinity_is_honoured(operator, values, is_match):
     terms = [{"matchExpressions": [{"key": "pool", "operator": operator, "values": values}]}]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-    assert is_node_selected({"spec": {"affinity": {"nodeAffinity": required}}}, {"pool": "trn2"}) is is_match
+    assert (
+        is_node_selected({"spec": {"affinity": {"nodeAffinity": required}}}, {"pool": "trn2"})
+        is is_match
+    )
 
 
 def test_one_event_counts_the_refusals(store, clock):
@@ -198,7 +224,11 @@ def test_one_event_counts_the_refusals(store, clock):
         clock.moment = START + timedelta(seconds=seconds)
         schedule(store)
     [event] = store.list_objects("events")
-    assert (event["reason"], event["count"], event["involvedObject"]["name"]) == ("FailedScheduling", 3, "one")
+    assert (event["reason"], event["count"], event["involvedObject"]["name"]) == (
+        "FailedScheduling",
+        3,
+        "one",
+    )
 
 
 def test_a_claim_is_made_for_its_pod(store):
@@ -223,7 +253,8 @@ def test_a_claim_takes_devices_and_names_its_pod(store):
     schedule(store)
     [claim] = store.list_objects("resourceclaims")
     assert claim["status"]["allocation"]["devices"]["results"] == [
-        {"request": "chips", "driver": DRIVER, "pool": "a", "device": name} for name in ("neuron-0", "neuron-1")
+        {"request": "chips", "driver": DRIVER, "pool": "a", "device": name}
+        for name in ("neuron-0", "neuron-1")
     ]
     user = {"resource": "pods", "name": "one", "uid": pod["metadata"]["uid"]}
     assert claim["status"]["reservedFor"] == [user]
@@ -244,7 +275,9 @@ def test_an_ended_pod_gives_its_devices_back(store):
     add_slice(store, "a", 2)
     add_claiming_pod(store, "one", 2)
     schedule(store)
-    store.patch_object("pods", "post", "one", {"status": {"phase": "Succeeded"}}, subresource="status")
+    store.patch_object(
+        "pods", "post", "one", {"status": {"phase": "Succeeded"}}, subresource="status"
+    )
     add_claiming_pod(store, "two", 2)
     assert find_node(store, "two") == "a"
 
@@ -254,7 +287,9 @@ def test_constrained_devices_share_the_attribute(store):
     add_slice(store, "a", 8)
     add_claiming_pod(store, "small", 1)
     schedule(store)
-    add_claiming_pod(store, "one", 4, constraints=[{"requests": ["chips"], "matchAttribute": GROUP}])
+    add_claiming_pod(
+        store, "one", 4, constraints=[{"requests": ["chips"], "matchAttribute": GROUP}]
+    )
     schedule(store)
     assert list_devices(store, "one") == [4, 5, 6, 7]
 
@@ -284,10 +319,15 @@ def test_only_a_plain_equality_selects_devices(store, expression, node):
 
 def test_a_missing_template_is_an_event_of_the_pod(store):
     add_node(store, "a")
-    add_pod(store, "one", resourceClaims=[{"name": "neuron", "resourceClaimTemplateName": "absent"}])
+    add_pod(
+        store, "one", resourceClaims=[{"name": "neuron", "resourceClaimTemplateName": "absent"}]
+    )
     schedule(store)
     (event,) = store.list_objects("events")
-    assert (event["reason"], '"absent" not found' in event["message"]) == ("FailedResourceClaimCreation", True)
+    assert (event["reason"], '"absent" not found' in event["message"]) == (
+        "FailedResourceClaimCreation",
+        True,
+    )
 
 
 def test_two_claims_of_a_pod_share_no_device(store):
@@ -298,7 +338,11 @@ def test_two_claims_of_a_pod_share_no_device(store):
     add_pod(store, "one", resourceClaims=names)
     schedule(store)
     claims = store.list_objects("resourceclaims")
-    devices = [row["device"] for claim in claims for row in claim["status"]["allocation"]["devices"]["results"]]
+    devices = [
+        row["device"]
+        for claim in claims
+        for row in claim["status"]["allocation"]["devices"]["results"]
+    ]
     assert sorted(devices) == ["neuron-0", "neuron-1", "neuron-2"]
 
 

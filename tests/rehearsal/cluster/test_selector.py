@@ -11,15 +11,26 @@ LABELS = {"arm": "fused", "kubernetes.io/os": "linux"}
 
 @pytest.mark.parametrize(
     "selector",
-    ["", "arm", "!run", "arm=fused", "arm==fused", "arm!=plain", "run!=a", "arm in (plain, fused)", "run notin (a)",
-     "arm=fused,kubernetes.io/os=linux,!run"],
-)  # fmt: skip
+    [
+        "",
+        "arm",
+        "!run",
+        "arm=fused",
+        "arm==fused",
+        "arm!=plain",
+        "run!=a",
+        "arm in (plain, fused)",
+        "run notin (a)",
+        "arm=fused,kubernetes.io/os=linux,!run",
+    ],
+)
 def test_labels_match(selector):
     assert match_labels(selector, LABELS)
 
 
 @pytest.mark.parametrize(
-    "selector", ["run", "!arm", "arm=plain", "arm!=fused", "arm in (plain)", "arm notin (fused)", "arm,run"]
+    "selector",
+    ["run", "!arm", "arm=plain", "arm!=fused", "arm in (plain)", "arm notin (fused)", "arm,run"],
 )
 def test_labels_do_not_match(selector):
     assert not match_labels(selector, LABELS)
@@ -30,7 +41,9 @@ def test_a_selector_of_another_form_is_refused():
         match_labels("arm in plain", LABELS)
 
 
-@pytest.mark.parametrize("selector", ["status.phase=Running", "spec.nodeName=", "metadata.name!=other"])
+@pytest.mark.parametrize(
+    "selector", ["status.phase=Running", "spec.nodeName=", "metadata.name!=other"]
+)
 def test_fields_match(selector):
     assert match_fields(selector, {"metadata": {"name": "pod"}, "status": {"phase": "Running"}})
 

@@ -27,7 +27,9 @@ class TokenWorld:
     def __init__(self, folder: Path) -> None:
         self.moment, self.dead_nodes = START, set[str]()
         self.store = ObjectStore(lambda: self.moment)
-        self.tokens = BoundTokens(self.store, 100, lambda name: name not in self.dead_nodes, ["admin"])
+        self.tokens = BoundTokens(
+            self.store, 100, lambda name: name not in self.dead_nodes, ["admin"]
+        )
         pod = {"metadata": {"name": "runner"}, "spec": {"nodeName": "node"}}
         self.pod = self.store.create_object("pods", "system", pod)
         self.path = folder / "token"
@@ -102,7 +104,9 @@ def test_token_dies_with_its_pod(world):
 
 def test_client_reads_its_file_again_when_its_token_has_ended(tmp_path):
     cluster = RehearsalCluster(WallClock(), lambda now: VirtualPods(now, {}))
-    pod = cluster.store.create_object("pods", "system", {"metadata": {"name": "runner"}, "spec": {"containers": []}})
+    pod = cluster.store.create_object(
+        "pods", "system", {"metadata": {"name": "runner"}, "spec": {"containers": []}}
+    )
     tokens = BoundTokens(cluster.store, 0.5)
     tokens.mount(pod, "runner", tmp_path / "token")
     users = {"runner": ClusterUser("runner", cluster_rules=[RULE])}

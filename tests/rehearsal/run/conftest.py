@@ -47,7 +47,9 @@ class SmallWorld:
         self.cluster = RehearsalCluster(clock, lambda now: VirtualPods(now, {}), timing=LIVE_TIMING)
         self.store = self.cluster.store
         types = load_catalogue().instances.instances
-        self.bridge = NodeBridge(cluster=self.cluster, instance_types=types, read_faults=lambda: self.faults)
+        self.bridge = NodeBridge(
+            cluster=self.cluster, instance_types=types, read_faults=lambda: self.faults
+        )
 
     def wait(self, seconds: float) -> None:
         self.moment += timedelta(seconds=seconds)
@@ -56,7 +58,11 @@ class SmallWorld:
         return self.store.list_objects("nodes")
 
     def devices(self) -> list[dict]:
-        return [device for row in self.store.list_objects("resourceslices") for device in row["spec"]["devices"]]
+        return [
+            device
+            for row in self.store.list_objects("resourceslices")
+            for device in row["spec"]["devices"]
+        ]
 
 
 @pytest.fixture
@@ -67,18 +73,29 @@ def small() -> SmallWorld:
 @pytest.fixture
 def instance() -> Callable[..., NodeInstance]:
     def build(state="running", type="trn2.48xlarge", name="ip-10-0-0-1", **labels) -> NodeInstance:  # noqa: A002
-        group = {"workload": "neuron-inference"} | {key.replace("__", "."): value for key, value in labels.items()}
+        group = {"workload": "neuron-inference"} | {
+            key.replace("__", "."): value for key, value in labels.items()
+        }
         return NodeInstance(
-            id="i-1", name=name, type=type, zone="us-east-2c", state=state, launched_at=START, group="trn2",
-            labels=group, taints=(TAINT,), registered_taints=({**TAINT, "effect": "NoSchedule"}, STARTUP_TAINT),
-        )  # fmt: skip
+            id="i-1",
+            name=name,
+            type=type,
+            zone="us-east-2c",
+            state=state,
+            launched_at=START,
+            group="trn2",
+            labels=group,
+            taints=(TAINT,),
+            registered_taints=({**TAINT, "effect": "NoSchedule"}, STARTUP_TAINT),
+        )
 
     return build
 
 
 @pytest.fixture(scope="session")
 def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
-    """An account with what a run needs of post-us-east-2, made by hand: a deploy takes the CDK half a minute."""
+    """An account with what a run needs of post-us-east-2, made by hand: a deploy takes the CDK half
+    a minute."""
     folder = tmp_path_factory.mktemp("account")
     experiments = shutil.copytree(ROOT / "experiments", folder / "declared")
     tasks, digest = write_task(folder / TASK)
@@ -86,11 +103,18 @@ def account(tmp_path_factory) -> Iterator[RehearsalAccount]:
         file.write(f"quality: [{{name: {TASK}, sha256: {digest}}}]\n")
     account = RehearsalAccount.create("post-us-east-2", ROOT / "environments", experiments, folder)
     account.sandbox.edit(
-        lambda document: document["capacity"].update(kind="on-demand", reservation_id=None, block=None)
+        lambda document: document["capacity"].update(
+            kind="on-demand", reservation_id=None, block=None
+        )
     )
     try:
         make_account(account.endpoint.client, account.sandbox.environment)
-        assert account.run_tandem("artifacts", "stage-task", str(tasks), "--env", "post-us-east-2").returncode == 0
+        assert (
+            account.run_tandem(
+                "artifacts", "stage-task", str(tasks), "--env", "post-us-east-2"
+            ).returncode
+            == 0
+        )
         yield account
     finally:
         account.endpoint.stop()
@@ -109,7 +133,8 @@ def lives(account, tmp_path_factory) -> Iterator[RunLives]:
 
 @pytest.fixture
 def change_runner(lives, tmp_path) -> Iterator[Callable[[str], None]]:
-    """Put a runner with a change of the product in the place of the one at work; at the end, one without."""
+    """Put a runner with a change of the product in the place of the one at work; at the end, one
+    without."""
     with pytest.MonkeyPatch.context() as patch:
 
         def change(source: str) -> None:
@@ -139,7 +164,8 @@ def write_task(folder: Path) -> tuple[Path, str]:
 
 def make_account(client, environment, *, has_fleet: bool = True) -> None:
     """Make bucket, cluster, node groups, associations, and what stops a fleet."""
-    guard, role = build_guard_config(environment), f"arn:aws:iam::{environment.account}:role/any"
+    guard = build_guard_config(environment)
+    role = f"arn:aws:iam::{environment.account}:role/any"
     where = {"LocationConstraint": environment.region}
     client("s3").create_bucket(Bucket=guard.bucket, CreateBucketConfiguration=where)
     eks = client("eks")
@@ -147,35 +173,59 @@ def make_account(client, environment, *, has_fleet: bool = True) -> None:
     make_node_group(client, environment, "system", "m7i.xlarge", 2, {"workload": "system"})
     if has_fleet:
         data = {"UserData": base64.b64encode(USER_DATA.encode()).decode()}
-        template = client("ec2").create_launch_template(LaunchTemplateName="fleet", LaunchTemplateData=data)
+        template = client("ec2").create_launch_template(
+            LaunchTemplateName="fleet", LaunchTemplateData=data
+        )
         reference = {"id": template["LaunchTemplate"]["LaunchTemplateId"], "version": "1"}
         fleet = {"launchTemplate": reference, "taints": [TAINT]}
         make_node_group(client, environment, guard.node_group, "trn2.48xlarge", 0, {}, **fleet)
-    accounts = [("tandem-post", f"tandem-{name}") for name in ("stage", "compile", "serve", "bench")]
+    accounts = [
+        ("tandem-post", f"tandem-{name}") for name in ("stage", "compile", "serve", "bench")
+    ]
     for namespace, service_account in [("runner-system", "runner"), *accounts]:
         eks.create_pod_identity_association(
-            clusterName=guard.cluster, namespace=namespace, serviceAccount=service_account, roleArn=role
+            clusterName=guard.cluster,
+            namespace=namespace,
+            serviceAccount=service_account,
+            roleArn=role,
         )
     client("scheduler").create_schedule_group(Name=guard.schedule_group)
     client("sns").create_topic(Name=names.topic_name(environment))
     client("sqs").create_queue(QueueName=names.dead_letter_queue_name(environment))
     trust = json.dumps({"Version": "2012-10-17", "Statement": []})
-    client("iam").create_role(RoleName=names.scheduler_role_name(environment), AssumeRolePolicyDocument=trust)
+    client("iam").create_role(
+        RoleName=names.scheduler_role_name(environment), AssumeRolePolicyDocument=trust
+    )
     client("lambda").create_function(
-        FunctionName=names.guard_function_name(environment, "reap"), Role=role, Runtime="python3.13", Handler="h.h",
+        FunctionName=names.guard_function_name(environment, "reap"),
+        Role=role,
+        Runtime="python3.13",
+        Handler="h.h",
         Code={"ZipFile": b"PK\x05\x06" + bytes(18)},
-    )  # fmt: skip
-    client("budgets").create_budget(AccountId=environment.account, Budget={
-        "BudgetName": names.budget_name(environment), "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
-        "TimeUnit": "MONTHLY", "BudgetType": "COST",
-    })  # fmt: skip
+    )
+    client("budgets").create_budget(
+        AccountId=environment.account,
+        Budget={
+            "BudgetName": names.budget_name(environment),
+            "BudgetLimit": {"Amount": "2000", "Unit": "USD"},
+            "TimeUnit": "MONTHLY",
+            "BudgetType": "COST",
+        },
+    )
 
 
 def make_node_group(
-    client, environment, name: str, instance_type: str, size: int, labels: dict[str, str], **fields: Any
+    client,
+    environment,
+    name: str,
+    instance_type: str,
+    size: int,
+    labels: dict[str, str],
+    **fields: Any,
 ) -> None:
     """Make a node group of so many nodes."""
-    guard, role = build_guard_config(environment), f"arn:aws:iam::{environment.account}:role/any"
+    guard = build_guard_config(environment)
+    role = f"arn:aws:iam::{environment.account}:role/any"
     client("eks").create_nodegroup(
         clusterName=guard.cluster,
         nodegroupName=name,

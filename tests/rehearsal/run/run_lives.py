@@ -1,4 +1,5 @@
-"""A request in a rehearsed world, followed to its end: faults one after another, and what holds at every moment."""
+"""A request in a rehearsed world, followed to its end: faults one after another, and what holds at
+every moment."""
 
 from __future__ import annotations
 
@@ -55,9 +56,12 @@ class RunLives:
 
     def __init__(self, world: RunWorld, folder: Path) -> None:
         self.world, self.folder, self._numbers = world, folder, itertools.count(1)
-        self._bucket, self._prefix = world._guard.bucket, world._guard.prefix
+        self._bucket = world._guard.bucket
+        self._prefix = world._guard.prefix
 
-    def live(self, *options: str, faults: Iterable[RunFaults] = (), is_new: bool = False) -> RunLife:
+    def live(
+        self, *options: str, faults: Iterable[RunFaults] = (), is_new: bool = False
+    ) -> RunLife:
         """Ask for a run, let the faults come, and wait until its end stands in the bucket.
 
         Args:
@@ -65,22 +69,32 @@ class RunLives:
             faults: one after another; the next waits for its moment once the one before came.
             is_new: nothing is staged or compiled yet.
         """
-        name, acted, unguarded = f"life-{next(self._numbers)}", list[RunFaults](), list[str]()
+        name = f"life-{next(self._numbers)}"
+        acted = list[RunFaults]()
+        unguarded = list[str]()
         if is_new:
             self.forget_artifacts()
         is_over = threading.Event()
         with ThreadPoolExecutor() as pool:
             watcher = pool.submit(self._watch, is_over, unguarded)
             command = pool.submit(
-                self.world.account.run_tandem, "run", *WORDS, "--run", name, *options, timeout=END_S,
+                self.world.account.run_tandem,
+                "run",
+                *WORDS,
+                "--run",
+                name,
+                *options,
+                timeout=END_S,
                 capture_output=True,
-            )  # fmt: skip
+            )
             try:
                 for fault in faults:
                     self.world.set_faults(fault)
                     while not (command.done() or self.world.has_fault_come()):
                         time.sleep(LOOK_S / 5)
-                    if self.world.has_fault_come() and (not fault.killed_component or self.world.count_killed_pods()):
+                    if self.world.has_fault_come() and (
+                        not fault.killed_component or self.world.count_killed_pods()
+                    ):
                         acted.append(fault)
                 result = command.result()
                 record = self._wait_for_end(name)
@@ -90,12 +104,17 @@ class RunLives:
             watcher.result()
         output = result.stdout + result.stderr
         return RunLife(
-            name=name, record=record, code=result.returncode, output=output, acted=tuple(acted),
+            name=name,
+            record=record,
+            code=result.returncode,
+            output=output,
+            acted=tuple(acted),
             unguarded=tuple(unguarded),
-        )  # fmt: skip
+        )
 
     def replace_runner(self) -> None:
-        """Delete the runner's pod, and wait for the beat of the one that its Deployment makes then."""
+        """Delete the runner's pod, and wait for the beat of the one that its Deployment makes
+        then."""
         former = self._read(RUNNER_KEY)
         end_s = time.monotonic() + RUNNER_WAIT_S
         self.world.live.call(self._delete_runner)
@@ -109,7 +128,8 @@ class RunLives:
             store.delete_object("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
 
     def hold_end(self, life: RunLife) -> dict[tuple[str, str], str]:
-        """Hold what every end has: no instance, no fence, a lease and a stop at each moment before, whole records.
+        """Hold what every end has: no instance, no fence, a lease and a stop at each moment before,
+        whole records.
 
         Returns:
             Class and metric to the judge's word; empty where nothing was judged.
@@ -128,8 +148,12 @@ class RunLives:
         sizes = {
             row["number"]: row["requests"] for row in self._list_rounds(life.name)
         }  # an attempt cut short has none
-        assert {record["round"] for record in records} == set(range(life.record["rounds_total"])), said
-        assert len(records) == len({record["request_id"] for record in records}) == sum(sizes.values()), said
+        assert {record["round"] for record in records} == set(range(life.record["rounds_total"])), (
+            said
+        )
+        assert (
+            len(records) == len({record["request_id"] for record in records}) == sum(sizes.values())
+        ), said
         cells = json.loads((folder / "verdict.json").read_text())["cells"]
         return {(cell["class"], cell["metric"]): cell["verdict"] for cell in cells}
 
@@ -142,15 +166,22 @@ class RunLives:
                     s3.delete_object(Bucket=self._bucket, Key=row["Key"])
 
     def spoil_artifact(self, arm: str) -> None:
-        """Put other bytes of the same length in the place of the largest file of an arm's stored artifact."""
-        s3, (key,) = self.world.account.endpoint.client("s3"), (
-            compute_artifact_key(self.world._experiment, variant, self.world._catalogue)
-            for variant in self.world._experiment.all_variants() if variant.name == arm
-        )  # fmt: skip
+        """Put other bytes of the same length in the place of the largest file of an arm's stored
+        artifact."""
+        s3, (key,) = (
+            self.world.account.endpoint.client("s3"),
+            (
+                compute_artifact_key(self.world._experiment, variant, self.world._catalogue)
+                for variant in self.world._experiment.all_variants()
+                if variant.name == arm
+            ),
+        )
         rows = s3.list_objects_v2(Bucket=self._bucket, Prefix=f"{key.prefix}/")["Contents"]
         largest = max(rows, key=lambda row: row["Size"])
         metadata = s3.head_object(Bucket=self._bucket, Key=largest["Key"])["Metadata"]
-        s3.put_object(Bucket=self._bucket, Key=largest["Key"], Body=bytes(largest["Size"]), Metadata=metadata)
+        s3.put_object(
+            Bucket=self._bucket, Key=largest["Key"], Body=bytes(largest["Size"]), Metadata=metadata
+        )
 
     def _read(self, key: str) -> dict[str, Any] | None:
         s3 = self.world.account.endpoint.client("s3")
@@ -162,13 +193,17 @@ class RunLives:
         return found
 
     def _list_rounds(self, name: str) -> list[dict[str, Any]]:
-        s3, prefix = self.world.account.endpoint.client("s3"), f"{self._prefix}{results_prefix('post', name)}"
+        s3 = self.world.account.endpoint.client("s3")
+        prefix = f"{self._prefix}{results_prefix('post', name)}"
         rows = s3.list_objects_v2(Bucket=self._bucket, Prefix=prefix).get("Contents", [])
-        keys = [row["Key"].removeprefix(self._prefix) for row in rows if row["Key"].endswith(ROUND_FILE)]
+        keys = [
+            row["Key"].removeprefix(self._prefix) for row in rows if row["Key"].endswith(ROUND_FILE)
+        ]
         return [found for key in sorted(keys) if (found := self._read(key))]
 
     def _wait_for_end(self, name: str) -> dict[str, Any]:
-        end_s, record = time.monotonic() + END_S, self._read(run_record_key(name))
+        end_s = time.monotonic() + END_S
+        record = self._read(run_record_key(name))
         while record is None or record["state"] == "running":
             assert time.monotonic() < end_s, (record, self.world.read_logs())
             time.sleep(LOOK_S)
@@ -183,10 +218,18 @@ class RunLives:
                 continue  # the endpoint is down: whoever asks sees nothing
 
     def _list_unguarded(self) -> list[str]:
-        """Return instances that are alive without a lease whose stop is armed, and still are at a second look."""
+        """Return instances that are alive without a lease whose stop is armed, and still are at a
+        second look."""
         alive = {row.id for row in self.world.list_fleet() if row.state in {"pending", "running"}}
         lease = self._read(POINTER_KEY) if alive else None
-        schedules = self.world.account.endpoint.client("scheduler").list_schedules()["Schedules"] if alive else []
+        schedules = (
+            self.world.account.endpoint.client("scheduler").list_schedules()["Schedules"]
+            if alive
+            else []
+        )
         if lease and f"{STOP_PREFIX}{lease.get('run')}" in {row["Name"] for row in schedules}:
             return []
-        return sorted(alive & {row.id for row in self.world.list_fleet() if row.state in {"pending", "running"}})
+        return sorted(
+            alive
+            & {row.id for row in self.world.list_fleet() if row.state in {"pending", "running"}}
+        )

@@ -1,4 +1,5 @@
-"""Runs by real processes on a Capacity Block whose end moves, at the local endpoint; nothing is deployed in between."""
+"""Runs by real processes on a Capacity Block whose end moves, at the local endpoint; nothing is
+deployed in between."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ ENVIRONMENT = "post-us-east-2"
 RUN = ("run", "post", "--env", ENVIRONMENT, "--yes", "--accept-unarmed")
 MEASURE = ("--quick", "--rounds", "1")
 TIME_SCALE = 6  # servers slow enough for a client on busy cores
-BLOCK_HOURS, LONG_HOURS = 7, 7.5  # a lease of the second kind ends beyond the old end
+# a lease of the second kind ends beyond the old end
+BLOCK_HOURS = 7
+LONG_HOURS = 7.5
 WAIT_S = 300
 
 
@@ -43,16 +46,21 @@ def shorten_block(document):
 
 
 def deploy_block(account):
-    """Make the node group as Fleet does: of the block, which its launch template and its tags name."""
-    environment, client = account.sandbox.environment, account.endpoint.client
-    guard, capacity = build_guard_config(environment), environment.capacity
+    """Make the node group as Fleet does: of the block, which its launch template and its tags
+    name."""
+    environment = account.sandbox.environment
+    client = account.endpoint.client
+    guard = build_guard_config(environment)
+    capacity = environment.capacity
     target = {"CapacityReservationTarget": {"CapacityReservationId": capacity.reservation_id}}
     data = {
         "InstanceType": capacity.instance_type,
         "InstanceMarketOptions": {"MarketType": "capacity-block"},
         "CapacityReservationSpecification": target,
     }
-    template = client("ec2").create_launch_template(LaunchTemplateName="fleet", LaunchTemplateData=data)
+    template = client("ec2").create_launch_template(
+        LaunchTemplateName="fleet", LaunchTemplateData=data
+    )
     plan = {
         CAPACITY_KIND_TAG: capacity.kind,
         RESERVATION_TAG: capacity.reservation_id,
@@ -81,12 +89,14 @@ def read_tags(account):
 
 
 def read_object(account, key):
-    s3, guard = account.endpoint.client("s3"), build_guard_config(account.sandbox.environment)
+    s3 = account.endpoint.client("s3")
+    guard = build_guard_config(account.sandbox.environment)
     return json.loads(s3.get_object(Bucket=guard.bucket, Key=key)["Body"].read())
 
 
 def has_round(account, run):
-    s3, guard = account.endpoint.client("s3"), build_guard_config(account.sandbox.environment)
+    s3 = account.endpoint.client("s3")
+    guard = build_guard_config(account.sandbox.environment)
     rows = s3.list_objects_v2(Bucket=guard.bucket, Prefix=steps_prefix(run)).get("Contents", [])
     return any("round-" in row["Key"] for row in rows)
 
@@ -96,7 +106,9 @@ def pass_reaper(account):
     environment = account.sandbox.environment
     session = SimpleNamespace(client=lambda service, **_: account.endpoint.client(service))
     return run_reaper_pass(
-        create_guard_clients(environment, session), build_guard_config(environment), datetime.now(UTC)
+        create_guard_clients(environment, session),
+        build_guard_config(environment),
+        datetime.now(UTC),
     )
 
 
@@ -104,13 +116,17 @@ def pass_reaper(account):
 def leased(tmp_path_factory):
     """A world on a block, in which a run compiled under a first lease."""
     folder = tmp_path_factory.mktemp("block")
-    account = RehearsalAccount.create(ENVIRONMENT, ROOT / "environments", ROOT / "experiments", folder)
+    account = RehearsalAccount.create(
+        ENVIRONMENT, ROOT / "environments", ROOT / "experiments", folder
+    )
     try:
         account.sandbox.edit(shorten_block)
         account.buy_block()
         make_account(account.endpoint.client, account.sandbox.environment, has_fleet=False)
         deploy_block(account)
-        settings = RehearsalSettings(environment=ENVIRONMENT, experiment="post", time_scale=TIME_SCALE)
+        settings = RehearsalSettings(
+            environment=ENVIRONMENT, experiment="post", time_scale=TIME_SCALE
+        )
         world = RunWorld(account, settings, tmp_path_factory.mktemp("world"))
         world.write_inputs()
         with world:
@@ -125,15 +141,24 @@ def leased(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def extended(leased):
-    """The same, whose block was extended, and noted so, after a longer run was refused; that run, asked again."""
-    account, block = leased.account, leased.account.sandbox.environment.capacity.block
-    tags, words = read_tags(account), (*RUN, *MEASURE, "--hours", str(LONG_HOURS), "--run", "second")
+    """The same, whose block was extended, and noted so, after a longer run was refused; that run,
+    asked again."""
+    account = leased.account
+    block = leased.account.sandbox.environment.capacity.block
+    tags = read_tags(account)
+    words = (*RUN, *MEASURE, "--hours", str(LONG_HOURS), "--run", "second")
     refused = account.run_tandem(*words, capture_output=True)
-    extension = BlockExtension(ends=block.ends + timedelta(days=1), purchased=block.starts, status="payment-succeeded")
+    extension = BlockExtension(
+        ends=block.ends + timedelta(days=1), purchased=block.starts, status="payment-succeeded"
+    )
     account.buy_block(extensions=(extension,))
-    account.sandbox.edit(lambda document: document["capacity"]["block"].update(ends=format_time(extension.ends)))
+    account.sandbox.edit(
+        lambda document: document["capacity"]["block"].update(ends=format_time(extension.ends))
+    )
     result = account.run_tandem(*words, capture_output=True)
-    return SimpleNamespace(refused=refused, result=result, is_as_deployed=read_tags(account) == tags, ends=block.ends)
+    return SimpleNamespace(
+        refused=refused, result=result, is_as_deployed=read_tags(account) == tags, ends=block.ends
+    )
 
 
 def test_first_lease_ends_within_the_block(leased):
@@ -144,7 +169,10 @@ def test_first_lease_ends_within_the_block(leased):
 
 def test_longer_run_is_refused_while_the_block_ends_before(extended):
     output = " ".join((extended.refused.stdout + extended.refused.stderr).split())
-    assert (extended.refused.returncode, "the Capacity Block lasts from" in output) == (2, True), output
+    assert (extended.refused.returncode, "the Capacity Block lasts from" in output) == (
+        2,
+        True,
+    ), output
 
 
 def test_second_lease_beyond_the_old_end_is_judged_without_a_deploy(leased, extended):
@@ -159,7 +187,15 @@ def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node(leased,
     account = leased.account
     with ThreadPoolExecutor() as pool:
         command = pool.submit(
-            account.run_tandem, *RUN, *MEASURE, "--hours", "6", "--run", "short", capture_output=True, timeout=WAIT_S
+            account.run_tandem,
+            *RUN,
+            *MEASURE,
+            "--hours",
+            "6",
+            "--run",
+            "short",
+            capture_output=True,
+            timeout=WAIT_S,
         )
         while not has_round(account, "short"):
             assert not command.done(), command.result().stdout + command.result().stderr
@@ -175,4 +211,7 @@ def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node(leased,
     assert any("the Capacity Block ends at" in reason for reason in report.plan.reasons)
     assert (record["state"], result.returncode) == ("ended", 1), result.stdout + result.stderr
     assert "the Capacity Block ends at" in read_object(account, FENCE_KEY)["why"]
-    assert (leased.world.list_fleet(), datetime.now(UTC) < ends - timedelta(minutes=30)) == ([], True)
+    assert (leased.world.list_fleet(), datetime.now(UTC) < ends - timedelta(minutes=30)) == (
+        [],
+        True,
+    )

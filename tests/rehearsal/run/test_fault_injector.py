@@ -18,22 +18,34 @@ class Injected:
     """A live cluster with one Deployment and one pod of the bench, and what was terminated."""
 
     def __init__(self, folder) -> None:
-        self.live, self.terminated, self.down_s = LiveCluster(folder), [], []
+        self.live = LiveCluster(folder)
+        self.terminated = []
+        self.down_s = []
         self.api_faults = []
         template = {
             "metadata": {"labels": {"app": "arm"}},
             "spec": {"containers": [{"name": "vllm", "args": ["--a", "b"]}]},
         }
-        self.live.store.create_object("deployments", "post", {
-            "metadata": {"name": "arm"}, "spec": {"replicas": 1, "template": template, "selector": {}},
-        })  # fmt: skip
-        body = {"metadata": {"name": "arm"}, "spec": {"template": template, "selector": {}}}  # of another experiment
+        self.live.store.create_object(
+            "deployments",
+            "post",
+            {
+                "metadata": {"name": "arm"},
+                "spec": {"replicas": 1, "template": template, "selector": {}},
+            },
+        )
+        # of another experiment
+        body = {"metadata": {"name": "arm"}, "spec": {"template": template, "selector": {}}}
         self.live.store.create_object("deployments", "other", body)
         self.injector = FaultInjector(
-            store=self.live.store, pods=self.live.pods, api_faults=self.api_faults, faults=RunFaults(),
-            drain_node=self.live.cluster.drain_node, terminate_instances=lambda: self.terminated.append(True),
+            store=self.live.store,
+            pods=self.live.pods,
+            api_faults=self.api_faults,
+            faults=RunFaults(),
+            drain_node=self.live.cluster.drain_node,
+            terminate_instances=lambda: self.terminated.append(True),
             restart_endpoint=self.down_s.append,
-        )  # fmt: skip
+        )
 
     def reach(self, **faults) -> None:
         """Let the moment come for these faults."""
@@ -41,7 +53,11 @@ class Injected:
         self.injector.act_if_due()
         assert not self.injector.is_done
         self.live.start(SLEEP, labels=LABELS)
-        self.live.until(lambda row: row.get("phase") == "Running" and "running" in row["containerStatuses"][0]["state"])
+        self.live.until(
+            lambda row: (
+                row.get("phase") == "Running" and "running" in row["containerStatuses"][0]["state"]
+            )
+        )
         self.injector.act_if_due()
 
     @property
@@ -85,7 +101,9 @@ def add_node(injected, name: str, *, has_devices: bool) -> None:
     store = injected.live.store
     store.create_object("nodes", "", {"metadata": {"name": name}, "spec": {}})
     if has_devices:
-        store.create_object("resourceslices", "", {"metadata": {"name": name}, "spec": {"nodeName": name}})
+        store.create_object(
+            "resourceslices", "", {"metadata": {"name": name}, "spec": {"nodeName": name}}
+        )
 
 
 def list_cordoned(injected) -> list[str]:
@@ -102,7 +120,9 @@ def test_fault_drains_the_nodes_with_devices(injected):
     injected.reach(is_node_drained=True, uncordon_s=0)
     injected.injector.act_if_due()
     assert list_cordoned(injected) == ["trn2"]
-    assert "deletionTimestamp" in injected.live.store.get_object("pods", "post", "server")["metadata"]
+    assert (
+        "deletionTimestamp" in injected.live.store.get_object("pods", "post", "server")["metadata"]
+    )
 
 
 def test_drained_node_takes_pods_again_after_its_seconds(injected):

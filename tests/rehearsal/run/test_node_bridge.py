@@ -11,7 +11,8 @@ from rehearsal.run.node_bridge import DRIVER_WATCH_S, read_registered_taints
 from rehearsal.run.settings import LIVE_TIMING, RunFaults
 from stacks.fleet import USER_DATA
 
-NEURON, STARTUP = "aws.amazon.com/neuron", "s3.csi.aws.com/agent-not-ready"
+NEURON = "aws.amazon.com/neuron"
+STARTUP = "s3.csi.aws.com/agent-not-ready"
 GROUP_8 = "resource.aws.com/devicegroup8_id"
 
 
@@ -19,10 +20,14 @@ def test_an_instance_that_runs_is_a_node_with_its_groups_labels(small, instance)
     small.bridge.write_nodes([instance()])
     (node,) = small.nodes()
     labels = node["metadata"]["labels"]
-    assert labels.items() >= {
-        "workload": "neuron-inference", "eks.amazonaws.com/nodegroup": "trn2",
-        "node.kubernetes.io/instance-type": "trn2.48xlarge",
-    }.items()  # fmt: skip
+    assert (
+        labels.items()
+        >= {
+            "workload": "neuron-inference",
+            "eks.amazonaws.com/nodegroup": "trn2",
+            "node.kubernetes.io/instance-type": "trn2.48xlarge",
+        }.items()
+    )
     assert node["status"]["allocatable"]["cpu"] == "191450m"
 
 
@@ -59,7 +64,8 @@ def test_a_relabel_evicts_the_pods_where_the_group_has_the_startup_taint(small, 
 
 
 def count_pods_after_relabel(small, instance, *taints) -> int:
-    """Return how many pods live on a node that is older than its driver's watch, after a change of its labels."""
+    """Return how many pods live on a node that is older than its driver's watch, after a change of
+    its labels."""
     compiling = replace(instance(c="1"), taints=taints)
     serving = replace(instance(s="1"), taints=taints)
     for _ in range(3):
@@ -68,7 +74,9 @@ def count_pods_after_relabel(small, instance, *taints) -> int:
     small.wait(DRIVER_WATCH_S)
     small.bridge.write_nodes([serving])
     small.cluster.settle()
-    return sum("deletionTimestamp" not in pod["metadata"] for pod in small.store.list_objects("pods"))
+    return sum(
+        "deletionTimestamp" not in pod["metadata"] for pod in small.store.list_objects("pods")
+    )
 
 
 def test_an_instance_that_boots_is_no_node_yet(small, instance):
@@ -79,7 +87,9 @@ def test_an_instance_that_boots_is_no_node_yet(small, instance):
 def test_a_node_has_sixteen_devices_in_two_halves(small, instance):
     small.bridge.write_nodes([instance()])
     halves = [device["attributes"][GROUP_8]["string"] for device in small.devices()]
-    assert [device["attributes"]["deviceId"]["int"] for device in small.devices()] == list(range(16))
+    assert [device["attributes"]["deviceId"]["int"] for device in small.devices()] == list(
+        range(16)
+    )
     assert (len(set(halves[:8])), len(set(halves[8:])), len(set(halves))) == (1, 1, 2)
 
 
@@ -93,7 +103,11 @@ def test_a_node_takes_the_labels_that_its_group_has_now(small, instance):
     small.bridge.write_nodes([instance(serve="post")])
     (node,) = small.nodes()
     labels = node["metadata"]["labels"]
-    assert (labels.get("compile"), labels["serve"], "kubernetes.io/hostname" in labels) == (None, "post", True)
+    assert (labels.get("compile"), labels["serve"], "kubernetes.io/hostname" in labels) == (
+        None,
+        "post",
+        True,
+    )
 
 
 def start_pod(small, instance) -> None:
@@ -104,7 +118,10 @@ def start_pod(small, instance) -> None:
 
 
 def add_pod(small) -> None:
-    pod = {"metadata": {"name": "pod"}, "spec": {"nodeName": "ip-10-0-0-1", "containers": [{"name": "main"}]}}
+    pod = {
+        "metadata": {"name": "pod"},
+        "spec": {"nodeName": "ip-10-0-0-1", "containers": [{"name": "main"}]},
+    }
     small.store.create_object("pods", "post", pod)
     small.cluster.settle()
 

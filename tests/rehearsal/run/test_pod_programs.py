@@ -1,4 +1,5 @@
-"""What stands in for no image, what a container does not get, and faults; the rest is what a whole life shows."""
+"""What stands in for no image, what a container does not get, and faults; the rest is what a whole
+life shows."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ class Host:
     """The programs of the committed manifests' pods."""
 
     def __init__(self, small, folder) -> None:
-        self.small, self.store, self.folder = small, small.store, folder
+        self.small = small
+        self.store = small.store
+        self.folder = folder
         apply_manifests(small.store, read_manifests(MANIFESTS))
         (folder / KNOBS).mkdir()
         (folder / KNOBS / "qwen-vllm.yaml").write_text("")
@@ -29,22 +32,33 @@ class Host:
         identities = {("runner-system", "runner"), *((NAMESPACE, account) for account in accounts)}
         self.tokens = BoundTokens(small.store, 60)
         self.programs = PodPrograms(
-            store=small.store, identities=frozenset(identities), aws_variables={"AWS_ENDPOINT_URL": "http://aws"},
-            hub_variables={"HF_ENDPOINT": "http://hub"}, folder=folder, poll_s=0.5, s3=None,
+            store=small.store,
+            identities=frozenset(identities),
+            aws_variables={"AWS_ENDPOINT_URL": "http://aws"},
+            hub_variables={"HF_ENDPOINT": "http://hub"},
+            folder=folder,
+            poll_s=0.5,
+            s3=None,
             build_kubeconfig=lambda token, _: {"users": [{"user": {"token": token}}]},
-            read_faults=lambda: small.faults, tokens=self.tokens,
-        )  # fmt: skip
+            read_faults=lambda: small.faults,
+            tokens=self.tokens,
+        )
 
     def pod(self, plural, name, namespace=NAMESPACE):
         body = self.store.get_object(plural, namespace, name)
         template = body["spec"].get("template") or body["spec"]["jobTemplate"]["spec"]["template"]
-        return {"metadata": {"namespace": namespace, "name": name, **template["metadata"]}, "spec": template["spec"]}
+        return {
+            "metadata": {"namespace": namespace, "name": name, **template["metadata"]},
+            "spec": template["spec"],
+        }
 
     def choose(self, pod, container) -> ContainerCommand:
         boxes = [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]
         box = next(box for box in boxes if box["name"] == container)
         words = (*box.get("command", []), *box.get("args", []))
-        command = ContainerCommand(words=words, variables={"OWN": "1"}, folders={"/work": self.folder / "work"})
+        command = ContainerCommand(
+            words=words, variables={"OWN": "1"}, folders={"/work": self.folder / "work"}
+        )
         return self.programs.choose_program(pod, box, command)
 
     def compile_job(self):
@@ -80,7 +94,9 @@ def test_the_runner_alone_gets_a_token(host):
     (row,) = yaml.safe_load(Path(runner["KUBECONFIG"]).read_text())["users"]
     token = Path(row["user"]["tokenFile"]).read_text()
     assert host.tokens.find_account(token) == account_token("runner-system", "runner")
-    assert "KUBECONFIG" not in host.choose(host.pod("cronjobs", "tandem-measure"), "measure").variables
+    assert (
+        "KUBECONFIG" not in host.choose(host.pod("cronjobs", "tandem-measure"), "measure").variables
+    )
 
 
 @pytest.mark.parametrize("crash", ["transient", "killed"])
@@ -107,4 +123,9 @@ def test_fault_another_aws_stands_before_pods(host):
 
 def test_nothing_fills_the_volume_of_a_projected_token(host, tmp_path):
     pod = host.pod("deployments", "runner", "runner-system")
-    assert host.programs.list_fillers(pod, {"name": "kube-api-access", "projected": {"sources": []}}, tmp_path) == []
+    assert (
+        host.programs.list_fillers(
+            pod, {"name": "kube-api-access", "projected": {"sources": []}}, tmp_path
+        )
+        == []
+    )

@@ -1,4 +1,5 @@
-"""A whole run by real processes: the command line, the runner, its Jobs, simulated servers, and faults among them."""
+"""A whole run by real processes: the command line, the runner, its Jobs, simulated servers, and
+faults among them."""
 
 from __future__ import annotations
 
@@ -27,9 +28,12 @@ if "tandem.run" in sys.orig_argv:
 
 
 def test_the_command_of_a_held_world_is_accepted_as_printed(lives):
-    options = build_parser().parse_args(["--env", "post-us-east-2", "--experiment", "post", "--hold"])
+    options = build_parser().parse_args(
+        ["--env", "post-us-east-2", "--experiment", "post", "--hold"]
+    )
 
-    # this account is made by hand, without the alerts of Guard's budget; that of `make rehearse-run HOLD=1` is deployed
+    # this account is made by hand, without the alerts of Guard's budget; that of `make rehearse-run
+    # HOLD=1` is deployed
     words = (*list_run_words(options), "--accept-unarmed", "--dry-run")
     result = lives.world.account.run_tandem(*words, capture_output=True)
 
@@ -38,7 +42,8 @@ def test_the_command_of_a_held_world_is_accepted_as_printed(lives):
 
 @pytest.fixture(scope="module")
 def killed(lives):
-    """The short form: one life from nothing staged to a verdict, whose runner is killed while a round is measured."""
+    """The short form: one life from nothing staged to a verdict, whose runner is killed while a
+    round is measured."""
     calls = len(lives.world.live.server.calls)
     faults = [RunFaults(killed_component="runner", moment="bench")]
     life, minutes = live_counted(lives, *ROUNDS, faults=faults, is_new=True)
@@ -93,7 +98,8 @@ def test_its_runner_is_refused_nothing(killed):
 
 @pytest.mark.proof
 def test_a_task_set_with_other_bytes_ends_a_run_before_a_node(lives):
-    s3, bucket = lives.world.account.endpoint.client("s3"), lives.world._guard.bucket
+    s3 = lives.world.account.endpoint.client("s3")
+    bucket = lives.world._guard.bucket
     (row,) = s3.list_objects_v2(Bucket=bucket, Prefix="tasks/")["Contents"]
     content = s3.get_object(Bucket=bucket, Key=row["Key"])["Body"].read()
     s3.put_object(Bucket=bucket, Key=row["Key"], Body=content + b" ")
@@ -115,7 +121,10 @@ def test_a_task_set_with_other_bytes_ends_a_run_before_a_node(lives):
 def test_a_fault_ends_a_run_with_its_reason(lives, fault, state, words):
     life = lives.live(*ROUNDS, faults=[fault])
     lives.hold_end(life)
-    assert (life.record["state"], words in life.record["reason"]) == (state, True), (life.record, life.output)
+    assert (life.record["state"], words in life.record["reason"]) == (state, True), (
+        life.record,
+        life.output,
+    )
     assert life.code == {"void": 4, "ended": 1}[state]
 
 
@@ -167,4 +176,6 @@ def test_an_edited_argument_ends_a_run_before_a_round_counts(lives):
     life = lives.live(*ROUNDS, faults=[RunFaults(edited_server="qwen-vllm", moment_s=1)])
     lives.hold_end(life)
     assert (life.record["state"], life.code) == ("ended", 1), life.output
-    assert "what runs is not what is declared: qwen-vllm: arguments: " in life.record["reason"], life.record["reason"]
+    assert "what runs is not what is declared: qwen-vllm: arguments: " in life.record["reason"], (
+        life.record["reason"]
+    )

@@ -1,4 +1,5 @@
-"""`tandem run --until stage` by real processes, in an account whose Capacity Block has not begun and has no fleet."""
+"""`tandem run --until stage` by real processes, in an account whose Capacity Block has not begun
+and has no fleet."""
 
 from __future__ import annotations
 
@@ -20,7 +21,19 @@ ROOT = Path(__file__).resolve().parents[3]
 ENVIRONMENT = "post-us-east-2"
 SETTINGS = RehearsalSettings(environment=ENVIRONMENT, experiment="post", time_scale=25)
 STAGE = ("run", "post", "--env", ENVIRONMENT, "--until", "stage", "--yes", "--run", "models")
-WHOLE = ("run", "post", "--env", ENVIRONMENT, "--hours", "6", "--yes", "--accept-unarmed", "--quick", "--rounds", "1")
+WHOLE = (
+    "run",
+    "post",
+    "--env",
+    ENVIRONMENT,
+    "--hours",
+    "6",
+    "--yes",
+    "--accept-unarmed",
+    "--quick",
+    "--rounds",
+    "1",
+)
 
 
 def await_block(document):
@@ -34,7 +47,9 @@ def await_block(document):
 def unreserved(tmp_path_factory):
     """An account as before its block: bucket, cluster and runner, and no Fleet stack."""
     folder = tmp_path_factory.mktemp("unreserved")
-    account = RehearsalAccount.create(ENVIRONMENT, ROOT / "environments", ROOT / "experiments", folder)
+    account = RehearsalAccount.create(
+        ENVIRONMENT, ROOT / "environments", ROOT / "experiments", folder
+    )
     account.sandbox.edit(await_block)
     try:
         make_account(account.endpoint.client, account.sandbox.environment, has_fleet=False)
@@ -45,7 +60,8 @@ def unreserved(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def staged(unreserved, tmp_path_factory):
-    """What a staging from an empty bucket leaves: the command's result and the counted node-minutes."""
+    """What a staging from an empty bucket leaves: the command's result and the counted
+    node-minutes."""
     world = RunWorld(unreserved, SETTINGS, tmp_path_factory.mktemp("world"))
     world.write_inputs()
     with world:
@@ -55,7 +71,8 @@ def staged(unreserved, tmp_path_factory):
 
 
 def read_object(account, key):
-    s3, guard = account.endpoint.client("s3"), build_guard_config(account.sandbox.environment)
+    s3 = account.endpoint.client("s3")
+    guard = build_guard_config(account.sandbox.environment)
     return json.loads(s3.get_object(Bucket=guard.bucket, Key=key)["Body"].read())
 
 
@@ -73,10 +90,17 @@ def test_staging_takes_no_node(unreserved, staged):
 
 def test_whole_run_stages_nothing_afterwards(unreserved, staged, tmp_path):
     assert staged[0].returncode == 0
-    unreserved.sandbox.edit(lambda document: document["capacity"].update(kind="on-demand", block=None))
+    unreserved.sandbox.edit(
+        lambda document: document["capacity"].update(kind="on-demand", block=None)
+    )
     guard = build_guard_config(unreserved.sandbox.environment)
     make_node_group(
-        unreserved.endpoint.client, unreserved.sandbox.environment, guard.node_group, "trn2.48xlarge", 0, {}
+        unreserved.endpoint.client,
+        unreserved.sandbox.environment,
+        guard.node_group,
+        "trn2.48xlarge",
+        0,
+        {},
     )
     world = RunWorld(unreserved, SETTINGS, tmp_path)
     world.write_inputs()
