@@ -26,8 +26,8 @@ STATE = """(scrolling) => ({
   paint_ms: performance.getEntriesByName("first-contentful-paint")[0]?.startTime ?? NaN,
   too_wide: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   wider: [...document.querySelectorAll("body *")].filter((element) =>
-    element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(scrolling)).slice(0, 3)
-    .map((element) => element.outerHTML.slice(0, 120)),
+    element.getBoundingClientRect().right > innerWidth + 1 && !element.closest(scrolling))
+    .slice(0, 3).map((element) => element.outerHTML.slice(0, 120)),
 })"""
 
 

@@ -26,7 +26,8 @@ SHOW_ALL = """document.querySelectorAll("main > section").forEach((section) => {
   section.style.contentVisibility = "visible";
 })"""
 CUT = """(() => {
-  const drawings = [...document.querySelectorAll("figure svg")].filter((svg) => svg.checkVisibility());
+  const drawings = [...document.querySelectorAll("figure svg")]
+    .filter((svg) => svg.checkVisibility());
   const cut = (svg) => {
     const frame = svg.getBoundingClientRect();
     return [...svg.querySelectorAll("text")].filter((text) => {

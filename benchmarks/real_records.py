@@ -42,8 +42,9 @@ Two runs of `make real`: n-gram drafts against none, and the model as its own dr
 
 {measured}
 
-`python benchmarks/real_records.py build/real_records` unpacks them (`benchmarks/real_records.py` says what is kept and
-why), `make real KEEP=1` writes them anew. The model is SmolLM2-135M-Instruct (Apache-2.0).
+`python benchmarks/real_records.py build/real_records` unpacks them (`benchmarks/real_records.py`
+says what is kept and why), `make real KEEP=1` writes them anew. The model is SmolLM2-135M-Instruct
+(Apache-2.0).
 """
 
 

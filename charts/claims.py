@@ -99,4 +99,5 @@ def template_name(instance_type: str, serving: ServingSettings) -> str:
     A template's spec cannot be changed after its creation, so another spec needs another name.
     """
     group = f"-group{serving.device_group}" if serving.device_group else ""
-    return f"{names.CLAIM_TEMPLATE}-{instance_type}-{serving.devices}-lnc{serving.logical_neuron_core}{group}"
+    devices = f"{serving.devices}-lnc{serving.logical_neuron_core}{group}"
+    return f"{names.CLAIM_TEMPLATE}-{instance_type}-{devices}"

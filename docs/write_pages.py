@@ -145,7 +145,8 @@ def describe_section(record: type[SpecRecord], name: str) -> str:
         return ""
     field = record.model_fields[name]
     text = field.description or ""
-    return f"{text[:1].upper()}{text[1:]}.{'' if field.is_required() else ' May be left out as a whole.'}"
+    optional = "" if field.is_required() else " May be left out as a whole."
+    return f"{text[:1].upper()}{text[1:]}.{optional}"
 
 
 def list_structs() -> Iterator[dict[str, Any]]:

@@ -102,9 +102,9 @@ def list_debian_packages() -> Iterator[Component]:
         return
     system = platform.freedesktop_os_release()
     form = "${db:Status-Abbrev} ${Package} ${Version} ${Architecture}\n"
-    result = subprocess.run(
+    result = subprocess.run(  # noqa: S603
         [dpkg, "--show", f"--showformat={form}"], capture_output=True, text=True, check=True
-    )  # noqa: S603
+    )
     for line in result.stdout.splitlines():
         status, name, version, architecture = line.split()
         # "ii", or "hi" of one that is held; "rc" left its configuration alone

@@ -101,7 +101,8 @@ class PrivateRepository:
 
     def arn(self) -> str:
         """Return the repository's ARN."""
-        return f"arn:{names.aws_partition(self.region)}:ecr:{self.region}:{self.account}:repository/{self.name}"
+        partition = names.aws_partition(self.region)
+        return f"arn:{partition}:ecr:{self.region}:{self.account}:repository/{self.name}"
 
     def allow_pull(self) -> list[Statement]:
         """Return the rights to pull from the repository: a login, and its layers."""

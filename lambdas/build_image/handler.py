@@ -23,8 +23,8 @@ CLIENT_CONFIG = Config(
 # kept of each call: three more calls with their retries (27 s each), then every try of
 # `send_response` (27 s)
 MARGIN_S = 120.0
-# from the first call on; then comes the answer, before the wait of CloudFormation is over
-# (stacks/image.py)
+# from the first call on; then comes the answer, before CloudFormation's wait in stacks/image.py
+# is over
 WAIT_S = 3300.0
 FIRST_WAIT_S = 2.0
 MAX_WAIT_S = 15.0

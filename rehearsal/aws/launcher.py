@@ -38,10 +38,11 @@ def find_refusals(
         needs: pairs of a module and its private names that an addition uses.
     """
     if installed_version != wanted_version:
-        return [
+        fault = (
             f"ministack {installed_version} is installed, the additions are tested with"
             f" {wanted_version}"
-        ]
+        )
+        return [fault]
     absent_names = [
         f"{module.__name__} has no {name} in ministack {installed_version}"
         for module, names in needs

@@ -124,8 +124,8 @@ class HubRepositories:
         commit = (
             folder.name
             if _COMMIT.fullmatch(folder.name)
-            else hashlib.sha1(listing.encode()).hexdigest()
-        )  # noqa: S324 - git's own
+            else hashlib.sha1(listing.encode()).hexdigest()  # noqa: S324 - git's own
+        )
         return HubRevision(commit=commit, files=files)
 
     def _blobs(self, folder: Path) -> Iterator[HubBlob]:

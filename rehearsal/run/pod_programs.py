@@ -4,7 +4,7 @@
 |---|---|
 | tools | `python -m tandem.artifacts` |
 | run | `python -m tandem.run` |
-| lm-eval | `python -m tandem.bench.lm_eval`, without lm-eval: a task set with `items.jsonl`, or the sums of ours |
+| lm-eval | `python -m tandem.bench.lm_eval`, without lm-eval: `items.jsonl` or our sums |
 | a runtime's | the runtime stand-ins; `python -m tandem.simulator` for `vllm serve` of a server |
 | any other, such as llmperf's | none: the container says so and fails |
 """

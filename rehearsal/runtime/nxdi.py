@@ -184,8 +184,8 @@ def _compile_graph(
 ) -> None:
     """Compile one graph through the compiler's cache, with its verdicts and locks."""
     work_folder = (
-        Path(os.environ.get("BASE_COMPILE_WORK_DIR", "/tmp/nxd_model/")) / tag / "_tp0_bk0"
-    )  # noqa: S108
+        Path(os.environ.get("BASE_COMPILE_WORK_DIR", "/tmp/nxd_model/")) / tag / "_tp0_bk0"  # noqa: S108
+    )
     work_folder.mkdir(parents=True, exist_ok=True)
     (work_folder / "log-neuron-cc.txt").write_text("Compiler status PASS\n")
     cache_folder = Path(os.environ.get("NEURON_COMPILE_CACHE_URL", DEFAULT_CACHE)) / COMPILER_FOLDER

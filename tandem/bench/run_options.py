@@ -78,9 +78,11 @@ class RunOptions:
     ... )
     >>> options.control_rounds
     1
-    >>> RunOptions(servers={"plain": "http://10.0.0.5:8000"}, model="m", rounds=0)
-    Traceback (most recent call last):
-    tandem.errors.InputError: RunOptions.rounds: 0; allowed: a whole number from 1 to 1000000; change it
+    >>> try:
+    ...     RunOptions(servers={"plain": "http://10.0.0.5:8000"}, model="m", rounds=0)
+    ... except InputError as error:
+    ...     print(error)
+    RunOptions.rounds: 0; allowed: a whole number from 1 to 1000000; change it
 
     Args:
         servers: name of each server to its URL, with or without /v1; the first is the baseline.

@@ -138,12 +138,12 @@ def collect_garbage(
     if context.unread:
         raise SpecError(context.unread)
     rendered_keys = _read_rendered_keys(context, selection.environments)
-    from tandem.artifacts.gc import (
+    from tandem.artifacts.gc import (  # noqa: PLC0415 - boto3
         REMOVAL_RESULTS,
         execute_plan,
         has_versioning,
         plan_removals,
-    )  # noqa: PLC0415 - boto3
+    )
     from tandem.artifacts.inventory import find_read_fault, read_inventory  # noqa: PLC0415
 
     store = _open_store(context)

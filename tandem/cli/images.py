@@ -125,8 +125,14 @@ def _list_seed_commands(environment: Environment, uses: Iterable[ImageUse]) -> I
         if use.kind == "chart":
             name, _, version = use.mirrored.rpartition(":")
             yield quote_command(
-                "helm", "pull", f"oci://{name}", "--version", version, "--destination", "/tmp"
-            )  # noqa: S108
+                "helm",
+                "pull",
+                f"oci://{name}",
+                "--version",
+                version,
+                "--destination",
+                "/tmp",  # noqa: S108
+            )
         else:
             image = pull_name(use.reference, use.digest, environment.registry_mirrors)
             yield quote_command("docker", "pull", "--platform", "linux/amd64", image)

@@ -150,9 +150,8 @@ def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, 
     elif 2 * 0.5 ** len(units) >= most_p:
         why = f"the items belong to {len(units)} groups: too few for a word"
     elif share < chance + LEAST_ABOVE_CHANCE:
-        why = f"the baseline has {share:.0%} right, and guessing {chance:.0%}: the task tells nothing".replace(
-            "%", " %"
-        )
+        right, guessed = (f"{100 * part:.0f} %" for part in (share, chance))
+        why = f"the baseline has {right} right, and guessing {guessed}: the task tells nothing"
     elif p < most_p and not low <= 0 <= high:
         word = "better" if only_variant > only_baseline else "worse"
         why = (

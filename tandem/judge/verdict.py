@@ -92,7 +92,8 @@ def judge_run(
     ('faster (restarts not tested)', ('repeat at concurrency 4',))
     >>> for cell in verdict.cells:
     ...     if cell.metric == "e2e_ms":
-    ...         print(cell.class_, cell.verdict, f"{cell.speed_up.low:.2f} to {cell.speed_up.high:.2f}")
+    ...         ends = cell.speed_up
+    ...         print(cell.class_, cell.verdict, f"{ends.low:.2f} to {ends.high:.2f}")
     repeat faster 2.71 to 2.87
     open same 0.98 to 1.02
 

@@ -63,9 +63,11 @@ def build_arn(
 ) -> str:
     """Return the ARN of a resource of the account, by default in its region; "" names none."""
     arn_region = environment.region if region is None else region
-    return f"arn:{names.aws_partition(environment.region)}:{service}:{arn_region}:{environment.account}:{rest}"
+    partition = names.aws_partition(environment.region)
+    return f"arn:{partition}:{service}:{arn_region}:{environment.account}:{rest}"
 
 
 def build_bucket_arn(environment: Environment, path: str = "", bucket: str = "") -> str:
     """Return the ARN of a bucket, the environment's by default, or of a path with its slash."""
-    return f"arn:{names.aws_partition(environment.region)}:s3:::{bucket or names.bucket_name(environment)}{path}"
+    partition = names.aws_partition(environment.region)
+    return f"arn:{partition}:s3:::{bucket or names.bucket_name(environment)}{path}"

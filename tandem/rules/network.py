@@ -23,8 +23,8 @@ PRIVATE = tuple(
 )
 # RFC 6598, which EKS admits as a VPC's secondary range
 SHARED = ipaddress.IPv4Network("100.64.0.0/10")
-# IAM API Reference, CreatePolicy: a name, behind its path; of the path what `cdk bootstrap` takes
-# (validatePolicyName)
+# IAM API Reference, CreatePolicy: a name, behind its path; of the path what
+# `cdk bootstrap` takes (validatePolicyName)
 POLICY_NAME = re.compile(r"([\w+=,.@-]+/)*[\w+=,.@-]{1,128}", re.ASCII)
 
 _EKS = "docs.aws.amazon.com/eks/latest/userguide/network-reqs.html"

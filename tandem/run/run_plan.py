@@ -467,8 +467,8 @@ def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
     )
 
 
-# step, without the suffix of its name -> title, minutes, minutes to its deadline
-# (tandem.run.engine)
+# step, without the suffix of its name -> title, minutes, minutes to its
+# deadline, which tandem.run.engine watches
 _STEP_ROWS = {
     "preflight": ("look at account, bucket and cluster", 1.0, 30.0),
     "stage": ("bring the models into the bucket", 0.0, 420.0),

@@ -77,7 +77,8 @@ def node_image_parameter(environment: Environment) -> str:
 
     Source: EKS user guide, "Retrieve recommended Amazon Linux AMI IDs" (retrieve-ami-id).
     """
-    path = f"/aws/service/eks/optimized-ami/{environment.cluster.kubernetes}/amazon-linux-2023/x86_64/neuron"
+    minor = environment.cluster.kubernetes
+    path = f"/aws/service/eks/optimized-ami/{minor}/amazon-linux-2023/x86_64/neuron"
     return f"{path}/recommended/release_version"
 
 

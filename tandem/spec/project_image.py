@@ -113,7 +113,8 @@ class ProjectImage:
 
     def reference(self, environment: Environment) -> str:
         """Return what a pod of `environment` pulls: `<registry>/<repository>:<tag>`, no mirror."""
-        return f"{registry_host(environment)}/{names.repository_name(environment, self.name)}:{self.tag()}"
+        repository = names.repository_name(environment, self.name)
+        return f"{registry_host(environment)}/{repository}:{self.tag()}"
 
 
 TOOLS = ProjectImage(name="tools", folder="images/tandem")

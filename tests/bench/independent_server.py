@@ -33,8 +33,10 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Self, TextIO
 
 MODEL = "independent"
-# noqa: SIM905
-WORDS = "the quick brown fox jumps over the lazy dog while seven grey ships sail past a quiet harbour".split()
+SENTENCE = (
+    "the quick brown fox jumps over the lazy dog while seven grey ships sail past a quiet harbour"
+)
+WORDS = SENTENCE.split()
 OK = 200
 AT_THE_END = ("no_usage", "wrong_model", "hang_after_done")
 

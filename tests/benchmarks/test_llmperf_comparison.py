@@ -92,9 +92,9 @@ def test_an_error_is_counted_by_tandem_alone() -> None:
     later = [entry for entry in theirs.complete_entries if entry.accepted_s > failed.accepted_s]
     in_flight = []
     for entry in later:
-        in_flight.append(
+        in_flight.append(  # noqa: PERF401
             sum(other.accepted_s <= entry.accepted_s < other.ended_s for other in later)
-        )  # noqa: PERF401
+        )
     assert max(in_flight) == 3  # of 4: the thread that met it has ended
     assert (ours.failure_count, ours.errors) == (1, 1)
 

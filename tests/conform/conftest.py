@@ -21,9 +21,9 @@ from tandem.errors import ExitCode
 FAULT_CHARACTERS = 300
 ROWS: list[tuple[str, str, str, str]] = []
 NOT_SHOWN = """\
-Not shown: a kubelet, a container runtime and images; the CSI driver and the mounted bucket; the CNI and whether network
-policies bind; Pod Identity and EKS's webhooks; EKS's access entries; the controllers of Argo CD and Flux; AWS, which is
-the local endpoint."""
+Not shown: a kubelet, a container runtime and images; the CSI driver and the mounted bucket; the
+CNI and whether network policies bind; Pod Identity and EKS's webhooks; EKS's access entries; the
+controllers of Argo CD and Flux; AWS, which is the local endpoint."""
 
 
 @pytest.fixture(scope="session")

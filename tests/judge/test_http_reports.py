@@ -177,10 +177,10 @@ def print_words(verdicts: Sequence[Verdict], seed: str) -> None:
         for check in verdict.controls.checks
         if check.result == "failed"
     )
-    print(
+    print(  # noqa: T201
         f"seed {seed}: headlines {dict(headlines)}; cells {dict(cells)}; controls failed"
         f" {dict(failed)}"
-    )  # noqa: T201
+    )
 
 
 @pytest.mark.proof

@@ -69,8 +69,11 @@ def test_a_parked_fleet_and_what_is_anothers_are_stopped_for_nothing(look: Fleet
 @pytest.fixture
 def ec2() -> object:
     return boto3.client(
-        "ec2", region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y"
-    )  # noqa: S106
+        "ec2",
+        region_name="us-east-2",
+        aws_access_key_id="x",
+        aws_secret_access_key="y",  # noqa: S106
+    )
 
 
 def test_a_reservation_is_read_as_ec2_says_it(ec2: object) -> None:
@@ -113,8 +116,11 @@ def test_a_reservation_that_ec2_does_not_know_is_none_and_a_denial_names_its_rig
 
 def boto_client(service: str) -> Any:
     return boto3.client(
-        service, region_name="us-east-2", aws_access_key_id="x", aws_secret_access_key="y"
-    )  # noqa: S106
+        service,
+        region_name="us-east-2",
+        aws_access_key_id="x",
+        aws_secret_access_key="y",  # noqa: S106
+    )
 
 
 STOPS = {"SubscriptionType": "SNS", "Address": stop_topic_arn(SPOT)}

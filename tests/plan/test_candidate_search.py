@@ -141,10 +141,10 @@ def test_a_search_that_stops_at_the_first_is_caught(monkeypatch):
 
 def print_figures(name, count, figures):
     near, plain, share, drawn = figures
-    print(
+    print(  # noqa: T201
         f"{count} {name}: {near:.1%} near, plain {plain:.1%} of {drawn:.1%}, {share:.1%} of the"
         " grid"
-    )  # noqa: T201
+    )
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(1000, marks=pytest.mark.proof)])

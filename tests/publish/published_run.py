@@ -260,8 +260,8 @@ def build_clients(url: str, region: str, access_key: str = ACCOUNT) -> PublishCl
                 endpoint_url=url,
                 region_name=region,
                 aws_access_key_id=access_key,
-                aws_secret_access_key="local",
-                config=config,  # noqa: S106 - any will do
+                aws_secret_access_key="local",  # noqa: S106 - any will do
+                config=config,
             )
             for service in ("cloudwatch", "s3", "sts")
         )

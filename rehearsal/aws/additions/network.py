@@ -119,7 +119,8 @@ def _associate_range(parameters):
         "CidrBlockState": {"State": "associated"},
     }
     ec2._vpcs[vpc_id].setdefault("FurtherRanges", []).append(association)
-    body = f"<cidrBlockAssociation>{service_model.format_ec2_xml(_RANGE_SHAPE(), association)}</cidrBlockAssociation>"
+    fields = service_model.format_ec2_xml(_RANGE_SHAPE(), association)
+    body = f"<cidrBlockAssociation>{fields}</cidrBlockAssociation>"
     return ec2._xml(200, "AssociateVpcCidrBlockResponse", f"{body}<vpcId>{vpc_id}</vpcId>")
 
 

@@ -63,9 +63,9 @@ def install(_handlers: dict) -> None:
 
     iam_actions.extract_resource_arn = extract_with_additions
 
-    def enforce_with_tags(
+    def enforce_with_tags(  # noqa: PLR0913, PLR0917  # its callers'
         access_key_id, iam_action, service, region, resource_arn="*", service_context=None
-    ):  # noqa: PLR0913, PLR0917  # its callers'
+    ):
         _caller_key.set(access_key_id)
         if iam_action in _VIEW_ACTIONS:
             iam_action = "budgets:ViewBudget"  # Service Authorization Reference, AWS Budget Service
@@ -143,7 +143,8 @@ def _schedule_arn(path, body, more_arguments):
 
 def _budget_arn(body):
     """Return the ARN of the requested budget, or of all for a listing."""
-    return f"arn:aws:budgets::{get_account_id()}:budget/{service_model.parse_object(body or b'{}').get('BudgetName', '*')}"
+    name = service_model.parse_object(body or b"{}").get("BudgetName", "*")
+    return f"arn:aws:budgets::{get_account_id()}:budget/{name}"
 
 
 def _repositories_arn(headers, body):

@@ -139,7 +139,8 @@ def _describe_activities(parameters):
     ]
     rows.sort(key=lambda row: row["StartTime"], reverse=True)
     members = "".join(_activity_xml(group["AutoScalingGroupName"], row) for row in rows)
-    body = f"<DescribeScalingActivitiesResult><Activities>{members}</Activities></DescribeScalingActivitiesResult>"
+    result = "DescribeScalingActivitiesResult"
+    body = f"<{result}><Activities>{members}</Activities></{result}>"
     return autoscaling._xml(200, "DescribeScalingActivitiesResponse", body)
 
 
@@ -157,7 +158,8 @@ def _activity_xml(name, row):
         "StatusCode": status,
         **row,
     }
-    return f"<member>{''.join(f'<{field}>{text}</{field}>' for field, text in fields.items())}</member>"
+    members = "".join(f"<{field}>{text}</{field}>" for field, text in fields.items())
+    return f"<member>{members}</member>"
 
 
 def _insert_processes(answer):

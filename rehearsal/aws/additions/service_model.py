@@ -132,7 +132,8 @@ def _format_ec2_element(shape, tag, value):
     if shape.type_name == "structure":
         return f"<{tag}>{format_ec2_xml(shape, value)}</{tag}>"
     if shape.type_name == "list":
-        return f"<{tag}>{''.join(_format_ec2_element(shape.member, 'item', item) for item in value)}</{tag}>"
+        items = "".join(_format_ec2_element(shape.member, "item", item) for item in value)
+        return f"<{tag}>{items}</{tag}>"
     text = str(value).lower() if shape.type_name == "boolean" else str(value)
     return f"<{tag}>{escape(text)}</{tag}>"
 

@@ -264,9 +264,9 @@ def _read_final_line(output: Path) -> str:
 def _ask_simulated(arm: manifest.ManifestArm) -> bool | None:
     """Return whether a server says that it is simulated; None if it does not list its models."""
     try:
-        with urllib.request.urlopen(
+        with urllib.request.urlopen(  # noqa: S310 - the user's
             f"{arm.root}/v1/models", timeout=ANNOUNCEMENT_TIMEOUT_S
-        ) as answer:  # noqa: S310 - the user's
+        ) as answer:
             cards = json.loads(answer.read(MODELS_PAGE_BYTES))["data"]
             headers = (answer.headers.get(SIMULATED_HEADER),)
             owners = [card.get("owned_by") for card in cards]

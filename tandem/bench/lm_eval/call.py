@@ -60,7 +60,10 @@ class LmEvalCall:
     def list_words(self, arm: ManifestArm, out: Path) -> list[str]:
         """Return the command for one server; lm-eval writes its samples below `out`."""
         url = f"{arm.root}/v1/chat/completions"
-        model = f"model={arm.model},base_url={url},num_concurrent={CONCURRENCY},tokenized_requests=False"
+        model = (
+            f"model={arm.model},base_url={url},num_concurrent={CONCURRENCY},"
+            "tokenized_requests=False"
+        )
         answer = {"max_gen_toks": self.max_tokens, **_GREEDY}
         return [
             str(self.python),

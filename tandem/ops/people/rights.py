@@ -153,7 +153,7 @@ NEEDS: dict[PeopleKind, dict[str, TargetRows]] = {
                 "stop function": "lambda Invoke",
             },
         ),
-        "opens the dashboards in the console, which fills their widgets with these: docs/watch.md": {
+        "opens the dashboards in the console, which fills widgets with these: docs/watch.md": {
             "dashboards": "cloudwatch:GetDashboard",
             "everywhere": "cloudwatch:GetMetricData cloudwatch:ListDashboards",
         },

@@ -104,8 +104,15 @@ POST_BASE = measured.arm(
 
 
 def answers(
-    seen, cells=(), equality=(), acceptance=(), *, margin=0.05, controls=RunControls(), **changes
-):  # noqa: B008 - frozen
+    seen,
+    cells=(),
+    equality=(),
+    acceptance=(),
+    *,
+    margin=0.05,
+    controls=RunControls(),  # noqa: B008 - frozen
+    **changes,
+):
     return answer_claims(
         RequestPairing(seen, controls.marked_rounds),
         seen.variants,

@@ -367,8 +367,9 @@ class Session:
 
     def __init__(self) -> None:
         self._session = boto3.session.Session(
-            aws_access_key_id=ACCOUNT, aws_secret_access_key="local"
-        )  # noqa: S106
+            aws_access_key_id=ACCOUNT,
+            aws_secret_access_key="local",  # noqa: S106
+        )
         self._made: dict[tuple[str, str], Any] = {}
 
     def client(self, service: str, *, region_name: str, config: Any) -> Any:

@@ -490,15 +490,15 @@ CASES: list[tuple[str, str, str, str, dict[str, Any]]] = [
         "token",
         "fail2",
         "aws secretsmanager create-secret",
-        {**GATED, "hub": HubSettings(token_secret="a/b")},
-    ),  # noqa: S106 - a name
+        {**GATED, "hub": HubSettings(token_secret="a/b")},  # noqa: S106 - a name
+    ),
     (
         "an empty secret",
         "token",
         "fail2",
         "aws secretsmanager put-secret-value",
-        {**GATED, "hub": HubSettings(token_secret="a/b"), "secrets": {"a/b": {"Name": "a/b"}}},
-    ),  # noqa: S106 - a name
+        {**GATED, "hub": HubSettings(token_secret="a/b"), "secrets": {"a/b": {"Name": "a/b"}}},  # noqa: S106 - a name
+    ),
     ("a zone by its letter", "zones", "ok0", "use2-az3 is us-east-2c", {}),
     (
         "a zone that is not there",
