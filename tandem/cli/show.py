@@ -255,7 +255,7 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
     unattended = build_cdk_command(
         "deploy", environment.name, "*", *context, "--require-approval", "never"
     )
-    commands.append(f"in a pipeline, in place of that: {unattended}")
+    commands.append(f"{unattended}  # in a pipeline, instead")
     if environment.delivery.kind == "gitops":
         folder = f"manifests/{environment.name}/gitops"
         commands.append(f"git push, then once: {quote_command('kubectl', 'apply', '-k', folder)}")

@@ -100,7 +100,7 @@ def test_show_says_how_a_pipeline_deploys(specs: Path, capsys: pytest.CaptureFix
     main(["show", "dev-trn2-3xlarge", *folders(specs)])
     deploy = "npx cdk deploy 'dev-trn2-3xlarge/*' -c env=dev-trn2-3xlarge"
     said = capsys.readouterr().out
-    assert f"in a pipeline, in place of that: {deploy}" in said
+    assert f"{deploy}  # in a pipeline, instead" in said
     assert "--require-approval never" in said
 
 

@@ -25,6 +25,7 @@ PROCEDURES = {
     "teardown",
     "fleet-will-not-go-to-zero",
     "block-renewal",
+    "a-blocks-end-moves",
     "fleet-update-under-a-lease",
     "break-glass",
 }

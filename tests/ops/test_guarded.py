@@ -9,7 +9,7 @@ from fleet_seen import BLOCK, SPOT
 
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
-from tandem.ops.guard_config import aws_partition, build_guard_config
+from tandem.ops.guard_config import build_guard_config
 from tandem.ops.people.policy_targets import build_targets
 from tandem.spec import names
 from tandem.spec.environment import CapacityBlock, Environment
@@ -85,4 +85,4 @@ def test_a_blocks_hours_are_those_of_the_file() -> None:
     [("us-east-2", "aws"), ("us-gov-west-1", "aws-us-gov"), ("cn-north-1", "aws-cn")],
 )
 def test_an_arn_has_its_regions_partition(region: str, partition: str) -> None:
-    assert aws_partition(region) == partition
+    assert names.aws_partition(region) == partition
