@@ -150,8 +150,10 @@ def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, 
     elif 2 * 0.5 ** len(units) >= most_p:
         why = f"the items belong to {len(units)} groups: too few for a word"
     elif share < chance + LEAST_ABOVE_CHANCE:
-        right, guessed = (f"{100 * part:.0f} %" for part in (share, chance))
-        why = f"the baseline has {right} right, and guessing {guessed}: the task tells nothing"
+        why = (
+            f"the baseline has {100 * share:.0f} % right, and guessing {100 * chance:.0f} %:"
+            " the task tells nothing"
+        )
     elif p < most_p and not low <= 0 <= high:
         word = "better" if only_variant > only_baseline else "worse"
         why = (
