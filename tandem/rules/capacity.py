@@ -257,9 +257,8 @@ def _find_small_budget(context: EnvironmentContext) -> Iterable[RuleFinding]:
             f"at least {run_usd:.2f}: {guard.max_hours} hours of {capacity.nodes} {capacity.kind}"
             " nodes"
         )
-        change = (
-            f"raise it, or write max_hours: {max(1, int(budget_usd / (run_usd / guard.max_hours)))}"
-        )
+        hours = int(budget_usd / (run_usd / guard.max_hours))
+        change = f"raise it, or write max_hours: {hours}" if hours else "raise it"
         yield RuleFinding("guard.budget_usd", f"{budget_usd:g}", legal, change)
 
 

@@ -151,6 +151,23 @@ def _find_single_control_plane_zone(context: EnvironmentContext) -> Iterable[Rul
         yield RuleFinding("network.control_plane_subnets", got, legal, change)
 
 
+@RULES.refuse("subnet-zone", "EC2 API Reference, Subnet: one AvailabilityZoneId", "2026-11-28")
+def _find_moved_subnets(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """A subnet of the control plane stands with one zone, the one it has in `network.subnets`."""
+    network = context.environment.network
+    if not isinstance(network, ExistingNetwork):
+        return
+    known_zones = {subnet.id: subnet.zone for subnet in network.subnets}
+    for path, subnet in index_paths(
+        "network.control_plane_subnets", network.control_plane_subnets or ()
+    ):
+        zone = known_zones.setdefault(subnet.id, subnet.zone)
+        if subnet.zone != zone:
+            got = f"{subnet.zone} of {subnet.id}, which stands above with {zone}"
+            change = f"write the id of a subnet in {subnet.zone}, or correct the zone"
+            yield RuleFinding(f"{path}.zone", got, f"{zone} with this id", change)
+
+
 @RULES.refuse("nat-zone", "Tandem's own: a gateway stands in a zone of the network", "2026-11-28")
 def _find_foreign_nat_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The zone of the one NAT gateway is a zone of the network."""

@@ -399,6 +399,20 @@ EXAMPLES: dict[str, Example] = {
         [{"id": f"subnet-a000000{number}", "zone": f"use2-az{number}"} for number in (1, 2)],
         base={"network": EXISTING},
     ),
+    "subnet-zone": spoil(
+        "network.control_plane_subnets[0].zone",
+        "use2-az3",
+        "use2-az1",
+        base={
+            "network": {
+                **EXISTING,
+                "control_plane_subnets": [
+                    {"id": EXISTING["subnets"][index]["id"], "zone": f"use2-az{index + 1}"}
+                    for index in (0, 1)
+                ],
+            }
+        },
+    ),
     "nat-zone": spoil("network.nat_zone", "use2-az4", "use2-az2"),
     "ranges-apart": spoil(
         "network.secondary_cidrs[0]",

@@ -239,6 +239,18 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         },
         ["zone-of-region network.control_plane_subnets[1].zone"],
     ),
+    "a control plane with one subnet under two zones": (
+        {
+            "network": {
+                **EXISTING,
+                "control_plane_subnets": [
+                    {"id": f"{SUBNET}a", "zone": "use2-az1"},
+                    {"id": f"{SUBNET}a", "zone": "use2-az2"},
+                ],
+            }
+        },
+        ["subnet-zone network.control_plane_subnets[1].zone"],
+    ),
     "builds in a closed VPC from the public registry and index": (
         {"network.nat": "none", "hub": HUB, "builds_in_vpc": True, "suites": ["real"]},
         [
@@ -412,6 +424,12 @@ def test_the_name_proposed_for_a_boundary_is_the_name_of_that_policy(
 ) -> None:
     changes = {"bootstrap.permissions_boundary": f"arn:aws:iam::210987654321:{policy}"}
     assert changes_proposed("boundary-name", changes) == [change]
+
+
+@pytest.mark.parametrize(("budget_usd", "change"), [(80, ", or write max_hours: 2"), (10, "")])
+def test_a_budget_below_one_hour_is_raised_only(budget_usd: int, change: str) -> None:
+    changes = {"guard.budget_usd": budget_usd}
+    assert changes_proposed("budget-holds-run", changes) == [f"raise it{change}"]
 
 
 @pytest.mark.parametrize("file", EXPECTED)
