@@ -210,9 +210,13 @@ def _price_row(environment: Environment, catalogue: Catalogue, row: CostRow) -> 
     """Return a row at the environment's prices."""
     group, name, explanation, amounts = row
     total_usd = 0.0
+    price_regions = set()
     for price_name, amount in amounts:
         price = find_price(environment, catalogue, price_name)
         if price.usd is None:
             return StandingPart(group, name, explanation, None)
         total_usd += price.usd * amount
-    return StandingPart(group, name, explanation, total_usd)
+        price_regions.add(price.region)
+    read_elsewhere = ", ".join(sorted(price_regions - {"", environment.region}))
+    note = f", at prices of {read_elsewhere}" if read_elsewhere else ""
+    return StandingPart(group, name, f"{explanation}{note}", total_usd)
