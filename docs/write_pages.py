@@ -111,18 +111,28 @@ class SchemaKey:
 
 
 def walk_schema_keys(
-    record: type[SpecRecord], path: str = "", only_kind: str = ""
+    record: type[SpecRecord], path: str = "", only_kind: str = "", *, with_groups: bool = False
 ) -> Iterator[SchemaKey]:
-    """Yield every key of a schema that takes a value, in its order."""
+    """Yield every key of a schema that takes a value, in its order.
+
+    Args:
+        record: the schema.
+        path: dotted key path that it stands under.
+        only_kind: the `kind` that its keys belong to.
+        with_groups: also yield, before its keys, each list of records in a section and each record
+            that may be null, whose limits and default no key of theirs says.
+    """
     for name, field in record.model_fields.items():
         key_path = f"{path}.{name}" if path else name
         members = list_record_types(field)
+        is_list = str(field.annotation).startswith("tuple[")
+        if members and path and with_groups and (is_list or field.default is None):
+            yield SchemaKey(path=key_path, only_kind=only_kind, field=field)
         for member in members:
             kind = get_args(member.model_fields["kind"].annotation)[0] if len(members) > 1 else None
-            list_path = f"{key_path}[]" if str(field.annotation).startswith("tuple[") else key_path
-            yield from walk_schema_keys(
-                member, list_path, f"{key_path}.kind: {kind}" if kind else only_kind
-            )
+            list_path = f"{key_path}[]" if is_list else key_path
+            member_kind = f"{key_path}.kind: {kind}" if kind else only_kind
+            yield from walk_schema_keys(member, list_path, member_kind, with_groups=with_groups)
         if not members:
             yield SchemaKey(path=key_path, only_kind=only_kind, field=field)
 
@@ -130,7 +140,7 @@ def walk_schema_keys(
 def list_sections(record: type[SpecRecord]) -> list[dict[str, Any]]:
     """Return the tables of a schema's reference: the file's own keys, then each section."""
     keys: dict[str, list[SchemaKey]] = {"": []}
-    for key in walk_schema_keys(record):
+    for key in walk_schema_keys(record, with_groups=True):
         if key.path != "name":
             section, _, inner = key.path.partition(".")
             keys.setdefault(section.removesuffix("[]") if inner else "", []).append(key)

@@ -32,6 +32,14 @@ def test_a_row_says_type_limits_default_and_meaning() -> None:
     assert row in PAGES["reference/environment.md"]
 
 
+def test_a_list_of_records_says_its_limits_and_that_it_may_be_null() -> None:
+    row = (
+        "| `network.control_plane_subnets` | a list, each a mapping or null, at least 2 at most 2 |"
+        " null |"
+    )
+    assert row in PAGES["reference/environment.md"]
+
+
 def test_fields_of_the_verdict_are_spelled_as_in_the_file() -> None:
     assert "| `class` | `str` |" in PAGES["reference/verdict.md"]
 

@@ -568,7 +568,7 @@ class Environment(SpecRecord):
         json_schema_extra={
             "allowed": (
                 "a mapping of registry host, or host/path, to the mirror's host, or host/path; no"
-                " end slash"
+                " https://, no end slash"
             )
         },
         description="registry host (or host/path) to the mirror that replaces it, charts included",
