@@ -114,7 +114,8 @@ def _advise_budget(cost: MonitoringCost) -> str:
     spare_usd = environment.observability.monthly_limit_usd - cost.parked_usd
     hours = spare_usd / fleet_usd * HOURS_PER_MONTH if fleet_usd else 0.0
     budget_usd = math.floor(hours * environment.capacity.nodes * environment.capacity.usd_per_hour)
-    if budget_usd < compute_run_usd(environment):
+    # guard.budget_usd takes no less than 1, and a node-hour may cost nothing
+    if budget_usd < max(1, compute_run_usd(environment)):
         return ""
     return (
         f"lower guard.budget_usd to {budget_usd} (it buys {cost.hours:.0f} hours of the fleet a"

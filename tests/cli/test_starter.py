@@ -130,6 +130,21 @@ def test_dear_watching_names_the_budget_that_would_fit(tmp_path):
     }
 
 
+def test_dear_watching_of_free_nodes_names_no_budget(tmp_path):
+    write(tmp_path)
+    path = tmp_path / "environments" / "mine.yaml"
+    free_nodes = re.sub(r"usd_per_hour: [\d.]+", "usd_per_hour: 0", filled(path.read_text()))
+    path.write_text(free_nodes)
+
+    (change,) = [
+        row.change
+        for row in read_inputs(selection(tmp_path)).faults
+        if row.path == "observability.monthly_limit_usd"
+    ]
+
+    assert change.startswith("raise it, or declare fewer variants")
+
+
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
