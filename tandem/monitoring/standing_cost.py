@@ -217,6 +217,6 @@ def _price_row(environment: Environment, catalogue: Catalogue, row: CostRow) -> 
             return StandingPart(group, name, explanation, None)
         total_usd += price.usd * amount
         price_regions.add(price.region)
-    read_elsewhere = ", ".join(sorted(price_regions - {"", environment.region}))
-    note = f", at prices of {read_elsewhere}" if read_elsewhere else ""
+    foreign_regions = ", ".join(sorted(price_regions - {"", environment.region}))
+    note = f", at prices of {foreign_regions}" if foreign_regions else ""
     return StandingPart(group, name, f"{explanation}{note}", total_usd)

@@ -76,12 +76,12 @@ def test_a_region_without_prices_knows_only_what_was_read_elsewhere() -> None:
 def test_a_price_that_was_read_in_another_region_says_so() -> None:
     cost = parked(watched(DEV))
 
-    read_elsewhere = {
+    part_names = {
         part.name
         for part in (*cost.parts, *cost.start_parts)
         if part.explanation.endswith(", at prices of us-east-1")
     }
-    assert read_elsewhere == {
+    assert part_names == {
         "its logs",
         "key of its secrets",
         "images of ours",

@@ -407,8 +407,7 @@ EXAMPLES: dict[str, Example] = {
             "network": {
                 **EXISTING,
                 "control_plane_subnets": [
-                    {"id": EXISTING["subnets"][index]["id"], "zone": f"use2-az{index + 1}"}
-                    for index in (0, 1)
+                    {"id": f"subnet-{index}0000000", "zone": f"use2-az{index}"} for index in (1, 2)
                 ],
             }
         },
