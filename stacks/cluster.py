@@ -3,8 +3,8 @@
 Invariant: settings that EKS leaves open by default are explicit. A principal has one access entry;
 a rule refuses to name one twice, because EKS would. An admin has EKS's own policy, which works from
 the first minute. The others have a Kubernetes group each and no policy. charts/roles.py renders the
-rights of a group; until they are applied it has none. No experiment is named, so another one
-changes nothing here.
+rights of a group; until they are applied it has none. No experiment is named here, so a new one
+changes nothing in this template.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _add_control_plane(
     name = names.cluster_name(environment)
     settings = environment.cluster
     endpoint = settings.endpoint
-    is_public = settings.endpoint.access == "public"
+    is_public = endpoint.access == "public"
     # encrypts the cluster's secrets in etcd
     key = add_customer_key(
         Construct(scope, "SecretsKey"),
@@ -101,7 +101,7 @@ def _add_control_plane(
     )
     key_arn = key.key_arn
     role = _add_cluster_role(scope, key_arn, environment)
-    # if the group does not exist, EKS makes it and keeps logs for ever
+    # if the group does not exist, EKS makes one that keeps its logs for ever
     group = add_log_group(
         scope,
         "LogGroup",
@@ -142,9 +142,9 @@ def _add_control_plane(
         deletion_protection=settings.deletion_protection,
     )
     cluster.node.add_dependency(group)
-    # ranges and security groups; EKS's own group admits only nodes and pods
+    # EKS's own security group admits only nodes and pods; a client is a range or a security group
     for client in endpoint.clients:
-        source = {"source_security_group_id" if client.startswith("sg-") else "cidr_ip": client}
+        source_property = "source_security_group_id" if client.startswith("sg-") else "cidr_ip"
         ec2.CfnSecurityGroupIngress(
             scope,
             f"Client-{client.replace('/', '-')}",
@@ -152,14 +152,14 @@ def _add_control_plane(
             ip_protocol="tcp",
             from_port=443,
             to_port=443,
-            **source,
+            **{source_property: client},
             description="people's way to the Kubernetes API",
         )
     return cluster
 
 
 def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) -> iam.CfnRole:
-    """Return the cluster's role, which EKS may assume for this cluster alone.
+    """Add the cluster's role, which EKS may assume for this cluster alone.
 
     Source: EKS user guide, "Cross-service confused deputy prevention in Amazon EKS", 2025-08-19.
     """
@@ -181,8 +181,8 @@ def _add_cluster_role(scope: Construct, key_arn: str, environment: Environment) 
         managed_policy_arns=[policy],
         reasons={
             policy: (
-                "EKS requires this policy of its cluster role and extends it with new Kubernetes"
-                " versions"
+                "EKS requires this policy of its cluster role"
+                " and extends it with new Kubernetes versions"
             )
         },
     )
@@ -213,7 +213,8 @@ def _add_access_entries(scope: Construct, cluster_ref: str, environment: Environ
 
 def admin_policy(environment: Environment) -> eks.CfnAccessEntry.AccessPolicyProperty:
     """Return EKS's own policy of an admin, for the whole cluster."""
+    partition = names.aws_partition(environment.region)
     return eks.CfnAccessEntry.AccessPolicyProperty(
-        policy_arn=f"arn:{names.aws_partition(environment.region)}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy",
+        policy_arn=(f"arn:{partition}:eks::aws:cluster-access-policy/AmazonEKSClusterAdminPolicy"),
         access_scope=eks.CfnAccessEntry.AccessScopeProperty(type="cluster"),
     )

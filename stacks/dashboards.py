@@ -18,19 +18,19 @@ from stacks.stack import TemplateLimitError
 from tandem.monitoring import widget
 from tandem.monitoring.widget import GraphWidget, MathExpression, MetricLine, TextWidget
 
-# "CloudWatch service quotas" (user guide, read 2026-11-21); GetMetricData
+# of a dashboard (CloudWatch user guide, "CloudWatch service quotas", read 2026-11-21)
 MAX_WIDGETS = 500
 MAX_METRICS = 2500
-# No source gives CloudWatch's limit of a body's size. The template with the bodies may have 1 MB
-# (CloudFormation quotas), and each quote in it is escaped: of larger bodies fewer than three would
+# Ours: no source gives CloudWatch's limit of a body's size. The template with the bodies may have
+# 1 MB (CloudFormation quotas), and each quote in it is escaped, so three larger bodies would not
 # fit.
 MAX_BODY_BYTES = 250_000
 ValuePatterns = Mapping[tuple[str, str], str]
 """A dimension and its chosen value -> the pattern for it in graphs that vary."""
 _VARIABLE_LABELS = {"PromptClass": "Prompt class", "Concurrency": "Concurrency"}
-# the pattern for the chosen value of a dimension; no real value is written so
+# the text that the console replaces by the chosen value of a dimension; no real value looks like it
 _PATTERN = "chosen_{}"
-_MARK_COLOR = "#687078"  # of a mark: visible on white and on dark, no arm's color
+_MARK_COLOR = "#687078"  # visible on white and on dark, and the color of no arm
 
 
 def add_dashboard(

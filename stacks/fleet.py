@@ -1,10 +1,11 @@
 """The Fleet stack: the accelerator nodes and nothing else.
 
 Invariant: the template always says 0 nodes; only the runtime API raises them, so no deploy ever
-starts paying for an accelerator. The stack is separate, so that a missing or renewed reservation
-changes only this template and its text on a dashboard. The instance type is in the launch template
-only: EKS demands that for Capacity Blocks. The CDK's own node group knows no Trainium 2 (it refuses
-the type for this AMI, or installs a device plugin that conflicts with DRA).
+starts paying for an accelerator. The stack is separate: without a reservation all others deploy. A
+new reservation changes this template, the runner's copy of the declarations in Workloads, and the
+block's hours on a dashboard. The instance type is in the launch template only: EKS demands that for
+Capacity Blocks. The CDK's own node group knows no Trainium 2 (it refuses the type for this AMI, or
+installs a device plugin that conflicts with DRA).
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ ROOT_GIB = 100
 # Neuron's software in the container may query the metadata service for the instance type; no source
 # shows the contrary. A pod that reads the node's role can pull images and has no S3.
 IMDS_HOPS = 2
-BOUNDARY = "tandem"
+_MIME_BOUNDARY = "tandem"
 # nodeadm's NodeConfig; a managed node group adds the cluster's part after it (amazon-eks-ami,
-# nodeadm/doc/api.md). The startup taint is kubelet's alone: EKS sets a node group's taints again on
-# live nodes, and there the driver, which looks in its first ten minutes only, would leave it, and
-# NoExecute would evict the servers. kubelet's list has the Neuron taint too, and the node group
-# keeps it: whichever of the two holds, no other pod takes the node.
+# nodeadm/doc/api.md). The startup taint is in kubelet's list alone, because EKS sets a node group's
+# taints again on live nodes. The driver removes it in its first ten minutes only, so there it would
+# stay, and NoExecute would evict the servers. The Neuron taint is in kubelet's list and in the node
+# group: whichever of the two holds, no other pod takes the node.
 USER_DATA = f"""MIME-Version: 1.0
-Content-Type: multipart/mixed; boundary="{BOUNDARY}"
+Content-Type: multipart/mixed; boundary="{_MIME_BOUNDARY}"
 
---{BOUNDARY}
+--{_MIME_BOUNDARY}
 Content-Type: application/node.eks.aws
 
 apiVersion: node.eks.aws/v1alpha1
@@ -54,7 +55,7 @@ spec:
     localStorage:
       strategy: RAID0
 
---{BOUNDARY}--
+--{_MIME_BOUNDARY}--
 """
 _LABELS = {
     # with DRA nothing else sets it, and Neuron's observers select by it
@@ -153,7 +154,7 @@ def _add_efa_interfaces(
     cluster_group_id: str,
     environment: Environment,
 ) -> dict[str, Any]:
-    """Add EFA interfaces, one per network card, for traffic between nodes; inside is NeuronLink's.
+    """Add EFA interfaces, one per network card; inside a node NeuronLink carries the traffic.
 
     A reservation fixes its own placement: a Capacity Block needs no group, and on-demand
     reservations match only inside the group they were made in (EC2 user guide, "Work with Capacity
@@ -184,8 +185,7 @@ def _add_efa_interfaces(
             device_index=min(card, 1),
             # the first carries IP too, the others have no address
             interface_type="efa-only" if card else "efa",
-            # these replace the default interfaces, and so also the cluster's group that EKS would
-            # add
+            # these replace the default interfaces, to which EKS would add the cluster's group
             groups=[cluster_group_id, group_id],
             delete_on_termination=True,
         )
@@ -199,9 +199,10 @@ def _add_efa_interfaces(
 
 
 def _reservation_tags(capacity: CapacitySettings) -> dict[str, str]:
-    """Return the reservation and a Capacity Block's hours for the guard, not redeployed per block.
+    """Return the tags that tell the guard the reservation and the hours of a Capacity Block.
 
-    The hours are the plan: the guard reads from EC2 when the block of this id really ends.
+    A new block changes these tags, so Guard needs no deploy. The hours are the plan: the guard
+    reads from EC2 when the block of this id really ends.
     """
     if not capacity.needs_reservation or capacity.reservation_id is None:
         return {}

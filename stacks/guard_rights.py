@@ -22,12 +22,12 @@ LISTING_ACTIONS = (
     "scheduler:ListSchedules",
     "cloudwatch:GetMetricStatistics",
 )
-# the third lever: if EKS refuses or ignores an update, no instance of the node group starts any
-# more
+# The third lever: if EKS refuses or ignores an update, this still keeps new instances of the node
+# group from starting.
 SCALING_ACTIONS = ("autoscaling:SuspendProcesses", "autoscaling:UpdateAutoScalingGroup")
-# rights of a publisher to an encrypted topic (SNS developer guide, "Configuring AWS KMS
-# permissions"); a sender to an encrypted queue needs the same (SQS developer guide, "Configuring
-# KMS permissions")
+# Rights of a publisher to an encrypted topic (SNS developer guide, "Configuring AWS KMS
+# permissions"). A sender to an encrypted queue needs the same (SQS developer guide, "Configuring
+# KMS permissions").
 SEND_ACTIONS = ("kms:Decrypt", "kms:GenerateDataKey")
 
 WILDCARD_REASONS = {

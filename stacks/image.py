@@ -1,4 +1,4 @@
-"""Our images' stacks: each builds one image in the account from a source whose digest is its tag.
+"""The stacks of our images: each has one image built, from a source whose digest is its tag.
 
 Invariant: a deploy ends when the image is in its repository, or fails with the failed phase and the
 place of the build's log; repository and log are the Registry stack's, and outlive the rollback. The
@@ -37,8 +37,8 @@ from tandem.spec.images import pull_name
 from tandem.spec.project_image import BUILD_MINUTES, ProjectImage, registry_host
 
 RESOURCE_TYPE = "Custom::TandemImage"
-# CloudFormation's own maximum for a custom resource; the function of lambdas/build_image answers
-# before
+# CloudFormation's own maximum for a custom resource. The function of lambdas/build_image answers
+# before it is over.
 SERVICE_TIMEOUT_S = 3600
 QUEUE_MINUTES = 10
 # AWS's own image with Docker, in the smallest machine (CodeBuild user guide, "Docker images
@@ -64,10 +64,11 @@ _INTERFACE_ACTIONS = (
     "ec2:DescribeSubnets",
     "ec2:DescribeVpcs",
 )
+_Project = codebuild.CfnProject
 _BUILD_REASONS = {
     "[*]": (
-        "a login to private registries, and the interfaces of a build in a VPC, take no narrower"
-        " resource"
+        "a login to private registries, and the interfaces of a build in a VPC,"
+        " take no narrower resource"
     ),
     "arn:*:network-interface/[*]": (
         "interfaces of a build are not known beforehand; the condition on their subnets binds them"
@@ -79,8 +80,8 @@ class ImageStack(EnvironmentStack):
     """The project that builds one image, and the custom resource that waits for it.
 
     It has no termination protection: a stack whose creation failed has nothing to lose, and under
-    protection the CDK could not delete it to create it anew. So the next deploy always begins the
-    build again.
+    protection the CDK could not delete it to create it anew. The next deploy then looks for the
+    image again, and builds it if it is missing.
 
     Args:
         image: to build.
@@ -125,7 +126,7 @@ class ImageStack(EnvironmentStack):
 def _add_vpc_config(
     scope: Construct, network: NetworkIds
 ) -> codebuild.CfnProject.VpcConfigProperty:
-    """Return the VPC of builds, which reach only it and its exits; its group admits nobody."""
+    """Add a security group that admits nobody, and return the VPC settings of builds with it."""
     egress = ec2.CfnSecurityGroup.EgressProperty(
         ip_protocol="tcp",
         from_port=443,
@@ -201,27 +202,26 @@ def _add_project(
         reasons=_BUILD_REASONS,
     )
 
-    project = codebuild.CfnProject
-    resource = codebuild.CfnProject(
+    project = _Project(
         scope,
         "Project",
         name=names.repository_name(environment, image.name),
         description=f"builds {image.reference(environment)}",
         service_role=role.attr_arn,
-        artifacts=project.ArtifactsProperty(type="NO_ARTIFACTS"),
-        source=project.SourceProperty(
+        artifacts=_Project.ArtifactsProperty(type="NO_ARTIFACTS"),
+        source=_Project.SourceProperty(
             type="S3",
             location=f"{source.s3_bucket_name}/{source.s3_object_key}",
             build_spec=render_build_spec(image, environment, base_name, mirror),
         ),
-        environment=project.EnvironmentProperty(  # privileged: Docker runs inside
+        environment=_Project.EnvironmentProperty(
             type="LINUX_CONTAINER",
             image=BUILD_IMAGE,
             compute_type=COMPUTE_TYPE,
-            privileged_mode=True,
+            privileged_mode=True,  # Docker runs inside
         ),
-        logs_config=project.LogsConfigProperty(
-            cloud_watch_logs=project.CloudWatchLogsConfigProperty(
+        logs_config=_Project.LogsConfigProperty(
+            cloud_watch_logs=_Project.CloudWatchLogsConfigProperty(
                 status="ENABLED", group_name=registry.log_group_name, stream_name="build"
             )
         ),
@@ -230,9 +230,9 @@ def _add_project(
         vpc_config=vpc_config,
     )
     accept_finding(
-        resource, "CB4", "a key would encrypt the artifacts of a build, and there are none"
+        project, "CB4", "a key would encrypt the artifacts of a build, and there are none"
     )
-    return resource
+    return project
 
 
 def _list_build_statements(
@@ -272,17 +272,16 @@ def render_build_spec(
     reference = image.reference(environment)
     index = environment.package_index
     build = ["docker", "build", "--file", image.dockerfile, "--tag", reference]
-    for argument in (
-        f"BASE_IMAGE={base_reference}",
-        *([f"PIP_INDEX_URL={index}"] if index else []),
-    ):
-        build += ["--build-arg", argument]
-    hosts = {registry_host(environment): environment.region} | (
-        {mirror.host: mirror.region} if mirror else {}
-    )
+    build += ["--build-arg", f"BASE_IMAGE={base_reference}"]
+    if index:
+        build += ["--build-arg", f"PIP_INDEX_URL={index}"]
+
+    hosts = {registry_host(environment): environment.region}
+    if mirror:
+        hosts[mirror.host] = mirror.region
     logins = [
-        f"aws ecr get-login-password --region {region} | docker login --username AWS"
-        f" --password-stdin {host}"
+        f"aws ecr get-login-password --region {region}"
+        f" | docker login --username AWS --password-stdin {host}"
         for host, region in hosts.items()
     ]
     spec = {

@@ -1,6 +1,6 @@
-"""CloudFormation's access to the cluster: a Lambda with kubectl and helm.
+"""CloudFormation's access to the cluster: a function with kubectl and helm, and one that calls it.
 
-Invariant: the rights of its two roles are written here, statement by statement; the CDK's wide
+Invariant: the rights of their two roles are written here, statement by statement; the CDK's wide
 policies are removed. Both functions run in the private subnets, because the cluster's endpoint may
 be reachable from nowhere else.
 """
@@ -32,7 +32,7 @@ from stacks.stack import ROOT
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-# a layer of the handler, which Lambda puts into /opt
+# Lambda unpacks the layer that holds this file into the handler's /opt.
 SETTINGS = ROOT / "stacks" / "kubectl_settings" / "kuberc"
 # rights of Lambda in a VPC (Lambda developer guide, "Giving Lambda functions access to resources in
 # an Amazon VPC", required IAM permissions)
@@ -87,7 +87,7 @@ class KubectlAccess(Construct):
             role=role.without_policy_updates(),
             environment={"KUBERC": f"/opt/{SETTINGS.name}"},
         )
-        # a condition for a policy that the role does not have
+        # the CDK adds a condition for a policy that our role does not have
         self.node.try_remove_child("HasEcrPublic")
         self.cluster = eks.Cluster.from_cluster_attributes(
             self, "Cluster", cluster_name=cluster_name, kubectl_provider=provider
@@ -105,7 +105,7 @@ class KubectlAccess(Construct):
             code=lambda_.Code.from_asset(str(SETTINGS.parent)),
             description="Tandem: what kubectl may prune",
         )
-        # after the AWS CLI's and kubectl's
+        # layers 0 and 1 are those of the AWS CLI and of kubectl
         handler.add_property_override("Layers.2", settings.layer_version_arn)
         accept_finding(handler, "L1", "the CDK pins the Python its handler is tested with")
 
@@ -131,7 +131,10 @@ class KubectlAccess(Construct):
 def _narrow_framework_role(
     children: Sequence[IConstruct], handler_arn: str, environment: Environment
 ) -> iam.CfnRole:
-    """Limit the framework role: call the handler, run in VPC; not every version, no log group."""
+    """Limit the framework's role to two rights: call the handler, and run in the VPC.
+
+    The CDK's own policies also allow every version of the handler, and new log groups.
+    """
     (policy,) = [child for child in children if isinstance(child, iam.CfnPolicy)]
     policy.policy_document = policy_document(
         allow(["lambda:InvokeFunction", "lambda:GetFunction"], [handler_arn])
@@ -152,7 +155,7 @@ def _narrow_framework_role(
 def _add_handler_role(
     scope: Construct, environment: Environment, chart_repository: str
 ) -> iam.Role:
-    """Return the handler's role: find the cluster, run in the VPC, pull one chart."""
+    """Add the handler's role: find the cluster, run in the VPC, pull one chart."""
     statements = [
         allow(_VPC_ACTIONS, ["*"]),
         allow(["eks:DescribeCluster"], [cluster_arn(environment)]),

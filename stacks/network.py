@@ -3,9 +3,10 @@
 Invariant: zones are named by id (`use2-az1`), which is the same place in every account. Zone names
 (`us-east-2a`) are not, and reservations are bought by place. The number in a zone id picks its slot
 of addresses, so adding, removing or reordering zones moves the addresses of no other subnet. The
-control plane has subnets of its own, because EKS never lets it move to other zones: a zone that is
-added adds to this template and touches neither cluster nor system nodes. The S3 endpoint allows
-writes only to this environment's bucket.
+control plane has subnets of its own, because EKS never lets it move to other zones. A new zone at
+the end of the list adds to this template and touches neither cluster nor system nodes. The S3
+endpoint allows writes only to this environment's bucket, and with delivery cdk to the bucket by
+which functions answer CloudFormation.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from tandem.spec.interface_endpoints import list_endpoint_services
 
 ANYWHERE = "0.0.0.0/0"
 _SLOT_BITS = 4  # 16 slots; zone ids end in one digit
-# no zone id has these numbers: all public subnets share one slot, those of the control plane the
-# other
+# No zone id ends in these numbers. The public subnets share the first slot, the subnets of the
+# control plane share the second.
 _PUBLIC_SLOT = 15
 _CONTROL_PLANE_SLOT = 14
 # Actions of pods and people inside the VPC on this environment's bucket.
@@ -55,8 +56,8 @@ class NetworkIds:
     Args:
         vpc_id: literal, or an import.
         subnet_ids: zone id to its private subnets.
-        base_zones: those of all that is no accelerator.
-        control_plane_subnet_ids: of the cluster itself, in two zones.
+        base_zones: ids of the two zones of all that is no accelerator.
+        control_plane_subnet_ids: of the control plane, in two zones.
     """
 
     vpc_id: str
@@ -65,14 +66,17 @@ class NetworkIds:
     control_plane_subnet_ids: list[str]
 
     def base_subnet_ids(self) -> list[str]:
-        """Return private subnets of system nodes, functions, builds: another zone changes none."""
+        """Return the private subnets of system nodes, functions and builds.
+
+        A new zone for accelerators adds none to them.
+        """
         return [
             subnet_id for zone in sorted(self.base_zones) for subnet_id in self.subnet_ids[zone]
         ]
 
 
 def import_network(network: ExistingNetwork) -> NetworkIds:
-    """Return a VPC by its owner's ids; routes, flow logs, endpoints (S3's too) stay theirs."""
+    """Return the ids of an existing VPC; its owner has its routes, flow logs and endpoints."""
     zones = sorted({subnet.zone for subnet in network.subnets})
     by_zone = {
         zone: [subnet.id for subnet in network.subnets if subnet.zone == zone] for zone in zones
@@ -135,7 +139,7 @@ def subnet_range(cidr: str, zone: str, use: SubnetUse = "private") -> str:
 
 
 class RoutedVpc(Construct):
-    """A VPC with a private subnet per zone, two for the control plane, public only for NAT.
+    """A VPC: a private subnet per zone, two for the control plane, public ones for NAT alone.
 
     `ec2.Vpc` picks zones by name, so it cannot say which place a subnet is in.
 
@@ -208,7 +212,7 @@ class RoutedSubnet(Construct):
     """One subnet with its own route table.
 
     Args:
-        name: of both in the console.
+        name: of the subnet and of its route table, in the console.
 
     Attributes:
         id, table_id: expressions.
@@ -229,7 +233,7 @@ class RoutedSubnet(Construct):
     def add_default_route(
         self, id_: str, *, gateway_id: str | None = None, nat_gateway_id: str | None = None
     ) -> ec2.CfnRoute:
-        """Add the default route, to one of the two."""
+        """Add the default route, to the internet gateway or to the NAT gateway."""
         return ec2.CfnRoute(
             self,
             id_,
@@ -291,7 +295,7 @@ def _add_egress(
 def _add_endpoints(
     scope: Construct, environment: Environment, network: NewNetwork, vpc: RoutedVpc
 ) -> None:
-    """Add a free S3 gateway endpoint, and the interface endpoints that the environment declares."""
+    """Add S3's gateway endpoint, which is free, and the interface endpoints, if there are any."""
     name = names.cluster_name(environment)
     service_prefix = f"com.amazonaws.{environment.region}"
     ec2.CfnVPCEndpoint(
@@ -351,12 +355,12 @@ def _add_endpoint_group(
 
 
 def _list_s3_statements(environment: Environment) -> list[Statement]:
-    """Return the S3 endpoint's statements: reads of any bucket, writes only to this environment's.
+    """Return the S3 endpoint's statements: reads of any bucket, writes to the fewest.
 
     Reads stay open, because images' layers, packages of the nodes' system and charts are in buckets
-    of others (ECR user guide, VPC endpoints: prod-REGION-starport-layer-bucket). With delivery cdk
-    the kubectl function answers CloudFormation through a bucket of AWS (CloudFormation user guide,
-    VPC endpoints).
+    of others (ECR user guide, VPC endpoints: prod-REGION-starport-layer-bucket). Writes go to this
+    environment's bucket. With delivery cdk the kubectl function also answers CloudFormation through
+    a bucket of AWS (CloudFormation user guide, VPC endpoints).
     """
     statements = [
         allow(["s3:GetObject"], ["*"]),
@@ -374,7 +378,7 @@ def _list_s3_statements(environment: Environment) -> list[Statement]:
 
 
 def _add_flow_logs(scope: Construct, vpc_id: str, environment: Environment) -> None:
-    """Log the VPC's connections to a log group with the declared retention in days."""
+    """Log the VPC's connections to a log group with the declared retention."""
     key = import_log_key(scope, environment)
     group = add_log_group(scope, "LogGroup", environment.log_retention_days, key=key)
     writes = allow(

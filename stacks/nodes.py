@@ -31,8 +31,8 @@ _Template = ec2.CfnLaunchTemplate
 def add_node_role(scope: Construct, environment: Environment) -> iam.CfnRole:
     """Add the node role: join, pull images, nothing of S3. CNI and pods have their own roles."""
     policies = ("AmazonEKSWorkerNodePolicy", "AmazonEC2ContainerRegistryPullOnly")
-    # no condition: EC2 gives no source of an instance's role, and the role is passed only within
-    # its account
+    # no condition: EC2 names no source when it assumes an instance's role, and the role is passed
+    # within its account alone
     return add_role(
         scope,
         "ec2.amazonaws.com",

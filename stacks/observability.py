@@ -28,8 +28,8 @@ from tandem.ops.guard_config import build_arn, topic_arn
 from tandem.spec import names
 from tandem.spec.environment import Environment
 
-# CreateLogGroup too: Fluent Bit tries to make its groups (auto_create_group) and accepts existing
-# ones
+# CreateLogGroup too: Fluent Bit tries to make its groups (auto_create_group), although they exist
+# already, and accepts these.
 _LOG_ACTIONS = (
     "logs:CreateLogGroup",
     "logs:CreateLogStream",

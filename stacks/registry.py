@@ -22,8 +22,8 @@ from tandem.spec import names
 from tandem.spec.environment import Environment
 from tandem.spec.project_image import PROJECT_IMAGES
 
-MAX_IMAGES = 20  # each is of another source; older ones can be rebuilt from their commit
-TIMEOUT_S = 900  # a function's maximum; the function calls itself again while a build lasts
+MAX_IMAGES = 20  # in a repository, each of another source; an older one is rebuilt from its commit
+TIMEOUT_S = 900  # Lambda's maximum; the function calls itself again while a build lasts
 LOG_ACTIONS = ("logs:CreateLogStream", "logs:PutLogEvents")
 
 
@@ -42,8 +42,8 @@ class RegistryStack(EnvironmentStack):
                 Construct(self, image.name), names.repository_name(environment, image.name)
             )
 
-        # of the builds and of the function; a deploy that was rolled back must leave the log of the
-        # reason
+        # Builds and function write to this group. It stays after a rollback, because it has the
+        # reason.
         group = add_log_group(
             self,
             "Logs",
@@ -62,12 +62,12 @@ def build_function_arn(environment: Environment) -> str:
 
 
 def repository_arn(environment: Environment, image: str) -> str:
-    """Return the ARN of the repository of an image of ours, which is named."""
+    """Return the ARN of the repository of one of our images, given by its name."""
     return build_arn(environment, "ecr", f"repository/{names.repository_name(environment, image)}")
 
 
 def project_arn(environment: Environment, image: str) -> str:
-    """Return the ARN of the CodeBuild project that fills this repository."""
+    """Return the ARN of the CodeBuild project that builds an image, given by its name."""
     return build_arn(
         environment, "codebuild", f"project/{names.repository_name(environment, image)}"
     )

@@ -98,8 +98,10 @@ def add_role(
     """Add the role of `scope`, which one service may assume.
 
     Args:
-        policy_name: of the inline policy. statements: of that policy; none, no policy.
-        conditions: under which the service may assume the role. actions: of the trust.
+        policy_name: of the inline policy.
+        statements: of that policy; none, no policy.
+        conditions: under which the service may assume the role.
+        actions: of the trust.
         reasons: why the role has a policy of AWS, or a resource with a `*`; cdk-nag finds both.
     """
     inline_policy = iam.CfnRole.PolicyProperty(

@@ -172,8 +172,7 @@ def _add_charts(
                 cluster=kubectl.cluster,
                 manifest=piece_objects,
                 overwrite=True,  # `kubectl create` would fail if the cluster already has the object
-                # deletes objects that are no longer rendered, of the kinds in
-                # stacks/kubectl_settings
+                # deletes what is no longer rendered, of the kinds in stacks/kubectl_settings
                 prune=True,
             )
             for piece_id, piece_objects in split_chart(chart_id, chart.to_json()).items()
