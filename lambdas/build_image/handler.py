@@ -20,11 +20,11 @@ from botocore.config import Config
 CLIENT_CONFIG = Config(
     connect_timeout=3, read_timeout=5, retries={"total_max_attempts": 3, "mode": "standard"}
 )
-# kept of each call: three more calls with their retries (27 s each), then every try of
-# `send_response` (27 s)
+# Kept of each call, for three more calls of AWS with their retries (27 s each), and then for every
+# try of `send_response` (27 s).
 MARGIN_S = 120.0
-# from the first call on; then comes the answer, before CloudFormation's wait in stacks/image.py
-# is over
+# Counted from the first call. The answer then comes before CloudFormation's own wait is over
+# (stacks/image.py, SERVICE_TIMEOUT_S).
 WAIT_S = 3300.0
 FIRST_WAIT_S = 2.0
 MAX_WAIT_S = 15.0
@@ -32,7 +32,7 @@ RESPONSE_ATTEMPTS = 4
 RESPONSE_TIMEOUT_S = 5.0
 MAX_REASON_CHARACTERS = 2000  # CloudFormation accepts 4096 bytes of answer in all
 LIMIT_CODE = "AccountLimitExceededException"
-# as CodeBuild says it: no build of anybody's ever ends and makes room
+# CodeBuild's words for an account that may run no build, so none ever ends and makes room
 NO_BUILD_AT_ALL = re.compile(r"more than 0 ")
 Event = dict[str, Any]
 
@@ -57,8 +57,8 @@ def handler(event: Event, context: Any) -> None:
         reason = str(build_error)
     except Exception as error:  # noqa: BLE001  # whatever it is, CloudFormation must hear of it
         reason = (
-            f"{type(error).__name__}: {error}; the function's log: group {context.log_group_name}, "
-            f"stream {context.log_stream_name}"
+            f"{type(error).__name__}: {error}; the function's log:"
+            f" group {context.log_group_name}, stream {context.log_stream_name}"
         )
     print(reason or f"{event['RequestType']}: done")
     send_response(event, reason)
@@ -115,10 +115,11 @@ def ensure_image(event: Event, remaining_s: Callable[[], float]) -> bool:
 
 
 def _advance_build(codebuild: Any, event: Event) -> tuple[dict[str, Any] | None, str]:
-    """Return the build of an event, started where it was not, and "".
+    """Return the event's build, and why it waits; start the build if that was not done.
 
-    Where the account runs as many builds as it may, return None and CodeBuild's sentence: a build
-    waits for its turn.
+    Returns:
+        The build and "", or None and CodeBuild's message, if the account runs as many builds as it
+        may.
     """
     if "Build" in event:
         (build,) = codebuild.batch_get_builds(ids=[event["Build"]])["builds"]
@@ -126,15 +127,13 @@ def _advance_build(codebuild: Any, event: Event) -> tuple[dict[str, Any] | None,
     project = event["ResourceProperties"]["Project"]
     try:
         # the token makes two deliveries of one event one build
-        build = codebuild.start_build(projectName=project, idempotencyToken=event["RequestId"])[
-            "build"
-        ]
+        answer = codebuild.start_build(projectName=project, idempotencyToken=event["RequestId"])
     except codebuild.exceptions.AccountLimitExceededException as error:
         limit = str(error.response["Error"].get("Message", error))
         print(f"{LIMIT_CODE}: {limit}")
         return None, limit
-    event["Build"] = build["id"]
-    return build, ""
+    event["Build"] = answer["build"]["id"]
+    return answer["build"], ""
 
 
 def _has_image(ecr: Any, properties: dict[str, str]) -> bool:
@@ -150,9 +149,9 @@ def _has_image(ecr: Any, properties: dict[str, str]) -> bool:
 def _describe_limit(limit: str) -> str:
     """Return why no build was started, and what raises the account's limit."""
     return (
-        f"{LIMIT_CODE}: {limit}. Ask AWS for a higher CodeBuild quota 'Concurrently running builds"
-        " for Linux/Small environment', or push the image by hand (docs/image.md); then deploy"
-        " again"
+        f"{LIMIT_CODE}: {limit}. Ask AWS for a higher CodeBuild quota"
+        " 'Concurrently running builds for Linux/Small environment',"
+        " or push the image by hand (docs/image.md); then deploy again"
     )
 
 
@@ -180,10 +179,8 @@ def _describe_end(build: dict[str, Any]) -> str:
                 for context in phase.get("contexts", [])
                 if context.get("message")
             )
-            return (
-                f"phase {phase['phaseType']} of the build ended"
-                f" {phase['phaseStatus']}{message and f' ({message})'}"
-            )
+            reason = f" ({message})" if message else ""
+            return f"phase {phase['phaseType']} of the build ended {phase['phaseStatus']}{reason}"
     return f"the build ended {status} and pushed nothing"
 
 
