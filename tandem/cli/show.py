@@ -43,7 +43,7 @@ def show(
         SpecError: a spec is refused, or with `strict` warned of.
     """
     inputs = read_legal_inputs(selection.narrow(names, strict=strict))
-    # of files outside this repository
+    # the commands name a folder only where it is not the default
     folders = {
         "environments": str(selection.environments),
         "experiments": str(selection.experiments),
@@ -126,15 +126,12 @@ def _list_part_rows(parts: Iterable[StandingPart]) -> Iterator[tuple[str, str]]:
 
 def parked_cost_as_dict(cost: ParkedCost) -> dict[str, Any]:
     """Return the parked cost as `--json` prints it."""
-    run = {
-        "run_usd": round(cost.run_usd, 2),
-        "run_hours": cost.run_hours,
-        "day_usd": round(cost.day_usd, 2),
-    }
     return {
         "usd_month": round(cost.usd, 2),
         "no_price_for": list(list_unpriced(cost.parts)),
-        **run,
+        "run_usd": round(cost.run_usd, 2),
+        "run_hours": cost.run_hours,
+        "day_usd": round(cost.day_usd, 2),
         "parts": [_part_as_dict(part) for part in cost.parts],
         "start_usd": round(cost.start_usd, 2),
         "start_no_price_for": list(list_unpriced(cost.start_parts)),
@@ -148,7 +145,7 @@ def _part_as_dict(part: StandingPart) -> dict[str, Any]:
 
 
 def format_speculation(variant: Variant) -> str:
-    """Print a variant's speculation fields, the only ones that may differ from the baseline's."""
+    """Return a variant's speculation fields, the only ones that may differ from the baseline's."""
     if variant.mode == "none":
         return "none"
     draft = f" {variant.draft}" if variant.draft else ""
@@ -172,8 +169,8 @@ def _list_rows(
     yield (
         "nodes",
         (
-            f"0 now, at most {capacity.nodes} x {capacity.instance_type} ({capacity.kind},"
-            f" {capacity.zone})"
+            f"0 now, at most {capacity.nodes} x {capacity.instance_type}"
+            f" ({capacity.kind}, {capacity.zone})"
         ),
     )
     cost = compute_environment_cost(inputs, environment)
@@ -181,16 +178,13 @@ def _list_rows(
         label_columns = max(len(label) for label, _ in list_bill_rows(environment, cost))
         for number, (label, figure) in enumerate(list_bill_rows(environment, cost)):
             yield "" if number else "cost", f"{label:<{label_columns}}  {figure}"
+    if cost is not None and verbose:
         watching_rows = monitoring_cost.list_cost_rows(inputs.watching_costs[environment.name])
-        parts = (
-            (*list_cost_rows(cost), ("", "of which watching, at most:"), *watching_rows)
-            if verbose
-            else ()
-        )
+        parts = (*list_cost_rows(cost), ("", "of which watching, at most:"), *watching_rows)
         yield from (("", VerbatimText(f"{usd}  {part}")) for usd, part in parts)
     price = (
-        f"{capacity.usd_per_hour:.2f} USD per node-hour (your figure of"
-        f" {capacity.usd_per_hour_date})"
+        f"{capacity.usd_per_hour:.2f} USD per node-hour"
+        f" (your figure of {capacity.usd_per_hour_date})"
     )
     yield "", f"a run at {price}, guard.max_hours"
     for experiment in inputs.list_experiments(environment):
@@ -203,17 +197,13 @@ def _list_rows(
         width = max(len(variant.name) for variant in experiment.all_variants())
         for variant in experiment.all_variants():
             yield "", VerbatimText(f"{variant.name:<{width}}  {format_speculation(variant)}")
-            yield (
-                "",
-                VerbatimText(
-                    f"  {compute_artifact_key(experiment, variant, inputs.catalogue).name}"
-                ),
-            )
+            key = compute_artifact_key(experiment, variant, inputs.catalogue)
+            yield "", VerbatimText(f"  {key.name}")
         yield (
             "",
             (
-                "the only difference is what stands above; flags, image, devices and requests are"
-                " equal"
+                "the only difference is what stands above;"
+                " flags, image, devices and requests are equal"
             ),
         )
     if count := len(_list_faults(inputs, environment)):
@@ -238,8 +228,8 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
     """Return the commands that bring this environment from files to servers, in order.
 
     Args:
-        environment: of good form.
-        folders: flag to folder, of files outside this repository.
+        environment: as declared.
+        folders: `environments` or `experiments` to its folder, where that is not the default.
     """
     context = [word for key, folder in folders.items() for word in ("-c", f"{key}={folder}")]
     options = [word for key, folder in folders.items() for word in (f"--{key}", folder)]
@@ -259,7 +249,7 @@ def list_next_commands(environment: Environment, folders: Mapping[str, str]) -> 
     if environment.delivery.kind == "gitops":
         folder = f"manifests/{environment.name}/gitops"
         commands.append(f"git push, then once: {quote_command('kubectl', 'apply', '-k', folder)}")
-    # and that prints what comes after
+    # this command prints those that come after it
     return [*commands, build_tandem_command("artifacts list", environment.name, *options)]
 
 
@@ -300,5 +290,9 @@ def _experiment_as_dict(inputs: CommandInputs, experiment: Experiment) -> dict[s
         }
         for variant in experiment.all_variants()
     ]
-    identity = {"name": experiment.name, "runtime": experiment.runtime, "target": experiment.target}
-    return {**identity, "variants": variants}
+    return {
+        "name": experiment.name,
+        "runtime": experiment.runtime,
+        "target": experiment.target,
+        "variants": variants,
+    }
