@@ -42,10 +42,10 @@ REGIONS_WITHOUT_BUDGETS = frozenset(
 )
 
 
-# Of `guard.budget_usd`. AWS Budgets sends each notification once in a month, so a fleet that is
-# raised again after a stop is stopped by the next threshold. A budget takes ten notifications (AWS
-# Billing API reference, Notification). Another list needs another `names.budget`
-# (docs/decisions/0018). of the actual cost; each notifies the stop topic
+# The actual cost as shares of `guard.budget_usd`; each notifies the stop topic. AWS Budgets sends
+# each notification once in a month, so a fleet that is raised again after a stop is stopped by the
+# next threshold. A budget takes ten notifications (AWS Billing API reference, Notification). If
+# this list changes, `names.budget_name` must change too (docs/decisions/0018).
 BUDGET_THRESHOLDS_PERCENT = (100, 125, 150, 200, 300)
 FORECAST_THRESHOLD_PERCENT = 100  # of the forecast cost; it notifies people
 
