@@ -23,6 +23,7 @@ from tandem.guard.values import parse_timestamp
 RESERVATION_TAG = "tandem:reservation"
 BLOCK_STARTS_TAG = "tandem:block-starts"
 BLOCK_ENDS_TAG = "tandem:block-ends"
+# states of a reservation (EC2 API reference, CapacityReservation) from which it never comes back
 OVER_STATES = frozenset(
     {"expired", "cancelled", "cancelling", "failed", "payment-failed", "unsupported"}
 )
@@ -31,7 +32,7 @@ ABSENT_CODE = "InvalidCapacityReservationId.NotFound"
 
 @dataclass(frozen=True, kw_only=True)
 class BlockWindow:
-    """From when to when a block may be used; None: not said."""
+    """From when to when a block may be used; None where the source does not say it."""
 
     starts: datetime | None = None
     ends: datetime | None = None
@@ -45,9 +46,9 @@ class BlockReservation:
     """The block of the deployed node group, as EC2 describes it.
 
     Args:
-        id: in the node group's tag.
+        id: of the reservation, from the node group's tag.
         state: EC2's word; empty if EC2 knows no such reservation in this account and region.
-        window: by EC2.
+        window: from EC2, not from the tags.
     """
 
     id: str

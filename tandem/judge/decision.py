@@ -20,8 +20,7 @@ from tandem.judge.interval import LEVEL, LogRatioEstimate, compute_interval
 from tandem.judge.schema import MARGIN, CellWord, RatioEstimate
 
 OVERALL_SHARE = 0.2
-"""Share of the level that the pooled tests begin with: .01 of .05; docs/coverage.md has the figures
-of the choice."""
+"""Share of the level that the pooled tests begin with: .01 of .05 (docs/decisions/0053)."""
 
 
 class SpeedUpDecision(NamedTuple):
@@ -39,7 +38,7 @@ class SpeedUpDecision(NamedTuple):
 
 
 def require_margin(margin: float) -> None:
-    """Refuse an equivalence margin that no interval lies inside, or that every one does.
+    """Refuse an equivalence margin that is not above 0, or is above 1.
 
     Raises:
         InputError: the margin is not above 0, or above 1.
@@ -149,7 +148,7 @@ def is_beyond_margin(estimate: LogRatioEstimate, false_alarm_rate: float, test_c
 
 
 def compare_lengths(ratio: RatioEstimate, margin: float) -> Literal["shorter", "longer", "alike"]:
-    """Return whether answers differ in length: whether the ratio's interval leaves the margin."""
+    """Return how answers differ in length; alike, unless the whole interval leaves the margin."""
     if (ratio.high or ratio.value) < 1 / (1 + margin):
         return "shorter"
     return "longer" if (ratio.low or ratio.value) > 1 + margin else "alike"
