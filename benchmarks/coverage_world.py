@@ -54,7 +54,8 @@ class RunWork(NamedTuple):
 
     Args:
         sent_s, first_s, end_s: when each request was sent, and its first and last burst came.
-        chunks: bursts of each. all_s: the run's end.
+        chunks: bursts of each.
+        all_s: the run's end.
     """
 
     sent_s: Values
@@ -198,8 +199,11 @@ class World(NamedTuple):
 
     Args:
         trend: log of how much slower the machine is at the end than at the begin.
-        wave: log amplitude of a slow wave over it. waves: how many of them. phase: where it begins.
-        stalls_s: when everything stood still. lengths_s: for how long.
+        wave: log amplitude of a slow wave over it.
+        waves: how many of them.
+        phase: where it begins.
+        stalls_s: when everything stood still.
+        lengths_s: for how long.
         slower: log factor on an arm's times in a round. Shapes: (arms, rounds).
     """
 

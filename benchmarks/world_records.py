@@ -116,21 +116,21 @@ class World:
         true_speed_up: of the variant, the geometric mean over prompts.
         class_speed_ups: further factors of the first classes of the suite, in its order.
         other_classes: the further factor of the classes that `class_speed_ups` does not reach.
-        prompt_spread: sd over prompts of the log of the speed-up. prompt_law: its distribution, of
-            mean 0. `two points` has no spread of its own: a quarter of the prompts is FAST_QUARTER
-            times as fast.
+        prompt_spread: sd over prompts of the log of the speed-up.
+        prompt_law: its distribution, of mean 0. `two points` has no spread of its own: a quarter of
+            the prompts is FAST_QUARTER times as fast.
         request_noise: sd of the log of each request's time.
-        drift: log of how much slower or faster the machine is at the end than at the begin. wave:
-            log amplitude of a slow wave over it.
+        drift: log of how much slower or faster the machine is at the end than at the begin.
+        wave: log amplitude of a slow wave over it.
         chained_noise: sd of a log factor on both arms' requests, CHAIN correlated from request to
             request.
         request_tail: share of requests of both arms with a heavy tail.
         first_token_tail: share of requests whose first token takes 10 times as long or more (a
             Pareto law).
-        own_noise: sd of the log of each server's own Ornstein-Uhlenbeck noise. own_noise_s: its
-            time constant.
-        episodes_per_hour: of other work on the machine. has_cron: whether the machine has a job of
-            the clock.
+        own_noise: sd of the log of each server's own Ornstein-Uhlenbeck noise.
+        own_noise_s: its time constant.
+        episodes_per_hour: of other work on the machine.
+        has_cron: whether the machine has a job of the clock.
         start_spread: sd of the log factor that each start of a server has.
         cold: share by which the variant is slower at the begin of the run.
         slow_share: share of the variant's requests that take `slow_times` as long.
@@ -170,8 +170,10 @@ class RequestPlan(NamedTuple):
     """The requests of a run in the order they are sent. Columns have one value a request.
 
     Args:
-        run: the manifest. prompts: the prompts of the codes.
-        arm: code of ARMS, 2 the control. server: code of ARMS of the server that gets the request.
+        run: the manifest.
+        prompts: the prompts of the codes.
+        arm: code of ARMS, 2 the control.
+        server: code of ARMS of the server that gets the request.
         class_, prompt, round, slot: as in Observations.
         tokens: of the answer.
         turns: first request of each turn, and the number of all requests.

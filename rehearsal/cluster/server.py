@@ -100,7 +100,8 @@ class ClusterServer:
     """The API of one store, on a port of this machine.
 
     Args:
-        store: the served objects. users: token -> user; empty admits everyone to everything.
+        store: the served objects.
+        users: token -> user; empty admits everyone to everything.
         read_log: returns the output of a pod's container; without it the log is that of the pod's
             status.
         has_kubelet: tells whether the kubelet of a node answers.
@@ -108,7 +109,8 @@ class ClusterServer:
             the key.
 
     Attributes:
-        faults: those still to come. calls: every answered call, with its user and status.
+        faults: those still to come.
+        calls: every answered call, with its user and status.
     """
 
     def __init__(

@@ -120,7 +120,8 @@ class RehearsalAccount:
         """Run the real command line with this account's credentials and files.
 
         Args:
-            words: of the command. options: of subprocess.run.
+            words: of the command.
+            options: of subprocess.run.
         """
         command = [sys.executable, "-m", "tandem", *words, *self.list_file_options()]
         return subprocess.run(
@@ -166,7 +167,8 @@ class RunWorld:
         store: of the cluster's objects; a new one by default.
 
     Attributes:
-        live: the cluster and its API. pods: its processes.
+        live: the cluster and its API.
+        pods: its processes.
         skipped: kinds of the manifests that the cluster has no place for, with their number.
     """
 

@@ -44,7 +44,8 @@ def serve_requests(host: str, port: int, stop_event: threading.Event, fault: str
     """Answer until `stop_event` is set; return the exit code.
 
     Args:
-        host, port: where. stop_event: set when the server shall end.
+        host, port: where.
+        stop_event: set when the server shall end.
         fault: with which every completion fails; empty for none.
     """
     handler = type("Handler", (_StandInHandler,), {"fault": fault})

@@ -39,7 +39,8 @@ class ModelFolder:
     """A model on disk.
 
     Args:
-        path: as it was given. config: the content of config.json.
+        path: as it was given.
+        config: the content of config.json.
         identity: of configuration and index, so that another model makes another artifact.
     """
 

@@ -35,8 +35,8 @@ class NativeCompileCache:
     """The compile cache of one server.
 
     Args:
-        settings: all that shapes a graph. graphs: one for prefill, one for each batch bucket of
-            decoding, and the
+        settings: all that shapes a graph.
+        graphs: one for prefill, one for each batch bucket of decoding, and the
         head's with speculation.
     """
 

@@ -88,8 +88,8 @@ class HubSnapshot:
     """One revision of a model of a hub, with the token; same methods as `FolderSnapshot`.
 
     Args:
-        model: organisation/name. commit: 40 hexadecimal digits; a branch or tag until the hub has
-            resolved it.
+        model: organisation/name.
+        commit: 40 hexadecimal digits; a branch or tag until the hub has resolved it.
         hub: address of the hub, without a slash at the end.
         token: never shown; empty for requests without a token.
         secret: name of the token's secret, for messages.

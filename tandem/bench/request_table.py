@@ -118,8 +118,8 @@ class RequestTable:
         figures: by metric of the catalogue that one request can have; NaN if a record has none.
         tokens: completion tokens by the server's count; NaN if unknown, or if the record
             contradicts itself.
-        errors, contents: words of RequestRecord.error and of the suite's content check. error,
-            content: their codes, UNKNOWN without an error, or without a check.
+        errors, contents: words of RequestRecord.error and of the suite's content check.
+        error, content: their codes, UNKNOWN without an error, or without a check.
         failed: whether the request has an error.
         hit_token_limit: whether the answer ended because of max_tokens, by its finish reason.
         output, ids: digests of all that the model wrote, and of token ids; NO_DIGEST if absent.

@@ -102,8 +102,10 @@ class RunDraft:
         inputs: of its plan.
         now: when it was looked at.
         estimate: the plan.
-        paths: reaper and budget, as they stand. notes: what is to be known of the reservation.
-        faults: why it would be refused now. runner_faults: why nobody would take it up.
+        paths: reaper and budget, as they stand.
+        notes: what is to be known of the reservation.
+        faults: why it would be refused now.
+        runner_faults: why nobody would take it up.
         findings: of doctor's checks, those that are not ok.
     """
 

@@ -91,7 +91,8 @@ class QuantileCurve:
     """The quantiles of a mean beside those of Student's, both in standard errors and rising.
 
     Args:
-        student: Student's quantiles. mean: those of the mean, less the mean itself.
+        student: Student's quantiles.
+        mean: those of the mean, less the mean itself.
         is_proportional: whether the mean's quantiles go on in proportion to Student's beyond the
             last point; else they go on as Student's.
     """
@@ -201,7 +202,8 @@ class LogRatioEstimate:
 
     Args:
         log: mean over prompts; its exp is the geometric mean of their ratios.
-        se: its standard error. df: degrees of freedom of that.
+        se: its standard error.
+        df: degrees of freedom of that.
         low, high: ends of the interval at the requested level.
         p: of the test that it is 0, two-sided.
         curve: the quantiles of the mean.

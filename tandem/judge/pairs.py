@@ -54,8 +54,8 @@ class CellRequests(NamedTuple):
     """Requests of two arms in a class at a load, to prompts that both answered in the same round.
 
     Args:
-        prompt: place of the prompt among CellPairs.prompts. round: place of the round among
-            CellPairs.rounds.
+        prompt: place of the prompt among CellPairs.prompts.
+        round: place of the round among CellPairs.rounds.
         arm: 0 for the baseline, 1 for the variant.
         value: the figure, in the metric's unit.
     """

@@ -81,9 +81,11 @@ class DecisionTargets:
     """Targets that decide cells, one value a cell.
 
     Args:
-        logs: estimates. floors: logs of the noise floors; 0 where there is none.
+        logs: estimates.
+        floors: logs of the noise floors; 0 where there is none.
         alpha: level that each p must be below, other cells taken into account.
-        margin: log of 1 + the margin. level: of the interval that must lie inside it.
+        margin: log of 1 + the margin.
+        level: of the interval that must lie inside it.
     """
 
     logs: Values

@@ -192,7 +192,8 @@ class ArmFigures(msgspec.Struct, frozen=True, kw_only=True):
     """Absolute figures of an arm at a load, over all prompts; no control or excluded rounds.
 
     Args:
-        arm: a variant, or the baseline. url: its address.
+        arm: a variant, or the baseline.
+        url: its address.
         load: how hard it was asked.
         requests: how many it got.
         requests_per_s: answered requests, by the seconds in which the arm had at least one to
@@ -355,8 +356,8 @@ class OutputEquality(msgspec.Struct, frozen=True, kw_only=True):
         result: `the same`: no more pairs differ than the baseline's own; `differs`; `no evidence`:
             too few pairs, no greedy decoding, or no yardstick where some differ.
         sentence: for a person.
-        identical: over all classes. yardstick: the baseline against itself; None where it was never
-            asked twice.
+        identical: over all classes.
+        yardstick: the baseline against itself; None where it was never asked twice.
         classes: by class.
         first_divergence: histogram of the first place of difference.
         near_ties: differing pairs whose two choices were nearly as likely; None where no
@@ -364,8 +365,8 @@ class OutputEquality(msgspec.Struct, frozen=True, kw_only=True):
         lengths: variant's output tokens as a ratio of the baseline's, with interval; far from 1 it
             cuts or rambles.
         garbage: outputs of the variant that the suite's content check refused, and of the baseline.
-        failed_pairs: left out, because one side failed. silent_pairs: left out, because neither
-            side has any output.
+        failed_pairs: left out, because one side failed.
+        silent_pairs: left out, because neither side has any output.
         examples: a few pairs that differ.
     """
 
@@ -470,7 +471,8 @@ class TaskQuality(msgspec.Struct, frozen=True, kw_only=True):
         difference, low, high: share right of the variant less that of the baseline, with its
             interval.
         p: of the exact test that both are right alike.
-        word: what may be said. why: in a sentence.
+        word: what may be said.
+        why: in a sentence.
         groups: of items that belong together, an item without a group counted as one.
         limits: what the figures take for granted, each in a sentence.
     """
@@ -500,7 +502,8 @@ class ClassRoute(msgspec.Struct, frozen=True, kw_only=True):
     """Which arm serves a class.
 
     Args:
-        class_: which. arm: that serves it.
+        class_: which.
+        arm: that serves it.
         prompts: that both arms answered.
         speed_up: of the variant by E2E; None of too few prompts.
     """
@@ -550,7 +553,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         version: of Tandem.
-        run: its id. folder: name of its folder, without the path. created_utc: when it began.
+        run: its id.
+        folder: name of its folder, without the path.
+        created_utc: when it began.
         simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list
             its models.
         baseline: its arm; variants: the others, without the control.

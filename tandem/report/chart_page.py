@@ -20,7 +20,9 @@ class PageHeader:
     """Head and foot of a page.
 
     Args:
-        title: the answer. eyebrow: the subject. sentences: basis of the figures.
+        title: the answer.
+        eyebrow: the subject.
+        sentences: basis of the figures.
         source: of the figures, for the foot.
         is_simulated: whether a server was simulated.
         version: of Tandem.

@@ -53,7 +53,8 @@ class InboxItem:
     """One request without an answer.
 
     Args:
-        key: of the request. prefix: its first part, REQUESTS_PREFIX or STAGE_REQUESTS_PREFIX.
+        key: of the request.
+        prefix: its first part, REQUESTS_PREFIX or STAGE_REQUESTS_PREFIX.
         size: in bytes.
         written_at: by the clock of S3.
         who: the owner of its folder, an `aws:userid`.

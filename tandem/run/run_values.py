@@ -250,10 +250,12 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             both.
         confirmed: round and attempt of every round whose records count, in their order.
         arms: the baseline first, each with its placement as it stands now.
-        suites: of the experiment. most_tokens: the longest answer that its servers give.
-        size, rounds, control_rounds, seed: as requested. schedule, goodput, concurrency: of the
-            experiment.
-        instance_type: of the environment. usd_per_hour: of all nodes of the run.
+        suites: of the experiment.
+        most_tokens: the longest answer that its servers give.
+        size, rounds, control_rounds, seed: as requested.
+        schedule, goodput, concurrency: of the experiment.
+        instance_type: of the environment.
+        usd_per_hour: of all nodes of the run.
         llmperf_job: the Job whose records the judge compares with the post's claims; empty for
             none.
         quality_job: the Job whose answers the judge compares; empty for none.

@@ -53,7 +53,9 @@ class ServerState(msgspec.Struct, frozen=True, kw_only=True):
     """One server at one moment.
 
     Args:
-        variant: its name. pod, uid, node: of its pod. restarts: of the server's container.
+        variant: its name.
+        pod, uid, node: of its pod.
+        restarts: of the server's container.
         is_ready: whether the pod is ready.
         image, words: of the container: its image, then command and arguments.
         claim: uid of the pod's resource claim; empty if it is not allocated, or if its node is

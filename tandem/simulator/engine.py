@@ -67,13 +67,14 @@ class EngineRequest:
     """One request in the engine.
 
     Args:
-        number: of acceptance, from 1. class_: prompt class, which sets the chance of acceptance.
+        number: of acceptance, from 1.
+        class_: prompt class, which sets the chance of acceptance.
         prompt_tokens, output_tokens: of the request; the prefill gives the first output token.
         arrived_s: time of acceptance.
         started_s, first_s: begin and end of the prefill.
         end_s: time of the last burst.
-        step_tokens: tokens that each decode step commits. bursts: the same, the last cut to the
-            requested length.
+        step_tokens: tokens that each decode step commits.
+        bursts: the same, the last cut to the requested length.
         step_count: finished decode steps.
     """
 

@@ -83,8 +83,10 @@ class ResponseFrames:
     """The frames of one request.
 
     Args:
-        id: of the answer, as vLLM writes it. model: name in the answer.
-        extra_tokens: surplus in usage, by a fault. counts_usage: whether usage is reported at all.
+        id: of the answer, as vLLM writes it.
+        model: name in the answer.
+        extra_tokens: surplus in usage, by a fault.
+        counts_usage: whether usage is reported at all.
     """
 
     request: GenerationRequest

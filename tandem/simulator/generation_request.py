@@ -48,9 +48,12 @@ class GenerationRequest(msgspec.Struct, kw_only=True):
     """One valid request: the fields of its body that the simulator uses, and derived values.
 
     Args:
-        max_tokens: None for all remaining room. temperature: 0 for greedy. seed: None for none.
+        max_tokens: None for all remaining room.
+        temperature: 0 for greedy.
+        seed: None for none.
         logprobs: None for none, else the number of alternatives for each token.
-        api: of the request. text: the prompt as one text, without roles.
+        api: of the request.
+        text: the prompt as one text, without roles.
         prompt_pieces: tokens of the prompt, with those of the chat template.
     """
 

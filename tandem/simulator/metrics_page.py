@@ -264,7 +264,8 @@ class MetricsPage:
         """Return the page.
 
         Args:
-            waiting, running: numbers of requests now. kv_tokens: tokens of the running requests.
+            waiting, running: numbers of requests now.
+            kv_tokens: tokens of the running requests.
         """
         self._series["num_requests_waiting"].set(waiting)
         self._series["num_requests_running"].set(running)
@@ -303,7 +304,8 @@ class MetricsPage:
         """Record a request that ended.
 
         Args:
-            reason: stop, length or abort. max_tokens: most output tokens of the request.
+            reason: stop, length or abort.
+            max_tokens: most output tokens of the request.
         """
         self._series["request_success", reason].inc()
         self.forget(engine_request)

@@ -35,8 +35,8 @@ class ResponseToken(NamedTuple):
     """One token of an answer.
 
     Args:
-        piece: text of the token. visible_text: its streamed part: none of the end token, and no
-            stop string.
+        piece: text of the token.
+        visible_text: its streamed part: none of the end token, and no stop string.
         part: field in which the text is streamed.
     """
 
@@ -51,12 +51,12 @@ class ResponsePlan:
     """An answer.
 
     Args:
-        count: generated tokens, the end token included. reasoning_tokens: those of the thought
-            among them.
+        count: generated tokens, the end token included.
+        reasoning_tokens: those of the thought among them.
         begin: yields the tokens from the first on, one by one, so that a long answer delays no
             other request.
-        finish_reason: stop or length. stop_reason: the stop string that ended the answer; None for
-            none.
+        finish_reason: stop or length.
+        stop_reason: the stop string that ended the answer; None for none.
     """
 
     class_: str

@@ -34,7 +34,8 @@ class ArtifactKey:
         num_speculative_tokens: the window k; 0 without speculation.
         tensor_parallel_size, draft_tensor_parallel_size: logical cores; vLLM gives the draft the
             target's.
-        max_num_seqs: batch, for prefill and decode alike. max_model_len: tokens.
+        max_num_seqs: batch, for prefill and decode alike.
+        max_model_len: tokens.
         sampling, tuning, neuron_config: the compile settings that the server's flags carry.
         environment: the variables that change what is compiled.
 

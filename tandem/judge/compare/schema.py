@@ -20,7 +20,9 @@ class RunSummary(msgspec.Struct, frozen=True, kw_only=True):
     """One of the two runs.
 
     Args:
-        run: its id. folder: its folder, without the path. created_utc: when it began.
+        run: its id.
+        folder: its folder, without the path.
+        created_utc: when it began.
         requests, failed: of the arms that are compared.
         simulated: whether an arm is a simulated server; None if a server of LLMPerf did not list
             its models.
@@ -59,7 +61,8 @@ class ComparisonRow(msgspec.Struct, frozen=True, kw_only=True):
         p, adjusted_p: of the test that it is 1; alone, and with every row taken into account
             (Holm).
         noise_floor: the product of both runs' floors, above 1; None where one of them has none.
-        verdict: the word for the later run. why: the reason, in a sentence.
+        verdict: the word for the later run.
+        why: the reason, in a sentence.
     """
 
     kind: Literal["figure", "gain"]
@@ -119,8 +122,8 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
             the level of their own, as in a verdict.
         outputs: of each arm; only where both runs decoded greedily.
         acceptance: of each arm that speculates.
-        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`. level: of every
-            interval.
+        margin: a speed-up within 1 / (1 + margin) to 1 + margin is `same`.
+        level: of every interval.
         notes: what a reader must know.
     """
 
@@ -142,7 +145,8 @@ class RunSeries(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         comparisons: in the order of time.
-        claim: of the post that a series answers. answer: in a sentence.
+        claim: of the post that a series answers.
+        answer: in a sentence.
     """
 
     schema: int = SCHEMA
