@@ -36,8 +36,8 @@ class NativeCompileCache:
 
     Args:
         settings: all that shapes a graph.
-        graphs: one for prefill, one for each batch bucket of decoding, and the
-        head's with speculation.
+        graphs: one for prefill, one for each batch bucket of decoding, and the head's with
+            speculation.
     """
 
     settings: Mapping[str, Any]
