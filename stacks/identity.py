@@ -44,8 +44,8 @@ PREFIXES: dict[str, tuple[tuple[str, ...], str | None]] = {
 UPLOAD_ACTIONS = ("s3:PutObject", "s3:AbortMultipartUpload")
 POD_REASONS = {
     "arn:*:s3:::*": (
-        "object keys are not known beforehand; the prefix is the boundary between readers and"
-        " writers"
+        "object keys are not known beforehand;"
+        " the prefix is the boundary between readers and writers"
     ),
     "[*]": "metrics are no resources; the condition binds their namespace",
 }
@@ -135,8 +135,8 @@ def add_runner_identity(scope: Construct, environment: Environment) -> Construct
         policy_name="run",
         reasons={
             "*": (
-                "what the runner may is docs/people.md's, with a reason for each place that has a"
-                " wildcard"
+                "what the runner may is docs/people.md's,"
+                " with a reason for each place that has a wildcard"
             )
         },
     )

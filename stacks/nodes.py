@@ -21,8 +21,8 @@ SYSTEM_IMDS_HOPS = 1  # every add-on here that reads the metadata service runs o
 NODE_REASONS = {
     "*:policy/*": "EKS requires the one policy of every node, the other pulls and pushes nothing",
     "arn:*:ecr:*": (
-        "a pull-through cache names repositories after what is pulled, below the mirror's literal"
-        " prefix"
+        "a pull-through cache names repositories after what is pulled,"
+        " below the mirror's literal prefix"
     ),
 }
 _Template = ec2.CfnLaunchTemplate

@@ -86,8 +86,8 @@ class WorkloadsStack(EnvironmentStack):
             id_,
             environment=environment,
             description=(
-                "Tandem: Pod Identity of experiments and runner, and where the CDK delivers, the"
-                " manifests"
+                "Tandem: Pod Identity of experiments and runner, and where the CDK delivers,"
+                " the manifests"
             ),
         )
         identities_scope = Construct(self, "PodIdentities")

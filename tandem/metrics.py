@@ -212,8 +212,8 @@ POST_FIGURES = (
         "llmperf_inter_token_latency_ms",
         "Figure 4, as llmperf computes it",
         "Arrival of the last chunk / number of chunks: llmperf counts chunks as tokens. Under"
-        " speculation a chunk holds several, so this stays near the time of a step and hides the"
-        " gain.",
+        " speculation a chunk holds several,"
+        " so this stays near the time of a step and hides the gain.",
     ),
 )
 
@@ -344,8 +344,8 @@ _PUBLISHERS = (
         "Tandem/{environment}",
         ((),),
         "the event of container-insights.json; that CloudWatch Logs makes a value of it is"
-        " documented (AmazonCloudWatchLogs API Reference, MetricTransformation), not recorded,"
-        " 2026-11-21",
+        " documented (AmazonCloudWatchLogs API Reference, MetricTransformation),"
+        " not recorded, 2026-11-21",
     ),
     MetricPublisher(
         GUARD,
@@ -464,8 +464,8 @@ _WATCHED: dict[str, dict[tuple[str, str, str], CloudWatchMetric]] = {
             "tokens",
         ),
         ("vllm:spec_decode_num_accepted_tokens_total", "tokens", "Sum"): CloudWatchMetric(
-            "Drafted tokens accepted since the reading before; only where the runtime counts"
-            " (native)."
+            "Drafted tokens accepted since the reading before;"
+            " only where the runtime counts (native)."
         ),
     },
     LOG_FILTER: {

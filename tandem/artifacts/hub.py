@@ -70,8 +70,8 @@ SECRET_NAME_VARIABLE = "TANDEM_HUB_TOKEN_SECRET"  # noqa: S105
 _TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
 _QUOTE_CHARACTERS = 200  # characters of the hub's own message that are quoted
 _RETRY_ADVICE = (
-    "run the job again, what is stored stays; if it stays down, name another hub or stage a copy by"
-    " --from"
+    "run the job again, what is stored stays;"
+    " if it stays down, name another hub or stage a copy by --from"
 )
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
@@ -486,8 +486,8 @@ def read_token(name: str) -> str:
         is_input = error_code(error) in {"ResourceNotFoundException", "InvalidRequestException"}
         problem = f"the secret cannot be read: {explain_fault(error, 'GetSecretValue').problem}"
         change = (
-            "create or restore it with the hub's token, or declare its right name; allow this pod's"
-            " role "
+            "create or restore it with the hub's token, or declare its right name;"
+            " allow this pod's role "
         )
         change += "secretsmanager:GetSecretValue on it, and kms:Decrypt where the key is your own"
         raise (InputError if is_input else ExternalError)(
@@ -500,8 +500,8 @@ def read_token(name: str) -> str:
             text = None
     if not isinstance(text, str) or not _TOKEN.fullmatch(text.strip()):
         problem = (
-            "the secret holds no token: a text of at least 8 characters without blanks or line"
-            " breaks"
+            "the secret holds no token:"
+            " a text of at least 8 characters without blanks or line breaks"
         )
         raise InputError(
             problem, where=where, change='store the token alone as plain text, or {"token": "..."}'

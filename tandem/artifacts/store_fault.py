@@ -102,8 +102,8 @@ def convert_error(error: BaseException, operation: str, bucket: str, key: str) -
         kms_action = re.search(r"kms:\w+", said)
         action = kms_action[0] if kms_action else ACTIONS.get(operation, f"s3:{operation}")
         change = (
-            f"allow {action} for this identity, or run as a role that has it (docs/artifacts.md,"
-            " Rights)"
+            f"allow {action} for this identity,"
+            " or run as a role that has it (docs/artifacts.md, Rights)"
         )
         change += (
             "; a bucket policy that denies, as one that asks for an encryption key, is the owner's"

@@ -44,8 +44,8 @@ def collect_notes(
         *sentences,
         *([] if table.run.goodput else ["goodput_per_s is absent: no limits were stated"]),
         *(
-            f"{arm}: acceptance_length and target_steps_per_token are absent: no turn has its"
-            " counters"
+            f"{arm}: acceptance_length and target_steps_per_token are absent:"
+            " no turn has its counters"
             for arm in arms_without_counters
         ),
     ]
@@ -62,8 +62,8 @@ def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
         yield f"{record_count} of {run.plan.requests} planned requests are recorded"
     if unknown_arms := sorted(set(_count_by_arm(main)) - {arm.name for arm in run.arms}):
         yield (
-            f"the manifest names no arm {', '.join(unknown_arms)}: nothing is known of it but its"
-            " records"
+            f"the manifest names no arm {', '.join(unknown_arms)}:"
+            " nothing is known of it but its records"
         )
     if duplicates := record_count - len(np.unique(table.request_digest)):
         question = "was the file joined with a copy of itself?"
@@ -71,8 +71,8 @@ def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
     if llmperf_count := int(table.by_llmperf.sum()):
         yield (
             f"records of llmperf: {llmperf_count}; of their chunks they hold the first and the end,"
-            " so they have no gap, no tokens per chunk and no TPOT; docs/measurement.md compares"
-            " them"
+            " so they have no gap, no tokens per chunk and no TPOT;"
+            " docs/measurement.md compares them"
         )
     if control_count := record_count - len(main):
         failure_count = int(table.failed.sum() - main.failed.sum())
@@ -146,8 +146,8 @@ def _note_requests(table: RequestTable) -> Iterator[str]:
     yield from _note_server_words(table)
     for arm, part, number in table.unknown_parts:
         yield (
-            f"{arm}: {part} holds text that Tandem does not read, so it has no time: {number}"
-            " answers"
+            f"{arm}: {part} holds text that Tandem does not read, so it has no time:"
+            f" {number} answers"
         )
     counts = [
         _count_by_arm(table, ~np.isnan(table.figures[name]))

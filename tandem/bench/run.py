@@ -306,8 +306,8 @@ class MeasurementRun:
         if entry.stable is False and not self.stop.is_requested:
             counts = f"{entry.requests} requests of warm-up, {entry.failed} of them failed"
             self._note(
-                f"{arm.name} was not stable after {counts}: its first rounds may differ from its"
-                " last"
+                f"{arm.name} was not stable after {counts}:"
+                " its first rounds may differ from its last"
             )
         return entry
 

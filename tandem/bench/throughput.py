@@ -27,8 +27,8 @@ _TurnChange = tuple[TurnKey, CounterChange, int]
 # if the server's and the records' counts differ by more than this factor, one is wrong
 _MAX_COUNT_RATIO = 1.01
 _FOREIGN_TOKENS = (
-    "its counters hold more tokens than the records: another client asked it, and is in its"
-    " acceptance"
+    "its counters hold more tokens than the records:"
+    " another client asked it, and is in its acceptance"
 )
 _MISSING_TOKENS = (
     "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too"

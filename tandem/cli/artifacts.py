@@ -234,8 +234,8 @@ def stage_task(
         load_items(items)  # refuses a bad line now, not after the rounds
     elif not any(folder.glob("*.yaml")):
         change = (
-            f"put {ITEMS_FILE}, or the YAML of a task of lm-eval, into the folder of the task's"
-            " name"
+            f"put {ITEMS_FILE}, or the YAML of a task of lm-eval,"
+            " into the folder of the task's name"
         )
         raise InputError("the folder holds no task", where=str(folder), change=change)
     store = _open_store(context)

@@ -54,8 +54,8 @@ BREAK_EVEN_LEGEND = (
     "break-even: acceptance below which plain decoding is faster; -: it is always faster"
 )
 GAIN_LEGEND = (
-    "gains above: the plain server's TPOT from which even the low end of the range is faster; -:"
-    " never"
+    "gains above: the plain server's TPOT from which even the low end of the range is faster;"
+    " -: never"
 )
 NO_LOAD = (
     "no figure above concurrency {}, because nobody published one: measure it and plan with"
@@ -422,8 +422,8 @@ def _list_bases(forecast: PlanForecast) -> Iterator[str]:
     basis = forecast.basis
     words = "assumed: pass --acceptance" if basis.words == "assumed" else basis.words
     place = (
-        f"{experiment.name}: {experiment.target} on {experiment.runtime}, relative to plain"
-        " decoding"
+        f"{experiment.name}: {experiment.target} on {experiment.runtime},"
+        " relative to plain decoding"
     )
     yield place + (", from simulated servers" if basis.is_simulated else "")
     simulated = " of simulated servers" if basis.is_simulated else ""

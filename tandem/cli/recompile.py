@@ -321,8 +321,8 @@ def print_changes(old_snapshot: KeySnapshot, changes: Sequence[VariantChange]) -
         print_line(f"what differs from {old_snapshot.where}:")
     elif any(change.verdict == "same artifact" for change in changes):
         print_line(
-            f"nothing is compiled again: every variant keeps the artifact that {old_snapshot.where}"
-            " names"
+            "nothing is compiled again:"
+            f" every variant keeps the artifact that {old_snapshot.where} names"
         )
     for environment in dict.fromkeys(change.environment for change in changed):
         own_changes = [change for change in changed if change.environment == environment]

@@ -98,8 +98,8 @@ def render(
                 f" {build_cdk_command('deploy', name, 'Workloads')}"
             )
             print(
-                f"  until then pods of {', '.join(namespaces)} start without credentials, and keep"
-                " none"
+                f"  until then pods of {', '.join(namespaces)} start without credentials,"
+                " and keep none"
             )
     environments = len(inputs.environments())
     files = format_count(len(changed_paths), "file")

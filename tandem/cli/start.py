@@ -197,8 +197,8 @@ def build_unarmed_error(environment: Environment, paths: Sequence[StopPath]) -> 
         f"{format_count(len(paths), 'path')} that should stop the fleet would not: {reasons}",
         where=f"environment {environment.name}",
         change=(
-            f"mend it: {' and '.join(mend_commands)}; or add --accept-unarmed, which stands in the"
-            " lease"
+            f"mend it: {' and '.join(mend_commands)};"
+            " or add --accept-unarmed, which stands in the lease"
         ),
     )
 
@@ -324,8 +324,8 @@ def _list_result_rows(plan: StartPlan, raise_report: RaiseReport) -> Iterator[Te
     yield (
         "raised",
         (
-            f"{prefix}EKS wants {format_count(lease.nodes, 'instance')}; a node joins some minutes"
-            " later"
+            f"{prefix}EKS wants {format_count(lease.nodes, 'instance')};"
+            " a node joins some minutes later"
         ),
     )
     yield (

@@ -26,8 +26,8 @@ from tandem.spec.faults import SpecError, SpecFault
 # short enough for every name made from it
 NAME_PATTERN = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
 NAME_RULE = (
-    "lower-case letters, digits and dashes, starting with a letter, ending with none, at most 30;"
-    " not "
+    "lower-case letters, digits and dashes, starting with a letter, ending with none,"
+    " at most 30; not "
 )
 
 INSTANCE_TYPES: tuple[str, ...] = get_args(

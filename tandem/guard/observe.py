@@ -241,8 +241,8 @@ def observe_fleet(clients: AwsClients, config: GuardConfig, now: datetime) -> Fl
             lease, fault = read_lease(clients, config, pointer)
             if lease and lease.created > now + CLOCK_TOLERANCE:
                 fault = (
-                    f"{config.url(lease_key(lease.run))}: written in the future, so it counts as no"
-                    " lease"
+                    f"{config.url(lease_key(lease.run))}:"
+                    " written in the future, so it counts as no lease"
                 )
                 lease = None
             faults.extend([fault] if fault else [])

@@ -261,8 +261,8 @@ def _check_placement(table: RequestTable) -> CheckFinding:
     if is_same or all(len(codes) > 1 for codes in arm_codes.values()):
         return "passed", sentence
     change = (
-        "swap the servers: `tandem run --starts 2` does it, a bench of your own says it with"
-        " --placement"
+        "swap the servers: `tandem run --starts 2` does it,"
+        " a bench of your own says it with --placement"
     )
     return "caution", f"{sentence}; the intervals do not include how halves differ: {change}"
 

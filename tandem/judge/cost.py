@@ -119,8 +119,8 @@ def _explain_cost(
     if work.bad_answers:
         reason = "not good text or beyond the stated limits" if has_limits else "not good text"
         yield (
-            f"{work.bad_answers} of {work.request_count} answers are {reason}: paid for, and not"
-            " counted."
+            f"{work.bad_answers} of {work.request_count} answers are {reason}:"
+            " paid for, and not counted."
         )
     if work.answers_without_tokens:
         yield (

@@ -209,8 +209,8 @@ class HeadlineFacts:
             return ""
         times = format_short_ratio(lengths.value)
         return (
-            f"answers of {variant} are {times} times as long, and the servers counted no output"
-            " tokens"
+            f"answers of {variant} are {times} times as long,"
+            " and the servers counted no output tokens"
         )
 
     def describe_lengths(self) -> str:

@@ -105,8 +105,8 @@ def _tell_repeats(quality: TaskQuality, repeats: int) -> TaskQuality:
     if not repeats:
         return quality
     limit = (
-        f"{count_things(repeats, 'item')} with the name of another one; items of one name are one"
-        " group"
+        f"{count_things(repeats, 'item')} with the name of another one;"
+        " items of one name are one group"
     )
     return msgspec.structs.replace(quality, limits=(*quality.limits, limit))
 

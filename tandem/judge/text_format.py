@@ -266,14 +266,14 @@ def describe_next_step(headline: Headline, verdict: Verdict) -> str:
         return f"Find out why the outputs differ before you serve with {variant}."
     if headline.finding == "faster" and headline.output == "not shown":
         return (
-            "Show whether the outputs are the same: rerun with --record token-ids, or report with"
-            " --tokenizer."
+            "Show whether the outputs are the same:"
+            " rerun with --record token-ids, or report with --tokenizer."
         )
     if headline.finding == "faster" and headline.evidence == "one-start":
         if verdict.controls.has_replicas:
             return (
-                "Rerun with the address of one server: behind one of these addresses there are"
-                " several."
+                "Rerun with the address of one server:"
+                " behind one of these addresses there are several."
             )
         return (
             f"Measure 6 starts of each arm before you rely on {variant}: tandem run --starts 6; or,"

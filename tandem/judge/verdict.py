@@ -122,8 +122,8 @@ def judge_run(
             " its control",
             where=str(table.folder / MANIFEST),
             change=(
-                "give it a name of its own, without a #, here and in the .jsonl files, or measure"
-                " again"
+                "give it a name of its own, without a #, here and in the .jsonl files,"
+                " or measure again"
             ),
         )
     controls = check_controls(table)
@@ -218,6 +218,6 @@ def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifes
     yield quote_command("tandem", "bench", "report", folder.resolve().name, *flags)
     files = [*([f"{LLMPERF_FOLDER}/"] if (folder / LLMPERF_FOLDER).is_dir() else []), *RUN_FILES]
     yield (
-        f"measured by Tandem {run.version}; {', '.join(files[:-1])} and {files[-1]} are all it"
-        " needs"
+        f"measured by Tandem {run.version};"
+        f" {', '.join(files[:-1])} and {files[-1]} are all it needs"
     )

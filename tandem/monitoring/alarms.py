@@ -76,8 +76,8 @@ def list_coverage_gaps(scope: MonitoringScope) -> Iterator[str]:
         )
     if environment.observability.reference is None:
         yield (
-            "No regression of TTFT or TPOT is seen: observability.reference is null, so there is no"
-            " level."
+            "No regression of TTFT or TPOT is seen:"
+            " observability.reference is null, so there is no level."
         )
 
 

@@ -127,8 +127,8 @@ def _list_reference_alarms(
                 [metric.removesuffix("_ms"), *cell],
                 f"{name} is slower than in run {run}: {metric}.",
                 f"median more than {percent:g} percent (observability.regression_percent) above"
-                f" {reference_ms:g} ms in {STEADY_PERIODS} quarter-hours: fewer may be one round's"
-                " outlier",
+                f" {reference_ms:g} ms in {STEADY_PERIODS} quarter-hours:"
+                " fewer may be one round's outlier",
                 source.line(metric, "p50", id="median", is_visible=True),
                 threshold=round(reference_ms * (1 + percent / 100), 6),
             )

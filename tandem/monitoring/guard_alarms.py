@@ -97,8 +97,8 @@ def _list_fleet_alarms(environment: Environment) -> Iterator[MetricAlarm]:
         (STOP_FAILURE,),
         "stop_failures",
         f"A stop of {name} is due and is not done.",
-        f"in {FAILURE_PASSES} of {WINDOW_PASSES} passes: one that failed is made up for by the"
-        " next",
+        f"in {FAILURE_PASSES} of {WINDOW_PASSES} passes:"
+        " one that failed is made up for by the next",
         **MOST_PASSES,
     )
     yield build(

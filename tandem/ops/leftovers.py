@@ -28,8 +28,8 @@ from tandem.spec import names
 # a node group replaces its instances, and a cluster with a node group does not go
 REMOVAL_ORDER = ("node group", "instance", "cluster")
 RETENTION_NOTE = (
-    "builds of images; kept so that a deploy that was rolled back says why, until its retention"
-    " ends"
+    "builds of images; kept so that a deploy that was rolled back says why,"
+    " until its retention ends"
 )
 MAX_TAG_BATCH = 20  # load balancers of one DescribeTags
 

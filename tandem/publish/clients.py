@@ -62,8 +62,8 @@ _CHANGES = {
     ),
     "misconfigured": "correct AWS_PROFILE, AWS_ENDPOINT_URL and the environment's region",
     "unreachable": (
-        "check the region's name, DNS, the VPC's endpoints monitoring, sts and s3, and the network"
-        " policy"
+        "check the region's name, DNS, the VPC's endpoints monitoring, sts and s3,"
+        " and the network policy"
     ),
 }
 _INPUT_KINDS = {"misconfigured", "other region"}

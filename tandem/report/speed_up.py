@@ -152,8 +152,8 @@ def _explain_forest(
 ) -> Iterator[str]:
     """Yield sentences that explain how to read a plot."""
     yield (
-        f"Each mark is the geometric mean over prompts, its line the {fmt.format_level(verdict)}"
-        " interval."
+        "Each mark is the geometric mean over prompts,"
+        f" its line the {fmt.format_level(verdict)} interval."
     )
     yield "Right of 1 the variant is better."
     yield (
@@ -161,8 +161,8 @@ def _explain_forest(
         " inside it is the same."
     )
     yield (
-        "The grey band around 1, if any, is the noise floor: how far the baseline differs from"
-        " itself."
+        "The grey band around 1, if any, is the noise floor:"
+        " how far the baseline differs from itself."
     )
     yield "Differences inside the grey band are treated as noise."
     if any(cell.verdict == "faster" for cell in cells):

@@ -110,8 +110,8 @@ def _choose_cells(verdict: Verdict, requests: RequestTable) -> tuple[list[ChartC
         load = requests.loads[load_code]
         names = f"{POST_CLASSES[0]} (structured) and {POST_CLASSES[1]} (open-ended)"
         sentence = (
-            f"The post's two prompts, {names}, at {fmt.format_load(load)}, the load with the most"
-            " requests."
+            f"The post's two prompts, {names}, at {fmt.format_load(load)},"
+            " the load with the most requests."
         )
         return [
             ChartCell(name, load, requests.classes.index(name), load_code) for name in POST_CLASSES

@@ -23,8 +23,8 @@ _BLOCKS = "awsdocs/amazon-eks-user-guide latest/ug/ml/capacity-blocks-mng.adoc"
 _BLOCK_DURATIONS = "docs.aws.amazon.com/AWSEC2/latest/UserGuide/capacity-blocks-purchase.html"
 _EXAMPLES = "docs.aws.amazon.com/IAM/latest/UserGuide: example accounts"
 _CLUSTER_ZONES = (
-    "awsdocs/amazon-eks-user-guide@101184ec latest/ug/networking/network-reqs.adoc, subnets for"
-    " clusters"
+    "awsdocs/amazon-eks-user-guide@101184ec latest/ug/networking/network-reqs.adoc,"
+    " subnets for clusters"
 )
 ZONES_WITHOUT_EKS = ("use1-az3", "usw1-az2", "cac1-az3")
 _BUDGET_STOP = "Tandem's own: the budget alarm would stop the run; it counts instances alone"

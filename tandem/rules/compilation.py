@@ -93,8 +93,8 @@ def _find_small_compile_memory(context: ExperimentContext) -> Iterable[RuleFindi
             " is published"
         )
         change = (
-            f"write memory_gib: {LARGE_COMPILE_GIB}, or read the peak of a first compile and write"
-            " that"
+            f"write memory_gib: {LARGE_COMPILE_GIB},"
+            " or read the peak of a first compile and write that"
         )
         yield RuleFinding("compile.memory_gib", got, legal, change)
 

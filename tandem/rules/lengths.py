@@ -145,8 +145,8 @@ def _find_async_baseline(context: ExperimentContext) -> Iterable[RuleFinding]:
     if context.spelling.async_key and context.experiment.serving.async_mode and plain:
         legal = "false, until the plain variant is seen to run asynchronously"
         change = (
-            "write false, or look into the plain server's log: if it stays synchronous it is no"
-            " control"
+            "write false, or look into the plain server's log:"
+            " if it stays synchronous it is no control"
         )
         yield RuleFinding(
             "serving.async_mode", f"true with the plain variant {plain[0]}", legal, change

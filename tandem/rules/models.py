@@ -96,8 +96,8 @@ def _find_vulnerable_image(context: ExperimentContext) -> Iterable[RuleFinding]:
     figure = runtime.image.vulnerabilities
     if figure.value is not None:
         change = (
-            "keep its servers inside the cluster, as rendered; use another runtime where its modes"
-            " suffice"
+            "keep its servers inside the cluster, as rendered;"
+            " use another runtime where its modes suffice"
         )
         legal = "an image without known vulnerabilities"
         yield RuleFinding("runtime", f"{runtime.name}: {figure.value}", legal, change, figure)

@@ -240,8 +240,8 @@ def _find_notify_word(context: EnvironmentContext) -> Iterable[RuleFinding]:
     name = context.environment.name
     if NOTIFY in name.split("-"):
         legal = (
-            f"a name without the word {NOTIFY}, by which alarms of `prod` are told from those of"
-            " `prod-eu`"
+            f"a name without the word {NOTIFY},"
+            " by which alarms of `prod` are told from those of `prod-eu`"
         )
         yield RuleFinding("name", repr(name), legal, "rename the file")
 

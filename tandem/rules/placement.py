@@ -58,8 +58,8 @@ def _find_idle_cores(context: ExperimentContext) -> Iterable[RuleFinding]:
     cores = context.logical_cores()
     if degree < cores:
         got = (
-            f"{degree}: {cores - degree} of {cores} logical cores ({1 - degree / cores:.0%}) stay"
-            " idle"
+            f"{degree}: {cores - degree} of {cores} logical cores ({1 - degree / cores:.0%})"
+            " stay idle"
         )
         change = f"write {cores}, or fewer devices where they hold this degree"
         yield RuleFinding(_DEGREE, got, f"{cores} uses all", change)
@@ -120,8 +120,8 @@ def _find_unbindable_count(context: HostingContext) -> Iterable[RuleFinding]:
     if devices not in counts.value:
         legal = f"{join_values(counts.value)} on {context.instance_name}"
         change = (
-            f"host an experiment with devices: {context.bindable_devices()}, or another instance"
-            " type"
+            "host an experiment with devices:"
+            f" {context.bindable_devices()}, or another instance type"
         )
         yield context.find("serving.devices", devices, legal, change, counts)
 
@@ -152,8 +152,8 @@ def _find_unpublished_group(context: HostingContext) -> Iterable[RuleFinding]:
     if group is not None and group not in groups.value:
         legal = f"{join_values((*groups.value, 'null'))} on {context.instance_name}"
         change = (
-            "host an experiment with one of these: a claim for this group would stay pending for"
-            " ever"
+            "host an experiment with one of these:"
+            " a claim for this group would stay pending for ever"
         )
         yield context.find("serving.device_group", group, legal, change, groups)
 

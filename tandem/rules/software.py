@@ -24,8 +24,8 @@ _CAPABILITIES = (
 )
 _ECR = "docs.aws.amazon.com/AmazonECR/latest/userguide/vpc-endpoints.html"
 _NAT = (
-    "docs.aws.amazon.com/vpc/latest/userguide/vpc-nat-gateway.html: the public hub is on the"
-    " internet"
+    "docs.aws.amazon.com/vpc/latest/userguide/vpc-nat-gateway.html:"
+    " the public hub is on the internet"
 )
 RULES = RuleList()
 
@@ -260,8 +260,8 @@ def _find_unpinned_images(context: EnvironmentContext) -> Iterable[RuleFinding]:
         got = f"{len(references)} images without a digest: {join_values(references)}"
         legal = "a digest of each, so that nobody can move a tag under it"
         change = (
-            "run `tandem images --resolve` where the registries can be reached, and commit what it"
-            " writes"
+            "run `tandem images --resolve` where the registries can be reached,"
+            " and commit what it writes"
         )
         yield RuleFinding("experiments", got, legal, change)
 

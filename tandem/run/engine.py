@@ -482,8 +482,8 @@ class RunEngine:
             raise RunEndError(f"cancelled by {run.cancelled_by}", "cancelled")
         if self._has_other_specs:
             raise RunEndError(
-                "the runner has other specs than the run began with: a deploy or sync came in"
-                " between"
+                "the runner has other specs than the run began with:"
+                " a deploy or sync came in between"
             )
         if not work.has_lease or not spec.needs_node:
             return

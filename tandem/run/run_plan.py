@@ -454,8 +454,8 @@ def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
         }
         lower = changes.get(step.step, "ask for --quick")
         change = (
-            f"{lower}, or raise guard.max_hours (now {max_hours}) to {needed_hours:g} and deploy"
-            " Guard"
+            f"{lower}, or raise guard.max_hours (now {max_hours})"
+            f" to {needed_hours:g} and deploy Guard"
         )
     size = f"{'at most' if step.is_bound else 'about'} {step.minutes:.0f} min"
     problem = (

@@ -244,8 +244,8 @@ def require_single_servers(work: StepWork) -> None:
         endpoint_count = len(_find_live_endpoints(slices, arm, pods))
         if pod_count > 1 or endpoint_count > 1:
             reason = (
-                f"{arm} has {pod_count} pods and {endpoint_count} endpoints, and must have one of"
-                " each"
+                f"{arm} has {pod_count} pods and {endpoint_count} endpoints,"
+                " and must have one of each"
             )
             raise RunEndError(reason, "void")
 
@@ -356,8 +356,8 @@ def list_claim_faults(work: StepWork, server: ServerState) -> Iterator[str]:
     size = serving.device_group
     if UNKNOWN_DEVICE in server.devices:
         yield (
-            f"devices: the ResourceSlice of {server.node} has no deviceId, so their group is"
-            " unknown"
+            f"devices: the ResourceSlice of {server.node} has no deviceId,"
+            " so their group is unknown"
         )
     elif size and len({device // size for device in server.devices}) > 1:
         yield (

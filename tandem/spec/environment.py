@@ -432,8 +432,8 @@ class GuardLimits(SpecRecord):
         ge=1,
         le=10_000_000,
         description=(
-            f"monthly budget whose alarm stops the fleet; null: that of {RUNS_PER_MONTH} runs of"
-            " max_hours"
+            "monthly budget whose alarm stops the fleet; null:"
+            f" that of {RUNS_PER_MONTH} runs of max_hours"
         ),
     )
     people_policies: bool = Field(

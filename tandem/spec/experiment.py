@@ -168,8 +168,8 @@ class QualityTask(SpecRecord):
     sha256: Digest | None = Field(
         None,
         description=(
-            "of the task set, as `tandem artifacts stage-task` prints it; null: the 400 sums of"
-            " ours"
+            "of the task set, as `tandem artifacts stage-task` prints it; null:"
+            " the 400 sums of ours"
         ),
     )
     items: int = Field(

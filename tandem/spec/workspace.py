@@ -61,8 +61,8 @@ def load_workspace(
         got = f"no .yaml file here, and none in {experiments_folder}"
         allowed = "one environment or experiment at least"
         change = (
-            "start from `tandem new NAME`, or name other folders by --environments and"
-            " --experiments"
+            "start from `tandem new NAME`,"
+            " or name other folders by --environments and --experiments"
         )
         faults.append(SpecFault(str(environments_folder), "", got, allowed, change))
     present = ", ".join(sorted(environment_files)) or "none yet"

@@ -35,8 +35,8 @@ class FailureKind:
 
 _AGAIN = "then delete this Job and create it again: a restart of this one does not try"
 _REFUSAL = (
-    "the program refuses what it is told; compare with the runtime's release, correct the"
-    " experiment"
+    "the program refuses what it is told;"
+    " compare with the runtime's release, correct the experiment"
 )
 _EMPTY = (
     "the program calls itself done and left nothing: compare the artifact's folder in its arguments"
@@ -44,8 +44,8 @@ _EMPTY = (
 )
 _TOO_LARGE = (
     "the model does not fit into the devices' memory: lower serving.max_num_seqs or"
-    " serving.max_model_len, or raise serving.tensor_parallel_size; all of these make another"
-    " artifact"
+    " serving.max_model_len, or raise serving.tensor_parallel_size;"
+    " all of these make another artifact"
 )
 _UNCOMPILABLE = (
     "the compiler cannot compile this graph, and would say so again: look its code up in the Neuron"

@@ -78,8 +78,8 @@ def _build_parser() -> argparse.ArgumentParser:
             "run llmperf against several servers at the same moment and keep what it writes"
         ),
         epilog=(
-            "exit codes: 0 no failed request; 1 some failed; 2 bad input; 3 a server failed every"
-            " request"
+            "exit codes: 0 no failed request; 1 some failed; 2 bad input;"
+            " 3 a server failed every request"
         ),
     )
     add = parser.add_argument

@@ -196,8 +196,8 @@ def run_ray(
         if READY_TEXT not in text:
             problem = f"Ray did not start: {text.strip()[-MAX_CHARACTERS:]}"
             change = (
-                "run again when the machine has less to do; it needs 2 GB of memory and 200 MB of"
-                " /dev/shm"
+                "run again when the machine has less to do;"
+                " it needs 2 GB of memory and 200 MB of /dev/shm"
             )
             raise ExternalError(problem, where=str(log), change=change)
         say(f"Ray is up after {time.monotonic() - start_s:.0f} s")

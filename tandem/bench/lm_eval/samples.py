@@ -25,8 +25,8 @@ GROUP_FIELD = "group"
 # in characters; a longer group, such as the text of a passage, goes by its digest
 _LONGEST_NAME = 80
 _CHANGE = (
-    "give the folder of `lm_eval --log_samples --output_path`, of tasks with generate_until and"
-    " exact_match"
+    "give the folder of `lm_eval --log_samples --output_path`,"
+    " of tasks with generate_until and exact_match"
 )
 
 

@@ -129,8 +129,8 @@ def load_suite(name_or_path: str | Path, *, llmperf_source: Path | None = None) 
     if path.suffix != ".jsonl" and not path.exists():
         change = _suggest_name(name, BUILT_IN, "name one of these, or the file by its path")
         problem = (
-            f"no suite and no file has this name; allowed: {', '.join(BUILT_IN)}, or a file"
-            " FILE.jsonl"
+            "no suite and no file has this name; allowed:"
+            f" {', '.join(BUILT_IN)}, or a file FILE.jsonl"
         )
         raise InputError(problem, where=name, change=change)
     prompts = _read_prompts(path)

@@ -170,8 +170,8 @@ def _answer_windows(results: VariantResults, cell: CellVerdict) -> ClaimAnswer:
         return ClaimAnswer("contradicted", describe_cell(cell))
     if len(logs) < FEWEST_STARTS:
         counts = (
-            f"{count_things(len(logs), 'round')}, and {FEWEST_STARTS} are the least that show a"
-            " time"
+            f"{count_things(len(logs), 'round')},"
+            f" and {FEWEST_STARTS} are the least that show a time"
         )
         return ClaimAnswer("no evidence", f"{place}: {counts}: --rounds, --duration")
     windows = [math.exp(part.mean()) for part in np.array_split(logs, min(MOST_WINDOWS, len(logs)))]
@@ -259,8 +259,8 @@ def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
     step_ratio = float(np.median(ratios)) if ratios else None
     if step_ratio is not None:
         text += (
-            f"; a step took {format_times(step_ratio)} the baseline's time, by TPOT over steps a"
-            " token"
+            f"; a step took {format_times(step_ratio)} the baseline's time,"
+            " by TPOT over steps a token"
         )
     prefill = results.find_metric(claim.metrics[0])
     quicker_cells = [cell for cell in prefill if cell.verdict == "faster"]

@@ -209,8 +209,8 @@ def list_differences(set_up: PostSetup, base: ManifestArm, variant: ManifestArm)
     )
     if runtimes:
         yield (
-            f"the runtime is {', '.join(runtimes)}, so nothing says that this is the post's"
-            " accelerator"
+            f"the runtime is {', '.join(runtimes)},"
+            " so nothing says that this is the post's accelerator"
         )
     if base.speculation is None or base.speculation.method is not None:
         yield f"nothing says that {base.name} decodes without speculation"

@@ -514,8 +514,8 @@ def _explain_other_length(entry: _RowEstimate, word: CellWord, margin: float) ->
     scope = "beside its baseline's, " if entry.draft.kind == "gain" else ""
     times = f"{format_number(ratio.value)} times as long ({format_interval(ratio)})"
     return (
-        f"{scope}the later answers are {times}, so their times are not those of the same work: see"
-        " TPOT"
+        f"{scope}the later answers are {times}, so their times are not those of the same work:"
+        " see TPOT"
     )
 
 

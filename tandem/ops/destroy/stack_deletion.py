@@ -113,8 +113,8 @@ def require_own_stacks(account: AccountClients, stacks: Sequence[CloudFormationS
             for name in stack_names
         )
         raise InputError(
-            f"this stack has no tag {names.OWNER_TAG}={account.name}: {reason}, so it is left"
-            " alone",
+            f"this stack has no tag {names.OWNER_TAG}={account.name}:"
+            f" {reason}, so it is left alone",
             where=", ".join(stack_names),
             change=f"see whose it is ({'; '.join(lookups)}); if it is yours, {change}",
         )

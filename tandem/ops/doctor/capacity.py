@@ -230,8 +230,8 @@ def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findi
         minutes = int(BLOCK_MARGIN / timedelta(minutes=1))
         if remaining <= BLOCK_MARGIN:
             message = (
-                f"it ends at {ends:{TIME_FORMAT}}: no raise is admitted in its last {minutes}"
-                " minutes"
+                f"it ends at {ends:{TIME_FORMAT}}:"
+                f" no raise is admitted in its last {minutes} minutes"
             )
             action = (
                 f"extend it an hour before its end at the latest, or buy another: {EXTENSION_PAGE}"
@@ -239,8 +239,8 @@ def _judge_window(context: DoctorContext, row: dict[str, Any]) -> Iterator[Findi
             yield Finding("fail", message, action, _build_offer_command(context))
         elif remaining < timedelta(hours=context.environment.guard.max_hours):
             message = (
-                f"it ends in {remaining / timedelta(hours=1):.1f} hours, before guard.max_hours is"
-                " over"
+                f"it ends in {remaining / timedelta(hours=1):.1f} hours,"
+                " before guard.max_hours is over"
             )
             yield Finding("warn", message, "ask for fewer hours when starting")
 
@@ -315,8 +315,8 @@ def _judge_extensions(account: AccountClients, row: dict[str, Any]) -> Iterator[
     )
     if latest["CapacityBlockExtensionStatus"] == "payment-pending":
         message = (
-            f"{target} is not paid yet: the block ends at {ends:{TIME_FORMAT}} until EC2 has the"
-            " money"
+            f"{target} is not paid yet:"
+            f" the block ends at {ends:{TIME_FORMAT}} until EC2 has the money"
         )
         action = (
             f"plan no run beyond {ends - BLOCK_MARGIN:{TIME_FORMAT}}, at which the reaper stops it:"
@@ -436,8 +436,8 @@ def check_budget(context: DoctorContext, account: AccountClients) -> Finding:
     )
     if answer is None and is_manual:
         message = (
-            f"CloudFormation makes no budget in {environment.region}, and nobody made {name} by"
-            " hand"
+            f"CloudFormation makes no budget in {environment.region},"
+            f" and nobody made {name} by hand"
         )
         return Finding("warn", message, "make it once, after Guard is deployed", command)
     if answer is None:

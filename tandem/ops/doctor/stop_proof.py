@@ -314,7 +314,7 @@ class _StopProof:
             command = build_cdk_command("deploy", self.config.environment, "Guard")
             return Finding("fail", message, action, command, code=EXIT_EXTERNAL)
         action = (
-            f"{FALLBACK_NOTE}; correct the payload in tandem/guard/fleet_start.py, and keep these"
-            " words"
+            f"{FALLBACK_NOTE}; correct the payload in tandem/guard/fleet_start.py,"
+            " and keep these words"
         )
         return Finding("fail", message, action, code=EXIT_EXTERNAL)

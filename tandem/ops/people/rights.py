@@ -429,8 +429,8 @@ _REASON_ROWS = (
     ),
     "logs: the streams of a log group are not known beforehand; the group is literal",
     (
-        "guard's rules: CloudFormation ends the name of the rule; the stack's name before it is"
-        " literal"
+        "guard's rules: CloudFormation ends the name of the rule;"
+        " the stack's name before it is literal"
     ),
     "schedules, proofs: names of schedules are not known beforehand; the group is literal",
     "all budgets: AWS Budgets lists budgets of the whole account; they are only read",
