@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from conftest import make_account
+from hand_made_account import make_account
 
 from rehearsal.aws.capacity_block import BlockExtension
 from rehearsal.cluster.store import format_time

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from conftest import make_account, make_node_group
+from hand_made_account import make_account, make_node_group
 
 from rehearsal.cluster.store import format_time
 from rehearsal.run.settings import RehearsalSettings
