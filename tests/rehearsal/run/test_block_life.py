@@ -3,6 +3,7 @@ deployed in between."""
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,12 +12,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hand_made_account import make_account
+from hand_made_account import TAINT, make_account
 
 from rehearsal.aws.capacity_block import BlockExtension
 from rehearsal.cluster.store import format_time
 from rehearsal.run.settings import RehearsalSettings
 from rehearsal.run.world import RehearsalAccount, RunWorld
+from stacks.fleet import USER_DATA
 from tandem.guard.apply import run_reaper_pass
 from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
 from tandem.guard.fence import FENCE_KEY
@@ -57,6 +59,7 @@ def deploy_block(account):
         "InstanceType": capacity.instance_type,
         "InstanceMarketOptions": {"MarketType": "capacity-block"},
         "CapacityReservationSpecification": target,
+        "UserData": base64.b64encode(USER_DATA.encode()).decode(),
     }
     template = client("ec2").create_launch_template(
         LaunchTemplateName="fleet", LaunchTemplateData=data
@@ -72,9 +75,10 @@ def deploy_block(account):
         nodegroupName=guard.node_group,
         subnets=["subnet-1"],
         labels={},
+        taints=[TAINT],
         nodeRole=f"arn:aws:iam::{environment.account}:role/any",
         capacityType="CAPACITY_BLOCK",
-        launchTemplate={"id": template["LaunchTemplate"]["LaunchTemplateId"]},
+        launchTemplate={"id": template["LaunchTemplate"]["LaunchTemplateId"], "version": "1"},
         scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
         tags=names.resource_tags(environment) | plan,
     )
