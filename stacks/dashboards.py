@@ -7,6 +7,7 @@ under each graph. All graphs of a row have one height, so the dashboard has no h
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -231,9 +232,12 @@ def _build_expression(
     text = expression.text
     for (dimension, value), pattern in patterns.items():
         text = text.replace(f'{dimension}="{value}"', f'{dimension}="{pattern}"')
+
+    # whole words: the id m1 stands in m10 too, and m in nearly any text
+    words = set(re.findall(r"\w+", expression.text))
     return cloudwatch.MathExpression(
         expression=text,
-        using_metrics={id_: metric for id_, metric in metrics.items() if id_ in expression.text},
+        using_metrics={id_: metric for id_, metric in metrics.items() if id_ in words},
         label=expression.label,
         color=expression.color,
     )
