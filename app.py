@@ -33,11 +33,11 @@ from tandem.cli.console import format_count, print_spec_faults
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.monitoring_cost import build_scope
 from tandem.cli.selection import Selection
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecError
 from tandem.errors import ExitCode
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecError
 
 ROOT = Path(__file__).parent
 

@@ -18,13 +18,13 @@ from setuptools.command.sdist import sdist
 ROOT = Path(__file__).resolve().parent
 sys.path.insert(0, str(ROOT))  # a build by pip does not have it
 
-from tandem.spec.checkout import (  # noqa: E402
+from tandem.declarations.checkout import (  # noqa: E402
     CHECKOUT_EXPERIMENT,
     PACKAGE_EXPERIMENT,
     PACKAGE_IMAGES,
     is_checkout,
 )
-from tandem.spec.project_image import write_built_images  # noqa: E402
+from tandem.declarations.project_image import write_built_images  # noqa: E402
 
 SOURCE_FOLDERS = ("tandem", "tandem.egg-info")
 SOURCE_FILES = ("pyproject.toml", "setup.py", "setup.cfg", "PKG-INFO", "README.md")

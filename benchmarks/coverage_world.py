@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import special
 
-from tandem.bench.schedule import first_order, pass_order
+from tandem.bench.plan.schedule import first_order, pass_order
 from tandem.simulator.engine import BLOCK_STEPS, BatchingEngine, EngineRequest
 from tandem.simulator.settings import DEFAULT_CLASS, PromptClassSettings, SimulatorSettings
 

@@ -38,11 +38,11 @@ from machine import describe_machine
 from stream_recording import CHAT, record_stream, write_recording
 
 from rehearsal.loopback import HOST, find_free_port
-from tandem.bench import manifest
-from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.record import RequestRecord, read_records
-from tandem.bench.request_metrics import compute_request_metrics
-from tandem.bench.schedule import CONTROL_SUFFIX
+from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.plan.schedule import CONTROL_SUFFIX
+from tandem.bench.records import manifest
+from tandem.bench.records.folder import RECORDS_FILE
+from tandem.bench.records.record import RequestRecord, read_records
 
 HERE = ROOT / "benchmarks" / "foreign"
 ENVIRONMENT = ROOT / ".venv-others"

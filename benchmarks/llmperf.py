@@ -34,10 +34,10 @@ from bench_command import ROOT, BenchError, run_bench, write_suite
 from between_marks import write_between
 from servers_apart import simulator
 
-from tandem.bench import manifest
 from tandem.bench.llmperf import source
 from tandem.bench.llmperf.run import LlmperfSession
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
+from tandem.bench.records import manifest
 from tandem.bench.suites.suite import load_suite
 from tandem.errors import ExternalError, InputError, TandemError
 

@@ -1,9 +1,9 @@
 """llmperf's figures next to Tandem's and the server's truth, recomputed from their files.
 
 Invariant: this module computes every figure from the files of the folder; none is stored. Truth
-comes from the server's own log by the arithmetic of `tandem.bench.ground_truth`. Tandem's figures
-come from its records by `summarize_run`, llmperf's from its unchanged result files. All are medians
-of requests, in milliseconds and tokens.
+comes from the server's own log by the arithmetic of `tandem.bench.figures.ground_truth`. Tandem's
+figures come from its records by `summarize_run`, llmperf's from its unchanged result files. All are
+medians of requests, in milliseconds and tokens.
 
 A folder has `about.json` and for each scenario `<name>/llmperf/` and `<name>/tandem/`. Each of
 these has the log of its server, twin.jsonl. The two measurements run in sequence, each on a new
@@ -21,13 +21,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.ground_truth import LLMPERF_ITL, ServerLogEntry
-from tandem.bench.json_file import read_json_lines
+from tandem.bench.figures.ground_truth import LLMPERF_ITL, ServerLogEntry
+from tandem.bench.figures.summary import ALL_CLASSES, summarize_run
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.run import LlmperfCall, call_folder, read_calls
-from tandem.bench.record import RequestRecord, read_records
-from tandem.bench.summary import ALL_CLASSES, summarize_run
+from tandem.bench.records.folder import RECORDS_FILE
+from tandem.bench.records.json_file import read_json_lines
+from tandem.bench.records.record import RequestRecord, read_records
 from tandem.errors import InputError
 
 ABOUT = "about.json"

@@ -10,10 +10,10 @@ import numpy as np
 import servers_apart
 from bench_command import run_bench, write_suite
 
-from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.ground_truth import ServerLogEntry
-from tandem.bench.record import RequestRecord, read_records
-from tandem.bench.request_metrics import compute_request_metrics
+from tandem.bench.figures.ground_truth import ServerLogEntry
+from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.records.folder import RECORDS_FILE
+from tandem.bench.records.record import RequestRecord, read_records
 
 BURSTS = range(1, 9)
 STEP_MS = 45

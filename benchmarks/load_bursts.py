@@ -8,9 +8,9 @@ import numpy as np
 import servers_apart
 from bench_command import run_bench, write_suite
 
-from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.record import read_records
-from tandem.bench.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.records.folder import RECORDS_FILE
+from tandem.bench.records.record import read_records
 
 SIZES = range(1, 9)
 TOKENS = 841  # the first alone, then 840: every burst of 1 to 8 divides it

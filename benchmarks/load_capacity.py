@@ -20,9 +20,9 @@ import numpy as np
 import servers_apart
 from bench_command import ROOT, BenchError, run_bench, write_suite
 
-from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.record import read_records
-from tandem.bench.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.records.folder import RECORDS_FILE
+from tandem.bench.records.record import read_records
 
 RATES = (20, 50)
 STREAMS = (4, 32, 64, 128, 256, 384, 512, 768)

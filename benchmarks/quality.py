@@ -24,7 +24,7 @@ from rehearsal.vllm_cpu.installation import ensure_python
 from rehearsal.vllm_cpu.server import MODEL, CpuVllmServer, build_self_draft
 from rehearsal.vllm_cpu.weights import ensure_weights
 from tandem.bench.lm_eval.__main__ import OUTCOME_FILE, SERVERS_VARIABLE
-from tandem.bench.quality_rows import read_quality
+from tandem.bench.records.quality_rows import read_quality
 from tandem.judge.quality import judge_quality
 from tandem.judge.text_format import describe_quality
 

@@ -27,8 +27,9 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench import counters, host, manifest
-from tandem.bench.folder import RECORDS_FILE
+from tandem.bench.load import host
+from tandem.bench.records import counters, manifest
+from tandem.bench.records.folder import RECORDS_FILE
 from tandem.errors import InputError, TandemError
 
 ROOT = Path(__file__).resolve().parent.parent

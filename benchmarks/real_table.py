@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tandem.bench import counters, manifest
-from tandem.bench.counters import CounterChange
-from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.record import OUTPUT_KINDS, RequestRecord, read_records
-from tandem.bench.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.records import counters, manifest
+from tandem.bench.records.counters import CounterChange
+from tandem.bench.records.folder import RECORDS_FILE
+from tandem.bench.records.record import OUTPUT_KINDS, RequestRecord, read_records
 from tandem.errors import InputError
 
 ALL = "all"

@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
-from tandem.bench.request_table import read_request_table
+from tandem.bench.figures.request_table import read_request_table
 from tandem.judge.schema import CellVerdict, RatioEstimate, Verdict
 from tandem.judge.text_format import ALL_PROMPTS, list_overall_cells, name_word
 from tandem.judge.verdict import JudgeOptions, judge_run

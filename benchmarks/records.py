@@ -28,10 +28,10 @@ from typing import Any, NamedTuple
 import msgspec
 from machine import describe_day
 
-from tandem.bench import manifest
-from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks
-from tandem.bench.schedule import CONTROL_SUFFIX
+from tandem.bench.plan.schedule import CONTROL_SUFFIX
+from tandem.bench.records import manifest
+from tandem.bench.records.folder import RECORDS_FILE
+from tandem.bench.records.record import SCHEMA, Chunk, RequestRecord, split_chunks
 
 CLASSES = (
     "repeat",

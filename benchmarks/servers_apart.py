@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from tandem.bench.ground_truth import ServerLogEntry, read_log
+from tandem.bench.figures.ground_truth import ServerLogEntry, read_log
 from tandem.errors import ExternalError
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -16,8 +16,8 @@ import numpy as np
 from real_records import restore_records
 from theory_model import compute_error, imply_draft_ratio, predict_time_ratio, predict_ttft_ms
 
-from tandem.bench.request_table import RequestTable, read_request_table
-from tandem.bench.summary import summarize_table
+from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.figures.summary import summarize_table
 
 BASELINE = "base"
 NGRAM = "ngram"

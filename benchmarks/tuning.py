@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 
 from between_marks import write_between
 
+from tandem.declarations.catalogue import load_catalogue
 from tandem.plan.forecast import DraftShare, PlanLoad, compute_step_cost, convert_cost, stretch_step
 from tandem.plan.measurement_rows import SERVED_DENSE, load_published
 from tandem.plan.step_cost import RANGE_FACTOR, fit_step_cost
 from tandem.plan.step_tokens import CommitLaw, count_drafted, expect_tokens, find_acceptance
-from tandem.spec.catalogue import load_catalogue
 
 WINDOWS = (3, 5, 7, 10, 15)
 ACCEPTANCES = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)

@@ -27,11 +27,11 @@ from between_marks import ROOT, write_between
 
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import Selection
-from tandem.spec.artifact_key import compare_key_fields
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations.artifact_key import compare_key_fields
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.variant_key import compute_artifact_key
 
 DOCUMENT = ROOT / "docs" / "upgrade.md"
 OLD_TAG = "0.24.0.1.1.0-neuronx-py313-sdk2.32.0-ubuntu24.04"

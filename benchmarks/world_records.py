@@ -25,11 +25,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import signal
 
-from tandem.bench import manifest
-from tandem.bench.plan import RunPlan, plan_blocks
-from tandem.bench.request_table import UNKNOWN, PromptKey, RequestTable
-from tandem.bench.run_size import DEFAULT_SIZE, QUICK_SIZE, RunSize
-from tandem.bench.schedule import CONTROL_SUFFIX, FEWEST_ROUNDS, LoadLevel
+from tandem.bench.figures.request_table import UNKNOWN, PromptKey, RequestTable
+from tandem.bench.plan.request_plan import RunPlan, plan_blocks
+from tandem.bench.plan.run_size import DEFAULT_SIZE, QUICK_SIZE, RunSize
+from tandem.bench.plan.schedule import CONTROL_SUFFIX, FEWEST_ROUNDS, LoadLevel
+from tandem.bench.records import manifest
 from tandem.bench.suites import suite
 from tandem.judge.interval import FEWEST_STARTS
 

@@ -18,10 +18,10 @@ from charts.quality import QualityChart
 from charts.serve import ServeChart
 from charts.stage import StageChart
 from charts.storage import StorageChart
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.project_image import has_llmperf
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.project_image import has_llmperf
 
 STAGES = ("base", "claims", "storage", "stage", "compile", "serve", "llmperf", "measure", "quality")
 

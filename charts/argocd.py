@@ -19,12 +19,12 @@ from constructs import Construct
 from charts import people, runner
 from charts.chart import GITOPS, Resource, TandemChart
 from charts.roles import RBAC
+from tandem.declarations import names
+from tandem.declarations.driver_release import RELEASE, RELEASE_NAMESPACE
+from tandem.declarations.environment import GitopsDelivery
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.platform import DraChart
 from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
-from tandem.spec import names
-from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE
-from tandem.spec.environment import GitopsDelivery
-from tandem.spec.experiment import Experiment
-from tandem.spec.platform import DraChart
 
 ARGOCD_API = "argoproj.io/v1alpha1"
 CLUSTER = "in-cluster"

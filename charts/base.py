@@ -11,12 +11,12 @@ from constructs import Construct
 from charts.chart import TandemChart
 from charts.network import build_network_policies
 from charts.roles import add_people_roles, add_runner_role
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.quantity import spell_count
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.quantity import spell_count
+from tandem.declarations.variant_key import compute_artifact_key
 
 WAVE = 0
 ACCOUNTS = (names.SERVE_ACCOUNT, names.STAGE_ACCOUNT, names.COMPILE_ACCOUNT, names.BENCH_ACCOUNT)

@@ -9,10 +9,10 @@ from cdk8s_plus_36 import k8s
 from constructs import Construct
 
 from charts.chart import TandemChart
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, ServingSettings
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment, ServingSettings
 
 WAVE = 1
 REQUEST = "neuron"

@@ -30,16 +30,16 @@ from constructs import Construct
 from charts import pod
 from charts.chart import TandemChart
 from charts.network import COMPILE
-from tandem.spec import names
-from tandem.spec.artifact_key import ArtifactKey
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.compile_command import CompileCommand, build_compile_command
-from tandem.spec.disk import WORK_GIB, artifact_gib, compile_gib, models_gib
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.model import ModelConfig
-from tandem.spec.quantity import spell_count, spell_gib
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.artifact_key import ArtifactKey
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.compile_command import CompileCommand, build_compile_command
+from tandem.declarations.disk import WORK_GIB, artifact_gib, compile_gib, models_gib
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment, Variant
+from tandem.declarations.model import ModelConfig
+from tandem.declarations.quantity import spell_count, spell_gib
+from tandem.declarations.variant_key import compute_artifact_key
 
 # for the node's start, the image's pull, the models' download, a server's end after the compiler's
 # deadline, and for `upload`, which stores the artifact or frees the lease of a compile that failed

@@ -17,11 +17,11 @@ from constructs import Construct
 
 from charts import list_stages, people, runner
 from charts.chart import GITOPS, Resource, TandemChart
-from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE, SCHEME
-from tandem.spec.environment import GitopsDelivery
-from tandem.spec.experiment import Experiment
-from tandem.spec.images import PRIVATE_ECR
-from tandem.spec.platform import DraChart
+from tandem.declarations.driver_release import RELEASE, RELEASE_NAMESPACE, SCHEME
+from tandem.declarations.environment import GitopsDelivery
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.images import PRIVATE_ECR
+from tandem.declarations.platform import DraChart
 
 KUSTOMIZE_API = "kustomize.toolkit.fluxcd.io/v1"
 SOURCE_API = "source.toolkit.fluxcd.io/v1"

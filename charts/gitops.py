@@ -13,10 +13,10 @@ import cdk8s
 from charts.argocd import ArgocdChart
 from charts.chart import GITOPS
 from charts.flux import FluxChart
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.driver_release import build_driver_release
-from tandem.spec.environment import Environment, GitopsDelivery
-from tandem.spec.experiment import Experiment
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.driver_release import build_driver_release
+from tandem.declarations.environment import Environment, GitopsDelivery
+from tandem.declarations.experiment import Experiment
 
 FOLDER = GITOPS
 CHARTS = {"argocd": ArgocdChart, "flux": FluxChart}

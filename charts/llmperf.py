@@ -19,11 +19,11 @@ from constructs import Construct
 from charts import pod
 from charts.chart import TandemChart
 from charts.network import BENCH
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.project_image import LLMPERF
-from tandem.spec.system_jobs import LLMPERF_CPU_M, LLMPERF_MEMORY_MIB
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.project_image import LLMPERF
+from tandem.declarations.system_jobs import LLMPERF_CPU_M, LLMPERF_MEMORY_MIB
 
 # the settings of the sample (docs/measurement.md, "llmperf"); it does not state its number of
 # calls: CALLS is a choice

@@ -15,11 +15,11 @@ from constructs import Construct
 from charts import pod
 from charts.chart import TandemChart
 from charts.network import BENCH
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.project_image import RUN
-from tandem.spec.system_jobs import BENCH_CPU_M, BENCH_MEMORY_MIB, JUDGE_JOB, MEASURE_JOB
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.project_image import RUN
+from tandem.declarations.system_jobs import BENCH_CPU_M, BENCH_MEMORY_MIB, JUDGE_JOB, MEASURE_JOB
 
 TASK_VARIABLE = "TANDEM_TASK"  # as in tandem/run/run_values.py
 # maximum of a Job, half an hour without S3 included; the runner's own deadlines come before

@@ -40,8 +40,8 @@ from urllib.parse import urlsplit
 from cdk8s_plus_36 import k8s
 
 from charts.chart import COMPONENT
-from tandem.spec.environment import Environment, ExistingNetwork
-from tandem.spec.names import SERVER_PORT
+from tandem.declarations.environment import Environment, ExistingNetwork
+from tandem.declarations.names import SERVER_PORT
 
 # component labels of pods
 SERVER = "server"

@@ -14,16 +14,16 @@ from cdk8s_plus_36 import k8s
 
 from charts.chart import COMPONENT, IGNORE_HEALTH, NAME, NOTHING, PART_OF, TandemChart
 from charts.claims import template_name
-from tandem.spec import names
-from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, ArtifactKey
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.images import pull_name
-from tandem.spec.model import ModelConfig
-from tandem.spec.project_image import TOOLS
-from tandem.spec.quantity import spell_gib, spell_mib, spell_thousandths
-from tandem.spec.system_jobs import TOOLS_MEMORY_MIB
+from tandem.declarations import names
+from tandem.declarations.artifact_key import KEY_ENTRY, KEY_VARIABLE, ArtifactKey
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment, Variant
+from tandem.declarations.images import pull_name
+from tandem.declarations.model import ModelConfig
+from tandem.declarations.project_image import TOOLS
+from tandem.declarations.quantity import spell_gib, spell_mib, spell_thousandths
+from tandem.declarations.system_jobs import TOOLS_MEMORY_MIB
 
 WAVE = 3  # of servers and CronJobs: a sync that waited for a suspended object would wait for ever
 # no February has this day; the field must be filled, even of a suspended CronJob

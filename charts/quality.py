@@ -16,11 +16,11 @@ from constructs import Construct
 from charts import pod
 from charts.chart import TandemChart
 from charts.network import BENCH
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.project_image import LM_EVAL
-from tandem.spec.system_jobs import (
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.project_image import LM_EVAL
+from tandem.declarations.system_jobs import (
     QUALITY_CPU_M,
     QUALITY_JOB,
     SERVERS_VARIABLE,

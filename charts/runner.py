@@ -19,10 +19,10 @@ from charts.chart import TandemChart
 from charts.network import RUNNER, build_runner_policies
 from charts.roles import add_runner_role
 from charts.runner_pod import SPECS, RunnerPodChart
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.spec_digest import dump_record_yaml
 from tandem.ops.people.cluster_rights import RUNNER_ACCOUNT, RUNNER_NAMESPACE
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.spec_digest import dump_record_yaml
 
 FOLDER = "runner"
 WAVE = 0

@@ -19,11 +19,11 @@ from constructs import Construct
 from charts import pod
 from charts.chart import COMPONENT, NAME, PART_OF, TandemChart
 from charts.network import RUNNER
+from tandem.declarations.environment import Environment
+from tandem.declarations.project_image import RUN
+from tandem.declarations.quantity import spell_gib, spell_mib, spell_thousandths
+from tandem.declarations.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB
 from tandem.ops.people.cluster_rights import RUNNER_ACCOUNT, RUNNER_NAMESPACE
-from tandem.spec.environment import Environment
-from tandem.spec.project_image import RUN
-from tandem.spec.quantity import spell_gib, spell_mib, spell_thousandths
-from tandem.spec.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB
 
 WAVE = 1
 SPECS = "specs"

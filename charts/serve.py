@@ -16,14 +16,14 @@ from constructs import Construct
 from charts import pod
 from charts.chart import COMPONENT, IGNORE_HEALTH, NAME, PART_OF, TandemChart
 from charts.network import SERVER
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.disk import artifact_gib, largest_pair
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.quantity import spell_count, spell_gib
-from tandem.spec.server_command import build_server_command
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.disk import artifact_gib, largest_pair
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment, Variant
+from tandem.declarations.quantity import spell_count, spell_gib
+from tandem.declarations.server_command import build_server_command
+from tandem.declarations.variant_key import compute_artifact_key
 
 # The maximum, which Kubernetes reads as no deadline: a pod of a parked environment may wait for a
 # node for weeks, and that is no failed rollout (k8s.io/kubernetes deployment util,

@@ -15,14 +15,14 @@ from constructs import Construct
 from charts import pod
 from charts.chart import TandemChart
 from charts.network import STAGE
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.disk import stage_gib
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.model import ModelConfig
-from tandem.spec.quantity import spell_gib, spell_thousandths
-from tandem.spec.system_jobs import STAGE_CPU_M
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.disk import stage_gib
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.model import ModelConfig
+from tandem.declarations.quantity import spell_gib, spell_thousandths
+from tandem.declarations.system_jobs import STAGE_CPU_M
 
 DEADLINE_S = 6 * 3600  # 65 GB at 5 MB/s take under 4 hours
 RETRIES = 6  # every retry continues where the last one ended

@@ -17,12 +17,12 @@ from cdk8s_plus_36 import k8s
 from constructs import Construct
 
 from charts.chart import TandemChart
-from tandem.spec import names
-from tandem.spec.artifact_key import KEY_ENTRY
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.artifact_key import KEY_ENTRY
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.variant_key import compute_artifact_key
 
 WAVE = 2
 DRIVER = "s3.csi.aws.com"  # Mountpoint for Amazon S3 CSI driver v2, docs/CONFIGURATION.md, 2026-08

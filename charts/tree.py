@@ -18,10 +18,10 @@ from charts.people import FOLDER as PEOPLE_FOLDER
 from charts.people import build_people_charts
 from charts.runner import FOLDER as RUNNER_FOLDER
 from charts.runner import build_runner_charts
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecError, SpecFault
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecError, SpecFault
 
 KUSTOMIZATION = "kustomization.yaml"
 

@@ -20,10 +20,15 @@ import msgspec
 from pydantic.fields import FieldInfo
 
 from tandem import metrics
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.cli.inputs import read_inputs
 from tandem.cli.selection import Selection
 from tandem.cli.show import compute_environment_cost, list_bill_rows
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.names import PEOPLE, people_policy_name
+from tandem.declarations.record import SpecRecord, describe_allowed_values, list_record_types
+from tandem.declarations.workspace import load_workspace
 from tandem.judge import schema
 from tandem.ops.people import cluster_rights, policies, rights
 from tandem.ops.people.policy_targets import build_targets
@@ -35,11 +40,6 @@ from tandem.rules.contexts import (
     ExperimentContext,
     HostingContext,
 )
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.names import PEOPLE, people_policy_name
-from tandem.spec.record import SpecRecord, describe_allowed_values, list_record_types
-from tandem.spec.workspace import load_workspace
 
 DOCS = Path(__file__).parent
 EXAMPLE = "post-us-east-2"

@@ -15,7 +15,7 @@ from constructs import Construct
 
 from stacks.identity import add_pod_role
 from stacks.policy import aws_policy_arn
-from tandem.spec.environment import Environment
+from tandem.declarations.environment import Environment
 
 BEFORE_NODES = ("kube-proxy", "eks-pod-identity-agent")  # DaemonSets: healthy with no node
 # Deployments: degraded until a node takes them

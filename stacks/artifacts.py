@@ -8,8 +8,8 @@ from aws_cdk import aws_s3 as s3
 from constructs import Construct
 
 from stacks.stack import EnvironmentStack
-from tandem.spec import names
-from tandem.spec.environment import Environment
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 
 # a broken multipart upload costs money until it is aborted; no staging takes a week
 UPLOAD_DAYS = 7

@@ -23,9 +23,9 @@ from stacks.nodes import add_node_role, add_system_nodes
 from stacks.policy import account_condition, allow, aws_policy_arn, cluster_arn
 from stacks.role import add_customer_key, add_log_group, add_role, import_log_key
 from stacks.stack import EnvironmentStack, export_value
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 LOG_TYPES = ("api", "audit", "authenticator", "controllerManager", "scheduler")
 _Cluster = eks.CfnCluster

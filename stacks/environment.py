@@ -14,12 +14,12 @@ from stacks.network import NetworkIds, NetworkStack, import_network
 from stacks.observability import ObservabilityStack
 from stacks.registry import RegistryStack
 from stacks.workloads import ClusterContent, WorkloadsStack
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment, NewNetwork
+from tandem.declarations.project_image import list_hosted_images
 from tandem.monitoring.agent import ADDON
 from tandem.monitoring.scope import MonitoringScope
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment, NewNetwork
-from tandem.spec.project_image import list_hosted_images
 
 
 class EnvironmentStage(cdk.Stage):

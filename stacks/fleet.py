@@ -20,10 +20,10 @@ from constructs import Construct
 from stacks.network import NetworkIds
 from stacks.nodes import add_node_template
 from stacks.stack import EnvironmentStack
+from tandem.declarations import names
+from tandem.declarations.environment import CapacitySettings, Environment
 from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
 from tandem.guard.observe import CAPACITY_KIND_TAG
-from tandem.spec import names
-from tandem.spec.environment import CapacitySettings, Environment
 
 # Images, emptyDirs and pods' logs live on the local NVMe array, so the root holds the operating
 # system and the Neuron AMI's drivers (20 GiB by default).

@@ -31,13 +31,13 @@ from stacks.guard_functions import FUNCTIONS, add_guard_function, add_reaper_sch
 from stacks.policy import Conditions, allow
 from stacks.role import add_customer_key, add_role, allow_log_key
 from stacks.stack import EnvironmentStack, TemplateLimitError
+from tandem.declarations import names
+from tandem.declarations.budgets import build_budget_request, needs_manual_budget
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.environment import Environment
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.ops.guard_config import build_arn
 from tandem.ops.people.policies import MAX_POLICY_CHARACTERS, build_policy, count_policy_characters
-from tandem.spec import names
-from tandem.spec.budgets import build_budget_request, needs_manual_budget
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.environment import Environment
 
 CLOUDWATCH = "cloudwatch.amazonaws.com"
 BUDGETS = "budgets.amazonaws.com"

@@ -21,10 +21,10 @@ from stacks.guard_rights import WILDCARD_REASONS, list_function_statements
 from stacks.policy import account_condition, allow
 from stacks.role import LAMBDA, add_log_group, add_python_function, add_role
 from stacks.stack import ROOT, copy_files
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 # A pass calls AWS some twenty times, and a call without an answer takes 33 s (CLIENT_CONFIG in
 # tandem/guard/config.py); the rest is for writes that must be repeated because others came first.

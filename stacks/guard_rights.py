@@ -8,10 +8,10 @@ as this node group's may be touched.
 from __future__ import annotations
 
 from stacks.policy import Conditions, Statement, account_condition, allow, allow_bucket_key
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.ops.guard_config import build_arn
 from tandem.ops.people.policy_targets import build_targets
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 # Service Authorization Reference: these take no narrower resource (EC2, EC2 Auto Scaling,
 # EventBridge Scheduler, CloudWatch)

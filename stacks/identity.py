@@ -20,11 +20,11 @@ from stacks import policy
 from stacks.finding import Reasons
 from stacks.policy import PrivateRepository, Statement, allow
 from stacks.role import add_role
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.ops.guard_config import build_arn, build_bucket_arn
 from tandem.ops.people.cluster_rights import RUNNER_ACCOUNT, RUNNER_NAMESPACE
 from tandem.ops.people.policies import build_runner_policy
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 PODS = "pods.eks.amazonaws.com"
 SOURCE_CONTROLLER = "source-controller"  # the service account's name in Flux's own manifests

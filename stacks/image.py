@@ -30,11 +30,11 @@ from stacks.registry import (
 )
 from stacks.role import add_role
 from stacks.stack import EnvironmentStack, copy_files
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.images import pull_name
+from tandem.declarations.project_image import BUILD_MINUTES, ProjectImage, registry_host
 from tandem.ops.guard_config import build_arn, build_bucket_arn
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.images import pull_name
-from tandem.spec.project_image import BUILD_MINUTES, ProjectImage, registry_host
 
 RESOURCE_TYPE = "Custom::TandemImage"
 # CloudFormation's own maximum for a custom resource. The function of lambdas/build_image answers

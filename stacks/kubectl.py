@@ -29,8 +29,8 @@ from stacks.policy import (
 )
 from stacks.role import LAMBDA
 from stacks.stack import ROOT
-from tandem.spec import names
-from tandem.spec.environment import Environment
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 
 # Lambda unpacks the layer that holds this file into the handler's /opt.
 SETTINGS = ROOT / "stacks" / "kubectl_settings" / "kuberc"

@@ -22,10 +22,10 @@ from constructs import Construct
 from stacks.policy import Statement, account_condition, allow, policy_document
 from stacks.role import add_log_group, add_role, import_log_key
 from stacks.stack import EnvironmentStack, export_value
+from tandem.declarations import names
+from tandem.declarations.environment import Environment, ExistingNetwork, NewNetwork
+from tandem.declarations.interface_endpoints import list_endpoint_services
 from tandem.ops.guard_config import build_bucket_arn
-from tandem.spec import names
-from tandem.spec.environment import Environment, ExistingNetwork, NewNetwork
-from tandem.spec.interface_endpoints import list_endpoint_services
 
 ANYWHERE = "0.0.0.0/0"
 _SLOT_BITS = 4  # 16 slots; zone ids end in one digit

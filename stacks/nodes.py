@@ -12,9 +12,9 @@ from constructs import Construct
 
 from stacks.policy import allow_first_pulls, aws_policy_arn
 from stacks.role import add_role
-from tandem.spec import names
-from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
-from tandem.spec.environment import Environment
+from tandem.declarations import names
+from tandem.declarations.disk import SYSTEM_NODE_ROOT_GIB
+from tandem.declarations.environment import Environment
 
 ROOT_DEVICE = "/dev/xvda"  # root of the AL2023 AMIs
 SYSTEM_IMDS_HOPS = 1  # every add-on here that reads the metadata service runs on the host's network

@@ -19,14 +19,14 @@ from stacks.identity import add_pod_role
 from stacks.policy import allow
 from stacks.role import add_customer_key, add_log_group, allow_log_key
 from stacks.stack import EnvironmentStack
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.metrics import CLOUDWATCH_METRICS, LOG_FILTER, cloudwatch_unit
 from tandem.monitoring import agent
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.scope import MonitoringScope
 from tandem.ops.guard_config import build_arn, topic_arn
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 # CreateLogGroup too: Fluent Bit tries to make its groups (auto_create_group), although they exist
 # already, and accepts these.

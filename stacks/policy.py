@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.images import PRIVATE_ECR
 from tandem.ops.guard_config import build_arn
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.images import PRIVATE_ECR
 
 Conditions = Mapping[str, Mapping[str, str | Sequence[str]]]
 Statement = dict[str, Any]

@@ -17,10 +17,10 @@ from constructs import Construct
 from stacks.policy import account_condition, allow
 from stacks.role import LAMBDA, add_log_group, add_python_function, add_role, import_log_key
 from stacks.stack import ROOT, EnvironmentStack, export_value
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.project_image import PROJECT_IMAGES
 from tandem.ops.guard_config import build_arn
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.project_image import PROJECT_IMAGES
 
 MAX_IMAGES = 20  # in a repository, each of another source; an older one is rebuilt from its commit
 TIMEOUT_S = 900  # Lambda's maximum; the function calls itself again while a build lasts

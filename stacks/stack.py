@@ -10,9 +10,9 @@ from pathlib import Path
 import aws_cdk as cdk
 from constructs import Construct
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.errors import InputError
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 ROOT = Path(__file__).parent.parent
 

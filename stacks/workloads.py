@@ -22,11 +22,11 @@ from stacks.kubectl import KubectlAccess
 from stacks.network import NetworkIds
 from stacks.policy import PrivateRepository
 from stacks.stack import EnvironmentStack
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.driver_release import RELEASE, RELEASE_NAMESPACE, build_driver_release
-from tandem.spec.environment import Environment, GitopsDelivery
-from tandem.spec.experiment import Experiment
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.driver_release import RELEASE, RELEASE_NAMESPACE, build_driver_release
+from tandem.declarations.environment import Environment, GitopsDelivery
+from tandem.declarations.experiment import Experiment
 
 Objects = Sequence[Mapping[str, Any]]
 # charts whose objects are many, large and independent of each other

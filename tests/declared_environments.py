@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tandem.spec.environment import Environment, GitopsDelivery
-from tandem.spec.workspace import load_workspace
+from tandem.declarations.environment import Environment, GitopsDelivery
+from tandem.declarations.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "tests" / "environments"

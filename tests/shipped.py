@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from tandem.spec.workspace import Workspace, load_workspace
+from tandem.declarations.workspace import Workspace, load_workspace
 
 ROOT = Path(__file__).resolve().parent.parent
 ENVIRONMENTS = ("dev-trn2-3xlarge", "native-us-east-2", "post-us-east-2")

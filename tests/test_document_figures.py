@@ -20,15 +20,19 @@ from document_text import BLOCK, CURRENT, ROOT, name_page
 
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.cluster.timing import ClusterTiming
-from tandem.bench.event import DETAIL_CHARACTERS
-from tandem.bench.run_size import DEFAULT_SIZE, DEFAULT_SUITES
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.load.event import DETAIL_CHARACTERS
+from tandem.bench.plan.run_size import DEFAULT_SIZE, DEFAULT_SUITES
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.bench.suites.suite import REAL
 from tandem.cli.artifacts import DEFAULT_DAYS
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.inputs import CommandInputs, read_inputs
 from tandem.cli.selection import Selection
 from tandem.cli.show import compute_environment_cost
+from tandem.declarations.environment import RUNS_PER_MONTH
+from tandem.declarations.experiment import CompileSettings, QualityTask
+from tandem.declarations.project_image import BUILD_MINUTES
+from tandem.declarations.variant_key import compute_artifact_key
 from tandem.guard import observe
 from tandem.guard.config import GuardConfig
 from tandem.guard.pass_metrics import PASS_MINUTES
@@ -49,10 +53,6 @@ from tandem.run.run_plan import (
     estimate_run,
 )
 from tandem.run.run_values import RunRequest
-from tandem.spec.environment import RUNS_PER_MONTH
-from tandem.spec.experiment import CompileSettings, QualityTask
-from tandem.spec.project_image import BUILD_MINUTES
-from tandem.spec.variant_key import compute_artifact_key
 
 GUARD_DEFAULTS = {field.name: field.default for field in fields(GuardConfig)}
 ROWS = load_published()

@@ -235,7 +235,7 @@ def list_key_paths() -> frozenset[str]:
         for key in walk_schema_keys(record)
     }
     for path, text in read_sources().items():
-        if "tandem/spec/data" in str(path):
+        if "tandem/declarations/data" in str(path):
             keys |= set(walk_mapping(yaml.safe_load(text)))
     return frozenset(
         ".".join(key.split(".")[:depth]) for key in keys for depth in range(1, key.count(".") + 2)

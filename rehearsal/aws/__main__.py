@@ -12,9 +12,9 @@ from rehearsal.aws.deploy_cycle import RehearsalRequest, run_rehearsal
 from rehearsal.aws.endpoint import run_endpoint
 from rehearsal.aws.installation import REPOSITORY, EndpointError
 from rehearsal.aws.report import build_document, format_summary
+from tandem.declarations.faults import SpecError
+from tandem.declarations.workspace import load_workspace
 from tandem.shell_command import quote_command
-from tandem.spec.faults import SpecError
-from tandem.spec.workspace import load_workspace
 
 BAD_INPUT = 2
 EXTERNAL_ERROR = 3

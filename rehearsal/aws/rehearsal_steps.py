@@ -12,7 +12,7 @@ from rehearsal.aws.cdk_cli import CdkCli, CdkError, StackState, read_stacks
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.sandbox import EnvironmentSandbox, create_prerequisites
 from rehearsal.aws.template_check import ResourceCheck, check_stack
-from tandem.spec import names
+from tandem.declarations import names
 
 WITNESS_KEY = "rehearsal/witness.txt"
 

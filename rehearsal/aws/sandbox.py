@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from tandem.spec import names
-from tandem.spec.environment import Environment, ExistingNetwork
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecError
-from tandem.spec.project_image import list_hosted_images
-from tandem.spec.workspace import load_workspace
+from tandem.declarations import names
+from tandem.declarations.environment import Environment, ExistingNetwork
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecError
+from tandem.declarations.project_image import list_hosted_images
+from tandem.declarations.workspace import load_workspace
 
 # has the form of an account; no documentation uses it and no query leaves for it
 FICTITIOUS_ACCOUNT = "222233334444"

@@ -19,10 +19,10 @@ from rehearsal.aws.endpoint import list_exports
 from rehearsal.aws.installation import REPOSITORY, EndpointError
 from rehearsal.run.settings import RehearsalSettings
 from rehearsal.run.world import RehearsalAccount, RunWorld
+from tandem.declarations.faults import SpecError
 from tandem.errors import ExitCode
 from tandem.guard.fence import FENCE_KEY
 from tandem.shell_command import quote_command
-from tandem.spec.faults import SpecError
 
 EXPECTED_CODES = {ExitCode.DONE, ExitCode.VOID}
 RUN_NAME = "rehearsed"

@@ -13,8 +13,8 @@ from rehearsal.checkpoint import ModelFamily, RandomCheckpoint
 from rehearsal.hub.connection import LARGE_HOST, HubAccess, HubConnection
 from rehearsal.hub.repositories import HubRepositories
 from rehearsal.loopback import HOST
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.experiment import Experiment
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.experiment import Experiment
 
 
 def write_checkpoints(experiment: Experiment, catalogue: Catalogue, folder: Path) -> None:

@@ -28,9 +28,9 @@ from rehearsal.cluster.cluster import RehearsalCluster
 from rehearsal.cluster.controllers import build_owner
 from rehearsal.cluster.store import Object
 from rehearsal.run.settings import RunFaults
+from tandem.declarations import names
+from tandem.declarations.platform import InstanceType
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
-from tandem.spec import names
-from tandem.spec.platform import InstanceType
 
 ALIVE_STATES = ("pending", "running")
 DRIVER = "neuron.aws.com"

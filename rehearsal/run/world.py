@@ -43,10 +43,10 @@ from rehearsal.run.node_bridge import ALIVE_STATES, NodeBridge, NodeInstance, re
 from rehearsal.run.pod_programs import COMPONENT_LABEL, KNOBS, PROGRAMS, TRUTH, PodPrograms
 from rehearsal.run.settings import RehearsalSettings, RunFaults
 from rehearsal.runtime.installation import install_programs
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.workspace import load_workspace
 from tandem.ops.guard_config import build_guard_config
 from tandem.run.run_keys import RUNNER_KEY
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.workspace import load_workspace
 
 BRIDGE_S = 0.3
 # the CLI looks at a stack every five seconds: several at once save a third

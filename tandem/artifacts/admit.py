@@ -22,10 +22,10 @@ from tandem.artifacts.driver.folders import read_file_size
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.inspection import CONFIG, config_differences, read_config
 from tandem.artifacts.job_env import parse_model_references, read_artifact_key, read_compile_command
+from tandem.declarations.artifact_key import ArtifactKey
 from tandem.errors import ExternalError, StaleError, convert_os_errors
-from tandem.spec.artifact_key import ArtifactKey
 
-CURRENT_NAME = "current"  # every runtime gets this path (tandem.spec.names.ARTIFACT_FOLDER)
+CURRENT_NAME = "current"  # every runtime gets this path (tandem.declarations.names.ARTIFACT_FOLDER)
 INCOMING_NAME = ".incoming"  # an unfinished copy, plus the digest of its manifest
 ADMISSION_MARK = ".admitted"  # next to `current`: digest of the copy's manifest
 COPY_THREADS = 4

@@ -22,8 +22,8 @@ from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
 from tandem.artifacts.lease import LEASE_S, hold_lease
 from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.declarations.artifact_key import ArtifactKey
 from tandem.errors import InputError
-from tandem.spec.artifact_key import ArtifactKey
 
 RUN_PREFIX = "adopted-"
 UNPROVEN_NOTE = (

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tandem.artifacts.manifest import MANIFEST_NAME, parse_manifest
+from tandem.declarations.artifact_key import ArtifactKey
 from tandem.errors import InputError, convert_os_errors
-from tandem.spec.artifact_key import ArtifactKey
 
 if TYPE_CHECKING:
     from tandem.artifacts.inventory import StoredSet

@@ -25,11 +25,11 @@ from tandem.artifacts.files import create_open_folder, require_disk_space
 from tandem.artifacts.lease import hold_lease, parse_ttl_s
 from tandem.artifacts.s3_transfer import download_files
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.declarations.artifact_key import ArtifactKey
 from tandem.errors import InputError
-from tandem.spec.artifact_key import ArtifactKey
 
 PRESENT_NAME = "present"  # in the work folder: the artifact is stored, nothing to do
-DISK_SPACE_FACTOR = 2  # artifact bytes per model byte, as in tandem/spec/disk.py
+DISK_SPACE_FACTOR = 2  # artifact bytes per model byte, as in tandem/declarations/disk.py
 ARCHIVE_NAME = "driver.pyz"
 MAIN_SOURCE = (
     b"import sys\n\nfrom tandem.artifacts.driver.attempts import main\n\nsys.exit(main())\n"

@@ -27,8 +27,8 @@ from tandem.artifacts.inventory import (
 )
 from tandem.artifacts.job_env import add_bucket_argument, read_artifact_key
 from tandem.artifacts.lease import LeaseConflictError, WriteLease, hold_lease
+from tandem.declarations.artifact_key import KEY_VARIABLE
 from tandem.errors import ExternalError, InputError, SchemaError
-from tandem.spec.artifact_key import KEY_VARIABLE
 
 MIN_AGE_DAYS = 30
 LEASE_S = 60.0

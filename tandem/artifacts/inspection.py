@@ -25,9 +25,9 @@ from typing import Any
 from tandem.artifacts.driver.folders import find_graphs
 from tandem.artifacts.manifest import shorten_list
 from tandem.artifacts.tensor_file import read_tensor_file
+from tandem.declarations.artifact_key import ArtifactKey
+from tandem.declarations.names import MODELS_MOUNT
 from tandem.errors import StaleError, TandemError
-from tandem.spec.artifact_key import ArtifactKey
-from tandem.spec.names import MODELS_MOUNT
 
 MAX_FAULTS = 12  # faults that a message names; the rest is counted
 ENTRY_PATTERN = re.compile(r"MODULE_.*|[0-9a-f]{32,}")

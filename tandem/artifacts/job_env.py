@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tandem.declarations.artifact_key import KEY_VARIABLE, ArtifactKey
 from tandem.errors import InputError
-from tandem.spec.artifact_key import KEY_VARIABLE, ArtifactKey
 
 HOLDER_VARIABLE = "TANDEM_HOLDER"  # the Job's name and uid: a name that no other run has
 COMPILE_VARIABLE = "TANDEM_COMPILE_COMMAND"  # has the runner make the artifact

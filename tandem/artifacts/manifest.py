@@ -21,10 +21,10 @@ from pydantic import AfterValidator, Field, ValidationError
 
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.job_env import ModelReference
+from tandem.declarations.artifact_key import ArtifactKey, compare_key_fields
+from tandem.declarations.record import SpecRecord
 from tandem.errors import InputError, SchemaError, StaleError
 from tandem.shell_command import quote_command
-from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
-from tandem.spec.record import SpecRecord
 
 if TYPE_CHECKING:
     from tandem.artifacts.store import ObjectHead, ObjectStore

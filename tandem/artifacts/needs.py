@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.experiment import Experiment
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.variant_key import compute_artifact_key
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,9 +27,9 @@ from tandem.artifacts.lease import LEASE_S, WriteLease, hold_lease, parse_ttl_s,
 from tandem.artifacts.s3_transfer import upload_file
 from tandem.artifacts.snapshot import SnapshotEntry, SnapshotSource, choose_files, open_folder
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.declarations.names import WORK_MOUNT
 from tandem.errors import StaleError
 from tandem.shell_command import quote_command
-from tandem.spec.names import WORK_MOUNT
 
 WAIT_S = 3600.0
 

@@ -19,8 +19,8 @@ from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.files import LocalFiles, create_open_folder, translate_disk_errors
 from tandem.artifacts.job_env import add_bucket_argument
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.declarations.names import TASK_NAME_PATTERN, TASK_NAME_WORDS, task_set_key
 from tandem.errors import InputError
-from tandem.spec.names import TASK_NAME_PATTERN, TASK_NAME_WORDS, task_set_key
 
 MAX_SET_BYTES = 64 * 1024**2  # it passes through the memory of a small pod
 

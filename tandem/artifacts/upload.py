@@ -35,9 +35,9 @@ from tandem.artifacts.lease import LEASE_S, hold_lease, parse_ttl_s, release_lea
 from tandem.artifacts.retry import add_retry_argument, retry_upload
 from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.declarations.artifact_key import ArtifactKey
 from tandem.errors import InputError, StaleError, TandemError
 from tandem.shell_command import quote_command
-from tandem.spec.artifact_key import ArtifactKey
 
 WAIT_S = 600.0
 OUTCOME_NAME = "outcome.json"  # the driver's record of the compile, in the work folder

@@ -14,9 +14,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tandem.bench.figures.request_table import RequestTable, read_request_table
     from tandem.bench.measurement import measure_servers, measure_servers_async
-    from tandem.bench.request_table import RequestTable, read_request_table
-    from tandem.bench.run_options import RunOptions
+    from tandem.bench.plan.run_options import RunOptions
 else:
 
     def __getattr__(name: str) -> Any:
@@ -35,11 +35,11 @@ __all__ = [
 ]
 
 _MODULES = {
-    "RequestTable": "request_table",
-    "RunOptions": "run_options",
+    "RequestTable": "figures.request_table",
+    "RunOptions": "plan.run_options",
     "measure_servers": "measurement",
     "measure_servers_async": "measurement",
-    "read_request_table": "request_table",
+    "read_request_table": "figures.request_table",
 }
 
 

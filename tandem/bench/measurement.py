@@ -13,10 +13,10 @@ from typing import TextIO
 
 import uvloop
 
-from tandem.bench.request_table import RequestTable, read_request_table
-from tandem.bench.run import MeasurementRun, RunOutcome
-from tandem.bench.run_options import RunOptions
-from tandem.bench.settings import complete_options
+from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.load.run import MeasurementRun, RunOutcome
+from tandem.bench.plan.run_options import RunOptions
+from tandem.bench.plan.settings import complete_options
 from tandem.errors import InputError
 
 

@@ -30,9 +30,9 @@ from tandem.cli.console import print_fault, print_json, print_result
 from tandem.cli.flags import EnvironmentName, Whole, require_range, require_single
 from tandem.cli.recompile import MANIFESTS, read_manifests
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations.artifact_key import ArtifactKey
+from tandem.declarations.faults import SpecError, SpecFault
 from tandem.errors import ExitCode, InputError
-from tandem.spec.artifact_key import ArtifactKey
-from tandem.spec.faults import SpecError, SpecFault
 
 if TYPE_CHECKING:
     from tandem.artifacts.inventory import StoredSet
@@ -228,7 +228,7 @@ def stage_task(
     """
     context = load_bucket_context(selection, env)
     from tandem.artifacts.task_sets import store_task_set  # noqa: PLC0415 - boto3
-    from tandem.bench.task_items import ITEMS_FILE, load_items  # noqa: PLC0415 - aiohttp
+    from tandem.bench.suites.task_items import ITEMS_FILE, load_items  # noqa: PLC0415 - aiohttp
 
     if (items := folder / ITEMS_FILE).exists():
         load_items(items)  # refuses a bad line now, not after the rounds

@@ -16,7 +16,7 @@ from tandem.artifacts.files import format_bytes
 from tandem.artifacts.manifest import Manifest, files_prefix
 from tandem.cli.bucket_context import BucketContext
 from tandem.cli.console import VerbatimText, format_count, print_line, print_rows
-from tandem.spec.artifact_key import ArtifactKey, compare_key_fields
+from tandem.declarations.artifact_key import ArtifactKey, compare_key_fields
 
 if TYPE_CHECKING:
     from tandem.artifacts.gc import GcPlan, SetRemoval

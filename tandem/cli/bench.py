@@ -25,7 +25,7 @@ from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
 
 if TYPE_CHECKING:
-    from tandem.bench.run import RunOutcome
+    from tandem.bench.load.run import RunOutcome
 
 RUN_CODES = (
     "exit codes: 0 every request counted; 1 some failed, every cell has data; 2 bad input; 3 an arm"
@@ -52,8 +52,8 @@ def measure(flags: RunFlags = NO_FLAGS, *, selection: Selection = DEFAULTS) -> E
             more.
         KeyboardInterrupt: the run was interrupted; what it recorded is reported before.
     """
+    from tandem.bench.load.run import MeasurementRun  # noqa: PLC0415 - the same
     from tandem.bench.measurement import run_until_end  # noqa: PLC0415 - aiohttp, numpy, uvloop
-    from tandem.bench.run import MeasurementRun  # noqa: PLC0415 - the same
     from tandem.cli.bench_settings import build_flag_error, build_settings  # noqa: PLC0415
 
     settings = build_settings(selection, flags)
@@ -176,7 +176,7 @@ def quality(
             (default: group)
         api_key_env: variable that holds the servers' API key
     """
-    from tandem.bench.quality_rows import write_quality  # noqa: PLC0415 - loaded when it is needed
+    from tandem.bench.records.quality_rows import write_quality  # noqa: PLC0415 - loaded when it is needed
     from tandem.cli.task_answers import ask_task, read_samples  # noqa: PLC0415 - aiohttp
 
     if lm_eval:
@@ -217,7 +217,7 @@ def verify(
     """
     import msgspec  # noqa: PLC0415 - loaded when a run is read
 
-    from tandem.bench.ground_truth import compare_ground_truth, format_lines  # noqa: PLC0415 - numpy
+    from tandem.bench.figures.ground_truth import compare_ground_truth, format_lines  # noqa: PLC0415 - numpy
 
     comparison = compare_ground_truth(folder, log)
     document = msgspec.json.decode(msgspec.json.encode(comparison))  # null for NaN
@@ -261,8 +261,8 @@ def _report_outcome(outcome: RunOutcome, folder: Path, selection: Selection) -> 
         TandemError: a fault ended it.
         KeyboardInterrupt: it was interrupted.
     """
-    from tandem.bench.folder import RECORDS_FILE  # noqa: PLC0415 - the bench is loaded when it runs
-    from tandem.bench.manifest import FILE  # noqa: PLC0415
+    from tandem.bench.records.folder import RECORDS_FILE  # noqa: PLC0415 - the bench is loaded when it runs
+    from tandem.bench.records.manifest import FILE  # noqa: PLC0415
     from tandem.cli.bench_report import report_run  # noqa: PLC0415 - numpy
     from tandem.judge.verdict import JudgeOptions  # noqa: PLC0415 - scipy
 

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, ArgumentCollection, Group, Parameter, Token
 
-from tandem.bench.run_options import (
+from tandem.bench.plan.run_options import (
     GOODPUT_METRICS,
     MAX_CONCURRENCY,
     MAX_CONTROL_ROUNDS,
@@ -336,7 +336,7 @@ def _read_old_flags(
     Raises:
         InputError: the folder holds no run, or a flag contradicts one that no other setting shows.
     """
-    from tandem.bench.manifest import FILE, read_manifest  # noqa: PLC0415 - the bench is loaded when it runs
+    from tandem.bench.records.manifest import FILE, read_manifest  # noqa: PLC0415 - the bench is loaded when it runs
 
     old_flags = read_manifest(folder).flags
     for flag in UNRECORDED_FLAGS & new_flags.keys():

@@ -14,10 +14,10 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.run_options import RunOptions, ScheduleName, SizeName
-from tandem.bench.run_size import SIZES
-from tandem.bench.settings import RunSettings, complete_options, list_arms
+from tandem.bench.plan.run_options import RunOptions, ScheduleName, SizeName
+from tandem.bench.plan.run_size import SIZES
+from tandem.bench.plan.settings import RunSettings, complete_options, list_arms
+from tandem.bench.records.manifest import ManifestArm
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.selection import Selection
 from tandem.errors import InputError

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from tandem.artifacts.needs import BucketNeed, list_needs, merge_needs
 from tandem.cli.inputs import CommandInputs, read_inputs, read_legal_inputs
 from tandem.cli.selection import Selection
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.faults import SpecFault
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.faults import SpecFault
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,12 +21,12 @@ from tandem.cli.console import format_count, print_json, print_line, print_rows,
 from tandem.cli.inputs import CommandInputs, read_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.show import compute_environment_cost, format_parked_cost, parked_cost_as_dict
+from tandem.declarations.environment import Environment
+from tandem.declarations.pins import VersionPin, list_pins
+from tandem.declarations.record import FILL_IN
 from tandem.errors import ExitCode
 from tandem.monitoring.alarms import list_coverage_gaps
 from tandem.shell_command import build_tandem_command
-from tandem.spec.environment import Environment
-from tandem.spec.pins import VersionPin, list_pins
-from tandem.spec.record import FILL_IN
 
 NEXT_COLUMNS = 6
 

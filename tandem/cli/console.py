@@ -16,9 +16,9 @@ from typing import Any
 from rich.console import Console
 from rich.text import Text
 
-from tandem.bench.terminal_text import clean_text, wrap_text
+from tandem.bench.records.terminal_text import clean_text, wrap_text
+from tandem.declarations.faults import SpecError, SpecFault
 from tandem.errors import ExitCode, InputError, TandemError
-from tandem.spec.faults import SpecError, SpecFault
 
 PIPE_WIDTH = 100  # columns where no terminal and no COLUMNS says another width; of tables, the most
 LABEL_COLUMNS = 10
@@ -188,7 +188,7 @@ def print_spec_faults(
     A placeholder of `tandem new` takes one line, and so does a warning where it is brief; with
     sources each fault has its rule, and where that comes from.
     """
-    from tandem.spec.record import FILL_IN  # noqa: PLC0415 - pydantic, for who reads declared files
+    from tandem.declarations.record import FILL_IN  # noqa: PLC0415 - pydantic, for who reads declared files
 
     fault_groups: dict[tuple[object, ...], list[SpecFault]] = {}
     for fault in sorted(faults, key=lambda fault: fault.severity):

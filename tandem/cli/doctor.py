@@ -24,12 +24,12 @@ from tandem.cli.console import print_json, print_line, print_rows
 from tandem.cli.flags import EnvironmentName
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations.environment import Environment
 from tandem.errors import ExitCode
 from tandem.ops.account import AccountClients, create_session, require_account
 from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.ops.doctor.runner import CHECKS, CREDENTIALS, exit_code, run_checks, run_stop_proof
 from tandem.ops.people.policies import build_command_policy
-from tandem.spec.environment import Environment
 
 CHECK_COLUMNS = 24  # of a level and the name of a check
 LEVELS = ("ok", "warn", "fail", "unknown")

@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import ArgumentCollection, Parameter, Token
 from cyclopts.validators import MutuallyExclusive
 
-from tandem.bench.run_options import PRICE_LIMITS
+from tandem.bench.plan.run_options import PRICE_LIMITS
 
 Value = TypeVar("Value")
 

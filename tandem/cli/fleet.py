@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from tandem.cli.console import VerbatimText
 from tandem.cli.selection import Selection
+from tandem.declarations.document import read_document
+from tandem.declarations.environment import Environment
+from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.record import parse_record
 from tandem.errors import InputError, TandemError
 from tandem.shell_command import build_cdk_command
-from tandem.spec.document import read_document
-from tandem.spec.environment import Environment
-from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.record import parse_record
 
 if TYPE_CHECKING:
     from tandem.ops.status_warnings import StatusWarning

@@ -16,12 +16,12 @@ from tandem.cli.console import (
 )
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations.catalogue import DATA
+from tandem.declarations.checkout import require_checkout
+from tandem.declarations.environment import Environment
+from tandem.declarations.images import PRIVATE_ECR, ImageUse, list_image_uses, pull_name
 from tandem.errors import ExitCode
 from tandem.shell_command import quote_command
-from tandem.spec.catalogue import DATA
-from tandem.spec.checkout import require_checkout
-from tandem.spec.environment import Environment
-from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses, pull_name
 
 
 def images(

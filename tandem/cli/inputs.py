@@ -10,14 +10,14 @@ from datetime import datetime
 from tandem.cli import monitoring_cost
 from tandem.cli.console import print_message
 from tandem.cli.selection import Selection
+from tandem.declarations.catalogue import Catalogue, load_catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.workspace import SpecFile, Workspace, load_experiment, load_workspace
 from tandem.errors import InputError
 from tandem.monitoring.cost import MonitoringCost
 from tandem.rules import check_workspace
-from tandem.spec.catalogue import Catalogue, load_catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.workspace import SpecFile, Workspace, load_experiment, load_workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,18 +14,18 @@ from typing import Annotated
 import yaml
 from cyclopts import Parameter
 
-from tandem.bench.terminal_text import wrap_text
+from tandem.bench.records.terminal_text import wrap_text
 from tandem.cli.console import count_columns, print_result
 from tandem.cli.inputs import read_experiment
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations.catalogue import Catalogue, load_catalogue
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.workspace import load_workspace
 from tandem.errors import ExitCode, InputError
 from tandem.plan.migration import ExperimentMigration, migrate_experiment
 from tandem.rules import check_workspace
 from tandem.shell_command import quote_command
-from tandem.spec.catalogue import Catalogue, load_catalogue
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.workspace import load_workspace
 
 
 def migrate(

@@ -12,17 +12,17 @@ from dataclasses import replace
 from typing import Any
 
 from tandem.bench.suites.suite import load_suite
+from tandem.declarations.budgets import compute_run_usd
+from tandem.declarations.document import YamlDocument
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecFault
+from tandem.declarations.workspace import Workspace
 from tandem.metrics import ALL_VALUES
 from tandem.monitoring import alarms
 from tandem.monitoring.alarm import MAX_ALARMS
 from tandem.monitoring.cost import HOURS_PER_MONTH, MonitoringCost, compute_monitoring_cost
 from tandem.monitoring.scope import ExperimentScope, MonitoringScope
-from tandem.spec.budgets import compute_run_usd
-from tandem.spec.document import YamlDocument
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecFault
-from tandem.spec.workspace import Workspace
 
 LIMIT_PATH = "observability.monthly_limit_usd"
 MIN_ROW_USD = 0.005  # a row below half a cent is in the total alone

@@ -14,13 +14,16 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from tandem.bench.simulation import SIMULATED_BAND
-from tandem.bench.terminal_text import wrap_text
+from tandem.bench.records.simulation import SIMULATED_BAND
+from tandem.bench.records.terminal_text import wrap_text
 from tandem.cli.console import count_columns, print_result
 from tandem.cli.flags import EnvironmentName, Name, require_range
 from tandem.cli.inputs import read_legal_experiment, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.starter import INSTANCE_TYPES
+from tandem.declarations.catalogue import Catalogue, load_catalogue
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.model import ModelConfig
 from tandem.errors import ExitCode, InputError
 from tandem.judge import text_format as fmt
 from tandem.plan.forecast import (
@@ -40,9 +43,6 @@ from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import PublishedRow, load_published
 from tandem.plan.step_cost import StepCost
 from tandem.report.terminal import format_table
-from tandem.spec.catalogue import Catalogue, load_catalogue
-from tandem.spec.experiment import Experiment
-from tandem.spec.model import ModelConfig
 
 WINDOWS = (3, 5, 7, 10, 15)  # what the post tried, and 3, the native runtime's
 WINDOW_LIMITS = (1, 15)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import count, takewhile
 from pathlib import Path
 
-from tandem.bench.manifest import read_manifest
-from tandem.bench.request_table import read_request_table
-from tandem.bench.summary import ALL_CLASSES, RecordSummary, summarize_run
+from tandem.bench.figures.request_table import read_request_table
+from tandem.bench.figures.summary import ALL_CLASSES, RecordSummary, summarize_run
+from tandem.bench.records.manifest import read_manifest
 from tandem.errors import InputError
 from tandem.metrics import acceptance_position
 from tandem.plan.forecast import DraftShare, PlanBasis

@@ -16,7 +16,7 @@ from typing import Literal, TextIO, cast
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
-from tandem.bench.terminal_text import PrintableStream
+from tandem.bench.records.terminal_text import PrintableStream
 from tandem.cli.console import open_console, print_fault
 from tandem.errors import INTERRUPT_EXIT_CODE, ExitCode, ExternalError, InputError, TandemError
 

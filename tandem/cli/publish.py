@@ -15,19 +15,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tandem.bench.manifest import RunManifest, read_manifest, run_id
+from tandem.bench.records.manifest import RunManifest, read_manifest, run_id
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.console import format_count, print_result
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import Selection
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
 from tandem.errors import ExitCode, ExternalError, InputError
 from tandem.publish.clients import RETRY_ADVICE, PublishClients, connect
 from tandem.publish.publisher import PublishReport, RunDestination
 from tandem.run.publication import RUN_FILES, publish_rounds
 from tandem.shell_command import quote_command
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
 
 UNPUBLISHED = "not all of the run is published"
 

@@ -18,14 +18,14 @@ import yaml
 from tandem.artifacts.explain import compute_key_name, describe_differences
 from tandem.cli.console import format_count, print_line, print_rows
 from tandem.cli.inputs import CommandInputs
-from tandem.spec.artifact_key import KEY_ENTRY, KEY_VARIABLE, compare_key_fields
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.document import read_document
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.graph_count import count_graphs
-from tandem.spec.record import parse_record
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations.artifact_key import KEY_ENTRY, KEY_VARIABLE, compare_key_fields
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.document import read_document
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.graph_count import count_graphs
+from tandem.declarations.record import parse_record
+from tandem.declarations.variant_key import compute_artifact_key
 
 MANIFESTS = Path("manifests")  # where `tandem render` writes by default
 # below an experiment's folder there

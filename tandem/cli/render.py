@@ -11,12 +11,12 @@ from cyclopts import Parameter
 from tandem.cli.console import format_count, print_json
 from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations.checkout import require_checkout
+from tandem.declarations.environment import GitopsDelivery
+from tandem.declarations.names import experiment_namespace
 from tandem.errors import ExitCode
 from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
 from tandem.shell_command import build_cdk_command
-from tandem.spec.checkout import require_checkout
-from tandem.spec.environment import GitopsDelivery
-from tandem.spec.names import experiment_namespace
 
 
 def render(

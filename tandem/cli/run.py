@@ -27,7 +27,7 @@ from tandem.artifacts.inventory import find_read_fault, read_inventory
 from tandem.artifacts.needs import list_needs, merge_needs
 from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import survey_bucket
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.cli import fleet
 from tandem.cli.console import (
     ask_consent,
@@ -44,6 +44,8 @@ from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.run_timeline import RunTimeline, describe_return
 from tandem.cli.selection import DEFAULTS, Selection
 from tandem.cli.start import build_unarmed_error, list_reservation_notes
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.spec_digest import compute_spec_digest
 from tandem.errors import ExitCode, ExternalError, InputError, TandemError
 from tandem.guard.fleet_start import RaiseRequest, check_start
 from tandem.ops.account import AccountClients, require_account
@@ -58,8 +60,6 @@ from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
 from tandem.run.run_keys import find_run_id_fault, lease_run
 from tandem.run.run_values import LastStep, RunRecord, RunRequest, estimate_round_s
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
-from tandem.spec.experiment import Experiment
-from tandem.spec.spec_digest import compute_spec_digest
 
 ANSWER_POLL_S = 2.0
 ANSWER_LIMIT = timedelta(minutes=3)  # the runner looks for requests every few seconds

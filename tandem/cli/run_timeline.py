@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 from rich.progress import BarColumn, Progress, TextColumn
 
-from tandem.bench.terminal_text import fit_line, wrap_text
+from tandem.bench.records.terminal_text import fit_line, wrap_text
 from tandem.cli.console import VerbatimText, open_console, print_json, print_rows
 from tandem.cli.fleet import TextRow, format_span
 from tandem.errors import ExitCode, ExternalError

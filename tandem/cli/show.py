@@ -9,6 +9,13 @@ from tandem.cli import monitoring_cost
 from tandem.cli.console import VerbatimText, print_json, print_line, print_rows
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations import names as physical_names
+from tandem.declarations.budgets import compute_run_usd
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment, Variant
+from tandem.declarations.faults import SpecFault
+from tandem.declarations.project_image import list_hosted_images
+from tandem.declarations.variant_key import compute_artifact_key
 from tandem.errors import ExitCode
 from tandem.monitoring.cost import HOURS_PER_MONTH
 from tandem.monitoring.standing_cost import (
@@ -18,13 +25,6 @@ from tandem.monitoring.standing_cost import (
     list_unpriced,
 )
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
-from tandem.spec import names as physical_names
-from tandem.spec.budgets import compute_run_usd
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.faults import SpecFault
-from tandem.spec.project_image import list_hosted_images
-from tandem.spec.variant_key import compute_artifact_key
 
 UNKNOWN = "?"
 

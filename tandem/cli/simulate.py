@@ -25,10 +25,10 @@ from tandem.cli.console import print_result
 from tandem.cli.flags import Name, Whole, require_range
 from tandem.cli.inputs import read_legal_experiment
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations.catalogue import load_catalogue
 from tandem.errors import ExitCode
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 from tandem.simulator.variant_settings import build_variant_settings
-from tandem.spec.catalogue import load_catalogue
 
 POLL_S = 0.2
 LAST_PORT = 65_535

@@ -30,6 +30,8 @@ from tandem.cli.flags import EnvironmentName, Name, Names, Whole, require_range
 from tandem.cli.fleet import TextRow, format_moment
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.errors import ExitCode, InputError, TandemError
 from tandem.guard.capacity_block import NO_WINDOW
 from tandem.guard.config import AwsClients, GuardConfig
@@ -44,8 +46,6 @@ from tandem.ops.status import current_time
 from tandem.ops.status_warnings import describe_path_fix
 from tandem.ops.stop_paths import StopPath, read_stop_paths
 from tandem.shell_command import build_tandem_command, quote_command
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 ADMIN_NOTE = "as an admin, inside the VPC, where the Kubernetes API answers (docs/run-by-hand.md):"
 # so that all of a run's name is one that tandem.guard.fleet_start takes

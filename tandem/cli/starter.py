@@ -16,12 +16,12 @@ from cyclopts import Parameter
 
 from tandem.cli.console import print_result
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations.catalogue import Catalogue, load_catalogue
+from tandem.declarations.environment import CapacitySettings
+from tandem.declarations.faults import SpecError, SpecFault
 from tandem.errors import ExitCode
 from tandem.rules.naming import FOLDER_NAMES
 from tandem.shell_command import quote_command
-from tandem.spec.catalogue import Catalogue, load_catalogue
-from tandem.spec.environment import CapacitySettings
-from tandem.spec.faults import SpecError, SpecFault
 
 # short enough for every name made from it
 NAME_PATTERN = re.compile(r"[a-z]([a-z0-9-]{0,28}[a-z0-9])?")
@@ -131,7 +131,7 @@ def _list_faults(
 ) -> Iterator[SpecFault]:
     """Yield what is wrong of the name, and what the data say against the type's region and kind.
 
-    Source: offerings.yaml and instances.yaml in tandem/spec/data/platform, each dated.
+    Source: offerings.yaml and instances.yaml in tandem/declarations/data/platform, each dated.
     """
     if not NAME_PATTERN.fullmatch(name) or name in FOLDER_NAMES:
         allowed = f"{NAME_RULE}{', '.join(sorted(FOLDER_NAMES))}"

@@ -27,6 +27,7 @@ from tandem.cli.console import (
 )
 from tandem.cli.flags import EXCLUSIVE, EnvironmentName
 from tandem.cli.selection import DEFAULTS, Selection
+from tandem.declarations.environment import Environment
 from tandem.errors import ExitCode, InputError, TandemError
 from tandem.guard.apply import PassReport, stop_fleet
 from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
@@ -44,7 +45,6 @@ from tandem.ops.status_warnings import build_schedule_warning
 from tandem.ops.stop_function import has_denial, invoke_stop_function
 from tandem.ops.stop_paths import read_reaper_path
 from tandem.shell_command import build_tandem_command
-from tandem.spec.environment import Environment
 
 RUNBOOK = "docs/runbook.md#fleet-will-not-go-to-zero"
 DEFAULT_REASON = "an operator asked for it"

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tandem.artifacts.store import ObjectStore
-from tandem.bench.terminal_text import wrap_text
+from tandem.bench.records.terminal_text import wrap_text
 from tandem.errors import ExternalError, InputError, SchemaError, convert_os_errors
 from tandem.judge.sweep_record import CandidateRecord, SweepRecord
 from tandem.plan.sweep_patch import patch_experiment

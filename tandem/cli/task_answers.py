@@ -8,9 +8,9 @@ from pathlib import Path
 import uvloop
 
 from tandem.bench.lm_eval.samples import list_sample_rows
-from tandem.bench.manifest import read_manifest
-from tandem.bench.quality_rows import QualityRow
-from tandem.bench.task_items import ITEMS_FILE, OWN_TASK, ItemTask, ask_items, load_items
+from tandem.bench.records.manifest import read_manifest
+from tandem.bench.records.quality_rows import QualityRow
+from tandem.bench.suites.task_items import ITEMS_FILE, OWN_TASK, ItemTask, ask_items, load_items
 from tandem.cli.bench_settings import read_api_key
 from tandem.errors import InputError
 

@@ -47,14 +47,14 @@ from tandem.guard.values import (
     shorten_text,
 )
 
-# its value is the environment's name; tandem.spec.names has the same
+# its value is the environment's name; tandem.declarations.names has the same
 OWNER_TAG = "tandem:environment"
 # likewise: Fleet may be deployed with a kind that Guard does not know
 CAPACITY_KIND_TAG = "tandem:capacity-kind"
 # EKS puts them on every instance of a group
 CLUSTER_TAG = "eks:cluster-name"
 NODE_GROUP_TAG = "eks:nodegroup-name"
-# our own, which a new raise removes; as in tandem.spec.names
+# our own, which a new raise removes; as in tandem.declarations.names
 LABEL_PREFIXES = ("raise.tandem/", "compile.tandem/")
 NORMAL_END_LIMIT = timedelta(minutes=30)  # for so long the reaper leaves an ending lease alone
 # EKS scales down 40 minutes before a block's end, EC2 terminates at 30

@@ -14,13 +14,13 @@ from itertools import chain, count, takewhile
 
 import numpy as np
 
-from tandem.bench import counters
-from tandem.bench.columns import BoolArray
-from tandem.bench.request_table import RequestTable
-from tandem.bench.schedule import ArmLoad, TurnKey
-from tandem.bench.summary import ALL_CLASSES
-from tandem.bench.throughput import Spreads
-from tandem.bench.throughput import compute_acceptance as compute_turn_acceptance
+from tandem.bench.figures.columns import BoolArray
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.figures.summary import ALL_CLASSES
+from tandem.bench.figures.throughput import Spreads
+from tandem.bench.figures.throughput import compute_acceptance as compute_turn_acceptance
+from tandem.bench.plan.schedule import ArmLoad, TurnKey
+from tandem.bench.records import counters
 from tandem.judge.schema import ClassAcceptance
 from tandem.metrics import acceptance_position
 

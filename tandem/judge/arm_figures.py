@@ -11,11 +11,11 @@ from itertools import product
 
 import numpy as np
 
-from tandem.bench.columns import BoolArray
-from tandem.bench.quantiles import ValueSpread, compute_spread
-from tandem.bench.request_table import RequestTable
-from tandem.bench.schedule import LoadLevel
-from tandem.bench.throughput import compute_busy_s
+from tandem.bench.figures.columns import BoolArray
+from tandem.bench.figures.quantiles import ValueSpread, compute_spread
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.figures.throughput import compute_busy_s
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.schema import ArmFigures, RunControls
 
 

@@ -23,10 +23,10 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
-from tandem.bench.columns import IntArray
-from tandem.bench.quantiles import Values
-from tandem.bench.schedule import LoadLevel
-from tandem.bench.summary import ALL_CLASSES
+from tandem.bench.figures.columns import IntArray
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.summary import ALL_CLASSES
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge import comparability, interval, power, verdict_reason
 from tandem.judge.decision import (
     OVERALL_SHARE,

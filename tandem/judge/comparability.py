@@ -23,8 +23,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from tandem.bench.columns import BoolArray, IntArray
-from tandem.bench.request_table import UNKNOWN
+from tandem.bench.figures.columns import BoolArray, IntArray
+from tandem.bench.figures.request_table import UNKNOWN
 from tandem.judge.pairs import RequestPairing
 
 RARE_P = 0.05

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.columns import BoolArray
-from tandem.bench.request_table import UNKNOWN, RequestTable
-from tandem.bench.throughput import compute_busy_s
+from tandem.bench.figures.columns import BoolArray
+from tandem.bench.figures.request_table import UNKNOWN, RequestTable
+from tandem.bench.figures.throughput import compute_busy_s
 from tandem.judge.schema import RunControls, TokenCost
 
 GOOD_CONTENT = ("ok", "truncated")

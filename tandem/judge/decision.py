@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tandem.bench.quantiles import Values
+from tandem.bench.figures.quantiles import Values
 from tandem.errors import InputError
 from tandem.judge.interval import LEVEL, LogRatioEstimate, compute_interval
 from tandem.judge.schema import MARGIN, CellWord, RatioEstimate

@@ -14,8 +14,8 @@ from typing import get_args
 
 import numpy as np
 
-from tandem.bench.request_table import UNKNOWN
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.figures.request_table import UNKNOWN
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge import comparability, schema
 from tandem.judge.decision import compare_lengths
 from tandem.judge.interval import FEWEST_PROMPTS, LEVEL, estimate_log_ratio

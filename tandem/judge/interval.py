@@ -40,9 +40,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from tandem.bench.columns import BoolArray, IntArray
-from tandem.bench.quantiles import Values
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.figures.columns import BoolArray, IntArray
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.judge.schema import RatioEstimate
 
 FEWEST_PROMPTS = 3

@@ -17,10 +17,10 @@ import numpy as np
 from scipy import ndimage
 from scipy.sparse import csgraph
 
-from tandem.bench.columns import BoolArray, IntArray
-from tandem.bench.quantiles import Values
-from tandem.bench.request_table import UNKNOWN, RequestTable
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.figures.columns import BoolArray, IntArray
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.request_table import UNKNOWN, RequestTable
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.metrics import CATALOGUE
 
 DECIDING_METRIC = "e2e_ms"

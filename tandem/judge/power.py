@@ -21,8 +21,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from tandem.bench.columns import BoolArray, IntArray
-from tandem.bench.quantiles import Values
+from tandem.bench.figures.columns import BoolArray, IntArray
+from tandem.bench.figures.quantiles import Values
 from tandem.judge import interval
 from tandem.judge.interval import LogRatioEstimate
 from tandem.judge.pairs import CellPairs

@@ -20,7 +20,7 @@ from typing import TypeVar
 import msgspec
 from scipy import optimize
 
-from tandem.bench.quality_rows import QualityRow
+from tandem.bench.records.quality_rows import QualityRow
 from tandem.judge.interval import LEVEL
 from tandem.judge.item_groups import ItemGroup, compute_design_effect, compute_flip_p
 from tandem.judge.schema import QualityWord, TaskQuality

@@ -18,9 +18,9 @@ from functools import cached_property
 
 import numpy as np
 
-from tandem.bench.columns import IntArray
-from tandem.bench.quantiles import Values
-from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.figures.columns import IntArray
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.plan.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge import comparability, interval
 from tandem.judge.cells import SpeedUpVerdicts
 from tandem.judge.decision import adjust_p_values, decide_speed_up

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.plan.schedule import LoadLevel
 
 SCHEMA = 3
 FILE = "verdict.json"

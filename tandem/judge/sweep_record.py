@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.judge.schema import OutputFinding, QualityWord, VariantFinding
 
 GOOD_OUTPUTS: tuple[OutputFinding, ...] = ("the same", "same quality")

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.quantiles import Values
+from tandem.bench.figures.quantiles import Values
 from tandem.judge import interval
 from tandem.judge.comparability import FailureCounts
 from tandem.judge.decision import OVERALL_SHARE

@@ -12,8 +12,8 @@ from itertools import zip_longest
 
 import msgspec
 
-from tandem.bench import terminal_text
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.plan.schedule import LoadLevel
+from tandem.bench.records import terminal_text
 from tandem.judge.schema import (
     ArmFigures,
     CellVerdict,

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tandem.bench.columns import IntArray
-from tandem.bench.quantiles import Values
-from tandem.bench.request_table import RequestTable
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.figures.columns import IntArray
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.judge.decision import is_beyond_margin
 from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, RequestPairing

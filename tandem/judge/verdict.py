@@ -12,13 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
-from tandem.bench import counters, host, json_file
-from tandem.bench.folder import RECORDS_FILE
-from tandem.bench.manifest import FILE as MANIFEST
-from tandem.bench.manifest import RunManifest, run_id
-from tandem.bench.quality_rows import read_quality
-from tandem.bench.request_table import RequestTable
-from tandem.bench.summary import summarize_table
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.figures.summary import summarize_table
+from tandem.bench.load import host
+from tandem.bench.records import counters, json_file
+from tandem.bench.records.folder import RECORDS_FILE
+from tandem.bench.records.manifest import FILE as MANIFEST
+from tandem.bench.records.manifest import RunManifest, run_id
+from tandem.bench.records.quality_rows import read_quality
 from tandem.errors import InputError
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.arm_figures import measure_arms

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.judge.decision import SpeedUpDecision
 from tandem.judge.interval import FEWEST_PROMPTS
 from tandem.judge.pairs import RequestPairing

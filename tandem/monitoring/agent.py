@@ -15,6 +15,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.metrics import (
     CLOUDWATCH_METRICS,
     PUBLISHERS,
@@ -22,8 +24,6 @@ from tandem.metrics import (
     cloudwatch_unit,
     format_namespace,
 )
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 AddonValues = dict[str, Any]
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.monitoring.widget import MathExpression, MetricLine
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 Comparison = Literal["above", "below"]
 Missing = Literal["missing", "ignore", "breaching", "notBreaching"]

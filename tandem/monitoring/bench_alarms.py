@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tandem import metrics
+from tandem.declarations.environment import Environment, ReferenceValue
 from tandem.monitoring.alarm import MetricAlarm, build_alarm
 from tandem.monitoring.scope import MetricSource, MonitoringScope
 from tandem.monitoring.widget import MathExpression, MetricLine
-from tandem.spec.environment import Environment, ReferenceValue
 
 ERRORS = "errors"
 ACCEPTANCE = "acceptance"
@@ -24,8 +24,8 @@ PUBLISHING_BACKLOG = "unpublished"
 
 PERIOD_S = 900
 # A round of suite real by two arms takes less than three hours at the post's 45 ms a token
-# (tandem.bench.estimate). Its first values are that old when they are sent, and those of the round
-# before must still be in view then.
+# (tandem.bench.plan.estimate). Its first values are that old when they are sent, and those of the
+# round before must still be in view then.
 LOOK_BACK_S = 6 * 3600
 PERIODS = LOOK_BACK_S // PERIOD_S
 # One cell of such a round covers two quarter-hours at most: a single outlier is less than three.

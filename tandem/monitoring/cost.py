@@ -14,6 +14,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tandem.declarations.budgets import compute_budget_usd
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.platform import WatchPrices
+from tandem.declarations.prices import find_price
 from tandem.metrics import (
     ALL_LOADS,
     CLOUDWATCH_METRICS,
@@ -27,11 +32,6 @@ from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.scope import ExperimentScope, MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphWidget, MathExpression, MetricLine
-from tandem.spec.budgets import compute_budget_usd
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.platform import WatchPrices
-from tandem.spec.prices import find_price
 
 HOURS_PER_MONTH = 730.0  # as in AWS's price examples
 DAYS_PER_MONTH = 30.0

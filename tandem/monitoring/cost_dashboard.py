@@ -11,6 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from tandem import metrics
+from tandem.declarations import names
+from tandem.declarations.budgets import compute_budget_usd
+from tandem.declarations.environment import CapacitySettings, Environment
 from tandem.monitoring import widget
 from tandem.monitoring.dashboard_arms import (
     VARIANT_COLORS,
@@ -20,9 +23,6 @@ from tandem.monitoring.dashboard_arms import (
 )
 from tandem.monitoring.scope import MetricSource, MonitoringScope
 from tandem.monitoring.widget import COLUMNS, GraphMark, GraphWidget, MathExpression
-from tandem.spec import names
-from tandem.spec.budgets import compute_budget_usd
-from tandem.spec.environment import CapacitySettings, Environment
 
 TIME_RANGE = "-P7D"
 _NODES = metrics.CLOUDWATCH_METRICS[metrics.LOG_FILTER, "accelerator_nodes"]

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Variant
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS, CloudWatchMetric
 from tandem.monitoring.scope import ExperimentScope, MetricSource
 from tandem.monitoring.widget import (
@@ -19,9 +22,6 @@ from tandem.monitoring.widget import (
     MetricLine,
     Statistic,
 )
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Variant
 
 BASELINE_COLOR = "#7a8ba6"
 # Each at least 20 from every other and from the baseline (CIE 1976), for normal sight, protanopia

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.metrics import ALL_VALUES, POST_FIGURES, Metric, find_metric, list_published_metrics
 from tandem.monitoring import widget
 from tandem.monitoring.dashboard_arms import MAX_VARIANTS, DashboardArms, build_bench_graph
 from tandem.monitoring.scope import ExperimentScope
 from tandem.monitoring.widget import COLUMNS, PERIOD_S, GraphWidget, MathExpression, TextWidget
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 SUITE = "post"
 # the two that the post's figures compare: tandem/bench/suites/data/post.jsonl

@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, Literal
 
 from tandem import metrics
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm, build_alarm, build_composites
 from tandem.monitoring.scope import MetricSource
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 TOO_OLD = "too-old"
 IDLE_BLOCK = "idle-block"

@@ -11,6 +11,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tandem import metrics
+from tandem.declarations import names
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.environment import Environment
 from tandem.monitoring import widget
 from tandem.monitoring.dashboard_arms import DashboardArms, build_metric_graph, build_search
 from tandem.monitoring.scope import MetricSource, MonitoringScope
@@ -22,9 +25,6 @@ from tandem.monitoring.widget import (
     MetricLine,
     TextWidget,
 )
-from tandem.spec import names
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.environment import Environment
 
 THIRD = COLUMNS // 3
 HALF = COLUMNS // 2

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tandem import metrics
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
 from tandem.monitoring.widget import MetricLine, Statistic
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,14 +22,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tandem.declarations import names
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment, Variant
 from tandem.metrics import CONTAINER_INSIGHTS, LOG_FILTER
 from tandem.monitoring.alarm import MAX_ALARM_METRICS, MetricAlarm, build_alarm
 from tandem.monitoring.scope import MetricSource, MonitoringScope
 from tandem.monitoring.widget import MathExpression, MetricLine
-from tandem.spec import names
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, Variant
 
 NODES = "accelerator_nodes"
 # its presence says that a container of the pod is on a node

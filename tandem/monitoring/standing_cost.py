@@ -12,14 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from tandem.declarations.budgets import compute_run_usd
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.disk import SYSTEM_NODE_ROOT_GIB
+from tandem.declarations.environment import Environment, NewNetwork
+from tandem.declarations.interface_endpoints import list_endpoint_services
+from tandem.declarations.prices import NODE_PRICE, count_model_gb, find_price, has_nat
+from tandem.declarations.project_image import BUILD_MINUTES, list_hosted_images
 from tandem.monitoring.cost import DAYS_PER_MONTH, HOURS_PER_MONTH, MonitoringCost
-from tandem.spec.budgets import compute_run_usd
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
-from tandem.spec.environment import Environment, NewNetwork
-from tandem.spec.interface_endpoints import list_endpoint_services
-from tandem.spec.prices import NODE_PRICE, count_model_gb, find_price, has_nat
-from tandem.spec.project_image import BUILD_MINUTES, list_hosted_images
 
 # Estimate, high: five kinds of logs of a quiet cluster are "a few hundred megabytes" a day
 # (https://abd-ulbasit.github.io/bookstore-kubernetes-guide/14-eks-in-production-a-to-z/05-logging-and-metrics-cost/).

@@ -17,13 +17,13 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
 from tandem.aws.faults import BOTO_ERRORS, PARSER_ERRORS, reject_foreign_answers
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.errors import InputError
 from tandem.guard.config import AwsClients
 from tandem.guard.pager import iterate_pages
 from tandem.ops.faults import call_if_present, call_operation, convert_error
 from tandem.shell_command import quote_command
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 _RETRIES = {"mode": "standard", "total_max_attempts": 5}
 CLIENT_CONFIG = Config(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from tandem.aws.faults import classify_fault
+from tandem.declarations.environment import Environment
 from tandem.errors import InputError, TandemError
 from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
 from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.ops.account import require_account
-from tandem.spec.environment import Environment
 
 UNKNOWN_CALLER = "unknown"
 

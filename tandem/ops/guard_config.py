@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.guard.config import GuardConfig
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 
 def build_guard_config(environment: Environment) -> GuardConfig:

@@ -16,6 +16,7 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+from tandem.declarations import names
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command, tags_of
 from tandem.ops.destroy.fleet import ALIVE_STATES, has_bucket
@@ -23,7 +24,6 @@ from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.ownership import ResourceOwnership
 from tandem.shell_command import build_tandem_command, quote_command
-from tandem.spec import names
 
 # a node group replaces its instances, and a cluster with a node group does not go
 REMOVAL_ORDER = ("node group", "instance", "cluster")

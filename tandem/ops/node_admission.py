@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, Variant
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment, Variant
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from tandem.declarations import names
 from tandem.guard.observe import CLUSTER_TAG
 from tandem.ops.account import AccountClients, tags_of
 from tandem.ops.destroy.stacks import (
@@ -21,7 +22,6 @@ from tandem.ops.destroy.stacks import (
     IN_TREE_TAG,
     PERMANENT_KIND,
 )
-from tandem.spec import names
 
 STACK_KIND_PATTERN = "|".join((*DELETION_ORDER, PERMANENT_KIND))
 

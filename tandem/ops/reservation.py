@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from tandem.declarations.environment import CapacitySettings, Environment
 from tandem.guard.capacity_block import RESERVATION_TAG, BlockWindow
 from tandem.guard.observe import BLOCK_MARGIN
 from tandem.ops.faults import call_if_present
-from tandem.spec.environment import CapacitySettings, Environment
 
 MOMENT_FORMAT = "%Y-%m-%dT%H:%M:%SZ"  # as capacity.block has it
 RENEWAL_PAGE = "docs/runbook-guard.md#block-renewal"

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fence import FENCE_KEY
@@ -24,8 +26,6 @@ from tandem.ops.account import create_guard_clients, create_session, iterate_row
 from tandem.ops.faults import call_if_present, convert_error
 from tandem.ops.reservation import find_reservation_id, read_reservation
 from tandem.ops.stop_paths import StopPath, read_statistics, read_stop_paths
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 # a normal end removes the lease, and the status must still show tonight's cost
 BILL_WINDOW_WITHOUT_LEASE = timedelta(hours=24)

@@ -9,6 +9,8 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tandem.declarations.budgets import needs_manual_budget
+from tandem.declarations.environment import Environment
 from tandem.guard.capacity_block import NO_WINDOW
 from tandem.guard.config import GuardConfig
 from tandem.guard.plan import count_excess_nodes, plan_stop
@@ -17,8 +19,6 @@ from tandem.ops.account import build_aws_command
 from tandem.ops.reservation import RENEWAL_PAGE, list_plan_differences
 from tandem.ops.status import StatusReport
 from tandem.ops.stop_paths import SPENT_NOTE, StopPath, fleet_capacity_kind
-from tandem.spec.budgets import needs_manual_budget
-from tandem.spec.environment import Environment
 
 RUNBOOK = "docs/runbook.md"
 STUCK_PAGE = f"{RUNBOOK}#fleet-will-not-go-to-zero"

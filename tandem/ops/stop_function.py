@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from tandem.aws.faults import ANSWER_CODES, error_code
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.errors import ExternalError, TandemError
 from tandem.guard.values import convert_call_errors
 from tandem.ops.account import create_client
 from tandem.ops.faults import call_operation
 from tandem.ops.guard_config import build_arn
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 
 def has_denial(failures: Iterable[str]) -> bool:

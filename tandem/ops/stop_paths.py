@@ -16,6 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from tandem.declarations import names
+from tandem.declarations.budgets import needs_manual_budget
+from tandem.declarations.environment import Environment
 from tandem.errors import TandemError
 from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
 from tandem.guard.observe import FleetState
@@ -24,9 +27,6 @@ from tandem.guard.plan import foretell_stop
 from tandem.ops.account import create_client, iterate_rows
 from tandem.ops.faults import call_if_present, call_operation
 from tandem.ops.guard_config import stop_topic_arn
-from tandem.spec import names
-from tandem.spec.budgets import needs_manual_budget
-from tandem.spec.environment import Environment
 
 # three missed passes, and CloudWatch's own delay
 SILENCE_LIMIT = timedelta(minutes=4 * PASS_MINUTES)

@@ -19,6 +19,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.model import ModelConfig
 from tandem.plan.forecast_cell import ForecastCell
 from tandem.plan.measurement_rows import PublishedRow, RowKind, TargetKind
 from tandem.plan.step_cost import RANGE_FACTOR, StepCost, find_objection, fit_step_cost
@@ -29,9 +32,6 @@ from tandem.plan.step_tokens import (
     extend_positions,
     find_acceptance,
 )
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.experiment import Experiment
-from tandem.spec.model import ModelConfig
 
 FigureBasis = Literal["measured", "published", "assumed"]
 # between the break-even of the post's pair, 0.58, and what llmperf's copying prompts give

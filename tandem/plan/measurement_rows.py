@@ -10,9 +10,9 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field, model_validator
 
+from tandem.declarations.figure import DataFigure, DataFile, read_data_file
+from tandem.declarations.record import SpecRecord
 from tandem.plan.step_tokens import CommitLaw, count_drafted
-from tandem.spec.figure import DataFigure, DataFile, read_data_file
-from tandem.spec.record import SpecRecord
 
 PUBLISHED_FILE = Path(__file__).parent / "data" / "published.yaml"
 

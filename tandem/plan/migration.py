@@ -11,13 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.experiment import (
+    DRAFT_KINDS,
+    Experiment,
+    Mode,
+    Sweep,
+    TuningSettings,
+    Variant,
+)
+from tandem.declarations.model import ModelConfig
+from tandem.declarations.runtime import ModeSupport, Runtime
+from tandem.declarations.server_command import ServerCommand, build_server_command
+from tandem.declarations.variant_key import compute_artifact_key
 from tandem.errors import InputError
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.experiment import DRAFT_KINDS, Experiment, Mode, Sweep, TuningSettings, Variant
-from tandem.spec.model import ModelConfig
-from tandem.spec.runtime import ModeSupport, Runtime
-from tandem.spec.server_command import ServerCommand, build_server_command
-from tandem.spec.variant_key import compute_artifact_key
 
 DOCUMENTED_WINDOWS = {"causal-lm": 7, "eagle-head": 3, "eagle3-head": 3}
 """num_speculative_tokens that AWS documents by kind of draft (rule tokens-by-mode)."""

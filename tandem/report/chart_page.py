@@ -8,7 +8,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from tandem.bench.simulation import SIMULATED_BAND
+from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError, convert_os_errors
 from tandem.report.charts import ReportSection
 from tandem.report.colors import build_css_variables

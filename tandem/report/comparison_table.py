@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from tandem.bench.simulation import SIMULATED_BAND
-from tandem.bench.terminal_text import wrap_text
+from tandem.bench.records.simulation import SIMULATED_BAND
+from tandem.bench.records.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
 from tandem.judge.compare.schema import ComparisonRow, RunComparison, RunSeries
 from tandem.judge.pairs import DECIDING_METRIC

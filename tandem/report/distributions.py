@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from tandem.bench.quantiles import Values
-from tandem.bench.request_table import RequestTable
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.request_table import RequestTable
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict
 from tandem.report import charts, colors, sampling

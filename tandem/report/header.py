@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from tandem.bench.manifest import RunManifest
-from tandem.bench.simulation import SIMULATED_BAND
+from tandem.bench.records.manifest import RunManifest
+from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import FILE, ArmFigures, Headline, OutputFinding, VariantFinding, Verdict
 from tandem.report.markup import build_sentence, build_table, render_template

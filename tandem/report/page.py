@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 from markupsafe import Markup
 
-from tandem.bench.request_table import RequestTable
-from tandem.bench.simulation import SIMULATED_BAND
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError, convert_os_errors
 from tandem.judge.schema import REPORT_FILE, Verdict
 from tandem.judge.text_format import mentions_speculation

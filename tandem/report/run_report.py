@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tandem.bench import summary
-from tandem.bench.manifest import RunManifest
-from tandem.bench.request_table import RequestTable, read_request_table
-from tandem.bench.summary import RecordSummary
-from tandem.bench.summary_table import WIDTH, format_lines
+from tandem.bench.figures import summary
+from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.figures.summary import RecordSummary
+from tandem.bench.figures.summary_table import WIDTH, format_lines
+from tandem.bench.records.manifest import RunManifest
 from tandem.errors import ExitCode, ExternalError
 
 if TYPE_CHECKING:

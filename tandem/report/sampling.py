@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.columns import BoolArray
-from tandem.bench.request_table import RequestTable
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.figures.columns import BoolArray
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.schema import Verdict
 from tandem.judge.text_format import choose_telling_cells, select_cells
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge import schema
 from tandem.judge import text_format as fmt
 from tandem.judge.pairs import DECIDING_METRIC

@@ -13,9 +13,9 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from tandem.bench.schedule import LoadLevel
-from tandem.bench.simulation import SIMULATED_BAND
-from tandem.bench.terminal_text import wrap_text
+from tandem.bench.plan.schedule import LoadLevel
+from tandem.bench.records.simulation import SIMULATED_BAND
+from tandem.bench.records.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import FILE, ArmFigures, CellVerdict, Headline, Verdict
 

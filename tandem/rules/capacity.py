@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
+from tandem.declarations import names
+from tandem.declarations.budgets import compute_budget_usd, compute_run_usd, needs_manual_budget
+from tandem.declarations.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID
 from tandem.rules.contexts import DateContext, EnvironmentContext
 from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
 from tandem.shell_command import quote_command
-from tandem.spec import names
-from tandem.spec.budgets import compute_budget_usd, compute_run_usd, needs_manual_budget
-from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID
 
 # 182 with all extensions; all end at 11:30 UTC, so one may be hours longer
 LONGEST_BLOCK = timedelta(days=183)

@@ -10,6 +10,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime
 
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.document import YamlDocument
+from tandem.declarations.faults import SpecFault
+from tandem.declarations.record import UnknownValueError
+from tandem.declarations.workspace import Workspace
 from tandem.rules import (
     capacity,
     compilation,
@@ -24,11 +29,6 @@ from tandem.rules import (
 )
 from tandem.rules.contexts import DateContext, EnvironmentContext, ExperimentContext, HostingContext
 from tandem.rules.rule import Rule
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.document import YamlDocument
-from tandem.spec.faults import SpecFault
-from tandem.spec.record import UnknownValueError
-from tandem.spec.workspace import Workspace
 
 MODULES = (
     models,

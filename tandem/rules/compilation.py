@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tandem.declarations.disk import GIB, artifact_gib, compile_gib
+from tandem.declarations.runtime import CpuCompile
 from tandem.rules.contexts import ExperimentContext, HostingContext, look_up
 from tandem.rules.placement import allocatable_limits
 from tandem.rules.rule import DATA, RuleFinding, RuleList, join_values
-from tandem.spec.disk import GIB, artifact_gib, compile_gib
-from tandem.spec.runtime import CpuCompile
 
 TRANSFER_HOURS = 1  # besides the compile: node start, image pull, transfer of models and artifact
 # of local disk: the kubelet keeps a tenth free (its default nodefs.available), images and logs take
@@ -24,7 +24,7 @@ _CPU = f"{DATA}/runtimes, spelling.compile.cpu"
 _VOLUMES = "kubernetes.io/docs/concepts/storage/volumes, emptyDir"
 _INSTANCES = "karpenter-provider-aws website/content/en/docs/reference/instance-types.md"
 _DEADLINE = "kubernetes.io/docs/concepts/workloads/controllers/job, activeDeadlineSeconds"
-_DISK = "tandem/spec/disk.py; awslabs/amazon-eks-ami nodeadm/doc/api.md, localStorage"
+_DISK = "tandem/declarations/disk.py; awslabs/amazon-eks-ami nodeadm/doc/api.md, localStorage"
 RULES = RuleList()
 
 

@@ -13,15 +13,15 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, TypeVar
 
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment, NewNetwork
+from tandem.declarations.experiment import DRAFT_KINDS, Experiment, Variant
+from tandem.declarations.figure import DataFigure
+from tandem.declarations.model import ModelConfig
+from tandem.declarations.platform import InstanceType
+from tandem.declarations.record import UnknownValueError
+from tandem.declarations.runtime import ModeSupport, Runtime, RuntimeSpelling
 from tandem.rules.rule import RuleFinding, index_paths
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment, NewNetwork
-from tandem.spec.experiment import DRAFT_KINDS, Experiment, Variant
-from tandem.spec.figure import DataFigure
-from tandem.spec.model import ModelConfig
-from tandem.spec.platform import InstanceType
-from tandem.spec.record import UnknownValueError
-from tandem.spec.runtime import ModeSupport, Runtime, RuntimeSpelling
 
 K = TypeVar("K")
 V = TypeVar("V")

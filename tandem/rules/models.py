@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tandem.declarations.experiment import DRAFT_KINDS
+from tandem.declarations.model import ModelConfig
 from tandem.rules.contexts import ArmContext, ExperimentContext
 from tandem.rules.rule import (
     DATA,
@@ -14,10 +16,8 @@ from tandem.rules.rule import (
     join_values,
     suggest_nearest,
 )
-from tandem.spec.experiment import DRAFT_KINDS
-from tandem.spec.model import ModelConfig
 
-HOW_TO_ADD = "or add its figures to tandem/spec/data/models"
+HOW_TO_ADD = "or add its figures to tandem/declarations/data/models"
 
 _FEATURES = (
     f"{NEURON_SDK} libraries/nxd-inference/developer_guides/feature-guide.rst, speculative decoding"

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
+from tandem.declarations import names
+from tandem.declarations.artifact_key import DIGEST_CHARACTERS
+from tandem.declarations.environment import EXAMPLE_ACCOUNTS, GitopsDelivery
+from tandem.declarations.names import NOTIFY
+from tandem.declarations.record import UnknownValueError
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext
 from tandem.rules.rule import RuleFinding, RuleList, index_paths
-from tandem.spec import names
-from tandem.spec.artifact_key import DIGEST_CHARACTERS
-from tandem.spec.environment import EXAMPLE_ACCOUNTS, GitopsDelivery
-from tandem.spec.names import NOTIFY
-from tandem.spec.record import UnknownValueError
 
 MOST_TAGS = 40  # a resource takes 50; the rest is left to the stacks and to EKS
 # IAM takes one more of each; CodeBuild takes these (Tag), and EventBridge Scheduler takes no empty
@@ -54,7 +54,7 @@ _FOLDERS = (
     "charts/tree.py: manifests/<environment>/gitops, people, runner; tandem/monitoring: dashboards"
     " machine, money"
 )
-_ALARM_NAMES = "tandem/spec/names.py: the second word of a composite alarm's name"
+_ALARM_NAMES = "tandem/declarations/names.py: the second word of a composite alarm's name"
 _BUCKET_NAMES = "docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html"
 _LOG_KEYS = "CloudWatch Logs user guide, Encrypt log data in CloudWatch Logs using AWS KMS"
 _BUCKET_KEYS = "docs.aws.amazon.com/AmazonS3/latest/userguide/UsingKMSEncryption.html"

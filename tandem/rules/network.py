@@ -7,11 +7,11 @@ import ipaddress
 import re
 from collections.abc import Iterable, Iterator
 
+from tandem.declarations import names
+from tandem.declarations.environment import EXAMPLE_ACCOUNTS, ExistingNetwork, NewNetwork
+from tandem.declarations.record import UnknownValueError
 from tandem.rules.contexts import EnvironmentContext
 from tandem.rules.rule import RuleFinding, RuleList, index_paths, join_values
-from tandem.spec import names
-from tandem.spec.environment import EXAMPLE_ACCOUNTS, ExistingNetwork, NewNetwork
-from tandem.spec.record import UnknownValueError
 
 # a VPC takes /16 to /28; below /20 a trn2 node's interfaces alone may exhaust a subnet
 LARGEST_PREFIX = 16

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from tandem.declarations.environment import ReferenceValue
+from tandem.declarations.experiment import Variant
 from tandem.rules.contexts import EnvironmentContext
 from tandem.rules.rule import RuleFinding, RuleList, index_paths, join_values, suggest_nearest
-from tandem.spec.environment import ReferenceValue
-from tandem.spec.experiment import Variant
 
 # protocol -> pattern of the endpoints that SNS accepts, and its description
 ENDPOINTS: dict[str, tuple[re.Pattern[str], str]] = {

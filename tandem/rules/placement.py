@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from tandem.declarations.disk import GIB
+from tandem.declarations.figure import DataFigure
+from tandem.declarations.model import ModelConfig
+from tandem.declarations.platform import InstanceType
+from tandem.declarations.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB, sum_job_requests
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext, HostingContext
 from tandem.rules.rule import NEURON_SDK, NXDI, RuleFinding, RuleList, join_values
-from tandem.spec.disk import GIB
-from tandem.spec.figure import DataFigure
-from tandem.spec.model import ModelConfig
-from tandem.spec.platform import InstanceType
-from tandem.spec.system_jobs import RUNNER_CPU_M, RUNNER_MEMORY_MIB, sum_job_requests
 
 # for a node's DaemonSets next to the servers: one job of 190 CPU leaves 1.45 of a trn2.48xlarge's
 # 191.45

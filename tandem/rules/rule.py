@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_type_hints
 
-from tandem.spec.faults import Severity
-from tandem.spec.figure import DataFigure
-from tandem.spec.record import UnknownValueError
+from tandem.declarations.faults import Severity
+from tandem.declarations.figure import DataFigure
+from tandem.declarations.record import UnknownValueError
 
 V = TypeVar("V")
 EntryFunction = TypeVar("EntryFunction", bound=Callable[[Any], Iterable[tuple[str, object]]])
@@ -25,7 +25,7 @@ FindFunction = TypeVar("FindFunction", bound=Callable[[Any], Iterable["RuleFindi
 NEURON_SDK = "aws-neuron/aws-neuron-sdk"
 NXDI = "aws-neuron/neuronx-distributed-inference"
 LOADER = "vllm 0.9.1 vllm/model_executor/model_loader/neuronx_distributed.py"
-DATA = "tandem/spec/data"
+DATA = "tandem/declarations/data"
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tandem.declarations.images import PRIVATE_ECR, ImageUse, apply_mirror, list_image_uses
+from tandem.declarations.platform import KubernetesMinor, KubernetesTable, cut_driver
+from tandem.declarations.project_image import LLMPERF, list_hosted_images
 from tandem.rules.contexts import EnvironmentContext, ExperimentContext, HostingContext, look_up
 from tandem.rules.rule import DATA, NEURON_SDK, RuleFinding, RuleList, join_values
 from tandem.shell_command import quote_command
-from tandem.spec.images import PRIVATE_ECR, ImageUse, apply_mirror, list_image_uses
-from tandem.spec.platform import KubernetesMinor, KubernetesTable, cut_driver
-from tandem.spec.project_image import LLMPERF, list_hosted_images
 
 BY_HAND = "stage them by hand, `python -m tandem.artifacts stage --from DIR`, which asks no hub"
 BUILD_ELSEWHERE = (

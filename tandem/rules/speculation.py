@@ -1,21 +1,21 @@
 """Rules on speculation modes and windows of a runtime, and on the variants of an experiment.
 
 No runtime's data has a largest `num_speculative_tokens`: no source states one. Therefore no rule
-refuses a window by runtime. Every window is 1 to 64 (tandem/spec/experiment.py), `tokens-by-mode`
-requires one by mode, and `length-holds` (tandem/rules/lengths.py) refuses a window that
-max_model_len does not hold.
+refuses a window by runtime. Every window is 1 to 64 (tandem/declarations/experiment.py),
+`tokens-by-mode` requires one by mode, and `length-holds` (tandem/rules/lengths.py) refuses a window
+that max_model_len does not hold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tandem.declarations.model import ModelConfig
+from tandem.declarations.runtime import ModeSupport
 from tandem.rules.contexts import ArmContext, EnvironmentContext, ExperimentContext, HostingContext
 from tandem.rules.rule import DATA, LOADER, NXDI, RuleFinding, RuleList, index_paths, join_values
-from tandem.spec.model import ModelConfig
-from tandem.spec.runtime import ModeSupport
 
-OWN_TASK_NAME = "sums"  # tandem/bench/tasks/sums.jsonl, which is in the image
+OWN_TASK_NAME = "sums"  # tandem/bench/suites/tasks/sums.jsonl, which is in the image
 # above 10 only near-deterministic text gains: (1 - a^k) / (1 - a) over 1 + 0.19 k, arXiv 2211.17192
 LONG_WINDOW = 10
 # CloudFormation takes a template of 1 MB; a variant with its artifact takes up to 27 KB

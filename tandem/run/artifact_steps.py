@@ -10,6 +10,9 @@ from collections.abc import Iterable
 from tandem.artifacts.store import ObjectStore
 from tandem.artifacts.survey import SurveyRow
 from tandem.artifacts.task_sets import read_task_set
+from tandem.declarations import names
+from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
+from tandem.declarations.variant_key import compute_artifact_key
 from tandem.errors import InputError
 from tandem.guard.fleet_start import RaiseRequest, check_start
 from tandem.ops.node_admission import admit_compile_jobs
@@ -17,9 +20,6 @@ from tandem.run.cluster import ObjectKind
 from tandem.run.jobs import close_job, look_at_job, name_job, start_job
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import list_unfinished_pods
-from tandem.spec import names
-from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
-from tandem.spec.variant_key import compute_artifact_key
 
 MAX_ATTEMPTS = 2  # each Job has its own retries
 PARK_WAIT_S = 10 * 60

@@ -16,6 +16,8 @@ from typing import Any
 
 import msgspec
 
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.spec_digest import compute_spec_digest
 from tandem.errors import ExternalError, TandemError
 from tandem.guard.notify import notify_subscribers
 from tandem.guard.observe import observe_fleet
@@ -30,8 +32,6 @@ from tandem.run.run_plan import assign_starts
 from tandem.run.run_values import RunRequest, StepRecord, count_paid_s, estimate_round_s
 from tandem.run.run_world import RunEndError, RunWorld, StepProgress, StepWork, describe_fault
 from tandem.run.sweep_pairs import list_pairs
-from tandem.spec.experiment import Experiment
-from tandem.spec.spec_digest import compute_spec_digest
 
 FLEET_LOOK = timedelta(seconds=30)
 NOTIFY_WAIT_S = 900

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tandem.bench.manifest import ManifestArm, Speculation
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.images import pull_name
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.bench.records.manifest import ManifestArm, Speculation
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.images import pull_name
+from tandem.declarations.variant_key import compute_artifact_key
 
 
 def build_pair(experiment: Experiment, variant_name: str) -> Experiment:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tandem.declarations import names
 from tandem.run.cluster import Object
 from tandem.run.run_world import StepWork
-from tandem.spec import names
 
 
 def list_fleet_nodes(work: StepWork) -> list[Object]:

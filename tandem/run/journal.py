@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tandem.bench.json_file import require_schema
+from tandem.bench.records.json_file import require_schema
 from tandem.errors import ExternalError, SchemaError
 from tandem.guard.bucket import read_object, write_object
 from tandem.guard.config import AwsClients, GuardConfig

@@ -20,7 +20,7 @@ from tandem.artifacts.retry import retry_upload
 from tandem.artifacts.s3_transfer import upload_file
 from tandem.artifacts.store import ObjectStore, open_store
 from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
-from tandem.bench.quality_rows import QUALITY_FILE, QualityRow, write_quality
+from tandem.bench.records.quality_rows import QUALITY_FILE, QualityRow, write_quality
 from tandem.errors import ExitCode, InputError
 from tandem.judge.schema import RatioEstimate, Verdict
 from tandem.judge.sweep_record import PairEvidence, PairVerdict, TaskWord

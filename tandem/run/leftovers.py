@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from tandem.declarations import names
+from tandem.declarations.experiment import Experiment
 from tandem.guard.lease import read_pointer
 from tandem.guard.values import convert_call_errors
 from tandem.run.cluster import RefusedCallError
@@ -17,8 +19,6 @@ from tandem.run.jobs import RUN_LABEL
 from tandem.run.journal import RETRY_ADVICE
 from tandem.run.run_world import RunWorld
 from tandem.shell_command import quote_command
-from tandem.spec import names
-from tandem.spec.experiment import Experiment
 
 
 def remove_leftovers(world: RunWorld, active_run: str, parked_experiments: Collection[str]) -> None:

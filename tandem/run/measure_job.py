@@ -14,7 +14,7 @@ import uvloop
 
 from tandem.artifacts.driver.log import log_event
 from tandem.artifacts.store import open_store
-from tandem.bench.run import MeasurementRun
+from tandem.bench.load.run import MeasurementRun
 from tandem.errors import ExitCode, InputError
 from tandem.run.publication import publish_confirmed
 from tandem.run.round_records import rebuild_folder, store_round

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tandem.bench.datapoints import read_rounds
-from tandem.bench.manifest import read_manifest
+from tandem.bench.figures.datapoints import read_rounds
+from tandem.bench.records.manifest import read_manifest
 from tandem.errors import TandemError
 from tandem.publish.clients import PublishClients, connect
 from tandem.publish.publisher import PublishReport, RunDestination, RunPublisher

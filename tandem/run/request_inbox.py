@@ -16,6 +16,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.spec_digest import compute_spec_digest
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.run.engine import PARK, PARK_INDEX, count_rounds
 from tandem.run.journal import LostRunError, ObjectFile, RunJournal, StoredValueError
@@ -37,8 +39,6 @@ from tandem.run.run_values import (
     parse_request,
 )
 from tandem.run.run_world import RunWorld
-from tandem.spec.experiment import Experiment
-from tandem.spec.spec_digest import compute_spec_digest
 
 MAX_AGE = timedelta(minutes=60)
 _KEY = re.compile(

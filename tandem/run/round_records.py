@@ -19,12 +19,14 @@ from tandem.artifacts.files import LocalFiles, translate_disk_errors
 from tandem.artifacts.retry import retry_upload
 from tandem.artifacts.s3_transfer import upload_files
 from tandem.artifacts.store import ObjectStore
-from tandem.bench import counters, host, manifest, summary
-from tandem.bench.folder import RECORDS_FILE, WARM_UP_FILE
-from tandem.bench.json_file import require_schema
+from tandem.bench.figures import summary
 from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
-from tandem.bench.quality_rows import QUALITY_FILE
-from tandem.bench.record import read_records
+from tandem.bench.load import host
+from tandem.bench.records import counters, manifest
+from tandem.bench.records.folder import RECORDS_FILE, WARM_UP_FILE
+from tandem.bench.records.json_file import require_schema
+from tandem.bench.records.quality_rows import QUALITY_FILE
+from tandem.bench.records.record import read_records
 from tandem.errors import ExternalError, InputError
 from tandem.judge import schema
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix

@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 
 from tandem.artifacts.store import ObjectStore
-from tandem.bench.quality_rows import QUALITY_FILE
+from tandem.bench.records.quality_rows import QUALITY_FILE
+from tandem.declarations import names
+from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB, SERVERS_VARIABLE
 from tandem.errors import ExitCode
 from tandem.run.fleet_steps import release_fleet
 from tandem.run.jobs import close_job, has_ended, look_at_job, name_job, start_job
@@ -45,8 +47,6 @@ from tandem.run.server_state import (
 )
 from tandem.run.serving_steps import check_servers
 from tandem.run.task_settings import build_task_settings
-from tandem.spec import names
-from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB, SERVERS_VARIABLE
 
 MAX_ROUND_ATTEMPTS = 3
 MAX_JUDGE_ATTEMPTS = 3

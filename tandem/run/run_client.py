@@ -21,6 +21,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tandem.aws.faults import error_code, explain_fault
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.names import PeopleKind
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.guard.bucket import read_object
 from tandem.guard.values import convert_call_errors
@@ -32,9 +35,6 @@ from tandem.run.journal import RETRY_ADVICE, LostRunError, ObjectFile, list_runs
 from tandem.run.run_keys import find_run_id_fault
 from tandem.run.run_values import RequestAnswer, RunnerBeat, RunRecord, RunRequest, StepRecord
 from tandem.shell_command import build_cdk_command, build_tandem_command
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.names import PeopleKind
 
 READ_THREADS = 8
 MAX_LOG_LINES = 2000  # the last ones

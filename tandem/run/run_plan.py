@@ -15,20 +15,26 @@ from typing import Any
 import msgspec
 
 from tandem.artifacts.survey import SurveyRow
-from tandem.bench.estimate import FIRST_TOKEN_S, TOKEN_S, estimate_turn_s
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.run_size import SIZES
-from tandem.bench.schedule import FEWEST_ROUNDS, control_numbers
-from tandem.bench.settings import build_settings
+from tandem.bench.plan.estimate import FIRST_TOKEN_S, TOKEN_S, estimate_turn_s
+from tandem.bench.plan.run_size import SIZES
+from tandem.bench.plan.schedule import FEWEST_ROUNDS, control_numbers
+from tandem.bench.plan.settings import build_settings
+from tandem.bench.records.manifest import ManifestArm
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import (
+    CompileSettings,
+    Experiment,
+    QualityTask,
+    ServingSettings,
+    Sweep,
+)
+from tandem.declarations.prices import count_model_gb, find_price, has_nat
 from tandem.errors import InputError
 from tandem.guard.fleet_start import MIN_HOURS
 from tandem.rules.placement import allocatable_limits
 from tandem.run.experiment_arms import build_arms, build_pair
 from tandem.run.run_values import ROUND_SLACK, RunRequest
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import CompileSettings, Experiment, QualityTask, ServingSettings, Sweep
-from tandem.spec.prices import count_model_gb, find_price, has_nat
 
 STAGE_MB_PER_S = 25  # assumed: line, hub and disk decide; 65 GB take three quarters of an hour
 # assumed, as no source gives them: EC2's launch and the node's join; image and weights of the
@@ -39,8 +45,8 @@ READY_MINUTES = 20.0
 RESTART_MINUTES = 20.0
 ROUND_EXTRA_MINUTES = 3.0  # a Job's pod, its warm-up, its uploads
 LLMPERF_MINUTES = 40.0  # charts/llmperf.py: 25 calls of 70 s, and Ray's start
-OWN_ITEMS = 400  # tandem/bench/tasks/sums.jsonl
-# MAX_ANSWER_TOKENS and CONCURRENCY of tandem.bench.task_items
+OWN_ITEMS = 400  # tandem/bench/suites/tasks/sums.jsonl
+# MAX_ANSWER_TOKENS and CONCURRENCY of tandem.bench.suites.task_items
 OWN_ANSWER_TOKENS = 64
 QUALITY_STREAMS = 4
 JUDGE_MINUTES = 5.0

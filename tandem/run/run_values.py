@@ -12,8 +12,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from tandem.bench.json_file import require_schema
-from tandem.bench.manifest import ManifestArm
+from tandem.bench.records.json_file import require_schema
+from tandem.bench.records.manifest import ManifestArm
 from tandem.errors import InputError
 from tandem.judge.sweep_record import PairEvidence, PairVerdict
 from tandem.run.run_keys import ROUND_STEP, pair_step, strip_pair
@@ -36,7 +36,8 @@ class RunRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         kind: `run` starts a run, `resume` continues a waiting one, `cancel` ends one.
         run: its id.
         environment, experiment: as declared.
-        spec_digest: of the person's files, by `tandem.spec.spec_digest`; empty for a cancel.
+        spec_digest: of the person's files, by `tandem.declarations.spec_digest`; empty for a
+            cancel.
         at: when it was written, ISO 8601 in UTC.
         until: the last step of the run; `judge` is a whole run, and only `stage` has no nodes.
         hours: of the lease; 0 for a run that only stages.

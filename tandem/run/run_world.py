@@ -9,6 +9,10 @@ from functools import cached_property
 from typing import Any
 
 from tandem.artifacts.survey import SurveyRow
+from tandem.declarations import names
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
 from tandem.errors import TandemError
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.observe import FleetState
@@ -18,10 +22,6 @@ from tandem.run.journal import RunJournal
 from tandem.run.run_keys import lease_run, pair_run
 from tandem.run.run_plan import BucketGaps, RunPlanInputs
 from tandem.run.run_values import RunState, StepRecord, StepState, select_pair
-from tandem.spec import names
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
 
 LEASE_MARGIN_S = 600  # before the deadline all goes to zero, so that no stop has to act
 

@@ -22,6 +22,12 @@ from tandem.artifacts.inventory import read_inventory
 from tandem.artifacts.needs import list_needs, merge_needs
 from tandem.artifacts.store import open_store
 from tandem.artifacts.survey import SurveyRow, survey_bucket
+from tandem.declarations import names
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecError
+from tandem.declarations.spec_digest import compute_spec_digest
+from tandem.declarations.workspace import load_workspace
 from tandem.errors import ExitCode, ExternalError, InputError
 from tandem.guard.lease import heartbeat_key
 from tandem.guard.notify import notify_subscribers
@@ -40,12 +46,6 @@ from tandem.run.run_keys import RUNNER_KEY, run_record_key
 from tandem.run.run_values import LeaseBeat, RunnerBeat, RunRecord
 from tandem.run.run_world import RunWorld, StepWork
 from tandem.run.runner_seat import RunnerSeat, SeatedCluster
-from tandem.spec import names
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecError
-from tandem.spec.spec_digest import compute_spec_digest
-from tandem.spec.workspace import load_workspace
 
 BEAT_SPAN = timedelta(seconds=60)
 ABSENCE_LIMIT = timedelta(minutes=5)  # between two beats; then this runner was frozen

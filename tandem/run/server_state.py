@@ -14,16 +14,16 @@ from typing import Any
 
 import msgspec
 
+from tandem.declarations import names
+from tandem.declarations.artifact_key import KEY_VARIABLE
+from tandem.declarations.experiment import Variant
+from tandem.declarations.images import pull_name
+from tandem.declarations.quantity import spell_count, spell_gib
+from tandem.declarations.server_command import build_server_command
+from tandem.declarations.variant_key import compute_artifact_key
 from tandem.run.cluster import Object
 from tandem.run.jobs import describe_waiting, list_container_statuses
 from tandem.run.run_world import RunEndError, StepWork
-from tandem.spec import names
-from tandem.spec.artifact_key import KEY_VARIABLE
-from tandem.spec.experiment import Variant
-from tandem.spec.images import pull_name
-from tandem.spec.quantity import spell_count, spell_gib
-from tandem.spec.server_command import build_server_command
-from tandem.spec.variant_key import compute_artifact_key
 
 # additions of amazon-eks-pod-identity-webhook (its pkg/handler, 2026): not declared, and no part of
 # the server

@@ -9,10 +9,10 @@ import os
 
 import msgspec
 
-from tandem.bench.json_file import DECODE_ERRORS, require_schema
-from tandem.bench.manifest import Timeouts
-from tandem.bench.run_size import SIZES
-from tandem.bench.settings import RunSettings, build_settings
+from tandem.bench.plan.run_size import SIZES
+from tandem.bench.plan.settings import RunSettings, build_settings
+from tandem.bench.records.json_file import DECODE_ERRORS, require_schema
+from tandem.bench.records.manifest import Timeouts
 from tandem.errors import InputError
 from tandem.run.run_keys import find_run_id_fault
 from tandem.run.run_values import SCHEMA, TASK_VARIABLE, BenchTask

@@ -13,9 +13,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tandem.spec.document import read_document
-from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.record import SpecRecord, parse_record
+from tandem.declarations.document import read_document
+from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.record import SpecRecord, parse_record
 
 DEFAULT_CLASS = "default"
 

@@ -12,17 +12,17 @@ from pathlib import Path
 
 from pydantic import Field
 
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.experiment import Experiment, Variant
+from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.figure import DataFigure, DataFile, read_data_file
+from tandem.declarations.record import SpecRecord
 from tandem.simulator.settings import (
     DEFAULT_CLASS,
     AcceptanceModelName,
     PromptClassSettings,
     SimulatorSettings,
 )
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.faults import SpecError, SpecFault
-from tandem.spec.figure import DataFigure, DataFile, read_data_file
-from tandem.spec.record import SpecRecord
 
 CALIBRATION_FILE = Path(__file__).with_name("data") / "calibration.yaml"
 # their chat template thinks unless a request says enable_thinking: false

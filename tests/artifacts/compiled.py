@@ -12,7 +12,7 @@ import zipfile
 from typing import Any
 
 from tandem.artifacts.inspection import build_expected_settings
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.declarations.artifact_key import ArtifactKey
 
 TARGET = "Qwen/Qwen3-0.6B@" + "0" * 40
 KEY = ArtifactKey(

@@ -13,11 +13,11 @@ from rehearsal.runtime.model_folder import ModelFolder, read_model
 from rehearsal.runtime.nxdi import build_application, compile_application
 from rehearsal.runtime.settings import StandInSettings
 from tandem.artifacts.manifest import MANIFEST_NAME, Manifest
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.compile_command import loader_settings
-from tandem.spec.experiment import TuningSettings
-from tandem.spec.runtime import ProgramCompile
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.compile_command import loader_settings
+from tandem.declarations.experiment import TuningSettings
+from tandem.declarations.runtime import ProgramCompile
+from tandem.declarations.variant_key import compute_artifact_key
 
 ROOT = Path(__file__).resolve().parents[2]
 QUIET = StandInSettings(

@@ -18,10 +18,10 @@ from rehearsal.checkpoint import RandomCheckpoint
 from tandem.artifacts.__main__ import main
 from tandem.artifacts.manifest import MANIFEST_NAME
 from tandem.artifacts.store import open_store
-from tandem.spec import names
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.experiment import Experiment
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.variant_key import compute_artifact_key
 
 pytestmark = pytest.mark.endpoint
 

@@ -16,10 +16,10 @@ from tandem.artifacts.explain import (
     resolve_key,
 )
 from tandem.artifacts.manifest import Manifest, ManifestFile
+from tandem.declarations.artifact_key import compare_key_fields
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.variant_key import compute_artifact_key
 from tandem.errors import InputError
-from tandem.spec.artifact_key import compare_key_fields
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.variant_key import compute_artifact_key
 
 
 @pytest.fixture(scope="module")

@@ -18,8 +18,8 @@ from tandem.artifacts.fetch import build_driver_archive
 from tandem.artifacts.lease import hold_lease, parse_lease
 from tandem.artifacts.manifest import LEASE_NAME, MANIFEST_NAME, Manifest
 from tandem.artifacts.s3_transfer import upload_file
-from tandem.spec import disk
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.declarations import disk
+from tandem.declarations.artifact_key import ArtifactKey
 
 pytestmark = pytest.mark.endpoint
 STAGE = "tandem run post --env prod --until stage"

@@ -8,7 +8,7 @@ import pytest
 from committed import experiment
 
 from tandem.artifacts.needs import list_needs, merge_needs
-from tandem.spec.catalogue import load_catalogue
+from tandem.declarations.catalogue import load_catalogue
 
 
 @pytest.fixture(scope="module")

@@ -24,8 +24,8 @@ from tandem.artifacts.lease import hold_lease
 from tandem.artifacts.manifest import Manifest, write_stored_manifest
 from tandem.artifacts.s3_transfer import download_files, upload_files
 from tandem.artifacts.store import ObjectStore
+from tandem.declarations.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 from tandem.errors import ExternalError
-from tandem.spec.names import BENCH_ACCOUNT, COMPILE_ACCOUNT, SERVE_ACCOUNT, STAGE_ACCOUNT
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.cdk, pytest.mark.xdist_group("permissions")]
 BUCKET = "enforced-bucket"

@@ -8,8 +8,8 @@ import hashlib
 import pytest
 
 from tandem.artifacts.task_sets import MAX_SET_BYTES, fetch_task_set, store_task_set
+from tandem.declarations.names import task_set_key
 from tandem.errors import InputError
-from tandem.spec.names import task_set_key
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tandem.bench import manifest
-from tandem.bench.counters import FILE as COUNTERS
-from tandem.bench.counters import MetricsScrape
-from tandem.bench.record import SCHEMA, Chunk, RecordWriter, RequestRecord, split_chunks
-from tandem.bench.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.records import manifest
+from tandem.bench.records.counters import FILE as COUNTERS
+from tandem.bench.records.counters import MetricsScrape
+from tandem.bench.records.record import SCHEMA, Chunk, RecordWriter, RequestRecord, split_chunks
 
 
 def chunks(*fields: tuple[Any, ...]) -> tuple[Chunk, ...]:

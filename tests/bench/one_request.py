@@ -10,12 +10,12 @@ import uvloop
 from independent_server import MODEL, Schedule, Server
 from measured import arm
 
-from tandem.bench import answer
-from tandem.bench.client import CompletionClient
-from tandem.bench.completion_request import ApiName, CompletionRequest
-from tandem.bench.manifest import ServerOffers, Timeouts
-from tandem.bench.record import RequestRecord
-from tandem.bench.reply import ServerReply
+from tandem.bench.load import answer
+from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.completion_request import ApiName, CompletionRequest
+from tandem.bench.load.reply import ServerReply
+from tandem.bench.records.manifest import ServerOffers, Timeouts
+from tandem.bench.records.record import RequestRecord
 
 EVERYTHING = ServerOffers(include_usage=True, continuous_usage=True, token_ids=True, logprobs=True)
 LONG = Timeouts(connect_s=20, first_token_s=20, gap_s=20, whole_s=20)

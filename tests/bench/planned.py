@@ -8,7 +8,7 @@ from pathlib import Path
 
 from measured import arm, run_manifest
 
-from tandem.bench.plan import RunPlan, plan_blocks
+from tandem.bench.plan.request_plan import RunPlan, plan_blocks
 from tandem.bench.suites.prompt import Prompt
 from tandem.bench.suites.suite import Suite, SuiteDefaults
 

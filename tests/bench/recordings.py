@@ -8,9 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tandem.bench.completion_request import CompletionRequest
-from tandem.bench.manifest import ServerOffers
-from tandem.bench.reply import ServerReply
+from tandem.bench.load.completion_request import CompletionRequest
+from tandem.bench.load.reply import ServerReply
+from tandem.bench.records.manifest import ServerOffers
 
 FOLDER = Path(__file__).parent / "streams"
 

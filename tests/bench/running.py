@@ -15,11 +15,11 @@ import uvloop
 from independent_server import MODEL, Schedule, Server
 from planned import suite_file
 
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.plan import RunPlan
-from tandem.bench.record import RequestRecord, read_records
-from tandem.bench.run import MeasurementRun, RunOutcome
-from tandem.bench.settings import RunSettings, draft_manifest
+from tandem.bench.load.run import MeasurementRun, RunOutcome
+from tandem.bench.plan.request_plan import RunPlan
+from tandem.bench.plan.settings import RunSettings, draft_manifest
+from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.records.record import RequestRecord, read_records
 from tandem.bench.suites.suite import load_suite
 
 QUICK = Schedule(ttft_ms=4, step_ms=1, tokens=4)

@@ -12,10 +12,10 @@ import pytest
 from independent_server import Frames, Request, Schedule
 from one_request import asking
 
-from tandem.bench.answer import has_tokens, parse_answer
-from tandem.bench.finish_reason import GOOD_ENDS
-from tandem.bench.record import ERROR_WORDS, RecordWriter, RequestRecord, read_records
-from tandem.bench.reply import ServerReply
+from tandem.bench.load.answer import has_tokens, parse_answer
+from tandem.bench.load.finish_reason import GOOD_ENDS
+from tandem.bench.load.reply import ServerReply
+from tandem.bench.records.record import ERROR_WORDS, RecordWriter, RequestRecord, read_records
 
 SEED = 20261121
 DONE = b"data: [DONE]\n\n"

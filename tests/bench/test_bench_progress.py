@@ -15,18 +15,18 @@ import pytest
 from measured import run_manifest
 from planned import plan, suite
 
-from tandem.bench import progress
-from tandem.bench.estimate import (
+from tandem.bench.load import progress
+from tandem.bench.load.progress import CLEAR_LINE, RunProgress
+from tandem.bench.plan.estimate import (
     estimate_request_s,
     estimate_run_s,
     estimate_turn_s,
     format_duration,
 )
-from tandem.bench.progress import CLEAR_LINE, RunProgress
-from tandem.bench.record import SCHEMA, RequestRecord
-from tandem.bench.run_description import describe_plan, note_shared_classes, note_thin_loads
-from tandem.bench.settings import RunSettings
-from tandem.bench.terminal_text import PrintableStream, fit_line
+from tandem.bench.plan.run_description import describe_plan, note_shared_classes, note_thin_loads
+from tandem.bench.plan.settings import RunSettings
+from tandem.bench.records.record import SCHEMA, RequestRecord
+from tandem.bench.records.terminal_text import PrintableStream, fit_line
 
 RECORD = RequestRecord(
     schema=SCHEMA,

@@ -17,9 +17,9 @@ HERE = "IP:127.0.0.1"
 MODELS = PlainAnswer([json.dumps({"data": [{"id": MODEL}]}).encode()])
 PROGRAM = """
 import asyncio, json, sys
-from tandem.bench.client import CompletionClient
-from tandem.bench.probe import probe_server
-from tandem.bench.manifest import ManifestArm
+from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.probe import probe_server
+from tandem.bench.records.manifest import ManifestArm
 from tandem.errors import TandemError
 
 async def main():

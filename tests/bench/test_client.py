@@ -10,11 +10,11 @@ import pytest
 from independent_server import MODEL, Schedule, Server
 from one_request import EVERYTHING, LONG, asking, come, run
 
-from tandem.bench import answer
-from tandem.bench.client import CompletionClient
-from tandem.bench.manifest import Timeouts
-from tandem.bench.reply import ServerReply
-from tandem.bench.sse import EventSplitter
+from tandem.bench.load import answer
+from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.reply import ServerReply
+from tandem.bench.load.sse import EventSplitter
+from tandem.bench.records.manifest import Timeouts
 
 NOWHERE = "http://127.0.0.1:9"  # the discard port, where nothing listens
 

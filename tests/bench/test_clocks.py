@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from measured import run_manifest
 
-from tandem.bench.clocks import compute_utc_s
-from tandem.bench.manifest import ClockReading
+from tandem.bench.load.clocks import compute_utc_s
+from tandem.bench.records.manifest import ClockReading
 from tandem.errors import InputError
 
 NOON = dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)

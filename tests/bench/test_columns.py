@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from measured import record
 
-from tandem.bench.columns import collect_chunks
+from tandem.bench.figures.columns import collect_chunks
 
 
 def test_a_record_without_a_chunk_has_no_end_times():

@@ -11,13 +11,14 @@ from measured import record, write_run
 from planned import plan
 from running import QUICK, measure
 
-from tandem.bench import manifest, summary
-from tandem.bench.datapoints import read_rounds
-from tandem.bench.estimate import estimate_run_s
-from tandem.bench.manifest import PlanTotals
-from tandem.bench.run_description import describe_plan
-from tandem.bench.schedule import control_numbers
-from tandem.bench.settings import RunSettings
+from tandem.bench.figures import summary
+from tandem.bench.figures.datapoints import read_rounds
+from tandem.bench.plan.estimate import estimate_run_s
+from tandem.bench.plan.run_description import describe_plan
+from tandem.bench.plan.schedule import control_numbers
+from tandem.bench.plan.settings import RunSettings
+from tandem.bench.records import manifest
+from tandem.bench.records.manifest import PlanTotals
 
 pytestmark = pytest.mark.xdist_group("bench-control")  # its run is made once
 PROMPTS = {"code": ["a", "b", "c", "d"]}

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 from measured import arm, speculating
 
-from tandem.bench.counter_names import FORMS, SAMPLES
-from tandem.bench.counters import (
+from tandem.bench.load.server_starts import ServerStarts
+from tandem.bench.records.counter_names import FORMS, SAMPLES
+from tandem.bench.records.counters import (
     FILE,
     CounterChange,
     MetricsScrape,
@@ -19,7 +20,6 @@ from tandem.bench.counters import (
     parse_page,
     read_scrapes,
 )
-from tandem.bench.server_starts import ServerStarts
 from tandem.errors import InputError
 
 # names and labels as vLLM 0.32 (V1) and 0.9.1 (V0) write them; the numbers are ours

@@ -10,7 +10,7 @@ import pytest
 from doubles.simulator_thread import SimulatorThread
 from measured import speculating
 
-from tandem.bench.counters import (
+from tandem.bench.records.counters import (
     AcceptanceRates,
     CounterChange,
     compute_difference,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.bench.delta import ChoiceOutput, read_output
+from tandem.bench.load.delta import ChoiceOutput, read_output
 
 CALL = {
     "index": 0,

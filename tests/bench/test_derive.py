@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from measured import BURSTS, chunks, compute_record_metrics, failed, record
 
-from tandem.bench import request_metrics
-from tandem.bench.record import Chunk, RequestRecord
+from tandem.bench.figures import request_metrics
+from tandem.bench.records.record import Chunk, RequestRecord
 from tandem.metrics import CATALOGUE
 
 compute = compute_record_metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.bench.event import count_or_none, describe_error, find_error
+from tandem.bench.load.event import count_or_none, describe_error, find_error
 
 
 @pytest.mark.parametrize(

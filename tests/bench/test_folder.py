@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench.folder import claim_folder
+from tandem.bench.records.folder import claim_folder
 from tandem.errors import InputError
 
 

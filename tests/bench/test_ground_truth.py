@@ -11,9 +11,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from tandem.bench import manifest
-from tandem.bench.ground_truth import ServerLogEntry, compare_ground_truth, format_lines, read_log
-from tandem.bench.record import Chunk, RecordWriter, RequestRecord
+from tandem.bench.figures.ground_truth import (
+    ServerLogEntry,
+    compare_ground_truth,
+    format_lines,
+    read_log,
+)
+from tandem.bench.records import manifest
+from tandem.bench.records.record import Chunk, RecordWriter, RequestRecord
 from tandem.cli.program import main
 from tandem.errors import InputError
 

@@ -8,8 +8,8 @@ import time
 import msgspec
 import pytest
 
-from tandem.bench import host
-from tandem.bench.manifest import HostInfo
+from tandem.bench.load import host
+from tandem.bench.records.manifest import HostInfo
 
 IDLE = HostInfo(
     cpus=2, python="3.11", load_1m_start=0.2, cpu_busy=0.3, client_cpu=0.2, lag_p99_s=0.001

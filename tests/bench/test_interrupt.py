@@ -6,7 +6,7 @@ import time
 
 import uvloop
 
-from tandem.bench.interrupt import StopSignal
+from tandem.bench.load.interrupt import StopSignal
 
 ODD_S = 0.0013  # uvloop's timers are of whole milliseconds
 

@@ -7,7 +7,7 @@ import resource
 import msgspec
 import pytest
 
-from tandem.bench.json_file import append_json, save_json
+from tandem.bench.records.json_file import append_json, save_json
 from tandem.errors import ExternalError
 
 
@@ -28,7 +28,7 @@ def test_a_value_takes_the_place_of_the_old_one(tmp_path):
     ("place", "error", "sentence"),
     [
         (
-            "tandem.bench.json_file.os.fsync",
+            "tandem.bench.records.json_file.os.fsync",
             OSError(28, "No space left"),
             "the word cannot be written: No space left",
         ),

@@ -11,7 +11,7 @@ from measured import compute_record_metrics
 
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.tool import LlmperfLoad
-from tandem.bench.record import RecordWriter, RequestRecord, read_records
+from tandem.bench.records.record import RecordWriter, RequestRecord, read_records
 from tandem.errors import InputError
 
 ROW: dict[str, Any] = {

@@ -18,13 +18,13 @@ from typing import Any
 import pytest
 from measured import arm
 
-from tandem.bench import manifest
 from tandem.bench.llmperf import run
 from tandem.bench.llmperf import tool as tools
 from tandem.bench.llmperf.__main__ import compute_exit_code, main
 from tandem.bench.llmperf.run import LlmperfCall, LlmperfSession, read_calls
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
-from tandem.bench.record import read_records
+from tandem.bench.records import manifest
+from tandem.bench.records.record import read_records
 from tandem.errors import ExternalError, InputError
 
 # what it does stands in its server's address; it writes what it was told beside its results

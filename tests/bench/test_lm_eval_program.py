@@ -18,8 +18,8 @@ from test_lm_eval_samples import FILE, SAMPLE
 
 from tandem.bench.lm_eval.__main__ import OUTCOME_FILE, SERVERS_VARIABLE, main
 from tandem.bench.lm_eval.call import LmEvalCall
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.quality_rows import read_quality
+from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.records.quality_rows import read_quality
 from tandem.errors import ExternalError, InputError
 from tandem.simulator.settings import PromptClassSettings, SimulatorSettings
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from tandem.bench.lm_eval.samples import list_sample_rows
-from tandem.bench.quality_rows import QualityRow
+from tandem.bench.records.quality_rows import QualityRow
 from tandem.errors import InputError
 
 SAMPLE = {

@@ -8,8 +8,8 @@ import planned
 import pytest
 from one_request import asking
 
-from tandem.bench.loops import complete_record
-from tandem.bench.reply import ServerReply
+from tandem.bench.load.loops import complete_record
+from tandem.bench.load.reply import ServerReply
 
 DONE = b"data: [DONE]\n\n"
 

@@ -15,8 +15,8 @@ import pytest
 from doubles.simulator_thread import SimulatorThread
 
 from tandem.bench import RunOptions, read_request_table
-from tandem.bench.manifest import read_manifest
 from tandem.bench.measurement import measure_servers, measure_servers_async
+from tandem.bench.records.manifest import read_manifest
 from tandem.errors import ExternalError, InputError
 from tandem.simulator.settings import SimulatorSettings
 

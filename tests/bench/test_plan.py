@@ -10,8 +10,8 @@ import pytest
 from measured import arm, run_manifest
 from planned import plan, suite
 
-from tandem.bench.plan import ALL_CLASSES, RunPlan, plan_blocks
-from tandem.bench.schedule import first_order, pass_order
+from tandem.bench.plan.request_plan import ALL_CLASSES, RunPlan, plan_blocks
+from tandem.bench.plan.schedule import first_order, pass_order
 
 SEEDS = range(20)
 ARMS = [("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d"), ("a", "b", "c", "d", "e")]

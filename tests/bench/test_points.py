@@ -14,12 +14,12 @@ import pytest
 from measured import chunks, failed, record, write_run
 from running import Ran, measure, until
 
-from tandem.bench import summary
-from tandem.bench.counters import MetricsScrape
-from tandem.bench.datapoints import read_rounds
-from tandem.bench.manifest import ClockReading, PlanTotals, RunEnd
-from tandem.bench.quantiles import compute_spread
-from tandem.bench.record import RequestRecord, read_records
+from tandem.bench.figures import summary
+from tandem.bench.figures.datapoints import read_rounds
+from tandem.bench.figures.quantiles import compute_spread
+from tandem.bench.records.counters import MetricsScrape
+from tandem.bench.records.manifest import ClockReading, PlanTotals, RunEnd
+from tandem.bench.records.record import RequestRecord, read_records
 from tandem.metrics import RoundFigures, list_published_metrics
 
 ROOT = Path(__file__).parent

@@ -8,9 +8,9 @@ import pytest
 from independent_server import MODEL, Schedule, Server
 from one_request import EVERYTHING, run
 
-from tandem.bench.client import CompletionClient
-from tandem.bench.manifest import ServerOffers
-from tandem.bench.probe import ProbeResult, probe_server
+from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.probe import ProbeResult, probe_server
+from tandem.bench.records.manifest import ServerOffers
 from tandem.errors import ExternalError, InputError, SilentServerError
 
 CARDS = [

@@ -9,8 +9,8 @@ from collections import Counter
 import pytest
 from recordings import RECORDINGS, REFUSALS, Recording, recorded
 
-from tandem.bench.answer import has_running_usage, has_tokens, parse_answer
-from tandem.bench.record import RequestRecord
+from tandem.bench.load.answer import has_running_usage, has_tokens, parse_answer
+from tandem.bench.records.record import RequestRecord
 
 LLAMA_CPP = ("foreign/llama_cpp_plain", "foreign/llama_cpp_ngram")
 

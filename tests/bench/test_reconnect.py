@@ -18,13 +18,14 @@ from one_request import LONG, asking
 from planned import suite_file
 from running import settings, until
 
-from tandem.bench import answer, manifest
-from tandem.bench.client import CompletionClient
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.probe import probe_server
-from tandem.bench.record import RequestRecord, read_records
-from tandem.bench.reply import ServerReply
-from tandem.bench.run import MeasurementRun
+from tandem.bench.load import answer
+from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.probe import probe_server
+from tandem.bench.load.reply import ServerReply
+from tandem.bench.load.run import MeasurementRun
+from tandem.bench.records import manifest
+from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.records.record import RequestRecord, read_records
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from measured import chunks, record
 
-from tandem.bench.record import Chunk, RecordWriter, RequestRecord, read_records
+from tandem.bench.records.record import Chunk, RecordWriter, RequestRecord, read_records
 from tandem.errors import ExternalError, InputError, TandemError
 
 FILE = "records.jsonl"

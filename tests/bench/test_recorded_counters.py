@@ -7,8 +7,13 @@ import pytest
 from measured import speculating
 from recordings import FOLDER, recorded
 
-from tandem.bench.answer import parse_answer
-from tandem.bench.counters import CounterChange, compute_difference, compute_rates, parse_page
+from tandem.bench.load.answer import parse_answer
+from tandem.bench.records.counters import (
+    CounterChange,
+    compute_difference,
+    compute_rates,
+    parse_page,
+)
 
 WINDOW = 7
 NAME = "ngram_chat_running_usage"

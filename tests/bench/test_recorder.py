@@ -8,8 +8,8 @@ import sys
 import pytest
 from measured import record
 
-from tandem.bench.record import read_records
-from tandem.bench.recorder import SWITCH_S, open_recorder
+from tandem.bench.load.recorder import SWITCH_S, open_recorder
+from tandem.bench.records.record import read_records
 
 
 def test_a_record_is_on_disk_when_its_worker_goes_on(tmp_path):

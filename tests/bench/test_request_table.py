@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from measured import failed, record, write_run
 
-from tandem.bench.counters import MetricsScrape
-from tandem.bench.request_table import (
+from tandem.bench.figures.request_table import (
     NO_DIGEST,
     UNKNOWN,
     PromptKey,
     read_outputs,
     read_request_table,
 )
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.plan.schedule import LoadLevel
+from tandem.bench.records.counters import MetricsScrape
 from tandem.errors import InputError
 
 

@@ -18,13 +18,13 @@ from one_request import LONG, asking
 from plain_server import PIECE, PlainAnswer, PlainServer, plain_server
 from planned import plan
 
-from tandem.bench import answer
-from tandem.bench.client import ERROR_BODY_BYTES, PAGE_BYTES, STREAM_BYTES, CompletionClient
-from tandem.bench.counters import MetricsScrape
-from tandem.bench.metrics_scraper import METRICS_BYTES, is_alive, scrape_metrics
-from tandem.bench.probe import probe_server
-from tandem.bench.record import RequestRecord
-from tandem.bench.reply import ServerReply
+from tandem.bench.load import answer
+from tandem.bench.load.client import ERROR_BODY_BYTES, PAGE_BYTES, STREAM_BYTES, CompletionClient
+from tandem.bench.load.metrics_scraper import METRICS_BYTES, is_alive, scrape_metrics
+from tandem.bench.load.probe import probe_server
+from tandem.bench.load.reply import ServerReply
+from tandem.bench.records.counters import MetricsScrape
+from tandem.bench.records.record import RequestRecord
 from tandem.errors import ExternalError
 
 CHAT = "/v1/chat/completions"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from measured import failed, record, run_manifest, write_run
 
-from tandem.bench.resume import continue_manifest, read_history
+from tandem.bench.load.resume import continue_manifest, read_history
 from tandem.errors import InputError
 
 

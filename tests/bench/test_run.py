@@ -11,8 +11,8 @@ import pytest
 from independent_server import Schedule
 from running import QUICK, measure, until
 
-from tandem.bench import circuit_breaker, loops, warm_up
-from tandem.bench.schedule import first_order
+from tandem.bench.load import circuit_breaker, loops, warm_up
+from tandem.bench.plan.schedule import first_order
 from tandem.errors import ExternalError, InputError
 
 pytestmark = pytest.mark.xdist_group("bench-run")  # its servers and runs are made once

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from running import Ran, measure, until
 
-from tandem.bench import round_callback
+from tandem.bench.load import round_callback
 
 pytestmark = pytest.mark.xdist_group("bench-run")
 

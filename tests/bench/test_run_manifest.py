@@ -7,7 +7,13 @@ import pytest
 from measured import arm, run_manifest
 from running import measure
 
-from tandem.bench.manifest import ClockReading, RunEnd, read_manifest, run_id, write_manifest
+from tandem.bench.records.manifest import (
+    ClockReading,
+    RunEnd,
+    read_manifest,
+    run_id,
+    write_manifest,
+)
 from tandem.errors import InputError
 
 CLOCK = ClockReading(

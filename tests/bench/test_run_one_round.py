@@ -11,8 +11,8 @@ import pytest
 from measured import record, run_manifest, write_run
 from running import Ran, measure
 
-from tandem.bench import manifest
-from tandem.bench.request_table import read_request_table
+from tandem.bench.figures.request_table import read_request_table
+from tandem.bench.records import manifest
 from tandem.cli.bench_report import report_run
 from tandem.errors import ExitCode, InputError
 

@@ -14,8 +14,8 @@ import pytest
 from bench_cli import run_flags
 from planned import suite_file
 
-from tandem.bench.run_options import RunOptions
-from tandem.bench.settings import RunSettings, complete_options
+from tandem.bench.plan.run_options import RunOptions
+from tandem.bench.plan.settings import RunSettings, complete_options
 from tandem.cli.bench_settings import build_settings
 from tandem.cli.selection import Selection
 from tandem.errors import InputError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from planned import suite
 
-from tandem.bench.run_size import DEFAULT_SIZE, RunSize
+from tandem.bench.plan.run_size import DEFAULT_SIZE, RunSize
 
 
 def test_a_suite_without_the_classes_gives_its_first_ones():

@@ -13,12 +13,13 @@ from measured import arm, record, run_manifest, write_run
 from one_request import run
 from running import QUICK, Ran, measure
 
-from tandem.bench import manifest, summary, summary_table
-from tandem.bench.client import CompletionClient
+from tandem.bench.figures import summary, summary_table
+from tandem.bench.figures.request_table import read_request_table
 from tandem.bench.llmperf.run import _ask_simulated
-from tandem.bench.probe import ProbeResult, probe_server
-from tandem.bench.request_table import read_request_table
-from tandem.bench.simulation import SIMULATED_BAND, SIMULATOR_OWNER, combine_simulated
+from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.probe import ProbeResult, probe_server
+from tandem.bench.records import manifest
+from tandem.bench.records.simulation import SIMULATED_BAND, SIMULATOR_OWNER, combine_simulated
 from tandem.errors import InputError
 from tandem.judge.verdict import JudgeOptions, judge_run
 from tandem.simulator.settings import SimulatorSettings

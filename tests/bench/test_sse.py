@@ -7,7 +7,7 @@ import random
 import pytest
 from recordings import RECORDINGS, recorded
 
-from tandem.bench.sse import EventSplitter, ServerEvent, has_only_comments
+from tandem.bench.load.sse import EventSplitter, ServerEvent, has_only_comments
 
 FORMS = (
     b'\xef\xbb\xbfdata: {"a": 1}\r\n\r\n: a comment\r\ndata:{"b": 2}\r\rid: 7\nevent:'

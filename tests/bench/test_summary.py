@@ -11,11 +11,12 @@ import msgspec
 import pytest
 from measured import arm, chunks, failed, record, run_manifest, write_run
 
-from tandem.bench import manifest, summary
-from tandem.bench.counters import MetricsScrape
-from tandem.bench.manifest import PlanTotals, RunEnd, Speculation
-from tandem.bench.record import RequestRecord
-from tandem.bench.summary import RecordSummary, SummaryCell
+from tandem.bench.figures import summary
+from tandem.bench.figures.summary import RecordSummary, SummaryCell
+from tandem.bench.records import manifest
+from tandem.bench.records.counters import MetricsScrape
+from tandem.bench.records.manifest import PlanTotals, RunEnd, Speculation
+from tandem.bench.records.record import RequestRecord
 from tandem.errors import InputError
 
 SYSTEM = "system_output_tokens_per_s"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from measured import arm, chunks, failed, record, write_run
 
-from tandem.bench import summary, summary_table
-from tandem.bench.record import RequestRecord
+from tandem.bench.figures import summary, summary_table
+from tandem.bench.records.record import RequestRecord
 
 
 def printed(folder: Path, *records: RequestRecord, **changes: object) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.bench.task_items import TaskItem, is_right, load_items
+from tandem.bench.suites.task_items import TaskItem, is_right, load_items
 from tandem.errors import InputError
 
 ITEM = TaskItem(item="one", prompt="What is 1000 + 24?", answer="1024")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tandem.bench.throughput import compute_busy_s
+from tandem.bench.figures.throughput import compute_busy_s
 
 
 def test_overlaps_count_once_and_pauses_do_not():

@@ -7,8 +7,14 @@ import math
 import pytest
 from planned import plan
 
-from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks
-from tandem.bench.warm_up import MIN_WINDOW, SHORT_TOKENS, compute_medians, is_stable, plan_window
+from tandem.bench.load.warm_up import (
+    MIN_WINDOW,
+    SHORT_TOKENS,
+    compute_medians,
+    is_stable,
+    plan_window,
+)
+from tandem.bench.records.record import SCHEMA, Chunk, RequestRecord, split_chunks
 
 
 def record(*times, tokens=None, error=None):

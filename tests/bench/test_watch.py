@@ -11,10 +11,10 @@ import pytest
 from independent_server import Schedule
 from one_request import EVERYTHING, LONG, asking, come, run
 
-from tandem.bench.client import CompletionClient
-from tandem.bench.manifest import Timeouts
-from tandem.bench.reply import ServerReply
-from tandem.bench.request_deadline import RequestDeadline
+from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.reply import ServerReply
+from tandem.bench.load.request_deadline import RequestDeadline
+from tandem.bench.records.manifest import Timeouts
 
 SHORT_S = 0.1
 ROLE = b'data: {"choices":[{"delta":{"role":"assistant","content":""}}]}\n\n'

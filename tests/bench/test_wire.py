@@ -9,8 +9,8 @@ import pytest
 from measured import arm
 from one_request import EVERYTHING, asking
 
-from tandem.bench.completion_request import ApiName, encode_body
-from tandem.bench.manifest import ServerOffers
+from tandem.bench.load.completion_request import ApiName, encode_body
+from tandem.bench.records.manifest import ServerOffers
 
 
 def sent(api: ApiName = "chat", **fields) -> Mapping:

@@ -12,9 +12,9 @@ import llmperf_comparison as comparison
 import pytest
 from llmperf_comparison import ComparisonScenario
 
+from tandem.bench.figures.summary import summarize_run
 from tandem.bench.llmperf.source import COMMIT
-from tandem.bench.record import read_records
-from tandem.bench.summary import summarize_run
+from tandem.bench.records.record import read_records
 from tandem.errors import InputError
 
 RUNS = Path(__file__).parents[1] / "bench" / "llmperf_runs"

@@ -14,7 +14,7 @@ import real_records
 import real_table
 from real_records import FACTS, KEPT, PACKED, keep_records, restore_records
 
-from tandem.bench.request_table import read_request_table
+from tandem.bench.figures.request_table import read_request_table
 from tandem.errors import InputError
 from tandem.judge.verdict import JudgeOptions, judge_run
 

@@ -15,8 +15,8 @@ import real
 import real_table
 from real_table import Run, contradictions, seen
 
-from tandem.bench.counters import CounterChange
-from tandem.bench.record import split_chunks
+from tandem.bench.records.counters import CounterChange
+from tandem.bench.records.record import split_chunks
 from tandem.errors import InputError
 
 RECORDED = Path(__file__).parent / "real_run"

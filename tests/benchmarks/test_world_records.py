@@ -22,7 +22,7 @@ from world_records import (
     simulate_run,
 )
 
-from tandem.bench.request_table import RequestTable
+from tandem.bench.figures.request_table import RequestTable
 
 
 def simulate(seed: int = 1, shape: RunShape = DEFAULT_SHAPE, **knobs: Any) -> RequestTable:

@@ -15,10 +15,10 @@ import yaml
 from committed import workspace
 from declared_environments import read_environments
 
-from tandem.spec.artifact_key import KEY_VARIABLE
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment, Variant
+from tandem.declarations.artifact_key import KEY_VARIABLE
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment, Variant
 
 if TYPE_CHECKING:  # it starts Node
     from cdk8s import Chart

@@ -19,9 +19,9 @@ from chart_cases import (
 )
 
 from charts import build_charts
-from tandem.spec import names
-from tandem.spec.experiment import Experiment
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.variant_key import compute_artifact_key
 
 each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 Spec = dict[str, Any]

@@ -17,8 +17,8 @@ from chart_cases import (
 )
 
 from charts import build_charts
-from tandem.spec import names
-from tandem.spec.environment import ServingAccess
+from tandem.declarations import names
+from tandem.declarations.environment import ServingAccess
 
 SERVER = {"app.kubernetes.io/component": "server"}
 BENCH = {"app.kubernetes.io/component": "bench"}

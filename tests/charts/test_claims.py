@@ -11,7 +11,7 @@ from celpy import celtypes
 from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, of_kind, stages
 
 from charts.claims import template_name
-from tandem.spec.experiment import ServingSettings
+from tandem.declarations.experiment import ServingSettings
 
 # the group ids that drivers published for trn2.48xlarge: sha256 over the EFA addresses of the group
 # (aws-neuron/connected-device-maps-over-efa-for-neuron lookup/lookup.go, 2026-11-21)

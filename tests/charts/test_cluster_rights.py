@@ -11,8 +11,8 @@ from chart_cases import ENVIRONMENTS, everything, experiments
 from committed import ROOT
 from rbac_evaluator import EVERYTHING, ApiRequest, allows
 
+from tandem.declarations import names
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, ClusterKind, kubernetes_group
-from tandem.spec import names
 
 PLACES = ("an experiment", "elsewhere", "all namespaces")
 Right = tuple[str, str, str, str]  # place, verb, group, resource

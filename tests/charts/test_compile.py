@@ -25,11 +25,11 @@ from chart_cases import (
 from charts import build_charts
 from charts.compile import TRANSFER_S
 from tandem.artifacts.driver.program import LINGER_TIMEOUT_S
-from tandem.spec import names
-from tandem.spec.compile_command import build_compile_command
-from tandem.spec.experiment import CompileSettings, Experiment
-from tandem.spec.project_image import TOOLS
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.compile_command import build_compile_command
+from tandem.declarations.experiment import CompileSettings, Experiment
+from tandem.declarations.project_image import TOOLS
+from tandem.declarations.variant_key import compute_artifact_key
 
 Spec = dict[str, Any]
 each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from chart_cases import DECLARED, EXPERIMENTS, everything
 
-from tandem.spec import names
-from tandem.spec.environment import GitopsDelivery
+from tandem.declarations import names
+from tandem.declarations.environment import GitopsDelivery
 
 Object = dict[str, Any]
 # no admission policy, webhook, PriorityClass, StorageClass, IngressClass, RuntimeClass,

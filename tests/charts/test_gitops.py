@@ -27,8 +27,8 @@ from chart_cases import (
 
 from charts.flux import revision_reference
 from charts.gitops import build_gitops_charts
-from tandem.spec.driver_release import build_driver_release
-from tandem.spec.environment import Environment
+from tandem.declarations.driver_release import build_driver_release
+from tandem.declarations.environment import Environment
 
 ARGOCD = ENVIRONMENTS["native-us-east-2"]
 FLUX = ENVIRONMENTS["dev-trn2-3xlarge"]

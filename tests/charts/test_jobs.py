@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from chart_cases import CATALOGUE, EXPERIMENTS, HOSTED, objects, of_kind, stages
 
-from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
+from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
 
 Object = dict[str, Any]
 JOBS = [

@@ -13,8 +13,8 @@ from tandem.bench.llmperf import tool
 from tandem.bench.llmperf.__main__ import _build_parser
 from tandem.bench.llmperf.run import START_TIMEOUT_S
 from tandem.bench.llmperf.tool import REQUEST_LIMIT_S, LlmperfLoad
-from tandem.spec import names
-from tandem.spec.project_image import LLMPERF, TOOLS
+from tandem.declarations import names
+from tandem.declarations.project_image import LLMPERF, TOOLS
 
 Spec = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]

@@ -9,11 +9,11 @@ import pytest
 from chart_cases import ENVIRONMENTS, HOSTED, of_kind, stages
 from test_base import BENCH, OWN, SERVER, admitted
 
+from tandem.declarations import names
+from tandem.declarations.project_image import RUN
+from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB
 from tandem.run.jobs import name_job
 from tandem.run.run_values import TASK_VARIABLE
-from tandem.spec import names
-from tandem.spec.project_image import RUN
-from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
 
 Object = dict[str, Any]
 each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)

@@ -18,7 +18,7 @@ from chart_cases import (
     templates,
 )
 
-from tandem.spec import names
+from tandem.declarations import names
 
 Pod = dict[str, Any]
 Template = dict[str, Any]

@@ -19,8 +19,8 @@ from chart_cases import (
 )
 
 from charts import build_charts
-from tandem.spec.environment import ServingAccess
-from tandem.spec.project_image import PROJECT_IMAGES
+from tandem.declarations.environment import ServingAccess
+from tandem.declarations.project_image import PROJECT_IMAGES
 
 Spec = dict[str, Any]
 

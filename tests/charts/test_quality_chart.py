@@ -12,10 +12,10 @@ from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, flag, rend
 from charts import build_charts
 from charts.pod import SKIP_CREDENTIALS
 from tandem.bench.lm_eval.__main__ import SERVERS_VARIABLE, AskedTask
+from tandem.declarations import names
+from tandem.declarations.experiment import QualityTask
+from tandem.declarations.project_image import LM_EVAL, TOOLS
 from tandem.run import round_steps
-from tandem.spec import names
-from tandem.spec.experiment import QualityTask
-from tandem.spec.project_image import LM_EVAL, TOOLS
 
 Spec = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]

@@ -21,12 +21,12 @@ from rbac_evaluator import EVERYTHING, ApiRequest, list_rules, matches
 from test_ways_out import AGENT, EXISTING, METADATA, PEERED, PUBLIC, VPC_ENDPOINT, reaches
 
 from charts.runner import build_runner_charts
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.project_image import RUN
+from tandem.declarations.spec_digest import compute_spec_digest
+from tandem.declarations.workspace import load_workspace
 from tandem.ops.people.cluster_rights import CLUSTER_KINDS, kubernetes_group
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.project_image import RUN
-from tandem.spec.spec_digest import compute_spec_digest
-from tandem.spec.workspace import load_workspace
 
 Object = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]

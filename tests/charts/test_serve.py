@@ -26,7 +26,7 @@ from doubles.loopback import Question, answer_requests
 
 from charts import build_charts
 from charts.serve import GRACE_S, probe_program
-from tandem.spec.project_image import PROJECT_IMAGES
+from tandem.declarations.project_image import PROJECT_IMAGES
 
 SERVERS = [
     pytest.param(environment, experiment, variant.name, id=f"{experiment}-{variant.name}")

@@ -9,9 +9,9 @@ from chart_cases import CATALOGUE, ENVIRONMENTS, EXPERIMENTS, HOSTED, render_cha
 
 from charts import build_charts
 from charts.stage import DEADLINE_S
-from tandem.spec import names
-from tandem.spec.disk import SYSTEM_NODE_ROOT_GIB
-from tandem.spec.environment import Environment, HubSettings
+from tandem.declarations import names
+from tandem.declarations.disk import SYSTEM_NODE_ROOT_GIB
+from tandem.declarations.environment import Environment, HubSettings
 
 Spec = dict[str, Any]
 HOME = ENVIRONMENTS["post-us-east-2"]

@@ -18,8 +18,8 @@ from chart_cases import (
     templates,
 )
 
-from tandem.spec import names
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.variant_key import compute_artifact_key
 
 each_experiment = pytest.mark.parametrize(("environment", "experiment"), HOSTED)
 

@@ -16,7 +16,7 @@ from committed import ROOT
 from kubectl_program import unpack_kubectl
 
 from charts import tree
-from tandem.spec.faults import SpecError
+from tandem.declarations.faults import SpecError
 
 MANIFESTS = ROOT / "manifests"
 

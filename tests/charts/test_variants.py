@@ -23,9 +23,9 @@ from chart_cases import (
 from chart_cases import variant as find
 
 from charts import build_charts
-from tandem.spec import names
-from tandem.spec.experiment import Experiment, Variant
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations import names
+from tandem.declarations.experiment import Experiment, Variant
+from tandem.declarations.variant_key import compute_artifact_key
 
 Template = dict[str, Any]
 PAIRS = [

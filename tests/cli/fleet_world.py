@@ -19,14 +19,14 @@ from bucket_specs import folders
 from rehearsal.aws.capacity_block import CapacityBlock
 from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.cli.program import main
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.workspace import load_workspace
 from tandem.guard.capacity_block import RESERVATION_TAG
 from tandem.guard.config import GuardConfig
 from tandem.guard.observe import CAPACITY_KIND_TAG, CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.guard.pass_metrics import FLEET_USD, INSTANCES_ALIVE
 from tandem.ops.guard_config import build_guard_config, stop_topic_arn
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).resolve().parents[2]
 TEMPLATE = "post-us-east-2"

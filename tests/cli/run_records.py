@@ -17,6 +17,9 @@ from fleet_world import Fleet
 from tandem.artifacts.needs import BucketNeed, list_needs, merge_needs
 from tandem.artifacts.store import ObjectStore
 from tandem.cli.program import main
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.spec_digest import compute_spec_digest
+from tandem.declarations.workspace import load_workspace
 from tandem.run.run_keys import (
     REQUESTS_PREFIX,
     RUNNER_KEY,
@@ -34,9 +37,6 @@ from tandem.run.run_values import (
     StepRecord,
     parse_request,
 )
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.spec_digest import compute_spec_digest
-from tandem.spec.workspace import load_workspace
 
 RUN = "post-20261122-101500"
 START = datetime(2026, 11, 22, 10, 15, tzinfo=UTC)

@@ -13,7 +13,7 @@ from stored_sets import keys, put_set
 
 from tandem.artifacts.needs import BucketNeed
 from tandem.cli.program import main
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.declarations.artifact_key import ArtifactKey
 
 pytestmark = pytest.mark.endpoint
 Run = Callable[..., tuple[int, str, str]]

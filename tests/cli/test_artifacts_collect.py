@@ -18,8 +18,8 @@ from stored_sets import keys, put_lease, put_set
 
 from tandem.artifacts.store import ObjectStore
 from tandem.cli.program import main
-from tandem.spec import names
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.declarations import names
+from tandem.declarations.artifact_key import ArtifactKey
 
 pytestmark = pytest.mark.endpoint
 Run = Callable[..., tuple[int, str, str]]

@@ -22,7 +22,7 @@ from rehearsal.aws.endpoint import AwsEndpoint
 from tandem.artifacts.__main__ import COMMANDS, MODULES
 from tandem.artifacts.store import ObjectStore
 from tandem.cli.program import main
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.declarations.artifact_key import ArtifactKey
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "artifacts.md").read_text()

@@ -15,7 +15,7 @@ from bucket_specs import ENV, folders, needed, write_environment
 from stored_sets import put_set
 
 from tandem.cli.program import main
-from tandem.spec.artifact_key import ArtifactKey
+from tandem.declarations.artifact_key import ArtifactKey
 
 ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., tuple[int, str, str]]

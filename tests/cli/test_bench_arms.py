@@ -9,8 +9,8 @@ import pytest
 from bench_cli import run_flags
 from measured import record, write_run
 
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.request_table import read_request_table
+from tandem.bench.figures.request_table import read_request_table
+from tandem.bench.records.manifest import ManifestArm
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.bench_settings import assign_placements, select_arms
 from tandem.cli.selection import Selection

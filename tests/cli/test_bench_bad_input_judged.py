@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from measured import chunks, record, run_manifest
 
-from tandem.bench.schedule import FEWEST_ROUNDS, control_numbers
+from tandem.bench.plan.schedule import FEWEST_ROUNDS, control_numbers
 from tandem.cli.program import main
 
 pytestmark = pytest.mark.filterwarnings("error")

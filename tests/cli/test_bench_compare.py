@@ -7,8 +7,8 @@ from pathlib import Path
 
 from measured import record, write_run
 
-from tandem.bench.manifest import SuiteEntry
-from tandem.bench.simulation import SIMULATED_BAND
+from tandem.bench.records.manifest import SuiteEntry
+from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.cli.program import main
 from tandem.judge.compare import comparison as compare
 from tandem.judge.schema import RunControls

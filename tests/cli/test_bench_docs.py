@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tandem.bench import (
+from tandem.bench.load import (
     circuit_breaker,
     client,
     host,
@@ -18,8 +18,8 @@ from tandem.bench import (
     round_callback,
     warm_up,
 )
-from tandem.bench.manifest import Timeouts
-from tandem.bench.record import ERROR_WORDS
+from tandem.bench.records.manifest import Timeouts
+from tandem.bench.records.record import ERROR_WORDS
 from tandem.cli import bench_flags
 
 ROOT = Path(__file__).parent.parent.parent

@@ -19,7 +19,7 @@ from measured import arm, record, write_run
 from planned import suite_file
 from published_run import read_statistic
 
-from tandem.bench import manifest
+from tandem.bench.records import manifest
 from tandem.cli import publish as publish_command
 from tandem.cli.program import main
 

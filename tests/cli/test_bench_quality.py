@@ -13,9 +13,9 @@ from doubles.simulator_thread import SimulatorThread
 from test_bench_report import write_pair
 from test_lm_eval_samples import SAMPLE, write_samples
 
-from tandem.bench.manifest import read_manifest, write_manifest
-from tandem.bench.quality_rows import read_quality
-from tandem.bench.task_items import MAX_UNANSWERED, OWN_TASK, TaskItem, is_right, load_items
+from tandem.bench.records.manifest import read_manifest, write_manifest
+from tandem.bench.records.quality_rows import read_quality
+from tandem.bench.suites.task_items import MAX_UNANSWERED, OWN_TASK, TaskItem, is_right, load_items
 from tandem.cli.program import main
 from tandem.errors import InputError
 from tandem.judge.quality import FEWEST_ITEMS

@@ -8,9 +8,9 @@ import pytest
 from measured import arm, chunks, failed, record
 from measured import write_run as write_any
 
-from tandem.bench.manifest import PlanTotals, RunEnd
-from tandem.bench.record import RequestRecord
-from tandem.bench.schedule import FEWEST_ROUNDS, control_numbers
+from tandem.bench.plan.schedule import FEWEST_ROUNDS, control_numbers
+from tandem.bench.records.manifest import PlanTotals, RunEnd
+from tandem.bench.records.record import RequestRecord
 from tandem.cli.program import main
 
 WORDS = [f"p{number}" for number in range(12)]

@@ -10,13 +10,13 @@ import pytest
 from bench_cli import run_flags
 from planned import suite_file
 
-from tandem.bench.estimate import estimate_request_s, estimate_run_s
-from tandem.bench.run_description import describe_plan
-from tandem.bench.run_size import DEFAULT_SIZE, QUICK_SIZE
-from tandem.bench.schedule import FEWEST_ROUNDS
-from tandem.bench.settings import RunSettings
+from tandem.bench.load.warm_up import SHORT_TOKENS
+from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s
+from tandem.bench.plan.run_description import describe_plan
+from tandem.bench.plan.run_size import DEFAULT_SIZE, QUICK_SIZE
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.settings import RunSettings
 from tandem.bench.suites.suite import load_suite
-from tandem.bench.warm_up import SHORT_TOKENS
 from tandem.cli.bench_settings import RunArms, build_settings
 from tandem.cli.program import main
 from tandem.cli.selection import Selection

@@ -12,8 +12,8 @@ import time
 import pytest
 from bench_cli import Pair, Schedule, however_busy, records, start, wait, without_page
 
-from tandem.bench.interrupt import GRACE_S
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.load.interrupt import GRACE_S
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.cli.program import main
 
 pytestmark = [

@@ -10,9 +10,9 @@ import pytest
 from dxf import DXF
 
 from tandem.cli.image_digests import resolve_digest, resolve_digests
+from tandem.declarations.figure import read_data_file
+from tandem.declarations.platform import DigestTable
 from tandem.ops.doctor.context import MissingImageError, RegistryError
-from tandem.spec.figure import read_data_file
-from tandem.spec.platform import DigestTable
 
 DIGEST = "sha256:" + "ab" * 32
 

@@ -16,12 +16,12 @@ from fleet_world import ROLE, Fleet, write_environment
 
 from rehearsal.aws import fleet_behavior as knobs
 from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.declarations import names
+from tandem.declarations.names import PeopleKind
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
 from tandem.ops.people.policies import build_policy
 from tandem.ops.people.rights import list_command_calls, list_policy_kinds
-from tandem.spec import names
-from tandem.spec.names import PeopleKind
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("people")]
 

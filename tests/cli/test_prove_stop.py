@@ -17,10 +17,10 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, AnswerLossFault, Faul
 from fleet_world import Fleet
 
 from rehearsal.aws import fleet_behavior as knobs
+from tandem.declarations import names
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease
 from tandem.ops.doctor import stop_proof
-from tandem.spec import names
 
 PROVE = ("doctor", "--prove-stop")
 BROKEN = knobs.FleetBehavior(start_delay_s=0.05, stop_delay_s=0.05, retry_delay_s=0.05)

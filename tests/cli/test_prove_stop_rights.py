@@ -14,9 +14,9 @@ from fleet_world import Fleet, write_environment
 
 from rehearsal.aws import fleet_behavior as knobs
 from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.declarations import names
 from tandem.ops.doctor import stop_proof
 from tandem.ops.people.policies import build_command_policy
-from tandem.spec import names
 
 pytestmark = pytest.mark.proof
 

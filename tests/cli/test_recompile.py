@@ -12,12 +12,12 @@ import yaml
 from bucket_specs import folders
 
 from tandem.cli.program import main
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.document import read_document
-from tandem.spec.experiment import Experiment
-from tandem.spec.names import key_config_map_name
-from tandem.spec.record import parse_record
-from tandem.spec.variant_key import compute_artifact_key
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.document import read_document
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.names import key_config_map_name
+from tandem.declarations.record import parse_record
+from tandem.declarations.variant_key import compute_artifact_key
 
 ENVIRONMENT = "post-us-east-2"
 K5 = ("num_speculative_tokens: 7", "num_speculative_tokens: 5")

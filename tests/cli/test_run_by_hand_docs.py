@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
+from tandem.declarations import names
+from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB
+from tandem.declarations.workspace import load_workspace
 from tandem.ops.people.cluster_rights import RUNNER_NAMESPACE
 from tandem.run.run_values import TASK_VARIABLE
 from tandem.run.task_settings import build_task_settings, read_task
-from tandem.spec import names
-from tandem.spec.system_jobs import JUDGE_JOB, MEASURE_JOB
-from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "run-by-hand.md").read_text()

@@ -20,13 +20,13 @@ from run_records import (
     read_request,
 )
 
+from tandem.declarations import names
 from tandem.errors import ExternalError, InputError
 from tandem.ops.faults import AccessDeniedError
 from tandem.run.jobs import name_job
 from tandem.run.run_client import RunClient
 from tandem.run.run_keys import RUNNER_KEY, answer_key, log_key, mark_jobs, run_record_key, step_key
 from tandem.run.run_values import RequestAnswer
-from tandem.spec import names
 
 pytestmark = pytest.mark.endpoint
 HOUR = timedelta(hours=1)

@@ -31,11 +31,11 @@ from run_records import (
     tandem,
 )
 
+from tandem.declarations import names
 from tandem.errors import ExternalError
 from tandem.guard.fence import FENCE_KEY
 from tandem.run.run_client import RunClient
 from tandem.run.run_keys import run_record_key, step_key
-from tandem.spec import names
 
 pytestmark = pytest.mark.endpoint
 UNAVAILABLE = StatusFault(status=503, code="SlowDown")

@@ -21,9 +21,9 @@ from run_records import (
 )
 from test_people_commands import asked, become, deployed, enforcing, front, wanted
 
+from tandem.declarations import names
 from tandem.run.round_records import VERDICT_TEXT
 from tandem.run.run_keys import results_prefix
-from tandem.spec import names
 
 __all__ = ["become", "deployed", "enforcing", "front"]
 

@@ -13,9 +13,9 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet
 
 from rehearsal.aws.capacity_block import BlockExtension, CapacityBlock
+from tandem.declarations import names
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, lease_key
-from tandem.spec import names
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 POST = ("--experiment", "post")

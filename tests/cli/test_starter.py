@@ -16,9 +16,9 @@ from tandem.cli.inputs import read_inputs
 from tandem.cli.program import main
 from tandem.cli.selection import Selection
 from tandem.cli.starter import CAPACITY_KINDS, INSTANCE_TYPES
-from tandem.spec.budgets import compute_budget_usd
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.record import FILL_IN
+from tandem.declarations.budgets import compute_budget_usd
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.record import FILL_IN
 
 UNSOLD = {("trn2u.48xlarge", "spot")}
 EVERY = [

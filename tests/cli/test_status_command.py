@@ -12,11 +12,11 @@ from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 from fleet_world import Fleet, write_environment
 
 from rehearsal.aws import fleet_behavior as knobs
+from tandem.declarations import names
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.ops.people.rights import list_command_calls
-from tandem.spec import names
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof]
 INPUT = (

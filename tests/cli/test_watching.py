@@ -18,10 +18,10 @@ from tandem.cli.inputs import read_legal_inputs
 from tandem.cli.monitoring_cost import build_scope, compute_costs, list_faults
 from tandem.cli.program import main
 from tandem.cli.selection import Selection
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecError
-from tandem.spec.workspace import load_workspace
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecError
+from tandem.declarations.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rehearsal.aws.installation import REPOSITORY
-from tandem.spec.names import experiment_namespace
-from tandem.spec.workspace import load_workspace
+from tandem.declarations.names import experiment_namespace
+from tandem.declarations.workspace import load_workspace
 
 NAME = "post-us-east-2"
 _WORKSPACE = load_workspace(REPOSITORY / "environments", REPOSITORY / "experiments", (NAME,))

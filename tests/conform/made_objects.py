@@ -17,7 +17,7 @@ from given_manifests import GivenManifests
 from named_cluster import NamedCluster, Object
 
 from rehearsal.run.node_bridge import DRIVER
-from tandem.spec.catalogue import load_catalogue
+from tandem.declarations.catalogue import load_catalogue
 
 WAIT_S = 120.0  # for the garbage collector
 EVENTS = "events"  # the API server ends them after an hour

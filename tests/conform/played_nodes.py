@@ -10,8 +10,8 @@ from declared_post import ENVIRONMENT, EXPERIMENT, VARIANTS
 
 from rehearsal.run.node_bridge import NodeBridge, NodeInstance
 from rehearsal.run.settings import RunFaults
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.names import node_group_name
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.names import node_group_name
 
 SYSTEM_NODES = ("conform-system-1", "conform-system-2")
 NEURON_NODE = "conform-trn2"

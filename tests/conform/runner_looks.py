@@ -20,12 +20,12 @@ from played_nodes import NEURON_NODE
 
 from rehearsal.cluster.pods import PodScript
 from rehearsal.cluster.store import Object
+from tandem.declarations.catalogue import load_catalogue
 from tandem.errors import TandemError
 from tandem.ops.guard_config import build_guard_config
 from tandem.run import fleet_nodes, fleet_steps, jobs, server_state
 from tandem.run.cluster import KubernetesCluster
 from tandem.run.run_keys import mark_jobs
-from tandem.spec.catalogue import load_catalogue
 
 JOB = "tandem-measure"
 SERVER, OTHER = VARIANTS

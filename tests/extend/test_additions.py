@@ -32,7 +32,7 @@ KINDS = {
 }
 SIDECAR = "A sidecar of the servers"  # a rehearsal has no program for it
 SHORT = {
-    "A model": ["tests/spec/test_catalogue.py"],
+    "A model": ["tests/declarations/test_catalogue.py"],
     "A rule": ["tests/rules/test_examples.py"],
     "A variable and a volume of the servers": [
         "tests/charts/test_serve.py",

@@ -154,8 +154,8 @@ def render_objects() -> Golden:
 
 def freeze_artifact_keys() -> Golden:
     """Return the key and its fields of each variant of each experiment."""
-    from tandem.spec.catalogue import load_catalogue  # noqa: PLC0415 - of this section alone
-    from tandem.spec.variant_key import compute_artifact_key  # noqa: PLC0415
+    from tandem.declarations.catalogue import load_catalogue  # noqa: PLC0415 - of this section alone
+    from tandem.declarations.variant_key import compute_artifact_key  # noqa: PLC0415
 
     declared = shipped.load_shipped().experiments
     keys = {

@@ -9,13 +9,13 @@ from datetime import timedelta
 import pytest
 from guard_world import GUARDED
 
+from tandem.declarations.budgets import SPOT_OVERLAP_HOURS
 from tandem.guard.apply import run_reaper_pass
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CAPACITY_KIND_TAG, observe_fleet
 from tandem.guard.pass_metrics import FLEET_USD
 from tandem.guard.plan import REPLACEMENT_GRACES
-from tandem.spec.budgets import SPOT_OVERLAP_HOURS
 
 
 def why(world, limits=GUARDED):

@@ -30,8 +30,8 @@ from rehearsal.aws.sandbox import (
     create_sandbox,
 )
 from tandem.cli.program import main
+from tandem.declarations import names
 from tandem.guard.pass_metrics import INSTANCES_ALIVE
-from tandem.spec import names
 
 pytestmark = [
     pytest.mark.cdk,

@@ -12,12 +12,12 @@ from types import SimpleNamespace
 import pytest
 from guard_world import GUARDED, START, Crash
 
+from tandem.declarations import names
 from tandem.errors import ExternalError, InputError
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
 from tandem.guard.lease import POINTER_KEY, lease_key
 from tandem.guard.observe import LABEL_PREFIXES
-from tandem.spec import names
 
 BLOCK = replace(
     GUARDED,

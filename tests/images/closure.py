@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from tandem.spec.project_image import ROOT
+from tandem.declarations.project_image import ROOT
 
 OURS = "tandem"
 

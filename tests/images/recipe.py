@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from tandem.spec.project_image import LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
+from tandem.declarations.project_image import LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
 
 # made by `make test` and `make proof`, kept until `make clean`; `make quality` has a .venv-lm-eval
 FOLDERS = {

@@ -13,8 +13,8 @@ from recipe import environment, instructions, last_stage, text
 
 from charts.pod import USER
 from supply.lock_file import read_lock
-from tandem.spec.names import WORK_MOUNT
-from tandem.spec.project_image import LLMPERF, LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
+from tandem.declarations.names import WORK_MOUNT
+from tandem.declarations.project_image import LLMPERF, LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
 
 PROGRAMS = {
     TOOLS: "tandem.artifacts",

@@ -17,7 +17,7 @@ from closure import closure, libraries
 from recipe import FOLDER, FOLDERS, built, closed_off, environment, folder_inside, text
 
 from tandem.artifacts.__main__ import COMMANDS, MODULES
-from tandem.spec.project_image import LM_EVAL, RUN
+from tandem.declarations.project_image import LM_EVAL, RUN
 
 pytestmark = pytest.mark.xdist_group("tools-image")
 
@@ -130,9 +130,7 @@ def test_every_module_and_file_of_the_run_image_can_be_read() -> None:
         modules | libraries(files) - {"__future__", "tokenizers"} - {"tandem.run.__main__"}
     )
     code = f"import importlib; [importlib.import_module(n) for n in {names!r}]"
-    code += (
-        "; from tandem.spec.catalogue import load_catalogue; print(len(load_catalogue().models))"
-    )
+    code += "; from tandem.declarations.catalogue import load_catalogue; print(len(load_catalogue().models))"
 
     assert int(python(folder, code)) > 0
     assert all(

@@ -19,8 +19,8 @@ from recipe import admitted, instructions
 
 from supply.lock_file import normalize_name, read_lock
 from tandem.artifacts.__main__ import COMMANDS, MODULES
-from tandem.bench.task_items import OWN_TASK
-from tandem.spec.project_image import LLMPERF, LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
+from tandem.bench.suites.task_items import OWN_TASK
+from tandem.declarations.project_image import LLMPERF, LM_EVAL, ROOT, RUN, TOOLS, ProjectImage
 
 # the program imports its commands by name
 ENTRIES = {
@@ -101,7 +101,7 @@ def test_the_run_image_has_every_other_file_of_its_packages() -> None:
         if PurePath(file).suffix != ".py" and "requirements" not in file
     }
     assert data - set(RUN.source_files()) == set()
-    assert any(file.startswith("tandem/spec/data/runtimes/") for file in data)
+    assert any(file.startswith("tandem/declarations/data/runtimes/") for file in data)
 
 
 def test_the_lm_eval_image_has_the_sums_that_need_no_task_set() -> None:

@@ -16,7 +16,7 @@ from recipe import built, instructions
 
 from supply.lock_file import normalize_name, read_lock
 from tandem.bench.llmperf import source
-from tandem.spec.project_image import LLMPERF, ROOT, TOOLS
+from tandem.declarations.project_image import LLMPERF, ROOT, TOOLS
 
 pytestmark = pytest.mark.xdist_group("tools-image")
 EMPTY = {"metadata": {}, "components": []}

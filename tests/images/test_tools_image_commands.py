@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tandem.cli.program import main
-from tandem.spec.project_image import PROJECT_IMAGES, TOOLS
+from tandem.declarations.project_image import PROJECT_IMAGES, TOOLS
 
 USERS = [f"{image.name} image" for image in PROJECT_IMAGES]
 

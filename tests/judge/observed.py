@@ -16,9 +16,9 @@ from typing import Any
 import measured
 import numpy as np
 
-from tandem.bench import manifest
-from tandem.bench.request_table import NO_DIGEST, PromptKey, RequestTable, encode_names
-from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.figures.request_table import NO_DIGEST, PromptKey, RequestTable, encode_names
+from tandem.bench.plan.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.records import manifest
 from tandem.judge.cells import judge_speed_ups
 from tandem.judge.headline import build_headlines
 from tandem.judge.pairs import RequestPairing

@@ -26,8 +26,8 @@ import pytest
 import uvloop
 import yaml
 
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.task_items import CONCURRENCY, ItemTask, TaskItem, ask_items
+from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.suites.task_items import CONCURRENCY, ItemTask, TaskItem, ask_items
 from tandem.judge.quality import judge_quality
 from tandem.simulator.text_generator import generate_text
 

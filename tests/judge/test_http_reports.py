@@ -31,9 +31,9 @@ import uvloop
 from planned import suite_file
 from running import settings
 
-from tandem.bench import request_table
-from tandem.bench.request_table import RequestTable, read_request_table
-from tandem.bench.run import MeasurementRun
+from tandem.bench.figures import request_table
+from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.load.run import MeasurementRun
 from tandem.judge.schema import Verdict
 from tandem.judge.verdict import JudgeOptions, judge_run
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tandem.bench.quality_rows import QualityRow
+from tandem.bench.records.quality_rows import QualityRow
 from tandem.judge.item_groups import ItemGroup, compute_design_effect, compute_flip_p
 from tandem.judge.quality import find_tango_interval, judge_quality
 

@@ -9,10 +9,10 @@ from pathlib import Path
 import measured
 import pytest
 
-from tandem.bench import manifest
-from tandem.bench.counters import MetricsScrape
-from tandem.bench.request_table import read_request_table
-from tandem.bench.summary import summarize_run
+from tandem.bench.figures.request_table import read_request_table
+from tandem.bench.figures.summary import summarize_run
+from tandem.bench.records import manifest
+from tandem.bench.records.counters import MetricsScrape
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.schema import ClassAcceptance
 

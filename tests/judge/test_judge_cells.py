@@ -16,7 +16,7 @@ from observed import (
     with_figures,
 )
 
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.pairs import JUDGED_METRICS
 from tandem.judge.schema import BottleneckRound, NoiseFloor, RatioEstimate, RunControls
 

@@ -11,11 +11,11 @@ import pytest
 from measured import chunks, record, write_run
 from observed import Asked, judge_cells, observed
 
-from tandem.bench import host
-from tandem.bench.counters import MetricsScrape
-from tandem.bench.host import RoundLoad
-from tandem.bench.manifest import WarmUpEntry
-from tandem.bench.request_table import read_request_table
+from tandem.bench.figures.request_table import read_request_table
+from tandem.bench.load import host
+from tandem.bench.load.host import RoundLoad
+from tandem.bench.records.counters import MetricsScrape
+from tandem.bench.records.manifest import WarmUpEntry
 from tandem.judge.controls import check_controls
 from tandem.judge.schema import ControlCheck, RunControls
 

@@ -18,7 +18,7 @@ from observed import (
     with_figures,
 )
 
-from tandem.bench.manifest import Speculation
+from tandem.bench.records.manifest import Speculation
 from tandem.judge.cells import judge_speed_ups
 from tandem.judge.headline import withhold_words
 from tandem.judge.pairs import RequestPairing

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from observed import Truth, drawn, table, with_figures
 
-from tandem.bench.request_table import RequestTable
+from tandem.bench.figures.request_table import RequestTable
 from tandem.judge.controls import FALSE_VOID_RATE, check_controls
 from tandem.judge.pairs import JUDGED_METRICS
 from tandem.judge.schema import ControlCheck, RunControls

@@ -14,10 +14,10 @@ import uvloop
 from doubles.simulator_thread import SimulatorThread
 from planned import suite_file
 
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.request_table import read_request_table
-from tandem.bench.run import MeasurementRun
-from tandem.bench.settings import RunSettings, draft_manifest
+from tandem.bench.figures.request_table import read_request_table
+from tandem.bench.load.run import MeasurementRun
+from tandem.bench.plan.settings import RunSettings, draft_manifest
+from tandem.bench.records.manifest import ManifestArm
 from tandem.bench.suites.suite import load_suite
 from tandem.judge.schema import CellVerdict, Headline, Verdict
 from tandem.judge.verdict import JudgeOptions, judge_run

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed, table, with_figures
 
-from tandem.bench.request_table import UNKNOWN
+from tandem.bench.figures.request_table import UNKNOWN
 from tandem.judge.pairs import JUDGED_METRICS, WAIT_METRIC, RequestPairing
 
 pytestmark = pytest.mark.filterwarnings("error")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from observed import Asked, observed
 
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.comparability import (
     CellFailures,
     FailureBias,

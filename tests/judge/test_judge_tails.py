@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from observed import MARGIN, Asked, Truth, drawn, headline, judge_cells, observed, table
 
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.comparability import FailureCounts
 from tandem.judge.interval import LogRatioEstimate
 from tandem.judge.schema import NoiseFloor, RatioEstimate, RunControls

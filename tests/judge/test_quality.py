@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from tandem.bench.quality_rows import QUALITY_FILE, QualityRow, read_quality, write_quality
+from tandem.bench.records.quality_rows import QUALITY_FILE, QualityRow, read_quality, write_quality
 from tandem.errors import InputError
 from tandem.judge.quality import (
     compare_quality,

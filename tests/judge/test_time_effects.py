@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from observed import Asked, observed
 
-from tandem.bench.request_table import RequestTable
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import ControlCheck
 from tandem.judge.time_effects import build_timeline, check_drift, check_order, check_warm_up

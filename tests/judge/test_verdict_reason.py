@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.judge.verdict_reason import explain_few_rounds
 
 

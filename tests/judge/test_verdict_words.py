@@ -25,7 +25,7 @@ from observed import (
     table,
 )
 
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.judge.headline import combine_verdict
 from tandem.judge.interval import FEWEST_STARTS
 from tandem.judge.schema import (

@@ -9,10 +9,10 @@ from dataclasses import replace
 import hosted
 from doubles.cloudwatch.series_store import MetricKey, SeriesStore
 
+from tandem.declarations.environment import ReferenceRun, ReferenceValue
 from tandem.monitoring.alarm import EnvironmentAlarms, MetricAlarm
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.scope import MonitoringScope
-from tandem.spec.environment import ReferenceRun, ReferenceValue
 
 # limits of CloudWatch that only tests ask for
 MAX_NAME_CHARACTERS = 255

@@ -10,12 +10,12 @@ from typing import Any
 from shipped import ENVIRONMENTS
 
 from tandem.cli.monitoring_cost import build_scope
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.workspace import load_workspace
 from tandem.monitoring.dashboards import build_dashboards
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import Dashboard, GraphWidget, TextWidget
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.workspace import load_workspace
 
 __all__ = ["ENVIRONMENTS", "ROOT"]
 ROOT = Path(__file__).parents[2]

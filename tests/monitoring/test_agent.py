@@ -15,6 +15,7 @@ import yaml
 from committed import ENVIRONMENTS, ROOT
 from recorded import SAMPLES, events, pages, types
 
+from tandem.declarations.environment import Environment
 from tandem.metrics import CLOUDWATCH_METRICS, CONTAINER_INSIGHTS, PUBLISHERS, VLLM_SCRAPE
 from tandem.monitoring.agent import (
     NAMESPACE,
@@ -22,7 +23,6 @@ from tandem.monitoring.agent import (
     build_addon_configuration,
     build_node_pattern,
 )
-from tandem.spec.environment import Environment
 
 TERM = re.compile(r'\(\$\.(\w+) = "([^"]*)"\)')
 KNOWN = (SAMPLES / "addon-values.txt").read_text().split()

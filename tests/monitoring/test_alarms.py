@@ -209,7 +209,7 @@ def test_a_regression_is_a_median_so_many_percent_above_the_reference(
 def test_the_look_back_holds_two_rounds_of_the_longest_suite():
     found = suite("real")
     prompts = Counter(entry.class_ for entry in found.prompts)
-    # tandem.bench.estimate: at the post's 45 ms a token
+    # tandem.bench.plan.estimate: at the post's 45 ms a token
     request_s = 0.5 + 0.045 * found.defaults.max_tokens
 
     # A B B A

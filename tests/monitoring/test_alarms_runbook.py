@@ -9,9 +9,9 @@ from alarmed import DRAFTING, EXPERIMENT, REFERENCE, watched
 from hosted import ROOT
 
 from charts import chart, serve
+from tandem.declarations import names
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.guard_alarms import STOP_ANCHOR, build_guard_alarms
-from tandem.spec import names
 
 PAGES = [ROOT / "docs" / name for name in ("runbook.md", "runbook-serving.md", "runbook-guard.md")]
 SCOPE = watched(only=["post"], reference=REFERENCE)

@@ -10,7 +10,8 @@ import pytest
 from hosted import ROOT, asking, changed, watched
 from recorded import events, sample
 
-from tandem.bench.datapoints import read_rounds
+from tandem.bench.figures.datapoints import read_rounds
+from tandem.declarations.catalogue import load_catalogue
 from tandem.metrics import (
     CLOUDWATCH_METRICS,
     CONTAINER_INSIGHTS,
@@ -23,7 +24,6 @@ from tandem.monitoring.cost import MonitoringCost, compute_monitoring_cost, coun
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.widget import MetricLine
-from tandem.spec.catalogue import load_catalogue
 
 POST = "post-us-east-2"
 DEV = "dev-trn2-3xlarge"

@@ -15,10 +15,10 @@ from hosted import ENVIRONMENTS as NAMES
 from hosted import watched
 
 from tandem import metrics
+from tandem.declarations import names
 from tandem.monitoring.alarm import MetricAlarm
 from tandem.monitoring.guard_alarms import build_guard_alarms
 from tandem.monitoring.widget import MetricLine
-from tandem.spec import names
 
 HOME = "post-us-east-2"
 ENVIRONMENTS = {name: watched(name).environment for name in NAMES}

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 from hosted import changed, watched
 
+from tandem.declarations.catalogue import load_catalogue
 from tandem.monitoring.cost import compute_monitoring_cost
 from tandem.monitoring.scope import MonitoringScope
 from tandem.monitoring.standing_cost import ParkedCost, compute_parked_cost, list_unpriced
-from tandem.spec.catalogue import load_catalogue
 
 POST = "post-us-east-2"
 DEV = "dev-trn2-3xlarge"

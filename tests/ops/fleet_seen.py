@@ -8,13 +8,13 @@ from typing import Any
 
 from committed import environment
 
+from tandem.declarations.environment import Environment
 from tandem.guard.fence import Fence
 from tandem.guard.lease import Lease
 from tandem.guard.observe import FleetInstance, FleetState
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status import StatusReport
 from tandem.ops.stop_paths import StopPath
-from tandem.spec.environment import Environment
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 FOUND = environment("post-us-east-2")

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from fleet_seen import BLOCK, NOW, SPOT, fence, instance, lease, seen, status
 
+from tandem.declarations.environment import CapacityBlock
 from tandem.guard.capacity_block import BlockReservation, BlockWindow
 from tandem.ops.status_warnings import list_warnings
 from tandem.ops.stop_paths import StopPath
-from tandem.spec.environment import CapacityBlock
 
 PAID = {
     "CapacityReservationId": "cr-0123456789abcdef0",

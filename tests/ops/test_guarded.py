@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 import pytest
 from fleet_seen import BLOCK, SPOT
 
+from tandem.declarations import names
+from tandem.declarations.environment import CapacityBlock, Environment
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.people.policy_targets import build_targets
-from tandem.spec import names
-from tandem.spec.environment import CapacityBlock, Environment
 
 PREFIX = "guard/111122223333/us-east-2/one/"  # in a bucket of others
 STARTS = datetime(2026, 12, 1, 11, 30, tzinfo=UTC)

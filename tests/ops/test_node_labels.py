@@ -6,8 +6,8 @@ import pytest
 from committed import experiment
 from fleet_seen import SPOT
 
+from tandem.declarations.catalogue import load_catalogue
 from tandem.ops.node_admission import admit_compile_jobs, admit_servers
-from tandem.spec.catalogue import load_catalogue
 
 
 @pytest.mark.parametrize(("nodes", "admitted"), [(1, 2), (2, 4), (8, 9)])

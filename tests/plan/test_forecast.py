@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tandem.declarations.catalogue import load_catalogue
 from tandem.plan.forecast import (
     DraftShare,
     PlanLoad,
@@ -19,7 +20,6 @@ from tandem.plan.forecast import (
 )
 from tandem.plan.measurement_rows import load_published
 from tandem.plan.step_tokens import expect_tokens
-from tandem.spec.catalogue import load_catalogue
 
 MODELS = load_catalogue().models
 TARGET = MODELS["Qwen/Qwen3-32B"]

@@ -9,9 +9,9 @@ import pytest
 from shipped import load_shipped
 
 from tandem.cli.program import main
+from tandem.declarations.catalogue import load_catalogue
 from tandem.errors import InputError
 from tandem.plan.migration import migrate_experiment
-from tandem.spec.catalogue import load_catalogue
 
 ROOT = Path(__file__).parents[2]
 MOVES = [

@@ -9,6 +9,7 @@ import theory
 import yaml
 from theory_model import predict_speed_up
 
+from tandem.declarations.faults import SpecError
 from tandem.plan.measurement_rows import PUBLISHED_FILE, SERVED_DENSE, RowKind, load_published
 from tandem.plan.step_cost import (
     RANGE_FACTOR,
@@ -19,7 +20,6 @@ from tandem.plan.step_cost import (
     imply_draft_ms,
     predict_range,
 )
-from tandem.spec.faults import SpecError
 
 ROWS = load_published()
 USED = [row for row in ROWS if row.left_out is None]

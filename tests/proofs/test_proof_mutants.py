@@ -76,7 +76,7 @@ def create(self, *args, **options):
 store.ObjectStore.create = create
 """
 A_RESUME_THAT_FORGETS = """
-import tandem.bench.resume as resume
+import tandem.bench.load.resume as resume
 resume.read_history = lambda *_: resume.RunHistory()
 """
 

@@ -19,7 +19,7 @@ from rehearsal.aws.sandbox import (
     create_prerequisites,
     create_sandbox,
 )
-from tandem.spec import names
+from tandem.declarations import names
 
 pytestmark = pytest.mark.proof
 

@@ -20,8 +20,9 @@ import pytest
 from published_run import PublishedRun, read_statistic
 
 from tandem import metrics
-from tandem.bench import manifest, summary
-from tandem.bench.datapoints import read_rounds
+from tandem.bench.figures import summary
+from tandem.bench.figures.datapoints import read_rounds
+from tandem.bench.records import manifest
 from tandem.metrics import ALL_VALUES, BENCH, BENCH_DIMENSIONS
 
 pytestmark = pytest.mark.endpoint

@@ -17,9 +17,9 @@ import app
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import Selection
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.project_image import RUN, TOOLS, ProjectImage
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.project_image import RUN, TOOLS, ProjectImage
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 

@@ -9,8 +9,8 @@ from committed import environment
 from doubles.aws_principal import create_principal
 from twin_looking import client
 
+from tandem.declarations.environment import BucketSettings
 from tandem.ops.people.policies import build_command_policy
-from tandem.spec.environment import BucketSettings
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 BUCKET = "requests-of-people"

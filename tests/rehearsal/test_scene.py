@@ -10,7 +10,7 @@ import yaml
 from shipped import ENVIRONMENTS
 
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT, create_prerequisites, create_sandbox
-from tandem.spec.faults import SpecError
+from tandem.declarations.faults import SpecError
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 from measured import arm, chunks, record, write_run
 
-from tandem.bench.manifest import SuiteEntry
-from tandem.bench.request_table import RequestTable
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.plan.schedule import LoadLevel
+from tandem.bench.records.manifest import SuiteEntry
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.bench.simulation import SIMULATED_BAND
+from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError
 from tandem.report.chart_page import PageHeader, write_chart_page
 from tandem.report.plan_page import write_plan_page

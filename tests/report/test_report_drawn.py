@@ -16,8 +16,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from tandem.bench.request_table import RequestTable, read_request_table
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.schema import BottleneckRound, RunControls, TokenCost, Verdict
 from tandem.report import acceptance, appendix, distributions, output, speed_up, time_series
 from tandem.report.charts import FULL_PX, NARROW_PX, ReportChart, ReportSection, compose_slide

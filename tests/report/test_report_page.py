@@ -17,8 +17,8 @@ import msgspec
 import pytest
 from measured import failed, write_run
 
-from tandem.bench.request_table import RequestTable, read_request_table
-from tandem.bench.simulation import SIMULATED_BAND
+from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError
 from tandem.judge import text_format
 from tandem.judge.schema import RunControls, Verdict

@@ -9,8 +9,8 @@ import example_verdict as example
 import msgspec
 import pytest
 
-from tandem.bench.request_table import read_request_table
-from tandem.bench.simulation import SIMULATED_BAND
+from tandem.bench.figures.request_table import read_request_table
+from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.judge import text_format
 from tandem.judge.schema import (
     ControlCheck,

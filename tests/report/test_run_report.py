@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from measured import failed, record, write_run
 
-from tandem.bench.manifest import PlanTotals
+from tandem.bench.records.manifest import PlanTotals
 from tandem.errors import ExitCode
 from tandem.report.run_report import report_run
 

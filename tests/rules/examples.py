@@ -14,9 +14,9 @@ from typing import Any
 
 from known import DELETE, ENVIRONMENT, fig
 
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import PLACEHOLDER_RESERVATION_ID
-from tandem.spec.runtime import Runtime
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import PLACEHOLDER_RESERVATION_ID
+from tandem.declarations.runtime import Runtime
 
 Changes = dict[str, Any]
 Vary = Callable[[Catalogue], Catalogue]

@@ -13,16 +13,15 @@ from datetime import UTC, date, datetime
 from functools import cache
 from typing import Any
 
-from tandem.rules import check_workspace
-from tandem.spec import catalogue as real
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.document import YamlDocument
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.faults import SpecFault
-from tandem.spec.figure import DataFigure, FigureSource
-from tandem.spec.model import ModelConfig
-from tandem.spec.platform import (
+from tandem.declarations import catalogue as real
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.document import YamlDocument
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.faults import SpecFault
+from tandem.declarations.figure import DataFigure, FigureSource
+from tandem.declarations.model import ModelConfig
+from tandem.declarations.platform import (
     ChartImage,
     DigestTable,
     DraChart,
@@ -32,8 +31,9 @@ from tandem.spec.platform import (
     KubernetesTable,
     OfferingTable,
 )
-from tandem.spec.record import parse_record
-from tandem.spec.workspace import SpecFile, Workspace
+from tandem.declarations.record import parse_record
+from tandem.declarations.workspace import SpecFile, Workspace
+from tandem.rules import check_workspace
 
 SOURCES = {"s": FigureSource(where="made up", date=date(2026, 11, 21))}
 DELETE = object()

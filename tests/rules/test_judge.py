@@ -12,10 +12,10 @@ from committed import ROOT, workspace
 from examples import CLOSED, EXAMPLES, EXISTING, HUB, MIRRORS, like_small, native, of_model, small
 from known import EXPERIMENT, fig, judged, known
 
+from tandem.declarations.catalogue import Catalogue, load_catalogue
+from tandem.declarations.workspace import load_workspace
 from tandem.rules import RULES, check_workspace
 from tandem.rules.contexts import DateContext
-from tandem.spec.catalogue import Catalogue, load_catalogue
-from tandem.spec.workspace import load_workspace
 
 FAULTS = check_workspace(workspace(), load_catalogue())
 EXPECTED = {

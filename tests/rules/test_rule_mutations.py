@@ -19,9 +19,9 @@ from examples import EXAMPLES, Vary
 from known import judged, known
 from test_judge import FURTHER
 
+from tandem.declarations.catalogue import load_catalogue
 from tandem.rules import RULES
 from tandem.rules.rule import Rule
-from tandem.spec.catalogue import load_catalogue
 
 pytestmark = pytest.mark.proof
 

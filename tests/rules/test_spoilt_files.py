@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.faults import SpecFault
+from tandem.declarations.workspace import load_workspace
 from tandem.rules import check_workspace
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.faults import SpecFault
-from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parent.parent.parent
 SLIPS = (

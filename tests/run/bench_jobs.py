@@ -18,10 +18,10 @@ from bench_cli import however_busy, without_page
 from doubles.simulator_thread import SimulatorThread
 
 from tandem.artifacts.store import ObjectStore
-from tandem.bench import run_size
-from tandem.bench.manifest import ManifestArm, Speculation
-from tandem.bench.record import RequestRecord, read_records
-from tandem.bench.run_size import RunSize
+from tandem.bench.plan import run_size
+from tandem.bench.plan.run_size import RunSize
+from tandem.bench.records.manifest import ManifestArm, Speculation
+from tandem.bench.records.record import RequestRecord, read_records
 from tandem.report import page
 from tandem.run.judge_job import judge_run
 from tandem.run.measure_job import measure_round

@@ -20,10 +20,10 @@ import numpy as np
 from measured import write_run
 from world_records import CONCURRENCY, QUICK_SHAPE, RunShape, World, simulate_run
 
-from tandem.bench.manifest import Speculation
-from tandem.bench.quality_rows import QualityRow, write_quality
-from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks
-from tandem.bench.request_table import RequestTable, read_request_table
+from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.records.manifest import Speculation
+from tandem.bench.records.quality_rows import QualityRow, write_quality
+from tandem.bench.records.record import SCHEMA, Chunk, RequestRecord, split_chunks
 from tandem.bench.suites import suite
 from tandem.bench.suites.content import check_content
 from tandem.bench.suites.prompt import Prompt

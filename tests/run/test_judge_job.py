@@ -31,8 +31,8 @@ from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 from measured import BURSTS, arm, record, run_manifest, write_run
 
-from tandem.bench.manifest import ClockReading, Speculation, write_manifest
-from tandem.bench.record import SCHEMA, Chunk, RecordWriter, RequestRecord, split_chunks
+from tandem.bench.records.manifest import ClockReading, Speculation, write_manifest
+from tandem.bench.records.record import SCHEMA, Chunk, RecordWriter, RequestRecord, split_chunks
 from tandem.cli.program import main
 from tandem.errors import InputError
 from tandem.run.round_records import download_results

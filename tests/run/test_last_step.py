@@ -8,10 +8,10 @@ import pytest
 from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, WHO, VirtualWorld
 
 from rehearsal.cluster.pods import PodScript
+from tandem.declarations.experiment import CompileSettings
 from tandem.run.cluster import RefusedCallError
 from tandem.run.run_keys import answer_key, request_key, run_record_key
 from tandem.run.run_plan import RunPlanInputs
-from tandem.spec.experiment import CompileSettings
 
 FREE_SERVICES = {"s3", "sns", "kubernetes"}  # what a run that only stages may call
 

@@ -12,8 +12,8 @@ from test_quality_step import ARCHIVE, SHA256
 from test_sweep_life import find_states, live
 
 from rehearsal.cluster.pods import PodScript
-from tandem.spec.experiment import QualityTask
-from tandem.spec.names import task_set_key
+from tandem.declarations.experiment import QualityTask
+from tandem.declarations.names import task_set_key
 
 TASK = QualityTask(name="letters", sha256=SHA256, items=400)
 

@@ -35,7 +35,7 @@ from doubles.fault_proxy.proxy import FaultProxy
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule, StatusFault
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.bench.run import MeasurementRun
+from tandem.bench.load.run import MeasurementRun
 from tandem.errors import ExternalError, InputError, SilentServerError
 from tandem.run.round_records import rebuild_folder
 from tandem.run.task_settings import build_task_settings

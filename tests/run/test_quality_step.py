@@ -14,11 +14,11 @@ from virtual_world import ARTIFACTS, BASELINE, EXPERIMENT, MODELS, RUN, VARIANT,
 
 from rehearsal.cluster.pods import PodScript
 from tandem.artifacts.archive import build_archive
+from tandem.declarations.experiment import QualityTask
+from tandem.declarations.names import task_set_key
 from tandem.judge.sweep_record import TaskWord
 from tandem.run.run_values import LeaseSpan, StepRecord, count_paid_s
 from tandem.run.run_world import RunEndError
-from tandem.spec.experiment import QualityTask
-from tandem.spec.names import task_set_key
 
 STORED = frozenset({*MODELS.values(), *ARTIFACTS.values()})
 JOB = "tandem-quality"

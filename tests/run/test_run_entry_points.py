@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
+from tandem.bench.records.manifest import ManifestArm
 from tandem.errors import ExternalError, InputError, SilentServerError
 from tandem.run import measure_job
 from tandem.run.__main__ import main

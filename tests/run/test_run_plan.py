@@ -9,7 +9,9 @@ import pytest
 from committed import workspace
 
 from tandem.artifacts.survey import SurveyRow
-from tandem.bench.task_items import CONCURRENCY, MAX_ANSWER_TOKENS, OWN_TASK, load_items
+from tandem.bench.suites.task_items import CONCURRENCY, MAX_ANSWER_TOKENS, OWN_TASK, load_items
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.experiment import QualityTask
 from tandem.judge.interval import FEWEST_STARTS
 from tandem.judge.quality import FEWEST_ITEMS
 from tandem.run import engine
@@ -30,8 +32,6 @@ from tandem.run.run_plan import (
     list_refusals,
 )
 from tandem.run.run_values import RunRequest
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.experiment import QualityTask
 
 MODELS = ("Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B")
 ARTIFACTS = ("qwen3-32b-none", "qwen3-32b-fused")

@@ -29,7 +29,12 @@ from rehearsal.cluster.controllers import is_ready
 from rehearsal.cluster.pods import PodScript, VirtualPods
 from rehearsal.cluster.store import ApiError
 from tandem.artifacts.survey import SurveyRow
-from tandem.bench.circuit_breaker import MAX_WAIT_S
+from tandem.bench.load.circuit_breaker import MAX_WAIT_S
+from tandem.declarations import names
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.spec_digest import compute_spec_digest
+from tandem.declarations.variant_key import compute_artifact_key
 from tandem.errors import ExternalError
 from tandem.guard.apply import run_reaper_pass
 from tandem.guard.pass_metrics import PASS_MINUTES
@@ -54,11 +59,6 @@ from tandem.run.run_values import (
 from tandem.run.run_world import RunWorld
 from tandem.run.runner import Runner
 from tandem.run.task_settings import build_task_settings
-from tandem.spec import names
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.experiment import Experiment
-from tandem.spec.spec_digest import compute_spec_digest
-from tandem.spec.variant_key import compute_artifact_key
 
 CATALOGUE = load_catalogue()
 _RECORD = workspace().environments["post-us-east-2"].record

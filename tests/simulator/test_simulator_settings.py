@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tandem.declarations.faults import SpecError
 from tandem.simulator.settings import (
     FaultSettings,
     PromptClassSettings,
     SimulatorSettings,
     read_settings,
 )
-from tandem.spec.faults import SpecError
 
 DOCS = Path(__file__).parents[2] / "docs" / "simulator.md"
 

@@ -11,12 +11,12 @@ from committed import ROOT, experiment
 from tandem.bench.suites.content import check_content
 from tandem.bench.suites.suite import BUILT_IN, load_suite
 from tandem.cli.simulate import list_sketches
+from tandem.declarations.catalogue import load_catalogue
+from tandem.declarations.faults import SpecError
 from tandem.simulator.generation_request import read_generation_request
 from tandem.simulator.response_plan import classify_prompt, plan_response
 from tandem.simulator.settings import SimulatorSettings
 from tandem.simulator.variant_settings import build_variant_settings, read_calibration
-from tandem.spec.catalogue import load_catalogue
-from tandem.spec.faults import SpecError
 
 SKETCHES = dict(list_sketches())
 

@@ -20,9 +20,9 @@ from shipped import ENVIRONMENTS as COMMITTED
 
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import Selection
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.record import SpecRecord
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.record import SpecRecord
 
 ROOT = Path(__file__).parent.parent.parent
 RANGE = "10.8.0.0/16"

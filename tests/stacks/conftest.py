@@ -11,8 +11,8 @@ from constructs import IConstruct
 
 import app
 from stacks import finding
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
 
 
 @pytest.fixture(scope="session")

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from assemblies import Templates, hosted, places, resources
 
+from tandem.declarations.environment import Environment
+from tandem.declarations.names import stack_kinds
+from tandem.declarations.project_image import list_hosted_images
 from tandem.ops.doctor.identity import MIN_BOOTSTRAP_VERSION, MIN_LOOKUP_VERSION
-from tandem.spec.environment import Environment
-from tandem.spec.names import stack_kinds
-from tandem.spec.project_image import list_hosted_images
 
 pytestmark = pytest.mark.cdk
 

@@ -17,8 +17,8 @@ from assemblies import changed, environment, synth_alone
 from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from stacks.guard import GuardStack
-from tandem.spec import names
-from tandem.spec.environment import Environment
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 
 pytestmark = [
     pytest.mark.cdk,

@@ -28,13 +28,13 @@ from assemblies import (
 from stacks.guard import GuardStack
 from stacks.guard_functions import FUNCTIONS, function_variables, list_function_files
 from stacks.stack import ROOT
+from tandem.declarations.budgets import REGIONS_WITHOUT_BUDGETS
+from tandem.declarations.environment import AlarmSubscription, CapacityBlock
 from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_start import build_stop_schedule
 from tandem.guard.lease import Lease
 from tandem.guard.pass_metrics import PASS_MINUTES
 from tandem.ops.guard_config import build_guard_config
-from tandem.spec.budgets import REGIONS_WITHOUT_BUDGETS
-from tandem.spec.environment import AlarmSubscription, CapacityBlock
 
 pytestmark = pytest.mark.cdk
 

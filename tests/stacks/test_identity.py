@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from assemblies import COMMITTED, KEY, Template, Templates, environment, hosted, resources
 
-from tandem.spec.names import experiment_namespace
+from tandem.declarations.names import experiment_namespace
 
 pytestmark = pytest.mark.cdk
 

@@ -28,9 +28,9 @@ from assemblies import (
 from aws_cdk import aws_s3_assets as assets
 
 from stacks.image import RESOURCE_TYPE
-from tandem.spec.environment import Environment
-from tandem.spec.names import image_stack_kind
-from tandem.spec.project_image import (
+from tandem.declarations.environment import Environment
+from tandem.declarations.names import image_stack_kind
+from tandem.declarations.project_image import (
     LLMPERF,
     LM_EVAL,
     PROJECT_IMAGES,
@@ -314,7 +314,7 @@ class TestTheSource:
         strangers = (
             "README.md",
             "tandem/cli/program.py",
-            "tandem/spec/data/x.txt",
+            "tandem/declarations/data/x.txt",
             "tandem/ops/destroy/stacks.py",
             "tandem/artifacts/__pycache__/log.pyc",
         )

@@ -20,8 +20,8 @@ from assemblies import (
     variants,
 )
 
-from tandem.spec.environment import CapacityBlock, Environment
-from tandem.spec.experiment import Experiment
+from tandem.declarations.environment import CapacityBlock, Environment
+from tandem.declarations.experiment import Experiment
 
 pytestmark = pytest.mark.cdk
 

@@ -11,9 +11,9 @@ import pytest
 from assemblies import Synth, Template, Templates, changed, environment, resources, templates
 
 from stacks.network import SubnetUse, subnet_range
+from tandem.declarations.environment import NewNetwork
+from tandem.declarations.interface_endpoints import list_endpoint_services
 from tandem.ops.people.rights import RUNNER_RIGHTS
-from tandem.spec.environment import NewNetwork
-from tandem.spec.interface_endpoints import list_endpoint_services
 
 pytestmark = pytest.mark.cdk
 

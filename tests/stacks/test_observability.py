@@ -24,12 +24,12 @@ import app
 from stacks import dashboards
 from stacks.observability import ObservabilityStack
 from tandem.cli.monitoring_cost import build_scope
+from tandem.declarations.environment import Environment, ReferenceRun, ReferenceValue
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.names import container_log_group_name
 from tandem.monitoring.agent import build_addon_configuration, build_node_pattern
 from tandem.monitoring.alarms import build_alarms
 from tandem.monitoring.widget import MathExpression, MetricLine
-from tandem.spec.environment import Environment, ReferenceRun, ReferenceValue
-from tandem.spec.experiment import Experiment
-from tandem.spec.names import container_log_group_name
 
 pytestmark = pytest.mark.cdk
 

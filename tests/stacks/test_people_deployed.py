@@ -17,9 +17,9 @@ from rehearsal.aws.endpoint import AwsEndpoint
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from stacks.guard import GuardStack
 from tandem.cli.program import main
+from tandem.declarations import names
+from tandem.declarations.names import PeopleKind
 from tandem.ops.people.rights import list_policy_kinds
-from tandem.spec import names
-from tandem.spec.names import PeopleKind
 
 pytestmark = [
     pytest.mark.cdk,

@@ -13,9 +13,9 @@ from declared_environments import read_environments
 
 from stacks.guard import add_people_policies
 from stacks.stack import TemplateLimitError
+from tandem.declarations import names
 from tandem.ops.people.policies import build_policy
 from tandem.ops.people.policy_targets import build_targets
-from tandem.spec import names
 
 pytestmark = pytest.mark.cdk
 

@@ -28,7 +28,7 @@ from declared_environments import read_environments
 from wildcards import list_statements
 
 import app
-from tandem.spec.names import OWNER_TAG
+from tandem.declarations.names import OWNER_TAG
 
 pytestmark = pytest.mark.cdk
 

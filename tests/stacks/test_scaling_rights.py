@@ -14,12 +14,12 @@ from doubles.aws_principal import create_principal
 
 from rehearsal.aws.endpoint import AwsEndpoint
 from stacks.guard_rights import list_function_statements
+from tandem.declarations import names
+from tandem.declarations.names import PeopleKind
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.pass_metrics import INSTANCES_ALIVE
 from tandem.ops.guard_config import object_prefix
 from tandem.ops.people.policies import build_policy
-from tandem.spec import names
-from tandem.spec.names import PeopleKind
 
 pytestmark = [pytest.mark.cdk, pytest.mark.endpoint, pytest.mark.xdist_group("scaling-rights")]
 

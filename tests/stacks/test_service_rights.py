@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from assemblies import ROOT, Templates, list_actions, places
 
-from tandem.spec.names import IMAGE_KIND
+from tandem.declarations.names import IMAGE_KIND
 
 pytestmark = pytest.mark.cdk
 

@@ -30,8 +30,8 @@ from charts.runner import build_runner_charts
 from charts.tree import render_files
 from stacks.kubectl import SETTINGS
 from stacks.workloads import split_chart
+from tandem.declarations.driver_release import build_driver_release
 from tandem.rules.speculation import MAX_CDK_VARIANTS
-from tandem.spec.driver_release import build_driver_release
 
 pytestmark = pytest.mark.cdk
 

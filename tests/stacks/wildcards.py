@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
 from tandem.ops.guard_config import object_prefix
-from tandem.spec import names
-from tandem.spec.environment import Environment
 
 Statement = dict[str, Any]
 

@@ -19,13 +19,13 @@ from light_installation import Distribution, build_distribution, build_variables
 
 from supply.lock_file import DISTRIBUTION, ROOT, normalize_name
 from tandem.cli.program import EXTRAS
-from tandem.spec.checkout import (
+from tandem.declarations.checkout import (
     BUILT_IN_EXPERIMENT,
     CHECKOUT_EXPERIMENT,
     PACKAGE_EXPERIMENT,
     PACKAGE_IMAGES,
 )
-from tandem.spec.project_image import PROJECT_IMAGES
+from tandem.declarations.project_image import PROJECT_IMAGES
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 HEAVY_MODULES = (

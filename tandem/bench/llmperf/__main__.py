@@ -20,7 +20,7 @@ from pathlib import Path
 
 from tandem.bench.llmperf.run import LlmperfCall, LlmperfSession
 from tandem.bench.llmperf.tool import LlmperfLoad, LlmperfTool
-from tandem.bench.manifest import ManifestArm
+from tandem.bench.records.manifest import ManifestArm
 from tandem.errors import INTERRUPT_EXIT_CODE, ExternalError, InputError, TandemError
 
 PARTIAL_EXIT_CODE = 1

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from tandem.bench.llmperf.tool import LlmperfLoad
-from tandem.bench.record import SCHEMA, Chunk, RequestRecord, split_chunks
+from tandem.bench.records.record import SCHEMA, Chunk, RequestRecord, split_chunks
 from tandem.errors import InputError
 
 GENERATOR: Final = "llmperf"

@@ -23,9 +23,6 @@ from typing import Literal
 
 import msgspec
 
-from tandem.bench import manifest
-from tandem.bench.host import read_host
-from tandem.bench.json_file import append_json, read_json_lines
 from tandem.bench.llmperf import results
 from tandem.bench.llmperf.source import COMMIT, SCRIPT
 from tandem.bench.llmperf.tool import (
@@ -36,8 +33,11 @@ from tandem.bench.llmperf.tool import (
     end_process,
     run_ray,
 )
-from tandem.bench.record import RecordWriter
-from tandem.bench.simulation import SIMULATED_HEADER, combine_simulated, is_announced
+from tandem.bench.load.host import read_host
+from tandem.bench.records import manifest
+from tandem.bench.records.json_file import append_json, read_json_lines
+from tandem.bench.records.record import RecordWriter
+from tandem.bench.records.simulation import SIMULATED_HEADER, combine_simulated, is_announced
 from tandem.errors import InputError, convert_os_errors
 
 START_TIMEOUT_S = 300.0  # of one call: for imports, connection and start of its workers

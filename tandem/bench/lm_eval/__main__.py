@@ -18,11 +18,11 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench.json_file import DECODE_ERRORS
 from tandem.bench.lm_eval.call import LmEvalCall
-from tandem.bench.manifest import ManifestArm, ServerOffers
-from tandem.bench.quality_rows import QualityRow, write_quality
-from tandem.bench.task_items import (
+from tandem.bench.records.json_file import DECODE_ERRORS
+from tandem.bench.records.manifest import ManifestArm, ServerOffers
+from tandem.bench.records.quality_rows import QualityRow, write_quality
+from tandem.bench.suites.task_items import (
     ITEMS_FILE,
     MAX_ANSWER_TOKENS,
     OWN_TASK,

@@ -22,9 +22,9 @@ from http.client import HTTPException
 from pathlib import Path
 
 from tandem.bench.lm_eval.samples import list_prompts, list_sample_rows
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.quality_rows import QualityRow
-from tandem.bench.task_items import CONCURRENCY
+from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.records.quality_rows import QualityRow
+from tandem.bench.suites.task_items import CONCURRENCY
 from tandem.errors import ExternalError, InputError
 
 LOG_FILE = "lm-eval.log"

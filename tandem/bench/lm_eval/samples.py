@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from tandem.bench.json_file import read_json_lines
-from tandem.bench.quality_rows import QualityRow
+from tandem.bench.records.json_file import read_json_lines
+from tandem.bench.records.quality_rows import QualityRow
 from tandem.errors import InputError
 
 GROUP_FIELD = "group"

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench.json_file import DECODE_ERRORS
+from tandem.bench.records.json_file import DECODE_ERRORS
 from tandem.bench.suites.prompt import Hint, Prompt
 from tandem.errors import InputError, convert_os_errors
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from tandem.bench.request_table import RequestTable
+from tandem.bench.figures.request_table import RequestTable
 from tandem.judge import verdict_reason
 from tandem.judge.claims import figure_answers
 from tandem.judge.claims.register import Claim, ClaimAnswer, read_register

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from tandem.bench.figures.request_table import RequestTable, read_request_table
 from tandem.bench.llmperf.results import GENERATOR
-from tandem.bench.manifest import FILE
-from tandem.bench.request_table import RequestTable, read_request_table
+from tandem.bench.records.manifest import FILE
 from tandem.judge.cells import judge_speed_ups
 from tandem.judge.claims.answers import answer_claims
 from tandem.judge.claims.register import read_register

@@ -23,7 +23,7 @@ class PostSetup(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         target, draft: models.
         mode, num_speculative_tokens: of its speculation.
-        runtimes: of tandem/spec/data/runtimes, that are the post's.
+        runtimes: of tandem/declarations/data/runtimes, that are the post's.
         instance_type: half of one served each arm.
         concurrency: requests at once.
         hours: how long its figures' curves run.

@@ -16,11 +16,11 @@ from functools import cached_property
 import numpy as np
 from msgspec.structs import replace
 
-from tandem.bench.manifest import ManifestArm
-from tandem.bench.quantiles import Values
-from tandem.bench.request_table import RequestTable
-from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
-from tandem.bench.summary import ALL_CLASSES
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.figures.summary import ALL_CLASSES
+from tandem.bench.plan.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.records.manifest import ManifestArm
 from tandem.judge import comparability
 from tandem.judge import text_format as fmt
 from tandem.judge.claims.register import PostSetup

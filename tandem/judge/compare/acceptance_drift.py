@@ -13,9 +13,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tandem.bench.quantiles import Values
-from tandem.bench.request_table import RequestTable
-from tandem.bench.summary import ALL_CLASSES
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.figures.summary import ALL_CLASSES
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.compare.schema import AcceptanceDrift, DriftWord, RunComparison, RunSeries
 from tandem.judge.decision import adjust_single_p, decide_speed_up

@@ -21,12 +21,12 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 import numpy as np
 
-from tandem.bench.columns import BoolArray
-from tandem.bench.manifest import run_id
-from tandem.bench.quantiles import Values
-from tandem.bench.request_table import UNKNOWN, RequestTable, read_request_table
-from tandem.bench.schedule import FEWEST_ROUNDS
-from tandem.bench.summary import ALL_CLASSES
+from tandem.bench.figures.columns import BoolArray
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.request_table import UNKNOWN, RequestTable, read_request_table
+from tandem.bench.figures.summary import ALL_CLASSES
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
+from tandem.bench.records.manifest import run_id
 from tandem.judge import verdict_reason
 from tandem.judge.comparability import BROKEN_CONTENT, CellFailures, count_failures
 from tandem.judge.compare.acceptance_drift import CHUNK_METRIC, join_series, measure_drift

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tandem.bench.manifest import RunManifest, run_id
-from tandem.bench.request_table import RequestTable
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.records.manifest import RunManifest, run_id
 from tandem.errors import InputError
 from tandem.judge.compare.schema import ManifestDifference
 

@@ -10,7 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge.schema import CellWord, RatioEstimate, ShareEstimate
 
 SCHEMA = 2

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tandem.bench.record import RequestRecord
-from tandem.bench.request_table import RequestTable, read_outputs
+from tandem.bench.figures.request_table import RequestTable, read_outputs
+from tandem.bench.records.record import RequestRecord
 from tandem.errors import InputError
 from tandem.judge.equality.output_pairs import OutputPairs
 from tandem.judge.schema import HistogramBin

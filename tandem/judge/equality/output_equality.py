@@ -16,8 +16,8 @@ from typing import Literal
 
 import numpy as np
 
-from tandem.bench.columns import BoolArray
-from tandem.bench.request_table import RequestTable
+from tandem.bench.figures.columns import BoolArray
+from tandem.bench.figures.request_table import RequestTable
 from tandem.judge import schema
 from tandem.judge import text_format as fmt
 from tandem.judge.decision import compare_lengths

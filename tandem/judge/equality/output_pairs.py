@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from tandem.bench.columns import BoolArray, IntArray
-from tandem.bench.quantiles import Values
-from tandem.bench.request_table import NO_DIGEST, UNKNOWN, Digests, RequestTable
+from tandem.bench.figures.columns import BoolArray, IntArray
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.request_table import NO_DIGEST, UNKNOWN, Digests, RequestTable
 from tandem.judge.comparability import BROKEN_CONTENT
 from tandem.judge.interval import LEVEL
 from tandem.judge.schema import ShareEstimate

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.columns import IntArray
-from tandem.bench.quantiles import Values
-from tandem.bench.request_table import Digests
+from tandem.bench.figures.columns import IntArray
+from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.request_table import Digests
 
 _DRAWS = 1_999
 _OUTPUTS = 8  # of each side and prompt: one prompt with eight and eight already reaches 1 in 12,870

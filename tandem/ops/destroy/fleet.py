@@ -8,13 +8,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from tandem.declarations import names
 from tandem.errors import ExternalError, InputError
 from tandem.guard.lease import POINTER_KEY
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG, observe_fleet
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_tandem_command
-from tandem.spec import names
 
 ALIVE_STATES = ("pending", "running", "shutting-down", "stopping", "stopped")
 LEASE_SOURCES = ("fence", "lease")  # of the sources of a look, those of a lease

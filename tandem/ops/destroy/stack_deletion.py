@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem.aws.faults import error_code
+from tandem.declarations import names
 from tandem.errors import ExternalError, InputError, TandemError
 from tandem.ops.account import AccountClients, build_aws_command, tags_of
 from tandem.ops.destroy.stacks import (
@@ -28,7 +29,6 @@ from tandem.ops.destroy.stacks import (
     read_stack,
 )
 from tandem.shell_command import build_tandem_command
-from tandem.spec import names
 
 LogFunction = Callable[[str], None]
 MAX_ATTEMPTS = 2

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tandem.aws.faults import error_code
+from tandem.declarations import names
+from tandem.declarations.project_image import PROJECT_IMAGES
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, tags_of
-from tandem.spec import names
-from tandem.spec.project_image import PROJECT_IMAGES
 
 # each template orders its own resources: in Cluster the add-ons that need nodes go before the
 # system nodes

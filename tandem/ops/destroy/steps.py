@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from tandem.declarations import names
 from tandem.errors import ExternalError, InputError
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.destroy.fleet import list_nodes, read_cluster, require_parked_fleet
@@ -20,7 +21,6 @@ from tandem.ops.destroy.stack_deletion import (
     require_own_stacks,
 )
 from tandem.ops.destroy.stacks import DELETE_IN_PROGRESS, DELETION_ORDER, read_stack
-from tandem.spec import names
 
 # EKS ends nodes by force after 15 minutes of draining; EC2 takes some more
 NODES_TIMEOUT_S = 1800.0

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tandem.aws.faults import error_code
+from tandem.declarations import names
+from tandem.declarations.environment import GitopsDelivery
 from tandem.errors import InputError, TandemError
 from tandem.ops.account import AccountClients
 from tandem.ops.destroy.fleet import read_cluster, require_parked_fleet
@@ -26,8 +28,6 @@ from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import LeftoverResource, list_buckets, search_log_groups, search_stacks
 from tandem.ops.ownership import ResourceOwnership
 from tandem.shell_command import quote_command
-from tandem.spec import names
-from tandem.spec.environment import GitopsDelivery
 
 BYTES_PER_GB = 2**30  # as artifacts.usd_per_gb_month counts
 

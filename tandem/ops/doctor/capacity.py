@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
+from tandem.declarations import budgets, names
 from tandem.guard.capacity_block import (
     NO_WINDOW,
     RESERVATION_TAG,
@@ -27,7 +28,6 @@ from tandem.ops.reservation import (
     list_plan_differences,
     read_reservation,
 )
-from tandem.spec import budgets, names
 
 MAX_PRICE_AGE_DAYS = {"spot": 7, "on-demand": 30, "reservation": 30, "capacity-block": 30}
 """Days after which a price is reported as old; ours to choose: spot moves within hours, lists

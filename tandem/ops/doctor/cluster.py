@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
+from tandem.declarations import names
+from tandem.declarations.platform import read_release_day
 from tandem.guard.observe import FleetState, observe_fleet
 from tandem.monitoring import agent
 from tandem.ops.account import AccountClients, build_aws_command
@@ -14,11 +16,9 @@ from tandem.ops.doctor.addon_schema import find_schema_faults
 from tandem.ops.doctor.context import EXIT_EXTERNAL, TIME_FORMAT, DoctorContext, Finding
 from tandem.ops.guard_config import build_guard_config
 from tandem.shell_command import build_cdk_command, build_tandem_command
-from tandem.spec import names
-from tandem.spec.platform import read_release_day
 
 SUPPORT_DAYS = 90  # report the end of a minor's support so many days before; ours to choose
-KUBERNETES_FILE = "tandem/spec/data/platform/kubernetes.yaml"
+KUBERNETES_FILE = "tandem/declarations/data/platform/kubernetes.yaml"
 NOT_OFFERED_CODES = {"InvalidParameterException", "ResourceNotFoundException"}
 OBSERVE_ACTIONS = (
     "s3:GetObject",

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
-from tandem.spec.catalogue import Catalogue
-from tandem.spec.environment import Environment
-from tandem.spec.experiment import Experiment
-from tandem.spec.model import ModelConfig
+from tandem.declarations.catalogue import Catalogue
+from tandem.declarations.environment import Environment
+from tandem.declarations.experiment import Experiment
+from tandem.declarations.model import ModelConfig
 
 CheckLevel = Literal["ok", "warn", "fail", "unknown"]
 CheckGroup = Literal["account", "network", "capacity", "artifacts", "cluster", "guard", "people"]

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tandem.aws.faults import error_code
+from tandem.declarations import names
 from tandem.guard.fence import read_fence
 from tandem.guard.lease import read_lease, read_pointer
 from tandem.guard.observe import CAPACITY_KIND_TAG
@@ -21,7 +22,6 @@ from tandem.ops.faults import ABSENT_CODES, convert_error
 from tandem.ops.guard_config import build_guard_config
 from tandem.ops.status_warnings import build_schedule_warning
 from tandem.shell_command import build_cdk_command
-from tandem.spec import names
 
 CAPACITY_KIND_VARIABLE = "TANDEM_CAPACITY_KIND"  # of the guard's functions
 

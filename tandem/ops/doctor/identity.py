@@ -6,6 +6,13 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from tandem.aws.faults import ANSWER_CODES, classify_fault, error_code
+from tandem.declarations import names
+from tandem.declarations.environment import (
+    EXAMPLE_ACCOUNTS,
+    PLACEHOLDER_RESERVATION_ID,
+    GitopsDelivery,
+)
+from tandem.declarations.project_image import list_hosted_images
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.destroy.stacks import read_stack
@@ -14,9 +21,6 @@ from tandem.ops.faults import ABSENT_CODES
 from tandem.ops.guard_config import topic_arn
 from tandem.ops.people.policy_targets import boundary_arn, list_principals, version_parameter
 from tandem.shell_command import build_cdk_command, quote_command
-from tandem.spec import names
-from tandem.spec.environment import EXAMPLE_ACCOUNTS, PLACEHOLDER_RESERVATION_ID, GitopsDelivery
-from tandem.spec.project_image import list_hosted_images
 
 # requiresBootstrapStackVersion in the manifests of aws-cdk-lib 2.275: of stacks and assets, and of
 # their lookup roles

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tandem.declarations.environment import Environment, ExistingNetwork, ExistingSubnet, NewNetwork
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.doctor.context import DoctorContext, Finding
-from tandem.spec.environment import Environment, ExistingNetwork, ExistingSubnet, NewNetwork
 
 
 def list_zone_ids(environment: Environment) -> list[str]:

@@ -12,11 +12,11 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.prices import NODE_PRICE, find_price
 from tandem.ops.account import AccountClients
 from tandem.ops.doctor.context import DoctorContext, Finding
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.prices import NODE_PRICE, find_price
 
 PRICING_REGION = "us-east-1"  # of the API's few endpoints; it knows the prices of every region
 

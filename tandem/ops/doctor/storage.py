@@ -7,6 +7,9 @@ from itertools import groupby
 from typing import Any
 
 from tandem.aws.faults import error_code
+from tandem.declarations import names
+from tandem.declarations.images import PRIVATE_ECR, ImageUse, list_image_uses
+from tandem.declarations.project_image import list_hosted_images, registry_host
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command
 from tandem.ops.destroy.stacks import read_stack
@@ -14,9 +17,6 @@ from tandem.ops.doctor.capacity import find_quota
 from tandem.ops.doctor.context import DoctorContext, Finding, MissingImageError, RegistryError
 from tandem.ops.faults import AccessDeniedError
 from tandem.shell_command import build_cdk_command, quote_command
-from tandem.spec import names
-from tandem.spec.images import PRIVATE_ECR, ImageUse, list_image_uses
-from tandem.spec.project_image import list_hosted_images, registry_host
 
 INSPECT_WORDS = ("docker", "buildx", "imagetools", "inspect")
 # as Service Quotas calls it (its code is L-9D07B6EF in listings of several accounts), of the

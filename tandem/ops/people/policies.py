@@ -11,10 +11,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tandem.declarations.environment import Environment
+from tandem.declarations.names import PeopleKind
 from tandem.ops.people.policy_targets import build_targets
 from tandem.ops.people.rights import RIGHTS, RUNNER_RIGHTS, group_rights, list_rights
-from tandem.spec.environment import Environment
-from tandem.spec.names import PeopleKind
 
 # of a managed policy, without white space: IAM user guide, "IAM and AWS STS quotas"
 MAX_POLICY_CHARACTERS = 6144

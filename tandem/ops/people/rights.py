@@ -12,8 +12,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
+from tandem.declarations.names import PEOPLE, PeopleKind
 from tandem.ops.faults import AwsCall, list_calls
-from tandem.spec.names import PEOPLE, PeopleKind
 
 PIPELINE: PeopleKind = "pipeline"
 # an action on the first target needs no statement if the same people have it on the second

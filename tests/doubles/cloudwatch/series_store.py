@@ -135,7 +135,7 @@ def compute_percentile(counts: Mapping[float, int], percent: float) -> float:
     """Return the value below which `percent` of the values lie, between two of them by linear
     interpolation.
 
-    As numpy's default and tandem.bench.quantiles, so that a dashboard and summary.json agree: p99
+    As numpy's default and tandem.bench.figures.quantiles, so that a dashboard and summary.json agree: p99
     of 1 to 100 is 99.01. CloudWatch does not say how it interpolates; where few values lie in a
     period, its figure may be anywhere between the two values beside ours.
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from observed import Asked, observed, table
 
-from tandem.bench.manifest import Speculation
-from tandem.bench.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.plan.schedule import FEWEST_ROUNDS, LoadLevel
+from tandem.bench.records.manifest import Speculation
 from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
 from tandem.judge.claims.register import read_register
 from tandem.judge.pairs import RequestPairing

@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from observed import Asked, observed
 
-from tandem.bench.manifest import ManifestArm, Speculation
-from tandem.bench.request_table import RequestTable
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.records.manifest import ManifestArm, Speculation
 from tandem.judge.claims.answers import find_post_variants
 
 PLAIN = Speculation(method=None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from measured import arm
 
-from tandem.bench.manifest import Speculation
+from tandem.bench.records.manifest import Speculation
 from tandem.judge.claims.variant_results import find_draft, model_slug
 
 KEY = "qwen3-32b-fused-qwen3-1-7b-k7-tp32-lnc2-b4-s1024-0123456789ab"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from observed import Asked, Truth, drawn, observed
 
-from tandem.bench.manifest import SuiteEntry
-from tandem.bench.schedule import LoadLevel
+from tandem.bench.plan.schedule import LoadLevel
+from tandem.bench.records.manifest import SuiteEntry
 from tandem.errors import InputError
 from tandem.judge.compare import comparison as module
 from tandem.judge.compare.comparison import compare_tables

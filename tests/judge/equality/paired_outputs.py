@@ -9,7 +9,7 @@ from typing import Any
 
 import measured
 
-from tandem.bench.request_table import RequestTable, read_request_table
+from tandem.bench.figures.request_table import RequestTable, read_request_table
 
 Answer = Callable[[int, int], Mapping[str, Any] | str | None]
 """Of a prompt's number and a round: fields of the record, its text alone, or None where nobody

@@ -12,7 +12,7 @@ import pytest
 from paired_outputs import TEXT, answered
 from recordings import recorded
 
-from tandem.bench.answer import parse_answer
+from tandem.bench.load.answer import parse_answer
 from tandem.judge.equality import divergence
 from tandem.judge.equality.divergence import (
     OutputDivergence,

@@ -15,7 +15,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from tokenizers.processors import TemplateProcessing
 
-from tandem.bench.request_table import read_request_table
+from tandem.bench.figures.request_table import read_request_table
 from tandem.errors import InputError
 from tandem.judge.equality import divergence
 from tandem.judge.equality import output_equality as judge_equality

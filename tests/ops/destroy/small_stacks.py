@@ -17,12 +17,12 @@ from botocore.awsrequest import AWSResponse
 from shipped import copy_shipped
 
 from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.workspace import load_workspace
 from tandem.ops.account import AccountClients
 from tandem.ops.destroy.stack_deletion import TeardownSettings
 from tandem.ops.leftovers import search_leftovers
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.workspace import load_workspace
 
 ROOT = Path(__file__).parents[3]
 ACCOUNT = "222233334444"

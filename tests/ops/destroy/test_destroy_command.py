@@ -12,11 +12,11 @@ import pytest
 from small_stacks import ACCOUNT
 
 from tandem.cli import program
+from tandem.declarations import names
 from tandem.errors import INTERRUPT_EXIT_CODE
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import SEARCHES
 from tandem.shell_command import clean_text
-from tandem.spec import names
 
 pytestmark = pytest.mark.proof
 

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 import pytest
 from small_stacks import QUICK, find_leftovers, templates
 
+from tandem.declarations import names
 from tandem.errors import InputError, TandemError
 from tandem.ops.destroy import fleet
 from tandem.ops.destroy.stack_deletion import TeardownSettings, require_idle_stack
@@ -18,7 +19,6 @@ from tandem.ops.destroy.stacks import DELETION_ORDER
 from tandem.ops.destroy.steps import destroy_environment
 from tandem.ops.destroy.survey import survey_teardown
 from tandem.ops.faults import AccessDeniedError
-from tandem.spec import names
 
 pytestmark = pytest.mark.proof
 

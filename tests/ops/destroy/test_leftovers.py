@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from small_stacks import ACCOUNT, Small, declared, find_leftovers
 
+from tandem.declarations import names
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import SEARCHES
 from tandem.ops.ownership import ResourceOwnership
-from tandem.spec import names
 
 ENVIRONMENT = "orphan"
 NEIGHBOUR = "orphan-too"  # begins with the same name

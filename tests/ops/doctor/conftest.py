@@ -13,7 +13,7 @@ from doctor_world import ACCOUNT, NOW, REGION, RESERVATION, ZONE, Offers, Sessio
 from doubles.fault_proxy.proxy import FaultProxy
 
 from rehearsal.aws.endpoint import AwsEndpoint
-from tandem.spec.environment import CapacityBlock, ClusterAccess
+from tandem.declarations.environment import CapacityBlock, ClusterAccess
 
 ROLES = ("PlatformAdmin", "Operator", "MlEngineer", "Viewer")
 

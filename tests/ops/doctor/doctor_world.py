@@ -23,12 +23,12 @@ from doubles.fault_proxy.proxy import FaultProxy
 from doubles.loopback import Question, answer_requests
 
 from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.declarations import names
+from tandem.declarations.environment import Environment, ExistingNetwork, ExistingSubnet
+from tandem.declarations.record import SpecRecord
 from tandem.ops.account import AccountClients
 from tandem.ops.doctor.context import DoctorContext, Finding
 from tandem.ops.doctor.runner import CHECKS, run_checks
-from tandem.spec import names
-from tandem.spec.environment import Environment, ExistingNetwork, ExistingSubnet
-from tandem.spec.record import SpecRecord
 
 ACCOUNT = "222233334444"
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)

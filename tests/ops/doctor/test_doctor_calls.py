@@ -10,17 +10,17 @@ from committed import ROOT, workspace
 from doctor_world import ACCOUNT, REGION, World, bucket, cluster, existing, node_group, schedule
 from doubles.fault_proxy.rules import ACCESS_DENIED_FAULT, FaultRule
 
-from tandem.ops.doctor.runner import CHECKS, exit_code
-from tandem.ops.faults import AwsCall
-from tandem.ops.people.policies import build_command_policy
-from tandem.ops.people.rights import list_command_calls
-from tandem.spec.environment import (
+from tandem.declarations.environment import (
     AlarmSubscription,
     CdkBootstrap,
     ClusterAccess,
     HubSettings,
     ObservabilitySettings,
 )
+from tandem.ops.doctor.runner import CHECKS, exit_code
+from tandem.ops.faults import AwsCall
+from tandem.ops.people.policies import build_command_policy
+from tandem.ops.people.rights import list_command_calls
 
 pytestmark = pytest.mark.proof
 

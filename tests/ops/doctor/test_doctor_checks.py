@@ -32,13 +32,9 @@ from doctor_world import (
     schedule,
 )
 
-from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
-from tandem.guard.observe import CAPACITY_KIND_TAG
-from tandem.ops.doctor.context import MissingImageError
-from tandem.ops.doctor.storage import BUILD_QUOTA
-from tandem.spec import names
-from tandem.spec.budgets import budget_cost_filters
-from tandem.spec.environment import (
+from tandem.declarations import names
+from tandem.declarations.budgets import budget_cost_filters
+from tandem.declarations.environment import (
     AlarmSubscription,
     CapacityBlock,
     CdkBootstrap,
@@ -49,7 +45,11 @@ from tandem.spec.environment import (
     ObservabilitySettings,
     OwnPrices,
 )
-from tandem.spec.project_image import PROJECT_IMAGES
+from tandem.declarations.project_image import PROJECT_IMAGES
+from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
+from tandem.guard.observe import CAPACITY_KIND_TAG
+from tandem.ops.doctor.context import MissingImageError
+from tandem.ops.doctor.storage import BUILD_QUOTA
 
 SPOT = {"kind": "spot", "reservation_id": None, "block": None}
 ON_DEMAND = {**SPOT, "kind": "on-demand"}
@@ -1152,7 +1152,7 @@ def test_a_schedule_of_no_lease_fails(world: World, name: str, lines: str, words
 def test_a_region_without_budgets_gets_the_command_that_makes_one(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tandem.spec.budgets.REGIONS_WITHOUT_BUDGETS", frozenset({REGION}))
+    monkeypatch.setattr("tandem.declarations.budgets.REGIONS_WITHOUT_BUDGETS", frozenset({REGION}))
     line = world.only("budget")
     words = shlex.split(line.command)
     budget, notifications = (

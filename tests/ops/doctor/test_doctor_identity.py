@@ -13,9 +13,9 @@ from doubles.fault_proxy.rules import (
     StatusFault,
 )
 
+from tandem.declarations import names
 from tandem.ops.doctor.context import RegistryError
 from tandem.ops.doctor.runner import exit_code
-from tandem.spec import names
 
 
 def refuse(code: str, operation: str = "GetCallerIdentity", **options: int) -> FaultRule:

@@ -23,8 +23,8 @@ from doctor_world import (
 from doubles.aws_principal import create_principal
 
 from rehearsal.aws.endpoint import AwsEndpoint
+from tandem.declarations.environment import ClusterAccess, HubSettings
 from tandem.ops.people.policies import build_command_policy
-from tandem.spec.environment import ClusterAccess, HubSettings
 
 ROLE = f"arn:aws:iam::{ACCOUNT}:role/Operator"
 USER = f"arn:aws:iam::{ACCOUNT}:user/somebody"

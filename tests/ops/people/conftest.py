@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from committed import environment
 
-from tandem.spec.environment import Environment, HubSettings
+from tandem.declarations.environment import Environment, HubSettings
 
 
 @pytest.fixture

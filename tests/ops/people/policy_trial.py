@@ -12,11 +12,11 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tandem.declarations.environment import Environment
+from tandem.declarations.names import PeopleKind
 from tandem.ops.people.policies import build_policy
 from tandem.ops.people.policy_targets import PolicyTarget, build_targets
 from tandem.ops.people.rights import RIGHTS, list_policy_kinds
-from tandem.spec.environment import Environment
-from tandem.spec.names import PeopleKind
 
 Context = Mapping[str, str]
 # aws:userid of a role's session (IAM user guide, "Request information that you can use")

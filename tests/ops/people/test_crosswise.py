@@ -13,12 +13,12 @@ from committed import environment
 from policy_trial import allows, documents, meant
 
 from stacks.guard_rights import alarm_conditions, list_function_statements, list_schedule_statements
+from tandem.declarations import names
+from tandem.declarations.environment import Environment
+from tandem.declarations.names import PEOPLE, PeopleKind
 from tandem.monitoring import alarms, guard_alarms
 from tandem.ops.people.policy_targets import build_targets
 from tandem.ops.people.rights import RIGHTS, list_policy_kinds
-from tandem.spec import names
-from tandem.spec.environment import Environment
-from tandem.spec.names import PEOPLE, PeopleKind
 
 READS = re.compile(r":(BatchGet|Describe|Get|List|Lookup|View|Filter|Start(Query|LiveTail))")
 SHARED = {"bootstrap roles"}  # one bootstrap of an account and region deploys all its environments

@@ -11,6 +11,8 @@ import pytest
 from committed import ENVIRONMENTS, environment
 from policy_trial import USER, VARIABLE, allows, documents, meant, requests
 
+from tandem.declarations.environment import Environment
+from tandem.declarations.names import PEOPLE, PeopleKind
 from tandem.ops.people.policies import (
     MAX_POLICY_CHARACTERS,
     build_policy,
@@ -26,8 +28,6 @@ from tandem.ops.people.rights import (
     WILDCARD_REASONS,
     can_run_command,
 )
-from tandem.spec.environment import Environment
-from tandem.spec.names import PEOPLE, PeopleKind
 
 ALL = {"viewer", "engineer", "operator", "admin"}
 WHO_MAY = {

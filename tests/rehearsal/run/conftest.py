@@ -23,7 +23,7 @@ from rehearsal.run.node_bridge import NodeBridge, NodeInstance
 from rehearsal.run.settings import LIVE_TIMING, RehearsalSettings, RunFaults
 from rehearsal.run.world import RehearsalAccount, RunWorld
 from tandem.artifacts.archive import build_archive
-from tandem.spec.catalogue import load_catalogue
+from tandem.declarations.catalogue import load_catalogue
 
 ROOT = Path(__file__).resolve().parents[3]
 START = datetime(2026, 11, 25, 12, tzinfo=UTC)

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 from stacks.fleet import USER_DATA
+from tandem.declarations import names
 from tandem.ops.guard_config import build_guard_config
-from tandem.spec import names
 
 TAINT = {"key": "aws.amazon.com/neuron", "value": "present", "effect": "NO_SCHEDULE"}
 

@@ -18,10 +18,10 @@ from botocore.exceptions import BotoCoreError, ClientError
 from rehearsal.run.pod_programs import COMPONENT_LABEL
 from rehearsal.run.settings import RunFaults
 from rehearsal.run.world import RUNNER_WAIT_S, RunWorld
+from tandem.declarations.variant_key import compute_artifact_key
 from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, STOP_PREFIX
 from tandem.run.run_keys import ROUND_FILE, RUNNER_KEY, results_prefix, run_record_key
-from tandem.spec.variant_key import compute_artifact_key
 
 LOOK_S = 0.5
 TASK = "additions"  # whose set every run of these lives is asked

@@ -19,6 +19,7 @@ from rehearsal.cluster.store import format_time
 from rehearsal.run.settings import RehearsalSettings
 from rehearsal.run.world import RehearsalAccount, RunWorld
 from stacks.fleet import USER_DATA
+from tandem.declarations import names
 from tandem.guard.apply import run_reaper_pass
 from tandem.guard.capacity_block import BLOCK_ENDS_TAG, BLOCK_STARTS_TAG, RESERVATION_TAG
 from tandem.guard.fence import FENCE_KEY
@@ -26,7 +27,6 @@ from tandem.guard.observe import CAPACITY_KIND_TAG
 from tandem.ops.account import create_guard_clients
 from tandem.ops.guard_config import build_guard_config
 from tandem.run.run_keys import run_record_key, steps_prefix
-from tandem.spec import names
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("block-life")]
 ROOT = Path(__file__).resolve().parents[3]

@@ -15,7 +15,7 @@ from collections import Counter
 import pytest
 
 from rehearsal.run.settings import RunFaults
-from tandem.spec.system_jobs import JUDGE_JOB
+from tandem.declarations.system_jobs import JUDGE_JOB
 
 pytestmark = [pytest.mark.endpoint, pytest.mark.proof, pytest.mark.xdist_group("run-life")]
 KILLS = 30

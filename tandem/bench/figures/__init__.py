@@ -1,0 +1,1 @@
+"""Figures that are computed from records: of requests, turns and cells."""

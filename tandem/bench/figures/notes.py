@@ -1,0 +1,160 @@
+"""The notes of a summary: absent figures with their reasons, omitted values, and anomalies.
+
+Invariant: one sentence for each fact, with the arm and the number; every omission has a note.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+
+from tandem.bench.figures.columns import BoolArray
+from tandem.bench.figures.request_metrics import COMPLETE_SUSPECTS, SUSPECTS
+from tandem.bench.figures.request_table import RequestTable, read_outputs
+
+_UNKNOWN_SIMULATION = (
+    "whether these servers were simulated is not known: one of them did not list its models"
+)
+_BROKEN = "api_error"  # the word of an answer that the server itself broke off
+_USAGE_METRICS = "tpot_ms, tokens_per_chunk, output_tokens_per_s and completion_tokens"
+
+
+def collect_notes(
+    table: RequestTable,
+    main: RequestTable,
+    sentences: Sequence[str],
+    arms_with_counters: Collection[str],
+) -> list[str]:
+    """Return every note of a run.
+
+    Args:
+        table: requests of the run.
+        main: requests outside control rounds; the others are in no figure.
+        sentences: notes on the counters and the turns.
+        arms_with_counters: arms with counters for at least one turn.
+    """
+    arms_without_counters = [arm for arm in _count_by_arm(main) if arm not in arms_with_counters]
+    return [
+        *table.torn_lines,
+        *table.run.notes,
+        *([_UNKNOWN_SIMULATION] if table.run.simulated is None else []),
+        *_note_progress(table, main),
+        *_note_requests(main),
+        *sentences,
+        *([] if table.run.goodput else ["goodput_per_s is absent: no limits were stated"]),
+        *(
+            f"{arm}: acceptance_length and target_steps_per_token are absent:"
+            " no turn has its counters"
+            for arm in arms_without_counters
+        ),
+    ]
+
+
+def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
+    run = table.run
+    record_count = len(table)
+    if run.ended is None:
+        yield "the run has not ended, or was killed: its manifest has no end"
+    elif run.ended.reason != "done":
+        yield f"the run ended early: {run.ended.reason}"
+    if run.plan.requests is not None and record_count < run.plan.requests:
+        yield f"{record_count} of {run.plan.requests} planned requests are recorded"
+    if unknown_arms := sorted(set(_count_by_arm(main)) - {arm.name for arm in run.arms}):
+        yield (
+            f"the manifest names no arm {', '.join(unknown_arms)}:"
+            " nothing is known of it but its records"
+        )
+    if duplicates := record_count - len(np.unique(table.request_digest)):
+        question = "was the file joined with a copy of itself?"
+        yield f"records that repeat a request_id: {duplicates}; all are counted: {question}"
+    if llmperf_count := int(table.by_llmperf.sum()):
+        yield (
+            f"records of llmperf: {llmperf_count}; of their chunks they hold the first and the end,"
+            " so they have no gap, no tokens per chunk and no TPOT;"
+            " docs/measurement.md compares them"
+        )
+    if control_count := record_count - len(main):
+        failure_count = int(table.failed.sum() - main.failed.sum())
+        yield (
+            f"control rounds asked the baseline against itself: {control_count} requests,"
+            f" {failure_count} failed, in no figure here; the verdict has its noise floor from them"
+        )
+
+
+def _count_by_arm(table: RequestTable, mask: BoolArray | None = None) -> dict[str, int]:
+    """Return the number of requests in `mask` by arm, in order of names; skip arms without any."""
+    numbers = np.bincount(
+        table.arm if mask is None else table.arm[mask], minlength=len(table.arms)
+    ).tolist()
+    return {arm: number for arm, number in sorted(zip(table.arms, numbers, strict=True)) if number}
+
+
+def _explain_suspect(word: str) -> str:
+    effect = "they count" if word in COMPLETE_SUSPECTS else "the figures this touches are left out"
+    return f"{SUSPECTS[word]}; {effect}"
+
+
+def _note_server_words(table: RequestTable) -> Iterator[str]:
+    """Yield what a server said of the first answer that it broke off, for each arm."""
+    if _BROKEN not in table.errors:
+        return
+    is_broken = table.error == table.errors.index(_BROKEN)
+    for arm, number in _count_by_arm(table, is_broken).items():
+        row = int(np.flatnonzero(is_broken & table.arm_mask(arm))[0])
+        (record,) = read_outputs(table, [row])
+        yield (
+            f"{arm}: of {number} answers that it broke off, it said of the first:"
+            f" {record.error_detail}"
+        )
+
+
+def _note_requests(table: RequestTable) -> Iterator[str]:
+    totals = _count_by_arm(table)
+    is_answer = ~table.failed
+    reconnect = "asked again on a fresh connection, because the reused one died before any byte"
+    rows: list[tuple[str, str, BoolArray]] = [  # text before and after the number, and the requests
+        *(
+            (f"failed with {word}", "requests; in no latency", table.error == n)
+            for n, word in enumerate(table.errors)
+        ),
+        ("asked more than once", "requests", table.retried),
+        (reconnect, "requests; their times are those of the second asking", table.reconnected),
+        (
+            "fewer than 2 tokens, and so no TPOT",
+            "answers",
+            is_answer & np.isin(table.raw_tokens, (0, 1)),
+        ),
+        *(
+            (f"suspect, {word}", f"records; {_explain_suspect(word)}", mask)
+            for word, mask in table.suspects.items()
+        ),
+        (
+            "without usage",
+            f"answers; no {_USAGE_METRICS} for them",
+            is_answer & np.isnan(table.raw_tokens),
+        ),
+        *(
+            (f"content is {word}", "answers; their times are counted", table.content == number)
+            for number, word in enumerate(table.contents)
+            if word != "ok"
+        ),
+    ]
+    for before, after, mask in rows:
+        for arm, number in _count_by_arm(table, mask).items():
+            yield f"{arm}: {before}: {number} of {totals[arm]} {after}"
+    yield from _note_server_words(table)
+    for arm, part, number in table.unknown_parts:
+        yield (
+            f"{arm}: {part} holds text that Tandem does not read, so it has no time:"
+            f" {number} answers"
+        )
+    counts = [
+        _count_by_arm(table, ~np.isnan(table.figures[name]))
+        for name in ("tpot_ms", "tpot_exact_ms")
+    ]
+    for arm in sorted(counts[0].keys() - counts[1].keys()):
+        yield (
+            f"{arm}: its chunks do not say how many tokens they hold, so tpot_exact_ms is absent,"
+            " and a first burst biases tpot_ms"
+        )

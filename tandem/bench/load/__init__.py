@@ -1,0 +1,1 @@
+"""The load: requests on the wire, and what the servers answered."""

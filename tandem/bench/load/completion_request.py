@@ -1,0 +1,76 @@
+"""One request to a server, as sent over the wire.
+
+Invariant: a request uses only extras that the server accepted in the probe; the same request makes
+the same bytes, so the bodies for two arms differ only in the model's name.
+
+Fields of the body are OpenAI's, and three of vLLM: `stream_options.continuous_usage_stats`,
+`return_token_ids`, `chat_template_kwargs`
+(vllm/entrypoints/openai/{chat_completion,completion,engine}/protocol.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from tandem.bench.records.manifest import ServerOffers
+
+ApiName = Literal["chat", "completions"]
+NO_OFFERS = ServerOffers()
+TOP_LOGPROBS = 2  # alternatives per token
+API_PATHS: dict[ApiName, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionRequest:
+    """One request.
+
+    Args:
+        request_id: sent as X-Request-Id.
+        prompt: for the completions API; for the chat API without messages, one user message.
+        messages: for the chat API.
+        max_tokens: most output tokens.
+        temperature: 0.0 is greedy.
+        seed: the sampler's; None leaves it out.
+        thinking: chat_template_kwargs.enable_thinking; None leaves it out.
+        offers: extras to request: those the server accepted and the user wants.
+    """
+
+    request_id: str
+    prompt: str
+    messages: tuple[Mapping[str, Any], ...] | None = None
+    max_tokens: int = 256
+    temperature: float = 0.0
+    seed: int | None = None
+    thinking: bool | None = None
+    offers: ServerOffers = NO_OFFERS
+
+
+def encode_body(request: CompletionRequest, model: str, api: ApiName) -> bytes:
+    """Return the JSON of the request."""
+    is_chat = api == "chat"
+    offers = request.offers
+    thinking = request.thinking
+    fields: dict[str, Any] = {"model": model}
+    if is_chat:
+        fields["messages"] = request.messages or [{"role": "user", "content": request.prompt}]
+    else:
+        fields["prompt"] = request.prompt
+    running = {"continuous_usage_stats": True} if offers.continuous_usage else {}
+    fields |= {
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "stream": True,
+        "seed": request.seed,
+        "chat_template_kwargs": (
+            {"enable_thinking": thinking} if is_chat and thinking is not None else None
+        ),
+        "stream_options": {"include_usage": True} | running if offers.include_usage else None,
+        "return_token_ids": offers.token_ids or None,
+        "logprobs": (is_chat or TOP_LOGPROBS) if offers.logprobs else None,
+        "top_logprobs": TOP_LOGPROBS if offers.logprobs and is_chat else None,
+    }
+    return msgspec.json.encode({name: value for name, value in fields.items() if value is not None})

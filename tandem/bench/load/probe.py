@@ -1,0 +1,273 @@
+"""The probe: a test before the measurement of the extras that a server offers.
+
+Invariant: an offered extra was in an answer, not in a list of versions; if a server cannot be
+measured, the probe names the server and the remedy before the first measured request.
+
+One tiny request uses all extras. If the server refuses the request (400, or FastAPI's 422), the
+probe sends the same request without extras, then with one more each time, and omits each refused
+extra. A server that accepts a field and ignores it offers nothing: only the answer counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from tandem.bench.load import answer
+from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.completion_request import API_PATHS, NO_OFFERS, CompletionRequest
+from tandem.bench.load.event import DETAIL_CHARACTERS, EventError, format_bytes
+from tandem.bench.load.reply import ServerReply, read_page
+from tandem.bench.records.json_file import DECODE_ERRORS
+from tandem.bench.records.manifest import ManifestArm, ServerOffers, Timeouts
+from tandem.bench.records.record import JSON_NULL, RequestRecord
+from tandem.bench.records.simulation import SIMULATED_HEADER, is_announced
+from tandem.errors import ExternalError, InputError, SilentServerError, TandemError
+
+# running usage needs usage: in this order
+EXTRA_NAMES = ("include_usage", "continuous_usage", "token_ids", "logprobs")
+ALL_OFFERS = ServerOffers(**dict.fromkeys(EXTRA_NAMES, True))
+REFUSAL_WORDS = ("status_400", "status_422")
+PAGE_ERROR_WORDS = ("status_404", "status_405", "status_501")
+QUESTION = "Name three colours."
+PROBE_TOKENS = 8
+# error word, fault, problem, change: the first that fits
+_NO_SERVER = "what answers is no OpenAI-compatible streaming server"
+_FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
+    (
+        "not_.*|no_choices|decode",
+        ExternalError,
+        _NO_SERVER,
+        "correct the address; is there a login page?",
+    ),
+    (
+        "connect|connect_timeout",
+        SilentServerError,
+        "nothing answers",
+        "start the server or correct its address",
+    ),
+    (
+        "certificate",
+        InputError,
+        "its certificate does not hold",
+        "trust it, replace it, or use the name that it holds",
+    ),
+    (
+        "endless",
+        ExternalError,
+        "the server sends more than such an answer holds",
+        "see what answers there",
+    ),
+    (
+        "status_40[13]",
+        InputError,
+        "the server wants another API key",
+        "export its key and name it by --api-key-env",
+    ),
+    (
+        "status_40[45]|status_501",
+        InputError,
+        "the server has no {path} or no {model}",
+        "correct address, API or model",
+    ),
+    (
+        "status_4(00|22)",
+        InputError,
+        "the server refuses a plain streaming request",
+        "leave out what it names",
+    ),
+    ("wrong_model", InputError, "the server has another model than {model}", "name its model"),
+    ("status_3.*", InputError, "the server points elsewhere", "give the address it points to"),
+    (
+        "status_.*",
+        ExternalError,
+        "the server is not ready",
+        "wait until its /health answers 200, then run again",
+    ),
+    (
+        ".*",
+        ExternalError,
+        "a tiny request failed",
+        "look into the server's log, and run again once it answers",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeResult:
+    """Result of the probe.
+
+    Args:
+        arm: the arm with its server's facts, and the extras that were requested and present in the
+            answer.
+        models: the names the server may give the requested model, for `answer.parse_answer`.
+        notes: sentences on what the run does without.
+    """
+
+    arm: ManifestArm
+    models: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+
+async def probe_server(
+    client: CompletionClient, *, thinking: bool | None = None, seed: int | None = None
+) -> ProbeResult:
+    """Request a server's models, its version and one tiny answer with every extra.
+
+    Args:
+        client: an open client of the arm; the arm has no facts of its server yet.
+        thinking, seed: values of the run; if the server refuses one, the probe raises.
+
+    Raises:
+        InputError: the server has no such model, or refuses a setting of the run.
+        ExternalError: nothing answers, or the answer is not from such a server.
+    """
+    arm = client.arm
+    cards, page = await _read_model_cards(client)
+    model_ids = tuple(cards)
+    if model_ids and arm.model not in model_ids:
+        problem = f"the server has no model {arm.model}"
+        change = f"name its model: {', '.join(model_ids)}"
+        raise InputError(problem, where=f"{arm.name}={arm.root}", change=change)
+    card = cards.get(arm.model, {})
+    root = card.get("root")
+    owner = card.get("owned_by")
+    owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
+    # vLLM lists each served name as a model of the same root
+    served_names = {name for name in cards if root is not None and cards[name].get("root") == root}
+    names = frozenset(
+        {arm.model, *served_names, *([root] if isinstance(root, str) else [])} if cards else ()
+    )
+    plain = CompletionRequest(
+        f"probe-{uuid.uuid4().hex}",
+        prompt=QUESTION,
+        max_tokens=PROBE_TOKENS,
+        thinking=thinking,
+        seed=seed,
+    )
+    offers, stream, server_answer = await _try_offers(client, plain, names, model_ids)
+    reply = await client.get("/version")
+    version = None
+    with contextlib.suppress(EventError):
+        version = _decode_page(reply).get("version")
+    arm = msgspec.structs.replace(
+        arm,
+        offers=offers,
+        server_version=version if isinstance(version, str) else None,
+        owned_by=owned_by,
+        simulated=is_announced(
+            (reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by
+        ),
+        server_header=stream.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
+    )
+    models = names or frozenset({arm.model, server_answer.model or arm.model})
+    return ProbeResult(arm=arm, models=models, notes=tuple(_note_count(arm.name, server_answer)))
+
+
+def _is_count_impossible(server_answer: RequestRecord) -> bool:
+    """Return whether the server counted more tokens than the probe allowed."""
+    count = server_answer.completion_tokens
+    return server_answer.counted_by == "usage" and count is not None and count > PROBE_TOKENS
+
+
+def _note_count(name: str, server_answer: RequestRecord) -> Iterator[str]:
+    """Yield a note if the server's count of tokens cannot be true."""
+    if _is_count_impossible(server_answer):
+        count = server_answer.completion_tokens
+        yield (
+            f"{name} counted {count} tokens of an answer of at most {PROBE_TOKENS}: its usage is no"
+            " count, or it ignores max_tokens, so the run does not ask for usage"
+        )
+
+
+async def _try_offers(
+    client: CompletionClient,
+    plain: CompletionRequest,
+    names: frozenset[str],
+    model_ids: tuple[str, ...],
+) -> tuple[ServerOffers, ServerReply, RequestRecord]:
+    """Return the server's offers and its last answer."""
+
+    async def send_trial(
+        offers: ServerOffers,
+    ) -> tuple[ServerOffers, ServerReply, RequestRecord] | None:
+        """Return the result of a request with `offers`; None if the server refuses them."""
+        request = replace(plain, offers=offers)
+        reply = await client.send_request(request, Timeouts())
+        server_answer = answer.parse_answer(reply, request, names)
+        if server_answer.error is None:
+            return offers, reply, server_answer
+        if server_answer.error in REFUSAL_WORDS and offers != NO_OFFERS:
+            return None
+        raise _probe_error(client, server_answer.error, server_answer.error_detail, model_ids)
+
+    trial = await send_trial(ALL_OFFERS)
+    if trial is None:
+        trial = await send_trial(NO_OFFERS)
+        assert trial is not None, "a refusal of the plain request is a fault"
+        for extra in EXTRA_NAMES:
+            if extra != "continuous_usage" or trial[0].include_usage:
+                trial = (
+                    await send_trial(msgspec.structs.replace(trial[0], **{extra: True})) or trial
+                )
+    offers, reply, server_answer = trial
+    has_counts = not _is_count_impossible(server_answer)
+    confirmed_offers = ServerOffers(
+        include_usage=has_counts
+        and offers.include_usage
+        and server_answer.prompt_tokens is not None,
+        continuous_usage=has_counts and offers.continuous_usage and answer.has_running_usage(reply),
+        token_ids=offers.token_ids and server_answer.token_ids is not None,
+        logprobs=offers.logprobs and bytes(server_answer.logprobs) != bytes(JSON_NULL),
+    )
+    return confirmed_offers, reply, server_answer
+
+
+async def _read_model_cards(
+    client: CompletionClient,
+) -> tuple[dict[str, dict[str, Any]], ServerReply]:
+    """Return the models of /v1/models by name, none without that page, and the reply."""
+    reply = await client.get("/v1/models")
+    if reply.error in PAGE_ERROR_WORDS:
+        return {}, reply
+    try:
+        page = _decode_page(reply)
+    except EventError as error:
+        raise _probe_error(client, error.word, error.detail) from error
+    cards = page["data"] if isinstance(page.get("data"), list) else []
+    return {
+        card["id"]: card
+        for card in cards
+        if isinstance(card, dict) and isinstance(card.get("id"), str)
+    }, reply
+
+
+def _decode_page(reply: ServerReply) -> dict[str, Any]:
+    """Return a page's JSON object.
+
+    Raises:
+        EventError: those of `read_page`; `not_sse` if the page is no JSON object.
+    """
+    body = read_page(reply)
+    try:
+        return msgspec.json.decode(body, type=dict[str, Any])
+    except DECODE_ERRORS as error:
+        detail = f"{reply.url} is {reply.content_type or 'of no type'}: {format_bytes(body[:80])}"
+        raise EventError("not_sse", detail) from error
+
+
+def _probe_error(
+    client: CompletionClient, word: str, detail: str | None, model_ids: tuple[str, ...] = ()
+) -> TandemError:
+    """Return the fault of a server that cannot be measured, with its remedy."""
+    _, kind, problem, change = next(fault for fault in _FAULTS if re.fullmatch(fault[0], word))
+    problem = problem.format(path=API_PATHS[client.api], model=client.arm.model)
+    problem += f" ({word}: {detail})" if detail else f" ({word})"
+    change += f": {', '.join(model_ids)}" if model_ids and change.endswith("model") else ""
+    return kind(problem, where=f"{client.arm.name}={client.arm.root}", change=change)

@@ -1,0 +1,142 @@
+"""Progress of a run for the operator, on standard error.
+
+Invariant: no result depends on this output; a terminal gets one line that is rewritten, any other
+output gets a plain line every few seconds, fit for a log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import time
+from collections.abc import Iterator
+from typing import TextIO
+
+from tandem.bench.plan.estimate import estimate_turn_s, format_duration
+from tandem.bench.plan.request_plan import PlanTurn
+from tandem.bench.records.record import RequestRecord
+from tandem.bench.records.terminal_text import PrintableStream, fit_line, wrap_text
+
+TERMINAL_S = 0.5
+LOG_S = 5.0
+BAR_COLUMNS = 20
+TURN_COLUMNS = 20  # of a turn's name that the bar leaves, or the bar goes
+PART_SEPARATOR = "; "
+LOG_COLUMNS = 100  # if neither a terminal nor COLUMNS gives a width
+CLEAR_LINE = "\r\x1b[K"
+
+
+class RunProgress:
+    """Count of records and remaining time of a run.
+
+    Args:
+        out: stream for the output.
+        requests: of the whole run; None if time limits the run.
+        expected_s: duration of the whole run, or its time limit; a better figure may be set later.
+    """
+
+    def __init__(self, out: TextIO, *, requests: int | None, expected_s: float) -> None:
+        self._out = out if isinstance(out, PrintableStream) else PrintableStream(out)
+        self._requests = requests
+        self.expected_s = expected_s
+        self._terminal = out.isatty()
+        self._start_s: float | None = None
+        self._done_count = self._failure_count = 0
+        self._turn_name = ""
+        self._is_warm_up = False
+
+    def notify(self, sentence: str) -> None:
+        """Write a sentence on a separate line."""
+        columns = shutil.get_terminal_size((LOG_COLUMNS, 0)).columns
+        self._replace_line("\n".join(wrap_text(sentence, columns, indent="    ")) + "\n")
+
+    def begin_turn(self, turn: PlanTurn, *, recorded_count: int) -> None:
+        """Set the current turn; exclude its requests that an earlier part of the run recorded."""
+        if self._is_warm_up or self._start_s is None:
+            self._begin_count(is_warm_up=False)
+        block = turn.block
+        self._turn_name = (
+            f"round {turn.round + 1}, {block.class_} at {block.load}, {' and '.join(turn.arms)}"
+        )
+        if self._requests is not None:
+            self._requests -= recorded_count
+            self.expected_s -= estimate_turn_s(turn) * recorded_count / turn.request_count
+
+    def count_record(self, record: RequestRecord) -> None:
+        """Count a record."""
+        self._done_count += 1
+        self._failure_count += record.error is not None
+
+    def begin_warm_up(self, names: str) -> None:
+        """Set the arms of the current warm-up and show them."""
+        self._begin_count(is_warm_up=True)
+        self._turn_name = f"warm-up of {names}"
+        self.notify(self._turn_name)
+
+    def _begin_count(self, *, is_warm_up: bool) -> None:
+        self._is_warm_up, self._start_s = is_warm_up, time.monotonic()
+        self._done_count = self._failure_count = 0
+
+    def status_line(self) -> str:
+        """Return the progress of the run as text."""
+        return PART_SEPARATOR.join((self._describe_count(), self._turn_name, self._describe_time()))
+
+    def _describe_count(self) -> str:
+        total = "" if self._is_warm_up or self._requests is None else f"/{self._requests}"
+        failure_text = f", {self._failure_count} failed" if self._failure_count else ""
+        return f"{self._done_count}{total} requests{failure_text}"
+
+    def _describe_time(self) -> str:
+        """Return how long the warm-up has taken, or how long the run will still take."""
+        now_s = time.monotonic()
+        elapsed_s = now_s - (self._start_s or now_s)
+        if self._is_warm_up:
+            return f"{format_duration(elapsed_s)} gone"
+        if self._requests is None:
+            return f"{format_duration(max(self.expected_s - elapsed_s, 0.0))} left"
+        remaining_s = self.expected_s
+        if self._done_count:
+            remaining_s = elapsed_s / self._done_count * (self._requests - self._done_count)
+        return f"about {format_duration(remaining_s)} left"
+
+    @contextlib.contextmanager
+    def show_line(self) -> Iterator[None]:
+        """Rewrite the line at intervals; at the end, clear the terminal's line."""
+        task = asyncio.create_task(self._write_lines())
+        try:
+            yield
+        finally:
+            task.cancel()
+            self._replace_line("")
+
+    async def _write_lines(self) -> None:
+        while True:
+            await asyncio.sleep(TERMINAL_S if self._terminal else LOG_S)
+            if self._turn_name:
+                self._replace_line(
+                    self._draw_line() if self._terminal else f"{self.status_line()}\n"
+                )
+
+    def _draw_line(self) -> str:
+        """Return a terminal's line: a bar if there is room, then the status and the turn."""
+        columns = shutil.get_terminal_size().columns - 1
+        count_text = self._describe_count()
+        time_text = self._describe_time()
+
+        share = (
+            self._done_count / self._requests if self._requests and not self._is_warm_up else 0.0
+        )
+        bar = f"{'━' * round(share * BAR_COLUMNS):<{BAR_COLUMNS}} " if share else ""
+        shortest_turn = self._turn_name[:TURN_COLUMNS]
+        shortest_line = PART_SEPARATOR.join((f"{bar}{count_text}", shortest_turn, time_text))
+        start = count_text if len(shortest_line) > columns else f"{bar}{count_text}"
+        return fit_line(start, self._turn_name, time_text, width=columns, separator=PART_SEPARATOR)
+
+    def _replace_line(self, text: str) -> None:
+        """Write `text` in place of the line; a closed output does not stop the run."""
+        with contextlib.suppress(OSError):
+            if self._terminal:
+                self._out.write_control(CLEAR_LINE)
+            self._out.write(text)
+            self._out.flush()

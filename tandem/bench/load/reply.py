@@ -1,0 +1,148 @@
+"""The raw reply to one request: bytes and their times, and the events and pages in the bytes.
+
+Invariant: a reply has every read of the body, in order, with the time of the read; every event has
+the time of the read that completed it. `tandem.bench.load.answer` parses the events after the end
+of the request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from tandem.bench.load.event import (
+    DETAIL_CHARACTERS,
+    EventError,
+    decode_event,
+    describe_error,
+    format_bytes,
+    read_event,
+)
+from tandem.bench.load.sse import EventSplitter, ServerEvent
+
+NS_PER_S = 1_000_000_000
+
+
+@dataclass(slots=True)
+class ServerReply:
+    """One request's reply. Times are nanoseconds of CLOCK_MONOTONIC.
+
+    Args:
+        start_ns: just before the request's bytes went to the socket; if none did, the creation of
+            the request.
+        headers_ns: arrival of the response's headers; None if none came.
+        reads: time and bytes of each read of the body, after decoding of content codings.
+        end_ns: end, failure or cut of the stream.
+        status: HTTP status; None if none came.
+        headers: of the response; names ignore case; empty if none came.
+        error: fault on the wire, one word of `tandem.bench.records.record.ERROR_WORDS` or
+            `status_<code>`, or None. `answer.parse_answer` finds faults in the bytes.
+        error_detail: the fault, for a person.
+        had_open_connection: whether the connection was open before the request; None without a
+            connection.
+        reconnects: 1 if the client sent the request again on a new connection, because the reused
+            one died before the answer's head; all times are then those of the second sending.
+        url: of the request, for messages.
+        limit_bytes: most bytes of the body, after decompression.
+    """
+
+    start_ns: int
+    headers_ns: int | None = None
+    reads: list[tuple[int, bytes]] = field(default_factory=list)
+    end_ns: int = 0
+    status: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    error: str | None = None
+    error_detail: str | None = None
+    had_open_connection: bool | None = None
+    reconnects: int = 0
+    url: str = "the server"
+    limit_bytes: int = 0
+
+    @property
+    def start_s(self) -> float:
+        """Start in seconds of CLOCK_MONOTONIC, as in a record."""
+        return self.start_ns / NS_PER_S
+
+    @property
+    def headers_s(self) -> float | None:
+        """Seconds from the start to the response's headers."""
+        return None if self.headers_ns is None else self.since_start_s(self.headers_ns)
+
+    @property
+    def end_s(self) -> float:
+        """Seconds from the start to the end."""
+        return self.since_start_s(self.end_ns)
+
+    @property
+    def body(self) -> bytes:
+        """All bytes of the body so far."""
+        return b"".join(piece for _, piece in self.reads)
+
+    @property
+    def content_type(self) -> str:
+        """Content type of the response, lower case, without parameters; empty if absent."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def retry_after_s(self) -> float | None:
+        """Seconds in the Retry-After header; None if absent or no number of seconds."""
+        value = self.headers.get("Retry-After", "").strip()
+        return float(value) if value.isdecimal() else None
+
+    def since_start_s(self, at_ns: int) -> float:
+        """Return a time as seconds from the start."""
+        return (at_ns - self.start_ns) / NS_PER_S
+
+
+def split_events(
+    reply: ServerReply, splitter: EventSplitter
+) -> Iterator[tuple[float, ServerEvent]]:
+    """Yield each event with the seconds from the request's start to the read that completed it."""
+    for at_ns, piece in reply.reads:
+        for event in splitter.feed(piece):
+            yield reply.since_start_s(at_ns), event
+
+
+def read_page(reply: ServerReply) -> bytes:
+    """Return the bytes of a page.
+
+    Raises:
+        EventError: the request failed, or the page is too long.
+    """
+    if reply.error is not None:
+        raise EventError(reply.error, reply.error_detail or describe_refusal(reply) or "")
+    return reply.body
+
+
+def describe_foreign_body(reply: ServerReply) -> EventError:
+    """Return the fault of a body that is no event stream."""
+    body = reply.body.strip()
+    if body[:1] not in {b"{", b"["} and "json" not in reply.content_type:
+        kind = reply.content_type or "of no type"
+        return EventError(
+            "not_sse", f"the answer is {kind}, not text/event-stream: {format_bytes(body)}"
+        )
+    try:
+        message = read_event(body)
+    except EventError as error:
+        return error
+    if not message.is_part:
+        return EventError("no_choices", f"an event has no choices: {format_bytes(body)}")
+    return EventError(
+        "not_sse", f"the answer came whole instead of as a stream: {format_bytes(body)}"
+    )
+
+
+def describe_refusal(reply: ServerReply) -> str | None:
+    """Return the message in the body of a refusal; None if there is none."""
+    body = reply.body.strip()
+    if body == b"{}":
+        return None
+    text = " ".join(re.sub(r"<[^>]*>", " ", body.decode(errors="replace")).split())
+    if body[:1] == b"{":
+        with contextlib.suppress(EventError):
+            text = describe_error(decode_event(body))
+    return text[:DETAIL_CHARACTERS] or None

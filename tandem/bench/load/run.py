@@ -1,0 +1,496 @@
+"""One run: probe, connect, warm up, send every turn, summarize.
+
+Invariant: whatever ends the run, its records are on disk and readable, the manifest has the reason
+of the end, and no measured request is outside the plan.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import functools
+import gc
+import math
+import sys
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, TextIO
+
+import msgspec
+
+from tandem.bench.figures import summary
+from tandem.bench.load import host
+from tandem.bench.load.circuit_breaker import MAX_WAIT_S, CircuitBreaker
+from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.file_limit import raise_file_limit
+from tandem.bench.load.interrupt import StopSignal, catch_signals
+from tandem.bench.load.loops import ArmSession, RequestLoops
+from tandem.bench.load.metrics_scraper import scrape_metrics
+from tandem.bench.load.probe import ProbeResult, probe_server
+from tandem.bench.load.progress import RunProgress
+from tandem.bench.load.recorder import open_recorder
+from tandem.bench.load.resume import RunHistory, continue_manifest, read_history
+from tandem.bench.load.round_callback import RoundCallback, RoundHook
+from tandem.bench.load.server_starts import ServerStarts, name_server
+from tandem.bench.load.warm_up import warm_up_arm
+from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s, estimate_turn_s
+from tandem.bench.plan.request_plan import PlanItem, PlanTurn, RunPlan
+from tandem.bench.plan.run_description import describe_plan
+from tandem.bench.plan.settings import RunSettings
+from tandem.bench.records import counters, json_file, manifest
+from tandem.bench.records.counters import AskedWork
+from tandem.bench.records.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
+from tandem.bench.records.manifest import EndReason, RunManifest, WarmUpEntry
+from tandem.bench.records.simulation import combine_simulated
+from tandem.errors import ExternalError, InputError, TandemError
+
+# extras that make answers larger: requested only with --record
+OPTIONAL_EXTRAS = ("token_ids", "logprobs")
+MIN_SOCKETS = 512  # an open loop has as many as its servers are slow
+MAX_OPEN_CONNECTIONS = 64  # connections opened before an open loop; the loop may open more later
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """End of a run.
+
+    Args:
+        reason: as in the manifest.
+        fault: that ended the run, if any.
+    """
+
+    reason: EndReason
+    fault: TandemError | None = None
+
+
+@dataclass(kw_only=True)
+class MeasurementRun:
+    """A live run.
+
+    Args:
+        settings: of the run.
+        folder: for the output.
+        resume: whether the run continues the run in the folder.
+        out: stream for the operator's messages.
+        wait_s: longest wait for an arm that went down, in seconds.
+        check: called with the manifest before the manifest is written; raises InputError if the run
+            must not begin.
+        on_round: called in a separate thread between two rounds, and once at the end when every
+            file is final; `round_callback` has its rules.
+        only_round: number of the only round to measure; other processes resume the folder for the
+            other rounds. None measures all rounds.
+    """
+
+    settings: RunSettings
+    folder: Path
+    resume: bool = False
+    out: TextIO = field(default_factory=lambda: sys.stderr)
+    wait_s: float = MAX_WAIT_S
+    check: Callable[[RunManifest], None] | None = None
+    on_round: RoundHook | None = None
+    only_round: int | None = None
+    stop: StopSignal = field(init=False, default_factory=StopSignal)
+    watch: host.HostWatch = field(init=False, default_factory=host.HostWatch)
+    plan: RunPlan = field(init=False)
+    progress: RunProgress = field(init=False)
+    starts: ServerStarts = field(init=False)
+    asked_work: dict[str, AskedWork] = field(init=False, default_factory=dict)
+    history: RunHistory = field(init=False, default_factory=RunHistory)
+    notes: list[str] = field(init=False, default_factory=list)
+    round_count: int = field(init=False, default=0)
+    asked_round: int | None = field(init=False, default=None)
+
+    async def run(self) -> RunOutcome:
+        """Execute the run and return its end.
+
+        Raises:
+            InputError: the run could not begin, because of the folder, a server, settings that
+                differ from the resumed run's, or a round that the plan does not have.
+            ExternalError: a server does not answer the probe, or the manifest cannot be written.
+        """
+        settings = self.settings
+        self.plan = self.settings.plan()
+        raise_file_limit(
+            len(settings.manifest.arms) * max((*(settings.concurrency or ()), MIN_SOCKETS))
+        )
+        expected_s = settings.manifest.duration_s or estimate_run_s(self.plan)
+        request_count = self.plan.request_count
+        if self.only_round is not None:
+            if not 0 <= self.only_round < (self.plan.round_total or 0):
+                problem = f"the plan has no round {self.only_round}"
+                raise InputError(
+                    problem, change=f"name one of its {self.plan.round_total or 0} rounds, from 0"
+                )
+            turns = self.plan.round(self.only_round)
+            expected_s = sum(map(estimate_turn_s, turns))
+            request_count = sum(turn.request_count for turn in turns)
+        self.progress = RunProgress(self.out, requests=request_count, expected_s=expected_s)
+        async with contextlib.AsyncExitStack() as stack:
+            stack.enter_context(claim_folder(self.folder, resume=self.resume))
+            stack.enter_context(catch_signals(self.stop, self.progress.notify))
+            for line in describe_plan(settings, self.plan, expected_s):
+                self.progress.notify(line)
+            limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
+            connect = functools.partial(
+                CompletionClient, limit=limit, api=settings.manifest.api, api_key=settings.api_key
+            )
+            clients = [
+                await stack.enter_async_context(connect(arm)) for arm in settings.manifest.arms
+            ]
+            probe_results = await self._probe_servers(clients)
+            if self.stop.is_requested:
+                return RunOutcome(reason="interrupted")
+            arms = list(map(self._create_arm, clients, probe_results))
+            return await self._measure(arms, self._complete_manifest(probe_results))
+
+    async def _probe_servers(self, clients: Sequence[CompletionClient]) -> list[ProbeResult]:
+        """Return the probe result of each arm; an interrupted run ignores the results.
+
+        Raises:
+            TandemError: an arm cannot be measured; the fault of every further such arm is shown.
+        """
+        for client in clients:
+            self.stop.add_callback(client.interrupt)
+        draft = self.settings.manifest
+        probes = [
+            probe_server(client, thinking=draft.thinking, seed=draft.seed) for client in clients
+        ]
+        results = await asyncio.gather(*probes, return_exceptions=True)
+        faults = (
+            []
+            if self.stop.is_requested
+            else [fault for fault in results if isinstance(fault, BaseException)]
+        )
+        for fault in faults[1:]:
+            self.progress.notify(f"error: {fault}")
+        if faults:
+            raise faults[0]
+        return [result for result in results if isinstance(result, ProbeResult)]
+
+    def _create_arm(self, client: CompletionClient, probe_result: ProbeResult) -> ArmSession:
+        arm = probe_result.arm
+        for note in probe_result.notes:
+            self._note(note)
+        for extra in sorted(self.settings.extras):
+            if not getattr(arm.offers, extra):
+                self._note(f"{arm.name} does not give {extra}, so its records have none")
+        no_extras = {extra: False for extra in OPTIONAL_EXTRAS if extra not in self.settings.extras}
+        return ArmSession(
+            name=arm.name,
+            client=client,
+            offers=msgspec.structs.replace(arm.offers, **no_extras),
+            models=probe_result.models,
+            breaker=CircuitBreaker(client, self.stop, self.progress.notify, self.wait_s),
+            placement=arm.placement,
+        )
+
+    def _complete_manifest(self, probe_results: Sequence[ProbeResult]) -> RunManifest:
+        """Return the manifest of a run before its start, with the facts of plan and servers."""
+        plan = self.plan
+        suites = [
+            manifest.SuiteEntry(
+                name=suite.name,
+                sha256=suite.sha256,
+                prompts=len(suite.prompts),
+                classes=suite.classes,
+            )
+            for suite in self.settings.suites
+        ]
+        return msgspec.structs.replace(
+            self.settings.manifest,
+            arms=tuple(result.arm for result in probe_results),
+            simulated=combine_simulated(result.arm.simulated for result in probe_results),
+            suites=tuple(suites),
+            concurrency=tuple(
+                sorted({block.load.concurrency for block in plan.blocks if block.load.concurrency})
+            ),
+            plan=manifest.PlanTotals(
+                requests=plan.request_count, requests_per_round=plan.requests_per_round
+            ),
+        )
+
+    async def _measure(self, arms: Sequence[ArmSession], run_manifest: RunManifest) -> RunOutcome:
+        if self.resume:
+            earlier_manifest = manifest.read_manifest(self.folder)
+            run_manifest = continue_manifest(earlier_manifest, run_manifest, self.folder)
+            # the new value, else the earlier one
+            placements = [arm.placement for arm in run_manifest.arms]
+            arms = [
+                dataclasses.replace(arm, placement=word)
+                for arm, word in zip(arms, placements, strict=True)
+            ]
+            self.history = await asyncio.to_thread(read_history, self.folder, self.progress.notify)
+            if earlier_manifest.ended is not None and earlier_manifest.ended.reason == "duration":
+                self.history = dataclasses.replace(self.history, spent_s=math.inf)
+            self.notes += [note for note in earlier_manifest.notes if note not in self.notes]
+        if self.check is not None:
+            self.check(run_manifest)
+        self.starts = ServerStarts(counters.read_scrapes(self.folder / counters.FILE))
+        manifest.write_manifest(self.folder, run_manifest)
+        reason: EndReason = "failed"
+        callback = RoundCallback(self.on_round, self._note, self.stop)
+        try:
+            if self.settings.warm_up != 0 and self._has_missing_requests():
+                run_manifest = msgspec.structs.replace(
+                    run_manifest, warm_up=await self._warm_up(arms)
+                )
+            reason = await self._run_rounds(arms, callback)
+        except TandemError as fault:
+            self.stop.request("failed", fault)
+        except asyncio.CancelledError:
+            reason = "interrupted"
+            raise
+        finally:
+            reason = self.stop.reason or reason
+            final_manifest = await self._finish(run_manifest, reason)
+        if self.round_count and (self.folder / RECORDS_FILE).exists():
+            await callback.call_at_end(self.round_count - 1, after_interrupt=self.stop.is_requested)
+        if tuple(self.notes) != final_manifest.notes:
+            with contextlib.suppress(ExternalError):  # a full disk was already reported
+                manifest.write_manifest(
+                    self.folder, msgspec.structs.replace(final_manifest, notes=tuple(self.notes))
+                )
+        # a signal may have come meanwhile
+        return RunOutcome(reason=self.stop.reason or reason, fault=self.stop.fault)
+
+    def _has_missing_requests(self) -> bool:
+        if self.settings.manifest.duration_s is not None:
+            return self.history.spent_s < self.settings.manifest.duration_s
+        return not all(map(self._is_recorded, self._list_rounds()))
+
+    def _list_rounds(self) -> Iterable[tuple[PlanTurn, ...]]:
+        """Return the turns of each round of this process."""
+        return (
+            self.plan.rounds_of_turns()
+            if self.only_round is None
+            else [self.plan.round(self.only_round)]
+        )
+
+    def _is_recorded(self, turns: Sequence[PlanTurn]) -> bool:
+        """Return whether an earlier process recorded the complete round."""
+        return all(self.history.done_ids.issuperset(turn.request_ids()) for turn in turns)
+
+    async def _warm_up(self, arms: Sequence[ArmSession]) -> dict[str, WarmUpEntry]:
+        """Warm up every arm and return the results."""
+        path = self.folder / WARM_UP_FILE
+        # a resumed run gives its windows higher numbers than the earlier windows
+        first_window = path.read_bytes().count(b"\n") if path.exists() else 0
+        with open_recorder(path) as write_record, self.progress.show_line():
+            loops = RequestLoops(
+                self.settings, write_record, self.stop, {}, self.progress.count_record
+            )
+            if self.settings.manifest.schedule == "simultaneous":
+                self.progress.begin_warm_up(" and ".join(arm.name for arm in arms))
+                entries = await asyncio.gather(
+                    *(self._warm_up_arm(arm, loops, first_window) for arm in arms)
+                )
+            else:
+                entries = []
+                for arm in arms:
+                    self.progress.begin_warm_up(arm.name)
+                    entries.append(await self._warm_up_arm(arm, loops, first_window))
+        return {arm.name: entry for arm, entry in zip(arms, entries, strict=True)}
+
+    async def _warm_up_arm(
+        self, arm: ArmSession, loops: RequestLoops, first_window: int
+    ) -> WarmUpEntry:
+        requests = self.settings.warm_up
+        await arm.client.open_connections(
+            _count_connections(self.plan.round(self.plan.first_round)[0])
+        )
+        entry = await warm_up_arm(
+            arm, self.plan, loops, requests=requests, first_window=first_window
+        )
+        if entry.stable is False and not self.stop.is_requested:
+            counts = f"{entry.requests} requests of warm-up, {entry.failed} of them failed"
+            self._note(
+                f"{arm.name} was not stable after {counts}:"
+                " its first rounds may differ from its last"
+            )
+        return entry
+
+    async def _run_rounds(self, arms: Sequence[ArmSession], callback: RoundCallback) -> EndReason:
+        """Send every turn that is not recorded; begin no block after the run's time limit."""
+        arms = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)]
+        end_s = math.inf
+        if self.settings.manifest.duration_s is not None:
+            self.progress.expected_s = max(
+                self.settings.manifest.duration_s - self.history.spent_s, 0.0
+            )
+            end_s = time.monotonic() + self.progress.expected_s
+        gc.freeze()  # a full garbage collection would block the event loop for tens of milliseconds
+        try:
+            with (
+                open_recorder(self.folder / RECORDS_FILE) as write_record,
+                self.progress.show_line(),
+            ):
+                attempts = self.history.interrupt_counts
+                loops = RequestLoops(
+                    self.settings, write_record, self.stop, attempts, self.progress.count_record
+                )
+                for turns in self._list_rounds():
+                    number = turns[0].round
+                    is_stopped = self.stop.is_requested or self._is_over(turns[0], end_s)
+                    if self.asked_round == number - 1 and not is_stopped:
+                        await callback.call_between(number - 1)
+                    reason = await self._run_round(turns, arms, loops, end_s)
+                    if reason is not None:
+                        return reason
+        finally:
+            gc.unfreeze()
+        other_rounds = [] if self.only_round is None else self.plan.rounds_of_turns()
+        is_whole = all(
+            turns[0].round == self.only_round or self._is_recorded(turns) for turns in other_rounds
+        )
+        return "done" if is_whole else "paused"
+
+    async def _run_round(
+        self,
+        turns: Sequence[PlanTurn],
+        arms: Sequence[ArmSession],
+        loops: RequestLoops,
+        end_s: float,
+    ) -> EndReason | None:
+        """Send the turns of a round; return the reason if the run ends in this round, else None."""
+        self.watch.begin_round()
+        try:
+            for turn in turns:
+                if self.stop.is_requested:
+                    return "interrupted"
+                if self._is_over(turn, end_s):
+                    return "duration"
+                self.round_count = turn.round + 1
+                await self._run_turn(turn, arms, loops)
+        finally:
+            load = self.watch.end_round(turns[0].round)
+            if self.asked_round == turns[0].round:
+                with contextlib.suppress(ExternalError):  # the next write reports a full disk
+                    json_file.append_json(
+                        self.folder / host.FILE, load, label="the load of a round"
+                    )
+        return None
+
+    def _is_over(self, turn: PlanTurn, end_s: float) -> bool:
+        """Return whether it is too late to begin `turn`; a begun block is completed."""
+        is_late = turn.slot == 0 and time.monotonic() >= end_s
+        return is_late and self.history.done_ids.isdisjoint(turn.request_ids())
+
+    async def _run_turn(
+        self, turn: PlanTurn, arms: Sequence[ArmSession], loops: RequestLoops
+    ) -> None:
+        """Send the missing requests of a turn."""
+        done_ids = self.history.done_ids
+        missing = {
+            arm: [item for item in turn.items if turn.request_id(arm, item) not in done_ids]
+            for arm in turn.arms
+        }
+        request_count = sum(map(len, missing.values()))
+        self.progress.begin_turn(turn, recorded_count=turn.request_count - request_count)
+        if not request_count:
+            return
+        self.asked_round = turn.round
+        turn_arms = [arm for arm in arms if missing.get(arm.name)]
+        await asyncio.gather(*(self._connect_arm(arm, turn) for arm in turn_arms))
+        if self.stop.is_requested:
+            return
+        starts = await self._scrape_arms(turn_arms, turn, "before")
+        async with asyncio.TaskGroup() as group:
+            for arm in turn_arms:
+                self._count_work(arm.name, missing[arm.name])
+                arm_session = dataclasses.replace(arm, start=starts[arm.name])
+                group.create_task(loops.run(arm_session, turn, missing[arm.name]))
+        if not self.stop.is_requested:  # cut requests have tokens that no record has
+            await self._scrape_arms(turn_arms, turn, "after")
+
+    async def _connect_arm(self, arm: ArmSession, turn: PlanTurn) -> None:
+        """Open an arm's connections; if it accepts none, wait for it before the first request."""
+        if not await arm.client.open_connections(_count_connections(turn)):
+            arm.breaker.trip("no connection could be opened")
+            await arm.breaker.wait_until_closed()
+            if not self.stop.is_requested:
+                await arm.client.open_connections(_count_connections(turn))
+
+    async def _scrape_arms(
+        self, arms: Sequence[ArmSession], turn: PlanTurn, when: Literal["before", "after"]
+    ) -> dict[str, str | None]:
+        """Record the counters of each arm, and return the start word of each arm's server."""
+        work = [self.asked_work.get(name_server(arm.name)) for arm in arms]
+        scrapes = await asyncio.gather(
+            *(
+                scrape_metrics(arm.client, arm.name, turn, when, asked=asked)
+                for arm, asked in zip(arms, work, strict=True)
+            )
+        )
+        for scrape in scrapes:
+            if scrape.counters is not None:
+                self.asked_work[name_server(scrape.arm)] = AskedWork(0, 0)
+            json_file.append_json(self.folder / counters.FILE, scrape, label="the counters")
+            # the baseline's own page
+            if scrape.error is not None and scrape.arm != self.plan.control_arm:
+                self._note(
+                    f"{scrape.arm} gives no counters ({scrape.error}): its acceptance may be absent"
+                )
+        starts = {scrape.arm: self.starts.identify_start(scrape) for scrape in scrapes}
+        for server, reason in self.starts.replicas.items():
+            self._note(f"{server}: several servers answer at its address: {reason}")
+        return starts
+
+    def _count_work(self, arm: str, items: Sequence[PlanItem]) -> None:
+        """Count a turn's requests to the arm's server, for the next scrape of its counters.
+
+        Before the first scrape of this process nothing is counted: what others asked meanwhile is
+        not known.
+        """
+        work = self.asked_work.get(name_server(arm))
+        if work is not None:
+            most_tokens = sum(item.entry.max_tokens for item in items)
+            self.asked_work[name_server(arm)] = AskedWork(
+                work.requests + len(items), work.tokens + most_tokens
+            )
+
+    async def _finish(self, run_manifest: RunManifest, reason: EndReason) -> RunManifest:
+        """Write the manifest with the run's end, and the summary; a full disk may prevent both."""
+        host_info = run_manifest.host
+        if self.asked_round is not None:
+            host_info = self.watch.complete_host(host_info)
+        for warning in host.list_warnings(host_info):
+            self._note(warning)
+        rounds = self.plan.rounds
+        if rounds is None:
+            rounds = self.round_count - bisect_left(
+                self.plan.control_round_numbers, self.round_count
+            )
+        final_manifest = msgspec.structs.replace(
+            run_manifest,
+            host=host_info,
+            rounds=rounds,
+            notes=tuple(self.notes),
+            ended=manifest.RunEnd(reason=reason, utc=manifest.utc_now()),
+        )
+        try:
+            manifest.write_manifest(self.folder, final_manifest)
+            if (self.folder / RECORDS_FILE).exists():
+                # signals still arrive meanwhile
+                await asyncio.to_thread(summary.write_summary, self.folder)
+        except TandemError as fault:
+            self.stop.fault = self.stop.fault or fault
+        return final_manifest
+
+    def _note(self, sentence: str) -> None:
+        """Show a sentence once, and keep it for the manifest."""
+        if sentence not in self.notes:
+            self.notes.append(sentence)
+            self.progress.notify(f"note: {sentence}")
+
+
+def _count_connections(turn: PlanTurn) -> int:
+    load = turn.block.load
+    request_count = len(turn.items)
+    if load.concurrency is not None:
+        return min(load.concurrency, request_count)
+    longest_s = max(estimate_request_s(item.entry.max_tokens) for item in turn.items)
+    return min(math.ceil((load.rate_per_s or 1.0) * longest_s), request_count, MAX_OPEN_CONNECTIONS)

@@ -1,0 +1,157 @@
+"""The warm-up of an arm until its figures are stable.
+
+Invariant: the warm-up is bounded, its records are apart from the measured requests
+(`warmup.jsonl`), and every arm gets the same requests.
+
+A *window* is the same few prompts, one of each class in turn, as many as the largest concurrency
+and at least four. The first window has the full length, so no length first occurs in a measured
+request; later windows have at most 64 tokens. An arm is stable if the median TTFT and the median
+TPOT of two consecutive short windows differ by at most 10 % (or a TTFT by at most 5 ms; smaller
+differences come from the network). The warm-up gives up, and the run continues with a warning,
+after 8 short windows, after 5 minutes, or when every request of a window fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.load.loops import ArmSession, RequestLoops
+from tandem.bench.plan.request_plan import (
+    ALL_CLASSES,
+    PlanBlock,
+    PlanItem,
+    PlanTurn,
+    PromptEntry,
+    RunPlan,
+)
+from tandem.bench.plan.schedule import LoadLevel
+from tandem.bench.records.manifest import WarmUpEntry
+from tandem.bench.records.record import RequestRecord
+
+MIN_WINDOW = 4
+SHORT_TOKENS = 64
+MAX_SHORT_WINDOWS = 8
+MAX_WARM_UP_S = 300.0
+MAX_CHANGE = 0.10
+MAX_TTFT_CHANGE_MS = 5.0
+OPEN_WORKERS = 4  # workers of an arm with an arrival rate
+
+
+async def warm_up_arm(
+    arm: ArmSession, plan: RunPlan, loops: RequestLoops, *, requests: int | None, first_window: int
+) -> WarmUpEntry:
+    """Warm up one arm and return its entry for the manifest.
+
+    Args:
+        arm: to warm up.
+        plan: of the run.
+        loops: with the recorder of warm-ups; its `on_record` gets each record.
+        requests: exact number of requests; None until stable.
+        first_window: number of the first window, above those of an earlier run.
+    """
+    start_s = time.monotonic()
+    records = list[RequestRecord]()
+    stable = None
+
+    async def ask_window(
+        number: int, size: int, most_tokens: int | None = None
+    ) -> list[RequestRecord]:
+        window_records: list[RequestRecord] = []
+
+        def collect_record(record: RequestRecord) -> None:
+            window_records.append(record)
+            loops.on_record(record)
+
+        turn = plan_window(arm.name, plan, number, size=size, most_tokens=most_tokens)
+        await dataclasses.replace(loops, on_record=collect_record).run(arm, turn, turn.items)
+        records.extend(window_records)
+        return window_records
+
+    if requests:
+        await ask_window(first_window, requests)
+    elif requests is None:
+        size = max(MIN_WINDOW, _count_workers(plan))
+        stable = False
+        previous = None
+        await ask_window(first_window, size)
+        for number in range(first_window + 1, first_window + 1 + MAX_SHORT_WINDOWS):
+            if loops.stop.is_requested or time.monotonic() > start_s + MAX_WARM_UP_S:
+                break
+            window_records = await ask_window(number, size, SHORT_TOKENS)
+            current = compute_medians(window_records)
+            stable = previous is not None and is_stable(previous, current)
+            if stable or all(record.error for record in window_records):
+                break
+            previous = current
+    return WarmUpEntry(
+        requests=len(records),
+        failed=sum(record.error is not None for record in records),
+        stable=stable,
+        duration_s=round(time.monotonic() - start_s, 3),
+    )
+
+
+def plan_window(
+    arm: str, plan: RunPlan, number: int, *, size: int, most_tokens: int | None = None
+) -> PlanTurn:
+    """Return one window as a turn: the same prompts for every number, of as many classes as fit.
+
+    The first prompt of each class comes first, then the second of each, and so on.
+    """
+    by_class: dict[tuple[str, str], dict[str, PromptEntry]] = {}
+    for block in plan.blocks:
+        for entry in block.entries:
+            by_class.setdefault((entry.suite, entry.prompt.class_), {})[entry.prompt.id] = entry
+    rows = itertools.zip_longest(*(entries.values() for entries in by_class.values()))
+    cycle = itertools.cycle(entry for row in rows for entry in row if entry is not None)
+    entries = tuple(itertools.islice(cycle, size))
+    if most_tokens is not None:
+        entries = tuple(
+            dataclasses.replace(entry, max_tokens=min(entry.max_tokens, most_tokens))
+            for entry in entries
+        )
+    load = LoadLevel(concurrency=min(_count_workers(plan), size))
+    seed = plan.manifest.seed
+    return PlanTurn(
+        round=number,
+        slot=0,
+        arms=(arm,),
+        is_warm_up=True,
+        block=PlanBlock(number=0, class_=ALL_CLASSES, load=load, entries=entries, requests=size),
+        items=tuple(
+            PlanItem(index=place, entry=entry, repeat=0, seed=seed)
+            for place, entry in enumerate(entries)
+        ),
+    )
+
+
+def compute_medians(records: Sequence[RequestRecord]) -> tuple[float, float]:
+    """Return the medians of TTFT and TPOT of good requests, in ms; NaN if none has one."""
+    values = compute_request_metrics(records).values
+    finite = [values[name][np.isfinite(values[name])] for name in ("ttft_ms", "tpot_ms")]
+    ttft_ms, tpot_ms = (
+        float(np.median(figures)) if len(figures) else math.nan for figures in finite
+    )
+    return ttft_ms, tpot_ms
+
+
+def is_stable(previous: Sequence[float], current: Sequence[float]) -> bool:
+    """Return whether two windows have the same medians, within MAX_CHANGE or MAX_TTFT_CHANGE_MS."""
+    return all(
+        math.isclose(before, now, rel_tol=MAX_CHANGE, abs_tol=tolerance_ms)
+        or (math.isnan(before) and math.isnan(now))
+        for before, now, tolerance_ms in zip(
+            previous, current, (MAX_TTFT_CHANGE_MS, 0.0), strict=True
+        )
+    )
+
+
+def _count_workers(plan: RunPlan) -> int:
+    return max(block.load.concurrency or OPEN_WORKERS for block in plan.blocks)

@@ -1,0 +1,74 @@
+"""The text before a run: its plan, its expected duration and cost, and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tandem.bench.plan.estimate import FIRST_TOKEN_S, TOKEN_S, format_duration
+from tandem.bench.plan.request_plan import RunPlan
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
+from tandem.bench.plan.settings import RunSettings
+
+HOUR_S = 3600
+
+
+def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> Iterator[str]:
+    """Yield the lines of the plan, with expected duration, cost and notes."""
+    entries = [entry for block in plan.blocks for entry in block.entries]
+    price = settings.manifest.price_usd_per_hour
+    prompts = {(entry.suite, entry.prompt.id) for entry in entries}
+    classes = {entry.prompt.class_ for entry in entries}
+    loads = ", ".join(dict.fromkeys(str(block.load) for block in plan.blocks))
+    rounds = plan.rounds or f"for {format_duration(settings.manifest.duration_s or 0)}"
+    yield f"plan: {', '.join(plan.arms)}; classes: {len(classes)}, prompts: {len(prompts)}, {loads}"
+    yield (
+        f"  rounds: {rounds}, control rounds: {plan.manifest.control_rounds}, repeats:"
+        f" {settings.manifest.repeats}"
+    )
+    turns = plan.round(plan.first_round)
+    order = ", ".join(" and ".join(turn.arms) for turn in turns if turn.block is turns[0].block)
+    total = "" if plan.request_count is None else f"{plan.request_count} requests in all, "
+    yield f"  {total}{plan.requests_per_round} a round; the first block goes {order}"
+    guess = f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, answers as long as allowed"
+    longest = f"at most {max(entry.max_tokens for entry in entries)} tokens"
+    cost = (
+        "" if price is None else f", {price * expected_s / HOUR_S:.2f} USD at {price:g} USD an hour"
+    )
+    yield (
+        f"  about {expected_s / 60:.1f} min{cost}"
+        f" ({'as asked' if plan.rounds is None else f'{guess}, {longest}'})"
+    )
+    notes = [note for suite in settings.suites for note in suite.notes]
+    if not plan.manifest.control_rounds:
+        notes.append("no control round: the verdict will have no noise floor (--control-rounds 1)")
+    if len(plan.arms) > 1 and (plan.rounds or 0) < FEWEST_ROUNDS:
+        notes.append(f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict")
+    yield from (
+        f"  note: {note}" for note in (*notes, *note_thin_loads(plan), *note_shared_classes(plan))
+    )
+
+
+def note_thin_loads(plan: RunPlan) -> Iterator[str]:
+    """Yield a sentence for every load that a block's few requests cannot reach."""
+    loads = {
+        (block.load.concurrency or 0, block.requests * plan.manifest.repeats)
+        for block in plan.blocks
+    }
+    for concurrency, requests in sorted(loads):
+        if requests < concurrency:
+            condition = f"where a class has {requests} requests a round"
+            change = "raise --repeats, or --prompts-per-class, or use --mixed"
+            yield f"concurrency {concurrency} is never reached {condition}: {change}"
+
+
+def note_shared_classes(plan: RunPlan) -> Iterator[str]:
+    """Yield a sentence for every class that two suites share."""
+    suites: dict[str, dict[str, None]] = {}
+    for entry in (entry for block in plan.blocks for entry in block.entries):
+        suites.setdefault(entry.prompt.class_, {})[entry.suite] = None
+    for class_, names in suites.items():
+        if len(names) > 1:
+            yield (
+                f"class {class_} is in {' and in '.join(names)}: its figures pool both; rename it"
+                " in one of them"
+            )

@@ -1,0 +1,177 @@
+"""The settings of a run, checked and complete.
+
+Invariant: the settings are frozen and the same for every arm; no setting comes from a server.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from tandem.bench.load.host import read_host
+from tandem.bench.plan.request_plan import RunPlan, plan_blocks
+from tandem.bench.plan.run_options import RunOptions
+from tandem.bench.plan.run_size import SIZES, RunSize
+from tandem.bench.plan.schedule import FEWEST_ROUNDS
+from tandem.bench.records.manifest import (
+    SCHEMA,
+    ManifestArm,
+    PlanTotals,
+    RunManifest,
+    Timeouts,
+    read_clock,
+    utc_now,
+)
+from tandem.bench.suites.suite import Suite
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """Settings of one run.
+
+    Args:
+        manifest: of the run, without the facts of its servers.
+        suites: of the run.
+        concurrency: of the closed loops; None for each suite's own.
+        warm_up: warm-up requests for each arm; None until stable.
+        extras: to request from servers that offer them.
+        api_key: sent to every arm, never recorded.
+    """
+
+    manifest: RunManifest
+    suites: tuple[Suite, ...]
+    concurrency: tuple[int, ...] | None = None
+    warm_up: int | None = None
+    extras: frozenset[str] = frozenset()
+    api_key: str | None = field(default=None, repr=False)
+
+    def plan(self) -> RunPlan:
+        """Return the plan of the run."""
+        return RunPlan(
+            manifest=self.manifest, blocks=plan_blocks(self.manifest, self.suites, self.concurrency)
+        )
+
+
+def complete_options(
+    options: RunOptions,
+    *,
+    arms: Sequence[ManifestArm] = (),
+    facts: Mapping[str, Any] | None = None,
+    most_tokens: int | None = None,
+) -> RunSettings:
+    """Return the settings of a run of a user's options.
+
+    Args:
+        options: of the user.
+        arms: the servers, if more is known of them than the options say.
+        facts: further fields of the manifest.
+        most_tokens: the longest answer that the servers give, in tokens; None if unknown.
+
+    Raises:
+        InputError: a suite cannot be read.
+    """
+    size = SIZES[options.size]
+    source = None if options.llmperf_source is None else Path(options.llmperf_source)
+    suites = size.load_suites(
+        [str(name) for name in options.suites], classes=options.classes, llmperf_source=source
+    )
+    fields = {
+        **(facts or {}),
+        "arms": tuple(arms) or list_arms(options.servers, options.models(), options.placement),
+        "schedule": options.schedule,
+        "seed": options.seed,
+        "api": options.api,
+        "thinking": options.thinking,
+        "temperature": options.temperature,
+        "max_tokens": options.max_tokens,
+        "rate_per_s": options.rate_per_s,
+        "rounds": 0 if options.duration_s is not None else options.rounds or FEWEST_ROUNDS,
+        "control_rounds": options.control_rounds,
+        "repeats": options.repeats,
+        "prompts_per_class": options.prompts_per_class,
+        "mixed": options.mixed,
+        "duration_s": options.duration_s,
+        "time_outs": Timeouts(**options.timeouts),
+        "goodput": dict(options.goodput) or None,
+        "price_usd_per_hour": options.price_usd_per_hour,
+    }
+    concurrency = None if options.concurrency is None else tuple(options.concurrency)
+    settings = build_settings(
+        size, suites, fields, most_tokens=most_tokens, concurrency=concurrency
+    )
+    return replace(
+        settings, warm_up=options.warm_up, extras=frozenset(options.record), api_key=options.api_key
+    )
+
+
+def list_arms(
+    urls: Mapping[str, str], models: Mapping[str, str], placements: Mapping[str, str] | None = None
+) -> tuple[ManifestArm, ...]:
+    """Return the arms of servers by address.
+
+    Args:
+        urls: by name of the arm, the baseline first.
+        models: of each arm.
+        placements: of the arms that have one.
+    """
+    return tuple(
+        ManifestArm(
+            name=name,
+            role="variant" if place else "baseline",
+            url=url,
+            model=models[name],
+            placement=(placements or {}).get(name),
+        )
+        for place, (name, url) in enumerate(urls.items())
+    )
+
+
+def build_settings(
+    size: RunSize,
+    suites: tuple[Suite, ...],
+    fields: Mapping[str, Any],
+    *,
+    most_tokens: int | None,
+    concurrency: tuple[int, ...] | None = None,
+) -> RunSettings:
+    """Return the settings of a run; explicit values override the size.
+
+    Args:
+        size: values for everything that is not explicit.
+        suites: of the run.
+        fields: of the manifest, explicit values.
+        most_tokens: the longest answer that the servers give, in tokens; None if unknown.
+        concurrency: of the closed loops, if explicit.
+    """
+    size = size.fit_files(suites)
+    longest = max(
+        prompt.max_tokens or suite.defaults.max_tokens
+        for suite in suites
+        for prompt in suite.prompts
+    )
+    limits = [
+        limit for limit in (most_tokens, size.max_tokens) if limit is not None and limit < longest
+    ]
+    sizes = {"max_tokens": min(limits, default=None), "prompts_per_class": size.prompts_per_class}
+    fields = {**fields, **{name: fields.get(name) or value for name, value in sizes.items()}}
+    if concurrency is None and fields.get("rate_per_s") is None:
+        concurrency = size.concurrency
+    return RunSettings(manifest=draft_manifest(**fields), suites=suites, concurrency=concurrency)
+
+
+def draft_manifest(**fields: Any) -> RunManifest:
+    """Return the manifest of a new run, without the facts of plan and servers, which come later."""
+    return RunManifest(
+        schema=SCHEMA,
+        simulated=None,
+        version=importlib.metadata.version("tandem"),
+        created_utc=utc_now(),
+        clock=read_clock(),
+        host=read_host(),
+        suites=(),
+        plan=PlanTotals(requests=None),
+        **fields,
+    )

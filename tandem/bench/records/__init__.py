@@ -1,0 +1,1 @@
+"""What a run leaves on disk: its records, and the files beside them."""

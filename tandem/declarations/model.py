@@ -1,0 +1,58 @@
+"""A model: the figures of its published configuration, each with its source."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from tandem.declarations.figure import DataFigure, DataFile
+
+ModelKind = Literal["causal-lm", "eagle-head", "eagle3-head", "medusa-heads"]
+
+
+class ModelConfig(DataFile):
+    """A target, a draft or a speculation head.
+
+    Shapes: `attention_heads * head_dim` need not equal `hidden_size` (Qwen3). `bytes` counts the
+    safetensors.
+    """
+
+    id: str = Field(description="organisation/name on the hub")
+    kind: DataFigure[ModelKind] = Field(description="what it can serve as")
+    head_of: str | None = Field(description="for a head, the id of the target it was trained for")
+    revision: DataFigure[str | None] = Field(
+        description="commit of the hub repository; null until pinned"
+    )
+    family: DataFigure[str] = Field(
+        description="architecture family, the configuration's model_type"
+    )
+    layers: DataFigure[int] = Field(description="decoder layers")
+    attention_heads: DataFigure[int | None] = Field(description="query heads")
+    kv_heads: DataFigure[int | None] = Field(description="key-value heads")
+    head_dim: DataFigure[int | None] = Field(description="dimension of a head")
+    hidden_size: DataFigure[int] = Field(description="hidden dimension")
+    intermediate_size: DataFigure[int | None] = Field(description="MLP dimension")
+    vocabulary: DataFigure[int] = Field(description="rows of the embedding")
+    draft_vocabulary: DataFigure[int | None] | None = Field(
+        default=None, description="rows of a head's own output"
+    )
+    max_position_embeddings: DataFigure[int | None] = Field(
+        description="longest sequence it was made for, in tokens"
+    )
+    tokenizer: DataFigure[str] = Field(description="name shared by models with the same tokenizer")
+    dtype: DataFigure[str | None] = Field(description="type of the published weights")
+    bytes: DataFigure[int | None] = Field(description="size of the published weights, in bytes")
+    gated: DataFigure[bool | None] = Field(description="the hub asks for a token")
+
+    def revision_or_main(self) -> str:
+        """Return the pinned commit, or `main`, which moves, until one is pinned."""
+        return self.revision.value or "main"
+
+    def full_id(self) -> str:
+        """Return id@revision."""
+        return f"{self.id}@{self.revision_or_main()}"
+
+    def prefix(self) -> str:
+        """Return the S3 prefix and mount path of this snapshot, without slashes at its ends."""
+        return f"models/{self.id}/{self.revision_or_main()}"

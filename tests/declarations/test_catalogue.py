@@ -1,0 +1,193 @@
+"""The data files: every figure cites a dated source, and what one file names another holds."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import yaml
+from committed import known
+
+from tandem.declarations.catalogue import DATA, load_catalogue
+from tandem.declarations.environment import CapacitySettings, SystemNodeSettings
+from tandem.declarations.experiment import Mode, TuningSettings
+from tandem.declarations.faults import SpecError
+from tandem.declarations.model import ModelConfig
+from tandem.declarations.platform import InstanceType
+from tandem.declarations.runtime import Runtime
+
+FILES = sorted(path.relative_to(DATA).as_posix() for path in DATA.rglob("*.yaml"))
+
+
+def records() -> Iterator[tuple[str, Any]]:
+    """Yield every record of the catalogue that lists sources."""
+    yield from known().models.items()
+    yield from known().runtimes.items()
+    for name in ("instances", "offerings", "kubernetes", "dra_chart", "digests"):
+        yield name, getattr(known(), name)
+
+
+RECORDS = dict(records())
+SOURCES = {
+    f"{name} {key}": source
+    for name, record in RECORDS.items()
+    for key, source in record.sources.items()
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_file_lists_no_source_that_no_figure_cites(name: str) -> None:
+    text = (DATA / name).read_text()
+    data = yaml.safe_load(text)
+    assert [
+        key
+        for key in data["sources"]
+        if not re.search(rf"source: \"?{re.escape(str(key))}\"?\b", text)
+    ] == []
+
+
+def test_every_source_names_a_place() -> None:
+    assert {
+        key: source.where
+        for key, source in SOURCES.items()
+        if len(source.where) <= len("no source")
+    } == {}
+
+
+@pytest.mark.parametrize("runtime", known().runtimes.values(), ids=lambda runtime: runtime.name)
+def test_a_runtime_is_spelt_in_all_modes_that_run_where_it_is_rendered(runtime: Runtime) -> None:
+    spelling = runtime.spelling
+    running = {support.mode for support in runtime.modes if support.verdict.value != "refused"} - {
+        "none"
+    }
+
+    assert sorted(support.mode for support in runtime.modes) == sorted(get_args(Mode))
+    assert (spelling is not None, runtime.not_rendered_because is None) == (
+        runtime.rendered,
+        runtime.rendered,
+    )
+    assert spelling is None or running <= set(spelling.speculation_methods)
+    assert spelling is None or running <= set(spelling.speculation_neuron_config)
+
+
+def test_the_runtimes_read_the_tuning_that_an_experiment_can_declare_and_no_other() -> None:
+    read = {
+        key
+        for each in known().runtimes.values()
+        if each.spelling
+        for key in each.spelling.tuning_keys
+    }
+    assert read == set(TuningSettings.model_fields)
+
+
+def test_every_proven_target_has_a_model_file() -> None:
+    proven = {
+        target for runtime in known().runtimes.values() for target in runtime.proven_targets.value
+    }
+    supports = [support for runtime in known().runtimes.values() for support in runtime.modes]
+    assert proven | {target for support in supports for target in support.proven_targets} <= set(
+        known().models
+    )
+
+
+@pytest.mark.parametrize("model", known().models.values(), ids=lambda model: model.id)
+def test_heads_alone_are_heads_of_something_and_as_wide_as_that(model: ModelConfig) -> None:
+    assert (model.kind.value == "causal-lm") == (model.head_of is None)
+    assert (
+        model.head_of is None
+        or model.hidden_size.value == known().models[model.head_of].hidden_size.value
+    )
+
+
+@pytest.mark.parametrize(
+    "kind", get_args(CapacitySettings.model_fields["instance_type"].annotation)
+)
+def test_an_accelerator_type_has_its_figures_and_is_offered(kind: str) -> None:
+    instance = known().instances.instances[kind]
+    named = set(InstanceType.model_fields) - {"resource_slice"}
+
+    assert [name for name in sorted(named) if getattr(instance, name).value is None] == []
+    assert instance.physical_cores_per_device.value == 8
+    assert max((*instance.device_counts.value, *instance.device_groups.value)) <= (
+        instance.devices.value or 0
+    )
+    assert known().offerings.offerings[kind]
+
+
+@pytest.mark.parametrize(
+    "kind", get_args(SystemNodeSettings.model_fields["instance_type"].annotation)
+)
+def test_system_nodes_can_be_had_wherever_accelerators_can(kind: str) -> None:
+    offerings = known().offerings.offerings
+    regions = {
+        region for name, table in offerings.items() if name.startswith("trn2") for region in table
+    }
+    assert regions <= set(offerings[kind])
+
+
+@pytest.mark.parametrize("kind", known().offerings.offerings)
+def test_an_offering_names_zones_of_its_region(kind: str) -> None:
+    zones = known().offerings.zones
+    for region, figure in known().offerings.offerings[kind].items():
+        assert set(figure.value) <= set(zones[region].value)
+
+
+def test_the_default_kubernetes_minor_is_known_and_above_the_floor() -> None:
+    kubernetes = known().kubernetes
+    assert kubernetes.default.value in kubernetes.minors
+    assert float(kubernetes.default.value) >= float(kubernetes.floor.value)
+
+
+def test_a_node_image_of_the_default_minor_starts_every_runtime() -> None:
+    releases = known().kubernetes.minors[known().kubernetes.default.value].ami_releases
+    drivers = {driver.value[:4] for driver in releases.values() if driver.value}
+    for runtime in known().runtimes.values():
+        assert drivers - {*runtime.versions.refusing_drivers.value}, runtime.name
+
+
+def test_a_node_image_is_the_newest_whose_driver_is_known() -> None:
+    minor = known().kubernetes.minors["1.36"]
+    releases = {
+        "1.36.1-20260610": "2.28.0.0",
+        "1.36.2-20260714": "2.29.0.0",
+        "1.36.0-20261003": None,
+    }
+    figures = {
+        name: minor.standard_support_ends.model_copy(update={"value": row})
+        for name, row in releases.items()
+    }
+    minor = minor.model_copy(update={"ami_releases": figures})
+
+    assert (minor.default_release, minor.newest_release) == ("1.36.2-20260714", "1.36.0-20261003")
+    assert minor.list_releases(["2.29"]) == ["1.36.1-20260610"]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A copy of the data files, free to be spoilt."""
+    shutil.copytree(DATA, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def test_rejects_a_figure_whose_source_is_not_listed(data: Path) -> None:
+    file = data / "runtimes" / "native.yaml"
+    file.write_text(
+        file.read_text().replace(
+            "sdk: {value: 2.33.0, source: release}", "sdk: {value: 2.33.0, source: rumour}"
+        )
+    )
+
+    with pytest.raises(SpecError, match=r"versions\.sdk\.source: got \"rumour\"; allowed: a key"):
+        load_catalogue(data)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_rejects_a_data_file_with_an_unknown_key(data: Path, name: str) -> None:
+    with (data / name).open("a") as file:
+        file.write("unheard_of: 1\n")
+    with pytest.raises(SpecError, match="unheard_of"):
+        load_catalogue(data)

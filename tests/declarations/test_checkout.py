@@ -1,0 +1,85 @@
+"""A checkout reads its own files; an installed package reads what its build wrote, and says what it
+cannot do."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tandem.cli.selection import Selection
+from tandem.declarations.checkout import (
+    CHECKOUT_EXPERIMENT,
+    PACKAGE_EXPERIMENT,
+    ROOT,
+    find_built_in_experiment,
+    is_checkout,
+    require_checkout,
+)
+from tandem.declarations.faults import SpecError
+from tandem.declarations.project_image import PROJECT_IMAGES, TOOLS, write_built_images
+from tandem.declarations.workspace import load_experiment
+from tandem.errors import InputError
+
+
+@pytest.fixture
+def package(tmp_path: Path) -> Path:
+    """The folder of a package that was built from this checkout."""
+    (tmp_path / PACKAGE_EXPERIMENT).parent.mkdir(parents=True)
+    shutil.copy(ROOT / CHECKOUT_EXPERIMENT, tmp_path / PACKAGE_EXPERIMENT)
+    write_built_images(ROOT, tmp_path)
+    return tmp_path
+
+
+def test_this_is_a_checkout_and_a_built_package_is_none(package: Path) -> None:
+    assert (is_checkout(), is_checkout(package)) == (True, False)
+
+
+def test_a_built_package_knows_tag_and_base_of_each_image_without_a_recipe(package: Path) -> None:
+    assert [(image.tag(package), image.base(package)) for image in PROJECT_IMAGES] == [
+        (image.tag(), image.base()) for image in PROJECT_IMAGES
+    ]
+
+
+def test_a_built_package_reads_no_recipe_that_lies_beside_it(package: Path) -> None:
+    (package / TOOLS.folder).mkdir(parents=True)
+    (package / TOOLS.dockerfile).write_text("ARG BASE_IMAGE=other.dev/python:1\n")
+    assert TOOLS.base(package) == TOOLS.base()
+
+
+def test_the_experiment_that_comes_with_tandem_has_one_place_in_each() -> None:
+    assert find_built_in_experiment() == ROOT / CHECKOUT_EXPERIMENT
+
+
+def test_the_experiment_that_comes_with_tandem_is_read_where_no_folder_has_it(
+    package: Path,
+) -> None:
+    file = load_experiment(package / "experiments", "post", package)
+    assert file.document.file == str(package / PACKAGE_EXPERIMENT)
+
+
+def test_the_users_own_experiment_wins(package: Path) -> None:
+    own_file = package / "experiments" / "post.yaml"
+    own_file.parent.mkdir()
+    own_file.write_text(
+        (ROOT / CHECKOUT_EXPERIMENT).read_text().replace("max_num_seqs: 4", "max_num_seqs: 2")
+    )
+    assert load_experiment(own_file.parent, "post", package).record.serving.max_num_seqs == 2
+
+
+def test_an_unknown_experiment_is_refused_with_those_that_there_are(package: Path) -> None:
+    with pytest.raises(SpecError) as refusal:
+        load_experiment(Selection().experiments, "pots", package)
+    [fault] = refusal.value.faults
+    assert (fault.file, fault.got, "post" in fault.allowed.split(", ")) == (
+        "experiments/pots.yaml",
+        "no such file",
+        True,
+    )
+
+
+def test_a_built_package_refuses_what_takes_a_checkout(package: Path) -> None:
+    require_checkout("`tandem render`")
+    with pytest.raises(InputError, match="`tandem render` needs a checkout of the repository"):
+        require_checkout("`tandem render`", package)

@@ -1,0 +1,63 @@
+"""How much local disk is asked for: never less than what is known to be written, never by
+variant."""
+
+from __future__ import annotations
+
+import pytest
+from committed import EXPERIMENTS, experiment, known
+
+from tandem.declarations.disk import artifact_gib, largest_pair, models_gib, stage_gib
+
+GIB = 2**30
+QWEN = "Qwen/Qwen3-32B"
+DRAFT = "Qwen/Qwen3-1.7B"
+HEAD = "RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"
+
+
+def test_a_snapshot_is_rounded_up_and_has_room() -> None:
+    assert models_gib([known().models[QWEN]]) == 64  # 65,524,246,528 bytes are 61.02 GiB
+
+
+def test_no_snapshot_comes_near_the_limit_at_which_its_pod_is_evicted() -> None:
+    sizes = {model.id: model.bytes.value for model in known().models.values() if model.bytes.value}
+    assert not [
+        name
+        for name, size in sizes.items()
+        if models_gib([known().models[name]]) * GIB - size < 2 * GIB
+    ]
+
+
+def test_a_model_of_unknown_size_is_asked_room_for() -> None:
+    assert known().models[HEAD].bytes.value is None
+    assert models_gib([known().models[HEAD]]) == 10
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_an_artifact_has_room_for_every_rank_holding_its_own_kv_heads(name: str) -> None:
+    """Key and value projections of 8 heads are held once per rank (NxDI
+    modules/attention/gqa.py)."""
+    declared = experiment(name)
+    pair = largest_pair(declared, known())
+    degree = declared.serving.tensor_parallel_size
+    replicated = sum(
+        2 * model.layers.value * model.hidden_size.value * (model.head_dim.value or 0) * degree * 2
+        for model in pair
+    )
+    embeddings = sum(2 * model.vocabulary.value * model.hidden_size.value * 2 for model in pair)
+
+    assert (
+        artifact_gib(pair) * GIB
+        > sum(model.bytes.value or 0 for model in pair) + replicated + embeddings
+    )
+
+
+def test_the_largest_pair_of_a_sweep_is_target_and_largest_draft() -> None:
+    assert [model.id for model in largest_pair(experiment("post-drafts-windows"), known())] == [
+        QWEN,
+        DRAFT,
+    ]
+
+
+@pytest.mark.parametrize(("model", "gib"), [(QWEN, 12), (DRAFT, 6), ("Qwen/Qwen3-0.6B", 4)])
+def test_staging_holds_a_file_at_a_time(model: str, gib: int) -> None:
+    assert stage_gib(known().models[model]) == gib

@@ -1,0 +1,160 @@
+"""Folders of files: every fault told, good files kept, names held against what is there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from complete import ENVIRONMENT, EXPERIMENT
+
+from tandem.declarations.faults import SpecError, SpecFault
+from tandem.declarations.workspace import Workspace, load_workspace
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Path:
+    """One good environment that hosts one good experiment."""
+    for name in ("environments", "experiments"):
+        (tmp_path / name).mkdir()
+    put(tmp_path / "environments" / "home.yaml", ENVIRONMENT)
+    put(tmp_path / "experiments" / "pair.yaml", EXPERIMENT)
+    return tmp_path
+
+
+def put(path: Path, data: dict[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=1))
+
+
+def loaded(folders: Path, *names: str) -> Workspace:
+    return load_workspace(folders / "environments", folders / "experiments", names)
+
+
+def refused(folders: Path, *names: str) -> tuple[SpecFault, ...]:
+    with pytest.raises(SpecError) as caught:
+        loaded(folders, *names)
+    return caught.value.faults
+
+
+def test_the_shipped_files_are_of_good_form(specs: Path) -> None:
+    assert load_workspace(specs / "environments", specs / "experiments").faults == ()
+
+
+def test_a_hosted_experiment_without_a_file_is_told_with_those_there_are(folders: Path) -> None:
+    put(folders / "environments" / "home.yaml", {**ENVIRONMENT, "experiments": ["pair", "gone"]})
+    (fault,) = loaded(folders).faults
+    assert (fault.path, fault.got, fault.allowed) == ("experiments[1]", "'gone'", "pair")
+    assert fault.line
+
+
+def test_a_broken_file_hides_neither_its_neighbours_nor_their_faults(folders: Path) -> None:
+    (folders / "environments" / "broken.yaml").write_text("a: [1")
+    put(folders / "environments" / "other.yaml", {**ENVIRONMENT, "region": 1, "account": 1})
+    put(folders / "experiments" / "bad.yaml", {**EXPERIMENT, "runtime": None})
+
+    workspace = loaded(folders)
+
+    assert sorted((Path(fault.file).name, fault.path) for fault in workspace.faults) == [
+        ("bad.yaml", "runtime"),
+        ("broken.yaml", ""),
+        ("other.yaml", "account"),
+        ("other.yaml", "region"),
+    ]
+    assert (list(workspace.environments), list(workspace.experiments)) == (["home"], ["pair"])
+
+
+def test_a_hosted_experiment_of_bad_form_is_told_once(folders: Path) -> None:
+    put(folders / "experiments" / "pair.yaml", {**EXPERIMENT, "runtime": None})
+    assert [fault.path for fault in loaded(folders).faults] == ["runtime"]
+
+
+@pytest.mark.parametrize(
+    "stem", ["Upper", "under_score", "a.b", "-dash", "x" * 64, "ünicode", "with space"]
+)
+def test_rejects_a_file_name_that_is_no_label(folders: Path, stem: str) -> None:
+    put(folders / "environments" / f"{stem}.yaml", ENVIRONMENT)
+    (fault,) = loaded(folders).faults
+    assert fault.path == "name"
+    assert "the file's name" in fault.change
+
+
+def test_a_directory_that_ends_like_a_file_is_told(folders: Path) -> None:
+    (folders / "experiments" / "deep.yaml").mkdir()
+    assert [fault.got for fault in loaded(folders).faults] == ["is a directory"]
+
+
+@pytest.mark.parametrize("folder", ["environments", "experiments"])
+def test_a_file_that_would_be_passed_over_for_its_ending_is_told(
+    folders: Path, folder: str
+) -> None:
+    (folders / folder / "home.yml").write_text("a: 1")
+    (fault,) = loaded(folders).faults
+    assert (Path(fault.file).name, fault.change) == ("home.yml", "rename it to home.yaml")
+
+
+@pytest.mark.parametrize("folder", ["environments", "experiments"])
+def test_rejects_a_folder_that_is_not_there(folders: Path, folder: str) -> None:
+    (folders / folder).rename(folders / "moved")
+    (fault,) = refused(folders)
+    assert fault.got == "no such folder"
+    assert f"--{folder}" in fault.change
+
+
+def test_rejects_every_named_environment_that_is_not_there(folders: Path) -> None:
+    assert [
+        (Path(fault.file).name, fault.allowed)
+        for fault in refused(folders, "nowhere", "home", "gone")
+    ] == [
+        ("nowhere.yaml", "home"),
+        ("gone.yaml", "home"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["../home", "/etc/passwd", "", ".", "home.yaml", "*"])
+def test_rejects_a_name_that_is_a_path(folders: Path, name: str) -> None:
+    assert [fault.got for fault in refused(folders, name)] == ["no such file"]
+
+
+def test_a_named_environment_brings_only_what_it_hosts(folders: Path) -> None:
+    put(folders / "environments" / "other.yaml", ENVIRONMENT)
+    put(folders / "experiments" / "unused.yaml", {**EXPERIMENT, "runtime": None})
+
+    workspace = loaded(folders, "home")
+
+    assert (list(workspace.environments), list(workspace.experiments)) == (["home"], ["pair"])
+    assert workspace.faults == ()
+
+
+@pytest.mark.parametrize(("folder", "name"), [("environments", "home"), ("experiments", "pair")])
+def test_only_a_file_of_what_is_named_is_refused_for_its_ending(
+    folders: Path, folder: str, name: str
+) -> None:
+    for stem in (name, "strange"):
+        (folders / folder / f"{stem}.yml").touch()
+
+    assert [Path(fault.file).name for fault in loaded(folders, "home").faults] == [f"{name}.yml"]
+
+
+def test_an_environment_named_twice_is_loaded_once(folders: Path) -> None:
+    assert list(loaded(folders, "home", "home").environments) == ["home"]
+
+
+def test_an_error_prints_each_fault_on_a_line_of_its_own() -> None:
+    note = {"line": 3, "rule": "r", "source": "s, 2026-11-21"}
+    faults = [
+        SpecFault("e.yaml", "a.b", "1", "2", "write 2", **note),
+        SpecFault("e.yaml", "", "x", "y", "z"),
+    ]
+
+    assert str(SpecError(faults)).splitlines() == [
+        "e.yaml:3: a.b: got 1; allowed: 2; change: write 2 [r] [s, 2026-11-21]",
+        "e.yaml: got x; allowed: y; change: z",
+    ]
+
+
+def test_two_empty_folders_are_no_success(tmp_path: Path) -> None:
+    for name in ("environments", "experiments"):
+        (tmp_path / name).mkdir()
+    (fault,) = loaded(tmp_path).faults
+    assert fault.got.startswith("no .yaml file here")

@@ -1,0 +1,160 @@
+"""Names are computed, distinct where two would meet, and within the limits of what they name."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from committed import ENVIRONMENTS, EXPERIMENTS, environment, experiment, known
+
+from tandem.declarations import names
+from tandem.declarations.artifact_key import ArtifactKey
+from tandem.declarations.environment import Environment
+from tandem.declarations.variant_key import compute_artifact_key
+
+HOME = environment("post-us-east-2")
+POST = experiment("post")
+SWEPT = experiment("post-drafts-windows")
+KEYS = {
+    name: [
+        compute_artifact_key(experiment(name), variant, known())
+        for variant in experiment(name).all_variants()
+    ]
+    for name in EXPERIMENTS
+}
+
+
+def with_bucket(bucket: str | None) -> Environment:
+    """Return an environment on a bucket of somebody else's, or on its own."""
+    return HOME.model_copy(
+        update={"artifacts": HOME.artifacts.model_copy(update={"existing_bucket": bucket})}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (names.bucket_name(with_bucket("mine")), "mine"),
+        (names.simulation_namespace(HOME), "Tandem/Simulated/post-us-east-2"),
+        # AmazonCloudWatch user guide, Container Insights: /aws/containerinsights/<cluster>/<kind>
+        (
+            names.container_log_group_name(HOME, "host"),
+            "/aws/containerinsights/tandem-post-us-east-2/host",
+        ),
+        (names.model_slug("Qwen/Qwen3-1.7B"), "qwen3-1-7b"),
+        (
+            names.model_slug("RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3"),
+            "llama-3-1-8b-instruct-speculator-eagle3",
+        ),
+        (names.model_slug("a/_x_"), "x"),
+        (names.stage_command("prod", "post"), "tandem run post --env prod --until stage"),
+        (
+            names.compile_command("prod", "post"),
+            "tandem run post --env prod --until compile --hours H",
+        ),
+    ],
+)
+def test_a_name_is_made_of_what_it_names(name: str, expected: str) -> None:
+    assert name == expected
+
+
+def test_container_logs_are_of_the_kinds_that_the_agent_writes() -> None:
+    assert names.CONTAINER_LOG_KINDS == (
+        "application",
+        "dataplane",
+        "host",
+        "performance",
+        "prometheus",
+    )
+
+
+def test_two_artifacts_of_one_experiment_have_two_volumes() -> None:
+    volumes = {names.artifact_volume_name(HOME, SWEPT, key) for key in KEYS["post-drafts-windows"]}
+    assert len(volumes) == len(SWEPT.all_variants())
+
+
+def test_a_volume_on_another_bucket_has_another_name() -> None:
+    assert (
+        len(
+            {
+                names.models_volume_name(with_bucket(bucket), POST)
+                for bucket in (None, "one", "other")
+            }
+        )
+        == 3
+    )
+
+
+def test_every_experiment_has_a_namespace_of_its_own_with_the_prefix_that_rights_are_given_to() -> (
+    None
+):
+    namespaces = {names.experiment_namespace(experiment(name)) for name in EXPERIMENTS}
+    assert len(namespaces) == len(EXPERIMENTS)
+    assert all(namespace.startswith(names.NAMESPACE_PREFIX) for namespace in namespaces)
+
+
+def test_a_sweep_is_every_draft_at_every_window() -> None:
+    assert [variant.name for variant in SWEPT.all_variants()[1:]] == [
+        f"qwen-sd-qwen3-{draft}-k{window}"
+        for draft in ("0-6b", "1-7b")
+        for window in (5, 7, 10, 15)
+    ]
+
+
+def test_a_swept_name_that_is_too_long_is_a_name_still() -> None:
+    assert SWEPT.sweep is not None
+    swept = SWEPT.sweep.model_copy(update={"prefix": "p" * 63}).variants()
+    assert {len(variant.name) for variant in swept} == {
+        63 + len("-qwen3-0-6b-k5"),
+        63 + len("-qwen3-0-6b-k10"),
+    }
+
+
+def test_every_model_is_staged_by_a_job_of_its_own_with_a_legal_name() -> None:
+    jobs = {names.stage_job_name(model) for model in known().models.values()}
+    assert len(jobs) == len(known().models)
+    assert all(
+        re.fullmatch(r"stage-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{7}", job) for job in jobs
+    )
+    assert max(map(len, jobs)) <= names.CRON_JOB_CHARACTERS
+
+
+def test_two_unpinned_models_of_one_long_name_are_staged_apart() -> None:
+    model = known().models["Qwen/Qwen3-32B"]
+    unpinned = model.model_copy(
+        update={"revision": model.revision.model_copy(update={"value": None})}
+    )
+    one, other = (
+        unpinned.model_copy(update={"id": f"{start}/{'a' * 60}"}) for start in ("first", "second")
+    )
+    assert names.stage_job_name(one) != names.stage_job_name(other)
+
+
+@pytest.mark.parametrize(
+    "key", [key for keys in KEYS.values() for key in keys], ids=lambda key: key.name
+)
+def test_the_job_that_compiles_an_artifact_has_a_legal_name(key: ArtifactKey) -> None:
+    job = names.compile_job_name(key)
+    assert re.fullmatch(r"compile-[a-z0-9]([a-z0-9-]*[a-z0-9])?-[0-9a-f]{12}", job)
+    assert len(job) <= names.CRON_JOB_CHARACTERS
+
+
+def test_a_compile_is_named_by_target_mode_window_and_key() -> None:
+    key = KEYS["post"][1]
+    assert names.compile_job_name(key) == f"compile-qwen3-32b-fused-k7-{key.digest}"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_no_label_of_a_variant_admits_a_compile_job(name: str) -> None:
+    label, value = names.compile_label(experiment(name))
+    assert label not in {names.raise_label(variant) for variant in experiment(name).all_variants()}
+    assert value == name
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_every_dashboard_and_topic_is_a_name_that_aws_takes(name: str) -> None:
+    """PutDashboard and CreateTopic: letters, digits, dash and underscore."""
+    mine = environment(name)
+    parts = (*mine.experiments, "machine", "money")
+    made = [names.topic_name(mine), *(names.dashboard_name(mine, part) for part in parts)]
+    assert [each for each in made if not re.fullmatch(r"[A-Za-z0-9_-]{1,255}", each)] == []

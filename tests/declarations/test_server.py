@@ -1,0 +1,162 @@
+"""What each variant is told: literally for the documented pairs, and no default left to
+speculation."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from committed import EXPERIMENTS, experiment, known
+
+from tandem.declarations.experiment import Experiment, Variant
+from tandem.declarations.server_command import ServerCommand, build_server_command
+from tandem.declarations.variant_key import compute_artifact_key
+
+QWEN = "/models/Qwen/Qwen3-32B/9216db5781bf21249d130ec9da846c4624c16137"
+DRAFT = "/models/Qwen/Qwen3-1.7B/70d244cc86ccca08cf5af4e1e306ecf908b1ad5e"
+LLAMA = "/models/meta-llama/Llama-3.1-8B-Instruct/0e9e39f249a16976918f6564b8830bc894c89659"
+HEAD = "/models/RedHatAI/Llama-3.1-8B-Instruct-speculator.eagle3/f4fa34a8f803a0ba75d048d6b3dbc1ad5149e9ac"
+
+LISTENING = "--host 0.0.0.0 --port 8000"
+
+
+def told(experiment_: Experiment, variant: Variant) -> ServerCommand:
+    return build_server_command(experiment_, variant, known())
+
+
+def named(name: str, variant: str) -> ServerCommand:
+    declared = experiment(name)
+    return told(declared, next(each for each in declared.all_variants() if each.name == variant))
+
+
+def flags(arguments: tuple[str, ...]) -> dict[str, str]:
+    """Read a flat argument list as flag to value; a flag without value, and the model, map to an
+    empty text."""
+    pairs: dict[str, str] = {}
+    for part in arguments:
+        if part.startswith("--") or not pairs:
+            pairs[part] = ""
+        else:
+            pairs[next(reversed(pairs))] = part
+    return pairs
+
+
+SHARED = (
+    '{"save_sharded_checkpoint": true, "on_device_sampling_config": {"do_sample": false, "dynamic":'
+    " false, "
+)
+SHARED += '"global_topk": 256, "top_k": 1}, "async_mode": false, "sequence_parallel_enabled": false'
+GREEDY = '{"neuron_config": {"on_device_sampling_config": {"all_greedy": true}}}'
+POST = (
+    f"{QWEN} --served-model-name Qwen/Qwen3-32B {LISTENING} --tensor-parallel-size 32"
+    " --max-num-seqs 4 "
+)
+POST += "--max-model-len 1024 --dtype bfloat16 --override-neuron-config"
+EAGLE3 = (
+    f"{LLAMA} --served-model-name meta-llama/Llama-3.1-8B-Instruct {LISTENING}"
+    " --tensor-parallel-size 8 "
+)
+EAGLE3 += "--max-num-seqs 2 --max-model-len 2048 --dtype bfloat16 --additional-config"
+ALIKE = ("--no-enable-prefix-caching", "--no-async-scheduling")
+FUSED = f'{{"model": "{DRAFT}", "num_speculative_tokens": 7, "max_model_len": 1024}}'
+HEADED = f'{{"method": "eagle3", "model": "{HEAD}", "num_speculative_tokens": 3}}'
+
+
+@pytest.mark.parametrize(
+    ("name", "variant", "arguments"),
+    [
+        ("post", "qwen-vllm", (*POST.split(), f"{SHARED}}}")),
+        (
+            "post",
+            "qwen-sd-vllm",
+            (
+                *POST.split(),
+                f'{SHARED}, "enable_fused_speculation": true}}',
+                "--speculative-config",
+                FUSED,
+            ),
+        ),
+        ("llama-eagle3", "llama-native", (*EAGLE3.split(), GREEDY, *ALIKE)),
+        (
+            "llama-eagle3",
+            "llama-eagle3",
+            (*EAGLE3.split(), GREEDY, "--speculative-config", HEADED, *ALIKE),
+        ),
+    ],
+    ids=["nxdi baseline", "nxdi fused", "native baseline", "native eagle3"],
+)
+def test_a_documented_server_is_told_exactly_this(
+    name: str, variant: str, arguments: tuple[str, ...]
+) -> None:
+    assert named(name, variant).command == ("vllm", "serve")
+    assert named(name, variant).arguments == arguments
+
+
+def test_the_runtimes_data_may_name_a_method_and_keep_the_artifact() -> None:
+    post = experiment("post")
+    runtime = known().runtimes["nxdi-v0"]
+    assert runtime.spelling is not None
+    spelling = runtime.spelling.model_copy(
+        update={"speculation_methods": {"fused": "eagle", "eagle": None}}
+    )
+    other = replace(
+        known(), runtimes={"nxdi-v0": runtime.model_copy(update={"spelling": spelling})}
+    )
+    fused = post.variants[1]
+
+    config = json.loads(
+        flags(build_server_command(post, fused, other).arguments)["--speculative-config"]
+    )
+
+    assert config["method"] == "eagle"
+    assert compute_artifact_key(post, fused, other) == compute_artifact_key(post, fused, known())
+
+
+def settings(arguments: tuple[str, ...]) -> dict[str, Any]:
+    """Return the Neuron settings that a server on nxdi-v0 is told."""
+    told_settings: dict[str, Any] = json.loads(flags(arguments)["--override-neuron-config"])
+    return told_settings
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in EXPERIMENTS if experiment(name).runtime == "nxdi-v0"]
+)
+def test_no_nxdi_variant_leaves_a_default_to_speculation(name: str) -> None:
+    keys = {
+        "on_device_sampling_config",
+        "save_sharded_checkpoint",
+        "async_mode",
+        "sequence_parallel_enabled",
+    }
+
+    for variant in experiment(name).all_variants():
+        config = settings(told(experiment(name), variant).arguments)
+        assert keys <= set(config)
+        # NxD Inference reads global_topk from the mapping that replaces the artifact's object, at
+        # every request
+        assert config["on_device_sampling_config"]["global_topk"] == 256
+
+
+def changed(name: str, *, tuning: dict[str, Any] | None = None, **serving: Any) -> Experiment:
+    """Return an experiment after changes of its serving settings and their tuning."""
+    old = experiment(name).serving
+    update = {**serving, "tuning": old.tuning.model_copy(update=tuning or {})}
+    return experiment(name).model_copy(update={"serving": old.model_copy(update=update)})
+
+
+@pytest.mark.parametrize("setting", ["fused_qkv", "sequence_parallel_enabled"])
+def test_tuning_is_written_for_every_variant_in_place_of_what_is_told_unasked(setting: str) -> None:
+    tuned = changed("post", tuning={setting: True})
+    assert [settings(told(tuned, each).arguments)[setting] for each in tuned.all_variants()] == [
+        True,
+        True,
+    ]
+
+
+def test_an_optimization_level_is_a_flag_of_its_own_and_no_neuron_setting() -> None:
+    declared = changed("llama-eagle3", tuning={"optimization_level": 2})
+    pairs = flags(told(declared, declared.variants[0]).arguments)
+    assert pairs["--optimization-level"] == "2"
+    assert "optimization_level" not in pairs["--additional-config"]
