@@ -83,7 +83,11 @@ BootstrapQualifier = Annotated[
     str, match_text(r"^[a-z0-9]{1,10}$", "1 to 10 lower-case letters and digits")
 ]
 AmiRelease = Annotated[
-    str, match_text(r"^1\.[0-9]{2}\.[0-9]+-[0-9]{8}$", "a release, such as 1.36.2-20260714")
+    str,
+    match_text(
+        r"^1\.[0-9]{2}\.[0-9]+-20[0-9]{2}(0[1-9]|1[0-2])(0[1-9]|[12][0-9]|3[01])$",
+        "a release and its day, such as 1.36.2-20260714",
+    ),
 ]
 KubernetesVersion = Annotated[
     str, match_text(r"^1\.[0-9]{2}$", 'a minor in quotes, such as "1.36"')

@@ -87,10 +87,10 @@ def _is_foreign(context: EnvironmentContext, zone: str) -> bool:
 
 @RULES.warn("zone-listed", _OFFERINGS, "2026-10-27")
 def _find_unlisted_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
-    """A dated list of the region's zones has every zone of the network."""
+    """A dated list of the region's zones has every zone of the network and the control plane."""
     region = context.environment.region
     figure = context.catalogue.offerings.zones.get(region)
-    for path, zone in context.zones():
+    for path, zone in [*context.zones(), *context.control_plane_zones()]:
         if figure is not None and zone not in figure.value and not _is_foreign(context, zone):
             got = f"{zone}, not listed for {region}"
             change = f"{_ask_account(context)}, or write one of them"
@@ -100,7 +100,7 @@ def _find_unlisted_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("zone-takes-cluster", _CLUSTER_ZONES, "2026-11-28")
 def _find_refused_zones(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """No zone is one in which EKS takes no subnet of a cluster."""
-    for path, zone in context.zones():
+    for path, zone in [*context.zones(), *context.control_plane_zones()]:
         if zone in ZONES_WITHOUT_EKS:
             yield RuleFinding(
                 path,
@@ -234,6 +234,21 @@ def _find_long_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
         yield RuleFinding("capacity.block.ends", got, legal, _AS_OFFERED)
 
 
+@RULES.warn("hours-in-block", _BLOCK_DURATIONS, "2026-11-28")
+def _find_hours_beyond_block(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """The guard's max_hours is no longer than the Capacity Block."""
+    block = context.environment.capacity.block
+    max_hours = context.environment.guard.max_hours
+    if block is None or block.ends <= block.starts:
+        return
+    block_hours = (block.ends - block.starts) / timedelta(hours=1)
+    if max_hours > block_hours:
+        got = f"{max_hours}, longer than the Capacity Block of {block_hours:g} hours"
+        legal = f"at most {block_hours:g}: no lease outlives the block, and costs count max_hours"
+        change = f"write max_hours: {max(1, int(block_hours))}"
+        yield RuleFinding("guard.max_hours", got, legal, change)
+
+
 @RULES.warn("account-real", _EXAMPLES, "2026-11-21")
 def _find_example_account(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The account is none of the AWS documentation's examples."""
@@ -288,7 +303,10 @@ def _find_unknown_billing_code(context: EnvironmentContext) -> Iterable[RuleFind
             f"{region}, whose billing code is not known: the budget also counts what runs while it"
             " is parked"
         )
-        change = "raise guard.budget_usd by a month of what `tandem show` says parked costs"
+        change = (
+            "raise guard.budget_usd by what a month costs parked: `tandem show` has the sum, and"
+            " names each part without a price, which belongs to it"
+        )
         yield RuleFinding("region", got, join_values(sorted(codes)), change)
 
 

@@ -325,3 +325,13 @@ def _find_repeated_tags(context: EnvironmentContext) -> Iterable[RuleFinding]:
             got = f"the key {key!r} beside {first_key!r}"
             legal = "keys that differ in more than case: IAM takes one"
             yield RuleFinding(f"tags.{key}", got, legal, "delete one of them")
+
+
+@RULES.warn("tags-name", "Tandem's own: a tag of the file goes before a stack's own", "2026-11-28")
+def _find_name_tag(context: EnvironmentContext) -> Iterable[RuleFinding]:
+    """No tag is Name: with it subnets, nodes and the rest all have one name in the console."""
+    name = context.environment.tags.get("Name")
+    if name is not None:
+        got = f"{name!r}, the Name of every resource"
+        legal = "no Name: each resource has one of its own"
+        yield RuleFinding("tags.Name", got, legal, "rename the key, such as Team, or delete it")

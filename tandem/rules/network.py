@@ -118,9 +118,14 @@ def _find_public_range(context: EnvironmentContext) -> Iterable[RuleFinding]:
 @RULES.refuse("zones-two", _EKS, "2026-11-21")
 def _find_single_zone(context: EnvironmentContext) -> Iterable[RuleFinding]:
     """The network spans two zones or more."""
+    network = context.environment.network
     zones = {zone for _, zone in context.zones()}
-    if len(zones) == 1:
-        path = "network.zones" if context.environment.network.kind == "new" else "network.subnets"
+    # subnet-once refuses an only subnet that stands twice
+    is_repeated = (
+        isinstance(network, ExistingNetwork) and len({row.id for row in network.subnets}) == 1
+    )
+    if len(zones) == 1 and not is_repeated:
+        path = "network.zones" if network.kind == "new" else "network.subnets"
         legal = "two zones or more: EKS needs them"
         yield RuleFinding(path, f"only {join_values(zones)}", legal, "add one in another zone")
 

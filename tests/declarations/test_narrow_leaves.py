@@ -38,6 +38,7 @@ REFUSED = {
         "x.acme.dev:/a",
         "https://x.acme.dev",
     ],
+    "cluster.ami_release": ["1.36.2-20261314", "1.36.2-20260700", "1.36.2-20260732"],
     "delivery.path": ["..", "../x", "a/../b", "a/./b", "/a", "a/", "a//b", "a b", "."],
     "delivery.revision": ["", " ", "main branch", "-x", "main\n"],
     "hub.endpoint": [

@@ -315,6 +315,12 @@ EXAMPLES: dict[str, Example] = {
     "block-length": spoil(
         "capacity.block.ends", "2027-06-02T11:31:00Z", "2027-06-02T11:30:00Z", base=BLOCKED
     ),
+    "hours-in-block": spoil(
+        "guard.max_hours",
+        25,
+        24,
+        base={"capacity.block": {**BLOCK, "ends": "2026-12-02T11:30:00Z"}},
+    ),
     "block-over": Example(
         "capacity.block.ends",
         {"capacity.block": {"starts": "2026-11-21T11:30:00Z", "ends": "2026-11-22T11:30:00Z"}},
@@ -551,6 +557,7 @@ EXAMPLES: dict[str, Example] = {
         {"tags": {"project": "x", "Project": "y"}},
         {"tags": {"project": "x", "project-2": "y"}},
     ),
+    "tags-name": Example("tags.Name", {"tags": {"Name": "x"}}, {"tags": {"name-of-team": "x"}}),
     "log-key": spoil("log_kms_key_arn", KEY.replace("us-east-2", "us-east-1"), KEY),
     "tags-fit": Example(
         "tags.aws:team", {"tags": {"aws:team": "x"}}, {"tags": {"team": "research + more"}}

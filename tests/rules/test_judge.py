@@ -219,6 +219,10 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
         existing(("1", "1"), ("3", "3"), ("3", "3")),
         ["subnet-once network.subnets[2].id"],
     ),
+    "one subnet alone, twice": (
+        existing(("1", "3"), ("1", "3")),
+        ["subnet-once network.subnets[1].id"],
+    ),
     "one subnet under two zones": (
         existing(("1", "1"), ("1", "3")),
         ["subnet-once network.subnets[1].id"],
@@ -238,6 +242,35 @@ FURTHER: dict[str, tuple[dict[str, object], list[str]]] = {
             }
         },
         ["zone-of-region network.control_plane_subnets[1].zone"],
+    ),
+    "a control plane in a zone that EKS does not take": (
+        {
+            "region": "us-east-1",
+            "capacity.zone": "use1-az1",
+            "network": {
+                **EXISTING,
+                "subnets": [
+                    {"id": f"{SUBNET}{number}", "zone": f"use1-az{number}"} for number in (1, 2)
+                ],
+                "control_plane_subnets": [
+                    {"id": f"{SUBNET}1", "zone": "use1-az1"},
+                    {"id": f"{SUBNET}3", "zone": "use1-az3"},
+                ],
+            },
+        },
+        ["region-offers-type region", "zone-takes-cluster network.control_plane_subnets[1].zone"],
+    ),
+    "a control plane in a zone that the list lacks": (
+        {
+            "network": {
+                **EXISTING,
+                "control_plane_subnets": [
+                    {"id": f"{SUBNET}a", "zone": "use2-az1"},
+                    {"id": f"{SUBNET}b", "zone": "use2-az9"},
+                ],
+            }
+        },
+        ["zone-listed network.control_plane_subnets[1].zone"],
     ),
     "a control plane with one subnet under two zones": (
         {
