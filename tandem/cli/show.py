@@ -22,6 +22,7 @@ from tandem.monitoring.standing_cost import (
     ParkedCost,
     StandingPart,
     compute_parked_cost,
+    list_foreign_regions,
     list_unpriced,
 )
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
@@ -73,9 +74,18 @@ def compute_environment_cost(inputs: CommandInputs, environment: Environment) ->
 
 
 def format_parts(usd: float, parts: Sequence[StandingPart], region: str) -> str:
-    """Return a sum and what it lacks: `75.77 USD + EKS, NAT: no price for us-west-2`."""
+    """Return a sum, whose prices it has and what it lacks.
+
+    As `75.77 USD, in part at us-east-1 prices, + EKS, NAT: no price for us-west-2`.
+    """
+    text = f"{usd:.2f} USD"
+    foreign_regions = ", ".join(list_foreign_regions(parts))
+    if foreign_regions:
+        text += f", in part at {foreign_regions} prices"
     missing = ", ".join(list_unpriced(parts))
-    return f"{usd:.2f} USD{f' + {missing}: no price for {region}' if missing else ''}"
+    if missing:
+        text += f"{',' if foreign_regions else ''} + {missing}: no price for {region}"
+    return text
 
 
 def format_parked_cost(cost: ParkedCost) -> str:
@@ -99,7 +109,7 @@ def list_bill_rows(environment: Environment, cost: ParkedCost) -> Iterator[tuple
         worst = "0.00 USD more: the block is paid, and EC2 ends it"
     else:
         worst = f"{month_usd:,.2f} USD a month: nothing else ends the nodes"
-    yield "every stop fails", worst
+    yield "if every stop failed", worst
 
 
 def list_cost_rows(cost: ParkedCost) -> Iterator[tuple[str, str]]:

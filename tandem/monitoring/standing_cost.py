@@ -38,12 +38,14 @@ class StandingPart:
         name: of the paid item.
         explanation: how its amount is computed.
         usd: None if the price is unknown.
+        foreign_regions: other regions, at whose prices it is.
     """
 
     group: str
     name: str
     explanation: str
     usd: float | None
+    foreign_regions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +84,11 @@ def list_unpriced(parts: Iterable[StandingPart]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(part.group for part in parts if part.usd is None))
 
 
+def list_foreign_regions(parts: Iterable[StandingPart]) -> tuple[str, ...]:
+    """Return the other regions, at whose prices some part is, each once."""
+    return tuple(dict.fromkeys(region for part in parts for region in part.foreign_regions))
+
+
 def compute_parked_cost(monitoring_cost: MonitoringCost, catalogue: Catalogue) -> ParkedCost:
     """Return an environment's cost parked, at its start, and for a run of `guard.max_hours`.
 
@@ -96,6 +103,7 @@ def compute_parked_cost(monitoring_cost: MonitoringCost, catalogue: Catalogue) -
         "watching",
         f"metrics, alarms, dashboards, logs, keys, at prices of {monitoring_cost.region}",
         monitoring_cost.parked_usd,
+        _list_others({monitoring_cost.region}, environment),
     )
     monthly_rows = (
         *_list_cluster_rows(environment),
@@ -217,6 +225,10 @@ def _price_row(environment: Environment, catalogue: Catalogue, row: CostRow) -> 
             return StandingPart(group, name, explanation, None)
         total_usd += price.usd * amount
         price_regions.add(price.region)
-    foreign_regions = ", ".join(sorted(price_regions - {"", environment.region}))
-    note = f", at prices of {foreign_regions}" if foreign_regions else ""
-    return StandingPart(group, name, f"{explanation}{note}", total_usd)
+    foreign_regions = _list_others(price_regions, environment)
+    note = f", at prices of {', '.join(foreign_regions)}" if foreign_regions else ""
+    return StandingPart(group, name, f"{explanation}{note}", total_usd, foreign_regions)
+
+
+def _list_others(price_regions: set[str], environment: Environment) -> tuple[str, ...]:
+    return tuple(sorted(price_regions - {"", environment.region}))

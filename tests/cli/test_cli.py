@@ -95,10 +95,10 @@ def test_show_names_the_only_difference_of_the_arms(specs, capsys):
             "show",
             r"a day of the block 858\.24 USD, prepaid one run at most 286\.08 USD a lease of 8 h",
         ),
-        ("show", r"a month parked \d+\.\d\d USD every stop fails 0\.00 USD more"),
+        ("show", r"a month parked \d+\.\d\d USD[^+]* if every stop failed 0\.00 USD more"),
         (
             "check",
-            r"a month parked: \d+\.\d\d USD; a run of 8 h: 286\.08 USD; watching a month: at most",
+            r"a month parked: \d+\.\d\d USD[^+]*; a run of 8 h: 286\.08 USD; watching a month: at most",
         ),
     ],
 )
@@ -111,7 +111,14 @@ def test_each_figure_of_the_bill_stands_once(specs, capsys, command, words):
 def test_what_has_no_price_is_named_in_the_same_line(specs, capsys, command):
     main([command, "dev-trn2-3xlarge", *folders(specs)])
     text = " ".join(capsys.readouterr().out.split())
-    assert re.search(r"parked:? \d+\.\d\d USD \+ nodes, NAT: no price for ap-southeast-4", text)
+    assert re.search(r"parked:? \d+\.\d\d USD.* \+ nodes, NAT: no price for ap-southeast-4", text)
+
+
+@pytest.mark.parametrize("command", ["show", "check"])
+def test_a_sum_says_in_its_line_that_some_prices_are_another_regions(specs, capsys, command):
+    main([command, "post-us-east-2", *folders(specs)])
+    text = " ".join(capsys.readouterr().out.split())
+    assert re.search(r"parked:? \d+\.\d\d USD, in part at us-east-1 prices", text)
 
 
 def test_verbose_prints_the_parts_of_the_parked_cost(specs, capsys):
