@@ -19,6 +19,7 @@ from typing import Any, Self
 import boto3
 from botocore.config import Config
 
+from rehearsal.aws.build_behavior import BuildBehavior
 from rehearsal.aws.capacity_block import CapacityBlock
 from rehearsal.aws.fleet_behavior import FleetBehavior
 from rehearsal.aws.installation import ENVIRONMENT, PACKAGE_FOLDER, EndpointError, ensure_python
@@ -194,6 +195,10 @@ class AwsEndpoint:
         self._blocks = dict(blocks)
         documents = {name: asdict(block) for name, block in blocks.items()}
         self._put("blocks", json.dumps(documents, default=datetime.isoformat).encode())
+
+    def set_builds(self, behavior: BuildBehavior | None = None) -> None:
+        """Set the quota and the length of builds; None resets both."""
+        self._put("builds", json.dumps(asdict(behavior or BuildBehavior())).encode())
 
     def read_fleet(self) -> dict[str, Any]:
         """Return each knob by name, and `now`, seconds since the epoch by the endpoint's clock."""

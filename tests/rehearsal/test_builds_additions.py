@@ -9,6 +9,8 @@ import zipfile
 
 import pytest
 
+from rehearsal.aws.build_behavior import BuildBehavior
+
 pytestmark = [pytest.mark.endpoint, pytest.mark.xdist_group("endpoint")]
 
 SPEC = (
@@ -43,6 +45,16 @@ def project(endpoint):
     return endpoint.client("codebuild")
 
 
+def wait_for_end(project, ids):
+    """Wait until none of the builds runs any more."""
+    deadline = time.monotonic() + 20
+    while ids and time.monotonic() < deadline:
+        builds = project.batch_get_builds(ids=ids)["builds"]
+        ids = [build["id"] for build in builds if build["buildStatus"] == "IN_PROGRESS"]
+        time.sleep(0.05)
+    assert ids == []
+
+
 @pytest.fixture
 def played(project):
     """Start a build and wait for its end."""
@@ -71,6 +83,23 @@ def test_a_tag_is_pushed_once(endpoint, played):
 
 def test_two_starts_with_one_token_are_one_build(played):
     assert played(idempotencyToken="t")["id"] == played(idempotencyToken="t")["id"]
+
+
+@pytest.mark.parametrize(
+    ("behavior", "most"),
+    [(None, 1), (BuildBehavior(most=2, duration_s=1), 2), (BuildBehavior(most=0), 0)],
+    ids=["as a new account", "two", "none"],
+)
+def test_account_runs_no_more_builds_at_once_than_its_quota(
+    endpoint, project, refusal, behavior, most
+):
+    endpoint.set_builds(behavior or BuildBehavior(duration_s=1))
+    builds = [project.start_build(projectName="played")["build"]["id"] for _ in range(most)]
+    code = refusal(project.start_build, projectName="played")
+    endpoint.set_builds()
+    wait_for_end(project, builds)
+
+    assert code == "AccountLimitExceededException"
 
 
 def test_a_build_writes_the_commands_it_takes_to_its_log(endpoint, played):

@@ -7,6 +7,7 @@ import io
 import json
 import zipfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import app
+from rehearsal.aws.build_behavior import BuildBehavior
 from rehearsal.aws.sandbox import FICTITIOUS_ACCOUNT
 from tandem.cli.inputs import CommandInputs, read_legal_inputs
 from tandem.cli.selection import Selection
@@ -210,6 +212,31 @@ def test_a_failed_build_leaves_another_image_and_the_next_deploy_creates_it(
     assert (failed.status, again.status) == ("ROLLBACK_COMPLETE", "CREATE_COMPLETE")
     assert tags_after_the_failure == [[TOOLS.tag()]]
     assert tags_at_last == [[RUN.tag()]]
+
+
+def test_two_images_are_built_one_after_the_other_where_the_account_runs_one_build(
+    endpoint, deploy_kind, registry_of, delete
+) -> None:
+    registry_of(WHOLE)
+    endpoint.set_builds(BuildBehavior(duration_s=2))
+    with ThreadPoolExecutor() as pool:
+        stacks = list(pool.map(lambda kind: deploy_kind(WHOLE, kind), ["ImageTools", "ImageRun"]))
+    endpoint.set_builds()
+    codebuild = endpoint.client("codebuild")
+    spans = []
+    for image in (TOOLS, RUN):
+        ids = codebuild.list_builds_for_project(
+            projectName=names.repository_name(WHOLE, image.name)
+        )["ids"]
+        builds = codebuild.batch_get_builds(ids=ids)["builds"]
+        # those before are other tests'
+        spans.append(max((build["startTime"], build["endTime"]) for build in builds))
+    for stack in stacks:
+        delete(stack)
+
+    assert [stack.status for stack in stacks] == ["CREATE_COMPLETE", "CREATE_COMPLETE"]
+    first, second = sorted(spans)
+    assert first[1] <= second[0]
 
 
 def test_a_source_that_lacks_a_file_of_the_recipe_fails_the_build(deploy_image, delete) -> None:

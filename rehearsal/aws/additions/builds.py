@@ -5,6 +5,9 @@ A simulated build takes the real source from its bucket, runs the project's own 
 and refuses unknown commands. No container runs and nothing is downloaded. `docker build` looks for
 the files that the Dockerfile copies, and cannot pull a base at a host below `.invalid`. `docker
 push` puts a manifest without layers into ECR.
+
+`PUT /_tandem/builds` takes both knobs as JSON; `rehearsal.aws.build_behavior` explains them.
+Invariant: an account runs no more builds at once than its quota, in a region.
 """
 
 from __future__ import annotations
@@ -21,10 +24,17 @@ import yaml
 from ministack.core.responses import get_account_id, get_region
 from ministack.services import cloudwatch_logs, codebuild, ecr, s3
 
+from . import fleet_settings
 from .handlers import ERROR_STATUS, require_success
 
 NEEDS = {
-    codebuild: ("_builds", "_project_shape", "_projects", "_start_build"),
+    codebuild: (
+        "_builds",
+        "_project_shape",
+        "_projects",
+        "_start_build",
+        "error_response_json",
+    ),
     cloudwatch_logs: ("_create_log_stream", "_put_log_events"),
     ecr: ("_put_image",),
     s3: ("_get_object_data",),
@@ -36,7 +46,15 @@ _EXTRA_MEMBERS = {
     "VpcConfig": "vpcConfig",
 }
 _MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json"
+PATH = "/_tandem/builds"
+# the fields of rehearsal.aws.build_behavior.BuildBehavior
+DEFAULTS = {"most": 1, "duration_s": 0.0}
 _build_ids: dict = {}
+_knobs = dict(DEFAULTS)
+# account and region of each build that runs, by its id; a restart ends them all
+_running_builds: dict = {}
+# two requests may ask for the last free place at once
+_start_lock = threading.Lock()
 
 
 class BuildCommandError(Exception):
@@ -69,6 +87,21 @@ def install(handlers: dict) -> None:
     }
     start = codebuild._start_build
     codebuild._start_build = lambda data: _start_build(start, data)
+    fleet_settings.routes[PATH] = _set_knobs
+    fleet_settings.reset_actions.append(_reset)
+
+
+def _reset():
+    _knobs.update(DEFAULTS)
+    _running_builds.clear()
+
+
+def _set_knobs(values):
+    if not isinstance(values, dict) or set(values) != set(DEFAULTS):
+        raise ValueError(f"{PATH} wants exactly {', '.join(DEFAULTS)}")
+    if not isinstance(values["most"], int) or values["most"] < 0 or values["duration_s"] < 0:
+        raise ValueError(f"{PATH}: most is a count, duration_s is in seconds")
+    _knobs.update(values)
 
 
 def _store_members(name, properties):
@@ -85,15 +118,28 @@ def _to_camel_case(value):
 
 
 def _start_build(start_plain_build, data):
+    """Start a build, if the account's quota has room for it."""
+    with _start_lock:
+        return _start_within_quota(start_plain_build, data)
+
+
+def _start_within_quota(start_plain_build, data):
     """Start a build; the same token gives the same build, as CodeBuild does for a while."""
     token = (get_account_id(), get_region(), data.get("idempotencyToken"))
     if token[2] and _build_ids.get(token) in codebuild._builds:
         return 200, {}, json.dumps({"build": codebuild._builds[_build_ids[token]]}).encode()
+    place = token[:2]
+    running_count = list(_running_builds.values()).count(place)
+    if running_count >= _knobs["most"] and data.get("projectName") in codebuild._projects:
+        # CodeBuild's own words, as public reports of new accounts have them
+        message = f"Cannot have more than {_knobs['most']} builds in queue for the account"
+        return codebuild.error_response_json("AccountLimitExceededException", message, 400)
     answer = start_plain_build(data)
     if answer[0] >= ERROR_STATUS:
         return answer
     build_id = json.loads(answer[2])["build"]["id"]
     _build_ids[token] = build_id
+    _running_builds[build_id] = place
     build = codebuild._builds[build_id]
     project = dict(codebuild._projects[data["projectName"]])
     build.pop("endTime")
@@ -125,6 +171,7 @@ def _simulate_build(build, project):
     log = _BuildLog(build["logs"])
     status = "SUCCEEDED"
     try:
+        time.sleep(_knobs["duration_s"])
         source = _run_phase(build, "DOWNLOAD_SOURCE", lambda: _read_source(project))
         buildspec = yaml.safe_load(project["source"]["buildspec"])
         for name, phase in buildspec["phases"].items():
@@ -139,6 +186,7 @@ def _simulate_build(build, project):
     except Exception as error:  # noqa: BLE001  # of this stand-in; a build that never ends would tell nobody
         log.write_line(repr(error))
         status = "FAULT"
+    _running_builds.pop(build["id"], None)
     build.update(buildStatus=status, currentPhase="COMPLETED", endTime=int(time.time()))
 
 
