@@ -5,12 +5,23 @@ from __future__ import annotations
 import re
 from ipaddress import IPv4Network
 from itertools import combinations
+from pathlib import Path
 from typing import Any
 
 import pytest
-from assemblies import Synth, Template, Templates, changed, environment, resources, templates
+from assemblies import (
+    KEY,
+    Synth,
+    Template,
+    Templates,
+    changed,
+    environment,
+    resources,
+    synth_alone,
+    templates,
+)
 
-from stacks.network import SubnetUse, subnet_range
+from stacks.network import NetworkStack, SubnetUse, subnet_range
 from tandem.declarations.environment import NewNetwork
 from tandem.declarations.interface_endpoints import list_endpoint_services
 from tandem.ops.people.rights import RUNNER_RIGHTS
@@ -153,6 +164,15 @@ def test_only_a_declared_secret_has_an_endpoint(secret: str | None, *, reached: 
 @pytest.mark.parametrize("name", ["post-us-east-2", "native-us-east-2", "nat-per-zone"])
 def test_where_a_nat_leads_out_no_endpoint_is_paid_for(stacks: Templates, name: str) -> None:
     assert services(stacks[f"{name}-Network"]) == set()
+
+
+@pytest.mark.parametrize("key", [KEY, None], ids=["declared", "none"])
+def test_flow_logs_have_the_declared_key(tmp_path: Path, key: str | None) -> None:
+    place = changed(environment("post-us-east-2"), log_kms_key_arn=key)
+    template = synth_alone(place, tmp_path, NetworkStack, environment=place, network=place.network)
+    (flow_log,) = resources(template, "AWS::EC2::FlowLog")
+    group = template["Resources"][flow_log["LogGroupName"]["Ref"]]
+    assert group["Properties"].get("KmsKeyId") == key
 
 
 def test_another_zone_moves_no_subnet(synth: Synth, stacks: Templates) -> None:
