@@ -7,6 +7,7 @@ import base64
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from hand_made_account import TAINT, make_account
 
-from rehearsal.aws.capacity_block import BlockExtension
+from rehearsal.aws.capacity_block import BlockExtension, CapacityBlock
 from rehearsal.cluster.store import format_time
 from rehearsal.run.settings import RehearsalSettings
 from rehearsal.run.world import RehearsalAccount, RunWorld
@@ -38,6 +39,7 @@ TIME_SCALE = 6  # servers slow enough for a client on busy cores
 BLOCK_HOURS = 7
 LONG_HOURS = 7.5
 WAIT_S = 300
+OTHER_RESERVATION = "cr-0fedcba9876543210"
 
 
 def shorten_block(document):
@@ -47,6 +49,27 @@ def shorten_block(document):
     document["capacity"]["block"] = {"starts": format_time(begin), "ends": format_time(ends)}
 
 
+def build_template_data(capacity):
+    """Return what Fleet's launch template says of a block."""
+    target = {"CapacityReservationTarget": {"CapacityReservationId": capacity.reservation_id}}
+    return {
+        "InstanceType": capacity.instance_type,
+        "InstanceMarketOptions": {"MarketType": "capacity-block"},
+        "CapacityReservationSpecification": target,
+        "UserData": base64.b64encode(USER_DATA.encode()).decode(),
+    }
+
+
+def build_plan_tags(capacity):
+    """Return the tags of the node group that Fleet writes of a block."""
+    return {
+        CAPACITY_KIND_TAG: capacity.kind,
+        RESERVATION_TAG: capacity.reservation_id,
+        BLOCK_STARTS_TAG: capacity.block.starts.isoformat(),
+        BLOCK_ENDS_TAG: capacity.block.ends.isoformat(),
+    }
+
+
 def deploy_block(account):
     """Make the node group as Fleet does: of the block, which its launch template and its tags
     name."""
@@ -54,22 +77,9 @@ def deploy_block(account):
     client = account.endpoint.client
     guard = build_guard_config(environment)
     capacity = environment.capacity
-    target = {"CapacityReservationTarget": {"CapacityReservationId": capacity.reservation_id}}
-    data = {
-        "InstanceType": capacity.instance_type,
-        "InstanceMarketOptions": {"MarketType": "capacity-block"},
-        "CapacityReservationSpecification": target,
-        "UserData": base64.b64encode(USER_DATA.encode()).decode(),
-    }
     template = client("ec2").create_launch_template(
-        LaunchTemplateName="fleet", LaunchTemplateData=data
+        LaunchTemplateName="fleet", LaunchTemplateData=build_template_data(capacity)
     )
-    plan = {
-        CAPACITY_KIND_TAG: capacity.kind,
-        RESERVATION_TAG: capacity.reservation_id,
-        BLOCK_STARTS_TAG: capacity.block.starts.isoformat(),
-        BLOCK_ENDS_TAG: capacity.block.ends.isoformat(),
-    }
     client("eks").create_nodegroup(
         clusterName=guard.cluster,
         nodegroupName=guard.node_group,
@@ -80,8 +90,25 @@ def deploy_block(account):
         capacityType="CAPACITY_BLOCK",
         launchTemplate={"id": template["LaunchTemplate"]["LaunchTemplateId"], "version": "1"},
         scalingConfig={"minSize": 0, "desiredSize": 0, "maxSize": 1},
-        tags=names.resource_tags(environment) | plan,
+        tags=names.resource_tags(environment) | build_plan_tags(capacity),
     )
+
+
+def deploy_other_block(account):
+    """Change the node group as Fleet does when the file names another reservation."""
+    environment = account.sandbox.environment
+    client = account.endpoint.client
+    guard = build_guard_config(environment)
+    capacity = environment.capacity
+    client("ec2").create_launch_template_version(
+        LaunchTemplateName="fleet", LaunchTemplateData=build_template_data(capacity)
+    )
+    identity = {"clusterName": guard.cluster, "nodegroupName": guard.node_group}
+    group = client("eks").describe_nodegroup(**identity)["nodegroup"]
+    template = {"id": group["launchTemplate"]["id"], "version": "2"}
+    client("eks").update_nodegroup_version(**identity, launchTemplate=template)
+    client("eks").tag_resource(resourceArn=group["nodegroupArn"], tags=build_plan_tags(capacity))
+    client("eks").get_waiter("nodegroup_active").wait(**identity)
 
 
 def read_tags(account):
@@ -145,17 +172,19 @@ def leased(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def extended(leased):
-    """The same, whose block was extended, and noted so, after a longer run was refused; that run,
-    asked again."""
+    """The same, whose block was extended, and noted so, after a longer run was refused because the
+    payment of a first extension failed; that run, asked again."""
     account = leased.account
     block = leased.account.sandbox.environment.capacity.block
     tags = read_tags(account)
     words = (*RUN, *MEASURE, "--hours", str(LONG_HOURS), "--run", "second")
-    refused = account.run_tandem(*words, capture_output=True)
-    extension = BlockExtension(
-        ends=block.ends + timedelta(days=1), purchased=block.starts, status="payment-succeeded"
+    unpaid = BlockExtension(
+        ends=block.ends + timedelta(days=1), purchased=block.starts, status="payment-failed"
     )
-    account.buy_block(extensions=(extension,))
+    account.buy_block(extensions=(unpaid,))
+    refused = account.run_tandem(*words, capture_output=True)
+    extension = replace(unpaid, status="payment-succeeded")
+    account.buy_block(extensions=(unpaid, extension))
     account.sandbox.edit(
         lambda document: document["capacity"]["block"].update(ends=format_time(extension.ends))
     )
@@ -171,7 +200,7 @@ def test_first_lease_ends_within_the_block(leased):
     assert (record["state"], len(record["leases"])) == ("compiled", 1)
 
 
-def test_longer_run_is_refused_while_the_block_ends_before(extended):
+def test_longer_run_is_refused_while_its_extension_is_not_paid(extended):
     output = " ".join((extended.refused.stdout + extended.refused.stderr).split())
     assert (extended.refused.returncode, "the Capacity Block lasts from" in output) == (
         2,
@@ -219,3 +248,47 @@ def test_run_whose_block_ends_early_is_at_zero_before_ec2_takes_the_node(leased,
         [],
         True,
     )
+
+
+@pytest.fixture(scope="module")
+def replaced(leased):
+    """The same world, whose block is over and replaced by another: a start before Fleet names it,
+    and one after."""
+    account = leased.account
+    old = account.sandbox.environment.capacity
+    now = datetime.now(UTC).replace(microsecond=0)
+    begin = now - timedelta(hours=1)
+
+    def name_other_block(document):
+        document["capacity"]["reservation_id"] = OTHER_RESERVATION
+        document["capacity"]["block"] = {
+            "starts": format_time(begin),
+            "ends": format_time(now + timedelta(days=1)),
+        }
+
+    account.sandbox.edit(name_other_block)
+    new = account.sandbox.environment.capacity
+    account.endpoint.set_blocks(
+        {
+            old.reservation_id: CapacityBlock(starts=begin, ends=now),
+            new.reservation_id: CapacityBlock(starts=new.block.starts, ends=new.block.ends),
+        }
+    )
+    words = ("start", "--env", ENVIRONMENT, "--hours", "6", "--yes", "--accept-unarmed")
+    refused = account.run_tandem(*words, capture_output=True)
+    deploy_other_block(account)
+    result = account.run_tandem(*words, capture_output=True)
+    nodes = leased.world.list_fleet()
+    account.run_tandem("stop", "--end", "--env", ENVIRONMENT, capture_output=True)
+    return SimpleNamespace(refused=refused, result=result, nodes=nodes, old_id=old.reservation_id)
+
+
+def test_start_on_another_block_is_refused_while_fleet_names_the_old_one(replaced):
+    output = " ".join((replaced.refused.stdout + replaced.refused.stderr).split())
+    is_told = f"the Capacity Block {replaced.old_id} is expired" in output
+    assert (replaced.refused.returncode, is_told) == (2, True), output
+
+
+def test_start_on_another_block_raises_a_node_once_fleet_names_it(replaced):
+    assert replaced.result.returncode == 0, replaced.result.stdout + replaced.result.stderr
+    assert len(replaced.nodes) == 1
