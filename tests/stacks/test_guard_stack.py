@@ -527,6 +527,16 @@ class TestBudget:
             budgets[0]["NotificationsWithSubscribers"] == budgets[1]["NotificationsWithSubscribers"]
         )
 
+    def test_without_tags_of_ones_own_it_counts_this_environments_instances_alone(
+        self, tmp_path: Path
+    ) -> None:
+        place = changed(environment(HOME), tags={})
+        template = synth_alone(place, tmp_path, GuardStack, environment=place)
+        assert one(template, "AWS::Budgets::Budget")["Budget"]["CostFilters"] == {
+            "TagKeyValue": [f"user:tandem:environment${HOME}"],
+            "UsageType": ["USE2-BoxUsage:trn2.48xlarge", "USE2-SpotUsage:trn2.48xlarge"],
+        }
+
     def test_a_region_without_budgets_has_none_and_all_else(self, stacks: Templates) -> None:
         assert environment("dev-trn2-3xlarge").region in REGIONS_WITHOUT_BUDGETS
         assert resources(stacks["dev-trn2-3xlarge-Guard"], "AWS::Budgets::Budget") == []
