@@ -242,10 +242,10 @@ def _find_hours_beyond_block(context: EnvironmentContext) -> Iterable[RuleFindin
     if block is None or block.ends <= block.starts:
         return
     block_hours = (block.ends - block.starts) / timedelta(hours=1)
-    if max_hours > block_hours:
+    if max_hours > block_hours >= 1:
         got = f"{max_hours}, longer than the Capacity Block of {block_hours:g} hours"
         legal = f"at most {block_hours:g}: no lease outlives the block, and costs count max_hours"
-        change = f"write max_hours: {max(1, int(block_hours))}"
+        change = f"write max_hours: {int(block_hours)}"
         yield RuleFinding("guard.max_hours", got, legal, change)
 
 

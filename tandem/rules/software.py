@@ -177,8 +177,13 @@ def _find_old_driver(context: HostingContext) -> Iterable[RuleFinding]:
     )
     got += f" with driver {driver}" if driver else ", whose driver is not known"
     legal = f"driver {own_driver} or newer; with an older one it is unproven"
-    change = "write cluster.ami_release: a release with this driver"
-    if minor.newest_release not in {None, release}:
+    fits = [
+        known
+        for known in minor.list_releases(versions.refusing_drivers.value)
+        if _parse_version(minor.find_driver(known) or "0") >= _parse_version(own_driver)
+    ]
+    change = f"write cluster.ami_release: {fits[0] if fits else 'a release with this driver'}"
+    if not fits and minor.newest_release not in {None, release}:
         newest_driver = minor.find_driver(minor.newest_release) or "not read"
         change += (
             f"; the newest that is known is {minor.newest_release}, its driver {newest_driver}"

@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 from committed import ROOT, workspace
-from examples import CLOSED, EXAMPLES, EXISTING, HUB, MIRRORS, like_small, native, of_model, small
+from examples import (
+    CLOSED,
+    EXAMPLES,
+    EXISTING,
+    HUB,
+    MIRRORS,
+    OLD_IMAGE,
+    like_small,
+    native,
+    of_model,
+    small,
+)
 from known import EXPERIMENT, fig, judged, known
 
 from tandem.declarations.catalogue import Catalogue, load_catalogue
@@ -94,6 +105,14 @@ def test_a_refused_mode_cites_the_figure_that_decides_and_names_the_nearest_serv
 def test_the_posts_label_is_explained_where_it_is_refused() -> None:
     (fault,) = judged({"variants[1].method": "eagle"})
     assert "fused is what ran" in fault.got
+
+
+def test_an_old_driver_names_a_node_image_that_has_the_new_one() -> None:
+    (fault,) = judged({**OLD_IMAGE, **native()})
+    assert (fault.rule, fault.change) == (
+        "driver-released",
+        "write cluster.ami_release: 1.36.4-20261003",
+    )
 
 
 def test_an_unproven_mode_names_the_key_that_admits_it() -> None:

@@ -274,6 +274,8 @@ def replaced(leased):
             new.reservation_id: CapacityBlock(starts=new.block.starts, ends=new.block.ends),
         }
     )
+    # the old block's last stop left a fence
+    account.run_tandem("stop", "--release", "--env", ENVIRONMENT, capture_output=True)
     words = ("start", "--env", ENVIRONMENT, "--hours", "6", "--yes", "--accept-unarmed")
     refused = account.run_tandem(*words, capture_output=True)
     deploy_other_block(account)
