@@ -97,6 +97,7 @@ def test_the_real_app_is_bootstrapped_deployed_and_held():
         "ImageTools",
         "ImageRun",
         "ImageLlmperf",
+        "ImageLmEval",
         "Cluster",
         "Guard",
         "Fleet",
