@@ -38,7 +38,7 @@ from machine import describe_machine
 from stream_recording import CHAT, record_stream, write_recording
 
 from rehearsal.loopback import HOST, find_free_port
-from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import RequestMetrics
 from tandem.bench.plan.schedule import CONTROL_SUFFIX
 from tandem.bench.records import manifest
 from tandem.bench.records.folder import RECORDS_FILE
@@ -348,7 +348,7 @@ def read_rows(measurement: Measurement, folder: Path) -> list[Row]:
             requests=len(own_records),
             failed=sum(record.error is not None for record in own_records),
             reconnected=sum(record.reconnected for record in own_records),
-            tpot_ms=_find_mean(compute_request_metrics(own_records).values["tpot_ms"]),
+            tpot_ms=_find_mean(RequestMetrics(own_records).tpot_ms),
             logged_ms=read_logged_ms(server, folder, len(own_records)),
         )
         rows.append(row)

@@ -11,7 +11,7 @@ import servers_apart
 from bench_command import run_bench, write_suite
 
 from tandem.bench.figures.ground_truth import ServerLogEntry
-from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import RequestMetrics
 from tandem.bench.records.folder import RECORDS_FILE
 from tandem.bench.records.record import RequestRecord, read_records
 
@@ -112,7 +112,7 @@ def compare_figures(
     entries = server.read_entries()
     truths = [entries[record.request_id] for record in records]
 
-    values = compute_request_metrics(records).values
+    values = RequestMetrics(records).by_name()
     for metric, (fixed_ms, share) in LIMITS[concurrency].items():
         true_values = [entry.figures()[metric] for entry in truths]
         for place, quantile in QUANTILES.items():

@@ -8,7 +8,7 @@ import numpy as np
 import servers_apart
 from bench_command import run_bench, write_suite
 
-from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import RequestMetrics
 from tandem.bench.records.folder import RECORDS_FILE
 from tandem.bench.records.record import read_records
 
@@ -50,15 +50,13 @@ def measure(folder: Path) -> tuple[list[str], bool]:
     tpots_ms = []
     llmperf_ms = []
     for size in SIZES:
-        figures = compute_request_metrics(
-            [record for record in records if record.class_ == f"burst-{size}"]
-        )
-        medians = {name: float(np.median(values)) for name, values in figures.values.items()}
-        tpots_ms.append(medians["tpot_ms"])
-        llmperf_ms.append(medians["llmperf_inter_token_latency_ms"])
+        figures = RequestMetrics([record for record in records if record.class_ == f"burst-{size}"])
+        gaps_ms, _ = figures.list_gaps()
+        tpots_ms.append(float(np.median(figures.tpot_ms)))
+        llmperf_ms.append(float(np.median(figures.llmperf_inter_token_latency_ms)))
         lines.append(
             f"| {size} | {tpots_ms[-1]:.3f} | {tpots_ms[-1] / tpots_ms[0] - 1:+.2%} "
-            f"| {np.median(figures.gaps_ms):.2f} | {medians['tokens_per_chunk']:.2f} "
+            f"| {np.median(gaps_ms):.2f} | {np.median(figures.tokens_per_chunk):.2f} "
             f"| {llmperf_ms[-1]:.2f} | x {llmperf_ms[-1] / llmperf_ms[0]:.2f} |"
         )
     return lines, all(abs(tpot_ms / tpots_ms[0] - 1) <= LIMIT for tpot_ms in tpots_ms)

@@ -20,7 +20,7 @@ import numpy as np
 import servers_apart
 from bench_command import ROOT, BenchError, run_bench, write_suite
 
-from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import RequestMetrics
 from tandem.bench.records.folder import RECORDS_FILE
 from tandem.bench.records.record import read_records
 
@@ -184,7 +184,7 @@ def run_tandem(
     for record in records:
         times_s = [record.start_s + chunk.at_s for chunk in record.chunks if chunk.bears_tokens]
         arrivals[record.request_id] = times_s
-    return arrivals, float(np.median(compute_request_metrics(records).values["tpot_ms"]))
+    return arrivals, float(np.median(RequestMetrics(records).tpot_ms))
 
 
 def run_aiperf(

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import RequestMetrics
 from tandem.bench.records import counters, manifest
 from tandem.bench.records.counters import CounterChange
 from tandem.bench.records.folder import RECORDS_FILE
@@ -208,7 +208,7 @@ def seen(turns: Sequence[Turn]) -> Seen:
     """Sum turns of one arm."""
     records = list_records(turns)
     change = sum((turn.change for turn in turns[1:]), turns[0].change).counts
-    figures = compute_request_metrics(records).values
+    figures = RequestMetrics(records)
     counted = change.get("accepted_tokens")
     return Seen(
         requests=len(records),
@@ -222,11 +222,11 @@ def seen(turns: Sequence[Turn]) -> Seen:
         steps_counted=round(change["decode_steps"]),
         drafts=round(change.get("drafts", 0)),
         drafted=round(change.get("draft_tokens", 0)),
-        tpot_ms=_mean(figures["tpot_ms"]),
+        tpot_ms=_mean(figures.tpot_ms),
         tpot_counted_ms=_MS * change["tpot_seconds"] / change["tpot_count"],
-        ttft_ms=_mean(figures["ttft_ms"]),
+        ttft_ms=_mean(figures.ttft_ms),
         ttft_counted_ms=_MS * change["first_token_seconds"] / change["first_tokens"],
-        llmperf_ms=_mean(figures["llmperf_inter_token_latency_ms"]),
+        llmperf_ms=_mean(figures.llmperf_inter_token_latency_ms),
     )
 
 

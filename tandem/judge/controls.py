@@ -24,7 +24,7 @@ from tandem.bench.figures.columns import IntArray
 from tandem.bench.figures.request_table import UNKNOWN, RequestTable
 from tandem.bench.figures.summary import ALL_CLASSES
 from tandem.bench.load.host import MAX_CLIENT_CPU, MAX_LAG_S, RoundLoad, read_round_loads
-from tandem.bench.load.server_starts import name_server
+from tandem.bench.records.server_starts import name_server
 from tandem.judge.decision import is_beyond_margin
 from tandem.judge.interval import (
     FEWEST_STARTS,

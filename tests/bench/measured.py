@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.figures.request_metrics import RequestMetrics
 from tandem.bench.records import manifest
 from tandem.bench.records.counters import FILE as COUNTERS
 from tandem.bench.records.counters import MetricsScrape
@@ -62,13 +62,11 @@ def record(**changes: Any) -> RequestRecord:
 def compute_record_metrics(request: RequestRecord) -> dict[str, float]:
     """The figures of one record by metric, without those it cannot have; chunk_gap_ms is their
     mean."""
-    metrics = compute_request_metrics([request])
-    values = {
-        name: float(column[0]) for name, column in metrics.values.items() if np.isfinite(column[0])
-    }
-    return values | (
-        {"chunk_gap_ms": float(np.mean(metrics.gaps_ms))} if len(metrics.gaps_ms) else {}
-    )
+    metrics = RequestMetrics([request])
+    columns = {name: float(column[0]) for name, column in metrics.by_name().items()}
+    values = {name: value for name, value in columns.items() if np.isfinite(value)}
+    gaps_ms, _ = metrics.list_gaps()
+    return values | ({"chunk_gap_ms": float(np.mean(gaps_ms))} if len(gaps_ms) else {})
 
 
 def failed(**changes: Any) -> RequestRecord:

@@ -12,8 +12,9 @@ from measured import arm
 
 from tandem.bench.load import answer
 from tandem.bench.load.client import CompletionClient
-from tandem.bench.load.completion_request import ApiName, CompletionRequest
+from tandem.bench.load.completion_request import CompletionRequest
 from tandem.bench.load.reply import ServerReply
+from tandem.bench.plan.run_options import ApiName
 from tandem.bench.records.manifest import ServerOffers, Timeouts
 from tandem.bench.records.record import RequestRecord
 

@@ -13,8 +13,8 @@ from independent_server import Frames, Request, Schedule
 from one_request import asking
 
 from tandem.bench.load.answer import has_tokens, parse_answer
-from tandem.bench.load.finish_reason import GOOD_ENDS
 from tandem.bench.load.reply import ServerReply
+from tandem.bench.records.finish_reason import GOOD_ENDS
 from tandem.bench.records.record import ERROR_WORDS, RecordWriter, RequestRecord, read_records
 
 SEED = 20261121

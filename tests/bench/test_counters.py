@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from measured import arm, speculating
 
-from tandem.bench.load.server_starts import ServerStarts
 from tandem.bench.records.counter_names import FORMS, SAMPLES
 from tandem.bench.records.counters import (
     FILE,
@@ -20,6 +19,7 @@ from tandem.bench.records.counters import (
     parse_page,
     read_scrapes,
 )
+from tandem.bench.records.server_starts import ServerStarts
 from tandem.errors import InputError
 
 # names and labels as vLLM 0.32 (V1) and 0.9.1 (V0) write them; the numbers are ours

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from tandem.bench.load.finish_reason import GOOD_ENDS, is_good_end, is_limit_end, read_finish_reason
+from tandem.bench.records.finish_reason import (
+    GOOD_ENDS,
+    is_good_end,
+    is_limit_end,
+    read_finish_reason,
+)
 
 
 @pytest.mark.parametrize(

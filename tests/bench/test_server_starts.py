@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pytest
 
-from tandem.bench.load.server_starts import ServerStarts
 from tandem.bench.records.counters import MetricsScrape
+from tandem.bench.records.server_starts import ServerStarts
 
 REQUESTS = 8  # of a turn
 TOKENS = 60  # of an answer

@@ -9,7 +9,8 @@ import pytest
 from measured import arm
 from one_request import EVERYTHING, asking
 
-from tandem.bench.load.completion_request import ApiName, encode_body
+from tandem.bench.load.completion_request import encode_body
+from tandem.bench.plan.run_options import ApiName
 from tandem.bench.records.manifest import ServerOffers
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from typing import Any, get_args
@@ -12,13 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tandem.bench.figures.quantiles import Values
-from tandem.bench.records.record import ChunkKind, RequestRecord
+from tandem.bench.records.record import OUTPUT_KINDS, ChunkKind, RequestRecord
 
 IntArray = NDArray[np.intp]
 BoolArray = NDArray[np.bool_]
 
 # in a column
 KIND_CODES: dict[str, int] = {kind: code for code, kind in enumerate(get_args(ChunkKind))}
+_OUTPUT_CODES = sorted(KIND_CODES[kind] for kind in OUTPUT_KINDS)
 
 
 @dataclass(frozen=True)
@@ -39,12 +41,27 @@ class ChunkTable:
     kind: NDArray[np.int8]
     tokens: Values
 
+    @cached_property
+    def bears_tokens(self) -> BoolArray:
+        """The mask of chunks with output: by the server's count if any, else by their kind."""
+        is_output = np.isin(self.kind, _OUTPUT_CODES)
+        is_counted = (self.tokens >= 1) & self.is_choice
+        mask: BoolArray = np.where(np.isnan(self.tokens), is_output, is_counted)
+        return mask
+
+    @cached_property
+    def is_choice(self) -> BoolArray:
+        """The mask of chunks that are no usage."""
+        mask: BoolArray = self.kind != KIND_CODES["usage"]
+        return mask
+
     def find_ends(self, mask: BoolArray) -> tuple[IntArray, IntArray]:
         """Return the index of each record's first and last chunk in `mask`; -1 without one."""
         first = np.full(self.record_count, -1)
         last = np.full(self.record_count, -1)
         places = np.flatnonzero(mask)
         owners = self.owner[places]
+
         first[owners[::-1]] = places[::-1]  # of several values for one owner, numpy keeps the last
         last[owners] = places
         return first, last
@@ -58,10 +75,8 @@ class ChunkTable:
     def sum_by_record(self, mask: BoolArray, weights: Values | None = None) -> Values:
         """Return each record's number of chunks in `mask`, or the sum of their weights."""
         weights = None if weights is None else weights[mask]
-        sums: Values = np.bincount(self.owner[mask], weights, minlength=self.record_count).astype(
-            float
-        )
-        return sums
+        sums = np.bincount(self.owner[mask], weights, minlength=self.record_count)
+        return sums.astype(float)
 
 
 def collect_column(records: Sequence[RequestRecord], name: str, dtype: Any = float) -> NDArray[Any]:
@@ -73,11 +88,14 @@ def collect_chunks(records: Sequence[RequestRecord]) -> ChunkTable:
     """Return the chunks of `records`."""
     numbers = np.array([len(record.chunk_s) for record in records], np.intp)
     count = int(numbers.sum())
+    times_s = chain.from_iterable(map(attrgetter("chunk_s"), records))
     kinds = chain.from_iterable(map(attrgetter("chunk_kind"), records))
+    tokens = chain.from_iterable(map(attrgetter("chunk_tokens"), records))
+
     return ChunkTable(
         record_count=len(numbers),
         owner=np.repeat(np.arange(len(numbers)), numbers),
-        at_s=np.fromiter(chain.from_iterable(map(attrgetter("chunk_s"), records)), float, count),
+        at_s=np.fromiter(times_s, float, count),
         kind=np.fromiter(map(KIND_CODES.__getitem__, kinds), np.int8, count),
-        tokens=np.array(list(chain.from_iterable(map(attrgetter("chunk_tokens"), records))), float),
+        tokens=np.array(list(tokens), float),
     )

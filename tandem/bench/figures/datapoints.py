@@ -12,20 +12,20 @@ began.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, product
 from pathlib import Path
 
 import numpy as np
 
 from tandem.bench.figures.columns import IntArray
 from tandem.bench.figures.quantiles import Values
-from tandem.bench.figures.request_table import Key, RequestTable, RowGroups, read_request_table
-from tandem.bench.figures.summary import check_limits
+from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.figures.row_groups import Key, RowGroups
 from tandem.bench.figures.throughput import compute_turn_metrics
-from tandem.bench.load.clocks import compute_utc_s
 from tandem.bench.plan.schedule import ArmLoad, TurnKey
 from tandem.bench.records import counters, manifest
+from tandem.bench.records.clocks import compute_utc_s
 from tandem.bench.records.counters import CounterChange, MetricsScrape
 from tandem.bench.records.manifest import RunManifest
 from tandem.metrics import (
@@ -38,6 +38,11 @@ from tandem.metrics import (
 )
 
 _PUBLISHED_METRICS = {metric.name for metric in list_published_metrics()}
+
+
+_Point = tuple[int, str, ArmLoad | None, str, Values]
+"""Minute, arm, load and metric of some values, and the values; load None means every load of the
+arm."""
 
 
 def read_rounds(
@@ -54,57 +59,64 @@ def read_rounds(
         InputError: a file is missing or a line is invalid; the error names it.
     """
     table = read_request_table(folder)
-    run = table.run
-    check_limits(run, folder)
     scrapes = list(counters.read_scrapes(folder / counters.FILE))
     changes: dict[int, list[tuple[TurnKey, CounterChange]]] = defaultdict(list)
     for turn, change in counters.pair_scrapes(iter(scrapes), table.dropped_counters)[0]:
         changes[turn.round].append((turn, change))
-    minutes = _find_minutes(run, table.start_s, table.end_s)
+    minutes = _find_minutes(table.run, table.start_s, table.end_s)
     turn_minutes = _find_first_turn_minutes(table, minutes, scrapes)
-    controls = manifest.control_round_numbers(run)
-    for number in sorted({*np.unique(table.round).tolist(), *changes}.difference(skip_numbers)):
+    controls = manifest.control_round_numbers(table.run)
+
+    numbers = {*np.unique(table.round).tolist(), *changes}.difference(skip_numbers)
+    for number in sorted(numbers):
         mask = table.round == number
-        values = defaultdict[SeriesMinute, list[Values]](list)
-        rows = np.flatnonzero(mask)
         round_table = table.select(mask)
-        parts = np.split(rows, np.flatnonzero(np.diff(rows) != 1) + 1)  # consecutive lines
         points = chain(
             _list_request_points(round_table, minutes[mask]),
             _count_requests(round_table, minutes[mask]),
             _list_turn_points(round_table, changes[number], turn_minutes),
         )
-        for minute, arm, load, name, point_values in points if number not in controls else ():
-            dimensions = zip(BENCH_DIMENSIONS, (experiment, arm, *_name_load(load)), strict=True)
-            values[SeriesMinute(tuple(dimensions), name, minute)].append(point_values)
         yield RoundFigures(
             number=number,
             is_complete=_is_round_complete(table, number, is_control=number in controls),
-            values={minute: np.concatenate(arrays) for minute, arrays in values.items()},
-            ranges=tuple(
-                (int(table.line_offsets[part[0]]), int(table.line_ends[part[-1]]))
-                for part in parts
-                if len(part)
-            ),
+            values={} if number in controls else _join_points(points, experiment),
+            ranges=_list_ranges(round_table),
         )
+
+
+def _join_points(points: Iterable[_Point], experiment: str) -> dict[SeriesMinute, Values]:
+    """Return the values of each minute of a published series."""
+    values: dict[SeriesMinute, list[Values]] = defaultdict(list)
+    for minute, arm, load, name, point_values in points:
+        names = (experiment, arm, *_name_load(load))
+        dimensions = tuple(zip(BENCH_DIMENSIONS, names, strict=True))
+        values[SeriesMinute(dimensions, name, minute)].append(point_values)
+    return {minute: np.concatenate(parts) for minute, parts in values.items()}
+
+
+def _list_ranges(table: RequestTable) -> tuple[tuple[int, int], ...]:
+    """Return start and end, in bytes, of each run of consecutive lines."""
+    ranges: list[tuple[int, int]] = []
+    for offset, end in zip(table.line_offsets.tolist(), table.line_ends.tolist(), strict=True):
+        is_next = bool(ranges) and ranges[-1][1] == offset
+        first, _ = ranges.pop() if is_next else (offset, end)
+        ranges.append((first, end))
+    return tuple(ranges)
 
 
 def _name_load(load: ArmLoad | None) -> tuple[str, str]:
     """Return the dimensions of class and load; None means every class at every load."""
     if load is None:
         return ALL_VALUES, ALL_VALUES
-    level = (
-        f"rate-{load.rate_per_s:g}"
-        if load.rate_per_s is not None
-        else str(load.concurrency or ALL_VALUES)
-    )
+    level = str(load.concurrency or ALL_VALUES)
+    if load.rate_per_s is not None:
+        level = f"rate-{load.rate_per_s:g}"
     return load.class_ or ALL_VALUES, level
 
 
 def _find_minutes(run: RunManifest, start_s: Values, end_s: Values) -> IntArray:
-    minutes: IntArray = (np.floor(compute_utc_s(run, start_s, end_s) / MINUTE_S) * MINUTE_S).astype(
-        np.intp
-    )
+    utc_s = compute_utc_s(run, start_s, end_s)
+    minutes: IntArray = (np.floor(utc_s / MINUTE_S) * MINUTE_S).astype(np.intp)
     return minutes
 
 
@@ -112,15 +124,17 @@ def _find_first_turn_minutes(
     table: RequestTable, minutes: IntArray, scrapes: Sequence[MetricsScrape]
 ) -> dict[TurnKey, int]:
     """Return the minute of each turn's first request, else first scrape; also for all classes."""
-    scrape_minutes = _find_minutes(table.run, *[np.array([scrape.at_s for scrape in scrapes])] * 2)
+    at_s = np.array([scrape.at_s for scrape in scrapes])
+    scrape_minutes = _find_minutes(table.run, at_s, at_s)
     turn_minutes: dict[TurnKey, int] = {}
     for scrape, minute in zip(scrapes, scrape_minutes.tolist(), strict=True):
         turn_minutes.setdefault(scrape.turn, minute)
-    record_minutes: dict[TurnKey, int] = {}
-    for turn, minute in _find_first_minutes(table.turn_groups, minutes).items():
-        for key in (turn, turn.pool_classes()):
-            record_minutes[key] = min(record_minutes.get(key, minute), minute)
-    return turn_minutes | record_minutes
+
+    turns = table.turn_groups
+    pooled_turns = turns.rename(map(TurnKey.pool_classes, turns.keys))
+    for groups in (pooled_turns, turns):
+        turn_minutes |= _find_first_minutes(groups, minutes)
+    return turn_minutes
 
 
 def _find_first_minutes(groups: RowGroups[Key], minutes: IntArray) -> dict[Key, int]:
@@ -130,39 +144,37 @@ def _find_first_minutes(groups: RowGroups[Key], minutes: IntArray) -> dict[Key, 
 
 
 def _is_round_complete(table: RequestTable, number: int, *, is_control: bool) -> bool:
-    run = table.run
-    rows = table.round == number
     has_later_round = bool((table.round > number).any())
-    ending = run.ended.reason if run.ended else None
-    planned_requests = run.plan.requests_per_round
-    if is_control and planned_requests is not None:
-        planned_requests = 2 * planned_requests // len(run.arms)
-    if planned_requests is None and run.generator == "tandem" and run.rounds:
-        planned_requests = (run.plan.requests or 0) // run.rounds or None
+    ending = table.run.ended.reason if table.run.ended else None
+    planned_requests = _count_planned_requests(table.run, is_control=is_control)
     if planned_requests is None:
-        is_whole = ending in {"done", "duration"} or (
-            run.generator == "llmperf" and ending is not None
-        )
+        is_whole = ending in {"done", "duration"}
+        is_whole |= table.run.generator == "llmperf" and ending is not None
         return has_later_round or is_whole
-    is_interrupted = np.isin(
-        table.error, [code for code, word in enumerate(table.errors) if word == "interrupted"]
-    )
-    request_count = len(np.unique(table.request_digest[rows])) - int((rows & is_interrupted).sum())
+
+    rows = table.round == number
+    request_count = len(np.unique(table.request_digest[rows]))
+    if "interrupted" in table.errors:
+        request_count -= int((rows & (table.error == table.errors.index("interrupted"))).sum())
     return request_count >= planned_requests or (ending == "duration" and not has_later_round)
 
 
-_Point = tuple[int, str, ArmLoad | None, str, Values]
-"""Minute, arm, load and metric of some values, and the values; load None means every load of the
-arm."""
+def _count_planned_requests(run: RunManifest, *, is_control: bool) -> int | None:
+    """Return the requests that a round of this kind has; None if the manifest does not say."""
+    requests = run.plan.requests_per_round
+    if requests is not None:
+        return 2 * requests // len(run.arms) if is_control else requests
+    if run.generator == "tandem" and run.rounds:
+        return (run.plan.requests or 0) // run.rounds or None
+    return None
 
 
 def _list_request_points(table: RequestTable, minutes: IntArray) -> Iterator[_Point]:
     """Yield the values of the requests that began in each minute, and of their gaps."""
     turns = table.turn_groups
     loads = [turns.keys[code].load for code in turns.codes.tolist()]
-    groups = RowGroups(range(len(loads)), np.arange(len(loads))).rename(
-        zip(minutes.tolist(), loads, strict=True)
-    )
+    rows = RowGroups(range(len(loads)), np.arange(len(loads)))
+    groups = rows.rename(zip(minutes.tolist(), loads, strict=True))
     parts = {name: groups.split(values) for name, values in table.figures.items()}
     parts["chunk_gap_ms"] = groups.split(table.gaps_ms, table.gap_owners)
     for name in _PUBLISHED_METRICS.intersection(parts):
@@ -176,18 +188,14 @@ def _count_requests(table: RequestTable, minutes: IntArray) -> Iterator[_Point]:
     """Yield the requests and failures of each load, of its classes together, of each arm."""
     turns = table.turn_groups
     loads = [turn.load for turn in turns.keys]
-    cells: Sequence[Sequence[ArmLoad | None]] = [
-        loads,
-        [load.pool_classes() for load in loads],
-        [None] * len(loads),
-    ]
-    for cell_loads in cells:
-        groups = turns.rename(
-            (load.arm, cell) for load, cell in zip(loads, cell_loads, strict=True)
-        )
-        first_minutes = _find_first_minutes(groups, minutes)
+    arms: list[tuple[str, ArmLoad | None]] = [(load.arm, None) for load in loads]
+    cells = [(load.arm, load) for load in loads]
+    pooled_cells = [(load.arm, load.pool_classes()) for load in loads]
+    for names in (cells, pooled_cells, arms):
+        groups = turns.rename(names)
         counts = groups.sum(minutes >= 0)
         failures = groups.sum(table.failed)
+        first_minutes = _find_first_minutes(groups, minutes)
         for place, ((arm, cell), minute) in enumerate(first_minutes.items()):
             yield minute, arm, cell, "requests", counts[place : place + 1]
             yield minute, arm, cell, "failed_requests", failures[place : place + 1]
@@ -199,7 +207,9 @@ def _list_turn_points(
     turn_minutes: Mapping[TurnKey, int],
 ) -> Iterator[_Point]:
     for (load, name), turn_values in compute_turn_metrics(table, changes).values.items():
+        if name not in _PUBLISHED_METRICS:
+            continue
         is_pooled = name == "acceptance_length" and load.class_ is None
-        for turn, value in turn_values if name in _PUBLISHED_METRICS else ():
-            for cell_load in (load, None) if is_pooled else (load,):
-                yield turn_minutes[turn], load.arm, cell_load, name, np.array([value])
+        loads = (load, None) if is_pooled else (load,)
+        for (turn, value), cell_load in product(turn_values, loads):
+            yield turn_minutes[turn], load.arm, cell_load, name, np.array([value])

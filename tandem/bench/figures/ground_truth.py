@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from tandem.bench.figures.quantiles import Values
+from tandem.bench.figures.quantiles import Values, compute_median
 from tandem.bench.figures.request_table import hash_texts, read_request_table
 from tandem.bench.figures.summary import ALL_CLASSES
 from tandem.bench.figures.summary_table import WIDTH, format_table
@@ -116,13 +116,7 @@ def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
     Raises:
         InputError: a file is missing or invalid.
     """
-    log_entries = {
-        digest: entry
-        for path in logs
-        for request_id, entry in read_log(path).items()
-        for digest in hash_texts([request_id.encode()]).tolist()
-        if entry.fault is None
-    }
+    log_entries = _join_logs(logs)
     table = read_request_table(folder)
     is_main = ~np.isin(table.round, list(manifest.control_round_numbers(table.run)))
     has_truth = np.isin(table.request_digest, np.array(list(log_entries), np.uint64))
@@ -130,36 +124,47 @@ def compare_ground_truth(folder: Path, logs: Sequence[Path]) -> GroundTruth:
     parts = {class_: rows[table.class_[rows] == code] for code, class_ in enumerate(table.classes)}
     parts = {class_: part for class_, part in parts.items() if len(part)}
     parts |= {ALL_CLASSES: rows} if len(parts) > 1 else {}
+
     truth_rows = []
     for (class_, part), (code, arm) in itertools.product(parts.items(), enumerate(table.arms)):
         arm_rows = part[table.arm[part] == code]
-        if not len(arm_rows):
-            continue
-        truths = [
-            log_entries[digest].figures() for digest in table.request_digest[arm_rows].tolist()
-        ]
-        medians = {
-            name: _finite_median(table.figures[name][arm_rows]) for name in (*_COLUMNS, LLMPERF_ITL)
-        }
-        figures = {
-            name: (_finite_median(np.array([truth[name] for truth in truths])), medians[name])
-            for name in _COLUMNS
-        }
-        row = GroundTruthRow(
-            class_=class_,
-            arm=arm,
-            n=len(arm_rows),
-            figures=figures,
-            llmperf_ms=medians[LLMPERF_ITL],
-        )
-        truth_rows.append(row)
+        if len(arm_rows):
+            digests = table.request_digest[arm_rows].tolist()
+            truths = [log_entries[digest].figures() for digest in digests]
+            measured = {name: values[arm_rows] for name, values in table.figures.items()}
+            truth_rows.append(_compare_medians(class_, arm, truths, measured))
     left_out = int(is_main.sum()) - len(rows)
     return GroundTruth(rows=tuple(truth_rows), left_out=left_out, simulated=table.run.simulated)
 
 
-def _finite_median(values: Values) -> float:
-    finite = values[np.isfinite(values)]
-    return float(np.median(finite)) if len(finite) else float("nan")
+def _join_logs(logs: Sequence[Path]) -> dict[int, ServerLogEntry]:
+    """Return the entries without a fault, by digest of their request's id."""
+    entries: dict[int, ServerLogEntry] = {}
+    for path in logs:
+        honest = {name: entry for name, entry in read_log(path).items() if entry.fault is None}
+        digests = hash_texts(map(str.encode, honest)).tolist()
+        entries |= dict(zip(digests, honest.values(), strict=True))
+    return entries
+
+
+def _compare_medians(
+    class_: str,
+    arm: str,
+    truths: Sequence[Mapping[str, float]],
+    measured: Mapping[str, Values],
+) -> GroundTruthRow:
+    """Return the medians of the same requests, by their server's log and as measured."""
+    figures = {}
+    for name in _COLUMNS:
+        truth = compute_median(np.array([truth_figures[name] for truth_figures in truths]))
+        figures[name] = truth, compute_median(measured[name])
+    return GroundTruthRow(
+        class_=class_,
+        arm=arm,
+        n=len(truths),
+        figures=figures,
+        llmperf_ms=compute_median(measured[LLMPERF_ITL]),
+    )
 
 
 def format_lines(comparison: GroundTruth, *, width: int = WIDTH) -> Iterator[str]:

@@ -25,8 +25,8 @@ def collect_notes(
     main: RequestTable,
     sentences: Sequence[str],
     arms_with_counters: Collection[str],
-) -> list[str]:
-    """Return every note of a run.
+) -> Iterator[str]:
+    """Yield every note of a run.
 
     Args:
         table: requests of the run.
@@ -34,21 +34,23 @@ def collect_notes(
         sentences: notes on the counters and the turns.
         arms_with_counters: arms with counters for at least one turn.
     """
-    arms_without_counters = [arm for arm in _count_by_arm(main) if arm not in arms_with_counters]
-    return [
-        *table.torn_lines,
-        *table.run.notes,
-        *([_UNKNOWN_SIMULATION] if table.run.simulated is None else []),
-        *_note_progress(table, main),
-        *_note_requests(main),
-        *sentences,
-        *([] if table.run.goodput else ["goodput_per_s is absent: no limits were stated"]),
-        *(
-            f"{arm}: acceptance_length and target_steps_per_token are absent:"
-            " no turn has its counters"
-            for arm in arms_without_counters
-        ),
-    ]
+    yield from table.torn_lines
+    yield from table.run.notes
+    if table.run.simulated is None:
+        yield _UNKNOWN_SIMULATION
+    yield from _note_progress(table, main)
+    yield from _note_requests(main)
+    yield from _note_server_words(main)
+    yield from _note_missing_counts(main)
+    yield from sentences
+    if not table.run.goodput:
+        yield "goodput_per_s is absent: no limits were stated"
+    for arm in _count_by_arm(main):
+        if arm not in arms_with_counters:
+            yield (
+                f"{arm}: acceptance_length and target_steps_per_token are absent:"
+                " no turn has its counters"
+            )
 
 
 def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
@@ -68,9 +70,9 @@ def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
     if duplicates := record_count - len(np.unique(table.request_digest)):
         question = "was the file joined with a copy of itself?"
         yield f"records that repeat a request_id: {duplicates}; all are counted: {question}"
-    if llmperf_count := int(table.by_llmperf.sum()):
+    if run.generator == "llmperf" and record_count:
         yield (
-            f"records of llmperf: {llmperf_count}; of their chunks they hold the first and the end,"
+            f"records of llmperf: {record_count}; of their chunks they hold the first and the end,"
             " so they have no gap, no tokens per chunk and no TPOT;"
             " docs/measurement.md compares them"
         )
@@ -84,9 +86,8 @@ def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
 
 def _count_by_arm(table: RequestTable, mask: BoolArray | None = None) -> dict[str, int]:
     """Return the number of requests in `mask` by arm, in order of names; skip arms without any."""
-    numbers = np.bincount(
-        table.arm if mask is None else table.arm[mask], minlength=len(table.arms)
-    ).tolist()
+    codes = table.arm if mask is None else table.arm[mask]
+    numbers = np.bincount(codes, minlength=len(table.arms)).tolist()
     return {arm: number for arm, number in sorted(zip(table.arms, numbers, strict=True)) if number}
 
 
@@ -111,49 +112,39 @@ def _note_server_words(table: RequestTable) -> Iterator[str]:
 
 def _note_requests(table: RequestTable) -> Iterator[str]:
     totals = _count_by_arm(table)
-    is_answer = ~table.failed
-    reconnect = "asked again on a fresh connection, because the reused one died before any byte"
-    rows: list[tuple[str, str, BoolArray]] = [  # text before and after the number, and the requests
-        *(
-            (f"failed with {word}", "requests; in no latency", table.error == n)
-            for n, word in enumerate(table.errors)
-        ),
-        ("asked more than once", "requests", table.retried),
-        (reconnect, "requests; their times are those of the second asking", table.reconnected),
-        (
-            "fewer than 2 tokens, and so no TPOT",
-            "answers",
-            is_answer & np.isin(table.raw_tokens, (0, 1)),
-        ),
-        *(
-            (f"suspect, {word}", f"records; {_explain_suspect(word)}", mask)
-            for word, mask in table.suspects.items()
-        ),
-        (
-            "without usage",
-            f"answers; no {_USAGE_METRICS} for them",
-            is_answer & np.isnan(table.raw_tokens),
-        ),
-        *(
-            (f"content is {word}", "answers; their times are counted", table.content == number)
-            for number, word in enumerate(table.contents)
-            if word != "ok"
-        ),
-    ]
-    for before, after, mask in rows:
+    for before, after, mask in _list_kinds(table):
         for arm, number in _count_by_arm(table, mask).items():
             yield f"{arm}: {before}: {number} of {totals[arm]} {after}"
-    yield from _note_server_words(table)
+
+
+def _list_kinds(table: RequestTable) -> Iterator[tuple[str, str, BoolArray]]:
+    """Yield the text before and after the number of each kind of request, and their mask."""
+    is_answer = ~table.failed
+    for code, word in enumerate(table.errors):
+        yield f"failed with {word}", "requests; in no latency", table.error == code
+    yield "asked more than once", "requests", table.retried
+    reconnect = "asked again on a fresh connection, because the reused one died before any byte"
+    yield reconnect, "requests; their times are those of the second asking", table.reconnected
+    is_short = is_answer & np.isin(table.raw_tokens, (0, 1))
+    yield "fewer than 2 tokens, and so no TPOT", "answers", is_short
+    for word, mask in table.suspects.items():
+        yield f"suspect, {word}", f"records; {_explain_suspect(word)}", mask
+    is_silent = is_answer & np.isnan(table.raw_tokens)
+    yield "without usage", f"answers; no {_USAGE_METRICS} for them", is_silent
+    for code, word in enumerate(table.contents):
+        if word != "ok":
+            yield f"content is {word}", "answers; their times are counted", table.content == code
+
+
+def _note_missing_counts(table: RequestTable) -> Iterator[str]:
     for arm, part, number in table.unknown_parts:
         yield (
             f"{arm}: {part} holds text that Tandem does not read, so it has no time:"
             f" {number} answers"
         )
-    counts = [
-        _count_by_arm(table, ~np.isnan(table.figures[name]))
-        for name in ("tpot_ms", "tpot_exact_ms")
-    ]
-    for arm in sorted(counts[0].keys() - counts[1].keys()):
+    arms = _count_by_arm(table, ~np.isnan(table.figures["tpot_ms"]))
+    exact_arms = _count_by_arm(table, ~np.isnan(table.figures["tpot_exact_ms"]))
+    for arm in sorted(arms.keys() - exact_arms.keys()):
         yield (
             f"{arm}: its chunks do not say how many tokens they hold, so tpot_exact_ms is absent,"
             " and a first burst biases tpot_ms"

@@ -38,3 +38,9 @@ def compute_spread(values: Values) -> ValueSpread | None:
         raise ValueError("a figure is not a finite number")
     p50, p90, p99 = np.quantile(values, (0.5, 0.9, 0.99), overwrite_input=True)
     return ValueSpread(len(values), float(p50), float(p90), float(p99), mean)
+
+
+def compute_median(values: Values) -> float:
+    """Return the median of the finite values; NaN if there is none."""
+    finite = values[np.isfinite(values)]
+    return float(np.median(finite)) if len(finite) else float("nan")

@@ -8,7 +8,7 @@ has the definitions. The module computes many records at once, because a run may
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from tandem.bench.figures.columns import (
     collect_column,
 )
 from tandem.bench.figures.quantiles import Values
-from tandem.bench.records.record import OUTPUT_KINDS, RequestRecord
+from tandem.bench.records.record import RequestRecord
 
 _ROUNDING_S = 1e-6  # a generator may round its times to a microsecond
 
@@ -47,6 +47,7 @@ SUSPECTS = {
 COMPLETE_SUSPECTS = frozenset({"end_without_reason"})
 """Suspects whose figures all count."""
 
+_TIME_SUSPECTS = ("time_runs_backwards", "chunk_after_end")
 _COUNT_SUSPECTS = (
     "usage_below_chunks",
     "running_usage_fell",
@@ -54,101 +55,141 @@ _COUNT_SUSPECTS = (
     "tokens_without_chunks",
     "usage_above_max_tokens",
 )
-_TOKEN_METRICS = (
+REQUEST_METRICS = (
+    "ttft_ms",
     "tpot_ms",
     "tpot_exact_ms",
+    "e2e_ms",
     "tokens_per_chunk",
     "output_tokens_per_s",
+    "prompt_tokens",
     "completion_tokens",
+    "schedule_delay_ms",
+    "llmperf_inter_token_latency_ms",
 )
-# possible in a record of llmperf
-_LLMPERF_METRICS = ("ttft_ms", "e2e_ms", "prompt_tokens", "completion_tokens")
+"""Metrics of which a request has one value; each is a property of `RequestMetrics`."""
 
 
-@dataclass(frozen=True)
 class RequestMetrics:
-    """Figures of a sequence of records, in its order.
+    """Figures of a sequence of records; a column has one value a record, in their order.
 
-    Args:
-        values: by metric, one value a record; NaN if it has none.
-        gaps_ms: every gap between token-bearing chunks of the usable records.
-        gap_owners: for each gap, the index of its record.
+    The void records are masked in what the figures are computed from, so that each formula is the
+    definition alone. llmperf reports two chunks without their tokens: its records have no count,
+    hence no figure that needs one.
+
+    Attributes:
+        failed: mask of the records with an error.
         suspects: by word of SUSPECTS, the mask of the records with this contradiction.
-        failure_mask: records with an error.
-        raw_completion_tokens: completion tokens of the record, contradicted or not; NaN if it has
-            none.
+        raw_tokens: completion tokens of the records, contradicted or not; NaN if a record has none.
     """
 
-    values: dict[str, Values]
-    gaps_ms: Values
-    gap_owners: IntArray
-    suspects: dict[str, BoolArray]
-    failure_mask: BoolArray
-    raw_completion_tokens: Values
+    def __init__(self, records: Sequence[RequestRecord]) -> None:
+        self._records = records
+        self._chunks = collect_chunks(records)
+        self.failed: BoolArray = np.array([record.error is not None for record in records], bool)
+        self.raw_tokens: Values = collect_column(records, "completion_tokens")
+        suspects = _find_suspects(records, self._chunks, self.raw_tokens)
+        self.suspects = {word: mask & ~self.failed for word, mask in suspects.items()}
 
+        by_ids = np.array([record.counted_by == "token_ids" for record in records], bool)
+        self._void_times = np.any(
+            [self.failed, *(self.suspects[word] for word in _TIME_SUSPECTS)], axis=0
+        )
+        self._void_counts = np.any(
+            [
+                self._void_times,
+                self.suspects["usage_contradicts_stream"] & ~by_ids,
+                *(self.suspects[word] for word in _COUNT_SUSPECTS),
+            ],
+            axis=0,
+        )
 
-def compute_request_metrics(records: Sequence[RequestRecord]) -> RequestMetrics:
-    """Return the figures of `records`."""
-    chunks = collect_chunks(records)
-    tokens = collect_column(records, "completion_tokens")
-    is_text = np.isin(chunks.kind, [KIND_CODES[kind] for kind in sorted(OUTPUT_KINDS)])
-    is_counted = (chunks.tokens >= 1) & (chunks.kind != KIND_CODES["usage"])
-    bears_tokens = np.where(np.isnan(chunks.tokens), is_text, is_counted)
-    failure_mask = np.array([record.error is not None for record in records], bool)
-    suspects = {
-        word: mask & ~failure_mask
-        for word, mask in _find_suspects(records, chunks, bears_tokens, tokens).items()
-    }
-    invalid_times = failure_mask | suspects["time_runs_backwards"] | suspects["chunk_after_end"]
-    by_ids = np.array([record.counted_by == "token_ids" for record in records], bool)
-    invalid_counts = np.any([suspects[word] for word in _COUNT_SUSPECTS], axis=0)
-    invalid_counts |= suspects["usage_contradicts_stream"] & ~by_ids
-    is_llmperf = np.array([record.generator == "llmperf" for record in records], bool)
-    values = _compute_values(records, chunks, bears_tokens, tokens)
-    for name, metric_values in values.items():
-        metric_values[invalid_times] = np.nan
-        if name in _TOKEN_METRICS:
-            metric_values[invalid_counts] = np.nan
-        if name not in _LLMPERF_METRICS:
-            metric_values[is_llmperf] = np.nan
-    owners = chunks.owner[bears_tokens]
-    is_gap = (owners[1:] == owners[:-1]) & ~(invalid_times | is_llmperf)[owners[1:]]
-    gaps_ms = 1e3 * np.diff(chunks.at_s[bears_tokens])[is_gap]
-    return RequestMetrics(values, gaps_ms, owners[1:][is_gap], suspects, failure_mask, tokens)
+    def by_name(self) -> dict[str, Values]:
+        """Return each figure by its metric."""
+        return {name: getattr(self, name) for name in REQUEST_METRICS}
 
+    @cached_property
+    def ttft_ms(self) -> Values:
+        """Arrival of the first chunk with tokens."""
+        return 1e3 * self._token_times_s[0]
 
-def _compute_values(
-    records: Sequence[RequestRecord], chunks: ChunkTable, bears_tokens: BoolArray, tokens: Values
-) -> dict[str, Values]:
-    is_choice = chunks.kind != KIND_CODES["usage"]
-    first, (first_s, last_s) = (
-        chunks.find_ends(bears_tokens)[0],
-        chunks.find_end_times_s(bears_tokens),
-    )
-    ttft_ms = 1e3 * first_s
-    e2e_ms = 1e3 * chunks.find_end_times_s(is_choice)[1]
-    later_tokens = (
-        chunks.sum_by_record(bears_tokens, chunks.tokens) - np.append(chunks.tokens, np.nan)[first]
-    )
-    # llmperf's sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are
-    # chunks, without usage
-    last_text_s = chunks.find_end_times_s(chunks.kind == KIND_CODES["text"])[1]
-    return {
-        "ttft_ms": ttft_ms,
-        "tpot_ms": _divide_where(tokens > 1, e2e_ms - ttft_ms, tokens - 1),
-        "tpot_exact_ms": _divide_where(later_tokens > 0, 1e3 * (last_s - first_s), later_tokens),
-        "e2e_ms": e2e_ms,
-        "tokens_per_chunk": _divide_where(first >= 0, tokens, chunks.sum_by_record(bears_tokens)),
-        "output_tokens_per_s": _divide_where(e2e_ms > 0, tokens, e2e_ms / 1e3),
-        "prompt_tokens": collect_column(records, "prompt_tokens"),
-        "completion_tokens": tokens.copy(),
-        "schedule_delay_ms": (
-            1e3 * (collect_column(records, "start_s") - collect_column(records, "due_s"))
-        ),
-        "llmperf_inter_token_latency_ms": _divide_where(
-            ~np.isnan(last_text_s), 1e3 * last_text_s, chunks.sum_by_record(is_choice)
-        ),
-    }
+    @cached_property
+    def e2e_ms(self) -> Values:
+        """Arrival of the last chunk with a choice."""
+        last_s = self._chunks.find_end_times_s(self._chunks.is_choice)[1]
+        return 1e3 * np.where(self._void_times, np.nan, last_s)
+
+    @cached_property
+    def completion_tokens(self) -> Values:
+        """Tokens of the answer."""
+        return np.where(self._void_counts, np.nan, self.raw_tokens)
+
+    @cached_property
+    def prompt_tokens(self) -> Values:
+        """Tokens of the prompt."""
+        return np.where(self._void_times, np.nan, collect_column(self._records, "prompt_tokens"))
+
+    @property
+    def tpot_ms(self) -> Values:
+        """Time per output token after the first chunk, by the server's count."""
+        later_tokens = self.completion_tokens - 1
+        return _divide_where(later_tokens > 0, self.e2e_ms - self.ttft_ms, later_tokens)
+
+    @property
+    def tpot_exact_ms(self) -> Values:
+        """Time per output token after the first chunk, by the counts of the chunks."""
+        bears_tokens = self._chunks.bears_tokens
+        first = self._chunks.find_ends(bears_tokens)[0]
+        first_tokens = np.append(self._chunks.tokens, np.nan)[first]
+        later_tokens = self._chunks.sum_by_record(bears_tokens, self._chunks.tokens) - first_tokens
+        first_s, last_s = self._token_times_s
+        is_usable = (later_tokens > 0) & ~self._void_counts
+        return _divide_where(is_usable, 1e3 * (last_s - first_s), later_tokens)
+
+    @property
+    def tokens_per_chunk(self) -> Values:
+        """Tokens of the answer for each chunk with tokens."""
+        chunk_count = self._chunks.sum_by_record(self._chunks.bears_tokens)
+        return _divide_where(chunk_count > 0, self.completion_tokens, chunk_count)
+
+    @property
+    def output_tokens_per_s(self) -> Values:
+        """Tokens of the answer for each second of the request."""
+        return _divide_where(self.e2e_ms > 0, self.completion_tokens, self.e2e_ms / 1e3)
+
+    @property
+    def schedule_delay_ms(self) -> Values:
+        """Delay of an open loop's request after its planned start."""
+        delay_s = collect_column(self._records, "start_s") - collect_column(self._records, "due_s")
+        return 1e3 * np.where(self._void_times, np.nan, delay_s)
+
+    @property
+    def llmperf_inter_token_latency_ms(self) -> Values:
+        """What llmperf would call the latency; not of its own records, which lack chunks.
+
+        llmperf's sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are
+        chunks, without usage.
+        """
+        is_llmperf = np.array([record.generator == "llmperf" for record in self._records], bool)
+        last_text_s = self._chunks.find_end_times_s(self._chunks.kind == KIND_CODES["text"])[1]
+        is_usable = ~(np.isnan(last_text_s) | is_llmperf | self._void_times)
+        choice_count = self._chunks.sum_by_record(self._chunks.is_choice)
+        return _divide_where(is_usable, 1e3 * last_text_s, choice_count)
+
+    def list_gaps(self) -> tuple[Values, IntArray]:
+        """Return every gap between chunks with tokens, in ms, and the index of its record."""
+        bears_tokens = self._chunks.bears_tokens
+        owners = self._chunks.owner[bears_tokens]
+        is_gap = (owners[1:] == owners[:-1]) & ~self._void_times[owners[1:]]
+        gaps_ms = 1e3 * np.diff(self._chunks.at_s[bears_tokens])
+        return gaps_ms[is_gap], owners[1:][is_gap]
+
+    @cached_property
+    def _token_times_s(self) -> tuple[Values, Values]:
+        """The time of each record's first and last chunk with tokens."""
+        first_s, last_s = self._chunks.find_end_times_s(self._chunks.bears_tokens)
+        is_void = self._void_times
+        return np.where(is_void, np.nan, first_s), np.where(is_void, np.nan, last_s)
 
 
 def _divide_where(mask: BoolArray, numerator: Values, denominator: Values) -> Values:
@@ -159,23 +200,25 @@ def _divide_where(mask: BoolArray, numerator: Values, denominator: Values) -> Va
 
 
 def _find_suspects(
-    records: Sequence[RequestRecord], chunks: ChunkTable, bears_tokens: BoolArray, tokens: Values
+    records: Sequence[RequestRecord], chunks: ChunkTable, tokens: Values
 ) -> dict[str, BoolArray]:
     end_s = collect_column(records, "end_s")
     headers_s = collect_column(records, "headers_s")
     earliest_s, latest_s = chunks.find_end_times_s(np.full(len(chunks.kind), fill_value=True))
+    is_early = (end_s < 0) | (earliest_s < 0) | (headers_s < 0)
+    is_early |= headers_s > earliest_s + _ROUNDING_S
     is_backwards = np.zeros(len(chunks.at_s), bool)
     is_backwards[1:] = (chunks.owner[1:] == chunks.owner[:-1]) & (np.diff(chunks.at_s) < 0)
-    chunk_count = chunks.sum_by_record(bears_tokens)
-    chunk_tokens = chunks.sum_by_record(bears_tokens, chunks.tokens)
-    is_early = (
-        (end_s < 0) | (earliest_s < 0) | (headers_s < 0) | (headers_s > earliest_s + _ROUNDING_S)
-    )
+
+    chunk_count = chunks.sum_by_record(chunks.bears_tokens)
+    chunk_tokens = chunks.sum_by_record(chunks.bears_tokens, chunks.tokens)
     max_tokens = collect_column(records, "max_tokens")
-    by_usage = np.array([record.counted_by == "usage" for record in records], bool)
-    lacks_reason = np.array(
-        [record.finish_reason is None and record.generator == "tandem" for record in records], bool
-    )
+    by_usage = [record.counted_by == "usage" for record in records]
+    lacks_reason = [
+        record.finish_reason is None and record.generator == "tandem" for record in records
+    ]
+    has_detail = [record.error_detail is not None for record in records]
+
     return {
         "time_runs_backwards": is_early | (chunks.sum_by_record(is_backwards) > 0),
         # of the last chunk; an earlier chunk counts as backwards
@@ -185,9 +228,7 @@ def _find_suspects(
         # one token fewer is a stop token that was counted and never sent
         "usage_differs_from_chunks": (chunk_tokens > tokens) | (chunk_tokens < tokens - 1),
         "tokens_without_chunks": (chunk_count == 0) & (tokens > 1),
-        "usage_contradicts_stream": np.array(
-            [record.error_detail is not None for record in records], bool
-        ),
-        "usage_above_max_tokens": by_usage & (tokens > max_tokens),
-        "end_without_reason": lacks_reason,
+        "usage_contradicts_stream": np.array(has_detail, bool),
+        "usage_above_max_tokens": np.array(by_usage, bool) & (tokens > max_tokens),
+        "end_without_reason": np.array(lacks_reason, bool),
     }

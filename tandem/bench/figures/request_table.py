@@ -10,14 +10,14 @@ do not depend on the order in which requests ended.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import count
+from itertools import chain
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,20 +25,21 @@ from numpy.typing import NDArray
 
 from tandem.bench.figures.columns import BoolArray, IntArray, collect_column
 from tandem.bench.figures.quantiles import Values
-from tandem.bench.figures.request_metrics import compute_request_metrics
-from tandem.bench.load.clocks import ADJUSTMENT_S, compute_utc_s
-from tandem.bench.load.finish_reason import is_limit_end
-from tandem.bench.load.server_starts import ServerStarts, name_server
+from tandem.bench.figures.request_metrics import RequestMetrics
+from tandem.bench.figures.row_groups import NO_NAME, NameCodes, RowGroups, encode_names
 from tandem.bench.plan.schedule import CONTROL_SUFFIX, LoadLevel, TurnKey
 from tandem.bench.records import counters, json_file, manifest
+from tandem.bench.records.clocks import ADJUSTMENT_S, compute_utc_s
+from tandem.bench.records.finish_reason import is_limit_end
 from tandem.bench.records.folder import RECORDS_FILE
 from tandem.bench.records.manifest import RunManifest
 from tandem.bench.records.record import RecordBlock, RequestRecord, read_blocks
+from tandem.bench.records.server_starts import ServerStarts, name_server
 from tandem.errors import InputError
 from tandem.metrics import find_metric
 
 Digests = NDArray[np.uint64]
-UNKNOWN = -1  # the code of an unrecorded placement or start
+UNKNOWN = NO_NAME  # the code of an unrecorded placement or start
 NO_DIGEST = np.uint64(0)  # of an absent value, such as the ids of a server that sends none
 
 # column of codes: names, the name in a record
@@ -52,8 +53,18 @@ _NAMES: dict[str, tuple[str, Callable[[RequestRecord], Any]]] = {
     "error": ("errors", attrgetter("error")),
     "content": ("contents", attrgetter("content")),
 }
-Key = TypeVar("Key")
-NewKey = TypeVar("NewKey")
+_TEXT_ARRAYS = ("arm", "class_", "placement", "start", "error", "content")
+_PLAIN_ARRAYS = (
+    "round",
+    "slot",
+    "repeat",
+    "start_s",
+    "end_s",
+    "tokens",
+    "failed",
+    "hit_token_limit",
+    "retried",
+)
 
 
 class PromptKey(NamedTuple):
@@ -61,46 +72,6 @@ class PromptKey(NamedTuple):
 
     suite: str
     prompt_id: str
-
-
-@dataclass(frozen=True)
-class RowGroups(Generic[Key]):
-    """Requests in groups, e.g. by turn or by load.
-
-    Args:
-        keys: one for each group.
-        codes: of each request, the index of its key.
-    """
-
-    keys: Sequence[Key]
-    codes: IntArray
-
-    def rename(self, names: Iterable[NewKey]) -> RowGroups[NewKey]:
-        """Return the groups under other names, one a present key; join those with equal names."""
-        places: dict[NewKey, int] = {}
-        codes = [places.setdefault(name, len(places)) for name in names]
-        return RowGroups(list(places), np.array(codes, np.intp)[self.codes])
-
-    def sum(self, column: NDArray[Any]) -> Values:
-        """Return the sum of a column of requests for each group."""
-        sums: Values = np.bincount(self.codes, column, minlength=len(self.keys)).astype(float)
-        return sums
-
-    def split(self, values: Values, rows: IntArray | None = None) -> Iterator[tuple[Key, Values]]:
-        """Yield the values of each group, without NaN.
-
-        Args:
-            values: of the requests.
-            rows: of each value, the row of its request; None if each request has one value.
-        """
-        codes = self.codes if rows is None else self.codes[rows]
-        # numpy sorts 16 bits and fewer by radix
-        small_codes = codes.astype(np.min_scalar_type(len(self.keys)))
-        ends = np.cumsum(np.bincount(codes, minlength=len(self.keys)))
-        parts = np.split(values[np.argsort(small_codes, kind="stable")], ends[:-1])
-        yield from (
-            (key, part[~np.isnan(part)]) for key, part in zip(self.keys, parts, strict=False)
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +103,6 @@ class RequestTable:
         unknown_parts: by arm and name of a part of the stream that Tandem does not know, the number
             of requests.
         retried, reconnected: whether the request was sent again by a resumed run, or by the client.
-        by_llmperf: whether llmperf measured the request.
         request_digest: of the request's id.
         gaps_ms, gap_owners: every gap between token-bearing chunks, and its row.
     """
@@ -175,7 +145,6 @@ class RequestTable:
     suspects: Mapping[str, BoolArray] = field(default_factory=dict)
     retried: BoolArray = field(default_factory=lambda: np.empty(0, bool))
     reconnected: BoolArray = field(default_factory=lambda: np.empty(0, bool))
-    by_llmperf: BoolArray = field(default_factory=lambda: np.empty(0, bool))
     request_digest: Digests = field(default_factory=lambda: np.empty(0, np.uint64))
     gaps_ms: Values = field(default_factory=lambda: np.empty(0))
     gap_owners: IntArray = field(default_factory=lambda: np.empty(0, np.intp))
@@ -234,18 +203,11 @@ class RequestTable:
         """The requests grouped by turn."""
         columns = np.stack([self.arm, self.class_, self.load, self.round, self.slot], axis=1)
         rows, codes = np.unique(columns, axis=0, return_inverse=True)
-        turns = [
-            TurnKey(
-                self.arms[arm],
-                self.classes[class_],
-                load.concurrency,
-                load.rate_per_s,
-                round_,
-                slot,
-            )
-            for arm, class_, load_code, round_, slot in rows.tolist()
-            for load in (self.loads[load_code],)
-        ]
+        turns = []
+        for arm, class_, load_code, round_, slot in rows.tolist():
+            load = self.loads[load_code]
+            place = (self.arms[arm], self.classes[class_], load.concurrency, load.rate_per_s)
+            turns.append(TurnKey(*place, round_, slot))
         return RowGroups(turns, codes)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -264,31 +226,18 @@ class RequestTable:
             one request can have, in the unit of its name, or NaN.
         """
         arrays: dict[str, NDArray[Any]] = {}
-        for column in ("arm", "class_", "placement", "start", "error", "content"):
-            plural = _NAMES[column][0]
+        for column in _TEXT_ARRAYS:
             # the last name is None, because the code UNKNOWN is -1
-            names = np.array([*getattr(self, plural), None], object)
+            names = np.array([*getattr(self, _NAMES[column][0]), None], object)
             arrays[column.rstrip("_")] = names[getattr(self, column)]
-        for name in ("suite", "prompt_id"):
+        for name in PromptKey._fields:
             texts = np.array([getattr(prompt, name) for prompt in self.prompts], object)
             arrays[name] = texts[self.prompt]
-        for name in ("concurrency", "rate_per_s"):
+        for name in LoadLevel.__struct_fields__:
             # None becomes NaN
             values = np.array([getattr(load, name) for load in self.loads], float)
             arrays[name] = values[self.load]
-        for name in (
-            "round",
-            "slot",
-            "repeat",
-            "start_s",
-            "end_s",
-            "tokens",
-            "failed",
-            "hit_token_limit",
-            "retried",
-        ):
-            arrays[name] = getattr(self, name)
-        return arrays | dict(self.figures)
+        return arrays | {name: getattr(self, name) for name in _PLAIN_ARRAYS} | dict(self.figures)
 
     def select(self, mask: BoolArray) -> RequestTable:
         """Return the requests in `mask`, with their gaps."""
@@ -322,54 +271,118 @@ def read_request_table(folder: Path | str) -> RequestTable:
     """
     folder = Path(folder)
     run = manifest.read_manifest(folder)
-    torn_lines = list[str]()
-    codes = {name: _number_names() for name in _NAMES}
-    blocks: list[dict[str, dict[str, NDArray[Any]]]] = []
-    row_count = 0
-    part_counts = Counter[tuple[str, str]]()
+    torn_lines: list[str] = []
+    rows = _RecordRows()
     for block in read_blocks(folder / RECORDS_FILE, torn_lines.append):
-        for record in block.records:
-            part_counts.update((record.arm, part) for part in record.unknown_parts)
-        blocks.append(_read_columns(block, codes, row_count))
-        row_count += len(block.records)
-    blocks = blocks or [_read_columns(RecordBlock([], 0, []), codes, 0)]
-    groups: dict[str, Any] = {
-        group: {
-            name: np.concatenate([block[group][name] for block in blocks])
-            for name in blocks[0][group]
-        }
-        for group in blocks[0]
-    }
-    columns = groups.pop("columns")
-    arm_names = [arm.name for arm in sorted(run.arms, key=lambda arm: arm.role != "baseline")]
-    first_names = {
-        "arm": [*arm_names, *(f"{name}{CONTROL_SUFFIX}" for name in arm_names[:1])],
-        "class_": [name for suite in run.suites for name in suite.classes],
-    }
-    names: dict[str, Any] = {}
-    for name, (plural, _) in _NAMES.items():
-        required_names = arm_names if name == "arm" else ()
-        leading = first_names.get(name, ())
-        names[plural], columns[name] = _sort_names(
-            codes[name], columns[name], leading, required_names
-        )
-    names["loads"] = tuple(
-        LoadLevel(concurrency=concurrency, rate_per_s=rate) for concurrency, rate in names["loads"]
-    )
-    names["prompts"] = tuple(PromptKey(*key) for key in names["prompts"])
-    unknown_parts = tuple(
-        (arm, part, number) for (arm, part), number in sorted(part_counts.items())
-    )
+        rows.add(block)
+
     table = RequestTable(
         folder=folder,
         run=run,
         torn_lines=tuple(torn_lines),
-        unknown_parts=unknown_parts,
-        **groups,
-        **names,
-        **columns,
+        unknown_parts=rows.list_unknown_parts(),
+        **rows.encode_names(run),
+        **rows.join_columns(),
     )
     return _align_clocks(_add_process_starts(table))
+
+
+class _RecordRows:
+    """Columns of the records so far; memory holds the texts of one block alone."""
+
+    def __init__(self) -> None:
+        self._names = {column: NameCodes() for column in _NAMES}
+        self._blocks: list[dict[str, Any]] = []
+        self._row_count = 0
+        self._part_counts = Counter[tuple[str, str]]()
+        self.add(RecordBlock([], 0, []))  # a run without a record has columns too
+
+    def add(self, block: RecordBlock) -> None:
+        """Append the records of a block."""
+        for column, (_, key) in _NAMES.items():
+            self._names[column].extend(map(key, block.records))
+        for record in block.records:
+            self._part_counts.update((record.arm, part) for part in record.unknown_parts)
+        self._blocks.append(_read_columns(block, self._row_count))
+        self._row_count += len(block.records)
+
+    def join_columns(self) -> dict[str, Any]:
+        """Return the columns of all blocks, without the codes of names."""
+        return _concatenate(self._blocks)
+
+    def list_unknown_parts(self) -> tuple[tuple[str, str, int], ...]:
+        """Return arm, part and number of requests of each unknown part."""
+        return tuple((*key, number) for key, number in sorted(self._part_counts.items()))
+
+    def encode_names(self, run: RunManifest) -> dict[str, Any]:
+        """Return each column of codes and its names, in the manifest's order where it has one."""
+        arms = [arm.name for arm in sorted(run.arms, key=lambda arm: arm.role != "baseline")]
+        class_names = [suite.classes for suite in run.suites]
+        first_names = {
+            "arm": [*arms, f"{arms[0]}{CONTROL_SUFFIX}"],
+            "class_": list(chain.from_iterable(class_names)),
+        }
+        columns: dict[str, Any] = {}
+        for column, (plural, _) in _NAMES.items():
+            required_names = arms if column == "arm" else ()
+            columns[plural], columns[column] = self._names[column].sort(
+                first_names.get(column, ()), required_names
+            )
+        columns["loads"] = tuple(
+            LoadLevel(concurrency=concurrency, rate_per_s=rate)
+            for concurrency, rate in columns["loads"]
+        )
+        columns["prompts"] = tuple(map(PromptKey._make, columns["prompts"]))
+        return columns
+
+
+def _concatenate(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return the columns of all parts, one after the other; also those of mappings in them."""
+    return {
+        name: (
+            _concatenate([part[name] for part in parts])
+            if isinstance(column, dict)
+            else np.concatenate([part[name] for part in parts])
+        )
+        for name, column in parts[0].items()
+    }
+
+
+def _read_columns(block: RecordBlock, row_count: int) -> dict[str, Any]:
+    """Return the columns of one block, which begins after `row_count` rows."""
+    records = block.records
+    metrics = RequestMetrics(records)
+    start_s = collect_column(records, "start_s")
+    line_ends = block.offset + np.cumsum(block.sizes, dtype=np.intp)
+    gaps_ms, gap_owners = metrics.list_gaps()
+    hit_limit = [is_limit_end(record.finish_reason) for record in records]
+    texts = (record.output.encode() for record in records)
+    token_ids = (
+        b"" if record.token_ids is None else msgspec.json.encode(record.token_ids)
+        for record in records
+    )
+    return {
+        "round": collect_column(records, "round", np.intp),
+        "slot": collect_column(records, "slot", np.intp),
+        "repeat": collect_column(records, "repeat", np.intp),
+        "start_s": start_s,
+        "end_s": start_s + collect_column(records, "end_s"),
+        "figures": metrics.by_name(),
+        "suspects": metrics.suspects,
+        "tokens": metrics.completion_tokens,
+        "raw_tokens": metrics.raw_tokens,
+        "failed": metrics.failed,
+        "hit_token_limit": np.array(hit_limit, bool),
+        "retried": collect_column(records, "attempts") > 1,
+        "reconnected": collect_column(records, "reconnected") > 0,
+        "output": hash_texts(texts),
+        "ids": hash_texts(token_ids),
+        "request_digest": hash_texts(record.request_id.encode() for record in records),
+        "line_offsets": line_ends - np.array(block.sizes, np.intp),
+        "line_ends": line_ends,
+        "gaps_ms": gaps_ms,
+        "gap_owners": (gap_owners + row_count).astype(np.int32),
+    }
 
 
 def _align_clocks(table: RequestTable) -> RequestTable:
@@ -394,116 +407,38 @@ def _align_clocks(table: RequestTable) -> RequestTable:
     return replace(table, run=run, start_s=table.start_s + shift_s, end_s=table.end_s + shift_s)
 
 
-def _read_columns(
-    block: RecordBlock, codes: Mapping[str, dict[Any, int]], row_count: int
-) -> dict[str, dict[str, NDArray[Any]]]:
-    """Return the columns of one block; memory then holds the texts of only one block."""
-    records = block.records
-    metrics = compute_request_metrics(block.records)
-    start_s = collect_column(records, "start_s")
-    texts = (record.output for record in records)
-    token_ids = (
-        b"" if record.token_ids is None else msgspec.json.encode(record.token_ids)
-        for record in records
-    )
-    columns: dict[str, NDArray[Any]] = {
-        **{
-            name: np.array(list(map(codes[name].__getitem__, map(key, records))), np.int32)
-            for name, (_, key) in _NAMES.items()
-        },
-        **{name: collect_column(records, name, np.intp) for name in ("round", "slot", "repeat")},
-        "start_s": start_s,
-        "end_s": start_s + collect_column(records, "end_s"),
-        "tokens": metrics.values["completion_tokens"],
-        "raw_tokens": metrics.raw_completion_tokens,
-        "failed": metrics.failure_mask,
-        "hit_token_limit": np.array(
-            [is_limit_end(record.finish_reason) for record in records], bool
-        ),
-        "retried": collect_column(records, "attempts") > 1,
-        "reconnected": collect_column(records, "reconnected") > 0,
-        "by_llmperf": np.array([record.generator == "llmperf" for record in records], bool),
-        "output": hash_texts(map(str.encode, texts)),
-        "ids": hash_texts(token_ids),
-        "request_digest": hash_texts(record.request_id.encode() for record in records),
-        "line_offsets": block.offset + np.cumsum([0, *block.sizes])[:-1],
-        "line_ends": block.offset + np.cumsum(block.sizes, dtype=np.intp),
-        "gaps_ms": metrics.gaps_ms,
-        "gap_owners": (metrics.gap_owners + row_count).astype(np.int32),
-    }
-    return {"columns": columns, "figures": metrics.values, "suspects": metrics.suspects}
-
-
 def _add_process_starts(table: RequestTable) -> RequestTable:
     """Return the table with the process starts of the server's page for records without a start.
 
     Arms whose address several servers answer have no start, whatever their records say.
     """
-    scrapes = list(counters.read_scrapes(table.folder / counters.FILE))
     server_starts = ServerStarts()
     process_starts: dict[TurnKey, str] = {}
-    for scrape in scrapes:
+    for scrape in counters.read_scrapes(table.folder / counters.FILE):
         start = server_starts.identify_start(scrape)
         if start is not None and scrape.began_s is not None:
             process_starts[scrape.turn] = start
+    if process_starts:
+        table = _fill_starts(table, process_starts)
+
     replicas = server_starts.replicas
-    if process_starts and not (table.start != UNKNOWN).all():
-        groups = table.turn_groups
-        turn_starts = [
-            process_starts.get(turn) or process_starts.get(turn.pool_classes())
-            for turn in groups.keys
-        ]
-        starts, name_codes = encode_names([*table.starts, *turn_starts])
-        places = np.where(table.start == UNKNOWN, len(table.starts) + groups.codes, table.start)
-        table = replace(table, starts=starts, start=name_codes[places])
-    if not replicas:
-        return table
     arms = {arm: replicas[name_server(arm)] for arm in table.arms if name_server(arm) in replicas}
+    if not arms:
+        return table
     is_replicated = np.isin(table.arm, [table.arms.index(arm) for arm in arms])
-    return replace(
-        table, start=np.where(is_replicated, UNKNOWN, table.start), replicas=tuple(arms.items())
-    )
+    start_codes = np.where(is_replicated, UNKNOWN, table.start)
+    return replace(table, start=start_codes, replicas=tuple(arms.items()))
 
 
-def encode_names(
-    names: Iterable[Any], first_names: Sequence[Any] = (), required_names: Sequence[Any] = ()
-) -> tuple[tuple[Any, ...], IntArray]:
-    """Return the names and the code of each entry; arguments and order as for `_sort_names`."""
-    codes = _number_names()
-    return _sort_names(
-        codes, np.array([codes[name] for name in names], np.int32), first_names, required_names
-    )
-
-
-def _number_names() -> defaultdict[Any, int]:
-    """Return a mapping that gives each new name the next number."""
-    return defaultdict(count().__next__)
-
-
-def _sort_names(
-    numbers: Mapping[Any, int],
-    column: IntArray,
-    first_names: Sequence[Any],
-    required_names: Sequence[Any],
-) -> tuple[tuple[Any, ...], IntArray]:
-    """Return the names, `first_names` first and the others sorted, and the column of their codes.
-
-    Names in `required_names`, a part of `first_names`, need no record: an arm without a record is
-    still the baseline or a variant. None is no name: its code is UNKNOWN. In a tuple, None is
-    sorted last.
-    """
-    leading_names = dict.fromkeys(
-        name for name in first_names if name in numbers or name in required_names
-    )
-    others = [name for name in numbers if name is not None and name not in leading_names]
-    others.sort(
-        key=lambda name: (
-            [(part is None, part) for part in name] if isinstance(name, tuple) else name
-        )
-    )
-    names = (*leading_names, *others)
-    places = {name: place for place, name in enumerate(names)}
-    return names, np.array([places.get(name, UNKNOWN) for name in numbers], np.intp)[column]
+def _fill_starts(table: RequestTable, process_starts: Mapping[TurnKey, str]) -> RequestTable:
+    """Return the table with the start of its turn for each record without one."""
+    groups = table.turn_groups
+    turn_starts = [
+        process_starts.get(turn) or process_starts.get(turn.pool_classes()) for turn in groups.keys
+    ]
+    starts, codes = encode_names([*table.starts, *turn_starts])
+    places = np.where(table.start == UNKNOWN, len(table.starts) + groups.codes, table.start)
+    return replace(table, starts=starts, start=codes[places])
 
 
 def hash_texts(texts: Iterable[bytes]) -> Digests:

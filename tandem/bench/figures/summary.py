@@ -12,7 +12,9 @@ whole system over turns.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +24,11 @@ import numpy as np
 from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.notes import collect_notes
 from tandem.bench.figures.quantiles import compute_spread
-from tandem.bench.figures.request_table import RequestTable, RowGroups, read_request_table
+from tandem.bench.figures.request_table import RequestTable, read_request_table
+from tandem.bench.figures.row_groups import RowGroups
 from tandem.bench.figures.throughput import Spreads, compute_turn_metrics
 from tandem.bench.plan.schedule import ArmLoad
 from tandem.bench.records import counters, json_file, manifest
-from tandem.bench.records.manifest import RunManifest
-from tandem.errors import InputError
 from tandem.metrics import CATALOGUE, find_metric
 
 SCHEMA = 2
@@ -35,7 +36,6 @@ SCHEMA = 2
 FILE = "summary.json"
 ALL_CLASSES = "all"
 _DECIMALS = 6  # of a millisecond: finer than any clock here
-_LIMITABLE = sorted({"ttft_ms", "tpot_ms", "tpot_exact_ms", "e2e_ms", "output_tokens_per_s"})
 
 
 class CellPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,80 +125,108 @@ def summarize_table(table: RequestTable) -> RecordSummary:
     """Return the summary of the requests of `table` and of the counters in its folder.
 
     Raises:
-        InputError: the goodput limits a figure that no request has, or a line of the counters is no
-            scrape.
+        InputError: a line of the counters is no scrape.
     """
     run = table.run
-    check_limits(run, table.folder)
     controls = manifest.control_round_numbers(run)
     main = table.select(~np.isin(table.round, list(controls)))
-    scrapes = (
-        scrape
-        for scrape in counters.read_scrapes(table.folder / counters.FILE)
-        if scrape.round not in controls
+    scrapes = counters.read_scrapes(table.folder / counters.FILE)
+    changes, drop_reasons = counters.pair_scrapes(
+        (scrape for scrape in scrapes if scrape.round not in controls), table.dropped_counters
     )
-    changes, drop_reasons = counters.pair_scrapes(scrapes, table.dropped_counters)
     turn_metrics = compute_turn_metrics(main, changes)
     sentences = [
         f"{arm}: {text} (turns: {number})" for (arm, text), number in turn_metrics.sentences.items()
     ]
-    loads = main.turn_groups.rename(turn.load for turn in main.turn_groups.keys)
+
+    turns = main.turn_groups
+    loads = turns.rename(turn.load for turn in turns.keys)
+    order = CellOrder.from_table(table, loads)
     spreads = _compute_spreads(main, loads) | turn_metrics.spreads
-    known_arms = {*(arm.name for arm in run.arms), *(load.arm for load in loads.keys)}
-    arms = tuple(arm for arm in table.arms if arm in known_arms)
-    class_places, arm_places = (
-        {name: n for n, name in enumerate(names)} for names in (table.classes, arms)
+    names = sorted({name for _, name in spreads}, key=_locate_metric)
+    metrics = list(map(find_metric, names))
+
+    errors = {word: main.error == code for code, word in enumerate(main.errors)}
+    contents = {word: main.content == code for code, word in enumerate(main.contents)}
+    arms_with_counters = {turn.arm for turn, _ in changes}
+    notes = collect_notes(table, main, [*drop_reasons, *sentences], arms_with_counters)
+    return RecordSummary(
+        arms=order.arms,
+        simulated=run.simulated,
+        records=len(table),
+        cells=tuple(_list_cells(spreads, order)),
+        metrics=msgspec.convert(metrics, tuple[MetricDefinition, ...], from_attributes=True),
+        requests=tuple(_count_requests(main, loads, order)),
+        errors=_count_words(errors, loads, order),
+        content=_count_words(contents, loads, order),
+        suspects=_count_words(main.suspects, loads, order),
+        notes=tuple(notes),
     )
 
-    def locate(load: ArmLoad) -> tuple[float, ...]:
-        class_place = class_places.get(load.class_ or "", math.inf)
-        arm_place = arm_places.get(load.arm, math.inf)
+
+@dataclass(frozen=True)
+class CellOrder:
+    """The order of cells: by class, load and arm, as table and manifest have them.
+
+    Args:
+        classes: names, in order; others come after them.
+        arms: likewise.
+    """
+
+    classes: tuple[str, ...]
+    arms: tuple[str, ...]
+
+    @classmethod
+    def from_table(cls, table: RequestTable, loads: RowGroups[ArmLoad]) -> CellOrder:
+        """Return the order of a run: arms that the manifest names, or that have a request."""
+        known_arms = {*(arm.name for arm in table.run.arms), *(load.arm for load in loads.keys)}
+        return cls(table.classes, tuple(arm for arm in table.arms if arm in known_arms))
+
+    def locate(self, load: ArmLoad) -> tuple[float, ...]:
+        """Return the sort key of a load."""
+        class_place = _find_place(self.classes, load.class_)
+        arm_place = _find_place(self.arms, load.arm)
         return class_place, load.concurrency or -1, load.rate_per_s or 0.0, arm_place
 
-    def count(mask: BoolArray) -> dict[ArmLoad, int]:
-        return dict(zip(loads.keys, map(int, loads.sum(mask)), strict=True))
 
-    def list_words(masks: Mapping[str, BoolArray]) -> tuple[WordCount, ...]:
-        counts = {
-            (load, word): n for word, mask in masks.items() for load, n in count(mask).items() if n
-        }
-        keys = sorted(counts, key=lambda key: (*locate(key[0]), key[1]))
-        return tuple(
-            WordCount(**_name_load(load), word=word, n=counts[load, word]) for load, word in keys
-        )
+def _find_place(names: Sequence[str], name: str | None) -> float:
+    return names.index(name) if name in names else math.inf
 
-    succeeded = count(~main.failed)
-    failed = count(main.failed)
-    retried = count(main.retried)
-    requests = [
-        ArmRequestCounts(
+
+def _count_requests(
+    main: RequestTable, loads: RowGroups[ArmLoad], order: CellOrder
+) -> Iterator[ArmRequestCounts]:
+    """Yield the numbers of requests of each load."""
+    failed = _count_rows(main.failed, loads)
+    succeeded = _count_rows(~main.failed, loads)
+    retried = _count_rows(main.retried, loads)
+    for load in sorted(loads.keys, key=order.locate):
+        yield ArmRequestCounts(
             **_name_load(load),
             requests=succeeded[load] + failed[load],
             succeeded=succeeded[load],
             failed=failed[load],
             retried=retried[load],
         )
-        for load in sorted(loads.keys, key=locate)
-    ]
-    metrics = [
-        find_metric(name) for name in sorted({name for _, name in spreads}, key=_locate_metric)
-    ]
-    return RecordSummary(
-        arms=arms,
-        simulated=run.simulated,
-        records=len(table),
-        cells=tuple(_list_cells(spreads, locate)),
-        metrics=msgspec.convert(metrics, tuple[MetricDefinition, ...], from_attributes=True),
-        requests=tuple(requests),
-        errors=list_words({word: main.error == code for code, word in enumerate(main.errors)}),
-        content=list_words({word: main.content == code for code, word in enumerate(main.contents)}),
-        suspects=list_words(main.suspects),
-        notes=tuple(
-            collect_notes(
-                table, main, [*drop_reasons, *sentences], {turn.arm for turn, _ in changes}
-            )
-        ),
+
+
+def _count_words(
+    masks: Mapping[str, BoolArray], loads: RowGroups[ArmLoad], order: CellOrder
+) -> tuple[WordCount, ...]:
+    """Return the number of requests with each word, by load."""
+    counts = []
+    for word, mask in masks.items():
+        for load, number in _count_rows(mask, loads).items():
+            if number:
+                counts.append((order.locate(load), word, load, number))
+    counts.sort(key=itemgetter(0, 1))
+    return tuple(
+        WordCount(**_name_load(load), word=word, n=number) for _, word, load, number in counts
     )
+
+
+def _count_rows(mask: BoolArray, loads: RowGroups[ArmLoad]) -> dict[ArmLoad, int]:
+    return dict(zip(loads.keys, map(int, loads.sum(mask)), strict=True))
 
 
 def write_summary(folder: Path) -> RecordSummary:
@@ -222,30 +250,16 @@ def save_summary(folder: Path, summary: RecordSummary) -> None:
     json_file.save_json(folder / FILE, summary, label="the summary")
 
 
-def check_limits(run: RunManifest, folder: Path) -> None:
-    """Refuse a goodput that limits a figure that no request has.
-
-    Raises:
-        InputError: there is such a limit; the error names it.
-    """
-    for name in run.goodput or {}:
-        if name not in _LIMITABLE:
-            problem = f"goodput has a limit on {name}, which is no figure of a request"
-            change = f"limit one of {', '.join(_LIMITABLE)}"
-            raise InputError(problem, where=str(folder / manifest.FILE), change=change)
-
-
 def _compute_spreads(table: RequestTable, loads: RowGroups[ArmLoad]) -> Spreads:
     spreads: Spreads = {}
-    for groups in (loads, loads.rename(load.pool_classes() for load in loads.keys)):
+    for groups in (loads, loads.rename(map(ArmLoad.pool_classes, loads.keys))):
         parts = {name: groups.split(values) for name, values in table.figures.items()}
         parts["chunk_gap_ms"] = groups.split(table.gaps_ms, table.gap_owners)
         for name, load_values in parts.items():
-            spreads |= {
-                (load, name): spread
-                for load, values in load_values
-                if (spread := compute_spread(values))
-            }
+            for load, values in load_values:
+                spread = compute_spread(values)
+                if spread is not None:
+                    spreads[load, name] = spread
     return spreads
 
 
@@ -259,15 +273,15 @@ def _name_load(load: ArmLoad) -> dict[str, Any]:
     return load._asdict() | {"class_": load.class_ or ALL_CLASSES}
 
 
-def _list_cells(
-    spreads: Spreads, locate: Callable[[ArmLoad], tuple[float, ...]]
-) -> Iterator[SummaryCell]:
+def _list_cells(spreads: Spreads, order: CellOrder) -> Iterator[SummaryCell]:
     """Yield every cell; arms of the same metric follow each other."""
-    places = {key: locate(key[0]) for key in spreads}
-    for load, name in sorted(
-        spreads, key=lambda key: (places[key][:-1], _locate_metric(key[1]), places[key][-1])
-    ):
-        figures = {
-            key: round(value, _DECIMALS) for key, value in spreads[load, name]._asdict().items()
-        }
+
+    def locate(key: tuple[ArmLoad, str]) -> tuple[Any, ...]:
+        load, name = key
+        *place, arm_place = order.locate(load)
+        return (*place, _locate_metric(name), arm_place)
+
+    for load, name in sorted(spreads, key=locate):
+        spread = spreads[load, name]._asdict()
+        figures = {key: round(value, _DECIMALS) for key, value in spread.items()}
         yield SummaryCell(**_name_load(load), **figures, metric=name, unit=find_metric(name).unit)

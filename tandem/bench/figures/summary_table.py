@@ -6,7 +6,7 @@ are complete.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Console
@@ -44,45 +44,43 @@ def format_lines(summary: RecordSummary, *, width: int = WIDTH) -> Iterator[str]
     """
     if summary.simulated:
         yield SIMULATED_BAND
-    cells = {
-        (cell.concurrency, cell.rate_per_s, cell.class_, cell.arm, cell.metric): cell
-        for cell in summary.cells
-    }
-    loads = list(
-        dict.fromkeys((counts.concurrency, counts.rate_per_s) for counts in summary.requests)
-    )
-    for load in loads:
-        level = (
-            LoadLevel(concurrency=load[0], rate_per_s=load[1])
-            if any(load)
-            else "a load that is not known"
-        )
-        yield (
-            f"{level}{', open loop' if load[1] else ''}: medians (p90, p99 and means: summary.json)"
-        )
-        counts = Counter[tuple[str, str]]()
-        for row in summary.requests:
-            if (row.concurrency, row.rate_per_s) == load:
-                counts.update(
-                    {(row.class_, row.arm): row.succeeded, (ALL_CLASSES, row.arm): row.succeeded}
-                )
-        is_pooled = len({class_ for class_, _ in counts} - {ALL_CLASSES}) > 1
-        places = sorted(counts, key=lambda place: place[0] == ALL_CLASSES)
-        rows = [
-            [
-                *place,
-                str(counts[place]),
-                *(_format_value(cells.get((*load, *place, metric))) for metric in _COLUMNS),
-            ]
-            for place in places
-            if is_pooled or place[0] != ALL_CLASSES
-        ]
+    loads = dict.fromkeys((counts.concurrency, counts.rate_per_s) for counts in summary.requests)
+    for concurrency, rate_per_s in loads:
+        level = "a load that is not known"
+        if concurrency or rate_per_s:
+            level = str(LoadLevel(concurrency=concurrency, rate_per_s=rate_per_s))
+        loop = ", open loop" if rate_per_s else ""
+        yield f"{level}{loop}: medians (p90, p99 and means: summary.json)"
+        rows = _list_rows(summary, concurrency, rate_per_s)
         yield from format_table(["class", "arm", "ok", *_COLUMNS.values()], rows, width)
         yield ""
     if not loads:
         yield "no request is recorded"
     for note in summary.notes:
         yield from wrap_text(f"note: {note}", width, indent="      ")
+
+
+def _list_rows(
+    summary: RecordSummary, concurrency: int | None, rate_per_s: float | None
+) -> Iterator[list[str]]:
+    """Yield a row for each class and arm at one load; all classes last, if there are several."""
+    cells = {
+        (cell.class_, cell.arm, cell.metric): cell
+        for cell in summary.cells
+        if (cell.concurrency, cell.rate_per_s) == (concurrency, rate_per_s)
+    }
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    pooled_counts: dict[tuple[str, str], int] = defaultdict(int)
+    for row in summary.requests:
+        if (row.concurrency, row.rate_per_s) == (concurrency, rate_per_s):
+            counts[row.class_, row.arm] += row.succeeded
+            pooled_counts[ALL_CLASSES, row.arm] += row.succeeded
+    if len({class_ for class_, _ in counts}) > 1:
+        counts |= pooled_counts
+
+    for place, count in counts.items():
+        figures = (_format_value(cells.get((*place, metric))) for metric in _COLUMNS)
+        yield [*place, str(count), *figures]
 
 
 def format_table(

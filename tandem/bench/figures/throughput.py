@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
-from tandem.bench.figures.columns import IntArray
+from tandem.bench.figures.columns import BoolArray, IntArray
 from tandem.bench.figures.quantiles import Values, ValueSpread, compute_spread
-from tandem.bench.figures.request_table import RequestTable, RowGroups
+from tandem.bench.figures.request_table import RequestTable
+from tandem.bench.figures.row_groups import RowGroups
 from tandem.bench.plan.schedule import ArmLoad, TurnKey
-from tandem.bench.records.counters import CounterChange, compute_rates
+from tandem.bench.records.counters import AcceptanceRates, CounterChange, compute_rates
 from tandem.bench.records.manifest import ManifestArm
 
 Spreads = dict[tuple[ArmLoad, str], ValueSpread]
@@ -30,6 +32,7 @@ _FOREIGN_TOKENS = (
     "its counters hold more tokens than the records:"
     " another client asked it, and is in its acceptance"
 )
+_RUNNING_REQUESTS = "requests were running while its counters were read"
 _MISSING_TOKENS = (
     "the records hold more tokens than its counters: its usage counts too many, and its TPOT is too"
     " low; or other servers answer at its address"
@@ -78,37 +81,62 @@ def compute_turn_metrics(
 
 def _add_throughput(metrics: TurnMetrics, table: RequestTable) -> None:
     """Add system_output_tokens_per_s and, with limits, goodput_per_s."""
-    is_unknown = np.isnan(table.tokens) & ~table.failed
     turns = table.turn_groups
-    columns = {
-        "system_output_tokens_per_s": (
-            np.where(table.failed, 0.0, np.nan_to_num(table.tokens)),
-            is_unknown,
-        )
-    }
-    if table.run.goodput:
-        columns["goodput_per_s"] = table.limit_masks()
-    for groups in (turns, turns.rename(turn.pool_classes() for turn in turns.keys)):
+    tokens = np.where(table.failed, 0.0, np.nan_to_num(table.tokens))
+    for groups in (turns, turns.rename(map(TurnKey.pool_classes, turns.keys))):
         busy_s = compute_busy_s(groups.codes, table.start_s, table.end_s, len(groups.keys))
-        by_load: dict[ArmLoad, list[int]] = defaultdict(list)
-        for place, turn in enumerate(groups.keys):
-            by_load[turn.load].append(place)
-        for name, (amount, unknown_mask) in columns.items():
-            amounts = groups.sum(amount)
-            is_usable = (groups.sum(unknown_mask) == 0) & (busy_s > 0)
-            for load, places in by_load.items():
-                usable = [place for place in places if is_usable[place]]
-                if load.class_ is None and len(usable) < len(places):
-                    sentence = f"{name} leaves out turns in which a request has no usable figure"
-                    metrics.sentences[load.arm, sentence] += len(places) - len(usable)
-                if usable:
-                    values = [
-                        (groups.keys[place], float(amounts[place] / busy_s[place]))
-                        for place in usable
-                    ]
-                    metrics.add(
-                        load, name, values, float(amounts[usable].sum() / busy_s[usable].sum())
-                    )
+        rates = _TurnRates(metrics, groups, busy_s)
+        rates.add("system_output_tokens_per_s", tokens, _find_uncounted(table))
+        if table.run.goodput:
+            rates.add("goodput_per_s", *table.limit_masks())
+
+
+@dataclass(frozen=True)
+class _TurnRates:
+    """Amounts of turns for each second in which a request ran.
+
+    Args:
+        metrics: get the rates.
+        groups: the requests by turn.
+        busy_s: of each turn.
+    """
+
+    metrics: TurnMetrics
+    groups: RowGroups[TurnKey]
+    busy_s: Values
+
+    def add(self, name: str, amounts: Values | BoolArray, unknown_mask: BoolArray) -> None:
+        """Add the rate `name` of each load.
+
+        Args:
+            name: of the metric.
+            amounts: of each request.
+            unknown_mask: requests without an amount; their turns give no rate.
+        """
+        turn_amounts = self.groups.sum(amounts)
+        is_usable = (self.groups.sum(unknown_mask) == 0) & (self.busy_s > 0)
+        places: dict[ArmLoad, list[int]] = defaultdict(list)
+        for place, turn in enumerate(self.groups.keys):
+            places[turn.load].append(place)
+
+        for load, load_places in places.items():
+            usable = [place for place in load_places if is_usable[place]]
+            omission_count = len(load_places) - len(usable)
+            if omission_count and load.class_ is None:
+                sentence = f"{name} leaves out turns in which a request has no usable figure"
+                self.metrics.sentences[load.arm, sentence] += omission_count
+            if usable:
+                rates = turn_amounts[usable] / self.busy_s[usable]
+                turns = [self.groups.keys[place] for place in usable]
+                mean = float(turn_amounts[usable].sum() / self.busy_s[usable].sum())
+                values = list(zip(turns, rates.tolist(), strict=True))
+                self.metrics.add(load, name, values, mean)
+
+
+def _find_uncounted(table: RequestTable) -> BoolArray:
+    """Return the mask of answers whose tokens are not known."""
+    mask: BoolArray = np.isnan(table.tokens) & ~table.failed
+    return mask
 
 
 def compute_busy_s(turn: IntArray, start_s: Values, end_s: Values, number: int) -> Values:
@@ -138,33 +166,49 @@ def compute_acceptance(
     """
     metrics = TurnMetrics()
     arms = {arm.name: arm for arm in table.run.arms}
-    # tokens, failures, answers with unknown tokens
-    turn_sums: dict[TurnKey, tuple[float, ...]] = {}
-    columns = (np.nan_to_num(table.tokens), table.failed, np.isnan(table.tokens) & ~table.failed)
-    for turns in (groups.rename(turn.pool_classes() for turn in groups.keys), groups):
-        turn_sums |= zip(
-            turns.keys,
-            zip(*(turns.sum(column).tolist() for column in columns), strict=True),
-            strict=True,
-        )
+    sums = _sum_turns(table, groups) | _sum_turns(
+        table, groups.rename(map(TurnKey.pool_classes, groups.keys))
+    )
     by_load: dict[ArmLoad, list[_TurnChange]] = defaultdict(list)
     for turn, change in changes:
-        tokens, failure_count, unknown_count = turn_sums.get(turn, (0.0, 0, 0))
-        server_tokens = change.counts.get(
-            "request_tokens_sum", change.counts.get("generation_tokens", 0.0)
-        )
-        if server_tokens and tokens and not failure_count and not unknown_count:
-            if server_tokens > _MAX_COUNT_RATIO * tokens:
-                metrics.sentences[turn.arm, _FOREIGN_TOKENS] += 1
-            elif tokens > _MAX_COUNT_RATIO * server_tokens:
-                metrics.sentences[turn.arm, _MISSING_TOKENS] += 1
+        turn_sums = sums.get(turn, _TurnSums())
         if not change.is_idle:
-            metrics.sentences[turn.arm, "requests were running while its counters were read"] += 1
+            metrics.sentences[turn.arm, _RUNNING_REQUESTS] += 1
+        doubt = _doubt_counters(change, turn_sums)
+        if doubt:
+            metrics.sentences[turn.arm, doubt] += 1
         for load in {turn.load, turn.load.pool_classes()}:
-            by_load[load].append((turn, change, int(failure_count)))
+            by_load[load].append((turn, change, int(turn_sums.failed)))
+
     for load, turn_changes in by_load.items():
         _add_rates(metrics, load, turn_changes, arms.get(load.arm))
     return metrics
+
+
+class _TurnSums(NamedTuple):
+    """Tokens of a turn, failed requests, and answers whose tokens are not known."""
+
+    tokens: float = 0.0
+    failed: float = 0.0
+    uncounted: float = 0.0
+
+
+def _sum_turns(table: RequestTable, turns: RowGroups[TurnKey]) -> dict[TurnKey, _TurnSums]:
+    columns = (np.nan_to_num(table.tokens), table.failed, _find_uncounted(table))
+    sums = zip(*(turns.sum(column).tolist() for column in columns), strict=True)
+    return dict(zip(turns.keys, map(_TurnSums._make, sums), strict=True))
+
+
+def _doubt_counters(change: CounterChange, sums: _TurnSums) -> str:
+    """Return why the counters of a turn do not fit its records; empty if they do."""
+    server_tokens = change.counts.get(
+        "request_tokens_sum", change.counts.get("generation_tokens", 0.0)
+    )
+    if not server_tokens or not sums.tokens or sums.failed or sums.uncounted:
+        return ""
+    if server_tokens > _MAX_COUNT_RATIO * sums.tokens:
+        return _FOREIGN_TOKENS
+    return _MISSING_TOKENS if sums.tokens > _MAX_COUNT_RATIO * server_tokens else ""
 
 
 def _add_rates(
@@ -181,17 +225,19 @@ def _add_rates(
             values[name].append((turn, value))
             change_sums[name] = change_sums[name] + change if name in change_sums else change
         if load.class_ is None:
-            absent = (
-                "target_steps_per_token"
-                if "acceptance_length" in rates.values
-                else "acceptance_length"
-            )
-            sentences = [
-                "acceptance_length is derived from its steps, because it counts no drafts"
-            ] * rates.is_indirect
-            sentences += [f"{absent} is absent: {reason}" for reason in rates.absence_reasons]
-            metrics.sentences.update((load.arm, sentence) for sentence in sentences)
+            metrics.sentences.update((load.arm, sentence) for sentence in _explain_rates(rates))
+
     for name, pairs in values.items():
         mean = compute_rates(change_sums[name], arm).values.get(name)
         if mean is not None:
             metrics.add(load, name, pairs, mean)
+
+
+def _explain_rates(rates: AcceptanceRates) -> Iterator[str]:
+    """Yield how acceptance was derived, and why figures of the counters are absent."""
+    if rates.is_indirect:
+        yield "acceptance_length is derived from its steps, because it counts no drafts"
+    has_length = "acceptance_length" in rates.values
+    absent = "target_steps_per_token" if has_length else "acceptance_length"
+    for reason in rates.absence_reasons:
+        yield f"{absent} is absent: {reason}"

@@ -4,9 +4,9 @@ Invariant: parsing begins after the end of the request and reads only stored byt
 reply always gives the same answer; nothing a server sends raises. The record keeps all that arrived
 before a fault.
 
-An answer is complete only by a finish reason of `tandem.bench.load.finish_reason`, or by [DONE]. An
-answer that ends by [DONE] alone is complete, but suspect (`end_without_reason`): a server that dies
-may send it too. An error in any form (an event named `error`, an object with `error` inside or
+An answer is complete only by a finish reason of `tandem.bench.records.finish_reason`, or by [DONE].
+An answer that ends by [DONE] alone is complete, but suspect (`end_without_reason`): a server that
+dies may send it too. An error in any form (an event named `error`, an object with `error` inside or
 outside the events, an error of the choice) and any other finish reason are `api_error`, with the
 server's own words. Comments and events that are no part of an answer, such as pings, change
 nothing.
@@ -28,57 +28,34 @@ servers write `stop` into each chunk (litellm, issue 2195), so such an answer ne
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from tandem.bench.load.answer_parser import AnswerParser
 from tandem.bench.load.completion_request import CompletionRequest
-from tandem.bench.load.delta import ChoiceOutput, read_output
 from tandem.bench.load.event import (
     DONE,
     EventError,
     count_or_none,
     decode_event,
-    describe_error,
-    describe_error_event,
     encode_raw,
-    find_error,
     format_bytes,
-    read_event,
 )
-from tandem.bench.load.finish_reason import is_good_end, read_finish_reason
 from tandem.bench.load.reply import (
     ServerReply,
     describe_foreign_body,
     describe_refusal,
     split_events,
 )
-from tandem.bench.load.sse import EventSplitter, ServerEvent
-from tandem.bench.records.record import (
-    JSON_NULL,
-    OUTPUT_KINDS,
-    SCHEMA,
-    Chunk,
-    ChunkKind,
-    RequestRecord,
-    split_chunks,
-)
+from tandem.bench.load.sse import EventSplitter
+from tandem.bench.records.record import JSON_NULL, SCHEMA, RequestRecord, split_chunks
 
 OK = 200
 # more tokens than factor * max_tokens + extra is endless
 ENDLESS_FACTOR = 2
 ENDLESS_EXTRA = 64
-# outside of the events that are read as JSON, so that a long page takes no time
-MAX_STRAY_LINES = 64
-# names of parts that a record keeps, and characters of one
-MAX_UNKNOWN_PARTS = 8
-MAX_PART_NAME = 80
-# an unknown field of an event stream, which the standard ignores
-FIELD_LINE = re.compile(rb"[\w-]{1,40}(:|\Z)")
-DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a dated snapshot of a name, as OpenAI answers
 
 
 def parse_answer(
@@ -107,52 +84,35 @@ def parse_answer(
         max_tokens=request.max_tokens,
     )
     if reply.status != OK:
-        detail = reply.error_detail or describe_refusal(reply)
         return msgspec.structs.replace(
-            record, error=reply.error or f"status_{reply.status}", error_detail=detail
+            record,
+            error=reply.error or f"status_{reply.status}",
+            error_detail=reply.error_detail or describe_refusal(reply),
         )
+
     parser = _parse_events(reply, models)
-    chunks = tuple(parser.build_chunks())
-    usage = parser.usage
-    contradiction = None
-    total = _count_output(usage, has_reasoning=parser.writes_reasoning)
-    id_count = len(parser.ids)
-    counted_by: Literal["usage", "token_ids"] | None = None if total is None else "usage"
-    if parser.has_all_ids and total != id_count:
-        if total is not None:
-            contradiction = (
-                f"usage says {total} output tokens, the stream held {id_count} token ids"
-            )
-        total = id_count
-        counted_by = "token_ids"
-    elif parser.running_tokens and total not in {parser.running_tokens, parser.running_tokens + 1}:
-        contradiction = (
-            f"usage counted up to {parser.running_tokens} tokens and says {total} at the end"
-        )
-    # what the stream shows, not what the server claims: a count above max_tokens is refused as a
-    # count
-    least_tokens = id_count if parser.has_all_ids else sum(chunk.bears_tokens for chunk in chunks)
-    word, detail = _find_fault(parser, reply, request, least_tokens)
-    details = usage.get("prompt_tokens_details")
+    output = _count_output(parser)
+    word, detail = _find_fault(parser, reply, request)
+    details = parser.usage.get("prompt_tokens_details")
+    cached_tokens = details.get("cached_tokens") if isinstance(details, dict) else None
+    outputs = parser.outputs
     return msgspec.structs.replace(
         record,
-        **split_chunks(chunks),
-        prompt_tokens=count_or_none(usage.get("prompt_tokens")),
-        cached_tokens=(
-            count_or_none(details.get("cached_tokens")) if isinstance(details, dict) else None
-        ),
-        completion_tokens=total,
-        counted_by=counted_by,
-        text="".join(parser.texts),
-        reasoning="".join(parser.thoughts) or None,
-        tool_calls="".join(parser.calls) or None,
+        **split_chunks(parser.list_chunks()),
+        prompt_tokens=count_or_none(parser.usage.get("prompt_tokens")),
+        cached_tokens=count_or_none(cached_tokens),
+        completion_tokens=output.tokens,
+        counted_by=output.counted_by,
+        text="".join(written.text for written in outputs),
+        reasoning="".join(written.reasoning for written in outputs) or None,
+        tool_calls="".join(written.tool_calls for written in outputs) or None,
         unknown_parts=tuple(sorted(parser.unknown_parts)),
         token_ids=tuple(parser.ids) if parser.has_all_ids else None,
         logprobs=_join_logprobs(parser.logprobs),
         model=parser.model,
         finish_reason=parser.finish_reason,
         error=word,
-        error_detail=detail if word else contradiction,
+        error_detail=detail if word else output.contradiction,
     )
 
 
@@ -162,7 +122,7 @@ def has_tokens(reply: ServerReply) -> bool:
     The first token's time-out calls this once the time is up, so nothing is parsed while reads come
     in.
     """
-    return any(chunk.bears_tokens for chunk in _parse_events(reply).build_chunks())
+    return any(chunk.bears_tokens for chunk in _parse_events(reply).list_chunks())
 
 
 def has_running_usage(reply: ServerReply) -> bool:
@@ -170,11 +130,12 @@ def has_running_usage(reply: ServerReply) -> bool:
     return _parse_events(reply).has_running_usage
 
 
-def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> _AnswerParser:
-    parser = _AnswerParser(models)
+def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> AnswerParser:
+    parser = AnswerParser(models)
     splitter = EventSplitter()
     for at_s, event in split_events(reply, splitter):
         parser.add_event(at_s, event)
+
     end_s = reply.since_start_s(reply.reads[-1][0]) if reply.reads else 0.0
     for event in splitter.end():
         is_readable = event.is_error or not event.is_framed or event.data.strip() == DONE
@@ -182,279 +143,42 @@ def _parse_events(reply: ServerReply, models: Collection[str] = ()) -> _AnswerPa
             if not is_readable:
                 decode_event(event.data)
             parser.add_event(end_s, event)
-    if splitter.foreign_line is not None and not (parser.events or parser.is_done or parser.fault):
+
+    has_nothing = not (parser.times_s or parser.is_done or parser.fault)
+    if splitter.foreign_line is not None and has_nothing:
         parser.fault = describe_foreign_body(reply)
-    if parser.is_lost:
-        description = (
-            "no finish_reason ends the answer, and the server says"
-            f" {format_bytes(parser.stray_text)}"
-        )
+    elif parser.is_lost:
+        words = format_bytes(parser.stray_text)
+        description = f"no finish_reason ends the answer, and the server says {words}"
         parser.fault = EventError("api_error", description)
-    if parser.skipped_event and not parser.events:
+    elif parser.skipped_event and not parser.times_s:
         description = f"an event has no choices: {format_bytes(parser.skipped_event)}"
-        parser.fault = parser.fault or EventError("no_choices", description)
+        parser.fail(EventError("no_choices", description))
     return parser
 
 
-class _StreamEvent(NamedTuple):
-    """One event; whether the server counts tokens in every event is not known yet."""
+class _OutputCount(NamedTuple):
+    """Output tokens, what they were counted by, and what contradicts them."""
 
-    at_s: float
-    kind: ChunkKind | None  # None: a choice without text, end or role
-    running_tokens: int | None = None  # usage.completion_tokens next to a choice
-    id_count: int | None = None
+    tokens: int | None
+    counted_by: Literal["usage", "token_ids"] | None
+    contradiction: str | None = None
 
 
-@dataclass(slots=True)
-class _AnswerParser:
-    models: Collection[str]
-    events: list[_StreamEvent] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    thoughts: list[str] = field(default_factory=list)
-    calls: list[str] = field(default_factory=list)
-    unknown_parts: set[str] = field(default_factory=set)
-    ids: list[int] = field(default_factory=list)
-    logprobs: list[Any] = field(default_factory=list)
-    usage: dict[str, Any] = field(default_factory=dict)
-    model: str | None = None
-    choice_index: Any = None  # of the answer's choice: of the first that came
-    finish_reason: str | None = None
-    writes_deltas: bool = False  # whether output came in a delta
-    writes_reasoning: bool = False  # whether reasoning came
-    writes_after_end: bool = False  # whether output came after a finish reason
-    is_done: bool = False
-    fault: EventError | None = None
-    skipped_event: bytes = b""  # the first event that is no part of an answer
-    stray_text: bytes = b""  # the first text outside of the events, or in an event without choices
-
-    def add_event(self, at_s: float, event: ServerEvent) -> None:
-        """Add one event, but nothing after a whole answer; skip a bad one, keep the first fault."""
-        if not self.is_whole:
-            self._take_event(at_s, event)
-
-    def _take_event(self, at_s: float, event: ServerEvent) -> None:
-        if not event.is_framed:
-            self._read_unframed(event.data)
-            return
-        if event.is_error:
-            self._fail(describe_error_event(event.data))
-            return
-        if event.data.strip() == DONE:
-            self.is_done = True
-            return
-        try:
-            message = read_event(event.data)
-            self._check_model(message.fields.get("model"))
-        except EventError as error:
-            self.fault = self.fault or error
-            return
-        if not message.is_part:
-            self._skip_event(event.data, message.fields)
-            return
-        usage = message.fields["usage"] if isinstance(message.fields.get("usage"), dict) else {}
-        self.usage |= {key: value for key, value in usage.items() if value is not None}
-        if not message.choices:
-            self.events.append(_StreamEvent(at_s, "usage"))
-            return
-        kind, ids = self._read_choices(message.choices)
-        running_tokens = _count_output(usage, has_reasoning=self.writes_reasoning)
-        self.events.append(
-            _StreamEvent(at_s, kind, running_tokens, None if ids is None else len(ids))
-        )
-        self.ids += ids or ()
-
-    def _read_choices(
-        self, choices: tuple[dict[str, Any], ...]
-    ) -> tuple[ChunkKind | None, list[int] | None]:
-        """Read an event's choices; return its kind and token ids, None if it has none.
-
-        One choice is asked for. Another one that a server adds is no part of the answer, and named.
-        """
-        written = ChoiceOutput()
-        ids: list[int] | None = []
-        finish: str | None = None
-        is_role = False
-        if self.choice_index is None:
-            self.choice_index = choices[0].get("index") or 0
-        for choice in choices:
-            self._check_end(choice)
-            delta = choice.get("delta")
-            output = read_output(choice, repeats_message=self.writes_deltas)
-            self.writes_deltas |= isinstance(delta, dict) and bool(output)
-            self._name_parts(output.unknown_parts)
-            if (choice.get("index") or 0) != self.choice_index:
-                self._name_parts(["a second choice"] if output else [])
-                continue
-            written.text += output.text
-            written.reasoning += output.reasoning
-            written.tool_calls += output.tool_calls
-            finish = read_finish_reason(choice.get("finish_reason")) or finish
-            is_role |= isinstance(delta, dict) and bool(delta.get("role"))
-            choice_ids = _read_token_ids(choice)
-            ids = None if ids is None or choice_ids is None else ids + choice_ids
-            self.logprobs += [choice["logprobs"]] if choice.get("logprobs") else []
-        self.texts.append(written.text)
-        self.thoughts.append(written.reasoning)
-        self.writes_reasoning |= bool(written.reasoning)
-        self.calls.append(written.tool_calls)
-        self.writes_after_end |= self.finish_reason is not None and bool(written)
-        self.finish_reason = finish or self.finish_reason
-        kinds: dict[ChunkKind, Any] = {
-            "text": written.text,
-            "reasoning": written.reasoning,
-            "tool": written.tool_calls,
-            "end": finish,
-            "role": is_role,
-        }
-        return next((name for name, value in kinds.items() if value), None), ids
-
-    def _check_end(self, choice: dict[str, Any]) -> None:
-        """Keep a fault if the choice reports an error, or ends as no complete answer does."""
-        reason = choice.get("finish_reason")
-        if not reason and not choice.get("error"):
-            return
-        word = read_finish_reason(reason)
-        error = find_error({"error": choice.get("error")})
-        if error is None and isinstance(reason, dict):
-            error = reason.get("message")
-        words = "" if error is None else describe_error(error)
-        if word is not None and not is_good_end(word):
-            self._fail(
-                "the server broke the answer off with finish_reason"
-                f" {word[:80]}{words and f': {words}'}"
+def _count_output(parser: AnswerParser) -> _OutputCount:
+    total = parser.usage_tokens
+    id_count = len(parser.ids)
+    contradiction = None
+    if parser.has_all_ids and total != id_count:
+        if total is not None:
+            contradiction = (
+                f"usage says {total} output tokens, the stream held {id_count} token ids"
             )
-        elif words:
-            self._fail(words)
-
-    def _read_unframed(self, lines: bytes) -> None:
-        """Read what stands outside of the events: an error in JSON is one, other text may be."""
-        is_json = False
-        first_lines = [
-            line for line in lines.splitlines()[:MAX_STRAY_LINES] if line[:1] in {b"{", b"["}
-        ]
-        for block in (lines, *first_lines):
-            with contextlib.suppress(EventError):
-                error = find_error(decode_event(block))
-                is_json = True
-                if error is not None:
-                    self._fail(describe_error(error))
-        if is_json:
-            return
-        stray_lines = [line for line in lines.splitlines() if not FIELD_LINE.match(line)]
-        self.stray_text = self.stray_text or b"".join(stray_lines[:1])
-
-    def _skip_event(self, data: bytes, fields: dict[str, Any]) -> None:
-        """Skip an event that is no part of an answer, such as a ping; name it if it holds text."""
-        self.skipped_event = self.skipped_event or data
-        output = read_output({"delta": fields})
-        if output or output.unknown_parts:
-            type_text = f" of type {fields['type']}" if fields.get("type") else ""
-            self._name_parts([f"an event{type_text} without choices"])
-            self.stray_text = self.stray_text or data
-
-    def _name_parts(self, names: Iterable[str]) -> None:
-        """Keep the names of unknown parts, a few: a server chooses them."""
-        for name in names:
-            if len(self.unknown_parts) < MAX_UNKNOWN_PARTS:
-                self.unknown_parts.add(name[:MAX_PART_NAME])
-
-    def _fail(self, detail: str) -> None:
-        self.fault = self.fault or EventError("api_error", detail)
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether a finish reason and [DONE] have ended the answer."""
-        return self.is_done and self.finish_reason is not None
-
-    @property
-    def is_lost(self) -> bool:
-        """Whether text that is no answer explains an answer that no finish reason ends."""
-        return bool(
-            self.stray_text and self.events and self.fault is None and self.finish_reason is None
-        )
-
-    def _check_model(self, name: Any) -> None:
-        if self.model is not None or not isinstance(name, str) or not name:
-            return
-        self.model = name
-        suffixes = [name.removeprefix(model) for model in self.models if name.startswith(model)]
-        if self.models and not any(
-            suffix == "" or DATE_SUFFIX.fullmatch(suffix) for suffix in suffixes
-        ):
-            names = " or ".join(sorted(self.models))
-            self.fault = self.fault or EventError(
-                "wrong_model", f"the server answers as {name}, not as {names}"
-            )
-
-    @property
-    def has_all_ids(self) -> bool:
-        """Whether every event with output has its token ids."""
-        return bool(self.ids) and all(
-            event.id_count is not None for event in self.events if event.kind in OUTPUT_KINDS
-        )
-
-    @property
-    def has_running_usage(self) -> bool:
-        """Whether the server counts in every chunk with output, from above 0, never falling."""
-        counts = [event.running_tokens for event in self.events if event.running_tokens is not None]
-        output_counts = [
-            event.running_tokens for event in self.events if event.kind in OUTPUT_KINDS
-        ]
-        if not counts or counts[-1] == 0 or counts != sorted(counts):
-            return False
-        has_each = all(output_counts)  # neither None nor 0
-        return has_each and (len(output_counts) <= 1 or output_counts[0] != output_counts[-1])
-
-    @property
-    def running_tokens(self) -> int:
-        """The highest running count, 0 without one."""
-        return max((event.running_tokens or 0 for event in self.events), default=0)
-
-    def build_chunks(self) -> Iterator[Chunk]:
-        """Yield each event with its tokens (None: unknown); one without either is a role."""
-        has_ids = self.has_all_ids
-        counts_running = self.has_running_usage and not (
-            has_ids and self.running_tokens != len(self.ids)
-        )
-        previous = 0
-        for event in self.events:
-            tokens = event.id_count if has_ids else None
-            if counts_running:
-                tokens = None if event.running_tokens is None else event.running_tokens - previous
-                previous = event.running_tokens or previous
-            kind: ChunkKind = event.kind or ("role" if tokens == 0 else "empty")
-            yield Chunk(event.at_s, "empty" if kind == "role" and tokens else kind, tokens)
-
-
-def _count_output(usage: dict[str, Any], *, has_reasoning: bool) -> int | None:
-    """Return the output tokens of a usage; None if it has no count.
-
-    xAI counts reasoning beside `completion_tokens`, and only its total includes both (inspect_ai,
-    issue 5528).
-
-    Args:
-        usage: of an event.
-        has_reasoning: whether reasoning came in the stream. Tokens that never came are no part of
-            its times.
-    """
-    count = count_or_none(usage.get("completion_tokens"))
-    details = usage.get("completion_tokens_details")
-    reasoning = (
-        count_or_none(details.get("reasoning_tokens")) if isinstance(details, dict) else None
-    )
-    prompt = count_or_none(usage.get("prompt_tokens"))
-    if not has_reasoning or count is None or reasoning is None or prompt is None:
-        return count
-    is_beside = usage.get("total_tokens") == prompt + count + reasoning
-    return count + reasoning if is_beside else count
-
-
-def _read_token_ids(choice: dict[str, Any]) -> list[int] | None:
-    """Return the token ids of a choice; None if it has none, or some are no ids."""
-    ids = choice.get("token_ids")
-    if not isinstance(ids, list):
-        return None
-    return None if any(count_or_none(token_id) is None for token_id in ids) else list(map(int, ids))
+        return _OutputCount(id_count, "token_ids", contradiction)
+    running = parser.running_total
+    if running and total not in {running, running + 1}:
+        contradiction = f"usage counted up to {running} tokens and says {total} at the end"
+    return _OutputCount(total, None if total is None else "usage", contradiction)
 
 
 def _join_logprobs(logprobs: list[Any]) -> msgspec.Raw:
@@ -469,11 +193,12 @@ def _join_logprobs(logprobs: list[Any]) -> msgspec.Raw:
 
 
 def _find_fault(
-    parser: _AnswerParser, reply: ServerReply, request: CompletionRequest, tokens: int
+    parser: AnswerParser, reply: ServerReply, request: CompletionRequest
 ) -> tuple[str | None, str | None]:
     """Return the error word and its detail; None if nothing is wrong."""
     if reply.error == "interrupted":
         return reply.error, reply.error_detail
+    tokens = parser.least_tokens
     if tokens > ENDLESS_FACTOR * request.max_tokens + ENDLESS_EXTRA:
         return "endless", f"{request.max_tokens} tokens were asked for, and at least {tokens} came"
     is_whole_on_wire = reply.error in {None, "closed"}
@@ -483,10 +208,9 @@ def _find_fault(
         return parser.fault.word, parser.fault.detail
     if parser.is_done or (parser.finish_reason and not parser.writes_after_end):
         return None, None
-    end = (
-        "[DONE], and text came after its finish_reason"
-        if parser.finish_reason
-        else "a finish_reason or [DONE]"
-    )
-    description = f"the stream ended after {len(parser.events)} events, before {end}"
+
+    end = "a finish_reason or [DONE]"
+    if parser.finish_reason:
+        end = "[DONE], and text came after its finish_reason"
+    description = f"the stream ended after {len(parser.times_s)} events, before {end}"
     return "closed", f"{description}: {reply.error_detail}" if reply.error_detail else description

@@ -35,10 +35,11 @@ import aiohttp
 from aiohttp.abc import AbstractStreamWriter
 
 from tandem.bench.load import completion_request
-from tandem.bench.load.completion_request import API_PATHS, ApiName, CompletionRequest
+from tandem.bench.load.completion_request import API_PATHS, CompletionRequest
 from tandem.bench.load.event import DETAIL_CHARACTERS
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.load.request_deadline import RequestDeadline
+from tandem.bench.plan.run_options import ApiName
 from tandem.bench.records.manifest import ManifestArm, Timeouts
 
 # vLLM closes idle connections after 5 s (VLLM_HTTP_TIMEOUT_KEEP_ALIVE in vllm/envs.py)

@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
+from tandem.bench.plan.run_options import ApiName
 from tandem.bench.records.manifest import ServerOffers
 
-ApiName = Literal["chat", "completions"]
 NO_OFFERS = ServerOffers()
 TOP_LOGPROBS = 2  # alternatives per token
 API_PATHS: dict[ApiName, str] = {"chat": "/v1/chat/completions", "completions": "/v1/completions"}

@@ -122,6 +122,12 @@ class ChoiceOutput:
     tool_calls: str = ""
     unknown_parts: list[str] = field(default_factory=list)
 
+    def add(self, output: ChoiceOutput) -> None:
+        """Append what another choice of the same event holds."""
+        self.text += output.text
+        self.reasoning += output.reasoning
+        self.tool_calls += output.tool_calls
+
     def __bool__(self) -> bool:
         """Return whether the model wrote anything in a known part."""
         return bool(self.text or self.reasoning or self.tool_calls)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -37,21 +37,6 @@ class EventError(Exception):
         super().__init__(word)
         self.word = word
         self.detail = detail[:DETAIL_CHARACTERS]
-
-
-class StreamMessage(NamedTuple):
-    """The JSON of one event.
-
-    Args:
-        fields: of the object.
-        choices: its choices; empty of a usage event.
-        is_part: whether the event is part of an answer: it has a list of choices, or usage. Others,
-            such as pings, belong to no answer.
-    """
-
-    fields: dict[str, Any]
-    choices: tuple[dict[str, Any], ...]
-    is_part: bool
 
 
 def decode_event(data: bytes) -> Any:
@@ -80,8 +65,8 @@ def decode_event(data: bytes) -> Any:
     return value
 
 
-def read_event(data: bytes) -> StreamMessage:
-    """Return the message of an event.
+def read_event(data: bytes) -> dict[str, Any]:
+    """Return the fields of an event.
 
     Raises:
         EventError: those of `decode_event`; `api_error` if the event reports an error; `no_choices`
@@ -93,12 +78,7 @@ def read_event(data: bytes) -> StreamMessage:
         raise EventError("api_error", describe_error(error))
     if not isinstance(message, dict):
         raise EventError("no_choices", f"an event is JSON, but no object: {format_json(message)}")
-    choices = message.get("choices")
-    if isinstance(choices, list):
-        return StreamMessage(
-            message, tuple(choice for choice in choices if isinstance(choice, dict)), is_part=True
-        )
-    return StreamMessage(message, (), is_part=isinstance(message.get("usage"), dict))
+    return message
 
 
 def find_error(message: Any) -> Any | None:

@@ -126,10 +126,10 @@ def describe_foreign_body(reply: ServerReply) -> EventError:
             "not_sse", f"the answer is {kind}, not text/event-stream: {format_bytes(body)}"
         )
     try:
-        message = read_event(body)
+        fields = read_event(body)
     except EventError as error:
         return error
-    if not message.is_part:
+    if not isinstance(fields.get("choices"), list) and not isinstance(fields.get("usage"), dict):
         return EventError("no_choices", f"an event has no choices: {format_bytes(body)}")
     return EventError(
         "not_sse", f"the answer came whole instead of as a stream: {format_bytes(body)}"

@@ -35,7 +35,6 @@ from tandem.bench.load.progress import RunProgress
 from tandem.bench.load.recorder import open_recorder
 from tandem.bench.load.resume import RunHistory, continue_manifest, read_history
 from tandem.bench.load.round_callback import RoundCallback, RoundHook
-from tandem.bench.load.server_starts import ServerStarts, name_server
 from tandem.bench.load.warm_up import warm_up_arm
 from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s, estimate_turn_s
 from tandem.bench.plan.request_plan import PlanItem, PlanTurn, RunPlan
@@ -45,6 +44,7 @@ from tandem.bench.records import counters, json_file, manifest
 from tandem.bench.records.counters import AskedWork
 from tandem.bench.records.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
 from tandem.bench.records.manifest import EndReason, RunManifest, WarmUpEntry
+from tandem.bench.records.server_starts import ServerStarts, name_server
 from tandem.bench.records.simulation import combine_simulated
 from tandem.errors import ExternalError, InputError, TandemError
 

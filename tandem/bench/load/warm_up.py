@@ -19,9 +19,8 @@ import math
 import time
 from collections.abc import Sequence
 
-import numpy as np
-
-from tandem.bench.figures.request_metrics import compute_request_metrics
+from tandem.bench.figures.quantiles import compute_median
+from tandem.bench.figures.request_metrics import RequestMetrics
 from tandem.bench.load.loops import ArmSession, RequestLoops
 from tandem.bench.plan.request_plan import (
     ALL_CLASSES,
@@ -134,12 +133,8 @@ def plan_window(
 
 def compute_medians(records: Sequence[RequestRecord]) -> tuple[float, float]:
     """Return the medians of TTFT and TPOT of good requests, in ms; NaN if none has one."""
-    values = compute_request_metrics(records).values
-    finite = [values[name][np.isfinite(values[name])] for name in ("ttft_ms", "tpot_ms")]
-    ttft_ms, tpot_ms = (
-        float(np.median(figures)) if len(figures) else math.nan for figures in finite
-    )
-    return ttft_ms, tpot_ms
+    metrics = RequestMetrics(records)
+    return compute_median(metrics.ttft_ms), compute_median(metrics.tpot_ms)
 
 
 def is_stable(previous: Sequence[float], current: Sequence[float]) -> bool:

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from tandem.bench.plan.run_options import GOODPUT_METRICS, ApiName, ScheduleName
 from tandem.bench.plan.schedule import control_numbers
 from tandem.bench.records import json_file
 from tandem.bench.records.json_file import DECODE_ERRORS
@@ -25,6 +26,8 @@ FILE = "manifest.json"
 RoundCount = Annotated[int, msgspec.Meta(ge=0, le=2**24)]
 ControlRoundCount = Annotated[int, msgspec.Meta(ge=0, le=1000)]  # as --control-rounds takes
 """Limits: more rounds than any run has, and few enough to number each."""
+
+GoodputMetric = Annotated[str, msgspec.Meta(pattern=rf"\A({'|'.join(GOODPUT_METRICS)})\Z")]
 
 
 class ServerOffers(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,9 +195,9 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     simulated: bool | None
     arms: Annotated[tuple[ManifestArm, ...], msgspec.Meta(min_length=1)]
     suites: tuple[SuiteEntry, ...]
-    schedule: Literal["interleaved", "simultaneous"]
+    schedule: ScheduleName
     seed: int
-    api: Literal["chat", "completions"]
+    api: ApiName
     thinking: bool | None = None
     temperature: float = 0.0
     max_tokens: int | None = None
@@ -210,7 +213,7 @@ class RunManifest(msgspec.Struct, frozen=True, kw_only=True):
     clock: ClockReading
     host: HostInfo
     plan: PlanTotals
-    goodput: dict[str, float] | None = None
+    goodput: dict[GoodputMetric, float] | None = None
     price_usd_per_hour: float | None = None
     warm_up: dict[str, WarmUpEntry] = {}
     resumed: tuple[ClockReading, ...] = ()

@@ -19,7 +19,7 @@ import json
 import re
 from typing import Any, Literal
 
-from tandem.bench.load.finish_reason import is_limit_end
+from tandem.bench.records.finish_reason import is_limit_end
 from tandem.bench.suites import garbage, loops
 from tandem.bench.suites.prompt import Prompt
 

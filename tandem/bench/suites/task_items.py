@@ -18,7 +18,8 @@ import msgspec
 
 from tandem.bench.load.answer import parse_answer
 from tandem.bench.load.client import CompletionClient
-from tandem.bench.load.completion_request import ApiName, CompletionRequest
+from tandem.bench.load.completion_request import CompletionRequest
+from tandem.bench.plan.run_options import ApiName
 from tandem.bench.records.json_file import DECODE_ERRORS
 from tandem.bench.records.manifest import ManifestArm, ServerOffers, Timeouts
 from tandem.bench.records.quality_rows import QualityRow

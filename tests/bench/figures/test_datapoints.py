@@ -22,7 +22,7 @@ from tandem.bench.records.manifest import ClockReading, PlanTotals, RunEnd
 from tandem.bench.records.record import RequestRecord, read_records
 from tandem.metrics import RoundFigures, list_published_metrics
 
-ROOT = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 UTC = 1_795_219_200  # 2026-11-21T00:00:00Z
 CLOCK = ClockReading(
     source="monotonic", resolution_s=1e-9, monotonic_s=1000.0, utc="2026-11-21T00:00:00Z"

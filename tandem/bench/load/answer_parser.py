@@ -1,0 +1,305 @@
+"""The parser of an answer's events: it collects what they hold, and judges nothing.
+
+Invariant: nothing a server sends raises; the first fault is kept, and what follows is still read,
+up to the end of a whole answer.
+
+A chunk has one row of columns here: its time, its kind, its running usage and its token ids. Which
+of the two counts its tokens is known only at the end of the stream; `list_chunks` decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tandem.bench.load.delta import ChoiceOutput, read_output
+from tandem.bench.load.event import (
+    DONE,
+    EventError,
+    count_or_none,
+    decode_event,
+    describe_error,
+    describe_error_event,
+    find_error,
+    read_event,
+)
+from tandem.bench.load.sse import ServerEvent
+from tandem.bench.records.finish_reason import is_good_end, read_finish_reason
+from tandem.bench.records.record import OUTPUT_KINDS, Chunk, ChunkKind
+
+# outside of the events that are read as JSON, so that a long page takes no time
+MAX_STRAY_LINES = 64
+# names of parts that a record keeps, and characters of one
+MAX_UNKNOWN_PARTS = 8
+MAX_PART_NAME = 80
+# an unknown field of an event stream, which the standard ignores
+FIELD_LINE = re.compile(rb"[\w-]{1,40}(:|\Z)")
+DATE_SUFFIX = re.compile(r"-\d[\d-]*\Z")  # a dated snapshot of a name, as OpenAI answers
+
+
+@dataclass(slots=True)
+class AnswerParser:
+    """What the events of an answer held so far.
+
+    Args:
+        models: names the server may give its model; empty: any.
+
+    Attributes:
+        times_s: of each chunk, seconds from the request's start.
+        kinds: of each chunk; None for a choice without output, end or role.
+        running_tokens: `usage.completion_tokens` beside each chunk's choice; None without one.
+        id_counts: number of each chunk's token ids; None without ids.
+        outputs: what the model wrote in each event with a choice.
+        usage: the last value of each field of the usages.
+        choice_index: of the answer's choice: of the first that came.
+        skipped_event: the first event that is no part of an answer.
+        stray_text: the first text outside of the events, or in an event without choices.
+    """
+
+    models: Collection[str]
+    times_s: list[float] = field(default_factory=list)
+    kinds: list[ChunkKind | None] = field(default_factory=list)
+    running_tokens: list[int | None] = field(default_factory=list)
+    id_counts: list[int | None] = field(default_factory=list)
+    outputs: list[ChoiceOutput] = field(default_factory=list)
+    unknown_parts: set[str] = field(default_factory=set)
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[Any] = field(default_factory=list)
+    usage: dict[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    choice_index: Any = None
+    finish_reason: str | None = None
+    writes_deltas: bool = False  # whether output came in a delta
+    writes_reasoning: bool = False  # whether reasoning came
+    writes_after_end: bool = False  # whether output came after a finish reason
+    is_done: bool = False
+    fault: EventError | None = None
+    skipped_event: bytes = b""
+    stray_text: bytes = b""
+
+    def add_event(self, at_s: float, event: ServerEvent) -> None:
+        """Add one event, but nothing after a whole answer; skip a bad one, keep the first fault."""
+        if self.is_done and self.finish_reason is not None:
+            return
+        if not event.is_framed:
+            self._read_unframed(event.data)
+        elif event.is_error:
+            self.fail(EventError("api_error", describe_error_event(event.data)))
+        elif event.data.strip() == DONE:
+            self.is_done = True
+        else:
+            try:
+                self._read_message(at_s, event.data)
+            except EventError as error:
+                self.fail(error)
+
+    def fail(self, fault: EventError) -> None:
+        """Keep a fault, unless there is an earlier one."""
+        self.fault = self.fault or fault
+
+    def list_chunks(self) -> list[Chunk]:
+        """Return each event with its tokens (None: unknown); one without either is a role."""
+        chunks = []
+        columns = zip(self.times_s, self.kinds, self._count_tokens(), strict=True)
+        for at_s, known_kind, tokens in columns:
+            kind = known_kind or ("role" if tokens == 0 else "empty")
+            chunks.append(Chunk(at_s, "empty" if kind == "role" and tokens else kind, tokens))
+        return chunks
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether text that is no answer explains an answer that no finish reason ends."""
+        is_open = self.fault is None and self.finish_reason is None
+        return bool(self.stray_text and self.times_s and is_open)
+
+    @property
+    def has_all_ids(self) -> bool:
+        """Whether every event with output has its token ids."""
+        return bool(self.ids) and None not in self._list_output(self.id_counts)
+
+    @property
+    def has_running_usage(self) -> bool:
+        """Whether the server counts in every chunk with output, from above 0, never falling."""
+        counts = [count for count in self.running_tokens if count is not None]
+        output_counts = self._list_output(self.running_tokens)
+        if not counts or counts[-1] == 0 or counts != sorted(counts):
+            return False
+        has_each = all(output_counts)  # neither None nor 0
+        return has_each and (len(output_counts) <= 1 or output_counts[0] != output_counts[-1])
+
+    @property
+    def running_total(self) -> int:
+        """The highest running count, 0 without one."""
+        return max((count or 0 for count in self.running_tokens), default=0)
+
+    @property
+    def usage_tokens(self) -> int | None:
+        """Output tokens of the whole answer by the server's usage; None if it has no count."""
+        return self._count_usage(self.usage)
+
+    @property
+    def least_tokens(self) -> int:
+        """The tokens that the stream shows, not what the server claims."""
+        if self.has_all_ids:
+            return len(self.ids)
+        return sum(chunk.bears_tokens for chunk in self.list_chunks())
+
+    def _list_output(self, column: list[int | None]) -> list[int | None]:
+        """Return the values of the chunks with output."""
+        pairs = zip(column, self.kinds, strict=True)
+        return [value for value, kind in pairs if kind in OUTPUT_KINDS]
+
+    def _count_tokens(self) -> list[int | None]:
+        """Return the tokens of each chunk, by running usage or token ids."""
+        contradicts_ids = self.has_all_ids and self.running_total != len(self.ids)
+        if not self.has_running_usage or contradicts_ids:
+            return self.id_counts if self.has_all_ids else [None] * len(self.times_s)
+        tokens: list[int | None] = []
+        previous = 0
+        for count in self.running_tokens:
+            tokens.append(None if count is None else count - previous)
+            previous = count or previous
+        return tokens
+
+    def _count_usage(self, usage: dict[str, Any]) -> int | None:
+        """Return the output tokens of a usage; None if it has no count.
+
+        xAI counts reasoning beside `completion_tokens`, and only its total includes both
+        (inspect_ai, issue 5528). Tokens that never came are no part of the answer's times.
+        """
+        count = count_or_none(usage.get("completion_tokens"))
+        prompt = count_or_none(usage.get("prompt_tokens"))
+        details = usage.get("completion_tokens_details")
+        fields = details if isinstance(details, dict) else {}
+        reasoning = count_or_none(fields.get("reasoning_tokens"))
+        if not self.writes_reasoning or count is None or reasoning is None or prompt is None:
+            return count
+        is_beside = usage.get("total_tokens") == prompt + count + reasoning
+        return count + reasoning if is_beside else count
+
+    def _read_message(self, at_s: float, data: bytes) -> None:
+        fields = read_event(data)
+        self._check_model(fields.get("model"))
+        choices = fields.get("choices")
+        usage = fields.get("usage")
+        if not isinstance(choices, list) and not isinstance(usage, dict):
+            self._skip_event(data, fields)
+            return
+
+        usage_fields = usage if isinstance(usage, dict) else {}
+        self.usage |= {key: value for key, value in usage_fields.items() if value is not None}
+        parts = choices if isinstance(choices, list) else []
+        own_choices = [choice for choice in parts if isinstance(choice, dict)]
+        self.times_s.append(at_s)
+        if own_choices:
+            self._read_choices(own_choices)
+            self.running_tokens.append(self._count_usage(usage_fields))
+        else:
+            self.kinds.append("usage")
+            self.running_tokens.append(None)
+            self.id_counts.append(None)
+
+    def _read_choices(self, choices: list[dict[str, Any]]) -> None:
+        """Read an event's choices: one is asked for; another is not of the answer, but named."""
+        written = ChoiceOutput()
+        ids: list[int] | None = []
+        finish: str | None = None
+        is_role = False
+        if self.choice_index is None:
+            self.choice_index = choices[0].get("index") or 0
+        for choice in choices:
+            self._check_end(choice)
+            output = read_output(choice, repeats_message=self.writes_deltas)
+            self._name_parts(output.unknown_parts)
+            if (choice.get("index") or 0) != self.choice_index:
+                self._name_parts(["a second choice"] if output else [])
+                continue
+            written.add(output)
+            delta = choice.get("delta")
+            self.writes_deltas |= isinstance(delta, dict) and bool(output)
+            is_role |= isinstance(delta, dict) and bool(delta.get("role"))
+            finish = read_finish_reason(choice.get("finish_reason")) or finish
+            choice_ids = _read_token_ids(choice)
+            ids = None if ids is None or choice_ids is None else ids + choice_ids
+            self.logprobs += [choice["logprobs"]] if choice.get("logprobs") else []
+
+        self.writes_reasoning |= bool(written.reasoning)
+        self.writes_after_end |= self.finish_reason is not None and bool(written)
+        self.finish_reason = finish or self.finish_reason
+        kinds: dict[ChunkKind, Any] = {
+            "text": written.text,
+            "reasoning": written.reasoning,
+            "tool": written.tool_calls,
+            "end": finish,
+            "role": is_role,
+        }
+        self.outputs.append(written)
+        self.kinds.append(next((name for name, value in kinds.items() if value), None))
+        self.id_counts.append(None if ids is None else len(ids))
+        self.ids += ids or ()
+
+    def _check_end(self, choice: dict[str, Any]) -> None:
+        """Keep a fault if the choice reports an error, or ends as no complete answer does."""
+        reason = choice.get("finish_reason")
+        error = find_error({"error": choice.get("error")})
+        if error is None and isinstance(reason, dict):
+            error = reason.get("message")
+        words = "" if error is None else describe_error(error)
+        word = read_finish_reason(reason)
+        if word is not None and not is_good_end(word):
+            detail = f"the server broke the answer off with finish_reason {word[:80]}"
+            self.fail(EventError("api_error", f"{detail}: {words}" if words else detail))
+        elif words:
+            self.fail(EventError("api_error", words))
+
+    def _read_unframed(self, lines: bytes) -> None:
+        """Read what stands outside of the events: an error in JSON is one, other text may be."""
+        is_json = False
+        all_lines = lines.splitlines()
+        first_lines = [line for line in all_lines[:MAX_STRAY_LINES] if line[:1] in {b"{", b"["}]
+        for block in (lines, *first_lines):
+            with contextlib.suppress(EventError):
+                error = find_error(decode_event(block))
+                is_json = True
+                if error is not None:
+                    self.fail(EventError("api_error", describe_error(error)))
+        if not is_json:
+            stray_lines = [line for line in all_lines if not FIELD_LINE.match(line)]
+            self.stray_text = self.stray_text or b"".join(stray_lines[:1])
+
+    def _skip_event(self, data: bytes, fields: dict[str, Any]) -> None:
+        """Skip an event that is no part of an answer, such as a ping; name it if it holds text."""
+        self.skipped_event = self.skipped_event or data
+        output = read_output({"delta": fields})
+        if output or output.unknown_parts:
+            type_text = f" of type {fields['type']}" if fields.get("type") else ""
+            self._name_parts([f"an event{type_text} without choices"])
+            self.stray_text = self.stray_text or data
+
+    def _name_parts(self, names: Iterable[str]) -> None:
+        """Keep the names of unknown parts, a few: a server chooses them."""
+        for name in names:
+            if len(self.unknown_parts) < MAX_UNKNOWN_PARTS:
+                self.unknown_parts.add(name[:MAX_PART_NAME])
+
+    def _check_model(self, name: Any) -> None:
+        if self.model is not None or not isinstance(name, str) or not name:
+            return
+        self.model = name
+        suffixes = [name.removeprefix(model) for model in self.models if name.startswith(model)]
+        is_known = any(suffix == "" or DATE_SUFFIX.fullmatch(suffix) for suffix in suffixes)
+        if self.models and not is_known:
+            names = " or ".join(sorted(self.models))
+            detail = f"the server answers as {name}, not as {names}"
+            self.fail(EventError("wrong_model", detail))
+
+
+def _read_token_ids(choice: dict[str, Any]) -> list[int] | None:
+    """Return the token ids of a choice; None if it has none, or some are no ids."""
+    ids = choice.get("token_ids")
+    if not isinstance(ids, list) or any(count_or_none(token_id) is None for token_id in ids):
+        return None
+    return list(map(int, ids))
