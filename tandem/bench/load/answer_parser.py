@@ -13,6 +13,7 @@ import contextlib
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 from tandem.bench.load.delta import ChoiceOutput, read_output
@@ -204,42 +205,40 @@ class AnswerParser:
 
     def _read_choices(self, choices: list[dict[str, Any]]) -> None:
         """Read an event's choices: one is asked for; another is not of the answer, but named."""
-        written = ChoiceOutput()
-        ids: list[int] | None = []
-        finish: str | None = None
-        is_role = False
         if self.choice_index is None:
             self.choice_index = choices[0].get("index") or 0
+        written = ChoiceOutput()
+        own_choices = []
         for choice in choices:
             self._check_end(choice)
             output = read_output(choice, repeats_message=self.writes_deltas)
             self._name_parts(output.unknown_parts)
-            if (choice.get("index") or 0) != self.choice_index:
-                self._name_parts(["a second choice"] if output else [])
-                continue
-            written.add(output)
-            delta = choice.get("delta")
-            self.writes_deltas |= isinstance(delta, dict) and bool(output)
-            is_role |= isinstance(delta, dict) and bool(delta.get("role"))
-            finish = read_finish_reason(choice.get("finish_reason")) or finish
-            choice_ids = _read_token_ids(choice)
-            ids = None if ids is None or choice_ids is None else ids + choice_ids
-            self.logprobs += [choice["logprobs"]] if choice.get("logprobs") else []
+            if (choice.get("index") or 0) == self.choice_index:
+                own_choices.append(choice)
+                written.add(output)
+                self.writes_deltas |= isinstance(choice.get("delta"), dict) and bool(output)
+            elif output:
+                self._name_parts(["a second choice"])
 
         self.writes_reasoning |= bool(written.reasoning)
         self.writes_after_end |= self.finish_reason is not None and bool(written)
-        self.finish_reason = finish or self.finish_reason
-        kinds: dict[ChunkKind, Any] = {
-            "text": written.text,
-            "reasoning": written.reasoning,
-            "tool": written.tool_calls,
-            "end": finish,
-            "role": is_role,
-        }
         self.outputs.append(written)
-        self.kinds.append(next((name for name, value in kinds.items() if value), None))
-        self.id_counts.append(None if ids is None else len(ids))
-        self.ids += ids or ()
+        reasons = [read_finish_reason(choice.get("finish_reason")) for choice in own_choices]
+        finish = next((reason for reason in reversed(reasons) if reason), None)
+        self.finish_reason = finish or self.finish_reason
+        self.kinds.append(written.kind or _find_other_kind(own_choices, finish))
+        self.logprobs += [choice["logprobs"] for choice in own_choices if choice.get("logprobs")]
+        self._add_ids(own_choices)
+
+    def _add_ids(self, choices: list[dict[str, Any]]) -> None:
+        """Keep the token ids of an event, if each of its choices has some."""
+        ids = [_read_token_ids(choice) for choice in choices]
+        if None in ids:
+            self.id_counts.append(None)
+            return
+        event_ids = list(chain.from_iterable(filter(None, ids)))
+        self.id_counts.append(len(event_ids))
+        self.ids += event_ids
 
     def _check_end(self, choice: dict[str, Any]) -> None:
         """Keep a fault if the choice reports an error, or ends as no complete answer does."""
@@ -295,6 +294,15 @@ class AnswerParser:
             names = " or ".join(sorted(self.models))
             detail = f"the server answers as {name}, not as {names}"
             self.fail(EventError("wrong_model", detail))
+
+
+def _find_other_kind(choices: list[dict[str, Any]], finish: str | None) -> ChunkKind | None:
+    """Return the kind of an event without output; None if it has neither an end nor a role."""
+    if finish:
+        return "end"
+    deltas = [choice.get("delta") for choice in choices]
+    has_role = any(isinstance(delta, dict) and delta.get("role") for delta in deltas)
+    return "role" if has_role else None
 
 
 def _read_token_ids(choice: dict[str, Any]) -> list[int] | None:

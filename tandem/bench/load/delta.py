@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tandem.bench.load.event import encode_raw
+from tandem.bench.records.record import ChunkKind
 
 _REASONING_FIELDS = (
     "reasoning_content",
@@ -121,6 +122,15 @@ class ChoiceOutput:
     reasoning: str = ""
     tool_calls: str = ""
     unknown_parts: list[str] = field(default_factory=list)
+
+    @property
+    def kind(self) -> ChunkKind | None:
+        """The kind of a chunk with this output; None if the model wrote nothing."""
+        if self.text:
+            return "text"
+        if self.reasoning:
+            return "reasoning"
+        return "tool" if self.tool_calls else None
 
     def add(self, output: ChoiceOutput) -> None:
         """Append what another choice of the same event holds."""

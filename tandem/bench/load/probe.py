@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import re
 import uuid
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -130,20 +130,12 @@ async def probe_server(
     """
     arm = client.arm
     cards, page = await _read_model_cards(client)
-    model_ids = tuple(cards)
-    if model_ids and arm.model not in model_ids:
+    if cards and arm.model not in cards:
         problem = f"the server has no model {arm.model}"
-        change = f"name its model: {', '.join(model_ids)}"
+        change = f"name its model: {', '.join(cards)}"
         raise InputError(problem, where=f"{arm.name}={arm.root}", change=change)
-    card = cards.get(arm.model, {})
-    root = card.get("root")
-    owner = card.get("owned_by")
-    owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
-    # vLLM lists each served name as a model of the same root
-    served_names = {name for name in cards if root is not None and cards[name].get("root") == root}
-    names = frozenset(
-        {arm.model, *served_names, *([root] if isinstance(root, str) else [])} if cards else ()
-    )
+
+    names = _list_names(cards, arm.model)
     plain = CompletionRequest(
         f"probe-{uuid.uuid4().hex}",
         prompt=QUESTION,
@@ -151,82 +143,112 @@ async def probe_server(
         thinking=thinking,
         seed=seed,
     )
-    offers, stream, server_answer = await _try_offers(client, plain, names, model_ids)
+    trial = await _try_extras(client, plain, names, tuple(cards))
+    owner = cards.get(arm.model, {}).get("owned_by")
+    owned_by = owner[:DETAIL_CHARACTERS] if isinstance(owner, str) and owner else None
+    headers = (reply.headers.get(SIMULATED_HEADER) for reply in (page, trial.reply))
+    probed_arm = msgspec.structs.replace(
+        arm,
+        offers=trial.confirm_offers(),
+        server_version=await _read_version(client),
+        owned_by=owned_by,
+        simulated=is_announced(headers, owned_by),
+        server_header=trial.reply.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
+    )
+    models = names or frozenset({arm.model, trial.answer.model or arm.model})
+    notes = () if trial.has_true_count else (_describe_count(arm.name, trial.answer),)
+    return ProbeResult(arm=probed_arm, models=models, notes=notes)
+
+
+def _list_names(cards: Mapping[str, dict[str, Any]], model: str) -> frozenset[str]:
+    """Return the names that the server may give the model; empty if it lists no models."""
+    if not cards:
+        return frozenset()
+    root = cards[model].get("root")
+    # vLLM lists each served name as a model of the same root
+    served_names = [name for name in cards if root is not None and cards[name].get("root") == root]
+    roots = [root] if isinstance(root, str) else []
+    return frozenset([model, *served_names, *roots])
+
+
+async def _read_version(client: CompletionClient) -> str | None:
+    """Return the server's version; None without that page."""
     reply = await client.get("/version")
-    version = None
     with contextlib.suppress(EventError):
         version = _decode_page(reply).get("version")
-    arm = msgspec.structs.replace(
-        arm,
-        offers=offers,
-        server_version=version if isinstance(version, str) else None,
-        owned_by=owned_by,
-        simulated=is_announced(
-            (reply.headers.get(SIMULATED_HEADER) for reply in (page, stream)), owned_by
-        ),
-        server_header=stream.headers.get("Server", "")[:DETAIL_CHARACTERS] or None,
-    )
-    models = names or frozenset({arm.model, server_answer.model or arm.model})
-    return ProbeResult(arm=arm, models=models, notes=tuple(_note_count(arm.name, server_answer)))
+        return version if isinstance(version, str) else None
+    return None
 
 
-def _is_count_impossible(server_answer: RequestRecord) -> bool:
-    """Return whether the server counted more tokens than the probe allowed."""
-    count = server_answer.completion_tokens
-    return server_answer.counted_by == "usage" and count is not None and count > PROBE_TOKENS
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """A tiny request that the server answered.
 
+    Args:
+        offers: the extras that it requested.
+        reply, answer: of the server.
+    """
 
-def _note_count(name: str, server_answer: RequestRecord) -> Iterator[str]:
-    """Yield a note if the server's count of tokens cannot be true."""
-    if _is_count_impossible(server_answer):
-        count = server_answer.completion_tokens
-        yield (
-            f"{name} counted {count} tokens of an answer of at most {PROBE_TOKENS}: its usage is no"
-            " count, or it ignores max_tokens, so the run does not ask for usage"
+    offers: ServerOffers
+    reply: ServerReply
+    answer: RequestRecord
+
+    @property
+    def has_true_count(self) -> bool:
+        """Whether the server did not count more tokens than the probe allowed."""
+        count = self.answer.completion_tokens
+        return self.answer.counted_by != "usage" or count is None or count <= PROBE_TOKENS
+
+    def confirm_offers(self) -> ServerOffers:
+        """Return the extras that were requested and are in the answer."""
+        has_usage = self.offers.include_usage and self.answer.prompt_tokens is not None
+        has_running_usage = self.offers.continuous_usage and answer.has_running_usage(self.reply)
+        has_logprobs = bytes(self.answer.logprobs) != bytes(JSON_NULL)
+        return ServerOffers(
+            include_usage=self.has_true_count and has_usage,
+            continuous_usage=self.has_true_count and has_running_usage,
+            token_ids=self.offers.token_ids and self.answer.token_ids is not None,
+            logprobs=self.offers.logprobs and has_logprobs,
         )
 
 
-async def _try_offers(
+def _describe_count(name: str, server_answer: RequestRecord) -> str:
+    return (
+        f"{name} counted {server_answer.completion_tokens} tokens of an answer of at most"
+        f" {PROBE_TOKENS}: its usage is no count, or it ignores max_tokens,"
+        " so the run does not ask for usage"
+    )
+
+
+async def _try_extras(
     client: CompletionClient,
     plain: CompletionRequest,
     names: frozenset[str],
     model_ids: tuple[str, ...],
-) -> tuple[ServerOffers, ServerReply, RequestRecord]:
-    """Return the server's offers and its last answer."""
+) -> _Trial:
+    """Return the trial with all extras that the server accepts."""
 
-    async def send_trial(
-        offers: ServerOffers,
-    ) -> tuple[ServerOffers, ServerReply, RequestRecord] | None:
+    async def send_trial(offers: ServerOffers) -> _Trial | None:
         """Return the result of a request with `offers`; None if the server refuses them."""
         request = replace(plain, offers=offers)
         reply = await client.send_request(request, Timeouts())
-        server_answer = answer.parse_answer(reply, request, names)
-        if server_answer.error is None:
-            return offers, reply, server_answer
-        if server_answer.error in REFUSAL_WORDS and offers != NO_OFFERS:
+        record = answer.parse_answer(reply, request, names)
+        if record.error is None:
+            return _Trial(offers, reply, record)
+        if record.error in REFUSAL_WORDS and offers != NO_OFFERS:
             return None
-        raise _probe_error(client, server_answer.error, server_answer.error_detail, model_ids)
+        raise _probe_error(client, record.error, record.error_detail, model_ids)
 
     trial = await send_trial(ALL_OFFERS)
-    if trial is None:
-        trial = await send_trial(NO_OFFERS)
-        assert trial is not None, "a refusal of the plain request is a fault"
-        for extra in EXTRA_NAMES:
-            if extra != "continuous_usage" or trial[0].include_usage:
-                trial = (
-                    await send_trial(msgspec.structs.replace(trial[0], **{extra: True})) or trial
-                )
-    offers, reply, server_answer = trial
-    has_counts = not _is_count_impossible(server_answer)
-    confirmed_offers = ServerOffers(
-        include_usage=has_counts
-        and offers.include_usage
-        and server_answer.prompt_tokens is not None,
-        continuous_usage=has_counts and offers.continuous_usage and answer.has_running_usage(reply),
-        token_ids=offers.token_ids and server_answer.token_ids is not None,
-        logprobs=offers.logprobs and bytes(server_answer.logprobs) != bytes(JSON_NULL),
-    )
-    return confirmed_offers, reply, server_answer
+    if trial is not None:
+        return trial
+    trial = await send_trial(NO_OFFERS)
+    assert trial is not None, "a refusal of the plain request is a fault"
+    for extra in EXTRA_NAMES:
+        if extra != "continuous_usage" or trial.offers.include_usage:
+            offers = msgspec.structs.replace(trial.offers, **{extra: True})
+            trial = await send_trial(offers) or trial
+    return trial
 
 
 async def _read_model_cards(
@@ -240,12 +262,9 @@ async def _read_model_cards(
         page = _decode_page(reply)
     except EventError as error:
         raise _probe_error(client, error.word, error.detail) from error
-    cards = page["data"] if isinstance(page.get("data"), list) else []
-    return {
-        card["id"]: card
-        for card in cards
-        if isinstance(card, dict) and isinstance(card.get("id"), str)
-    }, reply
+    entries = page["data"] if isinstance(page.get("data"), list) else []
+    cards = [card for card in entries if isinstance(card, dict)]
+    return {card["id"]: card for card in cards if isinstance(card.get("id"), str)}, reply
 
 
 def _decode_page(reply: ServerReply) -> dict[str, Any]:

@@ -84,39 +84,40 @@ class RequestDeadline:
             self._schedule_check(LATE_TOLERANCE_S)
             return
         self._is_late = False
-        limits = self._timeouts
         age_s = 0.0
         if self.is_sent:
             now_ns = time.monotonic_ns()
             age_s = self._reply.since_start_s(now_ns)
-            new_reads = self._reply.reads[self._read_count :]
-            self._read_count += len(new_reads)
-            for at_ns, piece in new_reads:
-                self._event_count += piece.count(b"data:")
-                if not has_only_comments(piece):
-                    self._last_read_ns = at_ns
+            self._count_reads()
             silence_s = (now_ns - max(self._last_read_ns, self._reply.start_ns)) / NS_PER_S
-            if self._event_count > self._max_events:
-                self.cut("endless", f"cut after {self._event_count} events")
-            elif age_s >= limits.whole_s:
-                self.cut(
-                    "whole_timeout",
-                    f"not ended after {limits.whole_s:g} s, {self._event_count} events had come",
-                )
-            elif age_s >= limits.first_token_s and not self._has_token():
-                self.cut("first_token_timeout", f"no token after {limits.first_token_s:g} s")
-            elif silence_s >= limits.gap_s and self._has_token():
-                self.cut(
-                    "gap_timeout",
-                    f"nothing for {limits.gap_s:g} s after {self._event_count} events",
-                )
+            self._cut_if_due(age_s, silence_s)
         if self.word is None:
-            dues_s = [
-                due
-                for due in (limits.whole_s - age_s, limits.first_token_s - age_s, limits.gap_s)
-                if due > 0
-            ]
-            self._schedule_check(max(0.001, min([CHECK_INTERVAL_S, *dues_s])))
+            limits = self._timeouts
+            dues_s = (limits.whole_s - age_s, limits.first_token_s - age_s, limits.gap_s)
+            after_s = min([CHECK_INTERVAL_S, *(due_s for due_s in dues_s if due_s > 0)])
+            self._schedule_check(max(0.001, after_s))
+
+    def _count_reads(self) -> None:
+        """Count the events of the reads since the last check, and note when the last one came."""
+        new_reads = self._reply.reads[self._read_count :]
+        self._read_count += len(new_reads)
+        for at_ns, piece in new_reads:
+            self._event_count += piece.count(b"data:")
+            if not has_only_comments(piece):
+                self._last_read_ns = at_ns
+
+    def _cut_if_due(self, age_s: float, silence_s: float) -> None:
+        """End the request if it exceeds a limit."""
+        limits = self._timeouts
+        events = f"{self._event_count} events"
+        if self._event_count > self._max_events:
+            self.cut("endless", f"cut after {events}")
+        elif age_s >= limits.whole_s:
+            self.cut("whole_timeout", f"not ended after {limits.whole_s:g} s, {events} had come")
+        elif age_s >= limits.first_token_s and not self._has_token():
+            self.cut("first_token_timeout", f"no token after {limits.first_token_s:g} s")
+        elif silence_s >= limits.gap_s and self._has_token():
+            self.cut("gap_timeout", f"nothing for {limits.gap_s:g} s after {events}")
 
     def _has_token(self) -> bool:
         if not self._has_first_token and self._token_check_reads != self._read_count:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import functools
 import gc
 import math
 import sys
@@ -43,7 +42,7 @@ from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records import counters, json_file, manifest
 from tandem.bench.records.counters import AskedWork
 from tandem.bench.records.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
-from tandem.bench.records.manifest import EndReason, RunManifest, WarmUpEntry
+from tandem.bench.records.manifest import EndReason, ManifestArm, RunManifest, WarmUpEntry
 from tandem.bench.records.server_starts import ServerStarts, name_server
 from tandem.bench.records.simulation import combine_simulated
 from tandem.errors import ExternalError, InputError, TandemError
@@ -113,39 +112,46 @@ class MeasurementRun:
             ExternalError: a server does not answer the probe, or the manifest cannot be written.
         """
         settings = self.settings
-        self.plan = self.settings.plan()
-        raise_file_limit(
-            len(settings.manifest.arms) * max((*(settings.concurrency or ()), MIN_SOCKETS))
-        )
-        expected_s = settings.manifest.duration_s or estimate_run_s(self.plan)
-        request_count = self.plan.request_count
-        if self.only_round is not None:
-            if not 0 <= self.only_round < (self.plan.round_total or 0):
-                problem = f"the plan has no round {self.only_round}"
-                raise InputError(
-                    problem, change=f"name one of its {self.plan.round_total or 0} rounds, from 0"
-                )
-            turns = self.plan.round(self.only_round)
-            expected_s = sum(map(estimate_turn_s, turns))
-            request_count = sum(turn.request_count for turn in turns)
+        self.plan = settings.plan()
+        arm_sockets = max((*(settings.concurrency or ()), MIN_SOCKETS))
+        raise_file_limit(len(settings.manifest.arms) * arm_sockets)
+        expected_s, request_count = self._estimate_work()
         self.progress = RunProgress(self.out, requests=request_count, expected_s=expected_s)
         async with contextlib.AsyncExitStack() as stack:
             stack.enter_context(claim_folder(self.folder, resume=self.resume))
             stack.enter_context(catch_signals(self.stop, self.progress.notify))
             for line in describe_plan(settings, self.plan, expected_s):
                 self.progress.notify(line)
-            limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
-            connect = functools.partial(
-                CompletionClient, limit=limit, api=settings.manifest.api, api_key=settings.api_key
-            )
-            clients = [
-                await stack.enter_async_context(connect(arm)) for arm in settings.manifest.arms
-            ]
+
+            clients = list(map(self._create_client, settings.manifest.arms))
+            for client in clients:
+                await stack.enter_async_context(client)
             probe_results = await self._probe_servers(clients)
             if self.stop.is_requested:
                 return RunOutcome(reason="interrupted")
             arms = list(map(self._create_arm, clients, probe_results))
             return await self._measure(arms, self._complete_manifest(probe_results))
+
+    def _estimate_work(self) -> tuple[float, int | None]:
+        """Return the seconds and requests of this process; None if time limits the run.
+
+        Raises:
+            InputError: the plan has no such round.
+        """
+        if self.only_round is None:
+            duration_s = self.settings.manifest.duration_s
+            return duration_s or estimate_run_s(self.plan), self.plan.request_count
+        round_total = self.plan.round_total or 0
+        if not 0 <= self.only_round < round_total:
+            change = f"name one of its {round_total} rounds, from 0"
+            raise InputError(f"the plan has no round {self.only_round}", change=change)
+        turns = self.plan.round(self.only_round)
+        return sum(map(estimate_turn_s, turns)), sum(turn.request_count for turn in turns)
+
+    def _create_client(self, arm: ManifestArm) -> CompletionClient:
+        limit = max(block.load.concurrency or 0 for block in self.plan.blocks)
+        api = self.settings.manifest.api
+        return CompletionClient(arm, limit=limit, api=api, api_key=self.settings.api_key)
 
     async def _probe_servers(self, clients: Sequence[CompletionClient]) -> list[ProbeResult]:
         """Return the probe result of each arm; an interrupted run ignores the results.
@@ -160,14 +166,10 @@ class MeasurementRun:
             probe_server(client, thinking=draft.thinking, seed=draft.seed) for client in clients
         ]
         results = await asyncio.gather(*probes, return_exceptions=True)
-        faults = (
-            []
-            if self.stop.is_requested
-            else [fault for fault in results if isinstance(fault, BaseException)]
-        )
-        for fault in faults[1:]:
-            self.progress.notify(f"error: {fault}")
-        if faults:
+        faults = [fault for fault in results if isinstance(fault, BaseException)]
+        if faults and not self.stop.is_requested:
+            for fault in faults[1:]:
+                self.progress.notify(f"error: {fault}")
             raise faults[0]
         return [result for result in results if isinstance(result, ProbeResult)]
 
@@ -215,29 +217,23 @@ class MeasurementRun:
 
     async def _measure(self, arms: Sequence[ArmSession], run_manifest: RunManifest) -> RunOutcome:
         if self.resume:
-            earlier_manifest = manifest.read_manifest(self.folder)
-            run_manifest = continue_manifest(earlier_manifest, run_manifest, self.folder)
+            run_manifest = await self._join_earlier_run(run_manifest)
             # the new value, else the earlier one
-            placements = [arm.placement for arm in run_manifest.arms]
             arms = [
-                dataclasses.replace(arm, placement=word)
-                for arm, word in zip(arms, placements, strict=True)
+                dataclasses.replace(session, placement=arm.placement)
+                for session, arm in zip(arms, run_manifest.arms, strict=True)
             ]
-            self.history = await asyncio.to_thread(read_history, self.folder, self.progress.notify)
-            if earlier_manifest.ended is not None and earlier_manifest.ended.reason == "duration":
-                self.history = dataclasses.replace(self.history, spent_s=math.inf)
-            self.notes += [note for note in earlier_manifest.notes if note not in self.notes]
         if self.check is not None:
             self.check(run_manifest)
         self.starts = ServerStarts(counters.read_scrapes(self.folder / counters.FILE))
         manifest.write_manifest(self.folder, run_manifest)
+
         reason: EndReason = "failed"
         callback = RoundCallback(self.on_round, self._note, self.stop)
         try:
             if self.settings.warm_up != 0 and self._has_missing_requests():
-                run_manifest = msgspec.structs.replace(
-                    run_manifest, warm_up=await self._warm_up(arms)
-                )
+                entries = await self._warm_up(arms)
+                run_manifest = msgspec.structs.replace(run_manifest, warm_up=entries)
             reason = await self._run_rounds(arms, callback)
         except TandemError as fault:
             self.stop.request("failed", fault)
@@ -247,15 +243,25 @@ class MeasurementRun:
         finally:
             reason = self.stop.reason or reason
             final_manifest = await self._finish(run_manifest, reason)
+
         if self.round_count and (self.folder / RECORDS_FILE).exists():
             await callback.call_at_end(self.round_count - 1, after_interrupt=self.stop.is_requested)
         if tuple(self.notes) != final_manifest.notes:
+            final_manifest = msgspec.structs.replace(final_manifest, notes=tuple(self.notes))
             with contextlib.suppress(ExternalError):  # a full disk was already reported
-                manifest.write_manifest(
-                    self.folder, msgspec.structs.replace(final_manifest, notes=tuple(self.notes))
-                )
+                manifest.write_manifest(self.folder, final_manifest)
         # a signal may have come meanwhile
         return RunOutcome(reason=self.stop.reason or reason, fault=self.stop.fault)
+
+    async def _join_earlier_run(self, run_manifest: RunManifest) -> RunManifest:
+        """Read what the earlier run recorded; return the manifest of both."""
+        earlier_manifest = manifest.read_manifest(self.folder)
+        joined_manifest = continue_manifest(earlier_manifest, run_manifest, self.folder)
+        self.history = await asyncio.to_thread(read_history, self.folder, self.progress.notify)
+        if earlier_manifest.ended is not None and earlier_manifest.ended.reason == "duration":
+            self.history = dataclasses.replace(self.history, spent_s=math.inf)
+        self.notes += [note for note in earlier_manifest.notes if note not in self.notes]
+        return joined_manifest
 
     def _has_missing_requests(self) -> bool:
         if self.settings.manifest.duration_s is not None:
@@ -264,11 +270,9 @@ class MeasurementRun:
 
     def _list_rounds(self) -> Iterable[tuple[PlanTurn, ...]]:
         """Return the turns of each round of this process."""
-        return (
-            self.plan.rounds_of_turns()
-            if self.only_round is None
-            else [self.plan.round(self.only_round)]
-        )
+        if self.only_round is not None:
+            return [self.plan.round(self.only_round)]
+        return self.plan.rounds_of_turns()
 
     def _is_recorded(self, turns: Sequence[PlanTurn]) -> bool:
         """Return whether an earlier process recorded the complete round."""
@@ -318,35 +322,42 @@ class MeasurementRun:
         arms = [*arms, dataclasses.replace(arms[0], name=self.plan.control_arm)]
         end_s = math.inf
         if self.settings.manifest.duration_s is not None:
-            self.progress.expected_s = max(
-                self.settings.manifest.duration_s - self.history.spent_s, 0.0
-            )
+            remaining_s = self.settings.manifest.duration_s - self.history.spent_s
+            self.progress.expected_s = max(remaining_s, 0.0)
             end_s = time.monotonic() + self.progress.expected_s
         gc.freeze()  # a full garbage collection would block the event loop for tens of milliseconds
         try:
-            with (
-                open_recorder(self.folder / RECORDS_FILE) as write_record,
-                self.progress.show_line(),
-            ):
-                attempts = self.history.interrupt_counts
-                loops = RequestLoops(
-                    self.settings, write_record, self.stop, attempts, self.progress.count_record
-                )
-                for turns in self._list_rounds():
-                    number = turns[0].round
-                    is_stopped = self.stop.is_requested or self._is_over(turns[0], end_s)
-                    if self.asked_round == number - 1 and not is_stopped:
-                        await callback.call_between(number - 1)
-                    reason = await self._run_round(turns, arms, loops, end_s)
-                    if reason is not None:
-                        return reason
+            reason = await self._send_rounds(arms, callback, end_s)
         finally:
             gc.unfreeze()
+        return reason or ("done" if self._is_whole() else "paused")
+
+    def _is_whole(self) -> bool:
+        """Return whether every round is recorded, once this process has measured its own."""
         other_rounds = [] if self.only_round is None else self.plan.rounds_of_turns()
-        is_whole = all(
+        return all(
             turns[0].round == self.only_round or self._is_recorded(turns) for turns in other_rounds
         )
-        return "done" if is_whole else "paused"
+
+    async def _send_rounds(
+        self, arms: Sequence[ArmSession], callback: RoundCallback, end_s: float
+    ) -> EndReason | None:
+        """Send the rounds of this process; return the reason if the run ends before, else None."""
+        path = self.folder / RECORDS_FILE
+        attempts = self.history.interrupt_counts
+        with open_recorder(path) as write_record, self.progress.show_line():
+            loops = RequestLoops(
+                self.settings, write_record, self.stop, attempts, self.progress.count_record
+            )
+            for turns in self._list_rounds():
+                number = turns[0].round
+                is_stopped = self.stop.is_requested or self._is_over(turns[0], end_s)
+                if self.asked_round == number - 1 and not is_stopped:
+                    await callback.call_between(number - 1)
+                reason = await self._run_round(turns, arms, loops, end_s)
+                if reason is not None:
+                    return reason
+        return None
 
     async def _run_round(
         self,

@@ -18,6 +18,7 @@ import itertools
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from tandem.bench.figures.quantiles import compute_median
 from tandem.bench.figures.request_metrics import RequestMetrics
@@ -55,46 +56,63 @@ async def warm_up_arm(
         requests: exact number of requests; None until stable.
         first_window: number of the first window, above those of an earlier run.
     """
+    window = _WindowSender(arm, plan, loops)
     start_s = time.monotonic()
-    records = list[RequestRecord]()
     stable = None
+    if requests:
+        await window.send(first_window, requests)
+    elif requests is None:
+        stable = await _send_until_stable(window, first_window, start_s + MAX_WARM_UP_S)
+    return WarmUpEntry(
+        requests=len(window.records),
+        failed=sum(record.error is not None for record in window.records),
+        stable=stable,
+        duration_s=round(time.monotonic() - start_s, 3),
+    )
 
-    async def ask_window(
-        number: int, size: int, most_tokens: int | None = None
+
+async def _send_until_stable(window: _WindowSender, first_window: int, end_s: float) -> bool:
+    """Send windows until two are alike; return whether they are, or the warm-up gave up."""
+    size = max(MIN_WINDOW, _count_workers(window.plan))
+    previous = None
+    await window.send(first_window, size)
+    for number in range(first_window + 1, first_window + 1 + MAX_SHORT_WINDOWS):
+        if window.loops.stop.is_requested or time.monotonic() > end_s:
+            return False
+        records = await window.send(number, size, SHORT_TOKENS)
+        current = compute_medians(records)
+        if previous is not None and is_stable(previous, current):
+            return True
+        if all(record.error for record in records):
+            return False
+        previous = current
+    return False
+
+
+@dataclass
+class _WindowSender:
+    """Sender of the windows of one arm, which keeps their records."""
+
+    arm: ArmSession
+    plan: RunPlan
+    loops: RequestLoops
+    records: list[RequestRecord] = field(default_factory=list)
+
+    async def send(
+        self, number: int, size: int, most_tokens: int | None = None
     ) -> list[RequestRecord]:
+        """Send a window and return its records; arguments as for `plan_window`."""
         window_records: list[RequestRecord] = []
 
         def collect_record(record: RequestRecord) -> None:
             window_records.append(record)
-            loops.on_record(record)
+            self.loops.on_record(record)
 
-        turn = plan_window(arm.name, plan, number, size=size, most_tokens=most_tokens)
-        await dataclasses.replace(loops, on_record=collect_record).run(arm, turn, turn.items)
-        records.extend(window_records)
+        turn = plan_window(self.arm.name, self.plan, number, size=size, most_tokens=most_tokens)
+        loops = dataclasses.replace(self.loops, on_record=collect_record)
+        await loops.run(self.arm, turn, turn.items)
+        self.records += window_records
         return window_records
-
-    if requests:
-        await ask_window(first_window, requests)
-    elif requests is None:
-        size = max(MIN_WINDOW, _count_workers(plan))
-        stable = False
-        previous = None
-        await ask_window(first_window, size)
-        for number in range(first_window + 1, first_window + 1 + MAX_SHORT_WINDOWS):
-            if loops.stop.is_requested or time.monotonic() > start_s + MAX_WARM_UP_S:
-                break
-            window_records = await ask_window(number, size, SHORT_TOKENS)
-            current = compute_medians(window_records)
-            stable = previous is not None and is_stable(previous, current)
-            if stable or all(record.error for record in window_records):
-                break
-            previous = current
-    return WarmUpEntry(
-        requests=len(records),
-        failed=sum(record.error is not None for record in records),
-        stable=stable,
-        duration_s=round(time.monotonic() - start_s, 3),
-    )
 
 
 def plan_window(
@@ -109,8 +127,8 @@ def plan_window(
         for entry in block.entries:
             by_class.setdefault((entry.suite, entry.prompt.class_), {})[entry.prompt.id] = entry
     rows = itertools.zip_longest(*(entries.values() for entries in by_class.values()))
-    cycle = itertools.cycle(entry for row in rows for entry in row if entry is not None)
-    entries = tuple(itertools.islice(cycle, size))
+    in_turn = filter(None, itertools.chain.from_iterable(rows))
+    entries = tuple(itertools.islice(itertools.cycle(in_turn), size))
     if most_tokens is not None:
         entries = tuple(
             dataclasses.replace(entry, max_tokens=min(entry.max_tokens, most_tokens))

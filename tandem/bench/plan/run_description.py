@@ -15,37 +15,51 @@ HOUR_S = 3600
 def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> Iterator[str]:
     """Yield the lines of the plan, with expected duration, cost and notes."""
     entries = [entry for block in plan.blocks for entry in block.entries]
-    price = settings.manifest.price_usd_per_hour
     prompts = {(entry.suite, entry.prompt.id) for entry in entries}
     classes = {entry.prompt.class_ for entry in entries}
     loads = ", ".join(dict.fromkeys(str(block.load) for block in plan.blocks))
-    rounds = plan.rounds or f"for {format_duration(settings.manifest.duration_s or 0)}"
     yield f"plan: {', '.join(plan.arms)}; classes: {len(classes)}, prompts: {len(prompts)}, {loads}"
-    yield (
-        f"  rounds: {rounds}, control rounds: {plan.manifest.control_rounds}, repeats:"
-        f" {settings.manifest.repeats}"
-    )
+
+    rounds = plan.rounds or f"for {format_duration(settings.manifest.duration_s or 0)}"
+    controls = plan.manifest.control_rounds
+    repeats = settings.manifest.repeats
+    yield f"  rounds: {rounds}, control rounds: {controls}, repeats: {repeats}"
+
     turns = plan.round(plan.first_round)
     order = ", ".join(" and ".join(turn.arms) for turn in turns if turn.block is turns[0].block)
     total = "" if plan.request_count is None else f"{plan.request_count} requests in all, "
     yield f"  {total}{plan.requests_per_round} a round; the first block goes {order}"
-    guess = f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, answers as long as allowed"
-    longest = f"at most {max(entry.max_tokens for entry in entries)} tokens"
-    cost = (
-        "" if price is None else f", {price * expected_s / HOUR_S:.2f} USD at {price:g} USD an hour"
-    )
-    yield (
-        f"  about {expected_s / 60:.1f} min{cost}"
-        f" ({'as asked' if plan.rounds is None else f'{guess}, {longest}'})"
-    )
-    notes = [note for suite in settings.suites for note in suite.notes]
+    yield _describe_duration(settings, plan, expected_s)
+    for note in list_notes(settings, plan):
+        yield f"  note: {note}"
+
+
+def _describe_duration(settings: RunSettings, plan: RunPlan, expected_s: float) -> str:
+    """Return the expected duration with its basis, and the cost if the price is known."""
+    price = settings.manifest.price_usd_per_hour
+    cost = ""
+    if price is not None:
+        cost = f", {price * expected_s / HOUR_S:.2f} USD at {price:g} USD an hour"
+    basis = "as asked"
+    if plan.rounds is not None:
+        longest = max(entry.max_tokens for block in plan.blocks for entry in block.entries)
+        basis = (
+            f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, answers as long as allowed,"
+            f" at most {longest} tokens"
+        )
+    return f"  about {expected_s / 60:.1f} min{cost} ({basis})"
+
+
+def list_notes(settings: RunSettings, plan: RunPlan) -> Iterator[str]:
+    """Yield what a reader of the figures must know of the plan."""
+    for suite in settings.suites:
+        yield from suite.notes
     if not plan.manifest.control_rounds:
-        notes.append("no control round: the verdict will have no noise floor (--control-rounds 1)")
+        yield "no control round: the verdict will have no noise floor (--control-rounds 1)"
     if len(plan.arms) > 1 and (plan.rounds or 0) < FEWEST_ROUNDS:
-        notes.append(f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict")
-    yield from (
-        f"  note: {note}" for note in (*notes, *note_thin_loads(plan), *note_shared_classes(plan))
-    )
+        yield f"fewer than {FEWEST_ROUNDS} rounds give figures and no verdict"
+    yield from note_thin_loads(plan)
+    yield from note_shared_classes(plan)
 
 
 def note_thin_loads(plan: RunPlan) -> Iterator[str]:
@@ -64,8 +78,9 @@ def note_thin_loads(plan: RunPlan) -> Iterator[str]:
 def note_shared_classes(plan: RunPlan) -> Iterator[str]:
     """Yield a sentence for every class that two suites share."""
     suites: dict[str, dict[str, None]] = {}
-    for entry in (entry for block in plan.blocks for entry in block.entries):
-        suites.setdefault(entry.prompt.class_, {})[entry.suite] = None
+    for block in plan.blocks:
+        for entry in block.entries:
+            suites.setdefault(entry.prompt.class_, {})[entry.suite] = None
     for class_, names in suites.items():
         if len(names) > 1:
             yield (

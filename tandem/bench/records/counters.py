@@ -32,7 +32,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
@@ -47,9 +47,12 @@ from tandem.bench.records.counter_names import (
     EngineName,
 )
 from tandem.bench.records.json_file import read_json_lines
-from tandem.bench.records.manifest import ManifestArm
+from tandem.bench.records.manifest import ManifestArm, Speculation
 from tandem.errors import InputError
 from tandem.metrics import acceptance_position
+
+if TYPE_CHECKING:
+    from prometheus_client.samples import Sample
 
 FILE = "counters.jsonl"
 
@@ -172,23 +175,15 @@ def parse_page(page: str) -> dict[str, float]:
         for family in text_string_to_metric_families(page):
             name_engine = ENGINE_NAMES.get(family.name.removesuffix("_total"))
             engines |= {name_engine} if name_engine is not None else set()
-            for sample in (sample for sample in family.samples if math.isfinite(sample.value)):
-                is_position = sample.name == ACCEPTED_BY_POSITION
-                if sample.name.startswith(_PREFIX):
-                    engines |= {
-                        engine for label, engine in ENGINE_LABELS.items() if label in sample.labels
-                    }
-                name = (
-                    f"{_POSITION_KEY}{int(sample.labels['position']) + 1}"
-                    if is_position
-                    else sample.name
-                )
-                add = max if name.endswith("_created") else operator.add
-                samples[name] = add(samples.get(name, 0.0), sample.value)
+            for sample in family.samples:
+                if math.isfinite(sample.value):
+                    engines |= _find_engines(sample)
+                    _add_sample(samples, sample)
     except (ValueError, IndexError, KeyError) as error:
         problem = f"the page is no Prometheus text: {error}"
         change = "see that no proxy answers for the server"
         raise InputError(problem, where="/metrics", change=change) from error
+
     counters = {key: samples[name] for key, name in (SAMPLES | _STATES).items() if name in samples}
     if _CREATED in samples:
         counters.setdefault("began_s", samples[_CREATED])
@@ -197,6 +192,22 @@ def parse_page(page: str) -> dict[str, float]:
     return counters | {
         name: value for name, value in samples.items() if name.startswith(_POSITION_KEY)
     }
+
+
+def _find_engines(sample: Sample) -> set[EngineName]:
+    """Return the engines that alone have a label of the sample."""
+    if not sample.name.startswith(_PREFIX):
+        return set()
+    return {engine for label, engine in ENGINE_LABELS.items() if label in sample.labels}
+
+
+def _add_sample(samples: dict[str, float], sample: Sample) -> None:
+    """Add a sample to those of its name; the start of a process is the latest one."""
+    name = sample.name
+    if name == ACCEPTED_BY_POSITION:
+        name = f"{_POSITION_KEY}{int(sample.labels['position']) + 1}"
+    add = max if name.endswith("_created") else operator.add
+    samples[name] = add(samples.get(name, 0.0), sample.value)
 
 
 def is_same_begin(began_s: float, other_began_s: float) -> bool:
@@ -254,26 +265,33 @@ def compute_rates(
         failure_count: failed requests of the turn: V0 counts their steps and not their tokens.
     """
     counts = change.counts
-    speculation = arm.speculation if arm else None
-    window = speculation.num_speculative_tokens if speculation else None
-    form, reason = _choose_form(
-        change, arm.runtime if arm else None, is_whole=change.is_idle and not failure_count
-    )
-    if form is not None and form.counts_steps_as_tokens and (failure_count or not change.is_idle):
+    is_whole = change.is_idle and not failure_count
+    form, reason = _choose_form(change, arm.runtime if arm else None, is_whole=is_whole)
+    if form is not None and form.counts_steps_as_tokens and not is_whole:
         reason = "an answer's tokens are counted when it ends, and some did not end in the turn"
         return AcceptanceRates(absence_reasons=(reason,))
-    steps, tokens, first_tokens = (0.0, 0.0, 0.0) if form is None else _read_form(counts, form)
-    reasons = _doubt_steps(steps, tokens) if form is not None else [reason]
-    values = {} if reasons else {"target_steps_per_token": steps / tokens}
+    steps = _read_form(counts, form) if form is not None else StepCounts()
+    reasons = _doubt_steps(steps) if form is not None else [reason]
+    values = {} if reasons else {"target_steps_per_token": steps.steps / steps.tokens}
+    speculation = arm.speculation if arm else None
     if counts.get("drafts"):
+        window = speculation.num_speculative_tokens if speculation else None
         return _compute_live_rates(counts, values, reasons, window)
     if speculation and speculation.method is None:
         reasons.append("it does not speculate")
-    elif not reasons and steps <= first_tokens:
+    elif not reasons and steps.steps <= steps.first_tokens:
         reasons.append("no step after a first token was counted")
     if reasons:
         return AcceptanceRates(values, tuple(reasons))
-    tokens_per_step = (tokens - first_tokens) / (steps - first_tokens)
+    return _compute_flat_rates(steps, values, speculation)
+
+
+def _compute_flat_rates(
+    steps: StepCounts, values: Mapping[str, float], speculation: Speculation | None
+) -> AcceptanceRates:
+    """Return the rates of counters that count no drafts: tokens of a step after the first."""
+    tokens_per_step = (steps.tokens - steps.first_tokens) / (steps.steps - steps.first_tokens)
+    window = speculation.num_speculative_tokens if speculation else None
     if window and tokens_per_step > window + 1:
         reason = f"{tokens_per_step:.2f} tokens a step is more than a window of {window} can commit"
         return AcceptanceRates(absence_reasons=(reason,))
@@ -282,20 +300,28 @@ def compute_rates(
             "no draft was counted and each step gave one token: nothing says that it speculates"
         )
         return AcceptanceRates(values, (reason,))
-    return AcceptanceRates(values | {"acceptance_length": tokens_per_step}, is_indirect=True)
+    return AcceptanceRates({**values, "acceptance_length": tokens_per_step}, is_indirect=True)
 
 
-def _doubt_steps(steps: float, tokens: float) -> list[str]:
+class StepCounts(NamedTuple):
+    """Steps of requests, their tokens, and first tokens, each from prefill's last step."""
+
+    steps: float = 0.0
+    tokens: float = 0.0
+    first_tokens: float = 0.0
+
+
+def _doubt_steps(counts: StepCounts) -> list[str]:
     """Return the reasons why steps and tokens give no figure."""
-    if not tokens:
+    if not counts.tokens:
         return [_NO_STEPS]
-    return ["more steps than tokens were counted"] if steps > tokens else []
+    return ["more steps than tokens were counted"] if counts.steps > counts.tokens else []
 
 
-def _read_form(counts: Mapping[str, float], form: CounterForm) -> tuple[float, float, float]:
-    """Return steps, tokens and first tokens; prefill's last step gives the first token."""
+def _read_form(counts: Mapping[str, float], form: CounterForm) -> StepCounts:
     steps, tokens, first_tokens = (counts[key] for key in form.keys)
-    return steps + (0.0 if form.counts_steps_as_tokens else first_tokens), tokens, first_tokens
+    prefill_steps = 0.0 if form.counts_steps_as_tokens else first_tokens
+    return StepCounts(steps + prefill_steps, tokens, first_tokens)
 
 
 def _choose_form(
@@ -322,10 +348,8 @@ def _choose_form(
         forms = [form for form in forms if not _contradicts_itself(counts, form)]
     if not forms:
         return None, _NO_STEPS
-    shares = [
-        steps / tokens if tokens else 0.0
-        for steps, tokens, _ in (_read_form(counts, form) for form in forms)
-    ]
+    form_counts = [_read_form(counts, form) for form in forms]
+    shares = [entry.steps / entry.tokens if entry.tokens else 0.0 for entry in form_counts]
     if max(shares) > _TOLERANCE * min(shares):
         names = " and ".join(f"{form.engine} {form.versions}" for form in forms)
         return None, f"its counters fit the forms of vLLM {names}, which disagree"
@@ -399,17 +423,7 @@ def pair_scrapes(
             scrapes_before[scrape.turn] = scrape
             continue
         before = scrapes_before.pop(scrape.turn, None)
-        change: CounterChange | str
-        if scrape.arm in dropped_arms:
-            change = dropped_arms[scrape.arm]
-        elif before is None:
-            change = "there is no scrape before it"
-        elif before.counters is None or scrape.counters is None:
-            change = (
-                f"/metrics could not be had ({before.error or scrape.error or 'no reason given'})"
-            )
-        else:
-            change = compute_difference(before.counters, scrape.counters)
+        change = dropped_arms.get(scrape.arm) or _compute_change(before, scrape)
         if isinstance(change, str):
             drops[scrape.arm, change] += 1
         else:
@@ -419,3 +433,12 @@ def pair_scrapes(
         f"{arm}: counters are dropped (turns: {number}): {reason}"
         for (arm, reason), number in drops.items()
     ]
+
+
+def _compute_change(before: MetricsScrape | None, after: MetricsScrape) -> CounterChange | str:
+    """Return what the counters grew by in a turn, or the reason why that is not known."""
+    if before is None:
+        return "there is no scrape before it"
+    if before.counters is None or after.counters is None:
+        return f"/metrics could not be had ({before.error or after.error or 'no reason given'})"
+    return compute_difference(before.counters, after.counters)

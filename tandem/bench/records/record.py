@@ -235,21 +235,7 @@ def read_blocks(
             *lines, tail = text.split(b"\n")
             records = []
             for number, line in enumerate(lines, line_count + 1):
-                try:
-                    records.append(decoder.decode(line))
-                except DECODE_ERRORS as error:
-                    require_schema(line, SCHEMA, label="the record", where=f"{path}:{number}")
-                    change = (
-                        "restore the line from a copy, or remove it and run again with --resume to"
-                        " measure it anew"
-                    )
-                    raise InputError(
-                        f"this is no record: {error}", where=f"{path}:{number}", change=change
-                    ) from error
-                if records[-1].schema != SCHEMA:
-                    raise SchemaError(
-                        "the record", records[-1].schema, SCHEMA, where=f"{path}:{number}"
-                    )
+                records.append(_decode_line(decoder, line, f"{path}:{number}"))
             yield RecordBlock(records, offset, [len(line) + 1 for line in lines])
             line_count += len(lines)
             offset += len(text)
@@ -259,6 +245,23 @@ def read_blocks(
                 on_torn_line(
                     f"{place}: the last line is torn after {len(tail)} bytes and was skipped"
                 )
+
+
+def _decode_line(
+    decoder: msgspec.json.Decoder[RequestRecord], line: bytes, where: str
+) -> RequestRecord:
+    try:
+        record = decoder.decode(line)
+    except DECODE_ERRORS as error:
+        require_schema(line, SCHEMA, label="the record", where=where)
+        change = (
+            "restore the line from a copy, or remove it and run again with --resume to measure it"
+            " anew"
+        )
+        raise InputError(f"this is no record: {error}", where=where, change=change) from error
+    if record.schema != SCHEMA:
+        raise SchemaError("the record", record.schema, SCHEMA, where=where)
+    return record
 
 
 def read_records(

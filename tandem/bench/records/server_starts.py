@@ -146,32 +146,32 @@ def _doubt_counters(history: _ServerHistory, scrape: MetricsScrape) -> str:
         old = before.get(key, 0.0)
         new = after.get(key, 0.0)
         most = scrape.asked_requests if key in _REQUEST_KEYS else scrape.asked_tokens
-        if new < old and is_same_start:
-            return (
-                f"its counters fell within one start of its process ({key}: {old:.0f} to {new:.0f})"
-            )
-        if new < old:
-            if most is not None and new > most + _LEAST_SHARE * old:
-                return (
-                    f"its counters fell, and not to those of a new start ({key}: {old:.0f} to"
-                    f" {new:.0f})"
-                )
+        if new >= old:
+            reason = _doubt_rise(history, key, old, new, most)
+        elif is_same_start:
+            reason = "its counters fell within one start of its process"
+        elif most is not None and new > most + _LEAST_SHARE * old:
+            reason = "its counters fell, and not to those of a new start"
+        else:
             history.falls.append(_Fall(key, old, new))
             continue
-        returned_falls = [
-            fall
-            for fall in history.falls
-            if fall.key == key and _has_returned(fall, old, new, most)
-        ]
-        for fall in returned_falls:
-            history.falls.remove(fall)
-        history.return_counts[key] += bool(returned_falls)
-        if history.return_counts[key] >= _LEAST_RETURNS:
-            return (
-                f"its counters fall and come back (last {key}: {old:.0f} to {new:.0f}, where {most}"
-                " were asked)"
-            )
+        if reason:
+            return f"{reason} ({key}: {old:.0f} to {new:.0f})"
     return ""
+
+
+def _doubt_rise(
+    history: _ServerHistory, key: str, old: float, new: float, most: float | None
+) -> str:
+    """Return why a counter that rose is another server's; empty if it is not."""
+    falls = [fall for fall in history.falls if fall.key == key]
+    returned_falls = [fall for fall in falls if _has_returned(fall, old, new, most)]
+    for fall in returned_falls:
+        history.falls.remove(fall)
+    history.return_counts[key] += bool(returned_falls)
+    if history.return_counts[key] < _LEAST_RETURNS:
+        return ""
+    return f"its counters fall and come back, last by more than the {most} that were asked"
 
 
 def _has_returned(fall: _Fall, old: float, new: float, most: float | None) -> bool:
