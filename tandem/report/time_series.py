@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tandem.bench.figures.clocks import compute_utc_s
 from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import RequestTable
-from tandem.bench.records.clocks import compute_utc_s
 from tandem.errors import TandemError
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import Verdict

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from measured import run_manifest
 
-from tandem.bench.records.clocks import compute_utc_s
+from tandem.bench.figures.clocks import compute_utc_s
 from tandem.bench.records.manifest import ClockReading
 from tandem.errors import InputError
 

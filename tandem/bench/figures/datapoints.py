@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tandem.bench.figures.clocks import compute_utc_s
 from tandem.bench.figures.columns import IntArray
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import RequestTable, read_request_table
@@ -25,7 +26,6 @@ from tandem.bench.figures.row_groups import Key, RowGroups
 from tandem.bench.figures.throughput import compute_turn_metrics
 from tandem.bench.plan.schedule import ArmLoad, TurnKey
 from tandem.bench.records import counters, manifest
-from tandem.bench.records.clocks import compute_utc_s
 from tandem.bench.records.counters import CounterChange, MetricsScrape
 from tandem.bench.records.manifest import RunManifest
 from tandem.metrics import (

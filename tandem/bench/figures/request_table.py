@@ -23,13 +23,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tandem.bench.figures.clocks import ADJUSTMENT_S, compute_utc_s
 from tandem.bench.figures.columns import BoolArray, IntArray, collect_column
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_metrics import RequestMetrics
 from tandem.bench.figures.row_groups import NO_NAME, NameCodes, RowGroups, encode_names
 from tandem.bench.plan.schedule import CONTROL_SUFFIX, LoadLevel, TurnKey
 from tandem.bench.records import counters, json_file, manifest
-from tandem.bench.records.clocks import ADJUSTMENT_S, compute_utc_s
 from tandem.bench.records.finish_reason import is_limit_end
 from tandem.bench.records.folder import RECORDS_FILE
 from tandem.bench.records.manifest import RunManifest

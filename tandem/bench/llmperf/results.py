@@ -101,29 +101,38 @@ def build_records(
     records = []
     for number, row in enumerate(results.rows):
         end_s = row.end_to_end_latency_s or 0.0
-        error = dict[str, Any]()
         # the tool writes 0 if none came
         chunks = [Chunk(at_s=row.ttft_s, kind="text")] if row.ttft_s else []
-        if row.error_code is not None:  # -1: any other fault, after or instead of an answer
-            code = int(row.error_code)
-            status = code if code >= LOWEST_STATUS else None
-            detail = str(row.error_msg or "") or f"llmperf's error code {code}, without a word"
-            error = {
-                "error": f"status_{status}" if status else "closed",
-                "error_detail": detail,
-                "status": status,
-            }
-        elif end_s:
+        if row.error_code is None and end_s:
             chunks.append(Chunk(at_s=end_s, kind="end", tokens=0))
-        names = {
-            "generator": GENERATOR,
-            "class_": GENERATOR,
-            "suite": GENERATOR,
-            "prompt_id": "",
-            "arm": arm,
-        }
-        place = {"round": call, "concurrency": load.concurrency, "start_s": began_s, "end_s": end_s}
-        values: dict[str, Any] = {**names, **place, **split_chunks(tuple(chunks)), **error}
-        request_id = f"{GENERATOR}-{arm}-{call}-{number}"
-        records.append(RequestRecord(schema=SCHEMA, request_id=request_id, reconnected=0, **values))
+        record = RequestRecord(
+            schema=SCHEMA,
+            request_id=f"{GENERATOR}-{arm}-{call}-{number}",
+            generator=GENERATOR,
+            arm=arm,
+            class_=GENERATOR,
+            suite=GENERATOR,
+            prompt_id="",
+            round=call,
+            concurrency=load.concurrency,
+            start_s=began_s,
+            end_s=end_s,
+            reconnected=0,
+            **split_chunks(chunks),
+            **_describe_error(row),
+        )
+        records.append(record)
     return records
+
+
+def _describe_error(row: LlmperfRequest) -> dict[str, Any]:
+    """Return the fields of a failed request; none of another one."""
+    if row.error_code is None:
+        return {}
+    code = int(row.error_code)  # -1: any other fault, after or instead of an answer
+    status = code if code >= LOWEST_STATUS else None
+    return {
+        "error": f"status_{status}" if status else "closed",
+        "error_detail": str(row.error_msg or "") or f"llmperf's error code {code}, without a word",
+        "status": status,
+    }

@@ -16,7 +16,7 @@ import math
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -169,37 +169,33 @@ class LlmperfSession:
         """Call the tool once against every server at the same moment; end it at its limit."""
         load = self.load
         start_s = time.monotonic()
-        counts = (
-            f"{load.requests} requests at concurrency {load.concurrency} to each of"
-            f" {len(self.arms)} servers"
-        )
-        self.say(f"call {number}: {counts}")
+        counts = f"{load.requests} requests at concurrency {load.concurrency}"
+        self.say(f"call {number}: {counts} to each of {len(self.arms)} servers")
         processes: dict[str, subprocess.Popen[bytes]] = {}
         try:
             for arm in self.arms:
-                folder = call_folder(self.out, arm.name, number)
-                folder.mkdir(parents=True)
-                arguments = load.arguments(arm.model, folder.absolute())
-                command = [str(self.tool.python), str(self.tool.source / SCRIPT), *arguments]
-                variables = {
-                    "OPENAI_API_BASE": f"{arm.root}/v1",
-                    "OPENAI_API_KEY": API_KEY,
-                    "RAY_ADDRESS": address,
-                }
-                processes[arm.name] = self.tool.start_process(command, folder / OUTPUT, variables)
+                processes[arm.name] = self._start_call(arm, number, address)
             limit_s = start_s + START_TIMEOUT_S + load.timeout_s + REQUEST_LIMIT_S
-            ends: dict[str, tuple[int | None, float]] = {}
-            while len(ends) < len(processes):
-                is_late = time.monotonic() > limit_s
-                for name in processes.keys() - ends.keys():
-                    if (code := processes[name].poll()) is not None or is_late:
-                        ends[name] = code, time.monotonic() - start_s
-                time.sleep(POLL_S)
+            ends = _wait_for_ends(processes, start_s, limit_s)
         finally:
             for process in processes.values():
                 if process.poll() is None:
                     end_process(process, grace_s=KILL_GRACE_S)
         return [self._record_call(arm.name, number, start_s, *ends[arm.name]) for arm in self.arms]
+
+    def _start_call(
+        self, arm: manifest.ManifestArm, number: int, address: str
+    ) -> subprocess.Popen[bytes]:
+        folder = call_folder(self.out, arm.name, number)
+        folder.mkdir(parents=True)
+        arguments = self.load.arguments(arm.model, folder.absolute())
+        command = [str(self.tool.python), str(self.tool.source / SCRIPT), *arguments]
+        variables = {
+            "OPENAI_API_BASE": f"{arm.root}/v1",
+            "OPENAI_API_KEY": API_KEY,
+            "RAY_ADDRESS": address,
+        }
+        return self.tool.start_process(command, folder / OUTPUT, variables)
 
     def _record_call(
         self, arm: str, number: int, start_s: float, code: int | None, seconds: float
@@ -234,6 +230,26 @@ class LlmperfSession:
             f" {call.detail}".rstrip()
         )
         return call
+
+
+def _wait_for_ends(
+    processes: Mapping[str, subprocess.Popen[bytes]], start_s: float, limit_s: float
+) -> dict[str, tuple[int | None, float]]:
+    """Return exit code and seconds of each process; the code is None if it still runs at the end.
+
+    Args:
+        processes: by arm.
+        start_s, limit_s: start of all, and end of the wait, on the monotonic clock.
+    """
+    ends: dict[str, tuple[int | None, float]] = {}
+    while len(ends) < len(processes):
+        is_late = time.monotonic() > limit_s
+        for name in processes.keys() - ends.keys():
+            code = processes[name].poll()
+            if code is not None or is_late:
+                ends[name] = code, time.monotonic() - start_s
+        time.sleep(POLL_S)
+    return ends
 
 
 def read_calls(out: Path) -> list[LlmperfCall]:

@@ -160,52 +160,50 @@ def run_ray(
     # the paths of Ray's sockets are long, and a socket's path may have at most 107 characters
     folder = Path(tempfile.mkdtemp(prefix="ray-"))
     process = None
-    address = f"127.0.0.1:{_find_free_port()}"
+    port = _find_free_port()
     start_s = time.monotonic()
-    text = ""
-    command = [
-        *(
-            str(tool.python.parent / "ray"),
-            "start",
-            "--head",
-            "--block",
-            "--port",
-            address.partition(":")[2],
-        ),
-        *(
-            "--node-ip-address",
-            "127.0.0.1",
-            "--include-dashboard",
-            "false",
-            "--disable-usage-stats",
-        ),
-        *("--dashboard-agent-listen-port", "0", "--num-cpus", str(cpus), "--num-gpus", "0"),
-        *("--object-store-memory", str(RAY_STORE_BYTES), "--temp-dir", str(folder)),
-    ]
+    command = [str(tool.python.parent / "ray"), *_list_ray_words(port, cpus, folder)]
     try:
         process = tool.start_process(command, log, {"RAY_TMPDIR": str(folder)})
-        while (
-            READY_TEXT not in text
-            and process.poll() is None
-            and time.monotonic() < start_s + RAY_TIMEOUT_S
-        ):
-            time.sleep(POLL_S)
-            text = log.read_text(errors="replace")
-        # the last output may come with the end of the process
-        text = log.read_text(errors="replace")
-        if READY_TEXT not in text:
-            problem = f"Ray did not start: {text.strip()[-MAX_CHARACTERS:]}"
-            change = (
-                "run again when the machine has less to do;"
-                " it needs 2 GB of memory and 200 MB of /dev/shm"
-            )
-            raise ExternalError(problem, where=str(log), change=change)
+        _wait_for_ray(process, log, start_s + RAY_TIMEOUT_S)
         say(f"Ray is up after {time.monotonic() - start_s:.0f} s")
-        yield address
+        yield f"127.0.0.1:{port}"
     finally:
         if process is not None:
             end_process(process)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _list_ray_words(port: int, cpus: int, folder: Path) -> list[str]:
+    """Return the arguments of a Ray that only this machine reaches."""
+    return [
+        *("start", "--head", "--block", "--port", str(port)),
+        *("--node-ip-address", "127.0.0.1", "--include-dashboard", "false"),
+        *("--disable-usage-stats", "--dashboard-agent-listen-port", "0"),
+        *("--num-cpus", str(cpus), "--num-gpus", "0"),
+        *("--object-store-memory", str(RAY_STORE_BYTES), "--temp-dir", str(folder)),
+    ]
+
+
+def _wait_for_ray(process: Popen[bytes], log: Path, end_s: float) -> None:
+    """Wait until Ray is ready.
+
+    Raises:
+        ExternalError: Ray ended, or was not ready in time.
+    """
+    text = ""
+    while READY_TEXT not in text and process.poll() is None and time.monotonic() < end_s:
+        time.sleep(POLL_S)
+        text = log.read_text(errors="replace")
+    # the last output may come with the end of the process
+    text = log.read_text(errors="replace")
+    if READY_TEXT not in text:
+        problem = f"Ray did not start: {text.strip()[-MAX_CHARACTERS:]}"
+        change = (
+            "run again when the machine has less to do;"
+            " it needs 2 GB of memory and 200 MB of /dev/shm"
+        )
+        raise ExternalError(problem, where=str(log), change=change)
 
 
 def end_process(process: Popen[bytes], grace_s: float = GRACE_S) -> None:

@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -49,32 +50,15 @@ class AskedTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Ask the tasks, write rows and outcome, return 0."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tandem.bench.lm_eval", description="ask servers tasks"
-    )
-    parser.add_argument(
-        "--task",
-        action="append",
-        required=True,
-        metavar="JSON",
-        help="as the experiment declares it",
-    )
-    parser.add_argument(
-        "--sets", type=Path, required=True, help="folder with a folder for each task set"
-    )
-    parser.add_argument("--model", required=True, help="name that the servers go by")
-    parser.add_argument("--max-prompt-tokens", type=int, required=True, help="of an item")
-    parser.add_argument("--max-tokens", type=int, required=True, help="of an answer")
-    parser.add_argument("--out", type=Path, required=True, help="new folder of all that is kept")
-    options = parser.parse_args(argv)
+    options = _build_parser().parse_args(argv)
     options.out.mkdir(parents=True, exist_ok=True)
     code = 0
     problem = ""
     try:
         tasks = [msgspec.json.decode(text, type=AskedTask) for text in options.task]
         arms = _parse_servers(os.environ.get(SERVERS_VARIABLE, ""), options.model)
-        parts = [_ask_task(task, arms, options) for task in tasks]
-        write_quality(options.out, [row for part in parts for row in part])
+        rows = [_ask_task(task, arms, options) for task in tasks]
+        write_quality(options.out, list(chain.from_iterable(rows)))
     except TandemError as error:
         code = error.exit_code
         problem = str(error)
@@ -85,10 +69,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = INTERRUPT_EXIT_CODE
         problem = "told to stop"
     sys.stderr.write(f"{problem or 'asked'}\n")
-    (options.out / OUTCOME_FILE).write_text(
-        json.dumps({"exit_code": code, "problem": problem}) + "\n"
-    )
+    outcome = json.dumps({"exit_code": code, "problem": problem})
+    (options.out / OUTCOME_FILE).write_text(outcome + "\n")
     return 0
+
+
+def _build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tandem.bench.lm_eval", description="ask servers tasks"
+    )
+    add = parser.add_argument
+    task_help = "as the experiment declares it"
+    add("--task", action="append", required=True, metavar="JSON", help=task_help)
+    add("--sets", type=Path, required=True, help="folder with a folder for each task set")
+    add("--model", required=True, help="name that the servers go by")
+    add("--max-prompt-tokens", type=int, required=True, help="of an item")
+    add("--max-tokens", type=int, required=True, help="of an answer")
+    add("--out", type=Path, required=True, help="new folder of all that is kept")
+    return parser
 
 
 def _ask_task(

@@ -287,6 +287,13 @@ def _describe_failure(
         return deadline.word, deadline.detail
     if isinstance(error, aiohttp.ClientSSLError):
         return describe_tls_error(error)
+    return _describe_exception(error, reply, timeouts)
+
+
+def _describe_exception(
+    error: Exception, reply: ServerReply, timeouts: Timeouts
+) -> tuple[str, str | None]:
+    """Return the word and a detail of a fault on the wire."""
     match error:
         case TimeoutError():
             word = "connect_timeout"
@@ -301,10 +308,9 @@ def _describe_failure(
             word = "connect"
             detail = str(error)
         case aiohttp.ClientError() if "content-encoding" in str(error):
+            cause = " ".join(str(error).split())
             word = "decode"
-            detail = (
-                f"the body is coded, though identity was asked for: {' '.join(str(error).split())}"
-            )
+            detail = f"the body is coded, though identity was asked for: {cause}"
         case aiohttp.ClientResponseError():
             word = "not_sse"
             detail = f"what answers speaks no HTTP: {' '.join(error.message.split())}"

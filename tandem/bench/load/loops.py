@@ -133,33 +133,22 @@ class RequestLoops:
 
         Two arms get the same request, except for the extras that their servers offer.
         """
-        entry = item.entry
-        load = turn.block.load
-        manifest = self.settings.manifest
         request_id = turn.request_id(arm.name, item)
         earlier_attempts = self.attempts.get(request_id, 0)
         if earlier_attempts:
             request_id += f"{ATTEMPT_SEPARATOR}{earlier_attempts + 1}"
-        request = CompletionRequest(
-            request_id=request_id,
-            prompt=entry.prompt.as_text(),
-            messages=entry.prompt.as_messages(),
-            max_tokens=entry.max_tokens,
-            temperature=manifest.temperature,
-            seed=item.seed,
-            thinking=manifest.thinking,
-            offers=arm.offers,
-        )
+        request = self._create_request(request_id, arm, item)
+        prompt = item.entry.prompt
         place: dict[str, Any] = {
             "arm": arm.name,
-            "class_": entry.prompt.class_,
-            "suite": entry.suite,
-            "prompt_id": entry.prompt.id,
+            "class_": prompt.class_,
+            "suite": item.entry.suite,
+            "prompt_id": prompt.id,
             "round": turn.round,
             "repeat": item.repeat,
             "slot": turn.slot,
-            "concurrency": load.concurrency,
-            "rate_per_s": load.rate_per_s,
+            "concurrency": turn.block.load.concurrency,
+            "rate_per_s": turn.block.load.rate_per_s,
             "worker": worker,
             "due_s": due_s,
             "attempts": earlier_attempts + 1,
@@ -167,17 +156,32 @@ class RequestLoops:
             "start": arm.start,
         }
         try:
-            reply = await arm.client.send_request(request, manifest.time_outs or Timeouts())
-            complete = functools.partial(
-                complete_record, reply, request, arm.models, entry.prompt, place
+            timeouts = self.settings.manifest.time_outs or Timeouts()
+            reply = await arm.client.send_request(request, timeouts)
+            record = await self.write_record(
+                functools.partial(complete_record, reply, request, arm.models, prompt, place)
             )
-            record = await self.write_record(complete)
         except TandemError as fault:
             self.stop.request("failed", fault, grace_s=0)
             return 0.0
         self.on_record(record)
         arm.breaker.count_outcome(record.error)
         return min(record.retry_after_s or 0.0, MAX_RETRY_AFTER_S)
+
+    def _create_request(
+        self, request_id: str, arm: ArmSession, item: PlanItem
+    ) -> CompletionRequest:
+        prompt = item.entry.prompt
+        return CompletionRequest(
+            request_id=request_id,
+            prompt=prompt.as_text(),
+            messages=prompt.as_messages(),
+            max_tokens=item.entry.max_tokens,
+            temperature=self.settings.manifest.temperature,
+            seed=item.seed,
+            thinking=self.settings.manifest.thinking,
+            offers=arm.offers,
+        )
 
 
 def complete_record(

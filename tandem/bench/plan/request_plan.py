@@ -25,7 +25,7 @@ import itertools
 import random
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from tandem.bench.plan.schedule import (
@@ -205,21 +205,17 @@ class RunPlan:
         # of the same kind
         earlier_rounds = earlier_controls if is_control else number - earlier_controls
         name = f"control{earlier_rounds}" if is_control else str(earlier_rounds)
-        arms = first_order(
-            (self.arms[0], self.control_arm) if is_control else self.arms, self.manifest.seed
-        )
+        names = (self.arms[0], self.control_arm) if is_control else self.arms
+        arms = first_order(names, self.manifest.seed)
         is_simultaneous = self.manifest.schedule == "simultaneous" and not is_control
+
         blocks = list(self.blocks)
-        turns = list[PlanTurn]()
         self._create_generator("blocks", name).shuffle(blocks)
+        turns: list[PlanTurn] = []
         for block in blocks:
-            items = self._draw_items(name, block)
             slots = itertools.count()
-            middle = -(-len(items) // 2)
-            is_short = len(items) < max(2 * (block.load.concurrency or 1), 2)
-            halves = (items,) if is_simultaneous or is_short else (items[:middle], items[middle:])
-            for half, half_items in enumerate(halves):
-                gaps_s = self._draw_gaps_s(name, block, half, len(half_items))
+            for half, items in enumerate(self._draw_halves(name, block, whole=is_simultaneous)):
+                arrivals_s = self._draw_arrivals_s(name, block, half, len(items))
                 order = pass_order(arms, 2 * earlier_rounds + half)
                 for turn_arms in [order] if is_simultaneous else [(arm,) for arm in order]:
                     turn = PlanTurn(
@@ -227,15 +223,30 @@ class RunPlan:
                         slot=next(slots),
                         block=block,
                         arms=turn_arms,
-                        items=half_items,
+                        items=items,
+                        arrivals_s=arrivals_s,
                     )
-                    turns.append(replace(turn, arrivals_s=tuple(itertools.accumulate(gaps_s))))
+                    turns.append(turn)
         return tuple(turns)
 
-    def _draw_gaps_s(self, name: str, block: PlanBlock, half: int, count: int) -> list[float]:
+    def _draw_halves(
+        self, name: str, block: PlanBlock, *, whole: bool
+    ) -> tuple[tuple[PlanItem, ...], ...]:
+        """Return a block's list, in two halves unless they are too short for the concurrency."""
+        items = self._draw_items(name, block)
+        middle = -(-len(items) // 2)
+        if whole or len(items) < max(2 * (block.load.concurrency or 1), 2):
+            return (items,)
+        return items[:middle], items[middle:]
+
+    def _draw_arrivals_s(
+        self, name: str, block: PlanBlock, half: int, count: int
+    ) -> tuple[float, ...]:
         rate = block.load.rate_per_s
+        if rate is None:
+            return ()
         generator = self._create_generator("arrivals", name, block.number, half)
-        return [] if rate is None else [generator.expovariate(rate) for _ in range(count)]
+        return tuple(itertools.accumulate(generator.expovariate(rate) for _ in range(count)))
 
     def _draw_items(self, name: str, block: PlanBlock) -> tuple[PlanItem, ...]:
         count = block.requests

@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tandem.bench.suites.suite import load_suite
+from tandem.bench.suites.suite import Suite, load_suite
 from tandem.errors import TandemError
 
 MAX_CHARACTERS = 60  # shown characters of a prompt
@@ -31,27 +31,27 @@ def main(argv: Sequence[str] | None = None) -> int:
     except TandemError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    id_width = max(len(prompt.id) for prompt in suite.prompts)
-    class_width = max(map(len, suite.classes))
-    lines = []
-    for prompt in suite.prompts:
-        beginning = " ".join(prompt.as_text()[: 2 * MAX_CHARACTERS].split())[:MAX_CHARACTERS]
-        lines.append(
-            f"{prompt.id:{id_width}}  {prompt.class_:{class_width}}  {prompt.characters:5} "
-            f" {beginning}"
-        )
-    counts = f"{len(suite.prompts)} prompts in {len(suite.classes)} classes"
-    lines += [
-        "",
-        f"{suite.name}: {counts}, sha256 {suite.sha256}",
-        *(f"note: {note}" for note in suite.notes),
-    ]
     try:
-        sys.stdout.write("\n".join(lines) + "\n")
+        sys.stdout.write("\n".join(list_lines(suite)) + "\n")
         sys.stdout.flush()
     except BrokenPipeError:  # the reader closed the pipe, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 0
+
+
+def list_lines(suite: Suite) -> Iterator[str]:
+    """Yield a line for each prompt, then the suite's counts, hash and notes."""
+    id_width = max(len(prompt.id) for prompt in suite.prompts)
+    class_width = max(map(len, suite.classes))
+    for prompt in suite.prompts:
+        start = " ".join(prompt.as_text()[: 2 * MAX_CHARACTERS].split())[:MAX_CHARACTERS]
+        names = f"{prompt.id:{id_width}}  {prompt.class_:{class_width}}"
+        yield f"{names}  {prompt.characters:5}  {start}"
+    yield ""
+    counts = f"{len(suite.prompts)} prompts in {len(suite.classes)} classes"
+    yield f"{suite.name}: {counts}, sha256 {suite.sha256}"
+    for note in suite.notes:
+        yield f"note: {note}"
 
 
 if __name__ == "__main__":

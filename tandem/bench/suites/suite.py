@@ -25,7 +25,6 @@ from pathlib import Path
 
 import msgspec
 
-from tandem.bench.records.json_file import DECODE_ERRORS
 from tandem.bench.suites.prompt import Hint, Prompt
 from tandem.errors import InputError, convert_os_errors
 
@@ -241,33 +240,46 @@ def _read_prompts(path: Path) -> tuple[Prompt, ...]:
         InputError: the file cannot be read, or has invalid lines; the error names the first
             MAX_FAULTS faults.
     """
-    prompts: dict[str, Prompt] = {}
-    faults = list[str]()
-    decoder = msgspec.json.Decoder(Prompt)
     with convert_os_errors(
         "it cannot be read", path, "correct the path or its rights: a suite is a JSONL file"
     ):
         # editors on Windows write this mark
         content = path.read_bytes().removeprefix(b"\xef\xbb\xbf")
+
+    prompts: dict[str, Prompt] = {}
+    faults: list[str] = []
     for number, line in enumerate(content.split(b"\n"), start=1):
         if not line.strip():
             continue
         try:
-            prompt = decoder.decode(line)
-            objects: list[list[tuple[str, object]]] = []
-            # msgspec keeps the last of two equal keys
-            json.loads(line, object_pairs_hook=objects.append)
-            if any(len(dict(pairs)) < len(pairs) for pairs in objects):
-                faults.append(
-                    f"line {number}: a key stands twice in one object: delete one of them"
-                )
-            if prompts.setdefault(prompt.id, prompt) is not prompt:
-                faults.append(f"line {number}: id {prompt.id!r} stands on an earlier line already")
-        except DECODE_ERRORS as error:
+            prompt = _decode_prompt(line)
+        except ValueError as error:
             faults.append(f"line {number}: {error}")
+        else:
+            if prompts.setdefault(prompt.id, prompt) is not prompt:
+                faults.append(f"line {number}: duplicate id {prompt.id!r}")
     if faults or not prompts:
-        more = [f"and {len(faults) - MAX_FAULTS} more lines"] * (len(faults) > MAX_FAULTS)
-        problem = "\n".join([*faults[:MAX_FAULTS], *more]) or "the file has no prompt"
+        problem = "\n".join(faults[:MAX_FAULTS]) or "the file has no prompt"
+        if len(faults) > MAX_FAULTS:
+            problem += f"\nand {len(faults) - MAX_FAULTS} more lines"
         change = "write one JSON object a line, UTF-8, with the keys of docs/suites.md"
         raise InputError(problem, where=str(path), change=change)
     return tuple(prompts.values())
+
+
+def _decode_prompt(line: bytes) -> Prompt:
+    """Return the prompt of a line.
+
+    Raises:
+        ValueError: the line is no prompt; the error says why.
+    """
+    try:
+        prompt = msgspec.json.decode(line, type=Prompt)
+        objects: list[list[tuple[str, object]]] = []
+        # msgspec keeps the last of two equal keys
+        json.loads(line, object_pairs_hook=objects.append)
+    except RecursionError as error:
+        raise ValueError(str(error)) from error
+    if any(len(dict(pairs)) < len(pairs) for pairs in objects):
+        raise ValueError("a key stands twice in one object: delete one of them")
+    return prompt

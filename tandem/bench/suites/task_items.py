@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from tandem.bench.plan.run_options import ApiName
 from tandem.bench.records.json_file import DECODE_ERRORS
 from tandem.bench.records.manifest import ManifestArm, ServerOffers, Timeouts
 from tandem.bench.records.quality_rows import QualityRow
+from tandem.bench.records.record import RequestRecord
 from tandem.errors import ExternalError, InputError, convert_os_errors
 
 OWN_TASK = Path(__file__).parent / "tasks" / "sums.jsonl"
@@ -117,49 +119,58 @@ async def ask_items(
             for arm in arms
         ]
         parts = await asyncio.gather(*(_ask_arm(client, task) for client in clients))
-    return [row for part in parts for row in part]
+    return list(chain.from_iterable(parts))
 
 
 async def _ask_arm(client: CompletionClient, task: ItemTask) -> list[QualityRow]:
     gate = asyncio.Semaphore(CONCURRENCY)
-    faults = list[str]()
-    arm = client.arm
-    where = f"{arm.name}={arm.root}"
 
-    async def ask(item: TaskItem) -> Iterator[QualityRow]:
-        request = CompletionRequest(
-            request_id=f"{task.name}-{item.item}",
-            prompt=item.prompt,
-            max_tokens=task.max_answer_tokens,
-            thinking=False,
-            offers=ServerOffers(include_usage=arm.offers.include_usage),
-        )
+    async def ask(item: TaskItem) -> RequestRecord:
         async with gate:
-            record = parse_answer(await client.send_request(request, Timeouts()), request)
-        if record.error == REFUSED or (record.prompt_tokens or 0) > task.max_prompt_tokens:
-            problem = (
-                f"item {item.item} does not fit:"
-                f" {record.error_detail or f'{record.prompt_tokens} prompt tokens'}"
-            )
-            change = "leave long items out, or raise max_prompt_tokens of the experiment"
-            raise InputError(problem, where=where, change=change)
-        if record.error:
-            faults.append(f"{item.item}: {record.error}")
-            return iter(())
-        row = QualityRow(
+            return await _ask_item(client, task, item)
+
+    records = await asyncio.gather(*map(ask, task.items))
+    answers = list(zip(task.items, records, strict=True))
+    faults = [f"{item.item}: {record.error}" for item, record in answers if record.error]
+    if len(faults) > MAX_UNANSWERED * len(task.items):
+        problem = f"{len(faults)} of {len(task.items)} items have no answer; the first: {faults[0]}"
+        change = "look into the server's log, then ask again"
+        raise ExternalError(problem, where=_name_server(client.arm), change=change)
+    return [
+        QualityRow(
             task=task.name,
             item=item.item,
-            arm=arm.name,
+            arm=client.arm.name,
             right=is_right(item, record.text),
             chance=task.chance,
             group=item.group,
         )
-        return iter([row])
+        for item, record in answers
+        if not record.error
+    ]
 
-    rows = [row for part in await asyncio.gather(*map(ask, task.items)) for row in part]
-    if len(faults) > MAX_UNANSWERED * len(task.items):
-        problem = f"{len(faults)} of {len(task.items)} items have no answer; the first: {faults[0]}"
-        raise ExternalError(
-            problem, where=where, change="look into the server's log, then ask again"
-        )
-    return rows
+
+async def _ask_item(client: CompletionClient, task: ItemTask, item: TaskItem) -> RequestRecord:
+    """Return the answer to one item.
+
+    Raises:
+        InputError: the prompt is too long, or the server refuses it.
+    """
+    request = CompletionRequest(
+        request_id=f"{task.name}-{item.item}",
+        prompt=item.prompt,
+        max_tokens=task.max_answer_tokens,
+        thinking=False,
+        offers=ServerOffers(include_usage=client.arm.offers.include_usage),
+    )
+    record = parse_answer(await client.send_request(request, Timeouts()), request)
+    if record.error == REFUSED or (record.prompt_tokens or 0) > task.max_prompt_tokens:
+        cause = record.error_detail or f"{record.prompt_tokens} prompt tokens"
+        change = "leave long items out, or raise max_prompt_tokens of the experiment"
+        problem = f"item {item.item} does not fit: {cause}"
+        raise InputError(problem, where=_name_server(client.arm), change=change)
+    return record
+
+
+def _name_server(arm: ManifestArm) -> str:
+    return f"{arm.name}={arm.root}"

@@ -123,7 +123,7 @@ LINES: dict[str, tuple[object, str]] = {
         ),
         "a key stands twice",
     ),
-    "id of another line": (GOOD, "id 'a' stands on an earlier line already"),
+    "id of another line": (GOOD, "duplicate id 'a'"),
 }
 
 

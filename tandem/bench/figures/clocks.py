@@ -19,6 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from tandem.bench.figures.columns import IntArray
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.records.manifest import RunManifest, parse_moment
 
@@ -44,30 +45,29 @@ def compute_utc_s(run: RunManifest, start_s: Values, end_s: Values) -> Values:
     # of each clock, its zero
     zero_s = np.array([parse_moment(clock.utc).timestamp() for clock in readings]) - at_s
     # clocks that were read after a reboot
-    reboot_clocks = (
-        np.flatnonzero((np.diff(at_s) < 0) | (np.abs(np.diff(zero_s)) > ADJUSTMENT_S)) + 1
-    ).tolist()
+    is_reboot = (np.diff(at_s) < 0) | (np.abs(np.diff(zero_s)) > ADJUSTMENT_S)
+    reboot_clocks = (np.flatnonzero(is_reboot) + 1).tolist()
     edges = [(0, 0)]
     for place in (np.flatnonzero(np.diff(end_s) < -_STEP_S) + 1).tolist():
-        clock = next(
-            (
-                clock
-                for clock in reboot_clocks
-                if clock > edges[-1][1] and at_s[clock] <= start_s[place]
-            ),
-            None,
-        )
+        later_clocks = [clock for clock in reboot_clocks if clock > edges[-1][1]]
+        clock = next((clock for clock in later_clocks if at_s[clock] <= start_s[place]), None)
         if clock is not None:
             edges.append((place, clock))
+
     request_clocks = np.zeros(len(start_s), np.intp)
     for (begin, first), (end, next_first) in pairwise([*edges, (len(start_s), len(readings))]):
-        request_clocks[begin:end] = first
-        part_clocks = request_clocks[begin:end]
-        starts_s = start_s[begin:end]
-        for clock in range(first + 1, next_first):
-            is_earlier = at_s[clock] < at_s[clock - 1]
-            part_clocks[
-                (starts_s >= at_s[clock]) & ((not is_earlier) | (starts_s < at_s[part_clocks]))
-            ] = clock
+        part = slice(begin, end)
+        request_clocks[part] = _find_clocks(at_s, start_s[part], range(first, next_first))
     utc_s: Values = start_s + zero_s[request_clocks]
     return utc_s
+
+
+def _find_clocks(at_s: Values, start_s: Values, clocks: range) -> IntArray:
+    """Return the clock of each request among those that one boot may have."""
+    request_clocks = np.full(len(start_s), clocks.start)
+    for clock in clocks[1:]:
+        is_later = start_s >= at_s[clock]
+        if at_s[clock] < at_s[clock - 1]:
+            is_later &= start_s < at_s[request_clocks]
+        request_clocks[is_later] = clock
+    return request_clocks
