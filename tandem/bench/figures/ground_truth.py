@@ -171,29 +171,29 @@ def format_lines(comparison: GroundTruth, *, width: int = WIDTH) -> Iterator[str
     """Yield the table and its conclusions, in lines of at most `width` columns."""
     if comparison.simulated:
         yield SIMULATED_BAND
-    rows = comparison.rows
-    sides = [f"{heading}\n{side}" for heading in _COLUMNS.values() for side in ("truth", "ours")]
-    texts = [
-        [
-            row.class_,
-            row.arm,
-            str(row.n),
-            *map(_format_value, itertools.chain(*row.figures.values(), [row.llmperf_ms])),
-        ]
-        for row in rows
-    ]
-    yield from format_table(["class", "arm", "n", *sides, 'llmperf\n"ITL"'], texts, width)
-    classes = {row.class_ for row in rows}
-    arm_rows = [row for row in rows if row.class_ == ALL_CLASSES or len(classes) == 1]
-    for baseline, variant in zip(arm_rows[:1] * len(arm_rows), arm_rows[1:], strict=False):
-        truth, ours = map(_format_ratio, baseline.figures["tpot_ms"], variant.figures["tpot_ms"])
-        by_chunks = _format_ratio(baseline.llmperf_ms, variant.llmperf_ms)
-        ratios = f"truth {truth}, Tandem {ours}, by llmperf's count of chunks {by_chunks}"
-        yield from wrap_text(
-            f"time per token, {baseline.arm} / {variant.arm}: {ratios}", width, indent="  "
-        )
+    headings = ["class", "arm", "n"]
+    for heading in _COLUMNS.values():
+        headings += [f"{heading}\ntruth", f"{heading}\nours"]
+    rows = []
+    for row in comparison.rows:
+        values = itertools.chain(*row.figures.values(), [row.llmperf_ms])
+        rows.append([row.class_, row.arm, str(row.n), *map(_format_value, values)])
+    yield from format_table([*headings, 'llmperf\n"ITL"'], rows, width)
+
+    classes = {row.class_ for row in comparison.rows}
+    arm_rows = [row for row in comparison.rows if row.class_ == ALL_CLASSES or len(classes) == 1]
+    for variant in arm_rows[1:]:
+        yield from wrap_text(_compare_arms(arm_rows[0], variant), width, indent="  ")
     if comparison.left_out:
         yield f"left out: {comparison.left_out} requests that failed or that no log has"
+
+
+def _compare_arms(baseline: GroundTruthRow, variant: GroundTruthRow) -> str:
+    """Return the ratio of two arms by each way of counting."""
+    truth, ours = map(_format_ratio, baseline.figures["tpot_ms"], variant.figures["tpot_ms"])
+    by_chunks = _format_ratio(baseline.llmperf_ms, variant.llmperf_ms)
+    ratios = f"truth {truth}, Tandem {ours}, by llmperf's count of chunks {by_chunks}"
+    return f"time per token, {baseline.arm} / {variant.arm}: {ratios}"
 
 
 def _format_ratio(value: float, divisor: float) -> str:
@@ -201,4 +201,5 @@ def _format_ratio(value: float, divisor: float) -> str:
 
 
 def _format_value(value: float) -> str:
-    return "-" if np.isnan(value) else f"{value:.{2 if value < 100 else 0}f}"  # noqa: PLR2004
+    decimals = 2 if value < 100 else 0  # noqa: PLR2004
+    return "-" if np.isnan(value) else f"{value:.{decimals}f}"

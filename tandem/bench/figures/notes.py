@@ -62,12 +62,14 @@ def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
         yield f"the run ended early: {run.ended.reason}"
     if run.plan.requests is not None and record_count < run.plan.requests:
         yield f"{record_count} of {run.plan.requests} planned requests are recorded"
-    if unknown_arms := sorted(set(_count_by_arm(main)) - {arm.name for arm in run.arms}):
+    unknown_arms = sorted(set(_count_by_arm(main)) - {arm.name for arm in run.arms})
+    if unknown_arms:
         yield (
             f"the manifest names no arm {', '.join(unknown_arms)}:"
             " nothing is known of it but its records"
         )
-    if duplicates := record_count - len(np.unique(table.request_digest)):
+    duplicates = record_count - len(np.unique(table.request_digest))
+    if duplicates:
         question = "was the file joined with a copy of itself?"
         yield f"records that repeat a request_id: {duplicates}; all are counted: {question}"
     if run.generator == "llmperf" and record_count:
@@ -76,7 +78,8 @@ def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
             " so they have no gap, no tokens per chunk and no TPOT;"
             " docs/measurement.md compares them"
         )
-    if control_count := record_count - len(main):
+    control_count = record_count - len(main)
+    if control_count:
         failure_count = int(table.failed.sum() - main.failed.sum())
         yield (
             f"control rounds asked the baseline against itself: {control_count} requests,"

@@ -338,14 +338,11 @@ class _RecordRows:
 
 def _concatenate(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Return the columns of all parts, one after the other; also those of mappings in them."""
-    return {
-        name: (
-            _concatenate([part[name] for part in parts])
-            if isinstance(column, dict)
-            else np.concatenate([part[name] for part in parts])
-        )
-        for name, column in parts[0].items()
-    }
+    columns: dict[str, Any] = {}
+    for name, column in parts[0].items():
+        values = [part[name] for part in parts]
+        columns[name] = _concatenate(values) if isinstance(column, dict) else np.concatenate(values)
+    return columns
 
 
 def _read_columns(block: RecordBlock, row_count: int) -> dict[str, Any]:

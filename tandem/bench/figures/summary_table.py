@@ -107,6 +107,6 @@ def format_table(
 def _format_value(cell: SummaryCell | None) -> str:
     if cell is None:
         return "-"
-    decimals = 0 if cell.p50 >= _NO_DECIMALS_FROM else 1 if cell.p50 >= _ONE_DECIMAL_FROM else 2
+    decimals = 2 - (cell.p50 >= _ONE_DECIMAL_FROM) - (cell.p50 >= _NO_DECIMALS_FROM)
     text = f"{cell.p50:.{decimals}f}"
     return text if len(text) <= _LONGEST else f"{cell.p50:.0e}"

@@ -59,7 +59,8 @@ class TurnMetrics:
         self, load: ArmLoad, name: str, values: Sequence[tuple[TurnKey, float]], mean: float
     ) -> None:
         """Add a figure's values turn by turn, with the mean over the pooled counts of the turns."""
-        if spread := compute_spread(np.array([value for _, value in values])):
+        spread = compute_spread(np.array([value for _, value in values]))
+        if spread is not None:
             self.values[load, name] = values
             self.spreads[load, name] = spread._replace(mean=mean)
 

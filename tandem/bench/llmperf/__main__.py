@@ -149,7 +149,8 @@ def _print_line(line: str) -> None:
 
 
 def _parse_positive(text: str) -> int:
-    if (value := int(text)) < 1:
+    value = int(text)
+    if value < 1:
         raise argparse.ArgumentTypeError("it must be at least 1")
     return value
 

@@ -113,12 +113,10 @@ class LmEvalCall:
                 if process.poll():
                     raise _build_fault(arm, process.returncode, folder / LOG_FILE)
         self._check_prompts(arms[0], folders[0])
-        sides = zip(arms, folders, strict=True)
-        return [
-            row
-            for arm, folder in sides
-            for row in list_sample_rows(folder, arm.name, chance=self.chance, group=self.group)
-        ]
+        rows: list[QualityRow] = []
+        for arm, folder in zip(arms, folders, strict=True):
+            rows += list_sample_rows(folder, arm.name, chance=self.chance, group=self.group)
+        return rows
 
     def _start(self, arm: ManifestArm, out: Path) -> subprocess.Popen[bytes]:
         out.mkdir(parents=True, exist_ok=True)

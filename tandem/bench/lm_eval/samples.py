@@ -62,12 +62,11 @@ def list_prompts(folder: Path) -> set[str]:
     Raises:
         InputError: a sample is malformed.
     """
-    return {
-        argument["arg_0"][0]
-        for path in folder.rglob("samples_*.jsonl")
-        for sample in read_json_lines(path, LmEvalSample, label="the samples", change=_CHANGE)
-        for argument in sample.arguments.values()
-    }
+    prompts: set[str] = set()
+    for path in folder.rglob("samples_*.jsonl"):
+        for sample in read_json_lines(path, LmEvalSample, label="the samples", change=_CHANGE):
+            prompts |= {argument["arg_0"][0] for argument in sample.arguments.values()}
+    return prompts
 
 
 def list_sample_rows(
@@ -92,9 +91,10 @@ def list_sample_rows(
     }
     if not paths:
         raise InputError("there are no samples of lm-eval", where=str(folder), change=_CHANGE)
-    return [
-        row for task, path in paths.items() for row in _read_task(path, task, arm, chance, group)
-    ]
+    rows: list[QualityRow] = []
+    for task, path in paths.items():
+        rows += _read_task(path, task, arm, chance, group)
+    return rows
 
 
 def _read_task(

@@ -22,27 +22,23 @@ from tandem.errors import InputError
 
 ATTEMPT_SEPARATOR = "~"  # between a request's id and the number of the attempt, from the second on
 RUN_FIELDS = (
-    *(
-        "version",
-        "environment",
-        "experiment",
-        "schedule",
-        "seed",
-        "api",
-        "thinking",
-        "temperature",
-        "max_tokens",
-    ),
-    *(
-        "concurrency",
-        "rate_per_s",
-        "rounds",
-        "control_rounds",
-        "repeats",
-        "prompts_per_class",
-        "mixed",
-        "duration_s",
-    ),
+    "version",
+    "environment",
+    "experiment",
+    "schedule",
+    "seed",
+    "api",
+    "thinking",
+    "temperature",
+    "max_tokens",
+    "concurrency",
+    "rate_per_s",
+    "rounds",
+    "control_rounds",
+    "repeats",
+    "prompts_per_class",
+    "mixed",
+    "duration_s",
     "time_outs",
 )
 ARM_FIELDS = (
@@ -142,9 +138,8 @@ def continue_manifest(before: RunManifest, now: RunManifest, folder: Path) -> Ru
 def _list_settings(run: RunManifest) -> dict[str, Any]:
     """Return the settings that a resume must not change, by name."""
     settings: dict[str, Any] = {"arms": [arm.name for arm in run.arms]}
-    settings |= {
-        f"arms[{arm.name}].{name}": getattr(arm, name) for arm in run.arms for name in ARM_FIELDS
-    }
+    for arm in run.arms:
+        settings |= {f"arms[{arm.name}].{name}": getattr(arm, name) for name in ARM_FIELDS}
     settings |= {f"suites[{suite.name}].sha256": suite.sha256 for suite in run.suites}
     settings |= {name: getattr(run, name) for name in RUN_FIELDS}
     # time decides their number

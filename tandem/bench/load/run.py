@@ -394,11 +394,7 @@ class MeasurementRun:
         self, turn: PlanTurn, arms: Sequence[ArmSession], loops: RequestLoops
     ) -> None:
         """Send the missing requests of a turn."""
-        done_ids = self.history.done_ids
-        missing = {
-            arm: [item for item in turn.items if turn.request_id(arm, item) not in done_ids]
-            for arm in turn.arms
-        }
+        missing = {arm: self._list_missing(turn, arm) for arm in turn.arms}
         request_count = sum(map(len, missing.values()))
         self.progress.begin_turn(turn, recorded_count=turn.request_count - request_count)
         if not request_count:
@@ -416,6 +412,11 @@ class MeasurementRun:
                 group.create_task(loops.run(arm_session, turn, missing[arm.name]))
         if not self.stop.is_requested:  # cut requests have tokens that no record has
             await self._scrape_arms(turn_arms, turn, "after")
+
+    def _list_missing(self, turn: PlanTurn, arm: str) -> list[PlanItem]:
+        """Return the items of a turn that an arm was not sent yet."""
+        done_ids = self.history.done_ids
+        return [item for item in turn.items if turn.request_id(arm, item) not in done_ids]
 
     async def _connect_arm(self, arm: ArmSession, turn: PlanTurn) -> None:
         """Open an arm's connections; if it accepts none, wait for it before the first request."""

@@ -120,7 +120,8 @@ class PlanTurn:
 
     def request_ids(self) -> Iterator[str]:
         """Yield the id of every request of the turn."""
-        return (self.request_id(arm, item) for arm in self.arms for item in self.items)
+        for arm, item in itertools.product(self.arms, self.items):
+            yield self.request_id(arm, item)
 
     @property
     def request_count(self) -> int:
@@ -176,6 +177,11 @@ class RunPlan:
     def requests_per_round(self) -> int:
         """Number of requests of a round, over all arms; a control round has two arms."""
         return len(self.arms) * self.manifest.repeats * sum(block.requests for block in self.blocks)
+
+    @cached_property
+    def entries(self) -> tuple[PromptEntry, ...]:
+        """The prompts of all blocks."""
+        return tuple(itertools.chain.from_iterable(block.entries for block in self.blocks))
 
     @property
     def request_count(self) -> int | None:

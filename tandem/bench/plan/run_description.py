@@ -14,9 +14,8 @@ HOUR_S = 3600
 
 def describe_plan(settings: RunSettings, plan: RunPlan, expected_s: float) -> Iterator[str]:
     """Yield the lines of the plan, with expected duration, cost and notes."""
-    entries = [entry for block in plan.blocks for entry in block.entries]
-    prompts = {(entry.suite, entry.prompt.id) for entry in entries}
-    classes = {entry.prompt.class_ for entry in entries}
+    prompts = {(entry.suite, entry.prompt.id) for entry in plan.entries}
+    classes = {entry.prompt.class_ for entry in plan.entries}
     loads = ", ".join(dict.fromkeys(str(block.load) for block in plan.blocks))
     yield f"plan: {', '.join(plan.arms)}; classes: {len(classes)}, prompts: {len(prompts)}, {loads}"
 
@@ -42,7 +41,7 @@ def _describe_duration(settings: RunSettings, plan: RunPlan, expected_s: float) 
         cost = f", {price * expected_s / HOUR_S:.2f} USD at {price:g} USD an hour"
     basis = "as asked"
     if plan.rounds is not None:
-        longest = max(entry.max_tokens for block in plan.blocks for entry in block.entries)
+        longest = max(entry.max_tokens for entry in plan.entries)
         basis = (
             f"{FIRST_TOKEN_S} s + {1000 * TOKEN_S:.0f} ms a token, answers as long as allowed,"
             f" at most {longest} tokens"
@@ -78,9 +77,8 @@ def note_thin_loads(plan: RunPlan) -> Iterator[str]:
 def note_shared_classes(plan: RunPlan) -> Iterator[str]:
     """Yield a sentence for every class that two suites share."""
     suites: dict[str, dict[str, None]] = {}
-    for block in plan.blocks:
-        for entry in block.entries:
-            suites.setdefault(entry.prompt.class_, {})[entry.suite] = None
+    for entry in plan.entries:
+        suites.setdefault(entry.prompt.class_, {})[entry.suite] = None
     for class_, names in suites.items():
         if len(names) > 1:
             yield (

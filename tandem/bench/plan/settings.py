@@ -147,11 +147,7 @@ def build_settings(
         concurrency: of the closed loops, if explicit.
     """
     size = size.fit_files(suites)
-    longest = max(
-        prompt.max_tokens or suite.defaults.max_tokens
-        for suite in suites
-        for prompt in suite.prompts
-    )
+    longest = max(suite.longest_answer for suite in suites)
     limits = [
         limit for limit in (most_tokens, size.max_tokens) if limit is not None and limit < longest
     ]

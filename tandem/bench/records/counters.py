@@ -340,9 +340,7 @@ def _choose_form(
     if runtime is not None:
         engine = "V0" if runtime == "nxdi-v0" else "V1"
     forms = [
-        form
-        for form in FORMS
-        if engine in {None, form.engine} and all(key in counts for key in form.keys)
+        form for form in FORMS if engine in {None, form.engine} and counts.keys() >= {*form.keys}
     ]
     if engine is None and is_whole:
         forms = [form for form in forms if not _contradicts_itself(counts, form)]

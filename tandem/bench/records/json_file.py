@@ -96,7 +96,8 @@ def open_lines(path: Path) -> FileIO:
     if path.exists() and path.stat().st_size:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
             start = text.rfind(b"\n") + 1
-            if tail := text[start:]:
+            tail = text[start:]
+            if tail:
                 with path.with_name(f"{path.name}.torn").open("ab") as torn_file:
                     torn_file.write(tail + b"\n")
         if tail:

@@ -30,4 +30,6 @@ def is_announced(headers: Iterable[str | None], owner: str | None) -> bool:
 def combine_simulated(arms: Iterable[bool | None]) -> bool | None:
     """Return whether a run is simulated, as one simulated arm suffices; None if unknown."""
     answers = list(arms)
-    return True if True in answers else None if None in answers else False
+    if True in answers:
+        return True
+    return None if None in answers else False

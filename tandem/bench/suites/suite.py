@@ -21,6 +21,7 @@ import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -94,6 +95,11 @@ class Suite:
         """The classes, each once, in the order of their first prompts."""
         return tuple(dict.fromkeys(prompt.class_ for prompt in self.prompts))
 
+    @property
+    def longest_answer(self) -> int:
+        """The most tokens that any of its answers may have."""
+        return max(prompt.max_tokens or self.defaults.max_tokens for prompt in self.prompts)
+
     def class_prompts(self, name: str) -> tuple[Prompt, ...]:
         """Return the prompts of one class, in order."""
         return tuple(prompt for prompt in self.prompts if prompt.class_ == name)
@@ -162,7 +168,7 @@ def narrow_suites(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suit
     Raises:
         InputError: no suite has such a class.
     """
-    names = sorted({name for suite in suites for name in suite.classes})
+    names = sorted(set(chain.from_iterable(suite.classes for suite in suites)))
     for name in classes:
         if name not in names:
             problem = f"no suite that is asked has a class {name!r}; allowed: {', '.join(names)}"
@@ -203,7 +209,8 @@ def _read_llmperf_prompts(source: Path) -> tuple[Prompt, Prompt]:
     change = "name a checkout of ray-project/llmperf at commit f1d6bed by --llmperf-source"
     with convert_os_errors("it cannot be read", path, change):
         content = path.read_bytes()
-    if (digest := hashlib.sha256(content).hexdigest()) != LLMPERF_SHA256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != LLMPERF_SHA256:
         change = (
             "run `git checkout -- src/llmperf/sonnet.txt` there: the post's own script"
             " overwrites it"
