@@ -43,20 +43,3 @@ def test_the_catalogue_needs_nothing_but_the_standard_library():
         if isinstance(node, ast.ImportFrom) and node.module
     }
     assert roots <= set(sys.stdlib_module_names)
-
-
-@pytest.mark.parametrize(
-    ("unit", "word"),
-    [
-        ("ms", "Milliseconds"),
-        ("1", "None"),
-        ("tokens", "Count"),
-        ("tokens/s", "Count/Second"),
-        ("requests/s", "Count/Second"),
-        ("percent", "Percent"),
-        ("bytes", "Bytes"),
-        ("nodes", "Count"),
-    ],
-)
-def test_a_unit_has_cloudwatchs_word(unit, word):
-    assert metrics.cloudwatch_unit(metrics.CloudWatchMetric("what it counts", unit=unit)) == word

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 from measured import arm, run_manifest
-from running import measure
 
 from tandem.bench.records.manifest import (
     ClockReading,
@@ -72,37 +71,3 @@ def test_a_manifest_that_no_run_writes_is_refused(tmp_path, changes, problem):
     write_manifest(tmp_path, run_manifest(**changes))
     with pytest.raises(InputError, match=f"this is no manifest: .*{problem}"):
         read_manifest(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def ran(tmp_path_factory):
-    return measure(
-        tmp_path_factory.mktemp("named"),
-        environment="prod",
-        experiment="post",
-        rounds=0,
-        duration_s=0.1,
-    )
-
-
-def test_a_run_names_its_environment_and_experiment(ran):
-    assert (ran.manifest["environment"], ran.manifest["experiment"]) == ("prod", "post")
-    assert (ran.manifest["plan"]["requests"], ran.manifest["plan"]["requests_per_round"]) == (
-        None,
-        8,
-    )
-
-
-def test_a_run_of_another_environment_is_not_gone_on_with(ran):
-    with pytest.raises(
-        InputError, match='environment was "prod" when this run began and is "test" now'
-    ):
-        measure(
-            ran.folder.parent,
-            environment="test",
-            experiment="post",
-            rounds=0,
-            duration_s=0.1,
-            resume=True,
-            at=[server.port for server in ran.servers],
-        )

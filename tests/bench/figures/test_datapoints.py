@@ -187,16 +187,6 @@ def test_all_values_of_a_cell_are_those_of_the_summary(tmp_path, seed):
     assert_like_the_summary(drawn_folder(tmp_path, seed))
 
 
-RECORDED = sorted(path.parent for path in (ROOT / "llmperf_runs").rglob("records.jsonl"))
-
-
-@pytest.mark.parametrize(
-    "folder", RECORDED, ids=lambda path: str(path.relative_to(ROOT / "llmperf_runs"))
-)
-def test_recorded_runs_are_published_as_summarized(folder):
-    assert_like_the_summary(folder)
-
-
 PROMPTS = {
     "code": ["a", "b", '#schedule {"fault": "drop", "fault_at": 1}', "d"],
     "chat": ["e", "f"],
@@ -215,24 +205,10 @@ def _interrupted(folder: Path, **request: Any) -> Ran:
     return measure(folder, PROMPTS, rounds=3, meanwhile=meanwhile, **request)
 
 
-def _resumed(folder: Path) -> Ran:
-    first = _interrupted(folder)
-    return measure(
-        folder, PROMPTS, rounds=3, resume=True, at=[server.port for server in first.servers]
-    )
-
-
 RUNS = {
-    "interleaved": lambda folder: measure(folder, PROMPTS, rounds=2, concurrency=(1, 2)),
-    "simultaneous": lambda folder: measure(folder, PROMPTS, rounds=2, schedule="simultaneous"),
     "mixed": lambda folder: measure(folder, PROMPTS, rounds=2, mixed=True),
-    "open loop": lambda folder: measure(folder, PROMPTS, concurrency=None, rate_per_s=80.0),
-    "goodput": lambda folder: measure(
-        folder, PROMPTS, rounds=2, goodput={"ttft_ms": 5.0, "tpot_ms": 1.5}
-    ),
     "by the clock": lambda folder: measure(folder, PROMPTS, rounds=0, duration_s=0.3),
     "interrupted": _interrupted,
-    "resumed": _resumed,
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import numpy as np
 import pytest
@@ -160,44 +159,6 @@ def test_calls_of_tools_are_part_of_an_output(tmp_path):
     assert digests[0] == digests[1]
 
 
-@pytest.mark.parametrize("cut", [1, 20])
-def test_a_cut_last_line_is_named_and_no_row(tmp_path, cut):
-    folder = write_run(tmp_path, [record(), record()])
-    path = folder / "records.jsonl"
-    path.write_bytes(path.read_bytes()[:-cut])
-
-    seen = read_request_table(folder)
-
-    assert len(seen) == 1
-    assert "records.jsonl:2: the last line is torn" in str(seen.torn_lines[0])
-
-
-def test_a_newer_schema_in_the_middle_is_refused(tmp_path):
-    folder = write_run(tmp_path, [record(), record()])
-    with (folder / "records.jsonl").open("a") as file:
-        file.write(json.dumps({"schema": 99}) + "\n")
-
-    with pytest.raises(InputError, match=r"schema 99.*"):
-        read_request_table(folder)
-
-
-def test_lines_spelled_by_another_program_give_the_same(tmp_path):
-    folder = write_run(tmp_path / "ours", [record(), record(text="x", token_ids=(1, 2))])
-    ours = read_request_table(folder)
-    path = folder / "records.jsonl"
-    path.write_text(
-        "".join(f"{json.dumps(json.loads(line))}\n" for line in path.read_text().splitlines())
-    )
-
-    theirs = read_request_table(folder)
-
-    assert [output.token_ids for output in read_outputs(theirs, [0, 1])] == [None, (1, 2)]
-    assert all(
-        np.array_equal(ours.figures[name], theirs.figures[name], equal_nan=True)
-        for name in ours.figures
-    )
-
-
 def test_a_folder_without_records_is_named(tmp_path):
     folder = write_run(tmp_path, [record()])
     (folder / "records.jsonl").unlink()
@@ -226,9 +187,3 @@ def test_arrays_have_names_and_figures_of_every_request(tmp_path):
     np.testing.assert_equal(arrays["concurrency"], [4.0, np.nan])
     np.testing.assert_equal(arrays["rate_per_s"], [np.nan, 2.5])
     np.testing.assert_equal(arrays["e2e_ms"], table.figures["e2e_ms"])
-
-
-def test_arrays_of_no_request_are_empty_columns(tmp_path):
-    table = read_request_table(write_run(tmp_path, [record()]))
-    arrays = table.select(np.zeros(1, bool)).to_arrays()
-    assert {len(column) for column in arrays.values()} == {0}

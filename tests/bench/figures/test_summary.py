@@ -163,12 +163,6 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
         {},
         "base: failed with closed: 1 of 2 requests; in no latency",
     ),
-    "content": (
-        [record(), record(content="loop")],
-        {},
-        "base: content is loop: 1 of 2 answers; their times are",
-    ),
-    "retries": ([record(), record(attempts=3)], {}, "base: asked more than once: 1 of 2 requests"),
     "suspect": (
         [record(completion_tokens=800)],
         {},
@@ -200,7 +194,6 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
         {},
         "base: delta.musing holds text that Tandem does not read, so it has no time: 2 answers",
     ),
-    "no usage": ([SILENT, SILENT], {}, "base: without usage: 2 of 2 answers"),
     "no exact TPOT": (
         [record(chunks=SILENT.chunks)],
         {},
@@ -216,19 +209,16 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
         {},
         "turns in which a request has no usable figure (turns: 1)",
     ),
-    "no limits": ([record()], {}, "goodput_per_s is absent: no limits were stated"),
     "early end": (
         [record()],
         {"ended": RunEnd(reason="interrupted", utc="2026")},
         "the run ended early: interrupted",
     ),
-    "no end": ([record()], {"ended": None}, "the run has not ended"),
     "missing requests": (
         [record()],
         {"plan": PlanTotals(requests=8)},
         "1 of 8 planned requests are recorded",
     ),
-    "own notes": ([record()], {"notes": ("the host was busy",)}, "the host was busy"),
     "stranger": ([record(arm="stranger")], {}, "the manifest names no arm stranger"),
     "twice": (
         [record(), record(), record(request_id="r-1")],
@@ -458,27 +448,6 @@ def test_records_of_llmperf_give_their_ends_alone(tmp_path):
     empty = summarized(tmp_path / "empty", [])
     assert {entry.metric for entry in run_summary.cells} == {"ttft_ms", "e2e_ms", "prompt_tokens"}
     assert (empty.cells, empty.requests, empty.records) == ((), (), 0)
-
-
-@pytest.mark.parametrize("cut", [1, 9])
-def test_a_torn_last_line_is_a_note(tmp_path, cut):
-    path = write_run(tmp_path, [record(), record(request_id="r-1")]) / "records.jsonl"
-    path.write_bytes(path.read_bytes()[:-cut])
-
-    run_summary = summary.summarize_run(tmp_path)
-
-    assert run_summary.records == 1
-    assert any(
-        note.startswith("records.jsonl:2: the last line is torn after ")
-        for note in run_summary.notes
-    )
-
-
-@pytest.mark.parametrize("missing", ["manifest.json", "records.jsonl"])
-def test_a_missing_file_of_a_run_is_named(tmp_path, missing):
-    (write_run(tmp_path, [record()]) / missing).unlink()
-    with pytest.raises(InputError, match=missing):
-        summary.summarize_run(tmp_path)
 
 
 @pytest.mark.parametrize("schema", [1, 9])
