@@ -14,8 +14,8 @@ first burst; step_ms between bursts, by absolute deadlines; bursts, tokens of ea
 again from the start when they run out, or `random:LOW-HIGH:SEED`; first_burst where the first
 differs; tokens in all (max_tokens of the request where smaller); speed, by which both times are
 divided; spread, by which those of each request differ; fault (a key of BEFORE or DURING, or one of
-AT_THE_END) and fault_at, the burst before which it happens; raw, pieces of hexadecimal bytes
-written as the whole body with pause_ms between them.
+AT_THE_END or ON_REUSE) and fault_at, the burst before which it happens; raw, pieces of hexadecimal
+bytes written as the whole body with pause_ms between them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ SENTENCE = (
 )
 WORDS = SENTENCE.split()
 OK = 200
-AT_THE_END = ("no_usage", "wrong_model", "hang_after_done")
+AT_THE_END = ("no_usage", "wrong_model", "hang_after_done", "close_after_stream")
+# what ends a connection that has carried a request, though it was said to be kept
+ON_REUSE = ("close_on_reuse", "reset_on_reuse")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,7 +65,7 @@ class Schedule:
     spread: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.fault is not None and self.fault not in {*BEFORE, *DURING, *AT_THE_END}:
+        if self.fault is not None and self.fault not in {*BEFORE, *DURING, *AT_THE_END, *ON_REUSE}:
             raise ValueError(f"no such fault: {self.fault}")
 
     def sizes(self, most: int | None) -> list[int]:
@@ -264,6 +266,7 @@ class Server:
         self.refused_fields: tuple[str, ...] = ()
         self.models: list[dict[str, str]] = [{"id": MODEL, "root": "/models/independent"}]
         self.health: int = 200
+        self.name: str | None = None  # value of Server on every answer
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
 
@@ -288,7 +291,8 @@ class Server:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         simulated_value = self.default.simulated
-        header = "" if simulated_value is None else f"X-Tandem-Simulated: {simulated_value}\r\n"
+        header = "" if self.name is None else f"Server: {self.name}\r\n"
+        header += "" if simulated_value is None else f"X-Tandem-Simulated: {simulated_value}\r\n"
         connection = Connection(reader, writer, time.monotonic(), header)
         self.accepted += 1
         task = asyncio.current_task()
@@ -378,6 +382,11 @@ class Server:
 
     async def _stream(self, connection: Connection, request: Request, schedule: Schedule) -> bool:
         connection.truth["fault"] = schedule.fault
+        if schedule.fault in ON_REUSE and connection.number > 1:
+            await asyncio.sleep(schedule.pause_ms / 1000)
+            if schedule.fault == "reset_on_reuse":
+                connection.writer.transport.abort()
+            return False
         before = BEFORE.get(schedule.fault or "")
         if before is not None:
             return await before(connection, schedule)
@@ -427,7 +436,7 @@ async def _end(
     if schedule.fault == "hang_after_done":
         await asyncio.sleep(60)
     await connection.end()
-    return True
+    return schedule.fault != "close_after_stream"
 
 
 # What happens instead of a stream; each returns whether the connection goes on.

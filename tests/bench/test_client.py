@@ -87,16 +87,6 @@ def test_a_request_carries_its_id_and_asks_for_no_compression():
     assert "authorization" not in headers
 
 
-def test_the_api_key_is_a_bearer_token_in_no_reply():
-    async def what(client: CompletionClient, server: Server) -> tuple:
-        reply = await client.send_request(asking(), LONG)
-        return server.posted[0]["headers"]["authorization"], repr(reply)
-
-    sent, remaining = run(what, api_key="sesame")
-
-    assert (sent, "sesame" in remaining) == ("Bearer sesame", False)
-
-
 # Connections
 
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,7 +9,6 @@ from measured import arm, speculating
 
 from tandem.bench.records.counter_names import FORMS, SAMPLES
 from tandem.bench.records.counters import (
-    FILE,
     CounterChange,
     MetricsScrape,
     compute_difference,
@@ -19,7 +17,6 @@ from tandem.bench.records.counters import (
     parse_page,
     read_scrapes,
 )
-from tandem.bench.records.server_starts import ServerStarts
 from tandem.errors import InputError
 
 # names and labels as vLLM 0.32 (V1) and 0.9.1 (V0) write them; the numbers are ours
@@ -378,53 +375,3 @@ def test_scrapes_are_read_to_a_torn_end(tmp_path):
     path.write_bytes(b"{}\n")
     with pytest.raises(InputError, match=r"counters\.jsonl:1: this is no line of the counters"):
         list(read_scrapes(path))
-
-
-# which start of its server a scrape met
-
-
-def page(arm: str, **counters: float) -> MetricsScrape:
-    return MetricsScrape(at_s=1.0, arm=arm, when="before", counters=counters)
-
-
-def tell_starts(folder: Path, *scrapes: MetricsScrape) -> list[str | None]:
-    starts = ServerStarts(read_scrapes(folder / FILE))
-    return [starts.identify_start(scrape_) for scrape_ in scrapes]
-
-
-def test_the_page_states_when_its_process_began(tmp_path):
-    assert tell_starts(
-        tmp_path, page("a", began_s=1795283194.487), page("a", began_s=1795290000.0)
-    ) == [
-        "1795283194.49",
-        "1795290000.00",
-    ]
-
-
-def test_without_it_a_counter_that_fell_is_another_start(tmp_path):
-    pages = [page("a", generation_tokens=tokens) for tokens in (7.0, 9.0, 2.0, 2.0)]
-    assert tell_starts(tmp_path, *pages) == ["1", "1", "2", "2"]
-
-
-def test_the_baseline_and_its_control_are_one_server(tmp_path):
-    pages = [
-        page("a", generation_tokens=7.0),
-        page("a#2", generation_tokens=1.0),
-        page("b", generation_tokens=3),
-    ]
-    assert tell_starts(tmp_path, *pages) == ["1", "2", "1"]
-
-
-def test_a_missing_or_empty_page_tells_no_start(tmp_path):
-    lost = MetricsScrape(at_s=1.0, arm="a", when="before", error="status 404")
-    assert tell_starts(tmp_path, lost, page("a"), page("a", generation_tokens=7.0)) == [
-        None,
-        None,
-        "1",
-    ]
-
-
-@pytest.mark.parametrize(("tokens", "start"), [(9.0, "1"), (2.0, "2")])
-def test_a_resumed_run_knows_what_it_scraped_before(tmp_path, tokens, start):
-    (tmp_path / FILE).write_bytes(msgspec.json.encode(page("a", generation_tokens=7.0)) + b"\n")
-    assert tell_starts(tmp_path, page("a", generation_tokens=tokens)) == [start]

@@ -17,7 +17,7 @@ from doubles.simulator_thread import SimulatorThread
 from tandem.bench import RunOptions, read_request_table
 from tandem.bench.measurement import measure_servers, measure_servers_async
 from tandem.bench.records.manifest import read_manifest
-from tandem.errors import ExternalError, InputError
+from tandem.errors import InputError
 from tandem.simulator.settings import SimulatorSettings
 
 FAST = SimulatorSettings(model="m", step_ms=(1.0,), prefill_base_ms=1.0, prefill_ms_per_token=0.0)
@@ -104,18 +104,6 @@ def test_plan_and_progress_go_to_the_given_stream_alone(url, tmp_path, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_server_that_is_down_is_an_external_error(tmp_path):
-    with pytest.raises(ExternalError, match=r"http://127\.0\.0\.1:9"):
-        measure_servers(make_options("http://127.0.0.1:9"), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_folder_with_a_run_is_refused(url, tmp_path):
-    measure_servers(make_options(url), tmp_path / "run")
-    with pytest.raises(InputError, match="exists already"):
-        measure_servers(make_options(url), tmp_path / "run")
-
-
 def test_an_interrupted_run_goes_on_with_the_same_options(slow_url, tmp_path):
     options = make_options(slow_url, rounds=6)
 
@@ -134,12 +122,6 @@ def test_an_interrupted_run_goes_on_with_the_same_options(slow_url, tmp_path):
     assert end is not None
     assert end.reason == "interrupted"
     assert 0 < record_count < len(table) == 12
-
-
-def test_other_options_do_not_go_on_with_a_run(url, tmp_path):
-    measure_servers(make_options(url), tmp_path / "run")
-    with pytest.raises(InputError, match="seed"):
-        measure_servers(make_options(url, seed=7), tmp_path / "run", resume=True)
 
 
 @pytest.mark.parametrize("form", ["blocking", "async"])

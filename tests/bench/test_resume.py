@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from measured import failed, record, run_manifest, write_run
+from measured import arm, failed, record, run_manifest, write_run
 
 from tandem.bench.load.resume import continue_manifest, read_history
 from tandem.errors import InputError
@@ -23,6 +23,18 @@ def test_spent_time_is_that_of_each_turn_once(tmp_path):
     ).spent_s == pytest.approx(0.4 + 0.3)
 
 
-def test_another_setting_is_refused_by_its_name(tmp_path):
-    with pytest.raises(InputError, match="seed was 1 when this run began and is 2 now"):
-        continue_manifest(run_manifest(), run_manifest(seed=2), tmp_path)
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"seed": 2}, "seed was 1 when this run began and is 2 now"),
+        ({"environment": "test"}, 'environment was null when this run began and is "test" now'),
+        (
+            {"arms": (arm("base", role="baseline", simulated=True), arm("spec"))},
+            r"arms\[base\].simulated was false when this run began and is true now",
+        ),
+    ],
+    ids=["seed", "environment", "simulated"],
+)
+def test_another_setting_is_refused_by_its_name(tmp_path, changes, problem):
+    with pytest.raises(InputError, match=problem):
+        continue_manifest(run_manifest(), run_manifest(**changes), tmp_path)

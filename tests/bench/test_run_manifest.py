@@ -9,6 +9,7 @@ from measured import arm, run_manifest
 from tandem.bench.records.manifest import (
     ClockReading,
     RunEnd,
+    WarmUpEntry,
     read_manifest,
     run_id,
     write_manifest,
@@ -71,3 +72,19 @@ def test_a_manifest_that_no_run_writes_is_refused(tmp_path, changes, problem):
     write_manifest(tmp_path, run_manifest(**changes))
     with pytest.raises(InputError, match=f"this is no manifest: .*{problem}"):
         read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("schema", [1, 9])
+def test_a_manifest_of_another_schema_is_refused(tmp_path, schema):
+    write_manifest(tmp_path, run_manifest(schema=schema))
+    with pytest.raises(
+        InputError, match=f"schema {schema}; this version of Tandem reads schema 2; use the version"
+    ):
+        read_manifest(tmp_path)
+
+
+def test_a_manifest_is_read_as_it_was_written(tmp_path):
+    entries = {"base": WarmUpEntry(requests=3)}
+    expected = run_manifest(goodput={"ttft_ms": 500.0}, thinking=False, warm_up=entries)
+    write_manifest(tmp_path, expected)
+    assert read_manifest(tmp_path) == expected

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+from pathlib import Path
 
+import msgspec
 import pytest
 
-from tandem.bench.records.counters import MetricsScrape
+from tandem.bench.records.counters import FILE, MetricsScrape, read_scrapes
 from tandem.bench.records.server_starts import ServerStarts
 
 REQUESTS = 8  # of a turn
@@ -214,3 +216,44 @@ def test_no_start_is_named_once_several_servers_were_met():
         for began_s in (NOW_S - 20, NOW_S - 30, NOW_S)
     ]
     assert words == [f"{NOW_S - 20:.2f}", None, None]
+
+
+# words of starts
+
+
+def page(arm: str, **counters: float) -> MetricsScrape:
+    return MetricsScrape(at_s=1.0, arm=arm, when="before", counters=counters)
+
+
+def tell_starts(folder: Path, *scrapes: MetricsScrape) -> list[str | None]:
+    starts = ServerStarts(read_scrapes(folder / FILE))
+    return [starts.identify_start(scrape_) for scrape_ in scrapes]
+
+
+def test_without_it_a_counter_that_fell_is_another_start(tmp_path):
+    pages = [page("a", generation_tokens=tokens) for tokens in (7.0, 9.0, 2.0, 2.0)]
+    assert tell_starts(tmp_path, *pages) == ["1", "1", "2", "2"]
+
+
+def test_the_baseline_and_its_control_are_one_server(tmp_path):
+    pages = [
+        page("a", generation_tokens=7.0),
+        page("a#2", generation_tokens=1.0),
+        page("b", generation_tokens=3),
+    ]
+    assert tell_starts(tmp_path, *pages) == ["1", "2", "1"]
+
+
+def test_a_missing_or_empty_page_tells_no_start(tmp_path):
+    lost = MetricsScrape(at_s=1.0, arm="a", when="before", error="status 404")
+    assert tell_starts(tmp_path, lost, page("a"), page("a", generation_tokens=7.0)) == [
+        None,
+        None,
+        "1",
+    ]
+
+
+@pytest.mark.parametrize(("tokens", "start"), [(9.0, "1"), (2.0, "2")])
+def test_a_resumed_run_knows_what_it_scraped_before(tmp_path, tokens, start):
+    (tmp_path / FILE).write_bytes(msgspec.json.encode(page("a", generation_tokens=7.0)) + b"\n")
+    assert tell_starts(tmp_path, page("a", generation_tokens=tokens)) == [start]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import dataclasses
 import json
 
-import msgspec
 import pytest
 from doubles.simulator_thread import SimulatorThread
 from independent_server import MODEL, Schedule, Server
-from measured import arm, record, run_manifest, write_run
+from measured import arm, record, write_run
 from one_request import run
 from running import QUICK, Ran, measure
 
@@ -18,9 +17,7 @@ from tandem.bench.figures.request_table import read_request_table
 from tandem.bench.llmperf.run import _ask_simulated
 from tandem.bench.load.client import CompletionClient
 from tandem.bench.load.probe import ProbeResult, probe_server
-from tandem.bench.records import manifest
 from tandem.bench.records.simulation import SIMULATED_BAND, SIMULATOR_OWNER, combine_simulated
-from tandem.errors import InputError
 from tandem.judge.verdict import JudgeOptions, judge_run
 from tandem.simulator.settings import SimulatorSettings
 
@@ -109,20 +106,3 @@ def test_without_a_list_of_models_simulation_is_unknown(tmp_path):
         "one of them did not list its models" in note
         for note in summary.summarize_run(tmp_path).notes
     )
-
-
-def test_a_manifest_without_the_field_is_refused(tmp_path):
-    fields = msgspec.to_builtins(run_manifest())
-    del fields["simulated"]
-    (tmp_path / manifest.FILE).write_bytes(msgspec.json.encode(fields))
-
-    with pytest.raises(InputError, match="missing required field `simulated`"):
-        manifest.read_manifest(tmp_path)
-
-
-def test_a_real_run_is_not_resumed_on_simulated_servers(tmp_path):
-    ports = [server.port for server in measure(tmp_path, at=()).servers]
-    with pytest.raises(
-        InputError, match=r"arms\[a\].simulated was false when this run began and is true now"
-    ):
-        measure(tmp_path, schedules=(SIMULATED, SIMULATED), at=ports, resume=True)

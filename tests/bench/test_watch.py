@@ -58,17 +58,6 @@ def test_a_late_connection_is_a_timeout(full):
     ("fault", "fault_at", "limits", "word", "text"),
     [
         ("silent", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),
-        # headers and a role are no token
-        ("stall", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),
-        ("comments", 0, {"first_token_s": SHORT_S}, "first_token_timeout", ""),
-        (
-            "stall",
-            0,
-            {"gap_s": SHORT_S / 2, "first_token_s": 3 * SHORT_S},
-            "first_token_timeout",
-            "",
-        ),
-        ("stall", 2, {"gap_s": SHORT_S}, "gap_timeout", " the quick"),
         ("comments", 2, {"gap_s": SHORT_S}, "gap_timeout", " the quick"),
         ("hang_after_done", 2, {"gap_s": SHORT_S}, None, " the quick"),
         ("endless", 2, {}, "endless", " the quick"),

@@ -9,11 +9,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from measured import arm, chunks, failed, record, run_manifest, write_run
+from measured import arm, chunks, failed, record, write_run
 
 from tandem.bench.figures import summary
 from tandem.bench.figures.summary import RecordSummary, SummaryCell
-from tandem.bench.records import manifest
 from tandem.bench.records.counters import MetricsScrape
 from tandem.bench.records.manifest import PlanTotals, RunEnd, Speculation
 from tandem.bench.records.record import RequestRecord
@@ -448,19 +447,3 @@ def test_records_of_llmperf_give_their_ends_alone(tmp_path):
     empty = summarized(tmp_path / "empty", [])
     assert {entry.metric for entry in run_summary.cells} == {"ttft_ms", "e2e_ms", "prompt_tokens"}
     assert (empty.cells, empty.requests, empty.records) == ((), (), 0)
-
-
-@pytest.mark.parametrize("schema", [1, 9])
-def test_a_manifest_of_another_schema_is_refused(tmp_path, schema):
-    manifest.write_manifest(tmp_path, run_manifest(schema=schema))
-    with pytest.raises(
-        InputError, match=f"schema {schema}; this version of Tandem reads schema 2; use the version"
-    ):
-        manifest.read_manifest(tmp_path)
-
-
-def test_a_manifest_is_read_as_it_was_written(tmp_path):
-    entries = {"base": manifest.WarmUpEntry(requests=3)}
-    expected = run_manifest(goodput={"ttft_ms": 500.0}, thinking=False, warm_up=entries)
-    manifest.write_manifest(tmp_path, expected)
-    assert manifest.read_manifest(tmp_path) == expected

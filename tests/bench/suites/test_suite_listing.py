@@ -14,15 +14,6 @@ from tandem.bench.suites.suite import load_suite
 ROOT = Path(__file__).parents[3]
 
 
-def test_it_shows_id_class_characters_and_first_words(capsys):
-    code = main(["real"])
-
-    first = capsys.readouterr().out.splitlines()[0]
-    assert code == 0
-    assert first.split()[:3] == ["repetition-copy-log-line", "repetition", "134"]
-    assert first.endswith("Write the line below eighteen times, one per line, with noth")
-
-
 @pytest.mark.parametrize(
     ("name", "note"), [("post", "note: the sample's eighth case"), ("real", "")]
 )

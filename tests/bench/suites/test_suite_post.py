@@ -44,16 +44,6 @@ def test_the_two_analysed_prompts_are_the_post_s_own_words(name, words):
     assert [prompt.as_text() for prompt in POST.class_prompts(name)] == [words]
 
 
-def test_it_is_asked_as_the_post_asked():
-    defaults = POST.defaults
-    assert (defaults.max_tokens, defaults.concurrency, defaults.requests_per_round) == (
-        600,
-        (4,),
-        8,
-    )
-    assert {prompt.max_tokens for prompt in POST.prompts} == {600}
-
-
 def test_every_prompt_stands_bare_and_wrapped():
     bare = {prompt.id for prompt in POST.prompts if not prompt.class_.endswith("-wrapped")}
     assert bare == {"repeat", "open", *(f"sample-{case}" for case in CASES)}
