@@ -111,12 +111,6 @@ def test_the_bar_gives_way_to_the_name_of_the_turn(columns, has_bar, monkeypatch
     assert ("━" in line, "round 1, code-edit at" in line) == (has_bar, True)
 
 
-def test_a_hidden_sign_makes_no_terminal_line_too_wide(monkeypatch):
-    line = read_terminal_line(monkeypatch, 80, ("\u202e" * 40,))
-    assert len(line) < 80
-    assert line.endswith(" left")
-
-
 def test_a_line_without_room_for_the_detail_leaves_it_out():
     assert (
         fit_line("4 requests", "round 1", "9 s left", width=20, separator="; ")
@@ -214,11 +208,6 @@ def printed(text: str) -> str:
 def test_a_control_character_becomes_a_sign():
     categories = {unicodedata.category(sign) for sign in printed(HIDDEN)}
     assert categories.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
-
-
-@pytest.mark.parametrize("text", ["plain", "two\nlines\n", "", "naïve 日本\u3000語 ␛ 😀\n"])
-def test_a_text_without_control_characters_stays(text):
-    assert printed(text) == text
 
 
 def test_progress_moves_the_cursor_and_no_sentence_does():

@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from independent_server import Schedule
 from measured import record, write_run
 from planned import plan
-from running import QUICK, measure
+from running import measure
 
 from tandem.bench.figures import summary
 from tandem.bench.figures.datapoints import read_rounds
@@ -167,36 +166,3 @@ def test_failures_of_an_incomplete_control_round_are_noted(tmp_path):
     assert any(text in note for note in run_summary.notes)
     assert not run_summary.errors
     assert [figures.is_complete for figures in read_rounds(folder, "post")] == [False, False]
-
-
-def test_a_run_by_the_clock_has_control_rounds_too(tmp_path):
-    run_plan = measure(
-        tmp_path, PROMPTS, concurrency=(1,), rounds=0, control_rounds=1, duration_s=1.0
-    )
-    run = manifest.read_manifest(run_plan.folder)
-
-    assert (
-        {record.round for record in run_plan.records if record.arm == "a#2"}
-        == manifest.control_round_numbers(run)
-        == {1}
-    )
-    assert run.rounds == len({record.round for record in run_plan.records} - {1})
-
-
-def test_an_interrupted_control_round_is_completed_on_resume(tmp_path):
-    async def stop(servers, run):
-        while not any(truth["request_id"].startswith("a#2.") for truth in servers[0].posted):
-            await run.stop.sleep(0.002)
-        run.stop.request("interrupted", grace_s=0)
-
-    slow = Schedule(ttft_ms=20, step_ms=1, tokens=4)
-    more = {"concurrency": (1,), "rounds": 1, "control_rounds": 1}
-    cut = measure(tmp_path, PROMPTS, schedules=(slow, QUICK), meanwhile=stop, **more)
-    ports = [server.port for server in cut.servers]
-    complete = measure(tmp_path, PROMPTS, resume=True, at=ports, **more)
-    answers = [
-        entry.request_id.partition("~")[0] for entry in complete.records if entry.error is None
-    ]
-
-    assert cut.outcome.reason == "interrupted"
-    assert len(answers) == len(set(answers)) == complete.plan.request_count == 16

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import resource
-
 import msgspec
 import pytest
 
@@ -66,16 +64,3 @@ def test_a_torn_line_is_set_aside_before_the_next(tmp_path):
     append_json(path, Word("b"), label="the words")
     assert path.read_text() == '{"said":"a"}\n{"said":"b"}\n'
     assert (tmp_path / "words.jsonl.torn").read_text() == '{"sai\n'
-
-
-def test_a_line_for_which_there_is_no_room_leaves_nothing(tmp_path):
-    path = tmp_path / "words.jsonl"
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    append_json(path, Word("a"), label="the words")
-    resource.setrlimit(resource.RLIMIT_FSIZE, (20, limits[1]))
-    try:
-        with pytest.raises(ExternalError, match="the words cannot be written"):
-            append_json(path, Word("b" * 20), label="the words")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert path.read_text() == '{"said":"a"}\n'

@@ -7,6 +7,7 @@ quality` runs the real one.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import sys
 import threading
@@ -88,32 +89,16 @@ def test_each_server_gives_rows(call, arms, tmp_path):
     ]
 
 
-@pytest.fixture
-def words(call, arms, tmp_path):
-    """The words of the call for the first server, after the folder in which it ran."""
+def test_lm_eval_gets_the_settings_of_the_experiment(call, arms, tmp_path):
     call.ask_servers(arms, tmp_path / "out")
-    return json.loads((tmp_path / "out/letters/plain/words.json").read_text())
+    folder, *words = json.loads((tmp_path / "out/letters/plain/words.json").read_text())
+    options = dict(itertools.pairwise(words))
+    settings = json.loads(options["--gen_kwargs"])
 
-
-def find_option(words, option):
-    return words[words.index(option) + 1]
-
-
-def test_task_runs_in_its_own_folder(words, tmp_path):
-    assert words[0] == find_option(words, "--include_path") == str(tmp_path / "letters")
-
-
-def test_answers_are_as_long_as_the_experiment_admits(words):
-    assert json.loads(find_option(words, "--gen_kwargs"))["max_gen_toks"] == 600
-
-
-def test_thinking_is_off(words):
-    settings = json.loads(find_option(words, "--gen_kwargs"))
+    assert folder == options["--include_path"] == str(tmp_path / "letters")
+    assert (options["--limit"], settings["max_gen_toks"]) == ("200", 600)
+    assert (settings["do_sample"], settings["temperature"]) == (False, 0)
     assert settings["chat_template_kwargs"] == {"enable_thinking": False}
-
-
-def test_declared_items_are_asked(words):
-    assert find_option(words, "--limit") == "200"
 
 
 def test_failed_call_says_its_last_words(call, arms, tmp_path):
@@ -147,11 +132,6 @@ def test_long_prompt_is_refused(call, arms, tmp_path):
         InputError, match="a prompt of letters has 384 tokens, above max_prompt_tokens, 383"
     ):
         call.ask_servers(arms, tmp_path / "out")
-
-
-def test_answers_are_greedy(words):
-    settings = json.loads(find_option(words, "--gen_kwargs"))
-    assert (settings["do_sample"], settings["temperature"]) == (False, 0)
 
 
 @pytest.fixture
@@ -194,15 +174,8 @@ SUMS = {"name": "sums", "sha256": None, "items": 10, "chance": 0.1}
 
 def test_own_items_need_no_set(ask):
     outcome, rows = ask(SUMS)
-    assert (outcome["exit_code"], len(rows), {row.arm for row in rows}) == (
-        0,
-        20,
-        {"plain", "spec"},
-    )
-
-
-def test_chance_is_in_the_rows(ask):
-    assert {row.chance for row in ask(SUMS)[1]} == {0.1}
+    assert (outcome["exit_code"], len(rows)) == (0, 20)
+    assert {(row.arm, row.chance) for row in rows} == {("plain", 0.1), ("spec", 0.1)}
 
 
 def test_group_of_an_item_is_in_its_rows(ask, tmp_path):
@@ -220,11 +193,6 @@ def test_field_of_lm_eval_is_none_of_items_of_ours(ask):
         "group: 'passage' is a field of lm-eval" in outcome["problem"],
         rows,
     ) == (2, True, ())
-
-
-def test_declared_field_names_the_groups(call, arms, tmp_path):
-    call = dataclasses.replace(call, group="answer")
-    assert [row.group for row in call.ask_servers(arms, tmp_path / "out")] == ["685", "685"]
 
 
 def test_prompt_that_is_too_long_is_the_outcome(ask, tmp_path):

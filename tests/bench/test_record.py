@@ -200,21 +200,6 @@ def test_a_torn_line_is_told_on_standard_error_by_default(tmp_path, capsys):
     assert f"{FILE}:1: the last line is torn after 11 bytes" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("tail", [b'{"schema":2,"request_', b'{"text":"' + b"x" * 200_000, None])
-def test_a_writer_sets_a_torn_line_aside_before_it_appends(tmp_path, tail):
-    path = written(tmp_path, record())
-    if tail is None:  # a record that lacks only its end
-        tail = path.read_bytes()[:-1]
-        path.write_bytes(b"")
-    before = path.read_bytes()
-    path.write_bytes(before + tail)
-
-    written(tmp_path, record(request_id="r-1"))
-
-    assert [entry.request_id for entry in read(path)[0]] == ["r-0"] * bool(before) + ["r-1"]
-    assert (tmp_path / f"{FILE}.torn").read_bytes() == tail + b"\n"
-
-
 # Written
 
 

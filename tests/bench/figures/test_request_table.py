@@ -54,25 +54,22 @@ def test_the_baseline_is_the_first_arm_of_the_manifest(tmp_path):
     assert (seen.baseline, seen.variants, seen.control) == ("base", ("spec",), "base#2")
 
 
-def test_a_run_without_control_rounds_has_no_control(tmp_path):
-    assert read_request_table(write_run(tmp_path, [record()])).control is None
-
-
 def test_equal_outputs_have_equal_digests_and_others_do_not(tmp_path):
     texts = [
         {"text": "a"},
         {"text": "a"},
         {"text": "b"},
         {"text": "a", "reasoning": "hm"},
+        {"text": "a", "tool_calls": "find{}"},
         {"text": ""},
     ]
 
-    first, same, different, thought, empty = read_request_table(
+    first, same, different, thought, call, empty = read_request_table(
         write_run(tmp_path, [record(**text) for text in texts])
     ).output
 
     assert first == same
-    assert len({first, different, thought, empty}) == 4
+    assert len({first, different, thought, call, empty}) == 5
     assert empty == NO_DIGEST
 
 
@@ -150,20 +147,6 @@ def test_starts_of_several_servers_behind_one_address_are_unknown(tmp_path):
         seen.arms[arm] for arm, start in zip(seen.arm, seen.start, strict=True) if start >= 0
     } == {"spec"}
     assert len({start for start in seen.start if start >= 0}) == 3
-
-
-def test_calls_of_tools_are_part_of_an_output(tmp_path):
-    records = [record(tool_calls=calls) for calls in ("find{}", "find{}", "look{}", None)]
-    digests = read_request_table(write_run(tmp_path, records)).output
-    assert len(set(digests.tolist())) == 3
-    assert digests[0] == digests[1]
-
-
-def test_a_folder_without_records_is_named(tmp_path):
-    folder = write_run(tmp_path, [record()])
-    (folder / "records.jsonl").unlink()
-    with pytest.raises(InputError, match="the records cannot be read"):
-        read_request_table(folder)
 
 
 def test_an_empty_file_is_no_rows(tmp_path):
