@@ -69,6 +69,11 @@ CASES = {
         [(9001.0, 1), (75.0, 1)],
         [1.0, 2 * HOUR_S + 5],
     ),
+    "ends in another order than begins": (
+        [clock(1000.0, 0), clock(40.0, 9 * HOUR_S)],
+        [(1050.0, 1), (1000.0, 60), (1051.0, 9)],
+        [50.0, 0.0, 51.0],
+    ),
     "a step, and no clock read anew": ([clock(10.0, 0)], [(1000.0, 1), (20.0, 1)], [990.0, 10.0]),
     "no request": ([clock(10.0, 0)], [], []),
 }
