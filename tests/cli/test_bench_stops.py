@@ -91,7 +91,7 @@ def test_what_was_recorded_before_a_kill_is_not_asked_again(resumed):
 def test_a_torn_line_is_named_and_its_request_asked_again(resumed):
     _, recorded, _, said, *_ = resumed
     assert f"records.jsonl:{len(recorded) + 1}: the last line is torn after 34 bytes" in said
-    assert "its request is asked again" in " ".join(said.split())
+    assert "its request is sent again" in " ".join(said.split())
 
 
 def test_a_resumed_run_measures_the_same_requests_as_one_that_was_never_stopped(resumed):

@@ -125,9 +125,9 @@ def _list_kinds(table: RequestTable) -> Iterator[tuple[str, str, BoolArray]]:
     is_answer = ~table.failed
     for code, word in enumerate(table.errors):
         yield f"failed with {word}", "requests; in no latency", table.error == code
-    yield "asked more than once", "requests", table.retried
-    reconnect = "asked again on a fresh connection, because the reused one died before any byte"
-    yield reconnect, "requests; their times are those of the second asking", table.reconnected
+    yield "sent more than once", "requests", table.retried
+    reconnect = "sent again on a new connection, because the reused one closed before any byte"
+    yield reconnect, "requests; their times are those of the second request", table.reconnected
     is_short = is_answer & np.isin(table.raw_tokens, (0, 1))
     yield "fewer than 2 tokens, and so no TPOT", "answers", is_short
     for word, mask in table.suspects.items():

@@ -200,7 +200,10 @@ def _find_fault(
         return reply.error, reply.error_detail
     tokens = parser.least_tokens
     if tokens > ENDLESS_FACTOR * request.max_tokens + ENDLESS_EXTRA:
-        return "endless", f"{request.max_tokens} tokens were asked for, and at least {tokens} came"
+        return (
+            "endless",
+            f"at least {tokens} tokens came, where {request.max_tokens} were requested",
+        )
     is_whole_on_wire = reply.error in {None, "closed"}
     if not is_whole_on_wire and not parser.is_done:
         return reply.error, reply.error_detail

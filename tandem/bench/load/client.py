@@ -62,8 +62,8 @@ REQUEST_HEADERS = {
 }
 _SendMethod = Callable[[RequestDeadline], Awaitable[None]]
 CERTIFICATE_CHANGE = (
-    "renew it, use a name that it holds, or trust it: export SSL_CERT_FILE=FILE, the certificate of"
-    " its authority or, where it is self-signed, its own"
+    "renew it, use a host name that it covers, or trust it: export SSL_CERT_FILE=FILE, the"
+    " certificate of its authority or, if it is self-signed, its own"
 )
 
 
@@ -274,7 +274,7 @@ def _read_headers(reply: ServerReply, response: aiohttp.ClientResponse) -> None:
         reply.limit_bytes = ERROR_BODY_BYTES
         if "Location" in response.headers:
             location = response.headers["Location"][:DETAIL_CHARACTERS]
-            reply.error_detail = f"it points to {location}, which is not followed"
+            reply.error_detail = f"it redirects to {location}; redirects are not followed"
 
 
 def _describe_failure(
@@ -310,10 +310,10 @@ def _describe_exception(
         case aiohttp.ClientError() if "content-encoding" in str(error):
             cause = " ".join(str(error).split())
             word = "decode"
-            detail = f"the body is coded, though identity was asked for: {cause}"
+            detail = f"the body is compressed, although the request asked for plain text: {cause}"
         case aiohttp.ClientResponseError():
             word = "not_sse"
-            detail = f"what answers speaks no HTTP: {' '.join(error.message.split())}"
+            detail = f"the server does not speak HTTP: {' '.join(error.message.split())}"
         case _:
             place = (
                 "before an answer" if reply.headers_ns is None else "in the middle of the answer"
@@ -340,5 +340,5 @@ def describe_tls_error(error: aiohttp.ClientSSLError) -> tuple[str, str]:
     reason = (getattr(cause, "reason", None) or str(cause)).replace("_", " ").lower()
     return (
         "connect",
-        f"{address}: no TLS connection: {reason}; where the server has no TLS, use http://",
+        f"{address}: no TLS connection: {reason}; if the server has no TLS, use http://",
     )

@@ -45,7 +45,7 @@ def list_warnings(host: HostInfo) -> list[str]:
         load = f"load {load_1m:.1f} on {host.cpus} CPUs"
         warnings.append(f"this machine was busy before the run began ({load}): run on an idle one")
     if lag_p99_s > MAX_LAG_S or client_cpu > MAX_CLIENT_CPU:
-        cause = "" if client_cpu > MAX_CLIENT_CPU else "other work took the CPUs; "
+        cause = "" if client_cpu > MAX_CLIENT_CPU else "the machine was busy; "
         lag = (
             f"{1000 * lag_p99_s:.1f} ms (p99 of the event loop's lag; at most"
             f" {1000 * MAX_LAG_S:.0f})"

@@ -86,8 +86,8 @@ def catch_signals(stop: StopSignal, notify: Callable[[str], None]) -> Iterator[N
         # also after an earlier fault: a second signal must end the process
         stop.reason = "interrupted"
         notify(
-            f"stopping: nothing more is sent, what is running has {GRACE_S:.0f} s; once more ends"
-            " at once"
+            f"stopping: no more requests are sent, those running have {GRACE_S:.0f} s; stop again"
+            " to end at once"
         )
 
     earlier_handlers = {

@@ -38,13 +38,13 @@ PAGE_ERROR_WORDS = ("status_404", "status_405", "status_501")
 QUESTION = "Name three colours."
 PROBE_TOKENS = 8
 # error word, fault, problem, change: the first that fits
-_NO_SERVER = "what answers is no OpenAI-compatible streaming server"
+_NO_SERVER = "this is not an OpenAI-compatible streaming server"
 _FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
     (
         "not_.*|no_choices|decode",
         ExternalError,
         _NO_SERVER,
-        "correct the address; is there a login page?",
+        "check the address: is it a login page?",
     ),
     (
         "connect|connect_timeout",
@@ -55,20 +55,20 @@ _FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
     (
         "certificate",
         InputError,
-        "its certificate does not hold",
-        "trust it, replace it, or use the name that it holds",
+        "TLS certificate verification failed",
+        "trust the certificate, replace it, or use a host name that it covers",
     ),
     (
         "endless",
         ExternalError,
-        "the server sends more than such an answer holds",
-        "see what answers there",
+        "the server sends too much data",
+        "check what runs at this address",
     ),
     (
         "status_40[13]",
         InputError,
-        "the server wants another API key",
-        "export its key and name it by --api-key-env",
+        "the server requires an API key",
+        "export its key and name the variable with --api-key-env",
     ),
     (
         "status_40[45]|status_501",
@@ -80,10 +80,15 @@ _FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
         "status_4(00|22)",
         InputError,
         "the server refuses a plain streaming request",
-        "leave out what it names",
+        "leave out the field that it names",
     ),
-    ("wrong_model", InputError, "the server has another model than {model}", "name its model"),
-    ("status_3.*", InputError, "the server points elsewhere", "give the address it points to"),
+    (
+        "wrong_model",
+        InputError,
+        "the server answers with another model than {model}",
+        "name its model",
+    ),
+    ("status_3.*", InputError, "the server redirects", "use the address that it redirects to"),
     (
         "status_.*",
         ExternalError,
@@ -93,8 +98,8 @@ _FAULTS: tuple[tuple[str, type[TandemError], str, str], ...] = (
     (
         ".*",
         ExternalError,
-        "a tiny request failed",
-        "look into the server's log, and run again once it answers",
+        "a small test request failed",
+        "check the server's log, then run again",
     ),
 )
 

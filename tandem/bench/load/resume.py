@@ -82,7 +82,7 @@ def read_history(folder: Path, notify: Callable[[str], None]) -> RunHistory:
     interrupt_counts: Counter[str] = Counter()
     spans: dict[tuple[object, ...], tuple[float, float]] = {}
     for record in read_records(
-        path, lambda torn_line: notify(f"{torn_line}; its request is asked again")
+        path, lambda torn_line: notify(f"{torn_line}; its request is sent again")
     ):
         base_id = record.request_id.partition(ATTEMPT_SEPARATOR)[0]
         if record.error == "interrupted":

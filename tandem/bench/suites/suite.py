@@ -171,7 +171,7 @@ def narrow_suites(suites: Sequence[Suite], classes: Sequence[str]) -> tuple[Suit
     names = sorted(set(chain.from_iterable(suite.classes for suite in suites)))
     for name in classes:
         if name not in names:
-            problem = f"no suite that is asked has a class {name!r}; allowed: {', '.join(names)}"
+            problem = f"no selected suite has a class {name!r}; allowed: {', '.join(names)}"
             raise InputError(
                 problem, where="--classes", change=_suggest_name(name, names, "name one of these")
             )
@@ -288,5 +288,5 @@ def _decode_prompt(line: bytes) -> Prompt:
     except RecursionError as error:
         raise ValueError(str(error)) from error
     if any(len(dict(pairs)) < len(pairs) for pairs in objects):
-        raise ValueError("a key stands twice in one object: delete one of them")
+        raise ValueError("duplicate key in one object")
     return prompt

@@ -71,10 +71,10 @@ def test_a_certificate_counts_where_its_authority_is_trusted(tmp_path):
 
     assert (error, code, connect(pair, pair)[:2]) == ("certificate", 2, (None, None))
     assert (
-        "is not accepted: self-signed certificate; renew it, use a name that it holds, or trust it:"
+        "is not accepted: self-signed certificate; renew it, use a host name that it covers, or trust it:"
         " export" in str(detail)
     )
-    assert "trust it, replace it, or use the name that it holds" in fault
+    assert "TLS certificate verification failed" in fault
     assert "Operation not permitted" not in fault
 
 
@@ -86,7 +86,7 @@ def test_a_certificate_of_another_name_is_explained(tmp_path):
 
 def test_https_to_a_server_without_tls_is_said():
     error, detail, _, _ = connect(None, None)
-    assert (error, str(detail).endswith("where the server has no TLS, use http://")) == (
+    assert (error, str(detail).endswith("if the server has no TLS, use http://")) == (
         "connect",
         True,
     )

@@ -89,8 +89,8 @@ def test_an_idle_machine_gives_no_warning():
         (
             {"lag_p99_s": 0.02},
             (
-                "times may be late by up to 20.0 ms (p99 of the event loop's lag; at most 5): other"
-                " work"
+                "times may be late by up to 20.0 ms (p99 of the event loop's lag; at most 5): the"
+                " machine was busy"
             ),
         ),
         ({"client_cpu": 0.95}, "this client took 95% of a CPU; lower the concurrency"),

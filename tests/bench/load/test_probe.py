@@ -113,7 +113,8 @@ def test_a_server_without_a_page_of_models_is_probed():
 def test_the_probe_names_a_field_that_is_refused(options, field, value):
     assert found(asked=options)[1][0][field] == value
     with pytest.raises(
-        InputError, match=f"refuses a plain streaming request .*{field}.*leave out what it names"
+        InputError,
+        match=f"refuses a plain streaming request .*{field}.*leave out the field that it names",
     ):
         found(asked=options, refused=(field,))
 
@@ -131,11 +132,11 @@ def test_the_probe_names_a_field_that_is_refused(options, field, value):
             InputError,
             "another model than independent .*as another.*; name its model: ind",
         ),
-        ({"health": 401}, InputError, "wants another API key .*status_401.*; export its key"),
+        ({"health": 401}, InputError, "requires an API key .*status_401.*; export its key"),
         (
             {"fault": "redirect"},
             InputError,
-            "points elsewhere .*/elsewhere/.*; give the address it points to",
+            "redirects .*/elsewhere/.*; use the address that it redirects to",
         ),
         (
             {"url": "http://127.0.0.1:9"},
@@ -151,21 +152,21 @@ def test_the_probe_names_a_field_that_is_refused(options, field, value):
         (
             {"fault": "html"},
             ExternalError,
-            "no OpenAI-compatible .*server.*Sign in.*; correct the address",
+            "not an OpenAI-compatible .*server.*Sign in.*; check the address",
         ),
-        ({"fault": "json"}, ExternalError, "no OpenAI-compatible .*server .*came whole"),
+        ({"fault": "json"}, ExternalError, "not an OpenAI-compatible .*server .*came whole"),
         (
             {"fault": "empty_json"},
             ExternalError,
-            "no OpenAI-compatible .*server .*an event has no choices",
+            "not an OpenAI-compatible .*server .*an event has no choices",
         ),
-        ({"fault": "not_http"}, ExternalError, "speaks no HTTP"),
+        ({"fault": "not_http"}, ExternalError, "does not speak HTTP"),
         (
             {"fault": "drop"},
             ExternalError,
-            "a tiny request failed .*closed.*; look into the server's log",
+            "a small test request failed .*closed.*; check the server's log",
         ),
-        ({"fault": "error"}, ExternalError, "a tiny request failed .*engine died"),
+        ({"fault": "error"}, ExternalError, "a small test request failed .*engine died"),
     ],
 )
 def test_an_unmeasurable_server_is_named_with_what_to_do(fields, kind, sentence):

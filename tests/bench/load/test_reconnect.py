@@ -89,6 +89,6 @@ def test_a_run_against_a_closing_server_fails_no_request(tmp_path, fault):
 
     number = sum(record.reconnected for record in ran.records)
     assert ({record.error for record in ran.records}, len(ran.records)) == ({None}, 12)
-    note = f"because the reused one died before any byte: {number} of 12 requests"
+    note = f"because the reused one closed before any byte: {number} of 12 requests"
     assert (note in (ran.folder / "summary.json").read_text()) is (number > 0)
     assert number > 0 or fault == "close_after_stream"

@@ -183,7 +183,7 @@ def test_no_redirect_is_followed(path):
     assert (
         error == "status_302"
         if path != "/metrics"
-        else "latest/meta-data, which is not followed" in error
+        else "latest/meta-data; redirects are not followed" in error
     )
 
 

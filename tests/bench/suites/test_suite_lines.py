@@ -99,7 +99,7 @@ LINES: dict[str, tuple[object, str]] = {
     "system beside messages": ({**conversation(("user", "a")), "system": "x"}, "without `system`"),
     "a key twice": (
         b'{"id": "b", "class": "c", "prompt": "Why?", "prompt": "How?"}\n',
-        "a key stands twice",
+        "duplicate key",
     ),
     "id of another line": (GOOD, "duplicate id 'a'"),
 }

@@ -103,6 +103,6 @@ def test_named_classes_narrow_the_suites_and_change_their_hash():
     assert (narrowed.name, narrowed.classes) == ("real", ("json", "chat"))
     assert narrowed.sha256 != real.sha256 == real.select_classes(real.classes).sha256
     with pytest.raises(
-        InputError, match=r"(?s)no suite that is asked has a class 'jsn'.*did you mean 'json'"
+        InputError, match=r"(?s)no selected suite has a class 'jsn'.*did you mean 'json'"
     ):
         narrow_suites([post, real], ["jsn"])
