@@ -173,7 +173,7 @@ def test_a_full_disk_ends_with_3_and_the_file_and_leaves_what_was_recorded(full)
 
     assert code == 3
     assert f"error: {out / 'records.jsonl'}: " in said
-    assert f"the {kept} records written before are kept" in said
+    assert "the records written before are kept" in " ".join(said.split())
     assert 0 < kept < PLANNED
     assert "Traceback" not in said
 

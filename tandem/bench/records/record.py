@@ -11,7 +11,6 @@ means "not known" is none. Readers skip keys that they do not know.
 
 from __future__ import annotations
 
-import errno
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -280,13 +279,11 @@ class RecordWriter:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.record_count = 0
+        self._path = path
         self._encoder = msgspec.json.Encoder()
-        try:
+        change = "choose a folder you may write to"
+        with convert_os_errors("the records cannot be written", path, change, ExternalError):
             self._file = open_lines(path)
-        except OSError as error:
-            raise self._write_error(error) from error
 
     def __enter__(self) -> Self:
         """Return the writer; its file is already open."""
@@ -302,17 +299,7 @@ class RecordWriter:
         Raises:
             ExternalError: the write failed. The file then ends with the previous record.
         """
-        try:
+        problem = "the records cannot be written"
+        change = "make room, then run again with --resume; the records written before are kept"
+        with convert_os_errors(problem, self._path, change, ExternalError):
             append_line(self._file, self._encoder.encode(record))
-        except OSError as error:
-            raise self._write_error(error) from error
-        self.record_count += 1
-
-    def _write_error(self, error: OSError) -> ExternalError:
-        problem = f"the file cannot be written: {error.strerror or error}"
-        change = "choose a folder you may write to"
-        if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-            problem = "the disk is full"
-            change = "make room, then run again with --resume"
-        problem += f"; the {self.record_count} records written before are kept"
-        return ExternalError(problem, where=str(self.path), change=change)
