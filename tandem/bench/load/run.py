@@ -17,7 +17,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, TextIO
+from typing import TextIO
 
 import msgspec
 
@@ -25,10 +25,10 @@ from tandem.bench.figures import summary
 from tandem.bench.load import host
 from tandem.bench.load.circuit_breaker import MAX_WAIT_S, CircuitBreaker
 from tandem.bench.load.client import CompletionClient
+from tandem.bench.load.counter_log import CounterLog
 from tandem.bench.load.file_limit import raise_file_limit
 from tandem.bench.load.interrupt import StopSignal, catch_signals
 from tandem.bench.load.loops import ArmSession, RequestLoops
-from tandem.bench.load.metrics_scraper import scrape_metrics
 from tandem.bench.load.probe import ProbeResult, probe_server
 from tandem.bench.load.progress import RunProgress
 from tandem.bench.load.recorder import open_recorder
@@ -39,11 +39,9 @@ from tandem.bench.plan.estimate import estimate_request_s, estimate_run_s, estim
 from tandem.bench.plan.request_plan import PlanItem, PlanTurn, RunPlan
 from tandem.bench.plan.run_description import describe_plan
 from tandem.bench.plan.settings import RunSettings
-from tandem.bench.records import counters, json_file, manifest
-from tandem.bench.records.counters import AskedWork
+from tandem.bench.records import json_file, manifest
 from tandem.bench.records.folder import RECORDS_FILE, WARM_UP_FILE, claim_folder
 from tandem.bench.records.manifest import EndReason, ManifestArm, RunManifest, WarmUpEntry
-from tandem.bench.records.server_starts import ServerStarts, name_server
 from tandem.bench.records.simulation import combine_simulated
 from tandem.errors import ExternalError, InputError, TandemError
 
@@ -96,8 +94,7 @@ class MeasurementRun:
     watch: host.HostWatch = field(init=False, default_factory=host.HostWatch)
     plan: RunPlan = field(init=False)
     progress: RunProgress = field(init=False)
-    starts: ServerStarts = field(init=False)
-    asked_work: dict[str, AskedWork] = field(init=False, default_factory=dict)
+    counter_log: CounterLog = field(init=False)
     history: RunHistory = field(init=False, default_factory=RunHistory)
     notes: list[str] = field(init=False, default_factory=list)
     round_count: int = field(init=False, default=0)
@@ -225,7 +222,7 @@ class MeasurementRun:
             ]
         if self.check is not None:
             self.check(run_manifest)
-        self.starts = ServerStarts(counters.read_scrapes(self.folder / counters.FILE))
+        self.counter_log = CounterLog(self.folder, self._note)
         manifest.write_manifest(self.folder, run_manifest)
 
         reason: EndReason = "failed"
@@ -404,14 +401,14 @@ class MeasurementRun:
         await asyncio.gather(*(self._connect_arm(arm, turn) for arm in turn_arms))
         if self.stop.is_requested:
             return
-        starts = await self._scrape_arms(turn_arms, turn, "before")
+        starts = await self.counter_log.scrape_arms(turn_arms, turn, "before")
         async with asyncio.TaskGroup() as group:
             for arm in turn_arms:
-                self._count_work(arm.name, missing[arm.name])
+                self.counter_log.count_work(arm.name, missing[arm.name])
                 arm_session = dataclasses.replace(arm, start=starts[arm.name])
                 group.create_task(loops.run(arm_session, turn, missing[arm.name]))
         if not self.stop.is_requested:  # cut requests have tokens that no record has
-            await self._scrape_arms(turn_arms, turn, "after")
+            await self.counter_log.scrape_arms(turn_arms, turn, "after")
 
     def _list_missing(self, turn: PlanTurn, arm: str) -> list[PlanItem]:
         """Return the items of a turn that an arm was not sent yet."""
@@ -425,44 +422,6 @@ class MeasurementRun:
             await arm.breaker.wait_until_closed()
             if not self.stop.is_requested:
                 await arm.client.open_connections(_count_connections(turn))
-
-    async def _scrape_arms(
-        self, arms: Sequence[ArmSession], turn: PlanTurn, when: Literal["before", "after"]
-    ) -> dict[str, str | None]:
-        """Record the counters of each arm, and return the start word of each arm's server."""
-        work = [self.asked_work.get(name_server(arm.name)) for arm in arms]
-        scrapes = await asyncio.gather(
-            *(
-                scrape_metrics(arm.client, arm.name, turn, when, asked=asked)
-                for arm, asked in zip(arms, work, strict=True)
-            )
-        )
-        for scrape in scrapes:
-            if scrape.counters is not None:
-                self.asked_work[name_server(scrape.arm)] = AskedWork(0, 0)
-            json_file.append_json(self.folder / counters.FILE, scrape, label="the counters")
-            # the baseline's own page
-            if scrape.error is not None and scrape.arm != self.plan.control_arm:
-                self._note(
-                    f"{scrape.arm} gives no counters ({scrape.error}): its acceptance may be absent"
-                )
-        starts = {scrape.arm: self.starts.identify_start(scrape) for scrape in scrapes}
-        for server, reason in self.starts.replicas.items():
-            self._note(f"{server}: several servers answer at its address: {reason}")
-        return starts
-
-    def _count_work(self, arm: str, items: Sequence[PlanItem]) -> None:
-        """Count a turn's requests to the arm's server, for the next scrape of its counters.
-
-        Before the first scrape of this process nothing is counted: what others asked meanwhile is
-        not known.
-        """
-        work = self.asked_work.get(name_server(arm))
-        if work is not None:
-            most_tokens = sum(item.entry.max_tokens for item in items)
-            self.asked_work[name_server(arm)] = AskedWork(
-                work.requests + len(items), work.tokens + most_tokens
-            )
 
     async def _finish(self, run_manifest: RunManifest, reason: EndReason) -> RunManifest:
         """Write the manifest with the run's end, and the summary; a full disk may prevent both."""

@@ -235,5 +235,7 @@ def test_a_write_that_stops_half_way_leaves_whole_records(tmp_path):
 
 
 def test_a_folder_that_cannot_take_the_file_is_named(tmp_path):
-    with pytest.raises(ExternalError, match=r"nowhere/records\.jsonl: the records cannot be written"):
+    with pytest.raises(
+        ExternalError, match=r"nowhere/records\.jsonl: the records cannot be written"
+    ):
         RecordWriter(tmp_path / "nowhere" / FILE)

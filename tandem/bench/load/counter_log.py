@@ -1,0 +1,78 @@
+"""The counters of a run's servers, read around each turn and kept in counters.jsonl.
+
+Invariant: no fault of a server's page ends a run; it is noted once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from tandem.bench.load.loops import ArmSession
+from tandem.bench.load.metrics_scraper import scrape_metrics
+from tandem.bench.plan.request_plan import PlanItem, PlanTurn
+from tandem.bench.records import counters, json_file
+from tandem.bench.records.counters import AskedWork
+from tandem.bench.records.server_starts import ServerStarts, name_server
+
+
+class CounterLog:
+    """Writer of a run's scrapes.
+
+    Args:
+        folder: of the run, whose earlier scrapes tell the starts of its servers.
+        note: takes a sentence for the manifest.
+    """
+
+    def __init__(self, folder: Path, note: Callable[[str], None]) -> None:
+        self._path = folder / counters.FILE
+        self._note = note
+        self._starts = ServerStarts(counters.read_scrapes(self._path))
+        # by server, since its last scrape
+        self._asked_work: dict[str, AskedWork] = {}
+
+    async def scrape_arms(
+        self, arms: Sequence[ArmSession], turn: PlanTurn, when: Literal["before", "after"]
+    ) -> dict[str, str | None]:
+        """Record the counters of each arm, and return the start word of each arm's server.
+
+        Raises:
+            ExternalError: the disk takes no more.
+        """
+        work = [self._asked_work.get(name_server(arm.name)) for arm in arms]
+        scrapes = await asyncio.gather(
+            *(
+                scrape_metrics(arm.client, arm.name, turn, when, asked=asked)
+                for arm, asked in zip(arms, work, strict=True)
+            )
+        )
+        for scrape in scrapes:
+            server = name_server(scrape.arm)
+            if scrape.counters is not None:
+                self._asked_work[server] = AskedWork(0, 0)
+            json_file.append_json(self._path, scrape, label="the counters")
+            # a control has the baseline's page
+            if scrape.error is not None and scrape.arm == server:
+                self._note(
+                    f"{server} gives no counters ({scrape.error}): its acceptance may be absent"
+                )
+        starts = {scrape.arm: self._starts.identify_start(scrape) for scrape in scrapes}
+        for server, reason in self._starts.replicas.items():
+            self._note(f"{server}: several servers answer at its address: {reason}")
+        return starts
+
+    def count_work(self, arm: str, items: Sequence[PlanItem]) -> None:
+        """Count a turn's requests to the arm's server, for the next scrape of its counters.
+
+        Before the first scrape of this process nothing is counted: what others asked meanwhile is
+        not known.
+        """
+        server = name_server(arm)
+        work = self._asked_work.get(server)
+        if work is not None:
+            most_tokens = sum(item.entry.max_tokens for item in items)
+            self._asked_work[server] = AskedWork(
+                work.requests + len(items), work.tokens + most_tokens
+            )
