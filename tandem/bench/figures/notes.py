@@ -72,9 +72,10 @@ def _note_progress(table: RequestTable, main: RequestTable) -> Iterator[str]:
     if duplicates:
         question = "was the file joined with a copy of itself?"
         yield f"records that repeat a request_id: {duplicates}; all are counted: {question}"
-    if run.generator == "llmperf" and record_count:
+    llmperf_count = int(table.by_llmperf.sum())
+    if llmperf_count:
         yield (
-            f"records of llmperf: {record_count}; of their chunks they hold the first and the end,"
+            f"records of llmperf: {llmperf_count}; of their chunks they hold the first and the end,"
             " so they have no gap, no tokens per chunk and no TPOT;"
             " docs/measurement.md compares them"
         )

@@ -78,6 +78,7 @@ class RequestMetrics:
     hence no figure that needs one.
 
     Attributes:
+        by_llmperf: mask of the records of llmperf.
         failed: mask of the records with an error.
         suspects: by word of SUSPECTS, the mask of the records with this contradiction.
         raw_tokens: completion tokens of the records, contradicted or not; NaN if a record has none.
@@ -86,6 +87,8 @@ class RequestMetrics:
     def __init__(self, records: Sequence[RequestRecord]) -> None:
         self._records = records
         self._chunks = collect_chunks(records)
+        generators = [record.generator == "llmperf" for record in records]
+        self.by_llmperf: BoolArray = np.array(generators, bool)
         self.failed: BoolArray = np.array([record.error is not None for record in records], bool)
         self.raw_tokens: Values = collect_column(records, "completion_tokens")
         suspects = _find_suspects(records, self._chunks, self.raw_tokens)
@@ -170,9 +173,8 @@ class RequestMetrics:
         llmperf's sum of TTFT and gaps is the arrival of the last chunk with text; its tokens are
         chunks, without usage.
         """
-        is_llmperf = np.array([record.generator == "llmperf" for record in self._records], bool)
         last_text_s = self._chunks.find_end_times_s(self._chunks.kind == KIND_CODES["text"])[1]
-        is_usable = ~(np.isnan(last_text_s) | is_llmperf | self._void_times)
+        is_usable = ~(np.isnan(last_text_s) | self.by_llmperf | self._void_times)
         choice_count = self._chunks.sum_by_record(self._chunks.is_choice)
         return _divide_where(is_usable, 1e3 * last_text_s, choice_count)
 

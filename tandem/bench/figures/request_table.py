@@ -103,6 +103,7 @@ class RequestTable:
         unknown_parts: by arm and name of a part of the stream that Tandem does not know, the number
             of requests.
         retried, reconnected: whether the request was sent again by a resumed run, or by the client.
+        by_llmperf: whether llmperf measured the request.
         request_digest: of the request's id.
         gaps_ms, gap_owners: every gap between token-bearing chunks, and its row.
     """
@@ -145,6 +146,7 @@ class RequestTable:
     suspects: Mapping[str, BoolArray] = field(default_factory=dict)
     retried: BoolArray = field(default_factory=lambda: np.empty(0, bool))
     reconnected: BoolArray = field(default_factory=lambda: np.empty(0, bool))
+    by_llmperf: BoolArray = field(default_factory=lambda: np.empty(0, bool))
     request_digest: Digests = field(default_factory=lambda: np.empty(0, np.uint64))
     gaps_ms: Values = field(default_factory=lambda: np.empty(0))
     gap_owners: IntArray = field(default_factory=lambda: np.empty(0, np.intp))
@@ -372,6 +374,7 @@ def _read_columns(block: RecordBlock, row_count: int) -> dict[str, Any]:
         "hit_token_limit": np.array(hit_limit, bool),
         "retried": collect_column(records, "attempts") > 1,
         "reconnected": collect_column(records, "reconnected") > 0,
+        "by_llmperf": metrics.by_llmperf,
         "output": hash_texts(texts),
         "ids": hash_texts(token_ids),
         "request_digest": hash_texts(record.request_id.encode() for record in records),

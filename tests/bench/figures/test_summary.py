@@ -217,7 +217,7 @@ NOTES: dict[str, tuple[Records, dict[str, Any], str]] = {
     ),
     "llmperf": (
         [record(generator="llmperf", completion_tokens=None)],
-        {"generator": "llmperf"},
+        {},
         "records of llmperf: 1;",
     ),
 }
