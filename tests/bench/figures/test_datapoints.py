@@ -416,14 +416,3 @@ def test_every_line_belongs_to_one_round(tmp_path):
 
     assert sorted(line for _, line in lines) == sorted(text.splitlines(keepends=True))
     assert all(msgspec.json.decode(line)["round"] == number for number, line in lines)
-
-
-@pytest.mark.parametrize("cut", [1, 20])
-def test_a_torn_last_line_is_in_no_round(tmp_path, cut):
-    write_run(tmp_path, starting(1000.0, 1001.0), clock=CLOCK)
-    path = tmp_path / "records.jsonl"
-    path.write_bytes(path.read_bytes()[:-cut])
-
-    assert told(tmp_path, "requests") == [(0, [1.0])]
-    ((first, end),) = found(tmp_path)[0].ranges
-    assert path.read_bytes()[first:end].count(b"\n") == 1

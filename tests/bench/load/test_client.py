@@ -101,13 +101,6 @@ def test_connections_are_opened_before_and_used_by_the_requests():
     assert run(what) == ((2, 4), 4, 4, [True] * 4)
 
 
-def test_nothing_can_be_opened_where_nothing_listens():
-    async def what(client: CompletionClient, _: Server) -> int:
-        return await client.open_connections(2)
-
-    assert run(what, url=NOWHERE) == 0
-
-
 def test_a_connection_that_was_cut_is_not_used_again():
     async def what(client: CompletionClient, server: Server) -> tuple:
         await client.send_request(
@@ -210,14 +203,3 @@ def test_an_interruption_ends_every_request_with_what_came():
     assert [reply.error for reply in replies] == ["interrupted"] * 3
     assert [answer.parse_answer(reply, asking()).text for reply in replies] == [" the quick"] * 3
     assert (later.error, posted) == ("interrupted", 3)  # and nothing is sent afterwards
-
-
-def test_a_task_that_is_cancelled_is_cancelled():
-    async def what(client: CompletionClient, _: Server) -> bool:
-        task = asyncio.create_task(client.send_request(asking(), LONG))
-        await asyncio.sleep(0.05)
-        task.cancel()
-        await asyncio.wait([task])
-        return task.cancelled()
-
-    assert run(what, Schedule(fault="silent"))

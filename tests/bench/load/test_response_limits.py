@@ -111,16 +111,6 @@ def test_an_endless_list_of_models_is_a_fault_and_left(page):
         assert server.sent_bytes < PAGE_BYTES + UNREAD_BYTES
 
 
-def test_a_compressed_list_of_models_is_read():
-    models = PlainAnswer([gzip.compress(models_page(500))], headers=GZIP)
-    with plain_server(
-        {"/v1/models": models, "/version": ENDLESS, CHAT: PlainAnswer([EVENT])}
-    ) as server:
-        probe = call_client(server, probe_server)
-
-    assert (probe.models, probe.arm.server_version) == ({MODEL}, None)
-
-
 # A whole stream
 
 

@@ -13,9 +13,7 @@ from running import measure
 from tandem.bench.figures import summary
 from tandem.bench.figures.datapoints import read_rounds
 from tandem.bench.plan.estimate import estimate_run_s
-from tandem.bench.plan.run_description import describe_plan
 from tandem.bench.plan.schedule import control_numbers
-from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records import manifest
 from tandem.bench.records.manifest import PlanTotals
 
@@ -71,20 +69,6 @@ def test_a_plan_counts_its_control_rounds():
     assert len(set(ids)) == len(ids) == run_plan.request_count == (2 + 1) * 2 * 4
     assert lone.request_count == 4 + 2 * 4
     assert estimate_run_s(run_plan) == pytest.approx(1.5 * estimate_run_s(without))
-
-
-@pytest.mark.parametrize(
-    ("controls", "words"),
-    [
-        (1, "rounds: 2, control rounds: 1"),
-        (0, "no control round: the verdict will have no noise floor"),
-    ],
-)
-def test_the_plan_says_what_control_rounds_do(controls, words):
-    run_plan = plan(rounds=2, control_rounds=controls)
-    assert words in "\n".join(
-        describe_plan(RunSettings(manifest=run_plan.manifest, suites=()), run_plan, 60.0)
-    )
 
 
 @pytest.fixture(scope="module")

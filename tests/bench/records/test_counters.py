@@ -358,13 +358,6 @@ def test_counters_of_a_dropped_arm_are_dropped_with_its_reason():
     assert notes == ["spec: counters are dropped (turns: 1): several servers answer"]
 
 
-def test_turns_that_are_dropped_for_one_reason_are_told_together():
-    _, notes = pair_scrapes(
-        iter([scrape("after", {}, slot=slot, concurrency=4) for slot in range(3)])
-    )
-    assert notes == ["spec: counters are dropped (turns: 3): there is no scrape before it"]
-
-
 def test_scrapes_are_read_to_a_torn_end(tmp_path):
     path = tmp_path / "counters.jsonl"
     assert list(read_scrapes(path)) == []

@@ -89,11 +89,6 @@ def test_an_unknown_name_is_answered_with_what_there_is(name, words):
     assert words in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["post", "real"])
-def test_a_suite_of_the_package_is_read_once(name):
-    assert load_suite(name) is load_suite(name)
-
-
 def test_named_classes_narrow_the_suites_and_change_their_hash():
     post = load_suite("post")
     real = load_suite("real")

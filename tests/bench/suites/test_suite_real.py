@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from itertools import combinations, pairwise, takewhile
@@ -134,8 +133,3 @@ def test_addresses_are_those_reserved_for_examples():
 
     assert {host for host in hosts if not host.endswith("example.com")} == set()
     assert {address for address in networks if not address.startswith(("10.", "127."))} == set()
-
-
-def test_the_file_is_written_one_way():
-    lines = (suites.DATA / "real.jsonl").read_text().splitlines()
-    assert [json.dumps(json.loads(line), ensure_ascii=False) for line in lines] == lines
