@@ -12,6 +12,7 @@ from independent_server import Frames, Request, Schedule
 from one_request import asking
 
 from tandem.bench.load.answer import has_tokens, parse_answer
+from tandem.bench.load.answer_parser import MAX_PART_NAME, MAX_UNKNOWN_PARTS
 from tandem.bench.load.reply import ServerReply
 from tandem.bench.records.record import RecordWriter, RequestRecord, read_records
 
@@ -427,6 +428,13 @@ def test_after_done_an_answer_is_whole_unless_it_is_endless(word):
 def test_what_cut_a_stream_stays_its_word(word):
     answer = answered(ONE, b"data: {oops\n\n", error=word, error_detail="why")
     assert (answer.error, answer.error_detail, answer.text) == (word, "why", "a")
+
+
+def test_a_few_names_of_unknown_parts_are_kept():
+    delta = {f"part-{number:02}{'x' * MAX_PART_NAME}": "hm" for number in range(20)}
+    answer = answered(event({"delta": delta}), END)
+    assert len(answer.unknown_parts) == MAX_UNKNOWN_PARTS
+    assert {len(name) for name in answer.unknown_parts} == {MAX_PART_NAME}
 
 
 # Faults in what was sent

@@ -5,28 +5,20 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-import unicodedata
 from dataclasses import replace
 from types import SimpleNamespace
 from unittest.mock import Mock
 
 import msgspec
 import pytest
-from measured import run_manifest
-from planned import plan, suite
+from planned import plan
 
 from tandem.bench.load import progress
 from tandem.bench.load.progress import CLEAR_LINE, RunProgress
 from tandem.bench.plan.estimate import (
-    estimate_request_s,
     estimate_run_s,
-    estimate_turn_s,
-    format_duration,
 )
-from tandem.bench.plan.run_description import describe_plan, note_shared_classes, note_thin_loads
-from tandem.bench.plan.settings import RunSettings
 from tandem.bench.records.record import SCHEMA, RequestRecord
-from tandem.bench.records.terminal_text import PrintableStream, fit_line
 
 RECORD = RequestRecord(
     schema=SCHEMA,
@@ -111,13 +103,6 @@ def test_the_bar_gives_way_to_the_name_of_the_turn(columns, has_bar, monkeypatch
     assert ("━" in line, "round 1, code-edit at" in line) == (has_bar, True)
 
 
-def test_a_line_without_room_for_the_detail_leaves_it_out():
-    assert (
-        fit_line("4 requests", "round 1", "9 s left", width=20, separator="; ")
-        == "4 requests; 9 s left"
-    )
-
-
 def test_the_count_of_the_warm_up_ends_with_it(monkeypatch):
     monkeypatch.setattr(
         progress, "time", SimpleNamespace(monotonic=iter([100.0, 134.0, 135.0, 136.0]).__next__)
@@ -144,70 +129,6 @@ def test_earlier_records_are_not_in_the_count_shown(monkeypatch):
 
     shows.begin_turn(run_plan.round(0)[0], recorded_count=3)
     assert shows.status_line().startswith("0/13 requests")
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [(45, "45 s"), (200, "3 min 20 s"), (59.6, "1 min 00 s"), (7500, "2 h 05 min")],
-)
-def test_times_are_spoken(seconds, words):
-    assert format_duration(seconds) == words
-
-
-def test_a_turn_takes_its_waves_or_its_arrivals():
-    first, *_ = plan(classes={"code": 16}, concurrency=(4,)).round(0)
-    arriving, *_ = plan(concurrency=None, rate_per_s=2.0).round(0)
-    answer_s = estimate_request_s(8)
-
-    assert estimate_turn_s(first) == pytest.approx(2 * answer_s)
-    assert estimate_turn_s(arriving) == pytest.approx(arriving.arrivals_s[-1] + answer_s)
-
-
-def settings(**changes):
-    suites = changes.pop("suites", (suite({"code": 4}),))
-    return RunSettings(manifest=run_manifest(**changes), suites=suites, concurrency=(1,))
-
-
-def test_the_plan_says_requests_order_minutes_cost_and_notes():
-    run_settings = settings(
-        price_usd_per_hour=36.0,
-        suites=(replace(suite({"code": 4}), notes=("one case is left out",)),),
-    )
-
-    text = "\n".join(describe_plan(run_settings, run_settings.plan(), 1800.0))
-
-    assert "8 requests in all, 8 a round" in text
-    assert "base, spec, spec, base" in text or "spec, base, base, spec" in text
-    assert "about 30.0 min, 18.00 USD at 36 USD an hour (0.5 s + 45 ms a token" in text
-    assert "  note: one case is left out" in text
-    assert "USD" not in "\n".join(describe_plan(settings(), run_settings.plan(), 60.0))
-
-
-def test_unreachable_concurrency_and_shared_classes_are_noted():
-    second = replace(suite({"code": 4}), name="other")
-
-    (thin,) = note_thin_loads(plan(classes={"code": 4}, concurrency=(8,)))
-    (shared,) = note_shared_classes(settings(suites=(suite({"code": 4, "chat": 4}), second)).plan())
-
-    assert thin.startswith("concurrency 8 is never reached where a class has 4 requests a round")
-    assert shared.startswith("class code is in small and in other")
-
-
-# names of others
-
-
-HIDDEN = "\x00\x07\x08\t\r\x1b\x7f\x85\x9b\u200b\u2028\u202e\u2066\ufeff\ud800"
-
-
-def printed(text: str) -> str:
-    out = io.StringIO()
-    PrintableStream(out).write(text)
-    return out.getvalue()
-
-
-def test_a_control_character_becomes_a_sign():
-    categories = {unicodedata.category(sign) for sign in printed(HIDDEN)}
-    assert categories.isdisjoint({"Cc", "Cf", "Cs", "Zl", "Zp"})
 
 
 def test_progress_moves_the_cursor_and_no_sentence_does():

@@ -1,0 +1,60 @@
+"""What is said of a plan before it runs: its requests, its time, its cost and its notes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from measured import run_manifest
+from planned import plan, suite
+
+from tandem.bench.plan.estimate import estimate_request_s, estimate_turn_s, format_duration
+from tandem.bench.plan.run_description import describe_plan, note_shared_classes, note_thin_loads
+from tandem.bench.plan.settings import RunSettings
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(45, "45 s"), (200, "3 min 20 s"), (59.6, "1 min 00 s"), (7500, "2 h 05 min")],
+)
+def test_times_are_spoken(seconds, words):
+    assert format_duration(seconds) == words
+
+
+def test_a_turn_takes_its_waves_or_its_arrivals():
+    first, *_ = plan(classes={"code": 16}, concurrency=(4,)).round(0)
+    arriving, *_ = plan(concurrency=None, rate_per_s=2.0).round(0)
+    answer_s = estimate_request_s(8)
+
+    assert estimate_turn_s(first) == pytest.approx(2 * answer_s)
+    assert estimate_turn_s(arriving) == pytest.approx(arriving.arrivals_s[-1] + answer_s)
+
+
+def settings(**changes):
+    suites = changes.pop("suites", (suite({"code": 4}),))
+    return RunSettings(manifest=run_manifest(**changes), suites=suites, concurrency=(1,))
+
+
+def test_the_plan_says_requests_order_minutes_cost_and_notes():
+    run_settings = settings(
+        price_usd_per_hour=36.0,
+        suites=(replace(suite({"code": 4}), notes=("one case is left out",)),),
+    )
+
+    text = "\n".join(describe_plan(run_settings, run_settings.plan(), 1800.0))
+
+    assert "8 requests in all, 8 a round" in text
+    assert "base, spec, spec, base" in text or "spec, base, base, spec" in text
+    assert "about 30.0 min, 18.00 USD at 36 USD an hour (0.5 s + 45 ms a token" in text
+    assert "  note: one case is left out" in text
+    assert "USD" not in "\n".join(describe_plan(settings(), run_settings.plan(), 60.0))
+
+
+def test_unreachable_concurrency_and_shared_classes_are_noted():
+    second = replace(suite({"code": 4}), name="other")
+
+    (thin,) = note_thin_loads(plan(classes={"code": 4}, concurrency=(8,)))
+    (shared,) = note_shared_classes(settings(suites=(suite({"code": 4, "chat": 4}), second)).plan())
+
+    assert thin.startswith("concurrency 8 is never reached where a class has 4 requests a round")
+    assert shared.startswith("class code is in small and in other")
