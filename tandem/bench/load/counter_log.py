@@ -66,7 +66,7 @@ class CounterLog:
     def count_work(self, arm: str, items: Sequence[PlanItem]) -> None:
         """Count a turn's requests to the arm's server, for the next scrape of its counters.
 
-        Before the first scrape of this process nothing is counted: what others asked meanwhile is
+        Before the first scrape of this process nothing is counted: what others sent meanwhile is
         not known.
         """
         server = name_server(arm)

@@ -10,15 +10,15 @@ vLLM's Neuron package, which sets the variable on import). Counters begin at 0 a
 for such a server the start is a number that rises when a counter falls.
 
 A restarted server began later than the last scrape of the server before it, and has counted no more
-than what was asked since then. So several servers answer at the address if
+than what this run sent since then. So several servers answer at the address if
 
 - a start time goes back, returns, or lies before a scrape of the start before it (whole seconds, at
   most 2, are the clock's, not another start: `tandem.bench.records.counters.is_same_begin`);
-- counters fall within one start time, or fall to more than what this run asked since the last
-  scrape and half of what they were, for another client may have asked too;
-- counters fall and come back twice: they rise to where they were, by more than this run asked.
+- counters fall within one start time, or fall to more than what this run sent since the last
+  scrape and half of what they were, because another client may have sent requests too;
+- counters fall and come back twice: they rise to where they were, by more than this run sent.
 
-What was asked before the first scrape of a process is not known, so a fall there is a start unless
+What was sent before the first scrape of a process is not known, so a fall there is a start unless
 the counters come back.
 """
 
@@ -106,7 +106,7 @@ class ServerStarts:
 
 
 def name_server(arm: str) -> str:
-    """Return the arm whose server answers an arm: the control asks the baseline's."""
+    """Return the arm whose server answers an arm: the control's is the baseline's."""
     return arm.removesuffix(CONTROL_SUFFIX)
 
 
@@ -171,11 +171,11 @@ def _doubt_rise(
     history.return_counts[key] += bool(returned_falls)
     if history.return_counts[key] < _LEAST_RETURNS:
         return ""
-    return f"its counters fall and come back, last by more than the {most} that were asked"
+    return f"its counters fall and come back, last by more than the {most} that this run sent"
 
 
 def _has_returned(fall: _Fall, old: float, new: float, most: float | None) -> bool:
-    """Return whether a counter rose to where it was before a fall, by more than was asked."""
+    """Return whether a counter rose to where it was before a fall, by more than was sent."""
     if most is None:
         return False
     return new >= fall.before and new - old - most >= _LEAST_SHARE * (fall.before - fall.after)
