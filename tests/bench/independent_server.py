@@ -11,11 +11,11 @@ the twin or with what measures.
 
 A schedule's fields, each with its default in Schedule: ttft_ms from the request's last byte to the
 first burst; step_ms between bursts, by absolute deadlines; bursts, tokens of each burst, taken
-again from the start when they run out, or `random:LOW-HIGH:SEED`; first_burst where the first
-differs; tokens in all (max_tokens of the request where smaller); speed, by which both times are
-divided; spread, by which those of each request differ; fault (a key of BEFORE or DURING, or one of
-AT_THE_END or ON_REUSE) and fault_at, the burst before which it happens; raw, pieces of hexadecimal
-bytes written as the whole body with pause_ms between them.
+again from the start when they run out; first_burst where the first differs; tokens in all
+(max_tokens of the request where smaller); speed, by which both times are divided; spread, by which
+those of each request differ; fault (a key of BEFORE or DURING, or one of AT_THE_END or ON_REUSE)
+and fault_at, the burst before which it happens; raw, pieces of hexadecimal bytes written as the
+whole body with pause_ms between them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ import math
 import random
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from typing import Any, Self, TextIO
 
 MODEL = "independent"
@@ -71,10 +71,10 @@ class Schedule:
     def sizes(self, most: int | None) -> list[int]:
         """Tokens of each burst."""
         left = self.tokens if most is None else min(self.tokens, most)
-        fields = self._given()
+        given_sizes = itertools.cycle(int(part) for part in self.bursts.split(","))
         sizes: list[int] = []
         while left > 0:
-            size = self.first_burst if not sizes and self.first_burst else next(fields)
+            size = self.first_burst if not sizes and self.first_burst else next(given_sizes)
             sizes.append(min(left, size))
             left -= sizes[-1]
         return sizes
@@ -83,14 +83,6 @@ class Schedule:
         """Return the same schedule with the times of one request."""
         ttft, step = (math.exp(generator.gauss(0, self.spread)) / self.speed for _ in range(2))
         return dataclasses.replace(self, ttft_ms=self.ttft_ms * ttft, step_ms=self.step_ms * step)
-
-    def _given(self) -> Iterator[int]:
-        if self.bursts.startswith("random:"):
-            _, span, seed = self.bursts.split(":")
-            low, high = (int(part) for part in span.split("-"))
-            generator = random.Random(seed)  # noqa: S311
-            return (generator.randint(low, high) for _ in itertools.count())
-        return itertools.cycle(int(part) for part in self.bursts.split(","))
 
 
 @dataclasses.dataclass
@@ -460,13 +452,8 @@ async def _status(connection: Connection, schedule: Schedule) -> bool:
 
 
 def _whole(content_type: str, body: bytes, status: str = "200 OK", extra: str = "") -> Before:
-    async def send(connection: Connection, schedule: Schedule) -> bool:
-        fields = (
-            schedule.content_type
-            if schedule.content_type != Schedule.content_type
-            else content_type
-        )
-        await connection.whole(status, fields, body, extra)
+    async def send(connection: Connection, _: Schedule) -> bool:
+        await connection.whole(status, content_type, body, extra)
         return True
 
     return send
