@@ -252,6 +252,9 @@ class Experiment(SpecRecord):
     schedule: Literal["interleaved", "simultaneous"] = Field(
         "interleaved", description="one arm at a time in ABBA rounds, or all at once as in the post"
     )
+    claims: Literal["none", "post"] = Field(
+        "none", description="post: a run also answers the claims of the AWS post of April 2026"
+    )
 
     def all_variants(self) -> tuple[Variant, ...]:
         """Return the written variants, then the swept ones."""

@@ -409,29 +409,6 @@ class ClassAcceptance(msgspec.Struct, frozen=True, kw_only=True):
     sentence: str = ""
 
 
-class ClaimVerdict(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run says to one claim of the post.
-
-    Args:
-        claim: its id, C1 and so on.
-        text: the claim in our words.
-        where: where it was made.
-        answer: what the run says. `not comparable`: the run does not measure what the claim speaks
-            of.
-        why: with figures.
-        against: ids of claims that contradict it.
-        variant: the arm that it is answered of; None: of the run as a whole.
-    """
-
-    claim: str
-    text: str
-    where: str
-    answer: Literal["confirmed", "contradicted", "no evidence", "not comparable"]
-    why: str
-    against: tuple[str, ...] = ()
-    variant: str | None = None
-
-
 class TokenCost(msgspec.Struct, frozen=True, kw_only=True):
     """What good output cost, of one arm at one load.
 
@@ -567,11 +544,9 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
         overall: each variant over all classes, by load.
         arms: absolute figures of each arm, by load.
         goodput: the limits of --goodput, by metric; empty without.
-        controls, equality, acceptance, claims, cost: as their names say.
+        controls, equality, acceptance, cost: as their names say.
         quality: of each task set that the arms were asked; empty if none was.
         routing: of each variant at each load; empty where the run is void.
-        claims_unasked: a sentence, why the post's claims are not asked of these servers; None where
-            they are.
         notes: what a reader must know beside.
         recompute: commands that make this file again.
     """
@@ -597,8 +572,6 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     equality: tuple[OutputEquality, ...] = ()
     quality: tuple[TaskQuality, ...] = ()
     acceptance: tuple[ClassAcceptance, ...] = ()
-    claims: tuple[ClaimVerdict, ...] = ()
-    claims_unasked: str | None = None
     cost: tuple[TokenCost, ...] = ()
     routing: tuple[LoadRouting, ...] = ()
     notes: tuple[str, ...] = ()

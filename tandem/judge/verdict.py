@@ -24,9 +24,6 @@ from tandem.errors import InputError
 from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.arm_figures import measure_arms
 from tandem.judge.cells import judge_speed_ups
-from tandem.judge.claims.answers import answer_claims, find_post_variants
-from tandem.judge.claims.llmperf_answers import FOLDER as LLMPERF_FOLDER
-from tandem.judge.claims.llmperf_answers import answer_llmperf
 from tandem.judge.controls import check_controls
 from tandem.judge.cost import compute_costs
 from tandem.judge.decision import require_margin
@@ -130,24 +127,8 @@ def judge_run(
     controls = check_controls(table)
     pairing = RequestPairing(table, controls.marked_rounds)
     speed_ups = judge_speed_ups(pairing, controls, margin=margin)
-    cells = speed_ups.cells
     equality = compare_outputs(table, tokenizer=options.tokenizer)
-    acceptance, (post_variants, claims_unasked) = (
-        compute_acceptance(table),
-        find_post_variants(table),
-    )
     quality = tuple(judge_quality(read_quality(table.folder), table.baseline, table.variants))
-    claims = answer_claims(
-        pairing,
-        post_variants,
-        cells,
-        equality,
-        acceptance,
-        margin=margin,
-        controls=controls,
-        quality=quality,
-    )
-    claims += answer_llmperf(table, post_variants, margin=margin)
     headlines = build_headlines(
         pairing, speed_ups, controls, equality, margin=margin, quality=quality
     )
@@ -170,11 +151,9 @@ def judge_run(
         arms=measure_arms(table, controls),
         goodput=run.goodput or {},
         equality=equality,
-        acceptance=acceptance,
+        acceptance=compute_acceptance(table),
         quality=quality,
         headlines=headlines,
-        claims=claims,
-        claims_unasked=claims_unasked,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
         routing=(
             ()
@@ -217,8 +196,5 @@ def _describe_recomputation(folder: Path, options: JudgeOptions, run: RunManifes
     flags += [] if options.usd_per_hour is None else ["--price", f"{options.usd_per_hour:.15g}"]
     flags += [] if options.tokenizer is None else ["--tokenizer", options.tokenizer.name]
     yield quote_command("tandem", "bench", "report", folder.resolve().name, *flags)
-    files = [*([f"{LLMPERF_FOLDER}/"] if (folder / LLMPERF_FOLDER).is_dir() else []), *RUN_FILES]
-    yield (
-        f"measured by Tandem {run.version};"
-        f" {', '.join(files[:-1])} and {files[-1]} are all it needs"
-    )
+    names = f"{', '.join(RUN_FILES[:-1])} and {RUN_FILES[-1]}"
+    yield f"measured by Tandem {run.version}; {names} are all it needs"

@@ -1,13 +1,12 @@
-"""The sections behind the verdict: cost, controls, claims, definitions, how to recompute.
+"""The sections behind the verdict: cost, controls, definitions, how to recompute.
 
-Invariant: every claim has its answer and the reason; claims that contradict each other are shown as
-pairs. No price is assumed; without one the section shows tokens only, and how to give a price.
+Invariant: no price is assumed; without one the section shows tokens only, and how to give a price.
 """
 
 from __future__ import annotations
 
 from tandem.judge import text_format as fmt
-from tandem.judge.schema import FILE, ClaimVerdict, Verdict
+from tandem.judge.schema import FILE, Verdict
 from tandem.metrics import find_metric
 from tandem.report.charts import ReportSection
 from tandem.report.markup import build_sentence, build_table, render_template
@@ -18,10 +17,6 @@ _TONES = {
     "caution": "caution",
     "failed": "bad",
     "absent": "open",
-    "confirmed": "good",
-    "contradicted": "bad",
-    "no evidence": "open",
-    "not comparable": "open",
 }
 
 
@@ -98,24 +93,6 @@ def build_controls_section(verdict: Verdict) -> ReportSection:
         excluded_rounds=[*rounds, omission] if omission else rounds,
     )
     return ReportSection(name="controls", short="Controls", title="Controls", parts=(part,))
-
-
-def build_claims_section(verdict: Verdict) -> ReportSection:
-    """Return the section on the post's claims; show each contradicting pair once."""
-    title = "The post's claims"
-    part = build_sentence(verdict.claims_unasked or "No claim was held against this run.")
-    if verdict.claims:
-        claims = {claim.claim: claim for claim in verdict.claims}
-        pairs: dict[frozenset[str], tuple[ClaimVerdict, ClaimVerdict]] = {}
-        for claim in verdict.claims:
-            for other in claim.against:
-                if other in claims and other != claim.claim:
-                    pairs.setdefault(frozenset((claim.claim, other)), (claim, claims[other]))
-        title = "The post's claims, answered by this run"
-        part = render_template(
-            "claims", claims=verdict.claims, contradictions=list(pairs.values()), tones=_TONES
-        )
-    return ReportSection(name="claims", short="Claims", title=title, parts=(part,))
 
 
 def build_closing_sections(verdict: Verdict) -> list[ReportSection]:

@@ -37,7 +37,7 @@ def render_lines(comparison: RunComparison, *, width: int = WIDTH) -> Iterator[s
 
 
 def render_series(series: RunSeries, *, width: int = WIDTH) -> Iterator[str]:
-    """Yield the claim's answer, and later runs' differences in acceptance and E2E.
+    """Yield whether acceptance drifted, and later runs' differences in acceptance and E2E.
 
     Args:
         series: of runs.
@@ -47,7 +47,7 @@ def render_series(series: RunSeries, *, width: int = WIDTH) -> Iterator[str]:
     if first.simulated or any(comparison.after.simulated for comparison in series.comparisons):
         yield SIMULATED_BAND
     texts = [
-        f"{series.claim}: {series.answer}",
+        series.answer,
         f"against {first.folder} ({first.run}), begun {first.created_utc}",
     ]
     for text in texts:

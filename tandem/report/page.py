@@ -17,21 +17,26 @@ from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError, convert_os_errors
 from tandem.judge.schema import REPORT_FILE, Verdict
 from tandem.judge.text_format import mentions_speculation
+from tandem.post.schema import ClaimAnswers
 from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
 from tandem.report.charts import ReportChart, write_png
+from tandem.report.claims import build_claims_section
 from tandem.report.colors import build_css_variables
 from tandem.report.markup import TEMPLATES, render_template
 
 CHARTS_FOLDER = "charts"
 
 
-def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path:
+def write_report(
+    verdict: Verdict, requests: RequestTable, folder: Path, claims: ClaimAnswers | None = None
+) -> Path:
     """Write a verdict's report into a folder, report.html and charts/*.png; return the page.
 
     Args:
         verdict: to show.
         requests: records of the verdict.
         folder: to write to; charts of an earlier report there are replaced.
+        claims: the answers to the post's claims; None where the run was asked none.
 
     Raises:
         ExternalError: the folder cannot be written to.
@@ -45,7 +50,7 @@ def write_report(verdict: Verdict, requests: RequestTable, folder: Path) -> Path
         *([acceptance.build_acceptance_section(verdict)] if speculates else []),
         appendix.build_cost_section(verdict),
         appendix.build_controls_section(verdict),
-        *([appendix.build_claims_section(verdict)] if speculates or verdict.claims else []),
+        *([build_claims_section(claims)] if claims else []),
         *appendix.build_closing_sections(verdict),
     ]
     style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")

@@ -6,7 +6,7 @@ and the chart library are loaded only for a verdict.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,10 +17,13 @@ from tandem.bench.figures.summary import RecordSummary
 from tandem.bench.figures.summary_table import WIDTH, format_lines
 from tandem.bench.records.manifest import RunManifest
 from tandem.errors import ExitCode, ExternalError
+from tandem.post.schema import ClaimAnswers, read_answers
 
 if TYPE_CHECKING:
     from tandem.judge.schema import Verdict
     from tandem.judge.verdict import JudgeOptions
+
+    StoreClaims = Callable[[RequestTable, Verdict], None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +33,7 @@ class RunReport:
     Args:
         summary: every figure.
         verdict: None if none was requested, or the run has none.
+        claims: the answers to the post's claims; None where the run was asked none.
         note: the page's path, or why there is no verdict; empty for neither.
         faults: of files that could not be written.
         exit_code: as in `report_run`.
@@ -37,6 +41,7 @@ class RunReport:
 
     summary: RecordSummary
     verdict: Verdict | None
+    claims: ClaimAnswers | None
     note: str
     faults: tuple[ExternalError, ...]
     exit_code: ExitCode
@@ -55,9 +60,15 @@ class RunReport:
 
             yield from [""] * verbose
             yield from render_lines(self.verdict, width=width, verbose=verbose)
+        if verbose and self.claims:
+            from tandem.report.claims import render_claims  # noqa: PLC0415
+
+            yield from ["", *render_claims(self.claims, width=width)]
 
 
-def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:
+def report_run(
+    folder: Path, options: JudgeOptions | None, store_claims: StoreClaims | None = None
+) -> RunReport:
     """Compute the results of a run's records, and write summary.json, verdict.json and the report.
 
     The exit code is VOID if a control failed; else EXTERNAL_FAILURE if none of an arm's requests of
@@ -68,6 +79,7 @@ def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:
     Args:
         folder: from `tandem bench run --out`.
         options: for the verdict; None for the figures only.
+        store_claims: writes claims.json of the verdict; None leaves it as it is, if it is there.
 
     Raises:
         InputError: a file is missing, or a line is malformed.
@@ -79,41 +91,50 @@ def report_run(folder: Path, options: JudgeOptions | None) -> RunReport:
         summary.save_summary(folder, run_summary)
     except ExternalError as fault:
         faults.append(fault)
-    code = _compute_exit_code(run_summary, table.run)
     verdict = None
+    claims = None
     note = ""
     if options is not None:
-        verdict, note = _judge_run(table, options, run_summary, faults)
+        from tandem.judge.verdict import explain_unjudged, judge_run  # noqa: PLC0415 - scipy
+
+        reason = explain_unjudged(table.run)
+        if reason:
+            note = f"no verdict: {reason}"
+        else:
+            verdict = judge_run(table, options, run_summary.notes)
+            if store_claims:
+                store_claims(table, verdict)
+            claims = read_answers(folder)
+            note = _save_results(table, verdict, claims, faults)
+
+    code = _compute_exit_code(run_summary, table.run)
     return RunReport(
         summary=run_summary,
         verdict=verdict,
+        claims=claims,
         note=note,
         faults=tuple(faults),
         exit_code=ExitCode.VOID if verdict and verdict.controls.void else code,
     )
 
 
-def _judge_run(
+def _save_results(
     table: RequestTable,
-    options: JudgeOptions,
-    run_summary: RecordSummary,
+    verdict: Verdict,
+    claims: ClaimAnswers | None,
     faults: list[ExternalError],
-) -> tuple[Verdict | None, str]:
-    """Judge the run and write the results; return the verdict and the note."""
-    from tandem.judge.verdict import explain_unjudged, judge_run, save_verdict  # noqa: PLC0415 - scipy
+) -> str:
+    """Write the verdict and the page; return the page's path, or add what prevented it."""
+    from tandem.judge.verdict import save_verdict  # noqa: PLC0415 - scipy
 
-    reason = explain_unjudged(table.run)
-    if reason is not None:
-        return None, f"no verdict: {reason}"
-    verdict = judge_run(table, options, run_summary.notes)
     try:
         save_verdict(table.folder, verdict)
         from tandem.report.page import write_report  # noqa: PLC0415 - the chart library
 
-        return verdict, str(write_report(verdict, table, table.folder))
+        return str(write_report(verdict, table, table.folder, claims))
     except ExternalError as fault:
         faults.append(fault)
-        return verdict, ""
+        return ""
 
 
 def _compute_exit_code(run_summary: RecordSummary, run_manifest: RunManifest) -> ExitCode:

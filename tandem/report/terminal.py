@@ -84,8 +84,8 @@ def render_lines(verdict: Verdict, *, width: int = WIDTH, verbose: bool = False)
     Args:
         verdict: of a run.
         width: of a line, in columns.
-        verbose: whether to add every metric, controls, outputs, acceptance, cost, routing, claims
-            and notes.
+        verbose: whether to add every metric, controls, outputs, acceptance, cost, routing and
+            notes.
     """
     for line in _render_verdict(verdict, width, verbose=verbose):
         yield from wrap_text(line, width, indent="  ") or [""]
@@ -132,7 +132,6 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
         yield from _render_acceptance(verdict, width)
         yield from _render_cost(verdict)
         yield from _render_routing(verdict, width)
-        yield from _render_claims(verdict, width)
         yield from (f"note: {note}" for note in fmt.list_notes(verdict))
 
 
@@ -369,21 +368,6 @@ def _render_routing(verdict: Verdict, width: int) -> Iterator[str]:
         elif any(saving.evidence == "one-start" for saving in row.savings):
             yield "Differences between server starts are not covered"
         yield ""
-
-
-def _render_claims(verdict: Verdict, width: int) -> Iterator[str]:
-    if verdict.claims_unasked and fmt.mentions_speculation(verdict):
-        yield verdict.claims_unasked
-        yield ""
-    if not verdict.claims:
-        return
-    yield f"the post's claims (why: {FILE} and the report)"
-    rows = [
-        (claim.claim, claim.answer, claim.text, ", ".join(claim.against))
-        for claim in verdict.claims
-    ]
-    yield from format_table(("claim", "answer", "", "against"), rows, flexible=2, width=width)
-    yield ""
 
 
 def _count_omitted(count: int, limit: int, noun: str) -> Iterator[str]:

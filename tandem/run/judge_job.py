@@ -1,7 +1,7 @@
 """The Job that judges a run: it publishes and judges its folder, stores verdict and judgment.
 
 Invariant: judgment.json is stored after every file that it names. A file that was not published, or
-a claim without an answer, is a note in it. The sentence says SIMULATED if the servers are
+missing records of llmperf, are a note in it. The sentence says SIMULATED if the servers are
 simulated.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import shutil
+from functools import partial
 from pathlib import Path
 from statistics import NormalDist, geometric_mean
 
@@ -19,6 +20,7 @@ from tandem.artifacts.files import compute_sha256, translate_disk_errors
 from tandem.artifacts.retry import retry_upload
 from tandem.artifacts.s3_transfer import upload_file
 from tandem.artifacts.store import ObjectStore, open_store
+from tandem.bench.figures.request_table import RequestTable
 from tandem.bench.llmperf.results import GENERATOR as LLMPERF_FOLDER
 from tandem.bench.records.quality_rows import QUALITY_FILE, QualityRow, write_quality
 from tandem.errors import ExitCode, InputError
@@ -26,6 +28,8 @@ from tandem.judge.schema import RatioEstimate, Verdict
 from tandem.judge.sweep_record import PairEvidence, PairVerdict, TaskWord
 from tandem.judge.text_format import describe_quality
 from tandem.judge.verdict import JudgeOptions
+from tandem.post.run_answers import answer_run
+from tandem.post.schema import save_answers
 from tandem.report.run_report import RunReport, report_run
 from tandem.run import round_records
 from tandem.run.publication import RUN_FILES, publish_confirmed
@@ -65,11 +69,10 @@ def judge_run(task: BenchTask, folder: Path) -> int:
     if task.llmperf_job:
         place = job_prefix(task.experiment, LLMPERF_FOLDER, task.llmperf_job)
         fault = round_records.write_job_files(store, place, round_records.LLMPERF_FILES, folder)
-        notes += (
-            [f"no claim of the post is answered from {LLMPERF_FOLDER}: {fault}"] if fault else []
-        )
+        notes += [f"{LLMPERF_FOLDER}'s records are not in the results: {fault}"] if fault else []
     _write_answers(store, task, folder)
-    report = report_run(folder, JudgeOptions())
+    store_claims = partial(_store_claims, task) if task.claims == "post" else None
+    report = report_run(folder, JudgeOptions(), store_claims)
     if report.faults:
         raise report.faults[0]
     judgment = JudgmentResult(
@@ -114,6 +117,11 @@ def describe_judgment(report: RunReport) -> str:
         if report.summary.simulated
         else f"{text[:1].upper()}{text[1:]}."
     )
+
+
+def _store_claims(task: BenchTask, table: RequestTable, verdict: Verdict) -> None:
+    """Write the answers to the post's claims into the run's folder."""
+    save_answers(table.folder, answer_run(table, verdict, task.drafts))
 
 
 def _write_answers(store: ObjectStore, task: BenchTask, folder: Path) -> None:

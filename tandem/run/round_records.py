@@ -29,6 +29,7 @@ from tandem.bench.records.quality_rows import QUALITY_FILE
 from tandem.bench.records.record import read_records
 from tandem.errors import ExternalError, InputError
 from tandem.judge import schema
+from tandem.post import schema as claims
 from tandem.run.run_keys import JUDGMENT_FILE, ROUND_FILE, results_prefix, round_prefix
 from tandem.run.run_values import SCHEMA, BenchTask, RoundResult
 
@@ -42,6 +43,7 @@ JUDGED_FILES = (
     QUALITY_FILE,
     summary.FILE,
     schema.FILE,
+    claims.FILE,
     VERDICT_TEXT,
     schema.REPORT_FILE,
 )

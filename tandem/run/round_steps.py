@@ -94,6 +94,10 @@ def build_task(work: StepWork, servers: dict[str, ServerState], **fields: Any) -
         concurrency=experiment.concurrency,
         instance_type=capacity.instance_type,
         usd_per_hour=capacity.usd_per_hour * work.plan_inputs.nodes,
+        claims=experiment.claims,
+        drafts={
+            variant.name: variant.draft for variant in experiment.all_variants() if variant.draft
+        },
         **fields,
     )
 

@@ -257,8 +257,9 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         schedule, goodput, concurrency: of the experiment.
         instance_type: of the environment.
         usd_per_hour: of all nodes of the run.
-        llmperf_job: the Job whose records the judge compares with the post's claims; empty for
-            none.
+        claims: of the experiment; the judge answers the post's.
+        drafts: the draft of each variant that has one.
+        llmperf_job: the Job whose records answer the post's claims too; empty for none.
         quality_job: the Job whose answers the judge compares; empty for none.
         quality_fault: why the tasks of the experiment have no answers; empty if they have, or there
             are no tasks.
@@ -286,6 +287,8 @@ class BenchTask(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     concurrency: tuple[int, ...] = ()
     instance_type: str
     usd_per_hour: float | None = None
+    claims: Literal["none", "post"] = "none"
+    drafts: dict[str, str] = {}
     llmperf_job: str = ""
     quality_job: str = ""
     quality_fault: str = ""

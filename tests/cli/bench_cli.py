@@ -113,7 +113,7 @@ def without_page() -> Iterator[None]:
     """Leave the page out, which takes seconds to draw: for what the verdict alone shows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "tandem.report.page.write_report", lambda _, __, folder: folder / "report.html"
+            "tandem.report.page.write_report", lambda _, __, folder, ___: folder / "report.html"
         )
         yield
 

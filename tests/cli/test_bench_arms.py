@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 from bench_cli import run_flags
-from measured import record, write_run
 
-from tandem.bench.figures.request_table import read_request_table
 from tandem.bench.records.manifest import ManifestArm
 from tandem.cli.bench_flags import RunFlags
 from tandem.cli.bench_settings import assign_placements, select_arms
 from tandem.cli.selection import Selection
 from tandem.errors import InputError
-from tandem.judge.claims.answers import find_post_variants
 
 CHOSEN = Selection(environments=Path("environments"), experiments=Path("experiments"))
 
@@ -95,19 +91,6 @@ ARMS = tuple(
 def test_a_placement_of_no_arm_is_refused():
     with pytest.raises(InputError, match="names no arm 'other'; allowed: base, spec"):
         assign_placements(ARMS, [("other", "x")])
-
-
-def test_the_posts_experiment_is_asked_the_posts_claims(post, tmp_path):
-    arms = tuple(msgspec.structs.replace(arm, simulated=False) for arm in post.arms)
-    records = [record(arm=arm.name, request_id=arm.name) for arm in arms]
-
-    assert post.fields["instance_type"] == "trn2.48xlarge"
-    assert (
-        find_post_variants(
-            read_request_table(write_run(tmp_path, records, arms=arms, **post.fields))
-        )[1]
-        is None
-    )
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def test_a_run_in_which_a_control_failed_gives_code_4(tmp_path, capsys, monkeypa
     assert "void: day-0: the client was the bottleneck" in capsys.readouterr().out
 
 
-def test_a_series_is_ordered_by_time_and_answers_c16(tmp_path, capsys):
+def test_a_series_is_ordered_by_time(tmp_path, capsys):
     first, second = runs(tmp_path)
     records = [record(arm=arm, request_id=f"{arm}.0") for arm in ("base", "spec")]
     third = str(write_run(tmp_path / "day-2", records, created_utc="2026-11-03T00:00:00Z"))
@@ -82,4 +82,4 @@ def test_a_series_is_ordered_by_time_and_answers_c16(tmp_path, capsys):
     pairs = [
         (entry["before"]["folder"], entry["after"]["folder"]) for entry in series["comparisons"]
     ]
-    assert (series["claim"], pairs) == ("C16", [("day-0", "day-1"), ("day-0", "day-2")])
+    assert pairs == [("day-0", "day-1"), ("day-0", "day-2")]

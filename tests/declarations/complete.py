@@ -195,6 +195,7 @@ EXPERIMENT: dict[str, Any] = {
     ],
     "suites": ["post"],
     "schedule": "interleaved",
+    "claims": "post",
 }
 
 

@@ -4,9 +4,8 @@ to find."""
 import itertools
 
 import pytest
-from observed import EQUAL, Asked, headline, judge_cells, observed
+from observed import Asked, headline, judge_cells, observed
 
-from tandem.judge.claims.answers import answer_claims
 from tandem.judge.comparability import explain_invalidity
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.schema import RunControls
@@ -71,14 +70,3 @@ def test_loops_and_refusals_bar_nothing(word):
     assert verdict_line.finding == "faster"
     counts = f"28 of 48 answers of spec (28 {word}) and 28 of 48 answers of base (28 {word})"
     assert f". The content check refused {counts}." in verdict_line.sentence
-
-
-def test_answers_without_text_answer_no_claim():
-    seen = run("garbage", "garbage")
-    cells = judge_cells(seen, RunControls(), margin=0.05)
-    result = answer_claims(
-        RequestPairing(seen), ("spec",), cells, EQUAL, (), margin=0.05, controls=RunControls()
-    )
-    assert {entry.answer for entry in result if entry.claim in {"C1", "C6", "C12", "C13"}} == {
-        "no evidence"
-    }

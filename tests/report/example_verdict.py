@@ -16,7 +16,6 @@ from tandem.bench.records.manifest import SuiteEntry
 from tandem.judge.schema import (
     BottleneckRound,
     CellVerdict,
-    ClaimVerdict,
     ClassAcceptance,
     ClassEquality,
     DivergenceExample,
@@ -115,9 +114,7 @@ def verdict(seen: RequestTable, **changes: Any) -> Verdict:
         "acceptance": acceptance(seen, variant),
     }
     cells = tuple(sorted(judged.cells, key=lambda cell: METRICS.index(cell.metric)))
-    return msgspec.structs.replace(
-        judged, **{**fields, "cells": cells, "claims": CLAIMS, "claims_unasked": None, **changes}
-    )
+    return msgspec.structs.replace(judged, **{**fields, "cells": cells, **changes})
 
 
 def equality(seen: RequestTable, variant: str) -> OutputEquality:
@@ -191,61 +188,6 @@ def acceptance(seen: RequestTable, variant: str) -> tuple[ClassAcceptance, ...]:
     return (*rows, plain)
 
 
-CLAIMS = tuple(
-    ClaimVerdict(claim=claim, text=text, where=where, answer=answer, why=why, against=against)
-    for claim, text, where, answer, why, against in (
-        (
-            "C1",
-            "up to three times faster token generation",
-            "the post",
-            "confirmed",
-            "the best class: 3.07",
-            (),
-        ),
-        (
-            "C2",
-            "inter-token latency falls",
-            "the post, results",
-            "confirmed",
-            "repeat: 14.5 ms",
-            ("C7",),
-        ),
-        (
-            "C4",
-            "the open-ended prompt gains nothing",
-            "Figure 3",
-            "confirmed",
-            "open: 0.97",
-            ("C8",),
-        ),
-        (
-            "C7",
-            "inter-token latency shows no gain",
-            "the post's end",
-            "contradicted",
-            "TPOT gains",
-            ("C2",),
-        ),
-        (
-            "C8",
-            "creative writing is faster too",
-            "a report on the post",
-            "no evidence",
-            "story: 1.01",
-            ("C4",),
-        ),
-        (
-            "C9",
-            "a smaller draft is accepted less",
-            "the post",
-            "not comparable",
-            "one draft was measured",
-            (),
-        ),
-    )
-)
-
-
 def nothing(seen: RequestTable, **changes: Any) -> Verdict:
     """A verdict on a run that nothing can be said of."""
     headline = Headline(
@@ -305,7 +247,6 @@ def evil(value: Verdict) -> Verdict:
             )
             for entry in value.equality
         ),
-        claims=tuple(msgspec.structs.replace(item, why=EVIL) for item in value.claims),
         recompute=(EVIL,),
         arms=tuple(
             msgspec.structs.replace(element, arm=named(element.arm), url=named(element.url))

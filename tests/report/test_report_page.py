@@ -29,7 +29,6 @@ from tandem.report.speed_up import build_speed_section
 
 MOST_BYTES = 2_000_000
 FASTER = "Faster (restarts not tested)"
-UNASKED = "The post's claims are not asked of these servers: they are simulated."
 _EMPTY = {"meta", "br", "col", "link", "img"}
 
 
@@ -144,9 +143,7 @@ def test_the_verdict_stands_before_every_figure(page):
 def simulated(
     seen: RequestTable, verdict: Verdict, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
-    changed_verdict = msgspec.structs.replace(
-        verdict, simulated=True, claims=(), claims_unasked=UNASKED
-    )
+    changed_verdict = msgspec.structs.replace(verdict, simulated=True)
     return report.write_report(changed_verdict, seen, tmp_path_factory.mktemp("simulated"))
 
 
@@ -159,10 +156,6 @@ def test_simulated_servers_have_a_band_over_the_page(simulated, html):
         page.texts("title")[0] == f"Simulated: {FASTER}: {example.VARIANT} against {example.BASE}"
     )
     assert SIMULATED_BAND not in html
-
-
-def test_the_page_says_why_claims_are_not_asked(simulated):
-    assert UNASKED in Parsed(simulated.read_text(encoding="utf-8")).texts("p")
 
 
 def test_every_picture_of_simulated_servers_has_the_band(written, simulated):
@@ -238,7 +231,6 @@ def test_the_page_has_every_part(page):
         "Figure 4, as time per output token",
         "Figure 4, as llmperf computes it",
         "Figure 5: TTFT",
-        "Claims that contradict each other",
         "The post's two prompts, repeat (structured)",
         "equivalence margin of 5 %",
         "noise floor",
@@ -343,7 +335,7 @@ def test_all_prompts_are_the_first_row_of_each_plot(verdict):
 
 
 def test_a_page_is_silent_on_speculation_unless_stated(seen, verdict, tmp_path):
-    silent = msgspec.structs.replace(verdict, acceptance=(), claims=(), claims_unasked=UNASKED)
+    silent = msgspec.structs.replace(verdict, acceptance=())
     words = " ".join(write_page(silent, seen, tmp_path).texts("body")).lower()
     assert [
         word

@@ -289,11 +289,7 @@ def test_controls_outputs_and_notes_stand_behind_verbose(verdict):
 
 def render_routing(verdict: Verdict, **changes: Any) -> str:
     rows = tuple(msgspec.structs.replace(row, **changes) for row in verdict.routing)
-    lines = "\n".join(
-        render_lines(
-            msgspec.structs.replace(verdict, routing=rows, claims_unasked=None), verbose=True
-        )
-    )
+    lines = "\n".join(render_lines(msgspec.structs.replace(verdict, routing=rows), verbose=True))
     return lines[lines.index("routing between") :]
 
 
@@ -330,26 +326,6 @@ def test_of_thousands_of_classes_a_few_are_shown(verdict):
     assert len(rows) == 48
     assert {line.split()[5] for line in rows} == {"faster", "slower"}
     assert any(line.startswith("… 2,952 more cells") for line in lines)
-
-
-def test_a_claim_is_one_line_with_what_contradicts_it(verdict):
-    lines = list(render_lines(verdict, verbose=True))
-    claims = lines[lines.index("the post's claims (why: verdict.json and the report)") + 2 :]
-    assert [line.split()[0] for line in claims[: len(verdict.claims)]] == [
-        claim.claim for claim in verdict.claims
-    ]
-    assert claims[1].endswith("  C7")
-
-
-def test_claims_that_are_not_asked_are_one_line(verdict):
-    why = "The post's claims are not asked of these servers: they are simulated."
-    lines = list(
-        render_lines(msgspec.structs.replace(verdict, claims=(), claims_unasked=why), verbose=True)
-    )
-    assert why in lines
-    silent = msgspec.structs.replace(verdict, claims=(), claims_unasked=why, acceptance=())
-    assert why not in list(render_lines(silent, verbose=True))
-    assert not any(line.startswith(("the post's claims", "C1")) for line in lines)
 
 
 @pytest.mark.parametrize(

@@ -339,20 +339,15 @@ def declare_post() -> dict[str, Any]:
         "image": "i@sha256:1",
         "server_version": "0.9.1",
     }
-    keys = (
-        "qwen3-32b-none-tp32-lnc2-b4-s1024-ba98",
-        "qwen3-32b-fused-qwen3-1-7b-k7-tp32-lnc2-b4-s1024-0123",
-    )
     speculation = (Speculation(method=None), Speculation(method="fused", num_speculative_tokens=7))
     arms = tuple(
         arm(
             name,
             role="variant" if index else "baseline",
-            artifact_key=key,
             speculation=method,
             **fields,
         )
-        for index, (name, key, method) in enumerate(zip(ARMS, keys, speculation, strict=True))
+        for index, (name, method) in enumerate(zip(ARMS, speculation, strict=True))
     )
     # CloudWatch takes no figure older than two weeks
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -366,24 +361,29 @@ def declare_post() -> dict[str, Any]:
     }
 
 
+POST_CLAIMS: dict[str, Any] = {"claims": "post", "drafts": {ARMS[1]: "Qwen/Qwen3-1.7B"}}
+
+
+def test_no_claim_is_asked_unless_the_experiment_says_so(job: RunJobs, tmp_path: Path) -> None:
+    put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
+    job.judge()
+    assert "claims.json" not in list_files(job)
+
+
 def test_the_post_s_claims_are_answered_from_llmperf_too(job: RunJobs, tmp_path: Path) -> None:
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
     put_llmperf(job, tmp_path / "llmperf", simulated=False)
-    judgment = job.judge(llmperf_job=LLMPERF_JOB)
+    judgment = job.judge(llmperf_job=LLMPERF_JOB, **POST_CLAIMS)
 
-    verdict = json.loads(job.read("verdict.json"))
-    rows = [
-        claim
-        for claim in verdict["claims"]
-        if claim["text"].endswith("(by llmperf's own requests)")
-    ]
+    claims = json.loads(job.read("claims.json"))["claims"]
+    rows = [claim for claim in claims if claim["text"].endswith("(by llmperf's own requests)")]
     answers = {claim["claim"]: (claim["answer"], claim["variant"]) for claim in rows}
     assert judgment["notes"] == []
     assert answers == {"C1": ("contradicted", ARMS[1]), "C6": ("confirmed", ARMS[1])}
     assert "over 8 rounds of 1 prompt" in rows[0]["why"]
     assert {"llmperf/manifest.json", "llmperf/records.jsonl"} < set(list_files(job))
     folder = download_results(job.store, "post", "fall-1", tmp_path / "run", tuple(job.confirmed))
-    assert json.loads(run_report(str(folder), "--json"))["claims"] == verdict["claims"]
+    assert "the post's claims (why: claims.json" in run_report(str(folder), "--verbose")
 
 
 @pytest.mark.parametrize("simulated", [True, None])
@@ -392,10 +392,10 @@ def test_no_claim_is_answered_from_llmperf_of_servers_that_may_be_simulated(
 ) -> None:
     put_rounds(job, write_crafted(tmp_path / "crafted", 1.0, **declare_post()))
     put_llmperf(job, tmp_path / "llmperf", simulated=simulated)
-    job.judge(llmperf_job=LLMPERF_JOB)
-    verdict = json.loads(job.read("verdict.json"))
-    assert verdict["claims"]
-    assert not any("llmperf's own" in claim["text"] for claim in verdict["claims"])
+    job.judge(llmperf_job=LLMPERF_JOB, **POST_CLAIMS)
+    claims = json.loads(job.read("claims.json"))["claims"]
+    assert claims
+    assert not any("llmperf's own" in claim["text"] for claim in claims)
 
 
 def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) -> None:
@@ -403,7 +403,7 @@ def test_llmperf_that_left_no_records_is_a_note(job: RunJobs, tmp_path: Path) ->
     judgment = job.judge(llmperf_job=LLMPERF_JOB)
     url = f"s3://{job.store.bucket}/results/post/llmperf/{LLMPERF_JOB}"
     fault = f"{url} lacks llmperf/manifest.json, llmperf/records.jsonl"
-    assert judgment["notes"] == [f"no claim of the post is answered from llmperf: {fault}"]
+    assert judgment["notes"] == [f"llmperf's records are not in the results: {fault}"]
 
 
 def test_answers_of_the_tasks_are_in_the_verdict(job: RunJobs, tmp_path: Path) -> None:

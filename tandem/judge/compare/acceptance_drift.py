@@ -1,4 +1,4 @@
-"""Whether an arm's acceptance drifted between two runs, or over a series: claim C16.
+"""Whether an arm's acceptance drifted between two runs, or over a series.
 
 Invariant: the interval is over prompts, from the tokens of each chunk, so it needs no counter; a
 server that streams each token by itself has no interval and gets no word. Greedy acceptance depends
@@ -93,7 +93,7 @@ def measure_drift(
 
 
 def join_series(comparisons: Sequence[RunComparison]) -> RunSeries:
-    """Return a series: each later run against the first, and what it says of C16.
+    """Return a series: each later run against the first, and whether acceptance drifted.
 
     Args:
         comparisons: all of the same earliest run, at least one.
@@ -105,8 +105,4 @@ def join_series(comparisons: Sequence[RunComparison]) -> RunSeries:
         answer = "acceptance did not drift in any row that could be judged"
     else:
         answer = "no evidence: acceptance was not counted in every run, or too few prompts answered"
-    return RunSeries(
-        comparisons=tuple(comparisons),
-        claim="C16",
-        answer=answer,
-    )
+    return RunSeries(comparisons=tuple(comparisons), answer=answer)

@@ -145,11 +145,9 @@ class RunSeries(msgspec.Struct, frozen=True, kw_only=True):
 
     Args:
         comparisons: in the order of time.
-        claim: of the post that a series answers.
-        answer: in a sentence.
+        answer: whether acceptance drifted, in a sentence.
     """
 
     schema: int = SCHEMA
     comparisons: tuple[RunComparison, ...]
-    claim: str
     answer: str

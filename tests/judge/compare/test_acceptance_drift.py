@@ -1,5 +1,4 @@
-"""Acceptance over a series of runs: the word of each later run, by tokens of a chunk alone, and the
-answer to C16."""
+"""Acceptance over a series of runs: the word of each later run, by tokens of a chunk alone."""
 
 from __future__ import annotations
 
@@ -59,17 +58,16 @@ def test_a_server_that_streams_each_token_alone_gets_no_word():
     ("later", "answer"),
     [((4.0, 4.0), "did not drift"), ((4.0, 2.5), "drifted"), ((1.0, 1.0), "no evidence")],
 )
-def test_a_series_answers_the_claim_on_drift(later, answer):
+def test_a_series_says_whether_acceptance_drifted(later, answer):
     runs = [
         compare_tables(run(1, 4.0), run(day, size), margin=0.05)
         for day, size in enumerate(later, 2)
     ]
-    series = join_series(runs)
-    assert (series.claim, answer in series.answer) == ("C16", True)
+    assert answer in join_series(runs).answer
 
 
 def test_a_series_shows_each_later_run():
     runs = [compare_tables(run(1, 4.0), run(day, 2.5), margin=0.05) for day in (2, 3)]
     lines = "\n".join(render_series(join_series(runs)))
     assert lines.count("  lower") == 2
-    assert lines.startswith("C16: acceptance drifted")
+    assert lines.startswith("acceptance drifted")

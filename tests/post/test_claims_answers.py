@@ -11,8 +11,6 @@ from observed import Asked, observed, table
 
 from tandem.bench.plan.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.bench.records.manifest import Speculation
-from tandem.judge.claims.answers import ANSWER_FUNCTIONS, answer_claims
-from tandem.judge.claims.register import read_register
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.quality import compare_quality
 from tandem.judge.schema import (
@@ -22,7 +20,10 @@ from tandem.judge.schema import (
     OutputEquality,
     RatioEstimate,
     RunControls,
+    Verdict,
 )
+from tandem.post.answers import ANSWER_FUNCTIONS, answer_claims
+from tandem.post.register import read_register
 
 C4 = LoadLevel(concurrency=4)
 
@@ -85,7 +86,7 @@ def posts(variant="spec", window=7, **changes):
         runtime="nxdi-v0",
         image="i@sha256:1",
         server_version="0.9.1",
-        artifact_key=f"qwen3-32b-fused-qwen3-1-7b-k{window}-tp32-lnc2-b4-s1024-0123456789ab",
+        artifact_key=f"qwen3-32b-fused-k{window}",
         speculation=Speculation(method="fused", num_speculative_tokens=window),
         **changes,
     )
@@ -98,35 +99,46 @@ POST_BASE = measured.arm(
     runtime="nxdi-v0",
     image="i@sha256:1",
     server_version="0.9.1",
-    artifact_key="qwen3-32b-none-tp32-lnc2-b4-s1024-ba9876543210",
+    artifact_key="qwen3-32b-none",
     speculation=Speculation(method=None),
 )
+DRAFT = "Qwen/Qwen3-1.7B"
 
 
-def answers(
-    seen,
-    cells=(),
-    equality=(),
-    acceptance=(),
-    *,
-    margin=0.05,
-    controls=RunControls(),  # noqa: B008 - frozen
-    **changes,
-):
-    return answer_claims(
-        RequestPairing(seen, controls.marked_rounds),
-        seen.variants,
-        cells,
-        equality,
-        acceptance,
-        margin=margin,
-        controls=controls,
-        **changes,
+def judged(seen, cells=(), equality=(), **changes):
+    """A verdict that says what a test states."""
+    fields = {
+        "version": "0",
+        "run": "r",
+        "folder": "r",
+        "created_utc": "2026-11-01T00:00:00Z",
+        "simulated": False,
+        "baseline": seen.baseline,
+        "variants": seen.variants,
+        "requests": len(seen),
+        "failed": 0,
+        "margin": 0.05,
+        "headlines": (),
+        "controls": RunControls(),
+    }
+    return Verdict(cells=tuple(cells), equality=tuple(equality), **{**fields, **changes})
+
+
+def answers(seen, cells=(), *, drafts=None, **changes):
+    verdict = judged(seen, cells, **changes)
+    return list(
+        answer_claims(
+            RequestPairing(seen, verdict.controls.marked_rounds),
+            verdict,
+            dict.fromkeys(seen.variants, DRAFT) if drafts is None else drafts,
+            read_register().claim,
+            seen.variants,
+        )
     )
 
 
-def answer(claim, *cells, seen=None, equality=(), acceptance=(), **changes):
-    claims = answers(run() if seen is None else seen, cells, equality, acceptance, **changes)
+def answer(claim, *cells, seen=None, **changes):
+    claims = answers(run() if seen is None else seen, cells, **changes)
     return next(entry for entry in claims if entry.claim == claim)
 
 
@@ -392,6 +404,16 @@ def test_a_void_run_says_nothing_of_speed():
     )
 
 
+def test_answers_without_text_answer_no_claim_of_figures():
+    requests = [
+        Asked(arm=arm, prompt=f"p{number}", content="garbage")
+        for arm, number in itertools.product(("base", "spec"), range(24))
+    ]
+    claims = answers(observed(requests), [faster("repeat", "tpot_ms")])
+    words = {claim.answer for claim in claims if claim.claim in {"C1", "C6", "C12", "C13"}}
+    assert words == {"no evidence"}
+
+
 # C11, C12, C13
 
 
@@ -431,7 +453,7 @@ def test_task_that_is_answered_worse_contradicts_equal_output(words, word):
         )
         for entry in words
     ]
-    claim = answer("C12", equality=[equality], quality=tasks)
+    claim = answer("C12", equality=[equality], quality=tuple(tasks))
     assert (claim.answer, f"letters {words[-1]}" in claim.why) == (word, True)
 
 
@@ -461,7 +483,9 @@ QUICK_STEP = cell("repetition", "tpot_ms", "faster", (4.0, 3.9, 4.1))
 )
 def test_fewer_target_steps_without_faster_ones_confirm_the_claim(per_token, step, ttft, word):
     assert (
-        answer("C13", step, ttft("repetition", "ttft_ms"), acceptance=steps(per_token)).answer
+        answer(
+            "C13", step, ttft("repetition", "ttft_ms"), acceptance=tuple(steps(per_token))
+        ).answer
         == word
     )
 
@@ -483,7 +507,7 @@ def test_another_image_contradicts_an_equal_set_up():
 def test_configuration_alone_is_confirmed_with_the_artifacts_that_it_needs():
     claim = answer("C17", seen=of_the_post())
     assert claim.answer == "confirmed"
-    assert "compiled before, as artifacts qwen3-32b-none-" in claim.why
+    assert "compiled before, as artifacts qwen3-32b-none and" in claim.why
 
 
 def test_the_rules_that_an_answer_names_are_rules(root):
@@ -552,18 +576,15 @@ def test_drafts_are_answered_by_variants_that_differ_in_them(small_ms, accepted,
             (("base", 2000), ("large", 1000), ("small", small_ms)), range(12)
         )
     ]
-    large = posts("large")
-    small = posts("small")
-    small = msgspec.structs.replace(
-        small, artifact_key=small.artifact_key.replace("qwen3-1-7b", "qwen3-0-6b")
-    )
     acceptance = [
         ClassAcceptance(arm=arm, class_="all", method="counters", acceptance_length=length)
         for arm, length in zip(("large", "small"), accepted, strict=True)
     ]
     cells = [unsure("chat", "tpot_ms", variant=arm) for arm in ("large", "small")]
-    seen = observed_with((POST_BASE, large, small), requests)
-    assert answer("C9", *cells, seen=seen, acceptance=acceptance).answer == word
+    seen = observed_with((POST_BASE, posts("large"), posts("small")), requests)
+    drafts = {"large": DRAFT, "small": "Qwen/Qwen3-0.6B"}
+    claim = answer("C9", *cells, seen=seen, acceptance=tuple(acceptance), drafts=drafts)
+    assert claim.answer == word
 
 
 def test_one_window_compares_no_windows():

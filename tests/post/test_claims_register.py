@@ -1,8 +1,8 @@
 import yaml
 
 from tandem.bench.suites.suite import BUILT_IN, load_suite
-from tandem.judge.claims.register import read_register
 from tandem.metrics import CATALOGUE
+from tandem.post.register import read_register
 
 
 def test_every_claim_of_the_post_has_a_row():
@@ -16,6 +16,7 @@ def test_the_set_up_is_that_of_the_posts_experiment(root):
     set_up = read_register().set_up
     assert (set_up.target, *set_up.runtimes) == (post["target"], post["runtime"])
     draft_arm = post["variants"][1]
+    assert post["claims"] == "post"
     assert (set_up.draft, set_up.mode, set_up.num_speculative_tokens) == (
         draft_arm["draft"],
         draft_arm["mode"],

@@ -8,13 +8,11 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
 
 FILE = Path(__file__).parent / "post.toml"
-
-AnswerWord = Literal["confirmed", "contradicted", "no evidence", "not comparable"]
 
 
 class PostSetup(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +44,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
         id: C1 and so on.
         text: the claim in our words.
         where: where it was made.
-        asks: how it is answered: a key of tandem.judge.claims.answers.ANSWER_FUNCTIONS.
+        asks: how it is answered: a key of tandem.post.answers.ANSWER_FUNCTIONS.
         confirms: what a run must show.
         metrics: of the claim, in the catalogue's names; empty where it is about no figure.
         classes: of our suites `post` and `real` that stand for its prompts; empty for all.
@@ -78,17 +76,6 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
     level_of_both: bool = False
     drafts: tuple[str, ...] = ()
     windows: tuple[int, ...] = ()
-
-
-class ClaimAnswer(NamedTuple):
-    """Answer of a run to a claim, and the reason."""
-
-    answer: AnswerWord
-    reason: str
-
-    def add_sentence(self, sentence: str) -> ClaimAnswer:
-        """Return the same answer with one more sentence."""
-        return ClaimAnswer(self.answer, f"{self.reason}. {sentence}")
 
 
 class ClaimRegister(msgspec.Struct, frozen=True, kw_only=True):
