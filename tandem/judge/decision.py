@@ -14,10 +14,11 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.quantiles import Values
 from tandem.errors import InputError
-from tandem.judge.interval import LEVEL, LogRatioEstimate, compute_interval
-from tandem.judge.schema import MARGIN, CellWord, RatioEstimate
+from tandem.judge.interval import LogRatioEstimate, compute_interval
+from tandem.judge.schema import LEVEL, MARGIN, CellWord, RatioEstimate
 
 OVERALL_SHARE = 0.2
 """Share of the level that the pooled tests begin with: .01 of .05 (docs/decisions/0053)."""
@@ -128,6 +129,19 @@ def adjust_with_fallback(
     overall = np.minimum(overall_alone, np.maximum(overall_holm, cells_alone.max()))
     cells = np.minimum(cells_alone, np.maximum(cell_holm, overall_alone.max()))
     return overall, cells
+
+
+def adjust_groups(p_values: Values, weights: Values, is_overall: BoolArray) -> Values:
+    """Return the p-values of a report's tests, adjusted by `adjust_with_fallback`.
+
+    Args:
+        p_values, weights: of the tests.
+        is_overall: which tests are over all classes.
+    """
+    adjusted_p_values = np.empty(len(p_values))
+    groups = adjust_with_fallback(p_values[is_overall], p_values[~is_overall], weights[~is_overall])
+    adjusted_p_values[is_overall], adjusted_p_values[~is_overall] = groups
+    return adjusted_p_values
 
 
 def adjust_single_p(p: float, test_count: int) -> float:

@@ -18,9 +18,17 @@ from tandem.bench.figures.request_table import UNKNOWN
 from tandem.bench.plan.schedule import LoadLevel
 from tandem.judge import comparability, schema
 from tandem.judge.decision import compare_lengths
-from tandem.judge.interval import FEWEST_PROMPTS, LEVEL, estimate_log_ratio
+from tandem.judge.interval import estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, LENGTH_METRIC, RequestPairing
-from tandem.judge.schema import CellVerdict, CellWord, LoadVerdict, OutputFinding, RatioEstimate
+from tandem.judge.quantile_curve import FEWEST_PROMPTS
+from tandem.judge.schema import (
+    LEVEL,
+    CellVerdict,
+    CellWord,
+    LoadVerdict,
+    OutputFinding,
+    RatioEstimate,
+)
 from tandem.judge.text_format import format_short_range, format_short_ratio, shorten_text
 
 TPOT_METRIC = "tpot_ms"

@@ -20,7 +20,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy import special
 
-from tandem.judge.interval import LEVEL
+from tandem.judge.schema import LEVEL
 
 
 class ItemGroup(NamedTuple):

@@ -21,6 +21,8 @@ from tandem.bench.figures.columns import BoolArray, IntArray
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import UNKNOWN, RequestTable
 from tandem.bench.plan.schedule import LoadLevel
+from tandem.judge.interval import NO_NOISE, LogRatioEstimate, RoundNoise, estimate_log_ratio
+from tandem.judge.quantile_curve import ResidualPool
 from tandem.metrics import CATALOGUE
 
 DECIDING_METRIC = "e2e_ms"
@@ -97,6 +99,19 @@ class CellPairs:
     variant_medians: Values
     requests: CellRequests
 
+    def estimate(
+        self, noise: RoundNoise = NO_NOISE, pool: ResidualPool | None = None
+    ) -> LogRatioEstimate | None:
+        """Return how sure the speed-up is; as for `estimate_log_ratio`."""
+        return estimate_log_ratio(
+            self.logs,
+            self.by_round,
+            self.starts,
+            placements=self.placements,
+            noise=noise,
+            pool=pool,
+        )
+
 
 @dataclass(frozen=True)
 class RequestPairing:
@@ -139,6 +154,13 @@ class RequestPairing:
     def known_cells(self) -> list[int]:
         """Return the codes of the cells that have requests."""
         return [int(code) for code in np.unique(self.cell_codes())]
+
+    def group_loads(self) -> dict[LoadLevel, list[int]]:
+        """Return the codes of the cells that have requests, by load."""
+        codes: dict[LoadLevel, list[int]] = {}
+        for code in self.known_cells():
+            codes.setdefault(self.cell_place(code)[1], []).append(code)
+        return codes
 
     def cell_code(self, class_: str, load: LoadLevel) -> int:
         """Return the code of a class at a load."""
@@ -204,15 +226,15 @@ class RequestPairing:
             requests=CellRequests(prompt, round_, rows.arm, rows.value),
         )
 
-    def count_blocks(self, pairs: CellPairs) -> int:
-        """Return how many of the joined cells were measured at times of their own, at least 1.
+    def average_noise(self, noise: RoundNoise, pairs: CellPairs) -> RoundNoise:
+        """Return what is left of the noise of one class in the mean of joined cells.
 
-        A disturbance reaches such cells independently of each other. Mixed classes of a load were
-        asked at one time.
+        A disturbance reaches cells that were measured at times of their own independently of each
+        other. Mixed classes of a load were asked at one time.
         """
         cells = np.unique(pairs.cells)
         blocks = np.unique(cells % len(self.table.loads)) if self.table.run.mixed else cells
-        return max(len(blocks), 1)
+        return RoundNoise(noise.variance / max(len(blocks), 1), noise.df)
 
     def _sort_rows(self, baseline: str, variant: str, metric: str) -> _RequestRows:
         """Return requests with a figure and the other arm's answer in their round, by cell."""

@@ -26,6 +26,7 @@ from tandem.bench.figures.quantiles import Values
 from tandem.judge import interval
 from tandem.judge.interval import LogRatioEstimate
 from tandem.judge.pairs import CellPairs
+from tandem.judge.schema import LEVEL
 
 POWER = 0.8
 """How often a plan should decide: four times out of five, the usual choice (Cohen 1988)."""
@@ -84,15 +85,13 @@ class DecisionTargets:
         logs: estimates.
         floors: logs of the noise floors; 0 where there is none.
         alpha: level that each p must be below, other cells taken into account.
-        margin: log of 1 + the margin.
-        level: of the interval that must lie inside it.
+        margin: log of 1 + the margin; the interval must lie inside it.
     """
 
     logs: Values
     floors: Values
     alpha: Values
     margin: float
-    level: float
 
     def select(self, places: Sequence[int]) -> DecisionTargets:
         """Return the targets of some cells."""
@@ -172,7 +171,7 @@ def _mask_decidable(
     se = np.maximum(np.sqrt(variance), np.finfo(float).tiny)
     effect = np.abs(targets.logs)
     critical_value = special.stdtrit(df, 1 - targets.alpha / 2)
-    reach = special.stdtrit(df, (1 + targets.level) / 2)
+    reach = special.stdtrit(df, (1 + LEVEL) / 2)
     missed = special.nctdtr(df, np.minimum(effect / se, _LARGEST), critical_value)
     beyond_floor = special.stdtr(df, np.clip((effect - targets.floors) / se, -_LARGEST, _LARGEST))
     below, above = (

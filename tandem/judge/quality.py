@@ -21,9 +21,8 @@ import msgspec
 from scipy import optimize
 
 from tandem.bench.records.quality_rows import QualityRow
-from tandem.judge.interval import LEVEL
 from tandem.judge.item_groups import ItemGroup, compute_design_effect, compute_flip_p
-from tandem.judge.schema import QualityWord, TaskQuality
+from tandem.judge.schema import LEVEL, QualityWord, TaskQuality
 from tandem.judge.text_format import count_things
 
 FEWEST_ITEMS = 200

@@ -24,8 +24,9 @@ from tandem.bench.plan.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge import comparability, interval
 from tandem.judge.cells import SpeedUpVerdicts
 from tandem.judge.decision import adjust_p_values, decide_speed_up
-from tandem.judge.interval import FEWEST_PROMPTS, FEWEST_STARTS, RoundNoise, estimate_log_ratio
+from tandem.judge.interval import FEWEST_STARTS, RoundNoise, estimate_log_ratio
 from tandem.judge.pairs import DECIDING_METRIC, CellPairs, CellRequests, RequestPairing
+from tandem.judge.quantile_curve import FEWEST_PROMPTS
 from tandem.judge.schema import (
     CellWord,
     ClassRoute,
@@ -212,15 +213,14 @@ class _LoadRouter:
         )
 
         # only classes that go to the other arm differ from it
-        block_count = self.pairing.count_blocks(self.pairs)
-        differing_share = float(np.mean(routes != arm))
-        own_noise = RoundNoise(noise.variance * differing_share / block_count, noise.df)
+        differing_noise = RoundNoise(noise.variance * float(np.mean(routes != arm)), noise.df)
+        own_noise = self.pairing.average_noise(differing_noise, self.pairs)
         shared_noise = RoundNoise(own_noise.variance / routes.shape[1], noise.df)
 
         estimate = None
         if len(self.pairs.logs) >= FEWEST_PROMPTS:
             pairs = replace(self.pairs, requests=joined_requests)
-            estimate = estimate_tails(pairs, shared_noise, own_noise, None, interval.LEVEL)
+            estimate = estimate_tails(pairs, shared_noise, own_noise, None)
         return _SavingEstimate(self.arms[arm], estimate)
 
     def describe(

@@ -20,6 +20,9 @@ MARGIN = 0.05
 """A speed-up this near to 1 is no difference that anybody would act on; Tandem's own choice,
 --margin says another."""
 
+LEVEL = 0.95
+"""Of every interval of a report."""
+
 CellWord = Literal["faster", "slower", "same", "mixed", "no evidence"]
 """Of one cell. `same`: the interval lies inside the margin. `mixed`: of E2E, the median says one
 thing and the mean or the 90th percentile another; of all classes together, the mean alone."""
@@ -562,7 +565,7 @@ class Verdict(msgspec.Struct, frozen=True, kw_only=True):
     requests: int
     failed: int
     margin: float
-    level: float = 0.95
+    level: float = LEVEL
     headlines: tuple[Headline, ...]
     cells: tuple[CellVerdict, ...]
     overall: tuple[LoadVerdict, ...] = ()

@@ -20,9 +20,10 @@ from tandem.bench.figures.quantiles import Values
 from tandem.judge import interval
 from tandem.judge.comparability import FailureCounts
 from tandem.judge.decision import OVERALL_SHARE
-from tandem.judge.interval import LogRatioEstimate, ResidualPool, RoundNoise
+from tandem.judge.interval import LogRatioEstimate, RoundNoise
 from tandem.judge.pairs import CellPairs, CellRequests
-from tandem.judge.schema import CellWord, TailName
+from tandem.judge.quantile_curve import ResidualPool, plan_resampling
+from tandem.judge.schema import LEVEL, CellWord, TailName
 from tandem.judge.text_format import describe_ratio
 
 QUANTILE = 0.9
@@ -33,7 +34,7 @@ _MEDIANS: dict[CellWord, str] = {
     "same": "the same median",
 }
 _DIFFERENCES: tuple[CellWord, ...] = ("faster", "slower")
-_OVERALL_LEVEL = 1 - OVERALL_SHARE * (1 - interval.LEVEL)
+_OVERALL_LEVEL = 1 - OVERALL_SHARE * (1 - LEVEL)
 _RESAMPLES = 500
 _FEWEST_RESAMPLES = 100
 # of one arm's resampled requests: 32 MB, until _FEWEST_RESAMPLES of many requests take more
@@ -54,7 +55,6 @@ def estimate_tails(
     median_noise: RoundNoise,
     noise: RoundNoise,
     pool: ResidualPool | None,
-    level: float,
 ) -> tuple[TailEstimate, ...]:
     """Return the mean and the 90th percentile of a cell of times, where less is better.
 
@@ -63,15 +63,12 @@ def estimate_tails(
         median_noise: noise that rounds or starts share, in the cell's median.
         noise: noise that prompts of a round share, over all classes.
         pool: residuals of the medians of all classes; None where they are not skewed.
-        level: of the intervals.
     """
-    return _estimate_mean(pairs, noise, pool, level), _estimate_percentile(
-        pairs, median_noise, level
-    )
+    return _estimate_mean(pairs, noise, pool), _estimate_percentile(pairs, median_noise)
 
 
 def pool_mean(
-    joined_pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None, level: float
+    joined_pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None
 ) -> TailEstimate:
     """Return the mean over all requests of cells, failed ones too, in shares of baseline medians.
 
@@ -82,19 +79,17 @@ def pool_mean(
     Args:
         joined_pairs: several cells as one, of at least FEWEST_PROMPTS prompts.
         noise: noise that prompts of a round share, over all classes, in the mean of these cells.
-        pool, level: as for `estimate_tails`.
+        pool: as for `estimate_tails`.
     """
     requests = joined_pairs.requests
     shares = requests.value / joined_pairs.baseline_medians[requests.prompt]
     # the logarithm stays finite if the quotient underflows
     shares = np.maximum(shares, np.finfo(float).tiny)
     pairs = replace(joined_pairs, requests=requests._replace(value=shares))
-    return _estimate_mean(pairs, noise, pool, level)
+    return _estimate_mean(pairs, noise, pool)
 
 
-def _estimate_mean(
-    pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None, level: float
-) -> TailEstimate:
+def _estimate_mean(pairs: CellPairs, noise: RoundNoise, pool: ResidualPool | None) -> TailEstimate:
     requests = pairs.requests
     shape = (2, *pairs.by_round.shape)
     group = np.ravel_multi_index((requests.arm, requests.prompt, requests.round), shape)
@@ -112,25 +107,22 @@ def _estimate_mean(
         placements=pairs.placements,
         noise=noise,
         pool=pool,
-        level=level,
     )
     assert estimate is not None  # the cell has as many prompts as its median, which has an estimate
     return TailEstimate("mean", float(means[0]), float(means[1]), estimate)
 
 
-def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise, level: float) -> TailEstimate:
+def _estimate_percentile(pairs: CellPairs, shared_noise: RoundNoise) -> TailEstimate:
     requests = pairs.requests
     prompts = len(pairs.prompts)
     draws = min(_RESAMPLES, max(_NUMBERS // max(len(requests.value), 1), _FEWEST_RESAMPLES))
-    weights = np.vstack(
-        [np.full((1, prompts), 1 / prompts), interval.plan_resampling(prompts)[0][:draws]]
-    )
+    weights = np.vstack([np.full((1, prompts), 1 / prompts), plan_resampling(prompts)[0][:draws]])
     baseline, variant = (_compute_percentile(requests, arm, weights) for arm in (0, 1))
     logs = np.log(baseline) - np.log(variant)
     # resampling n prompts makes the variance too small by (n - 1) / n
     own_variance = float(np.var(logs[1:], ddof=1)) * prompts / (prompts - 1)
     own_noise = RoundNoise(own_variance, prompts - 1)
-    estimate = interval.combine_variances(float(logs[0]), own_noise, shared_noise, level)
+    estimate = interval.combine_variances(float(logs[0]), own_noise, shared_noise)
     return TailEstimate("p90", float(baseline[0]), float(variant[0]), estimate)
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.judge.decision import SpeedUpDecision
-from tandem.judge.interval import FEWEST_PROMPTS
 from tandem.judge.pairs import RequestPairing
 from tandem.judge.power import MOST_PROMPTS, MOST_ROUNDS
+from tandem.judge.quantile_curve import FEWEST_PROMPTS
 from tandem.judge.schema import CellVerdict
 from tandem.judge.text_format import count_things, format_ratio
 

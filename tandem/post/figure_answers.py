@@ -14,8 +14,8 @@ import numpy as np
 from scipy import special
 
 from tandem.judge.cost import measure_work
-from tandem.judge.interval import FEWEST_STARTS, LEVEL
-from tandem.judge.schema import CellVerdict
+from tandem.judge.interval import FEWEST_STARTS
+from tandem.judge.schema import LEVEL, CellVerdict
 from tandem.judge.text_format import count_things, format_number, format_times
 from tandem.post.claim_answer import ClaimAnswer, join_first
 from tandem.post.register import Claim

@@ -22,13 +22,13 @@ from tandem.bench.plan.schedule import FEWEST_ROUNDS, LoadLevel
 from tandem.judge import text_format as fmt
 from tandem.judge.decision import adjust_single_p, decide_speed_up
 from tandem.judge.interval import (
-    FEWEST_PROMPTS,
     FEWEST_STARTS,
     LogRatioEstimate,
     convert_log_ratio,
     estimate_log_ratio,
 )
 from tandem.judge.pairs import RequestPairing
+from tandem.judge.quantile_curve import FEWEST_PROMPTS
 from tandem.judge.schema import CellVerdict, ClassAcceptance, OutputEquality, RatioEstimate, Verdict
 from tandem.post.register import PostSetup, read_register
 

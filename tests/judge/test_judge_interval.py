@@ -9,13 +9,8 @@ import numpy as np
 import pytest
 from scipy import special
 
-from tandem.judge.interval import (
-    FEWEST_STARTS,
-    ResidualPool,
-    compute_interval,
-    estimate_log_ratio,
-    pool_residuals,
-)
+from tandem.judge.interval import FEWEST_STARTS, compute_interval, estimate_log_ratio
+from tandem.judge.quantile_curve import ResidualPool, pool_residuals
 
 RNG = np.random.default_rng(20261121)
 LOGS = RNG.normal(0.1, 0.2, 12)

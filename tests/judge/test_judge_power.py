@@ -24,7 +24,6 @@ def asked(log=0.0, floor=0.0, alpha=0.05, margin=MARGIN):
         floors=np.array([floor]),
         alpha=np.array([alpha]),
         margin=margin,
-        level=0.95,
     )
 
 

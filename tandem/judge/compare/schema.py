@@ -11,7 +11,7 @@ from typing import Literal
 import msgspec
 
 from tandem.bench.plan.schedule import LoadLevel
-from tandem.judge.schema import CellWord, RatioEstimate, ShareEstimate
+from tandem.judge.schema import LEVEL, CellWord, RatioEstimate, ShareEstimate
 
 SCHEMA = 2
 
@@ -136,7 +136,7 @@ class RunComparison(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[OutputAgreement, ...] = ()
     acceptance: tuple[AcceptanceDrift, ...] = ()
     margin: float
-    level: float = 0.95
+    level: float = LEVEL
     notes: tuple[str, ...] = ()
 
 

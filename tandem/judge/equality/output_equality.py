@@ -29,7 +29,8 @@ from tandem.judge.equality.permutation_test import (
     PermutationResult,
     run_permutation_test,
 )
-from tandem.judge.interval import LEVEL, convert_log_ratio, estimate_log_ratio
+from tandem.judge.interval import convert_log_ratio, estimate_log_ratio
+from tandem.judge.schema import LEVEL
 
 MAX_EXAMPLES = 4
 

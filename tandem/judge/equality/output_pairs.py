@@ -30,8 +30,7 @@ from tandem.bench.figures.columns import BoolArray, IntArray
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import NO_DIGEST, UNKNOWN, Digests, RequestTable
 from tandem.judge.comparability import BROKEN_CONTENT
-from tandem.judge.interval import LEVEL
-from tandem.judge.schema import ShareEstimate
+from tandem.judge.schema import LEVEL, ShareEstimate
 
 _QUANTILE_LEVEL = (1 + LEVEL) / 2
 
