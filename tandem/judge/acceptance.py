@@ -21,6 +21,7 @@ from tandem.bench.figures.throughput import Spreads
 from tandem.bench.figures.throughput import compute_acceptance as compute_turn_acceptance
 from tandem.bench.plan.schedule import ArmLoad, TurnKey
 from tandem.bench.records import counters
+from tandem.judge.pairs import find_figures
 from tandem.judge.schema import ClassAcceptance
 from tandem.metrics import acceptance_position
 
@@ -124,7 +125,7 @@ def _estimate_by_chunks(
     table: RequestTable, arm: str, class_: str | None, remarks: Sequence[str]
 ) -> ClassAcceptance:
     """Return the acceptance from the streams: tokens per chunk, without each answer's first."""
-    per_chunk = table.figures.get("tokens_per_chunk", np.full(len(table), np.nan))
+    per_chunk = find_figures(table, "tokens_per_chunk")
     # a failed request has neither
     usable_mask: BoolArray = table.arm_mask(arm) & (per_chunk > 0) & (table.tokens > 0)
     reasons = [*remarks, "no counters of its turns"]

@@ -16,6 +16,7 @@ from tandem.bench.figures.quantiles import ValueSpread, compute_spread
 from tandem.bench.figures.request_table import RequestTable
 from tandem.bench.figures.throughput import compute_busy_s
 from tandem.bench.plan.schedule import LoadLevel
+from tandem.judge.pairs import find_figures
 from tandem.judge.schema import ArmFigures, RunControls
 
 
@@ -62,5 +63,5 @@ def _measure_rows(table: RequestTable, rows: BoolArray, arm: str, load: LoadLeve
 
 def _spread_metric(table: RequestTable, rows: BoolArray, metric: str) -> ValueSpread | None:
     """Return the spread of a metric over some requests; None where no request has it."""
-    values = table.figures.get(metric, np.full(len(table), np.nan))[rows]
+    values = find_figures(table, metric)[rows]
     return compute_spread(values[np.isfinite(values)])

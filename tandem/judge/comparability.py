@@ -54,19 +54,9 @@ class FailureCounts(NamedTuple):
 
     def count_favoured(self, *, is_faster: bool) -> tuple[int, int, int, int]:
         """Return failures and requests of the arm that a word favours, then those of the other."""
-        if is_faster:
-            return (
-                self.variant_failures,
-                self.variant_requests,
-                self.baseline_failures,
-                self.baseline_requests,
-            )
-        return (
-            self.baseline_failures,
-            self.baseline_requests,
-            self.variant_failures,
-            self.variant_requests,
-        )
+        baseline = self[1::-1]
+        variant = self[:1:-1]
+        return (*variant, *baseline) if is_faster else (*baseline, *variant)
 
     def may_fail_far_more(self, *, is_faster: bool) -> bool:
         """Return whether the favoured arm alone failed, and may fail FAR_SHARE more.
@@ -77,12 +67,9 @@ class FailureCounts(NamedTuple):
         count, total, other_count, other_total = self.count_favoured(is_faster=is_faster)
         if not count or other_count or not other_total:
             return False
-        upper_share = (
-            1.0
-            if count == total
-            else float(special.betaincinv(count + 1, total - count, 1 - RARE_P))
-        )
-        return upper_share >= FAR_SHARE
+        if count == total:
+            return True
+        return bool(special.betaincinv(count + 1, total - count, 1 - RARE_P) >= FAR_SHARE)
 
     def describe(
         self, baseline: str, variant: str, *, noun: str = "requests", verb: str = " failed"
@@ -98,16 +85,13 @@ def is_more_frequent(count: int, total: int, other_count: int, other_total: int)
     """Return whether the first share is above the second by more than chance or by FAR_SHARE."""
     if not total or not other_total or count * other_total <= other_count * total:
         return False
-    if (
-        count - other_count >= FEWEST_FAILURES
-        and count / total - other_count / other_total >= FAR_SHARE
-    ):
+    excess_share = count / total - other_count / other_total
+    if count - other_count >= FEWEST_FAILURES and excess_share >= FAR_SHARE:
         return True
     from scipy.stats import hypergeom  # noqa: PLC0415 - it takes a second to load, and few runs have failures
 
-    return bool(
-        hypergeom.sf(count - 1, total + other_total, count + other_count, total) < RARE_P / 2
-    )
+    p = hypergeom.sf(count - 1, total + other_total, count + other_count, total)
+    return bool(p < RARE_P / 2)
 
 
 class FailureBias(NamedTuple):
@@ -127,10 +111,8 @@ class CellFailures:
     def count(self, cell: int | None = None) -> FailureCounts:
         """Return the counts of one class at one load; of the whole run if `cell` is None."""
         rows = slice(None) if cell is None else slice(cell, cell + 1)
-        requests, failures = (
-            counts[rows].sum(axis=0).tolist()
-            for counts in (self.request_counts, self.failure_counts)
-        )
+        requests = self.request_counts[rows].sum(axis=0).tolist()
+        failures = self.failure_counts[rows].sum(axis=0).tolist()
         return FailureCounts(requests[0], failures[0], requests[1], failures[1])
 
     def find_bias(self, cells: Sequence[int]) -> FailureBias | None:
@@ -156,22 +138,32 @@ class CellFailures:
 def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> CellFailures:
     """Count the requests that two arms got in the same rounds, and how many of them failed."""
     table = pairing.table
-    variant_mask = pairing.table.arm_mask(variant)
-    rows = np.flatnonzero(pairing.row_mask() & (variant_mask | table.arm_mask(baseline)))
-    cell = pairing.cell_codes()[rows]
-    arm = variant_mask[rows].astype(np.intp)
-    rounds, round_ = np.unique(table.round[rows], return_inverse=True)
-    turn = cell * len(rounds) + round_  # one number each: numpy sorts pairs far more slowly
-    turn_requests = np.bincount(
-        2 * turn + arm, minlength=2 * pairing.cell_count * len(rounds)
-    ).reshape(-1, 2)
-    pair_mask: BoolArray = turn_requests.min(axis=1)[turn] > 0
-    return CellFailures(
-        *(
-            np.bincount((2 * cell + arm)[mask], minlength=2 * pairing.cell_count).reshape(-1, 2)
-            for mask in (pair_mask, pair_mask & table.failed[rows])
-        )
-    )
+    rounds, round_ = np.unique(table.round, return_inverse=True)
+    turn = pairing.cell_codes() * len(rounds) + round_
+    masks = [pairing.row_mask() & table.arm_mask(arm) for arm in (baseline, variant)]
+    turn_count = pairing.cell_count * len(rounds)
+    has_arm = [np.bincount(turn[mask], minlength=turn_count) > 0 for mask in masks]
+    has_both = (has_arm[0] & has_arm[1])[turn]
+    return _count_cells(pairing, [mask & has_both for mask in masks], table.failed)
+
+
+def count_refusals(pairing: RequestPairing, baseline: str, variant: str) -> CellFailures:
+    """Count the checked answers of two arms, and how many the content check refused."""
+    table = pairing.table
+    broken = [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT]
+    is_checked = pairing.row_mask() & ~table.failed & (table.content != UNKNOWN)
+    masks = [is_checked & table.arm_mask(arm) for arm in (baseline, variant)]
+    return _count_cells(pairing, masks, np.isin(table.content, broken))
+
+
+def _count_cells(
+    pairing: RequestPairing, masks: Sequence[BoolArray], is_hit: BoolArray
+) -> CellFailures:
+    """Return how many requests of each arm's mask each cell has, and how many of them are hits."""
+    cells = pairing.cell_codes()
+    totals = [np.bincount(cells[mask], minlength=pairing.cell_count) for mask in masks]
+    hits = [np.bincount(cells[mask & is_hit], minlength=pairing.cell_count) for mask in masks]
+    return CellFailures(np.column_stack(totals), np.column_stack(hits))
 
 
 class ContentCounts(NamedTuple):
@@ -193,16 +185,13 @@ def count_content(pairing: RequestPairing, arm: str) -> ContentCounts:
 def explain_invalidity(pairing: RequestPairing, baseline: str, variant: str) -> str:
     """Return why the speed of these arms is worth nothing; empty if their answers are text."""
     arm_counts = [count_content(pairing, arm) for arm in (variant, baseline)]
-    no_text_counts = [sum(counts.broken[word] for word in NO_TEXT) for counts in arm_counts]
-    if not all(
-        2 * count > counts.answer_count
-        for count, counts in zip(no_text_counts, arm_counts, strict=True)
-    ):
-        return ""
-    counts_text = " and ".join(
-        f"{count} of {counts.answer_count} answers of {counts.arm}"
-        for count, counts in zip(no_text_counts, arm_counts, strict=True)
-    )
+    texts = []
+    for counts in arm_counts:
+        count = sum(counts.broken[word] for word in NO_TEXT)
+        if 2 * count <= counts.answer_count:
+            return ""
+        texts.append(f"{count} of {counts.answer_count} answers of {counts.arm}")
     return (
-        f"{counts_text} are empty or garbage, and a speed is worth nothing where the text is none"
+        f"{' and '.join(texts)} are empty or garbage,"
+        " and a speed is worth nothing where the text is none"
     )

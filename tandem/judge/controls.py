@@ -32,7 +32,7 @@ from tandem.judge.interval import (
     convert_log_ratio,
     estimate_log_ratio,
 )
-from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, RequestPairing
+from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, RequestPairing, find_figures
 from tandem.judge.schema import (
     MARGIN,
     BottleneckRound,
@@ -232,9 +232,7 @@ def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
     lag_s = load.lag_p90_s or 0.0
     if cpu > MAX_CLIENT_CPU:
         return f"the client took {cpu:.0%} of a CPU, and its event loop has one"
-    values_ms = table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan))[
-        table.round == load.round
-    ]
+    values_ms = find_figures(table, DECIDING_METRIC)[table.round == load.round]
     median_ms = (
         float(np.median(values_ms[np.isfinite(values_ms)]))
         if np.isfinite(values_ms).any()

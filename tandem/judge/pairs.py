@@ -47,6 +47,11 @@ WAIT_METRIC = "wait_ms"
 over all arms."""
 
 
+def find_figures(table: RequestTable, metric: str) -> Values:
+    """Return a metric of each request; NaN where it has none, as in a run that has no record."""
+    return table.figures.get(metric, np.full(len(table), np.nan))
+
+
 def weigh_metric(metric: str) -> float:
     """Return the weight of a test of a metric in `adjust_p_values`."""
     return _DECIDING_WEIGHT if metric == DECIDING_METRIC else 1.0
@@ -142,10 +147,7 @@ class RequestPairing:
 
     def metric_mask(self, metric: str) -> BoolArray:
         """Return which requests have a figure that is a number above 0."""
-        values = self.table.figures.get(metric, np.zeros(len(self.table)))
-        # a comparison with NaN is false, and warns of nothing
-        mask: BoolArray = (values > 0) & (values < np.inf)
-        return mask
+        return _mask_positive(find_figures(self.table, metric))
 
     def row_mask(self) -> BoolArray:
         """Return which requests stand in a round that counts."""
@@ -164,9 +166,8 @@ class RequestPairing:
 
     def cell_code(self, class_: str, load: LoadLevel) -> int:
         """Return the code of a class at a load."""
-        return self.table.classes.index(class_) * len(self.table.loads) + self.table.loads.index(
-            load
-        )
+        loads = self.table.loads
+        return self.table.classes.index(class_) * len(loads) + loads.index(load)
 
     def cell_place(self, cell: int) -> tuple[str, LoadLevel]:
         """Return the class and the load of a cell's code."""
@@ -197,14 +198,7 @@ class RequestPairing:
         return self._pairs[key]
 
     def _pair_requests(self, arms: tuple[str, str], cells: Sequence[int], metric: str) -> CellPairs:
-        key = (*arms, metric)
-        if key not in self._rows:
-            self._rows[key] = self._sort_rows(*key)
-        rows = self._rows[key]
-        ends = np.array([(cell, cell + 1) for cell in cells], np.intp)
-        bounds = np.searchsorted(rows.cell, ends).tolist()
-        places = [np.arange(first, last) for first, last in bounds]
-        rows = rows.select(np.concatenate([np.empty(0, np.intp), *places]))
+        rows = self._select_rows(arms, cells, metric)
         prompt_total = max(len(self.table.prompts), 1)
         keys, prompt = np.unique(rows.cell * prompt_total + rows.prompt, return_inverse=True)
         prompt_cells, prompts = np.divmod(keys, prompt_total)
@@ -212,12 +206,11 @@ class RequestPairing:
         medians = _compute_medians(2 * prompt + rows.arm, rows.value, (len(prompts), 2))
         turns = (prompt * len(rounds) + round_) * 2 + rows.arm
         round_medians = _compute_medians(turns, rows.value, (len(prompts), len(rounds), 2))
-        sign = -1.0 if metric in CATALOGUE and CATALOGUE[metric].better == "higher" else 1.0
         return CellPairs(
             prompts=prompts,
             cells=prompt_cells,
-            logs=sign * (np.log(medians[:, 0]) - np.log(medians[:, 1])),
-            by_round=sign * (np.log(round_medians[..., 0]) - np.log(round_medians[..., 1])),
+            logs=_compare_medians(medians, metric),
+            by_round=_compare_medians(round_medians, metric),
             rounds=rounds,
             starts=_join_starts(round_, rows.start, len(rounds)),
             placements=_encode_placements(round_, rows, len(rounds), len(self.table.placements)),
@@ -225,6 +218,20 @@ class RequestPairing:
             variant_medians=medians[:, 1],
             requests=CellRequests(prompt, round_, rows.arm, rows.value),
         )
+
+    def _select_rows(
+        self, arms: tuple[str, str], cells: Sequence[int], metric: str
+    ) -> _RequestRows:
+        """Return the requests of some cells, in the cells' order."""
+        key = (*arms, metric)
+        if key not in self._rows:
+            self._rows[key] = self._sort_rows(*key)
+        rows = self._rows[key]
+        places = [np.empty(0, np.intp)]
+        for cell in cells:
+            first, last = np.searchsorted(rows.cell, [cell, cell + 1]).tolist()
+            places.append(np.arange(first, last))
+        return rows.select(np.concatenate(places))
 
     def average_noise(self, noise: RoundNoise, pairs: CellPairs) -> RoundNoise:
         """Return what is left of the noise of one class in the mean of joined cells.
@@ -239,53 +246,48 @@ class RequestPairing:
     def _sort_rows(self, baseline: str, variant: str, metric: str) -> _RequestRows:
         """Return requests with a figure and the other arm's answer in their round, by cell."""
         table = self.table
-        arms = [
-            table.arms.index(arm) if arm in table.arms else UNKNOWN - 1
-            for arm in (baseline, variant)
+        is_variant = table.arm_mask(variant)
+        if metric == WAIT_METRIC:
+            value = self._measure_waits()
+            is_kept = _mask_positive(value)
+        else:
+            value = find_figures(table, metric)
+            is_kept = _mask_positive(value) & ~table.failed
+        is_kept &= self.row_mask() & (is_variant | table.arm_mask(baseline))
+        arm = is_variant.astype(np.intp)
+        cell = self.cell_codes()
+        rows = np.flatnonzero(is_kept)
+        rows = rows[
+            np.lexsort([key[rows] for key in (value, arm, table.round, table.prompt, cell)])
         ]
-        value = (
-            self._measure_waits()
-            if metric == WAIT_METRIC
-            else table.figures.get(metric, np.full(len(table), np.nan))
-        )
-        # a comparison with NaN is false, and warns of nothing
-        has_value = (value > 0) & (value < np.inf)
-        is_kept = has_value if metric == WAIT_METRIC else has_value & ~table.failed
-        rows = np.flatnonzero(self.row_mask() & is_kept & np.isin(table.arm, arms))
-        arm = (table.arm == arms[1]).astype(np.intp)
-        turn_keys = (table.round, table.prompt, self.cell_codes())
-        rows = rows[np.lexsort([key[rows] for key in (value, arm, *turn_keys)])]
-        turns = (
-            np.cumsum(np.any([np.diff(key[rows], prepend=-1) != 0 for key in turn_keys], axis=0))
-            - 1
-        )
-        answers = np.bincount(
-            2 * turns + arm[rows], minlength=2 * (turns.max(initial=-1) + 1)
-        ).reshape(-1, 2)
+
+        # rows of one cell, prompt and round follow each other
+        turn_keys = np.stack([table.round[rows], table.prompt[rows], cell[rows]])
+        turns = np.cumsum((np.diff(turn_keys, prepend=-1) != 0).any(axis=0)) - 1
+        places = 2 * turns + arm[rows]
+        answers = np.bincount(places, minlength=2 * (turns.max(initial=-1) + 1)).reshape(-1, 2)
         has_both: BoolArray = answers.min(axis=1) > 0
-        columns = (
-            self.cell_codes(),
-            table.prompt,
-            table.round,
-            arm,
-            value,
-            table.start,
-            table.placement,
+        columns = _RequestRows(
+            cell, table.prompt, table.round, arm, value, table.start, table.placement
         )
-        return _RequestRows(*columns).select(rows[has_both[turns]])
+        return columns.select(rows[has_both[turns]])
 
     def _measure_waits(self) -> Values:
         """Return WAIT_METRIC of each request; NaN where nothing is known."""
         table = self.table
-        answered_ms = np.where(
-            table.failed, np.nan, table.figures.get(DECIDING_METRIC, np.full(len(table), np.nan))
-        )
+        answered_ms = np.where(table.failed, np.nan, find_figures(table, DECIDING_METRIC))
         rows = np.flatnonzero(np.isfinite(answered_ms))
         shape = (max(len(table.loads), 1), int(table.prompt.max(initial=0)) + 1)
         groups = table.load * shape[1] + table.prompt
         medians_ms = _compute_medians(groups[rows], answered_ms[rows], shape).ravel()
         failed_ms = np.fmax(_MS_PER_S * (table.end_s - table.start_s), medians_ms[groups])
         return np.where(table.failed, failed_ms, answered_ms)
+
+
+def _mask_positive(values: Values) -> BoolArray:
+    """Return which values are a number above 0; a comparison with NaN is false."""
+    mask: BoolArray = (values > 0) & (values < np.inf)
+    return mask
 
 
 class _RequestRows(NamedTuple):
@@ -299,7 +301,7 @@ class _RequestRows(NamedTuple):
     start: IntArray
     placement: IntArray
 
-    def select(self, rows: IntArray | slice) -> _RequestRows:
+    def select(self, rows: IntArray) -> _RequestRows:
         return _RequestRows._make(column[rows] for column in self)
 
 
@@ -310,6 +312,13 @@ def _compute_medians(groups: IntArray, values: Values, shape: tuple[int, ...]) -
     if len(values):
         medians[known_groups] = ndimage.median(values, groups, known_groups)
     return medians.reshape(shape)
+
+
+def _compare_medians(medians: Values, metric: str) -> Values:
+    """Return the log speed-up of both arms' medians, which are the last axis."""
+    is_higher_better = metric in CATALOGUE and CATALOGUE[metric].better == "higher"
+    logs: Values = np.log(medians[..., 0]) - np.log(medians[..., 1])
+    return -1.0 * logs if is_higher_better else logs
 
 
 def _join_starts(round_: IntArray, start: IntArray, round_count: int) -> IntArray:

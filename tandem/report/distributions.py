@@ -16,6 +16,7 @@ from markupsafe import Markup
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import RequestTable
 from tandem.judge import text_format as fmt
+from tandem.judge.pairs import find_figures
 from tandem.judge.schema import Verdict
 from tandem.report import charts, colors, sampling
 from tandem.report.charts import (
@@ -51,7 +52,7 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
         note = f" Drawn are {len(cells)} of {cell_count:,} classes at loads; the records have all."
     parts: list[Markup | ReportChart] = []
     for metric in METRICS:
-        figures = requests.figures.get(metric, np.full(len(requests), np.nan))
+        figures = find_figures(requests, metric)
         boxes: list[dict[str, Any]] = []
         dots: list[dict[str, Any]] = []
         for (name, cell), arm in product(zip(names, cells, strict=True), arms):

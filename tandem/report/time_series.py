@@ -19,6 +19,7 @@ from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import RequestTable
 from tandem.errors import TandemError
 from tandem.judge import text_format as fmt
+from tandem.judge.pairs import find_figures
 from tandem.judge.schema import Verdict
 from tandem.metrics import POST_FIGURES, find_metric
 from tandem.report import charts, colors, sampling
@@ -64,7 +65,7 @@ def build_time_series_section(verdict: Verdict, requests: RequestTable) -> Repor
         window_s = max(math.ceil(span_s / MAX_WINDOWS), 1)
         figures = _list_figures(is_post=_is_of_post(verdict, requests))
         for name, title, caption in figures:
-            values = requests.figures.get(name, np.full(len(requests), np.nan))
+            values = find_figures(requests, name)
             points = [
                 point
                 for line in chart_lines

@@ -8,7 +8,7 @@ come from counters where they live.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +20,8 @@ from tandem.judge.acceptance import compute_acceptance
 from tandem.judge.compare.schema import AcceptanceDrift, DriftWord, RunComparison, RunSeries
 from tandem.judge.decision import adjust_single_p, decide_speed_up
 from tandem.judge.interval import estimate_log_ratio
-from tandem.judge.pairs import RequestPairing
+from tandem.judge.pairs import RequestPairing, find_figures
+from tandem.judge.schema import ClassAcceptance
 
 STEP_METRIC = "tokens_per_step"
 CHUNK_METRIC = "tokens_per_chunk"
@@ -30,7 +31,7 @@ _WORDS: dict[str, DriftWord] = {"faster": "higher", "slower": "lower", "same": "
 
 def add_step_metric(table: RequestTable) -> RequestTable:
     """Return a table with each answer's tokens a step after its first chunk; NaN without one."""
-    per_chunk = table.figures.get(CHUNK_METRIC, np.full(len(table), np.nan))
+    per_chunk = find_figures(table, CHUNK_METRIC)
     with np.errstate(invalid="ignore", divide="ignore"):
         chunks = np.rint(table.tokens / per_chunk)
         steps: Values = np.where(chunks > 1, (table.tokens - 1) / (chunks - 1), np.nan)
@@ -39,8 +40,8 @@ def add_step_metric(table: RequestTable) -> RequestTable:
 
 def measure_drift(
     merged_run: RequestTable,
-    sides: Sequence[tuple[str, RequestTable]],
-    arms: Sequence[str],
+    tables: Sequence[RequestTable],
+    arm_names: Mapping[str, tuple[str, str]],
     *,
     margin: float,
 ) -> Iterator[AcceptanceDrift]:
@@ -48,48 +49,39 @@ def measure_drift(
 
     Args:
         merged_run: both runs as one, each arm twice.
-        sides: what the merged run puts before an arm's name, and the run; the earlier one first.
-        arms: names that both runs have.
+        tables: both runs, the earlier one first.
+        arm_names: in the merged run, of each arm that both runs have.
         margin: a ratio within 1 / (1 + margin) to 1 + margin is `same`.
 
     Raises:
         InputError: a line of a run's counters is no scrape.
     """
     pairing = RequestPairing(add_step_metric(merged_run))
-    lengths = [
-        {
-            row.arm: row
-            for row in compute_acceptance(table)
-            if row.class_ == ALL_CLASSES and row.acceptance_length
-        }
-        for _, table in sides
-    ]
-    drifting = [arm for arm in arms if all(arm in by_arm for by_arm in lengths)]
+    earlier_rows, later_rows = map(_list_lengths, tables)
+    drifting = [arm for arm in arm_names if arm in earlier_rows and arm in later_rows]
     for arm in drifting:
-        names = (sides[0][0] + arm, sides[1][0] + arm)
-        pairs = [pairing.pairs(names, cell, STEP_METRIC) for cell in pairing.known_cells()]
-        logs = np.concatenate([cell.logs for cell in pairs])
+        pairs = pairing.join_cells(arm_names[arm], pairing.known_cells(), STEP_METRIC)
         # a run in which every chunk of every answer has one token does not show its steps
-        shows_steps = all(
-            any((medians > 1).any() for medians in side)
-            for side in zip(
-                *((cell.baseline_medians, cell.variant_medians) for cell in pairs), strict=True
-            )
-        )
-        before, after = (by_arm[arm] for by_arm in lengths)
-        estimate = estimate_log_ratio(-logs) if shows_steps else None
+        shows_steps = (pairs.baseline_medians > 1).any() and (pairs.variant_medians > 1).any()
+        estimate = estimate_log_ratio(-pairs.logs) if shows_steps else None
         p = adjust_single_p(estimate.p, len(drifting)) if estimate else None
-        word = _WORDS.get(
-            decide_speed_up(estimate, p, floor=None, margin=margin).word, "no evidence"
-        )
+        word = decide_speed_up(estimate, p, floor=None, margin=margin).word
+        before = earlier_rows[arm]
+        after = later_rows[arm]
         yield AcceptanceDrift(
             arm=arm,
             before=before.acceptance_length,
             after=after.acceptance_length,
             methods=(before.method, after.method),
             ratio=estimate.convert() if estimate else None,
-            word=word,
+            word=_WORDS.get(word, "no evidence"),
         )
+
+
+def _list_lengths(table: RequestTable) -> dict[str, ClassAcceptance]:
+    """Return the acceptance over all classes of each arm that has one."""
+    rows = compute_acceptance(table)
+    return {row.arm: row for row in rows if row.class_ == ALL_CLASSES and row.acceptance_length}
 
 
 def join_series(comparisons: Sequence[RunComparison]) -> RunSeries:

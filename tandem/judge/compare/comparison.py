@@ -11,26 +11,23 @@ called faster.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
-import msgspec
 import numpy as np
+from msgspec.structs import replace
 
-from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.quantiles import Values
-from tandem.bench.figures.request_table import UNKNOWN, RequestTable, read_request_table
+from tandem.bench.figures.request_table import RequestTable, read_request_table
 from tandem.bench.figures.summary import ALL_CLASSES
 from tandem.bench.plan.schedule import FEWEST_ROUNDS
 from tandem.bench.records.manifest import run_id
 from tandem.judge import verdict_reason
-from tandem.judge.comparability import BROKEN_CONTENT, CellFailures, count_failures
-from tandem.judge.compare.acceptance_drift import CHUNK_METRIC, join_series, measure_drift
+from tandem.judge.comparability import count_failures, count_refusals
+from tandem.judge.compare.acceptance_drift import join_series, measure_drift
 from tandem.judge.compare.differences import CommonParts, find_common_parts, find_differences
+from tandem.judge.compare.merged_run import EARLIER, LATER, RunSide, merge_runs
 from tandem.judge.compare.schema import (
     ComparisonRow,
     OutputAgreement,
@@ -39,12 +36,7 @@ from tandem.judge.compare.schema import (
     RunSummary,
 )
 from tandem.judge.controls import check_controls
-from tandem.judge.decision import (
-    adjust_with_fallback,
-    compare_lengths,
-    decide_speed_up,
-    require_margin,
-)
+from tandem.judge.decision import adjust_groups, compare_lengths, decide_speed_up, require_margin
 from tandem.judge.equality.output_pairs import build_matcher
 from tandem.judge.interval import LogRatioEstimate, convert_log_ratio, estimate_log_ratio
 from tandem.judge.pairs import (
@@ -54,27 +46,13 @@ from tandem.judge.pairs import (
     RequestPairing,
     weigh_metric,
 )
-from tandem.judge.schema import MARGIN, CellWord, RatioEstimate, RunControls, ShareEstimate
+from tandem.judge.schema import MARGIN, CellWord, RatioEstimate, ShareEstimate
 from tandem.judge.text_format import format_interval, format_number
 
 CONFOUNDING_NOTE = (
     "Between two runs the day, the machine and the start of each server differ as well as what was"
     " changed: an arm's own figures cannot tell these apart. The rows of gains can: there each run"
     " is its own control."
-)
-_EARLIER = "earlier "
-_LATER = "later "
-_COPY_COLUMNS = (
-    "failed",
-    "tokens",
-    "output",
-    "ids",
-    "start_s",
-    "end_s",
-    "start",
-    "placement",
-    "repeat",
-    "slot",
 )
 _GROUNDS = {
     "margin": "the whole interval lies inside the margin of {percent:g} %",
@@ -111,21 +89,21 @@ def compare_tables(
     require_margin(margin)
     common = find_common_parts(before, after)
     sides = [
-        _RunSide(_EARLIER, before, check_controls(before), common.arms, common.suites.values()),
-        _RunSide(_LATER, after, check_controls(after), common.arms, common.suites.keys()),
+        RunSide(EARLIER, before, check_controls(before), common.arms, common.suites.values()),
+        RunSide(LATER, after, check_controls(after), common.arms, common.suites.keys()),
     ]
     differences = find_differences(before.run, after.run, common)
     settings = ", ".join(difference.what for difference in differences if difference.blocks)
     block_reason = f"the runs were asked differently ({settings})" if settings else ""
-    for reason in [reason for side in sides for reason in side.controls.void][:1]:
-        block_reason = f"a run is void: {reason}"
-    arms: list[tuple[_RowKind, str]] = [("figure", arm) for arm in common.arms]
-    if before.baseline == after.baseline:
-        arms += [("gain", arm) for arm in common.arms if arm != before.baseline]
-    merged_run = _merge_runs(sides, common)
-    estimates = list(_estimate_rows(RequestPairing(merged_run), arms, before.baseline))
-    rows = _decide_rows(estimates, sides, block_reason, before.baseline, margin)
+    void_reasons = [*sides[0].controls.void, *sides[1].controls.void]
+    if void_reasons:
+        block_reason = f"a run is void: {void_reasons[0]}"
+
+    merged_run = merge_runs(sides, common)
+    estimates = list(_estimate_rows(RequestPairing(merged_run), common.arms, sides))
+    rows = _decide_rows(estimates, sides, block_reason, margin)
     is_greedy = not before.run.temperature and not after.run.temperature
+    arm_names = {} if block_reason else {arm: _name_arms(arm) for arm in common.arms}
     return RunComparison(
         before=_summarize_run(sides[0]),
         after=_summarize_run(sides[1]),
@@ -133,18 +111,7 @@ def compare_tables(
         rows=tuple(row for row, entry in zip(rows, estimates, strict=True) if not entry.is_overall),
         overall=tuple(row for row, entry in zip(rows, estimates, strict=True) if entry.is_overall),
         outputs=tuple(_compare_outputs(merged_run, common)) if is_greedy else (),
-        acceptance=(
-            ()
-            if block_reason
-            else tuple(
-                measure_drift(
-                    merged_run,
-                    [(side.prefix, side.table) for side in sides],
-                    common.arms,
-                    margin=margin,
-                )
-            )
-        ),
+        acceptance=tuple(measure_drift(merged_run, (before, after), arm_names, margin=margin)),
         margin=margin,
         notes=tuple(_list_notes(sides, common, estimates)),
     )
@@ -163,157 +130,76 @@ def compare_series(folders: Sequence[Path], *, margin: float) -> RunSeries:
     return join_series([compare_tables(tables[0], table, margin=margin) for table in tables[1:]])
 
 
-@dataclass(frozen=True)
-class _RunSide:
-    """One of the two runs; `arms` and `suites` are the compared ones, by the names of this run."""
+class _ComparedArms(NamedTuple):
+    """Arms of the merged run that give rows.
 
-    prefix: str
-    table: RequestTable
-    controls: RunControls
-    arms: tuple[str, ...]
-    suites: Collection[str]
-
-    @cached_property
-    def arm_rows(self) -> BoolArray:
-        return np.isin(
-            self.table.arm, [code for code, name in enumerate(self.table.arms) if name in self.arms]
-        )
-
-    @cached_property
-    def mask(self) -> BoolArray:
-        """Which requests are compared: no other suites, single-run arms, or marked rounds."""
-        prompts = [
-            code for code, prompt in enumerate(self.table.prompts) if prompt.suite in self.suites
-        ]
-        is_marked = np.isin(self.table.round, self.controls.marked_rounds)
-        mask: BoolArray = ~is_marked & self.arm_rows & np.isin(self.table.prompt, prompts)
-        return mask
-
-    def count_rounds(self, arms: Sequence[str], entry: _RowEstimate) -> int:
-        """Return in how many rounds all arms answered in a row's class and load, no controls."""
-        table = self.table
-        row = entry.draft
-        mask = self.mask & ~table.failed & ~table.control_round_mask()
-        mask &= table.load == table.loads.index(row.load)
-        if not entry.is_overall:
-            mask &= table.class_ == table.classes.index(row.class_)
-        return len(
-            set.intersection(
-                *(set(table.round[mask & table.arm_mask(arm)].tolist()) for arm in arms)
-            )
-        )
-
-
-def _merge_runs(sides: Sequence[_RunSide], common: CommonParts) -> RequestTable:
-    """Return one run with each arm twice in one round, as rounds of two runs do not pair.
-
-    Suites have the earlier run's names.
+    Args:
+        kind, arm: of the rows.
+        own_arms: those of each run that the rows are of: the arm, and for a gain its baseline.
+        pairs: of arms, as for `_pair_figures`.
+        losses: why a cell compares only survivors, by its code.
     """
 
-    def join_columns(columns: Sequence[Any]) -> Any:
-        return np.concatenate(
-            [column[side.mask] for column, side in zip(columns, sides, strict=True)]
-        )
-
-    tables = [side.table for side in sides]
-    codes = {}
-    later_prompts = [
-        prompt._replace(suite=common.suites.get(prompt.suite, prompt.suite))
-        for prompt in tables[1].prompts
-    ]
-    names: dict[str, list[Sequence[Any]]] = {
-        "arm": [[side.prefix + name for name in side.table.arms] for side in sides],
-        "prompt": [tables[0].prompts, later_prompts],
-        "class_": [table.classes for table in tables],
-        "load": [table.loads for table in tables],
-        "content": [table.contents for table in tables],
-    }
-    columns = {
-        name: join_columns([getattr(table, name) for table in tables]) for name in _COPY_COLUMNS
-    }
-    for column, parts in names.items():  # names for both runs, and the codes of the kept rows
-        codes[column] = {
-            name: code for code, name in enumerate(dict.fromkeys(chain.from_iterable(parts)))
-        }
-        own_codes = [
-            np.array([*(codes[column][name] for name in part), UNKNOWN], np.intp) for part in parts
-        ]
-        columns[column] = join_columns(
-            [part[getattr(table, column)] for part, table in zip(own_codes, tables, strict=True)]
-        )
-    figures = {
-        metric: join_columns(
-            [table.figures.get(metric, np.full(len(table), np.nan)) for table in tables]
-        )
-        for metric in (*JUDGED_METRICS, LENGTH_METRIC, CHUNK_METRIC)
-    }
-    zeros = np.zeros(len(columns["arm"]), np.intp)
-    columns |= dict.fromkeys(("round", "error", "line_offsets"), zeros) | {
-        "hit_token_limit": zeros.astype(bool)
-    }
-    plurals = {
-        "arms": "arm",
-        "prompts": "prompt",
-        "classes": "class_",
-        "loads": "load",
-        "contents": "content",
-    }
-    shared_names: dict[str, Any] = {
-        plural: tuple(codes[column]) for plural, column in plurals.items()
-    }
-    return replace(tables[0], figures=figures, torn_lines=(), **shared_names, **columns)
+    kind: Literal["figure", "gain"]
+    arm: str
+    own_arms: tuple[str, ...]
+    pairs: Sequence[tuple[str, str]]
+    losses: Mapping[int, str]
 
 
 class _RowEstimate(NamedTuple):
     """A row before its p-value is adjusted for the other rows.
 
-    `draft` is the row as far as it is known; its `why` says why only survivors could be compared,
-    or is empty. `is_overall`: it is of all classes. `length_ratio` is the length of the later
-    answers as a ratio of the earlier ones, where the metric grows with the length and servers
-    counted tokens.
+    Args:
+        draft: the row as far as it is known; its `why` says why only survivors could be compared,
+            or is empty.
+        estimate: of its speed-up; None of too few prompts.
+        length_ratio: the length of the later answers as a ratio of the earlier ones, where the
+            metric grows with the length and servers counted tokens.
+        is_overall: whether it is of all classes.
+        own_arms: those of each run that it is of.
     """
 
     draft: ComparisonRow
     estimate: LogRatioEstimate | None
     length_ratio: RatioEstimate | None
     is_overall: bool
+    own_arms: tuple[str, ...]
 
 
 def _estimate_rows(
-    pairing: RequestPairing, arms: Sequence[tuple[_RowKind, str]], baseline: str
+    pairing: RequestPairing, arms: Sequence[str], sides: Sequence[RunSide]
 ) -> Iterator[_RowEstimate]:
-    """Yield each arm's own figures, or its gain over its baseline, later against earlier."""
-    cells = sorted(
-        pairing.known_cells(), key=lambda cell: divmod(cell, len(pairing.table.loads))[::-1]
-    )
-    groups: list[tuple[int, ...]] = [(cell,) for cell in cells]
+    """Yield each arm's own figures, then its gain over its baseline, later against earlier."""
+    by_load = pairing.group_loads()
+    groups: list[tuple[int, ...]] = []
     for load in pairing.table.loads:
-        codes = tuple(cell for cell in cells if pairing.cell_place(cell)[1] == load)
-        if len(codes) > 1:
-            groups.append(codes)
-    for kind, arm in arms:
-        own_arms = (_EARLIER + arm, _LATER + arm)
-        baseline_arms = (_EARLIER + baseline, _LATER + baseline)
-        pairs = [own_arms] if kind == "figure" else list(zip(baseline_arms, own_arms, strict=True))
-        loss_pairs = pairs if kind == "figure" else [*pairs, baseline_arms, own_arms]
-        compared_arms = _ComparedArms(kind, arm, pairs, _explain_losses(pairing, loss_pairs))
+        groups += [(code,) for code in by_load.get(load, ())]
+    groups += [tuple(codes) for codes in by_load.values() if len(codes) > 1]
+    for compared_arms in _list_compared_arms(pairing, arms, sides):
         for codes in groups:
             yield from _estimate_group(pairing, compared_arms, codes)
 
 
-class _ComparedArms(NamedTuple):
-    """Arms of the merged run.
+def _name_arms(arm: str) -> tuple[str, str]:
+    """Return the names of an arm in the merged run."""
+    return EARLIER + arm, LATER + arm
 
-    Args:
-        kind, arm: of the rows.
-        pairs: of arms, as for `_pair_figures`.
-        losses: why a cell compares only survivors, by its code.
-    """
 
-    kind: _RowKind
-    arm: str
-    pairs: Sequence[tuple[str, str]]
-    losses: Mapping[int, str]
+def _list_compared_arms(
+    pairing: RequestPairing, arms: Sequence[str], sides: Sequence[RunSide]
+) -> Iterator[_ComparedArms]:
+    baseline, later_baseline = (side.table.baseline for side in sides)
+    for arm in arms:
+        pair = _name_arms(arm)
+        losses = _explain_losses(pairing, [pair])
+        yield _ComparedArms("figure", arm, (arm,), [pair], losses)
+    for arm in arms:
+        if arm == baseline or baseline != later_baseline:
+            continue
+        pairs = [(EARLIER + baseline, EARLIER + arm), (LATER + baseline, LATER + arm)]
+        losses = _explain_losses(pairing, [*pairs, _name_arms(baseline), _name_arms(arm)])
+        yield _ComparedArms("gain", arm, (baseline, arm), pairs, losses)
 
 
 def _estimate_group(
@@ -326,15 +212,17 @@ def _estimate_group(
         compared_arms: the arms.
         codes: of one cell, or of all cells of a load.
     """
-    kind, arm, pairs, losses = compared_arms
+    kind, arm, own_arms, pairs, losses = compared_arms
     is_overall = len(codes) > 1
     class_, load = pairing.cell_place(codes[0])
-    lossy_codes = [code for code in codes if code in losses]
-    loss_reason = losses[lossy_codes[0]] if lossy_codes else ""
-    if is_overall and lossy_codes:
-        loss_reason += f" (class {pairing.cell_place(lossy_codes[0])[0]})"
+    loss_reason = ""
+    for code in [code for code in codes if code in losses][:1]:
+        place = f" (class {pairing.cell_place(code)[0]})" if is_overall else ""
+        loss_reason = losses[code] + place
     length_estimate = estimate_log_ratio(-_pair_figures(pairing, pairs, codes, LENGTH_METRIC)[0])
     length_ratio = length_estimate.convert() if length_estimate else None
+
+    average = _compute_median if kind == "figure" else _average_ratio
     for metric in (DECIDING_METRIC,) if is_overall else JUDGED_METRICS:
         logs, before, after = _pair_figures(pairing, pairs, codes, metric)
         if not len(logs):
@@ -347,19 +235,15 @@ def _estimate_group(
             load=load,
             metric=metric,
             prompts=len(logs),
-            before=float(np.median(before)) if kind == "figure" else _average_ratio(before),
-            after=float(np.median(after)) if kind == "figure" else _average_ratio(after),
+            before=average(before),
+            after=average(after),
             speed_up=estimate.convert() if estimate else RatioEstimate(value=_average_ratio(logs)),
             p=estimate.p if estimate else None,
             verdict="no evidence",
             why=loss_reason,
         )
-        yield _RowEstimate(
-            draft,
-            estimate,
-            length_ratio if metric == DECIDING_METRIC else None,
-            is_overall,
-        )
+        lengths = length_ratio if metric == DECIDING_METRIC else None
+        yield _RowEstimate(draft, estimate, lengths, is_overall, own_arms)
 
 
 def _pair_figures(
@@ -378,64 +262,38 @@ def _pair_figures(
     return gains[1] - gains[0], *gains
 
 
+def _compute_median(values: Values) -> float:
+    return float(np.median(values))
+
+
 def _average_ratio(logs: Values) -> float:
     return convert_log_ratio(float(np.mean(logs)))
 
 
 def _explain_losses(pairing: RequestPairing, pairs: Sequence[tuple[str, str]]) -> dict[int, str]:
     """Return why a cell compares only survivors, by cell: failed or refused answers."""
-    table = pairing.table
-    cells = pairing.cell_codes()
     reasons = dict[int, str]()
-    is_checked = ~table.failed & (table.content != UNKNOWN)
-    is_broken = np.isin(
-        table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT]
-    )
     for pair in pairs:
-        counts = [
-            [
-                np.bincount(cells[mask & table.arm_mask(arm)], minlength=pairing.cell_count)
-                for arm in pair
-            ]
-            for mask in (is_checked, is_checked & is_broken)
-        ]
         cell_failures = count_failures(pairing, *pair)
-        cell_refusals = CellFailures(*map(np.column_stack, counts))
-        for cell in np.unique(cells).tolist():
+        cell_refusals = count_refusals(pairing, *pair)
+        for cell in pairing.known_cells():
             failures = cell_failures.count(cell)
             refusals = cell_refusals.count(cell)
+            reason = ""
             if failures.is_biased:
-                reasons.setdefault(
-                    cell, f"{failures.describe(*pair)}, so only survivors could be compared"
-                )
+                reason = f"{failures.describe(*pair)}, so only survivors could be compared"
             elif refusals.is_biased:
                 refusals_text = refusals.describe(*pair, noun="answers", verb="")
-                reasons.setdefault(
-                    cell,
-                    f"the content check refused {refusals_text}: broken answers are not compared",
+                reason = (
+                    f"the content check refused {refusals_text}: broken answers are not compared"
                 )
+            if reason:
+                reasons.setdefault(cell, reason)
     return reasons
 
 
-def _explain_few_rounds(entry: _RowEstimate, baseline: str, sides: Sequence[_RunSide]) -> str:
-    """Say why a row has too few rounds, in the run that has fewer; empty where they are enough."""
-    row = entry.draft
-    arms = (row.arm,) if row.kind == "figure" else (baseline, row.arm)
-    count = min(side.count_rounds(arms, entry) for side in sides)
-    if count >= FEWEST_ROUNDS:
-        return ""
-    return (
-        "a run is short:"
-        f" {verdict_reason.explain_few_rounds(count) or 'both arms answered in no round of it'}"
-    )
-
-
 def _decide_rows(
-    estimates: Sequence[_RowEstimate],
-    sides: Sequence[_RunSide],
-    block_reason: str,
-    baseline: str,
-    margin: float,
+    estimates: Sequence[_RowEstimate], sides: Sequence[RunSide], block_reason: str, margin: float
 ) -> list[ComparisonRow]:
     """Return the rows with their words, with every test taken into account.
 
@@ -443,47 +301,57 @@ def _decide_rows(
         estimates: of all rows.
         sides: both runs.
         block_reason: why no row may be called; empty if they may be.
-        baseline: of the earlier run.
         margin: within which a speed-up is the same.
     """
-    adjusted_p_values = _adjust_rows(estimates)
+    p_values = [entry.estimate.p for entry in estimates if entry.estimate]
+    tested = [entry for entry in estimates if entry.estimate]
+    adjusted_p_values = iter(
+        adjust_groups(
+            np.array(p_values),
+            np.array([weigh_metric(entry.draft.metric) for entry in tested]),
+            np.array([entry.is_overall for entry in tested], bool),
+        ).tolist()
+    )
     rows = []
-    for place, entry in enumerate(estimates):
+    for entry in estimates:
         floors = [_find_floor(side, entry) for side in sides]
-        row = msgspec.structs.replace(
+        row = replace(
             entry.draft,
-            adjusted_p=adjusted_p_values.get(place),
+            adjusted_p=next(adjusted_p_values) if entry.estimate else None,
             noise_floor=floors[0] * floors[1] if floors[0] and floors[1] else None,
         )
-        bar_reason = block_reason or _explain_few_rounds(entry, baseline, sides) or row.why
+        bar_reason = block_reason or _explain_few_rounds(entry, sides) or row.why
         word, reason = _decide_row(entry._replace(draft=row), bar_reason, margin)
-        rows.append(msgspec.structs.replace(row, verdict=word, why=reason))
+        rows.append(replace(row, verdict=word, why=reason))
     return rows
 
 
-def _adjust_rows(estimates: Sequence[_RowEstimate]) -> dict[int, float]:
-    """Return the adjusted p-value of each row that has an estimate, by its place."""
-    groups: dict[bool, list[int]] = {True: [], False: []}
-    p_values: dict[bool, list[float]] = {True: [], False: []}
-    for place, entry in enumerate(estimates):
-        if entry.estimate is not None:
-            groups[entry.is_overall].append(place)
-            p_values[entry.is_overall].append(entry.estimate.p)
-
-    weights = [weigh_metric(estimates[place].draft.metric) for place in groups[False]]
-    adjusted = adjust_with_fallback(
-        np.array(p_values[True]), np.array(p_values[False]), np.array(weights)
-    )
-    places = [*groups[True], *groups[False]]
-    return dict(zip(places, np.concatenate(adjusted).tolist(), strict=True))
-
-
-def _find_floor(side: _RunSide, entry: _RowEstimate) -> float | None:
+def _find_floor(side: RunSide, entry: _RowEstimate) -> float | None:
     """Return the noise floor of a row in one run; None without one."""
     row = entry.draft
     if entry.is_overall:
         return side.controls.overall_floor_ratios().get(row.load)
     return side.controls.floor_ratios().get((row.class_, row.load, row.metric))
+
+
+def _explain_few_rounds(entry: _RowEstimate, sides: Sequence[RunSide]) -> str:
+    """Say why a row has too few rounds, in the run that has fewer; empty where they are enough."""
+    count = min(_count_rounds(side, entry) for side in sides)
+    if count >= FEWEST_ROUNDS:
+        return ""
+    reason = verdict_reason.explain_few_rounds(count) or "both arms answered in no round of it"
+    return f"a run is short: {reason}"
+
+
+def _count_rounds(side: RunSide, entry: _RowEstimate) -> int:
+    """Return in how many rounds all arms answered in a row's class and load, no controls."""
+    table = side.table
+    mask = side.mask & ~table.failed & ~table.control_round_mask()
+    mask &= table.load == table.loads.index(entry.draft.load)
+    if not entry.is_overall:
+        mask &= table.class_ == table.classes.index(entry.draft.class_)
+    rounds = [set(table.round[mask & table.arm_mask(arm)].tolist()) for arm in entry.own_arms]
+    return len(set.intersection(*rounds))
 
 
 def _decide_row(entry: _RowEstimate, bar_reason: str, margin: float) -> tuple[CellWord, str]:
@@ -497,9 +365,8 @@ def _decide_row(entry: _RowEstimate, bar_reason: str, margin: float) -> tuple[Ce
     reason = bar_reason or _explain_other_length(entry, decision.word, margin)
     if reason:
         return "no evidence", reason
-    return decision.word, _GROUNDS[decision.ground].format(
-        percent=100 * margin, floor=row.noise_floor
-    )
+    text = _GROUNDS[decision.ground]
+    return decision.word, text.format(percent=100 * margin, floor=row.noise_floor)
 
 
 def _explain_other_length(entry: _RowEstimate, word: CellWord, margin: float) -> str:
@@ -522,56 +389,53 @@ def _explain_other_length(entry: _RowEstimate, word: CellWord, margin: float) ->
 def _compare_outputs(merged_run: RequestTable, common: CommonParts) -> Iterator[OutputAgreement]:
     """Yield how many of each arm's last outputs per prompt and load agree in both runs."""
     for arm in common.arms:
-        names = (_EARLIER + arm, _LATER + arm)
+        names = _name_arms(arm)
         pairs = build_matcher(merged_run, *names).pair_arms(*names)
         if len(pairs):
-            yield OutputAgreement(
-                arm=arm, identical=ShareEstimate(n=int(pairs.is_same.sum()), of=len(pairs))
-            )
+            share = ShareEstimate(n=int(pairs.is_same.sum()), of=len(pairs))
+            yield OutputAgreement(arm=arm, identical=share)
 
 
-def _summarize_run(side: _RunSide) -> RunSummary:
+def _summarize_run(side: RunSide) -> RunSummary:
     run = side.table.run
-    is_failed = side.arm_rows & side.table.failed
     return RunSummary(
         run=run_id(run),
-        folder=side.table.folder.resolve().name,
+        folder=side.name,
         created_utc=run.created_utc,
         requests=int(side.arm_rows.sum()),
-        failed=int(is_failed.sum()),
+        failed=int((side.arm_rows & side.table.failed).sum()),
         simulated=run.simulated,
         void=side.controls.void,
     )
 
 
 def _list_notes(
-    sides: Sequence[_RunSide], common: CommonParts, estimates: Sequence[_RowEstimate]
+    sides: Sequence[RunSide], common: CommonParts, estimates: Sequence[_RowEstimate]
 ) -> Iterator[str]:
     yield CONFOUNDING_NOTE
     yield from common.omissions
     for side in sides:
-        name = side.table.folder.resolve().name
         marked_count = len(side.controls.marked)
         if not side.controls.floors:
-            yield f"{name} has no noise floor, so nothing is called: --control-rounds measures one"
+            reason = "has no noise floor, so nothing is called: --control-rounds measures one"
+            yield f"{side.name} {reason}"
         if marked_count:
-            yield (
-                f"{name}: {marked_count} rounds are left out, because the client was the bottleneck"
-            )
-        yield from (f"{name}: {sentence}" for sentence in side.table.torn_lines)
-    before, after = (side.table for side in sides)
-    if before.baseline != after.baseline:
-        yield f"the baselines are {before.baseline} and {after.baseline}, so gains are not compared"
+            reason = "rounds are left out, because the client was the bottleneck"
+            yield f"{side.name}: {marked_count} {reason}"
+        yield from (f"{side.name}: {sentence}" for sentence in side.table.torn_lines)
+    before, after = (side.table.baseline for side in sides)
+    if before != after:
+        yield f"the baselines are {before} and {after}, so gains are not compared"
     if not estimates:
         yield "no prompt was answered in both runs at the same load"
     for arm in common.arms:
         key = ("figure", arm, DECIDING_METRIC)
-        rows = [
-            row
+        ratios = [
+            row.length_ratio
             for row in estimates
             if row.estimate and (row.draft.kind, row.draft.arm, row.draft.metric) == key
         ]
-        if rows and all(row.length_ratio is None for row in rows):
+        if ratios and not any(ratios):
             yield (
                 f"tokens of {arm} were not counted in both runs: whether its answers are of one"
                 " length is not known"
