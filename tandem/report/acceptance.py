@@ -6,7 +6,8 @@ gives the reason.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from markupsafe import Markup
 
@@ -19,27 +20,13 @@ from tandem.judge.text_format import (
     shorten_text,
 )
 from tandem.report import charts, colors
-from tandem.report.charts import (
-    HALF_PX,
-    ReportChart,
-    ReportSection,
-    VegaSpec,
-    build_layer,
-    encode_nominal,
-)
+from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec
+from tandem.report.colors import LINE_LOOKS
 from tandem.report.markup import build_sentence, build_table, render_template
+from tandem.report.row_chart import RowChart, RowMark, ValueAxis, encode_arms, mark_one
 
 MAX_ROWS = 20
 _BAR_PX = 16
-LINE_LOOKS = (
-    ("var(--text)", [1, 0], "circle"),
-    ("var(--arm-1)", [6, 3], "square"),
-    ("var(--same)", [2, 2], "diamond"),
-    ("var(--arm-3)", [9, 3, 2, 3], "triangle-up"),
-    ("var(--arm-2)", [4, 6], "triangle-down"),
-    ("var(--arm-0)", [12, 4], "cross"),
-)
-"""Color, dash and shape of each line; a chart has at most so many lines."""
 
 
 def build_acceptance_section(verdict: Verdict) -> ReportSection:
@@ -79,9 +66,7 @@ def _build_length_chart(rows: Sequence[ClassAcceptance], verdict: Verdict) -> Re
             "Tokens that one step of the target gave, its own included: 1 is no speculation; no"
             f" length can be more than the number of drafted tokens plus 1.{note}"
         ),
-        spec=lambda width: _build_bar_spec(
-            chart_rows, class_names, {arm: arm_colors[arm] for arm in arms}, width
-        ),
+        spec=partial(_build_bar_spec, chart_rows, {arm: arm_colors[arm] for arm in arms}),
         table=_build_acceptance_table(chart_rows),
         width_px=HALF_PX,
     )
@@ -105,52 +90,29 @@ def _build_acceptance_table(rows: Sequence[ClassAcceptance]) -> Markup:
 
 
 def _build_bar_spec(
-    rows: Sequence[ClassAcceptance], class_names: list[str], arm_colors: dict[str, str], width: int
+    rows: Sequence[ClassAcceptance], arm_colors: Mapping[str, str], width: int
 ) -> VegaSpec:
-    values = [
-        {
-            "row": shorten_text(row.class_),
-            "arm": shorten_text(row.arm),
-            "length": row.acceptance_length,
-            "told": format_number(row.acceptance_length),
-        }
-        for row in rows
-    ]
-    scale = {shorten_text(arm): color for arm, color in arm_colors.items()}
+    values = []
+    for row in rows:
+        place = {"row": shorten_text(row.class_), "arm": shorten_text(row.arm)}
+        figure = format_number(row.acceptance_length)
+        values.append({**place, "length": row.acceptance_length, "figure": figure})
     highest = max([2.0, *(row.acceptance_length or 0 for row in rows)])
-    axis = {
-        "grid": True,
-        "tickMinStep": 1,
-        "tickCount": 6,
-        "tickSize": 4,
-        "title": "tokens per step",
-    }
-    x = charts.encode_values("linear", 0, highest, figure_px=45) | {
-        "field": "length",
-        "axis": axis,
-        "stack": None,
-    }
-    place = {"y": charts.encode_rows([shorten_text(name) for name in class_names], width)}
-    place["yOffset"] = {"field": "arm", "type": "nominal", "scale": {"domain": list(scale)}}
-    legend = {"symbolType": "square", "labelLimit": width - 40, "columnPadding": 30}
-    layers = [
-        build_layer("bar", {**place, "x": x, "color": encode_nominal("arm", scale, legend=legend)}),
-        build_layer(
-            "rule",
-            {"x": x | {"field": "one"}},
-            [{"one": 1}],
-            color="var(--text)",
-            strokeDash=[4, 3],
+    ticks = {"tickMinStep": 1, "tickCount": 6}
+    chart = RowChart(
+        rows=values,
+        axis=ValueAxis(title="tokens per step", first=0, last=highest, figure_px=45, ticks=ticks),
+        marks=[
+            RowMark("bar", "length"),
+            mark_one("var(--text)", strokeDash=[4, 3]),
+        ],
+        figures=[("figure", 0)],
+        look=encode_arms(
+            {shorten_text(arm): color for arm, color in arm_colors.items()}, labelLimit=width - 40
         ),
-        build_layer(
-            "text",
-            {**place, "x": x, "text": {"field": "told"}},
-            align="left",
-            baseline="middle",
-            dx=7,
-        ),
-    ]
-    return charts.build_fit_spec(width, {"step": _BAR_PX}, data={"values": values}, layer=layers)
+        step_px=_BAR_PX,
+    )
+    return chart.build_spec(width)
 
 
 def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportChart]:
@@ -169,7 +131,7 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
             name="acceptance-position",
             title=f"Accepted at each drafted position, {shorten_text(rows[0].arm)}",
             caption=f"{caption}because a rejected token ends its draft.{note}",
-            spec=lambda width: _build_position_spec(chart_rows, width),
+            spec=partial(_build_position_spec, chart_rows),
             table=_build_acceptance_table(chart_rows),
             width_px=HALF_PX,
             has_slide=False,

@@ -1,4 +1,7 @@
-"""A page of charts and tables in one file, without script; it names simulated servers."""
+"""The form of every page: one file of charts and tables without script; it names simulated servers.
+
+Invariant: no outside reference, which the page's content policy also forbids.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,14 @@ class PageHeader:
     """Head and foot of a page.
 
     Args:
-        title: the answer.
+        title: the answer; empty where the body has it.
         eyebrow: the subject.
         sentences: basis of the figures.
         source: of the figures, for the foot.
         is_simulated: whether a server was simulated.
         version: of Tandem.
+        tab: name of the browser's tab; empty for the eyebrow.
+        body: what stands under the sentences.
     """
 
     title: str
@@ -34,36 +39,36 @@ class PageHeader:
     source: str
     is_simulated: bool
     version: str
+    tab: str = ""
+    body: Markup | None = None
 
 
-def write_chart_page(header: PageHeader, sections: Sequence[ReportSection], path: Path) -> None:
-    """Write a page.
+def render_page(header: PageHeader, sections: Sequence[ReportSection]) -> str:
+    """Return a page.
 
     Args:
         header: head and foot.
         sections: in their order.
-        path: of the file.
-
-    Raises:
-        ExternalError: the file cannot be written.
     """
     band = SIMULATED_BAND if header.is_simulated else None
     style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    opening = render_template(
-        "plan_header",
-        band=band,
-        eyebrow=header.eyebrow,
-        title=header.title,
-        sentences=header.sentences,
-    )
-    text = render_template(
+    return render_template(
         "report",
-        title=f"{'Simulated: ' if header.is_simulated else ''}{header.eyebrow}",
+        title=f"{'Simulated: ' if header.is_simulated else ''}{header.tab or header.eyebrow}",
         style=Markup(style),  # noqa: S704 - ours
-        header=opening,
+        header=render_template("opening", band=band, header=header),
         sections=sections,
         version=header.version,
         source=header.source,
     )
+
+
+def write_chart_page(header: PageHeader, sections: Sequence[ReportSection], path: Path) -> None:
+    """Write a page; arguments as for `render_page`.
+
+    Raises:
+        ExternalError: the file cannot be written.
+    """
+    text = render_page(header, sections)
     with convert_os_errors("the page cannot be written", path, "name another file", ExternalError):
         path.write_text(text, encoding="utf-8")

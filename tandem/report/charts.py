@@ -28,10 +28,6 @@ NARROW_PX = 330  # pixels: a phone's 390 without the page's and the card's edges
 HALF_PX = 540
 FULL_PX = 1030
 _NARROW_LIMIT_PX = 500
-# of a row's name
-_NAME_PX = 210
-_NARROW_NAME_PX = 100
-_LETTER_PX = 6.8  # of a letter of a row's name, on average
 # a browser's letters may be wider than vl-convert's
 _FIT_PADDING = {"left": 10, "right": 8, "top": 4, "bottom": 2}
 _SPANS = {NARROW_PX: "third", HALF_PX: "half", FULL_PX: "whole"}
@@ -83,6 +79,10 @@ class ReportSection:
     title: str
     parts: tuple[Markup | ReportChart, ...]
 
+    def list_slides(self) -> list[ReportChart]:
+        """Return the charts that also get a PNG."""
+        return [part for part in self.parts if isinstance(part, ReportChart) and part.has_slide]
+
     def render_parts(self) -> list[Markup]:
         """Return the HTML of the parts."""
         return [
@@ -109,48 +109,6 @@ def build_layer(
     """Return a layer of a chart: marks of one kind and style, for its rows or for `rows`."""
     layer = {"mark": {"type": mark, **style}, "encoding": encoding}
     return layer if rows is None else {"data": {"values": rows}, **layer}
-
-
-def encode_rows(names: Sequence[str], width: int) -> dict[str, Any]:
-    """Return the vertical channel of a chart with named rows; long names are cut."""
-    limit = _NARROW_NAME_PX if is_narrow(width) else _NAME_PX
-    axis = {
-        "title": None,
-        "grid": False,
-        "labelColor": "var(--text)",
-        "labelLimit": limit,
-        "labelPadding": 10,
-    }
-    # a browser's letters may be wider than vl-convert's, which alone would leave too little room
-    # for a long name
-    axis["minExtent"] = min(limit, round(_LETTER_PX * max(map(len, names), default=0)))
-    return {
-        "field": "row",
-        "type": "nominal",
-        "sort": None,
-        "scale": {"domain": list(dict.fromkeys(names))},
-        "axis": axis,
-    }
-
-
-def encode_values(
-    kind: str, first: float, last: float, *, figure_px: int, **scale: Any
-) -> dict[str, Any]:
-    """Return a value axis's channel; `kind` is linear or log, `figure_px` the room on its right."""
-    ends = {"domain": [first, last], "range": [0, {"expr": f"width - {figure_px}"}]}
-    return {"type": "quantitative", "scale": {"type": kind, "nice": False, **ends, **scale}}
-
-
-def build_figure_layer(
-    encoding: Mapping[str, Any], right_px: int = 0, **style: Any
-) -> dict[str, Any]:
-    """Return a layer of figures as text, each `right_px` pixels from a row's right edge."""
-    place: dict[str, Any] = {
-        "x": {"expr": f"width - {right_px}"},
-        "align": "right",
-        "baseline": "middle",
-    }
-    return build_layer("text", encoding, **place, **style)
 
 
 def build_line_spec(
@@ -181,36 +139,6 @@ def build_line_spec(
     ]
     return build_fit_spec(
         width, 230, data={"values": points}, encoding={**axes, "color": color}, layer=layers
-    )
-
-
-def encode_windows(figure_format: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the channels of a chart by num_speculative_tokens: x the window, y a figure."""
-    x_axis = {"grid": False, "tickMinStep": 1, "format": "d", "title": "num_speculative_tokens"}
-    x = {
-        "field": "window",
-        "type": "quantitative",
-        "scale": {"zero": False, "nice": False, "padding": 12},
-    }
-    y_axis = {"title": None, "format": figure_format, "tickCount": 6}
-    return {**x, "axis": x_axis}, {"type": "quantitative", "scale": {"zero": False}, "axis": y_axis}
-
-
-def encode_drafts(looks: Mapping[str, Sequence[Any]]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the channels color and dash of a chart by window; `looks` has each draft's."""
-    color, dash = (
-        encode_nominal(
-            "series", {name: look[place] for name, look in looks.items()}, sort=None, title=None
-        )
-        for place in (0, 1)
-    )
-    return color, dash
-
-
-def mark_plain_decoding(y: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the line at 1, where a candidate is as fast as plain decoding."""
-    return build_layer(
-        "rule", {"y": {**y, "field": "one"}}, [{"one": 1}], color="var(--text)", strokeDash=[4, 3]
     )
 
 

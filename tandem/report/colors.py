@@ -77,6 +77,16 @@ TONES: Mapping[str, str] = {
 """Class of a tone -> color of its words and marks; templates/report.css has the same colors for the
 page's classes."""
 
+LINE_LOOKS = (
+    ("var(--text)", [1, 0], "circle"),
+    ("var(--arm-1)", [6, 3], "square"),
+    ("var(--same)", [2, 2], "diamond"),
+    ("var(--arm-3)", [9, 3, 2, 3], "triangle-up"),
+    ("var(--arm-2)", [4, 6], "triangle-down"),
+    ("var(--arm-0)", [12, 4], "cross"),
+)
+"""Color, dash and shape of each line; a chart has at most so many lines."""
+
 SHAPES: Mapping[CellWord, str] = {
     "faster": "triangle-right",
     "slower": "triangle-left",

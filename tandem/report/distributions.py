@@ -6,12 +6,12 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import product
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from markupsafe import Markup
 
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import RequestTable
@@ -19,15 +19,10 @@ from tandem.judge import text_format as fmt
 from tandem.judge.pairs import find_figures
 from tandem.judge.schema import Verdict
 from tandem.report import charts, colors, sampling
-from tandem.report.charts import (
-    FULL_PX,
-    ReportChart,
-    ReportSection,
-    VegaSpec,
-    build_layer,
-    encode_nominal,
-)
+from tandem.report.charts import FULL_PX, ReportChart, ReportSection, VegaSpec
 from tandem.report.markup import build_sentence, build_table
+from tandem.report.row_chart import RowChart, RowMark, ValueAxis, encode_arms
+from tandem.report.sampling import ChartCell
 
 METRICS = ("e2e_ms", "tpot_ms", "ttft_ms")
 MAX_ROWS = 10
@@ -41,134 +36,119 @@ _LOG_RATIO = 30.0  # largest over smallest value above which the axis is logarit
 _MAX_AXIS_RATIO = 1e9  # largest ratio of an axis' ends: a second to a nanosecond
 
 
+class _BoxData(NamedTuple):
+    """A chart's boxes, one a class and arm, and the requests that are drawn one by one."""
+
+    boxes: list[dict[str, Any]]
+    dots: list[dict[str, Any]]
+
+
 def build_distribution_section(verdict: Verdict, requests: RequestTable) -> ReportSection:
     """Return the section on distributions."""
     cells, cell_count = sampling.choose_cells(verdict, requests, MAX_ROWS)
-    arms = (requests.baseline, *requests.variants)[: colors.MAX_ARMS]
-    names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)
-    good_mask = sampling.mask_good_requests(verdict, requests)
     note = ""
     if len(cells) < cell_count:
         note = f" Drawn are {len(cells)} of {cell_count:,} classes at loads; the records have all."
-    parts: list[Markup | ReportChart] = []
+    box_charts: list[ReportChart] = []
     for metric in METRICS:
-        figures = find_figures(requests, metric)
-        boxes: list[dict[str, Any]] = []
-        dots: list[dict[str, Any]] = []
-        for (name, cell), arm in product(zip(names, cells, strict=True), arms):
-            mask = (
-                sampling.mask_cell(requests, cell)
-                & good_mask
-                & np.isfinite(figures)
-                & requests.arm_mask(arm)
-            )
-            values: Values = figures[mask]
-            if len(values):
-                place = {"row": name, "arm": fmt.shorten_text(arm)}
-                quantiles = dict(
-                    zip(
-                        _QUANTILES,
-                        np.quantile(values, list(_QUANTILES.values())).tolist(),
-                        strict=True,
-                    )
-                )
-                boxes.append(
-                    {
-                        **place,
-                        **quantiles,
-                        "n": len(values),
-                        "median": fmt.format_number(quantiles["p50"]),
-                    }
-                )
-                dots += [{"at": value, **place} for value in values[: MAX_DOTS + 1].tolist()]
-        if boxes:
-            parts.append(
-                _build_box_chart(metric, arms, boxes, dots if len(dots) <= MAX_DOTS else [], note)
-            )
+        data = _collect_boxes(verdict, requests, cells, metric)
+        if data.boxes:
+            box_charts.append(_build_box_chart(metric, _color_arms(requests), data, note))
     sentence = "No request of this run has these figures: none succeeded."
-    if parts:
+    if box_charts:
         sentence = (
             "Single requests, all prompts and rounds together; the verdict pairs each prompt with"
             " itself instead."
         )
-    parts.insert(0, build_sentence(sentence))
     return ReportSection(
-        name="spread", short="Distributions", title="Distributions", parts=tuple(parts)
+        name="spread",
+        short="Distributions",
+        title="Distributions",
+        parts=(build_sentence(sentence), *box_charts),
     )
 
 
+def _color_arms(requests: RequestTable) -> dict[str, str]:
+    """Return the color of each arm that is drawn."""
+    arms = (requests.baseline, *requests.variants)[: colors.MAX_ARMS]
+    return {name: colors.arm_color(place) for place, name in enumerate(arms)}
+
+
+def _collect_boxes(
+    verdict: Verdict, requests: RequestTable, cells: Sequence[ChartCell], metric: str
+) -> _BoxData:
+    figures = find_figures(requests, metric)
+    usable_mask = sampling.mask_good_requests(verdict, requests) & np.isfinite(figures)
+    names = fmt.name_places([(cell.class_, cell.load) for cell in cells], fmt.format_short_load)
+    data = _BoxData([], [])
+    for (name, cell), arm in product(zip(names, cells, strict=True), _color_arms(requests)):
+        mask = usable_mask & sampling.mask_cell(requests, cell) & requests.arm_mask(arm)
+        values: Values = figures[mask]
+        if not len(values):
+            continue
+        place = {"row": name, "arm": fmt.shorten_text(arm)}
+        quantiles = np.quantile(values, list(_QUANTILES.values())).tolist()
+        box = {**place, **dict(zip(_QUANTILES, quantiles, strict=True)), "n": len(values)}
+        data.boxes.append({**box, "median": fmt.format_number(box["p50"])})
+        data.dots.extend({"at": value, **place} for value in values[: MAX_DOTS + 1].tolist())
+    return data if len(data.dots) <= MAX_DOTS else data._replace(dots=[])
+
+
 def _build_box_chart(
-    metric: str,
-    arms: Sequence[str],
-    boxes: list[dict[str, Any]],
-    dots: list[dict[str, Any]],
-    note: str,
+    metric: str, arm_colors: Mapping[str, str], data: _BoxData, note: str
 ) -> ReportChart:
-    label = f"{fmt.format_metric(metric)}, {fmt.metric_unit(metric)}"
-    rows = [
-        (
-            box["row"],
-            box["arm"],
-            f"{box['n']:,}",
-            *(fmt.format_number(box[name]) for name in _QUANTILES),
-        )
-        for box in boxes
-    ]
-    ticks = " Each tick is a request." if dots else ""
+    unit = fmt.metric_unit(metric)
+    label = f"{fmt.format_metric(metric)}, {unit}"
+    rows = []
+    for box in data.boxes:
+        quantiles = [fmt.format_number(box[name]) for name in _QUANTILES]
+        rows.append((box["row"], box["arm"], f"{box['n']:,}", *quantiles))
+    ticks = " Each tick is a request." if data.dots else ""
+    heads = ("Class", "Arm", "Requests", *_QUANTILES)
     return ReportChart(
         name=f"spread-{metric.replace('_', '-')}",
-        title=f"{fmt.format_metric(metric)} of single requests, {fmt.metric_unit(metric)}",
+        title=f"{fmt.format_metric(metric)} of single requests, {unit}",
         caption=(
             "The box holds the middle half of the requests, the line in it is the median, which"
             f" stands on the right as a figure; the thin line runs from p5 to p95.{ticks}{note}"
         ),
-        spec=lambda width: _build_box_spec(label, arms, boxes, dots, width),
-        table=build_table(
-            label, ("Class", "Arm", "Requests", *_QUANTILES), rows, numbers=range(2, 8)
-        ),
+        spec=partial(_build_box_spec, label, arm_colors, data),
+        table=build_table(label, heads, rows, numbers=range(2, 8)),
         width_px=FULL_PX,
     )
 
 
 def _build_box_spec(
-    label: str,
-    arms: Sequence[str],
-    boxes: list[dict[str, Any]],
-    dots: list[dict[str, Any]],
-    width: int,
+    label: str, arm_colors: Mapping[str, str], data: _BoxData, width: int
 ) -> VegaSpec:
-    low = min(box["p5"] for box in boxes)
-    high = max([*(box["p95"] for box in boxes), *(dot["at"] for dot in dots)])
+    low = min(box["p5"] for box in data.boxes)
+    high = max([*(box["p95"] for box in data.boxes), *(dot["at"] for dot in data.dots)])
     is_log = low > 0 and high / low > _LOG_RATIO
-    ends = (
-        (max(low, high / _MAX_AXIS_RATIO) / _AXIS_MARGIN, high * _AXIS_MARGIN)
-        if is_log
-        else (0, high)
+    ends = (0.0, high)
+    if is_log:
+        ends = (max(low, high / _MAX_AXIS_RATIO) / _AXIS_MARGIN, high * _AXIS_MARGIN)
+    ticks = {
+        "labelExpr": "format(datum.value, ',')",
+        "labelOverlap": True,
+        "tickCount": 4 if charts.is_narrow(width) else 8,
+    }
+    dot_style = {"size": 11, "thickness": 1, "opacity": 0.55}
+    chart = RowChart(
+        rows=data.boxes,
+        axis=ValueAxis(
+            title=label, first=ends[0], last=ends[1], figure_px=65, is_log=is_log, ticks=ticks
+        ),
+        marks=[
+            RowMark("rule", "p5", "p95", {"strokeWidth": 1.5}),
+            RowMark("rule", "p25", "p75", {"strokeWidth": 11, "opacity": 0.35}),
+            RowMark("tick", "at", "", dot_style, rows=data.dots),
+            RowMark("tick", "p50", "", {"size": 15, "thickness": 3, "opacity": 1}),
+        ],
+        figures=[("median", 0)],
+        figure_style={"fontWeight": "bold"},
+        look=encode_arms(
+            {fmt.shorten_text(name): color for name, color in arm_colors.items()}, symbolOpacity=1
+        ),
+        step_px=_BOX_PX,
     )
-    x = charts.encode_values("log" if is_log else "linear", *ends, figure_px=65, clamp=True)
-    axis = {"grid": True, "tickSize": 4, "labelExpr": "format(datum.value, ',')", "title": label}
-    axis |= {"labelOverlap": True, "tickCount": 4 if charts.is_narrow(width) else 8}
-    scale = {fmt.shorten_text(name): colors.arm_color(place) for place, name in enumerate(arms)}
-    legend = {"symbolType": "square", "symbolOpacity": 1, "columnPadding": 30}
-    look = {"y": charts.encode_rows([box["row"] for box in boxes], width)}
-    look |= {"color": encode_nominal("arm", scale, legend=legend)}
-    look |= {"yOffset": {"field": "arm", "type": "nominal", "scale": {"domain": list(scale)}}}
-    layers = [
-        build_layer(
-            "rule",
-            {"x": x | {"field": "p5", "axis": axis}, "x2": {"field": "p95"}, **look},
-            strokeWidth=1.5,
-        ),
-        build_layer(
-            "rule",
-            {"x": x | {"field": "p25"}, "x2": {"field": "p75"}, **look},
-            strokeWidth=11,
-            opacity=0.35,
-        ),
-        build_layer(
-            "tick", {"x": x | {"field": "at"}, **look}, dots, size=11, thickness=1, opacity=0.55
-        ),
-        build_layer("tick", {"x": x | {"field": "p50"}, **look}, size=15, thickness=3, opacity=1),
-        charts.build_figure_layer({**look, "text": {"field": "median"}}, fontWeight="bold"),
-    ]
-    return charts.build_fit_spec(width, {"step": _BOX_PX}, data={"values": boxes}, layer=layers)
+    return chart.build_spec(width)

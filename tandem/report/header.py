@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 from markupsafe import Markup
 
 from tandem.bench.records.manifest import RunManifest
-from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.judge import text_format as fmt
 from tandem.judge.schema import FILE, ArmFigures, Headline, OutputFinding, VariantFinding, Verdict
+from tandem.report.chart_page import PageHeader
 from tandem.report.markup import build_sentence, build_table, render_template
 
 _MAX_NAMES = 8  # names of classes in one line; the plot has more
@@ -68,7 +68,7 @@ def format_title(verdict: Verdict) -> str:
     return f"Verdict on {len(verdict.headlines)} variants of {verdict.baseline}"
 
 
-def build_header(verdict: Verdict, manifest: RunManifest) -> Markup:
+def build_header(verdict: Verdict, manifest: RunManifest) -> PageHeader:
     """Return the head of the page.
 
     Args:
@@ -88,11 +88,9 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> Markup:
         "Intervals": fmt.format_level(verdict),
         "Run": verdict.run,
     }
-    return render_template(
-        "header",
+    body = render_template(
+        "headlines",
         verdict=verdict,
-        band=SIMULATED_BAND,
-        title=format_title(verdict),
         heading="h1" if is_single else "h2",
         subheading="h2" if is_single else "h3",
         entries=[_describe_headline(headline, verdict) for headline in verdict.headlines],
@@ -101,6 +99,17 @@ def build_header(verdict: Verdict, manifest: RunManifest) -> Markup:
         max_notes=_MAX_NOTES,
         notes=fmt.list_notes(verdict),
         facts=list(facts.items()),
+    )
+    title = format_title(verdict)
+    return PageHeader(
+        title="" if is_single else title,
+        eyebrow=f"Tandem verdict on {verdict.folder}",
+        sentences=(),
+        source="the records of the run",
+        is_simulated=verdict.simulated is True,
+        version=verdict.version,
+        tab=title,
+        body=body,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from functools import partial
 
 from markupsafe import Markup
 
@@ -18,6 +18,7 @@ from tandem.judge import text_format as fmt
 from tandem.report import charts
 from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec, build_layer
 from tandem.report.markup import build_sentence, build_table, clean_value, render_template
+from tandem.report.row_chart import RowChart, RowMark, ValueAxis
 
 MAX_EXAMPLES = 6
 MAX_CLASSES = 24
@@ -124,7 +125,7 @@ def _build_identical_chart(equality: schema.OutputEquality, place: int) -> Repor
             "The mark is the share of pairs that are identical, its line the interval; the upright"
             f" line is the yardstick, the baseline's own share against itself.{note}"
         ),
-        spec=lambda width: _build_share_spec(classes, width),
+        spec=partial(_build_share_spec, classes),
         table=build_table(
             "Identical outputs per class", ("Class", "Identical", "Baseline against itself"), rows
         ),
@@ -133,48 +134,35 @@ def _build_identical_chart(equality: schema.OutputEquality, place: int) -> Repor
 
 
 def _build_share_spec(classes: Sequence[schema.ClassEquality], width: int) -> VegaSpec:
-    names = [fmt.shorten_text(entry.class_) for entry in classes]
-    values = []
-    for name, entry in zip(names, classes, strict=True):
+    rows = []
+    for entry in classes:
         identical = entry.identical
-        yardstick = entry.yardstick
-        share = entry.identical.share
-        ends = {"low": share if identical.low is None else identical.low}
-        ends["high"] = share if identical.high is None else identical.high
-        own = None if yardstick is None else yardstick.share
-        values.append(
-            {
-                "row": name,
-                "share": share,
-                **ends,
-                "own": own,
-                "told": f"{identical.n:,} of {identical.of:,}",
-            }
-        )
-    x = charts.encode_values("linear", 0, 1, figure_px=85)
-    y = charts.encode_rows(names, width)
-    axis = {"grid": True, "format": ".0%", "tickCount": 5, "tickSize": 4, "title": "identical"}
-    interval = {"x": x | {"field": "low", "axis": axis}, "x2": {"field": "high"}, "y": y}
-    yardstick_style: dict[str, Any] = {
-        "orient": "vertical",
-        "size": 18,
-        "thickness": 3,
-        "color": "var(--floor)",
-    }
-    point_style: dict[str, Any] = {
-        "filled": True,
-        "size": 80,
-        "opacity": 1,
-        "shape": "square",
-        "color": "var(--same)",
-    }
-    layers = [
-        build_layer("rule", interval, color="var(--same)", strokeWidth=2.5),
-        build_layer("tick", {"x": x | {"field": "own"}, "y": y}, **yardstick_style),
-        build_layer("point", {"x": x | {"field": "share"}, "y": y}, **point_style),
-        charts.build_figure_layer({"y": y, "text": {"field": "told"}}),
-    ]
-    return charts.build_fit_spec(width, {"step": 26}, data={"values": values}, layer=layers)
+        share = identical.share
+        row = {
+            "row": fmt.shorten_text(entry.class_),
+            "share": share,
+            "low": share if identical.low is None else identical.low,
+            "high": share if identical.high is None else identical.high,
+            "own": None if entry.yardstick is None else entry.yardstick.share,
+            "figure": f"{identical.n:,} of {identical.of:,}",
+        }
+        rows.append(row)
+    color = {"color": "var(--same)"}
+    yardstick_style = {"orient": "vertical", "size": 18, "thickness": 3, "color": "var(--floor)"}
+    point_style = {"filled": True, "size": 80, "opacity": 1, "shape": "square", **color}
+    ticks = {"format": ".0%", "tickCount": 5}
+    chart = RowChart(
+        rows=rows,
+        axis=ValueAxis(title="identical", first=0, last=1, figure_px=85, ticks=ticks),
+        marks=[
+            RowMark("rule", "low", "high", {**color, "strokeWidth": 2.5}),
+            RowMark("tick", "own", "", yardstick_style),
+            RowMark("point", "share", "", point_style),
+        ],
+        figures=[("figure", 0)],
+        step_px=26,
+    )
+    return chart.build_spec(width)
 
 
 def _build_divergence_chart(equality: schema.OutputEquality, place: int) -> ReportChart:
@@ -184,7 +172,7 @@ def _build_divergence_chart(equality: schema.OutputEquality, place: int) -> Repo
         name=f"first-divergence-{place}",
         title=f"Where the outputs of {fmt.shorten_text(equality.variant)} first differ",
         caption=f"Pairs that differ, by the number of {unit} before the first difference.",
-        spec=lambda width: _build_histogram_spec(equality.first_divergence, unit, width),
+        spec=partial(_build_histogram_spec, equality.first_divergence, unit),
         table=build_table("First difference", (unit.capitalize(), "Pairs"), rows, numbers=(1,)),
         width_px=HALF_PX,
         has_slide=False,

@@ -10,8 +10,6 @@ from __future__ import annotations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from markupsafe import Markup
-
 from tandem.bench.figures.request_table import RequestTable
 from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.errors import ExternalError, convert_os_errors
@@ -19,10 +17,9 @@ from tandem.judge.schema import REPORT_FILE, Verdict
 from tandem.judge.text_format import mentions_speculation
 from tandem.post.schema import ClaimAnswers
 from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
-from tandem.report.charts import ReportChart, write_png
+from tandem.report.chart_page import render_page
+from tandem.report.charts import write_png
 from tandem.report.claims import build_claims_section
-from tandem.report.colors import build_css_variables
-from tandem.report.markup import TEMPLATES, render_template
 
 CHARTS_FOLDER = "charts"
 
@@ -53,17 +50,7 @@ def write_report(
         *([build_claims_section(claims)] if claims else []),
         *appendix.build_closing_sections(verdict),
     ]
-    style = build_css_variables() + (TEMPLATES / "report.css").read_text(encoding="utf-8")
-    page = render_template(
-        "report",
-        title=f"{'Simulated: ' if verdict.simulated else ''}{header.format_title(verdict)}",
-        style=Markup(style),  # noqa: S704 - ours
-        header=header.build_header(verdict, requests.run),
-        sections=sections,
-        version=verdict.version,
-        source="the records of the run",
-    )
-    parts = [part for section in sections for part in section.parts]
+    page = render_page(header.build_header(verdict, requests.run), sections)
     html = folder / REPORT_FILE
     charts = folder / CHARTS_FOLDER
     band = SIMULATED_BAND if verdict.simulated else None
@@ -71,11 +58,10 @@ def write_report(
     with convert_os_errors("the report cannot be written", folder, change, ExternalError):
         charts.mkdir(parents=True, exist_ok=True)
         with TemporaryDirectory(dir=folder, prefix=".report-") as scratch:
-            new_pictures = [
-                write_png(part, Path(scratch), band)
-                for part in parts
-                if isinstance(part, ReportChart) and part.has_slide
-            ]
+            new_pictures = []
+            for section in sections:
+                slides = section.list_slides()
+                new_pictures += [write_png(chart, Path(scratch), band) for chart in slides]
             new_html = Path(scratch) / REPORT_FILE
             new_html.write_text(page, encoding="utf-8")
             for old_picture in charts.glob("*.png"):

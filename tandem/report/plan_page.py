@@ -9,29 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup
 
-from tandem.judge.text_format import ABSENT, format_number, format_times, shorten_text
+from tandem.judge.text_format import ABSENT, format_number, format_times
 from tandem.plan.forecast_cell import ForecastCell
-from tandem.report.acceptance import LINE_LOOKS
 from tandem.report.chart_page import PageHeader, write_chart_page
-from tandem.report.charts import (
-    HALF_PX,
-    ReportChart,
-    ReportSection,
-    VegaSpec,
-    build_fit_spec,
-    build_layer,
-    encode_drafts,
-    encode_windows,
-    mark_plain_decoding,
-)
+from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec
 from tandem.report.markup import build_table, render_template
+from tandem.report.window_chart import build_window_spec, name_drafts
 
 _SPREAD = 0.08  # windows between measured points, so that they do not overlap
-_MAX_DRAFTS = len(LINE_LOOKS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,63 +77,33 @@ def _build_load_chart(
             " is slower."
         )
         + measured,
-        spec=lambda width: _build_window_spec(lines, points, width),
+        spec=partial(_build_load_spec, lines, points),
         table=_build_points_table(points) if points else _build_lines_table(lines),
         width_px=HALF_PX,
         has_slide=False,
     )
 
 
-def _build_window_spec(
+def _build_load_spec(
     lines: Sequence[ForecastCell], points: Sequence[MeasuredPoint], width: int
 ) -> VegaSpec:
-    drafts = list(dict.fromkeys(line.draft for line in lines))[:_MAX_DRAFTS]
-    names = {draft: shorten_text(draft.rpartition("/")[2]) for draft in drafts}
-    looks = dict(zip(names.values(), LINE_LOOKS, strict=False))
-    (color, dash), (x, y) = encode_drafts(looks), encode_windows(".1f")
-    values = [
-        {
-            "series": names[line.draft],
-            "window": line.window,
-            "value": line.speed_up,
-            "low": line.low,
-            "high": line.high,
-        }
-        for line in lines
-        if line.draft in names
-    ]
+    names = name_drafts([line.draft for line in lines])
+    line_rows = []
+    for line in lines:
+        if line.draft in names:
+            own = {"series": names[line.draft], "window": line.window}
+            line_rows.append({**own, "value": line.speed_up, "low": line.low, "high": line.high})
+    point_rows = []
     middle = (len(points) - 1) / 2
-    measured = [
-        {
+    for place, point in enumerate(points):
+        row = {
             "window": point.window + (place - middle) * _SPREAD,
             "value": point.speed_up,
             "low": point.low or point.speed_up,
             "high": point.high or point.speed_up,
         }
-        for place, point in enumerate(points)
-    ]
-    ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
-    layers = [
-        build_layer("area", {"x": x, "color": color, **ends}, opacity=0.12),
-        build_layer(
-            "line",
-            {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}},
-            strokeWidth=2,
-        ),
-        mark_plain_decoding(y),
-    ]
-    if measured:
-        layers += [
-            build_layer("rule", {"x": x, **ends}, measured, color="var(--text)"),
-            build_layer(
-                "point",
-                {"x": x, "y": {**y, "field": "value"}},
-                measured,
-                filled=True,
-                color="var(--text)",
-            ),
-        ]
-    return build_fit_spec(width, 260, data={"values": values}, layer=layers)
+        point_rows.append(row)
+    return build_window_spec(width, line_rows, point_rows, list(names.values()), ".1f")
 
 
 def _build_points_table(points: Sequence[MeasuredPoint]) -> Markup:

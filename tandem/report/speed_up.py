@@ -7,7 +7,7 @@ at most MAX_TABLE_ROWS cells; the rest is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,12 +24,12 @@ from tandem.report.charts import (
     ReportChart,
     ReportSection,
     VegaSpec,
-    build_layer,
     encode_nominal,
 )
 from tandem.report.colors import SHAPES, TONES
 from tandem.report.header import find_tone
 from tandem.report.markup import build_table, render_template
+from tandem.report.row_chart import RowChart, RowMark, ValueAxis, mark_one
 
 MAX_FOREST_ROWS = 30
 MAX_TABLE_ROWS = 160
@@ -88,56 +88,60 @@ def build_forest_charts(
         headline: of the variant.
         variant_index: of the variant, for the charts' names.
     """
-    all_cells = [
+    cells = [
         cell
         for cell in verdict.cells
         if cell.variant == headline.variant and cell.speed_up is not None
     ]
-    by_metric: dict[str, dict[tuple[str, LoadLevel], schema.CellVerdict]] = {}
-    for cell in sorted(all_cells, key=lambda cell: cell.metric != headline.metric):
-        by_metric.setdefault(cell.metric, {})[cell.class_, cell.load] = cell
-    arms = f"{fmt.shorten_text(headline.variant)} over {fmt.shorten_text(verdict.baseline)}"
-    colors = {word: TONES[find_tone(headline, word).class_] for word in SHAPES}
+    deciding_cells = [cell for cell in cells if cell.metric == headline.metric]
+    telling_cells = fmt.choose_telling_cells(deciding_cells, MAX_FOREST_ROWS)
+    places = [(cell.class_, cell.load) for cell in sorted(telling_cells, key=_sort_key)]
+
     plots = []
-    places = list[tuple[str, LoadLevel]]()
-    for number, (metric, cells) in enumerate(by_metric.items()):
-        if not number:
-            first_cells = sorted(
-                fmt.choose_telling_cells(cells.values(), MAX_FOREST_ROWS), key=_sort_key
-            )
-            places = [(cell.class_, cell.load) for cell in first_cells]
-        class_cells = [cells[place] for place in places if place in cells]
-        note = (
-            f"Drawn are {len(class_cells)} of {len(cells):,}, the fastest and the slowest; all are"
-            f" in {schema.FILE}."
-        )
+    metrics = dict.fromkeys(cell.metric for cell in [*deciding_cells, *cells])
+    for number, metric in enumerate(metrics):
+        by_place = {(cell.class_, cell.load): cell for cell in cells if cell.metric == metric}
+        class_cells = [by_place[place] for place in places if place in by_place]
         overall_cells = fmt.list_overall_cells(verdict, headline, metric)
         drawn = [*(cell for cell in overall_cells if cell.speed_up is not None), *class_cells]
-        sentences = (
-            ["The same rows as above."] if number else _explain_forest(drawn, headline, verdict)
-        )
+        if not drawn:
+            continue
+        sentences = ["The same rows as above."]
+        if not number:
+            sentences = list(_explain_forest(drawn, headline, verdict))
         if metric == DECIDING_METRIC and headline.metric != metric:
-            sentences = [
-                *sentences,
-                "Answers have other lengths, so these times are not of the same work.",
-            ]
-        if drawn:
-            plots.append(
-                ReportChart(
-                    name=f"speed-up-{variant_index}{f'-{number}' if number else ''}",
-                    title=f"{fmt.format_metric(metric)}: speed-up of {arms}",
-                    caption=" ".join(
-                        [*sentences, *([note] if len(class_cells) < len(cells) else [])]
-                    ),
-                    spec=partial(_build_forest_spec, drawn, colors, verdict.margin),
-                    table=_build_cells_table(
-                        f"{fmt.format_metric(metric)} of {headline.variant}", drawn, verdict
-                    ),
-                    width_px=NARROW_PX if number else FULL_PX,
-                    has_slide=not number,
-                )
+            sentences.append("Answers have other lengths, so these times are not of the same work.")
+        if len(class_cells) < len(by_place):
+            counts = f"{len(class_cells)} of {len(by_place):,}"
+            sentences.append(
+                f"Drawn are {counts}, the fastest and the slowest; all are in {schema.FILE}."
             )
+        name = f"speed-up-{variant_index}{f'-{number}' if number else ''}"
+        plots.append(_build_forest_chart(name, verdict, headline, drawn, " ".join(sentences)))
     return plots
+
+
+def _build_forest_chart(
+    name: str,
+    verdict: schema.Verdict,
+    headline: schema.Headline,
+    cells: Sequence[schema.CellVerdict],
+    caption: str,
+) -> ReportChart:
+    """Return the plot of one metric; only the deciding one is wide and has a slide."""
+    is_deciding = cells[0].metric == headline.metric
+    metric = fmt.format_metric(cells[0].metric)
+    arms = f"{fmt.shorten_text(headline.variant)} over {fmt.shorten_text(verdict.baseline)}"
+    colors = {word: TONES[find_tone(headline, word).class_] for word in SHAPES}
+    return ReportChart(
+        name=name,
+        title=f"{metric}: speed-up of {arms}",
+        caption=caption,
+        spec=partial(_build_forest_spec, cells, colors, verdict.margin),
+        table=_build_cells_table(f"{metric} of {headline.variant}", cells, verdict),
+        width_px=FULL_PX if is_deciding else NARROW_PX,
+        has_slide=is_deciding,
+    )
 
 
 def _sort_key(cell: schema.CellVerdict) -> tuple[float, float]:
@@ -218,70 +222,75 @@ def _build_forest_spec(
     width: int,
 ) -> VegaSpec:
     narrow = charts.is_narrow(width)
-    format_place = fmt.format_short_load if narrow else fmt.format_load
-    names = fmt.name_places([(cell.class_, cell.load) for cell in cells], format_place)
-    ratios = [cell.speed_up for cell in cells if cell.speed_up is not None]
-    low = min([1 / _MIN_SPAN, *(ratio.low or ratio.value for ratio in ratios)]) / _AXIS_MARGIN
-    high = max([_MIN_SPAN, *(ratio.high or ratio.value for ratio in ratios)]) * _AXIS_MARGIN
-    low = max(low, 1 / _MAX_SPEED_UP)
-    high = min(high, _MAX_SPEED_UP)
-    x = charts.encode_values("log", low, high, figure_px=100 if narrow else 290, clamp=True)
+    axis = _choose_axis(cells, figure_px=100 if narrow else 290)
+    color = {"color": encode_nominal("verdict", colors, legend=None)}
+    shape = encode_nominal("verdict", SHAPES, legend=None)
+    band = {"from": 1 / (1 + margin), "to": 1 + margin}
+    floor_style = {"color": "var(--floor)", "strokeWidth": 9, "opacity": 0.45}
+    interval_style = {"strokeWidth": 2.5, "strokeCap": "round"}
+    point_style = {"filled": True, "size": 90, "opacity": 1, "stroke": "var(--card)"}
+    marks = [
+        RowMark("rect", "from", "to", {"color": "var(--band)"}, rows=[band], is_across=True),
+        RowMark("rule", "floor", "ceiling", floor_style),
+        mark_one("var(--muted)", strokeWidth=1),
+        RowMark("rule", "low", "high", interval_style, color),
+        RowMark("point", "value", "", {**point_style, "strokeWidth": 1}, {**color, "shape": shape}),
+    ]
+    chart = RowChart(
+        rows=_list_forest_rows(cells, axis, fmt.format_short_load if narrow else fmt.format_load),
+        axis=axis,
+        marks=marks,
+        figures=[("short", 0)] if narrow else [("figure", 220), ("interval", 100), ("word", 0)],
+        figure_channels=color,
+        step_px=_STEP_PX,
+    )
+    return chart.build_spec(width)
+
+
+def _choose_axis(cells: Sequence[schema.CellVerdict], *, figure_px: int) -> ValueAxis:
+    """Return a logarithmic axis that holds every interval, up to _MAX_SPEED_UP."""
+    ends = [1 / _MIN_SPAN, _MIN_SPAN]
+    for ratio in (cell.speed_up for cell in cells):
+        if ratio is not None:
+            ends += [ratio.low or ratio.value, ratio.high or ratio.value]
+    low = max(min(ends) / _AXIS_MARGIN, 1 / _MAX_SPEED_UP)
+    high = min(max(ends) * _AXIS_MARGIN, _MAX_SPEED_UP)
+    ticks = {
+        "values": [tick for tick in _TICKS if low <= tick <= high],
+        "labelOverlap": True,
+        "labelExpr": f"format(datum.value, '~g') + '{fmt.TIMES}'",
+    }
     title = f"speed-up: left of 1{fmt.TIMES} slower, right of it faster"
-    axis = {"grid": True, "orient": "bottom", "tickSize": 4, "title": title}
-    axis |= {"values": [tick for tick in _TICKS if low <= tick <= high], "labelOverlap": True}
-    axis |= {"labelExpr": f"format(datum.value, '~g') + '{fmt.TIMES}'"}
-    values = []
-    for name, cell, ratio in zip(names, cells, ratios, strict=True):
+    return ValueAxis(
+        title=title, first=low, last=high, figure_px=figure_px, is_log=True, ticks=ticks
+    )
+
+
+def _list_forest_rows(
+    cells: Sequence[schema.CellVerdict],
+    axis: ValueAxis,
+    format_place: Callable[[LoadLevel], str],
+) -> list[dict[str, Any]]:
+    names = fmt.name_places([(cell.class_, cell.load) for cell in cells], format_place)
+    rows = []
+    for name, cell in zip(names, cells, strict=True):
+        ratio = cell.speed_up
+        assert ratio is not None  # a cell without one is not drawn
         floor = cell.noise_floor or 1.0
-        value = ratio.value
-        ends = {"low": ratio.low or value, "high": ratio.high or value}
-        floor_ends = {"floor": max(1 / floor, low), "ceiling": min(floor, high)}
-        texts = {
-            "figure": fmt.format_times(value),
+        figure = fmt.format_times(ratio.value)
+        word = fmt.name_word(cell)
+        row = {
+            "row": name,
+            "value": ratio.value,
+            "low": ratio.low or ratio.value,
+            "high": ratio.high or ratio.value,
+            "floor": max(1 / floor, axis.first),
+            "ceiling": min(floor, axis.last),
+            "figure": figure,
             "interval": fmt.format_interval(ratio),
             "verdict": cell.verdict,
+            "word": word,
+            "short": f"{figure} {word}",
         }
-        texts["word"] = fmt.name_word(cell)
-        short = f"{fmt.format_times(value)} {fmt.name_word(cell)}"
-        values.append({"row": name, "value": value, **ends, **floor_ends, **texts, "short": short})
-    color = encode_nominal("verdict", colors, legend=None)
-    y = charts.encode_rows(names, width)
-    shape = encode_nominal("verdict", SHAPES, legend=None)
-    point_style: dict[str, Any] = {
-        "filled": True,
-        "size": 90,
-        "opacity": 1,
-        "stroke": "var(--card)",
-        "strokeWidth": 1,
-    }
-    margin_row = {"from": 1 / (1 + margin), "to": 1 + margin}
-    floor_bar = {"x": x | {"field": "floor"}, "x2": {"field": "ceiling"}, "y": y}
-    texts_right = [("short", 0)] if narrow else [("figure", 220), ("interval", 100), ("word", 0)]
-    layers = [
-        build_layer(
-            "rect",
-            {"x": x | {"axis": axis, "field": "from"}, "x2": {"field": "to"}},
-            [margin_row],
-            color="var(--band)",
-        ),
-        build_layer("rule", floor_bar, color="var(--floor)", strokeWidth=9, opacity=0.45),
-        build_layer(
-            "rule", {"x": x | {"field": "one"}}, [{"one": 1}], color="var(--muted)", strokeWidth=1
-        ),
-        build_layer(
-            "rule",
-            {"x": x | {"field": "low"}, "x2": {"field": "high"}, "y": y, "color": color},
-            strokeWidth=2.5,
-            strokeCap="round",
-        ),
-        build_layer(
-            "point",
-            {"x": x | {"field": "value"}, "y": y, "color": color, "shape": shape},
-            **point_style,
-        ),
-        *(
-            charts.build_figure_layer({"y": y, "text": {"field": name}, "color": color}, right)
-            for name, right in texts_right
-        ),
-    ]
-    return charts.build_fit_spec(width, {"step": _STEP_PX}, data={"values": values}, layer=layers)
+        rows.append(row)
+    return rows

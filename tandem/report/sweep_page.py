@@ -6,27 +6,18 @@ candidate that nobody measured has no point. One file, no script, no outside ref
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from markupsafe import Markup
 
 from tandem.judge.sweep_record import CandidateRecord
 from tandem.judge.text_format import ABSENT, format_number, format_times
-from tandem.report.acceptance import LINE_LOOKS
 from tandem.report.chart_page import PageHeader, write_chart_page
-from tandem.report.charts import (
-    HALF_PX,
-    ReportChart,
-    ReportSection,
-    VegaSpec,
-    build_fit_spec,
-    build_layer,
-    encode_drafts,
-    encode_windows,
-    mark_plain_decoding,
-)
+from tandem.report.charts import HALF_PX, ReportChart, ReportSection, VegaSpec
 from tandem.report.markup import build_table, render_template
+from tandem.report.window_chart import build_window_spec, name_drafts
 
 PLAIN = "plain decoding"
 _SPREAD = 0.12  # windows between drafts, so that intervals do not overlap
@@ -43,7 +34,7 @@ def write_sweep_page(header: PageHeader, points: Sequence[CandidateRecord], path
     Raises:
         ExternalError: the file cannot be written.
     """
-    measured = [point for point in points if point.speed_up]
+    measured = [(point, point.speed_up) for point in points if point.speed_up]
     charts = [
         ReportChart(
             name="sweep-speed-up",
@@ -52,20 +43,18 @@ def write_sweep_page(header: PageHeader, points: Sequence[CandidateRecord], path
                 "A point for each measured candidate, with its 95 % interval. Below 1 speculation"
                 " is slower."
             ),
-            spec=lambda width: _build_spec(measured, _list_speed_ups(measured), width),
+            spec=partial(_build_spec, measured),
             table=_build_candidates_table(points),
             width_px=HALF_PX,
             has_slide=False,
         )
     ]
-    priced = [point for point in measured if point.goodput_per_usd]
-    ratios = [
-        point.goodput_per_usd[1] / point.goodput_per_usd[0]
-        for point in priced
-        if point.goodput_per_usd
-    ]
+    priced = []
+    for point, _ in measured:
+        if point.goodput_per_usd:
+            plain, candidate = point.goodput_per_usd
+            priced.append((point, (candidate / plain,) * 3))
     if priced:
-        values = [{"value": ratio, "low": ratio, "high": ratio} for ratio in ratios]
         goodput = ReportChart(
             name="sweep-goodput",
             title="Goodput per USD, relative to plain decoding",
@@ -73,8 +62,8 @@ def write_sweep_page(header: PageHeader, points: Sequence[CandidateRecord], path
                 "Good tokens keep the limits of the experiment. Each pair is compared with its own"
                 " plain server."
             ),
-            spec=lambda width: _build_spec(priced, values, width),
-            table=_build_goodput_table(priced),
+            spec=partial(_build_spec, priced),
+            table=_build_goodput_table([point for point, _ in priced]),
             width_px=HALF_PX,
             has_slide=False,
         )
@@ -91,51 +80,23 @@ def write_sweep_page(header: PageHeader, points: Sequence[CandidateRecord], path
     write_chart_page(header, sections, path)
 
 
-def _list_speed_ups(points: Sequence[CandidateRecord]) -> list[dict[str, float]]:
-    return [
-        {"value": point.speed_up[0], "low": point.speed_up[1], "high": point.speed_up[2]}
-        for point in points
-        if point.speed_up
-    ]
-
-
 def _build_spec(
-    points: Sequence[CandidateRecord], values: Sequence[Mapping[str, float]], width: int
+    figures: Sequence[tuple[CandidateRecord, tuple[float, float, float]]], width: int
 ) -> VegaSpec:
-    """Return a chart of one value for each point by its window; a line marks plain decoding."""
-    drafts = list(dict.fromkeys(point.draft.rpartition("/")[2] for point in points))
-    looks = dict(zip(drafts, LINE_LOOKS, strict=False))
-    rows = [
-        {
-            **value,
-            "series": draft,
-            "window": (
-                point.num_speculative_tokens
-                + (drafts.index(draft) - (len(drafts) - 1) / 2) * _SPREAD
-            ),
-        }
-        for point, value in zip(points, values, strict=True)
-        if (draft := point.draft.rpartition("/")[2]) in looks
-    ]
-    (color, dash), (x, y) = encode_drafts(looks), encode_windows(".2f")
-    ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}}
-    layers = [
-        mark_plain_decoding(y),
-        build_layer(
-            "line",
-            {"x": x, "color": color, "strokeDash": dash, "y": {**y, "field": "value"}},
-            opacity=0.5,
-        ),
-        build_layer("rule", {"x": x, "color": color, **ends}, strokeWidth=2),
-        build_layer(
-            "point",
-            {"x": x, "color": color, "y": {**y, "field": "value"}},
-            filled=True,
-            size=50,
-            opacity=1,
-        ),
-    ]
-    return build_fit_spec(width, 260, data={"values": rows}, layer=layers)
+    """Return a chart of a figure of each candidate, with its interval, by its window."""
+    names = name_drafts([point.draft for point, _ in figures])
+    middle = (len(names) - 1) / 2
+    points = []
+    for point, (value, low, high) in figures:
+        if point.draft in names:
+            shift = (list(names).index(point.draft) - middle) * _SPREAD
+            place = {
+                "series": names[point.draft],
+                "window": point.num_speculative_tokens + shift,
+            }
+            points.append({**place, "value": value, "low": low, "high": high})
+    lines = [{name: point[name] for name in ("series", "window", "value")} for point in points]
+    return build_window_spec(width, lines, points, list(names.values()), ".2f")
 
 
 def _build_candidates_table(points: Sequence[CandidateRecord]) -> Markup:

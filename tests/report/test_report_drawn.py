@@ -228,7 +228,7 @@ def test_acceptance_of_unnamed_arms_draws_nothing(verdict):
 
 def test_identical_shares_stand_beside_their_yardstick(verdict):
     points = rows(charts(output.build_output_section(verdict))["identical-0"])
-    assert [row["told"] for row in points] == [
+    assert [row["figure"] for row in points] == [
         "12 of 12",
         "12 of 12",
         "12 of 12",
