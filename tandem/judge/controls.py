@@ -15,10 +15,12 @@ the client itself may be so late.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from tandem.bench.figures.columns import IntArray
 from tandem.bench.figures.request_table import UNKNOWN, RequestTable
@@ -30,7 +32,6 @@ from tandem.judge.interval import (
     FEWEST_STARTS,
     LogRatioEstimate,
     convert_log_ratio,
-    estimate_log_ratio,
 )
 from tandem.judge.pairs import DECIDING_METRIC, JUDGED_METRICS, RequestPairing, find_figures
 from tandem.judge.schema import (
@@ -91,92 +92,99 @@ def check_controls(table: RequestTable) -> RunControls:
     )
 
 
+class _ControlCell(NamedTuple):
+    """A cell of the control against the baseline.
+
+    Args:
+        floor: what follows from it.
+        estimate: of the log speed-up.
+        lag_ms: how much the prompts' medians differ.
+    """
+
+    floor: NoiseFloor
+    estimate: LogRatioEstimate
+    lag_ms: float
+
+    def describe(self) -> str:
+        """Return the place and the figures."""
+        floor = self.floor
+        ratio = floor.speed_up
+        place = f"{format_metric(floor.metric)} of {floor.class_} at {format_load(floor.load)}"
+        return f"{place}, {ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})"
+
+
 def _check_itself(pairing: RequestPairing) -> tuple[CheckFinding, tuple[NoiseFloor, ...]]:
     """Return whether the baseline equals itself, and its difference in every cell."""
     table = pairing.table
     if table.control is None:
-        return (
-            "absent",
-            (
-                "no noise floor: the baseline was not asked against itself"
-                f" (--control-rounds){_NO_FLOOR}"
-            ),
-        ), ()
-    estimates = _estimate_control_cells(pairing, table.control)
-    floors = []
-    names = []
-    differences = []
-    for (cell, metric), (estimate, lag_ms) in estimates.items():
-        (class_, load), ratio = pairing.cell_place(cell), estimate.convert()
-        floor = convert_log_ratio(max(abs(estimate.low), abs(estimate.high)))
-        floors.append(
-            NoiseFloor(class_=class_, load=load, metric=metric, speed_up=ratio, ratio=floor)
-        )
-        place = f"{format_metric(metric)} of {class_} at {format_load(load)}"
-        names.append(f"{place}, {ratio.value:.3g} ({ratio.low:.3g} to {ratio.high:.3g})")
-        is_late = metric != "ttft_ms" or lag_ms > _MS * MAX_LAG_S
-        if is_late and is_beyond_margin(estimate, FALSE_VOID_RATE, len(estimates)):
-            differences.append((abs(estimate.log), names[-1]))
+        reason = "the baseline was not asked against itself (--control-rounds)"
+        return ("absent", f"no noise floor: {reason}{_NO_FLOOR}"), ()
+    cells = []
+    for code, metric in product(pairing.known_cells(), JUDGED_METRICS):
+        cell = _measure_control(pairing, table.control, [code], metric)
+        if cell is not None:
+            cells.append(cell)
+    floors = tuple(cell.floor for cell in cells)
     if not floors:
         reason = (
             "no class has 3 prompts that both goes at the baseline answered in rounds that count"
         )
         return ("absent", f"no noise floor: {reason}{_NO_FLOOR}"), ()
+
+    differences = [
+        cell
+        for cell in cells
+        if (cell.floor.metric != "ttft_ms" or cell.lag_ms > _MS * MAX_LAG_S)
+        and is_beyond_margin(cell.estimate, FALSE_VOID_RATE, len(cells))
+    ]
     if not differences:
-        ratios = [floor.ratio for floor in floors]
-        floor_text = (
-            f"the highest noise floor is {max(ratios):.3g}, of {names[ratios.index(max(ratios))]}"
-        )
+        highest = max(cells, key=lambda cell: cell.floor.ratio)
         sentence = (
             f"asked twice, {table.baseline} is itself in {len(floors)} of {len(floors)} cells;"
-            f" {floor_text}"
+            f" the highest noise floor is {highest.floor.ratio:.3g}, of {highest.describe()}"
         )
-        return ("passed", sentence), tuple(floors)
+        return ("passed", sentence), floors
+    farthest = max(differences, key=lambda cell: abs(cell.estimate.log))
+    counts = f"the farthest of {count_things(len(differences), 'cell')}"
     sentence = (
         f"asked twice, {table.baseline} differs from itself by more than {MARGIN:.0%}:"
-        f" {max(differences)[1]}, the farthest of {count_things(len(differences), 'cell')};"
-        " something beside the servers changes what is measured: see that nothing else uses them"
-        " or this machine, and run again"
+        f" {farthest.describe()}, {counts}; something beside the servers changes what is measured:"
+        " see that nothing else uses them or this machine, and run again"
     )
-    return ("failed", sentence), tuple(floors)
+    return ("failed", sentence), floors
 
 
-def _estimate_control_cells(
-    pairing: RequestPairing, control: str
-) -> dict[tuple[int, str], tuple[LogRatioEstimate, float]]:
-    """Return each cell's estimate by metric, and how many ms the prompts' medians differ."""
-    estimates = {}
-    for cell, metric in product(pairing.known_cells(), JUDGED_METRICS):
-        pairs = pairing.pairs((pairing.table.baseline, control), cell, metric)
-        estimate = estimate_log_ratio(
-            pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements
-        )
-        if estimate is not None:
-            lag_ms = abs(float(np.median(pairs.variant_medians - pairs.baseline_medians)))
-            estimates[cell, metric] = estimate, lag_ms
-    return estimates
+def _measure_control(
+    pairing: RequestPairing, control: str, codes: Sequence[int], metric: str
+) -> _ControlCell | None:
+    """Return the control against the baseline in some cells; None of too few prompts."""
+    pairs = pairing.join_cells((pairing.table.baseline, control), codes, metric)
+    estimate = pairs.estimate()
+    if estimate is None:
+        return None
+    class_, load = pairing.cell_place(codes[0])
+    floor = NoiseFloor(
+        class_=class_,
+        load=load,
+        metric=metric,
+        speed_up=estimate.convert(),
+        ratio=convert_log_ratio(max(abs(estimate.low), abs(estimate.high))),
+    )
+    lag_ms = abs(float(np.median(pairs.variant_medians - pairs.baseline_medians)))
+    return _ControlCell(floor, estimate, lag_ms)
 
 
 def _measure_overall_floors(pairing: RequestPairing) -> Iterator[NoiseFloor]:
     """Yield by how much the baseline differs from itself over all classes, at each load."""
-    table = pairing.table
-    if table.control is None:
+    control = pairing.table.control
+    if control is None:
         return
-    for load in table.loads:
-        codes = [code for code in pairing.known_cells() if pairing.cell_place(code)[1] == load]
-        arms = (table.baseline, table.control)
-        pairs = pairing.join_cells(arms, codes, DECIDING_METRIC)
-        estimate = estimate_log_ratio(
-            pairs.logs, pairs.by_round, pairs.starts, placements=pairs.placements
-        )
-        if estimate is not None:
-            yield NoiseFloor(
-                class_=ALL_CLASSES,
-                load=load,
-                metric=DECIDING_METRIC,
-                speed_up=estimate.convert(),
-                ratio=convert_log_ratio(max(abs(estimate.low), abs(estimate.high))),
-            )
+    codes_by_load = pairing.group_loads()
+    for load in pairing.table.loads:
+        codes = codes_by_load.get(load, [])
+        cell = _measure_control(pairing, control, codes, DECIDING_METRIC) if codes else None
+        if cell is not None:
+            yield replace(cell.floor, class_=ALL_CLASSES)
 
 
 def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[BottleneckRound, ...]]:
@@ -206,24 +214,22 @@ def _check_client_load(table: RequestTable) -> tuple[CheckFinding, tuple[Bottlen
     rounds = set(table.round.tolist())
     marked_rounds = reasons.keys() & rounds
     if not marked_rounds:
-        cpu, lag_s = (
-            max(getattr(load, name) or 0.0 for load in loads)
-            for name in ("client_cpu", "lag_p90_s")
+        cpu = max(load.client_cpu or 0.0 for load in loads)
+        lag_ms = _MS * max(load.lag_p90_s or 0.0 for load in loads)
+        sentence = (
+            f"the client took at most {cpu:.0%} of a CPU in a round, and its event loop woke up to"
+            f" {lag_ms:.1f} ms late nine times in ten"
         )
-        work = f"the client took at most {cpu:.0%} of a CPU in a round"
-        return (
-            "passed",
-            f"{work}, and its event loop woke up to {_MS * lag_s:.1f} ms late nine times in ten",
-        ), marked
+        return ("passed", sentence), marked
+
     reason = f"the client was the bottleneck in round {marked[0].round} ({marked[0].sentence})"
     variants = [table.arms.index(name) for name in table.variants]
-    if (set(table.round[np.isin(table.arm, variants)].tolist()) or rounds) <= marked_rounds:
+    variant_rounds = set(table.round[np.isin(table.arm, variants)].tolist())
+    if (variant_rounds or rounds) <= marked_rounds:
         change = "lower the concurrency, or measure from a machine with idle CPUs"
         return ("failed", f"{reason}, and so in every round that compares arms; {change}"), marked
-    return (
-        "caution",
-        f"{reason}; {len(marked_rounds)} of {len(rounds)} rounds are left out for it",
-    ), marked
+    counts = f"{len(marked_rounds)} of {len(rounds)} rounds are left out for it"
+    return ("caution", f"{reason}; {counts}"), marked
 
 
 def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
@@ -233,11 +239,8 @@ def _explain_overload(table: RequestTable, load: RoundLoad) -> str:
     if cpu > MAX_CLIENT_CPU:
         return f"the client took {cpu:.0%} of a CPU, and its event loop has one"
     values_ms = find_figures(table, DECIDING_METRIC)[table.round == load.round]
-    median_ms = (
-        float(np.median(values_ms[np.isfinite(values_ms)]))
-        if np.isfinite(values_ms).any()
-        else math.inf
-    )
+    finite_ms = values_ms[np.isfinite(values_ms)]
+    median_ms = float(np.median(finite_ms)) if len(finite_ms) else math.inf
     if lag_s <= max(MAX_LAG_S, MARGIN * median_ms / _MS):
         return ""
     late = f"the client's event loop woke {_MS * lag_s:.0f} ms late or more one time in ten"
@@ -250,11 +253,11 @@ def _check_placement(table: RequestTable) -> CheckFinding:
     if not any(arm_codes.values()):
         reason = "the intervals do not include how halves of a host differ"
         return "absent", f"no record says where its server ran (--placement): {reason}"
-    sentence = "; ".join(
-        f"{arm} ran at"
-        f" {' and '.join(table.placements[code] for code in codes) or 'no place that was recorded'}"
-        for arm, codes in arm_codes.items()
-    )
+    texts = []
+    for arm, codes in arm_codes.items():
+        places = " and ".join(table.placements[code] for code in codes)
+        texts.append(f"{arm} ran at {places or 'no place that was recorded'}")
+    sentence = "; ".join(texts)
     is_same = len({tuple(codes) for codes in arm_codes.values()}) == 1
     if is_same or all(len(codes) > 1 for codes in arm_codes.values()):
         return "passed", sentence
@@ -268,21 +271,19 @@ def _check_placement(table: RequestTable) -> CheckFinding:
 def _check_starts(pairing: RequestPairing) -> CheckFinding:
     """Return whether intervals include differences between starts; else the word says so."""
     table = pairing.table
-    start_counts = []
-    arm_codes = _group_codes(table, table.start)
     if table.replicas:
-        sentence = "; ".join(
+        texts = [
             f"several servers answer at the address of {arm}: {reason}"
             for arm, reason in table.replicas
             if arm == name_server(arm)
-        )
-        change = "give the address of one server"
-        return (
-            "caution",
-            f"{sentence}; starts cannot be told apart, and the counters are left out: {change}",
-        )
+        ]
+        change = "starts cannot be told apart, and the counters are left out"
+        return "caution", f"{'; '.join(texts)}; {change}: give the address of one server"
+
+    arm_codes = _group_codes(table, table.start)
     if not any(arm_codes.values()):
         return "absent", "no record says in which start of its server it was measured"
+    start_counts = []
     for cell, variant in product(pairing.known_cells(), table.variants):
         pairs = pairing.pairs((table.baseline, variant), cell, DECIDING_METRIC)
         if len(pairs.rounds):
@@ -293,18 +294,10 @@ def _check_starts(pairing: RequestPairing) -> CheckFinding:
     )
     least = min(start_counts, default=0)
     if least < FEWEST_STARTS:
-        reason = (
-            f"the intervals do not include how starts differ; measure {FEWEST_STARTS} starts of"
-            " each arm"
-        )
-        return "absent", f"{counts}: {reason}"
-    return (
-        "passed",
-        (
-            f"{counts}: starts are a factor of the intervals, {least} or more that share no"
-            " server's start"
-        ),
-    )
+        change = f"measure {FEWEST_STARTS} starts of each arm"
+        return "absent", f"{counts}: the intervals do not include how starts differ; {change}"
+    reason = f"starts are a factor of the intervals, {least} or more that share no server's start"
+    return "passed", f"{counts}: {reason}"
 
 
 def _group_codes(table: RequestTable, codes: IntArray) -> dict[str, list[int]]:
@@ -322,38 +315,36 @@ def _check_errors(table: RequestTable) -> CheckFinding:
     Answers that ended without a finish reason count, and caution: a server that dies may end one
     so.
     """
-    texts = {}
-    silent_texts = {}
-    doubts = {}
+    failures = {}
+    silent = {}
+    doubts = []
     has_many = False
     lacks_reason = table.suspects.get("end_without_reason", np.zeros(len(table), bool))
     for arm in (table.baseline, *table.variants, *([table.control] if table.control else [])):
         requests = table.arm_mask(arm)
         count = int(requests.sum())
         failure_count = int((requests & table.failed).sum())
-        has_many |= failure_count > FAILURE_SHARE * count
-        if failure_count == count:
-            silent_texts[arm] = (
-                f"{arm} answered none of {count} requests" if count else f"{arm} was never asked"
-            )
-        elif failure_count:
-            texts[arm] = f"{arm} failed {failure_count} of {count} requests"
         doubt_count = int((requests & lacks_reason).sum())
+        has_many |= failure_count > FAILURE_SHARE * count
+        if not count:
+            silent[arm] = f"{arm} was never asked"
+        elif failure_count == count:
+            silent[arm] = f"{arm} answered none of {count} requests"
+        elif failure_count:
+            failures[arm] = f"{arm} failed {failure_count} of {count} requests"
         if doubt_count:
-            doubts[arm] = (
-                f"{arm} ended {doubt_count} of {count} answers with [DONE] and without a"
-                " finish_reason"
-            )
-    sentence = "; ".join((silent_texts or texts).values())
-    if table.baseline in silent_texts or (
-        table.variants and set(table.variants) <= silent_texts.keys()
-    ):
+            counts = f"{doubt_count} of {count} answers"
+            doubts.append(f"{arm} ended {counts} with [DONE] and without a finish_reason")
+
+    sentence = "; ".join((silent or failures).values())
+    has_no_variant = bool(table.variants) and set(table.variants) <= silent.keys()
+    if table.baseline in silent or has_no_variant:
         return "failed", sentence
-    cautions = (
-        [f"{sentence}; no time includes a failed request"] if silent_texts or has_many else []
-    )
+    cautions = []
+    if silent or has_many:
+        cautions.append(f"{sentence}; no time includes a failed request")
     if doubts:
-        cautions.append(f"{'; '.join(doubts.values())}: an answer that was cut would look the same")
+        cautions.append(f"{'; '.join(doubts)}: an answer that was cut would look the same")
     if cautions:
         return "caution", "; ".join(cautions)
     return "passed", sentence or f"all {len(table)} requests were answered"

@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from statistics import NormalDist
 from typing import TypeVar
 
-import msgspec
+from msgspec.structs import replace
 from scipy import optimize
 
 from tandem.bench.records.quality_rows import QualityRow
@@ -49,43 +49,37 @@ def judge_quality(
     """
     tasks = dict.fromkeys(row.task for row in rows)
     for task in tasks:
-        own = [row for row in rows if row.task == task]
-        if faults := [row.fault for row in own if row.fault]:
-            yield from (
-                msgspec.structs.replace(
-                    compare_quality(variant, {}, {}, chance=0, task=task), why=faults[0]
-                )
-                for variant in variants
-            )
-            continue
-        answers = {
-            arm: _number_items(row for row in own if row.arm == arm)
-            for arm in (baseline, *variants)
-        }
-        right = {
-            arm: {item: row.right for item, row in rows.items()} for arm, rows in answers.items()
-        }
-        groups = _name_groups(answers[baseline])
-        chance = max(row.chance for row in own)
+        own_rows = [row for row in rows if row.task == task]
+        faults = [row.fault for row in own_rows if row.fault]
+        chance = max(row.chance for row in own_rows)
+        baseline_rows = _number_items(own_rows, baseline)
         for variant in variants:
-            if right[baseline] and right[variant]:
-                sides = right[baseline], right[variant]
+            variant_rows = _number_items(own_rows, variant)
+            if faults:
+                quality = compare_quality(variant, {}, {}, chance=0, task=task)
+                yield replace(quality, why=faults[0])
+            elif baseline_rows and variant_rows:
                 quality = compare_quality(
-                    variant, *sides, chance=chance, task=task, task_count=len(tasks), groups=groups
+                    variant,
+                    {item: row.right for item, row in baseline_rows.items()},
+                    {item: row.right for item, row in variant_rows.items()},
+                    chance=chance,
+                    task=task,
+                    task_count=len(tasks),
+                    groups=_name_groups(baseline_rows),
                 )
-                repeats = sum(
-                    bool(number) for _, number in right[baseline].keys() & right[variant].keys()
-                )
-                yield _tell_repeats(quality, repeats)
+                numbers = [number for _, number in baseline_rows.keys() & variant_rows.keys()]
+                yield _tell_repeats(quality, sum(map(bool, numbers)))
 
 
-def _number_items(rows: Iterable[QualityRow]) -> dict[NumberedItem, QualityRow]:
+def _number_items(rows: Iterable[QualityRow], arm: str) -> dict[NumberedItem, QualityRow]:
     """Return the rows of an arm by item; of a name that stands there again none is lost."""
     counts = Counter[str]()
     numbered = dict[NumberedItem, QualityRow]()
     for row in rows:
-        numbered[row.item, counts[row.item]] = row
-        counts[row.item] += 1
+        if row.arm == arm:
+            numbered[row.item, counts[row.item]] = row
+            counts[row.item] += 1
     return numbered
 
 
@@ -107,7 +101,7 @@ def _tell_repeats(quality: TaskQuality, repeats: int) -> TaskQuality:
         f"{count_things(repeats, 'item')} with the name of another one;"
         " items of one name are one group"
     )
-    return msgspec.structs.replace(quality, limits=(*quality.limits, limit))
+    return replace(quality, limits=(*quality.limits, limit))
 
 
 def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, a task, the risk
@@ -133,59 +127,60 @@ def compare_quality(  # noqa: PLR0913 - the signature is a sentence: two sides, 
             of all others.
     """
     names = groups or {}
-    both = [item for item in baseline_right if item in variant_right]
-    units = _count_groups(both, baseline_right, variant_right, names)
-    items = len(both)
-    right = sum(baseline_right[item] for item in both)
+    items = [item for item in baseline_right if item in variant_right]
+    units = _count_groups(items, baseline_right, variant_right, names)
+    right = sum(baseline_right[item] for item in items)
     only_baseline = sum(unit.only_baseline for unit in units)
     only_variant = sum(unit.only_variant for unit in units)
-    low, high = _find_interval(units)
-    p = compute_flip_p(units)
-    share = right / items if items else 0.0
-    most_p = FALSE_CALL / task_count
-    word: QualityWord = "no evidence"
-    if items < FEWEST_ITEMS:
-        why = f"{items} items: {FEWEST_ITEMS} or more are needed"
-    elif 2 * 0.5 ** len(units) >= most_p:
-        why = f"the items belong to {len(units)} groups: too few for a word"
-    elif share < chance + LEAST_ABOVE_CHANCE:
-        why = (
-            f"the baseline has {100 * share:.0f} % right, and guessing {100 * chance:.0f} %:"
-            " the task tells nothing"
-        )
-    elif p < most_p and not low <= 0 <= high:
-        word = "better" if only_variant > only_baseline else "worse"
-        why = (
-            f"{only_baseline} items only the baseline has right, {only_variant} only the variant: p"
-            f" {p:.2g}"
-        )
-    elif low >= -MARGIN and high <= MARGIN:
-        word = "same"
-        why = f"the whole interval lies inside {100 * MARGIN:g} points"
-    else:
-        why = (
-            f"the interval, {100 * low:.1f} to {100 * high:.1f} points, reaches beyond"
-            f" {100 * MARGIN:g}"
-        )
-    difference = (only_variant - only_baseline) / items if items else 0.0
-    return TaskQuality(
+    low, high = _find_interval(units, only_baseline, only_variant, len(items))
+    quality = TaskQuality(
         variant=variant,
         task=task,
-        items=items,
+        items=len(items),
         baseline_right=right,
         variant_right=right - only_baseline + only_variant,
         only_baseline=only_baseline,
         only_variant=only_variant,
         chance=chance,
-        difference=difference,
+        difference=(only_variant - only_baseline) / max(len(items), 1),
         low=low,
         high=high,
-        p=p,
-        word=word,
-        why=why,
+        p=compute_flip_p(units),
+        word="no evidence",
+        why="",
         groups=len(units),
-        limits=tuple(_describe_independence(items, sum(item not in names for item in both))),
+        limits=_describe_independence(len(items), sum(item not in names for item in items)),
     )
+    word, why = _decide_word(quality, FALSE_CALL / task_count)
+    return replace(quality, word=word, why=why)
+
+
+def _decide_word(quality: TaskQuality, most_p: float) -> tuple[QualityWord, str]:
+    """Return the word of a comparison and the reason; a difference needs a p below `most_p`."""
+    items = quality.items
+    low = quality.low
+    high = quality.high
+    if items < FEWEST_ITEMS:
+        return "no evidence", f"{items} items: {FEWEST_ITEMS} or more are needed"
+    if 2 * 0.5**quality.groups >= most_p:
+        return (
+            "no evidence",
+            f"the items belong to {quality.groups} groups: too few for a word",
+        )
+    share = quality.baseline_right / items
+    if share < quality.chance + LEAST_ABOVE_CHANCE:
+        shares = f"{100 * share:.0f} % right, and guessing {100 * quality.chance:.0f} %"
+        return "no evidence", f"the baseline has {shares}: the task tells nothing"
+    if quality.p < most_p and not low <= 0 <= high:
+        counts = (
+            f"{quality.only_baseline} items only the baseline has right,"
+            f" {quality.only_variant} only the variant: p {quality.p:.2g}"
+        )
+        return "better" if quality.only_variant > quality.only_baseline else "worse", counts
+    if low >= -MARGIN and high <= MARGIN:
+        return "same", f"the whole interval lies inside {100 * MARGIN:g} points"
+    ends = f"{100 * low:.1f} to {100 * high:.1f} points"
+    return "no evidence", f"the interval, {ends}, reaches beyond {100 * MARGIN:g}"
 
 
 def _count_groups(
@@ -209,22 +204,22 @@ def _count_groups(
     ]
 
 
-def _find_interval(units: Sequence[ItemGroup]) -> tuple[float, float]:
+def _find_interval(
+    units: Sequence[ItemGroup], only_baseline: int, only_variant: int, items: int
+) -> tuple[float, float]:
     """Return the interval of the difference: that of as many items as the groups are worth."""
     effect = compute_design_effect(units) if units else math.inf
     if math.isinf(effect):
         return -1.0, 1.0
-    only_baseline = sum(unit.only_baseline for unit in units)
-    only_variant = sum(unit.only_variant for unit in units)
-    items = sum(unit.items for unit in units)
     return find_tango_interval(only_variant / effect, only_baseline / effect, items / effect)
 
 
-def _describe_independence(items: int, alone: int) -> Iterator[str]:
-    if alone and alone == items:
-        yield "no item names a group, so all were taken as independent"
-    elif alone:
-        yield f"taken as independent: {count_things(alone, 'item')} without a group"
+def _describe_independence(items: int, alone: int) -> tuple[str, ...]:
+    if not alone:
+        return ()
+    if alone == items:
+        return ("no item names a group, so all were taken as independent",)
+    return (f"taken as independent: {count_things(alone, 'item')} without a group",)
 
 
 def find_tango_interval(

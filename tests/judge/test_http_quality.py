@@ -172,7 +172,7 @@ def test_judge_that_takes_chance_for_a_difference_is_caught(monkeypatch):
         test_few_draws_of_equal_servers_say_a_difference("equal, noise 5 %", f"{SEED}")
 
 
-def measure_difference(units):
+def measure_difference(units, *_):
     """Return the difference as an interval without width."""
     difference = sum(unit.only_variant - unit.only_baseline for unit in units) / sum(
         unit.items for unit in units

@@ -9,14 +9,13 @@ with its figures.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 
-from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.request_table import RequestTable
 from tandem.judge import schema
 from tandem.judge import text_format as fmt
@@ -41,6 +40,7 @@ identical."""
 NEARLY_ALL = 1 - schema.MARGIN
 """If the whole interval of the identical share lies above this, the outputs count as the same."""
 
+ComparisonUnit = Literal["token ids", "the target's tokenizer", "characters"]
 EqualityResult = Literal["the same", "differs", "no evidence"]
 
 
@@ -80,7 +80,7 @@ class _EqualityFacts:
     """
 
     pairs: OutputPairs
-    unit: Literal["token ids", "the target's tokenizer", "characters"]
+    unit: ComparisonUnit
     identical: schema.ShareEstimate | None
     yardstick: schema.ShareEstimate | None
     permutation: PermutationResult | None
@@ -97,28 +97,15 @@ def _compare_variant(
 ) -> schema.OutputEquality:
     table = matcher.table
     pairs = matcher.pair_arms(table.baseline, variant)
-    baseline_pairs = None
-    if table.control is not None:  # the control has the same seeds
-        baseline_pairs = matcher.pair_arms(table.baseline, table.control)
-    # else the baseline against its own next answers
-    if not baseline_pairs and table.run.temperature == 0:
-        baseline_pairs = matcher.pair_repeats(*_list_baseline_arms(table))
-    shares, yardsticks = (
-        _estimate_shares(table, part) if part else {} for part in (pairs, baseline_pairs)
-    )
     divergences = tuple(
         divergence.read_divergences(table, pairs, by_ids=matcher.uses_token_ids, encode=encode)
     )
+    shares = _estimate_shares(table, pairs)
+    yardsticks = _estimate_shares(table, _pair_baseline(matcher))
     is_permutable = table.run.temperature == 0 and not pairs.is_same.all()
     facts = _EqualityFacts(
         pairs=pairs,
-        unit=(
-            "token ids"
-            if matcher.uses_token_ids
-            else "the target's tokenizer"
-            if encode
-            else "characters"
-        ),
+        unit=_name_unit(matcher, encode),
         identical=shares.pop(None, None),
         yardstick=yardsticks.get(None),
         permutation=_permute_arms(matcher, variant) if is_permutable else None,
@@ -130,11 +117,7 @@ def _compare_variant(
         alpha=(1 - LEVEL) / len(table.variants),
     )
     result, reason = next(_list_results(facts))
-    known_ties = [
-        (part.near_tie, table.prompt[part.row]) for part in divergences if part.near_tie is not None
-    ]
-    ties, tie_prompts = np.array(known_ties, np.intp).reshape(-1, 2).T
-    near_ties = estimate_share(ties.astype(bool), tie_prompts)
+    near_ties = _count_near_ties(table, divergences)
     return schema.OutputEquality(
         variant=variant,
         by=facts.unit,
@@ -158,6 +141,36 @@ def _compare_variant(
         silent_pairs=pairs.silent_count,
         examples=_choose_examples(table, divergences),
     )
+
+
+def _name_unit(matcher: OutputMatcher, encode: Encode | None) -> ComparisonUnit:
+    if matcher.uses_token_ids:
+        return "token ids"
+    return "the target's tokenizer" if encode else "characters"
+
+
+def _pair_baseline(matcher: OutputMatcher) -> OutputPairs | None:
+    """Return pairs of the baseline's own outputs; None where it was not asked twice.
+
+    These are its control, which has the same seeds, else its own next answers.
+    """
+    table = matcher.table
+    pairs = None
+    if table.control is not None:
+        pairs = matcher.pair_arms(table.baseline, table.control)
+    if not pairs and table.run.temperature == 0:
+        pairs = matcher.pair_repeats(*_list_baseline_arms(table))
+    return pairs
+
+
+def _count_near_ties(
+    table: RequestTable, divergences: Sequence[OutputDivergence]
+) -> schema.ShareEstimate | None:
+    """Return how many pairs part at a near tie, of those whose log-probabilities are known."""
+    known = [part for part in divergences if part.near_tie is not None]
+    ties = np.array([part.near_tie for part in known], bool)
+    prompts = table.prompt[np.array([part.row for part in known], np.intp)]
+    return estimate_share(ties, prompts)
 
 
 def _permute_arms(matcher: OutputMatcher, variant: str) -> PermutationResult | None:
@@ -195,26 +208,24 @@ def _estimate_lengths(
         return None
     by_prompt = np.bincount(codes, logs[is_finite]) / np.bincount(codes)
     estimate = estimate_log_ratio(by_prompt)
-    return (
-        estimate.convert()
-        if estimate
-        else schema.RatioEstimate(value=convert_log_ratio(by_prompt.mean()))
-    )
+    if estimate is None:
+        return schema.RatioEstimate(value=convert_log_ratio(by_prompt.mean()))
+    return estimate.convert()
 
 
 def _estimate_shares(
-    table: RequestTable, pairs: OutputPairs
+    table: RequestTable, pairs: OutputPairs | None
 ) -> dict[int | None, schema.ShareEstimate]:
     """Return the identical share of all pairs, under None, and of each class that has some."""
+    if not pairs:
+        return {}
     classes = table.class_[pairs.first]
     prompts = table.prompt[pairs.first]
-    masks: dict[int | None, BoolArray] = {
-        code: classes == code for code in np.unique(classes).tolist()
-    }
-    masks[None] = np.ones(len(pairs), bool)
-    shares = {
-        code: estimate_share(pairs.is_same[mask], prompts[mask]) for code, mask in masks.items()
-    }
+    shares: dict[int | None, schema.ShareEstimate | None] = {}
+    for code in np.unique(classes).tolist():
+        mask = classes == code
+        shares[code] = estimate_share(pairs.is_same[mask], prompts[mask])
+    shares[None] = estimate_share(pairs.is_same, prompts)
     return {code: share for code, share in shares.items() if share is not None}
 
 
