@@ -35,7 +35,6 @@ ROOT = Path(__file__).parents[2]
 MODEL = "m"
 ITEMS = 200
 DRAWS = 100
-SHORT_DRAWS = 2
 SEED = 23
 MOST_FALSE = 5  # of 100 draws of equal servers
 SHORT_TOKENS = 8
@@ -146,21 +145,16 @@ def count_words(case: QualityCase, draws: int, seed: str) -> Counter[str]:
     return words
 
 
-def test_equal_servers_are_not_said_to_differ():
-    words = count_words(EQUAL["equal, noise 1 %"], SHORT_DRAWS, f"{SEED}")
-    assert set(words) <= {"same", "no evidence"}
-
-
-@pytest.mark.parametrize("name", ["every tenth wrong, no noise", "every eighth cut, noise 1 %"])
-def test_worse_server_is_found(name):
-    assert count_words(WORSE[name], SHORT_DRAWS, f"{SEED}") == {"worse": SHORT_DRAWS}
+def test_worse_server_is_found():
+    words = count_words(WORSE["every tenth wrong, no noise"], 1, f"{SEED}")
+    assert words == {"worse": 1}
 
 
 @pytest.mark.proof
 def test_judge_that_sees_only_chance_is_caught(monkeypatch):
     monkeypatch.setattr("tandem.judge.quality.FALSE_CALL", 0.0)
     with pytest.raises(AssertionError):
-        test_worse_server_is_found("every tenth wrong, no noise")
+        test_worse_server_is_found()
 
 
 @pytest.mark.proof

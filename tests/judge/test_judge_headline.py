@@ -116,19 +116,6 @@ def test_what_would_decide_all_prompts_is_said():
     )
 
 
-@pytest.mark.parametrize(
-    ("ratios", "word"),
-    [
-        ({"a": 2.0, "b": 1.0}, "faster"),
-        ({"a": 0.5, "b": 1.0}, "slower"),
-        ({"a": 2.0, "b": 0.5}, "mixed"),
-        ({"a": 1.0, "b": 1.0}, "same"),
-    ],
-)
-def test_the_word_is_of_all_classes_together(ratios, word):
-    assert headline(run(**ratios)).finding == word
-
-
 def test_one_open_class_keeps_the_rest_from_being_the_same():
     verdict_line = headline(run(("b",), a=1.0, b=1.0))
     assert (verdict_line.verdict, verdict_line.same, verdict_line.undecided) == (
@@ -284,13 +271,6 @@ def test_times_of_one_length_keep_their_words(length):
     seen = lengths(run(a=2.0), length)
     speed_ups = judge_speed_ups(RequestPairing(seen), UNCONTROLLED, margin=MARGIN)
     assert withhold_words(speed_ups, [headline(seen)]) == speed_ups
-
-
-def test_lengths_whose_interval_reaches_the_margin_are_no_other_lengths():
-    seen = run(a=2.0)
-    shares = np.array([0.7, 1.1, 0.8, 1.05, 0.9, 0.85])
-    tokens = np.where(seen.arm_mask("spec"), 64 * np.tile(shares, 8), 64.0)
-    assert headline(with_figures(seen, completion_tokens=tokens)).finding == "faster"
 
 
 def test_lengths_that_nobody_counted_are_said_to_be_unknown():

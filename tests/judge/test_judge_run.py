@@ -12,7 +12,8 @@ from tandem.judge import JudgeOptions, compare_tables, judge_run
 from tandem.report.run_report import report_run
 
 
-def test_the_verdict_is_that_of_the_report(tmp_path):
+def test_the_verdict_is_that_of_the_report(tmp_path, monkeypatch):
+    monkeypatch.setattr("tandem.report.page.write_report", lambda *_: "report.html")
     folder = example_verdict.run(tmp_path / "run", classes={"repeat": 3.1})
     options = JudgeOptions(margin=0.1, usd_per_hour=25.0)
     verdict = judge_run(read_request_table(folder), options)
