@@ -6,7 +6,7 @@ Invariant: no price is assumed; without one the section shows tokens only, and h
 from __future__ import annotations
 
 from tandem.judge import text_format as fmt
-from tandem.judge.schema import FILE, Verdict
+from tandem.judge.schema import FILE, TokenCost, Verdict
 from tandem.metrics import find_metric
 from tandem.report.charts import ReportSection
 from tandem.report.markup import build_sentence, build_table, render_template
@@ -22,31 +22,18 @@ _TONES = {
 
 def build_cost_section(verdict: Verdict) -> ReportSection:
     """Return the section on each arm's cost of a million good output tokens."""
-    rows = []
     part = build_sentence("No cost is known: no arm gave output that can be counted.")
-    baseline_usd = {
-        row.load: row.usd_per_million_good_tokens
-        for row in verdict.cost
-        if row.arm == verdict.baseline
-    }
-    for row in verdict.cost:
-        usd = row.usd_per_million_good_tokens
-        own_usd = None if row.arm == verdict.baseline else baseline_usd.get(row.load)
-        prices = [
-            fmt.ABSENT if price is None else f"{price:,.2f}" for price in (usd, row.usd_per_hour)
-        ]
-        change = (
-            f"{100 * (usd / own_usd - 1):+.0f} %" if usd is not None and own_usd else fmt.ABSENT
-        )
-        work = (f"{row.good_tokens:,}", fmt.format_number(row.busy_s))
-        rows.append((row.arm, fmt.format_load(row.load), prices[0], change, *work, prices[1]))
-    if rows:
-        figures = (
+    if verdict.cost:
+        heads = (
+            "Arm",
+            "Load",
             "USD per million good output tokens",
             "Against the baseline",
             "Good output tokens",
+            "Seconds asked",
+            "USD per hour",
         )
-        heads = ("Arm", "Load", *figures, "Seconds asked", "USD per hour")
+        rows = [_format_cost(row, verdict) for row in verdict.cost]
         part = render_template(
             "card",
             summary=None,
@@ -57,6 +44,30 @@ def build_cost_section(verdict: Verdict) -> ReportSection:
     return ReportSection(
         name="cost", short="Cost", title="Cost per million good output tokens", parts=(part,)
     )
+
+
+def _format_cost(row: TokenCost, verdict: Verdict) -> list[str]:
+    """Return the cells of one arm at one load."""
+    usd = row.usd_per_million_good_tokens
+    change = fmt.ABSENT
+    for base in verdict.cost:
+        own_usd = base.usd_per_million_good_tokens
+        is_other = base.arm == verdict.baseline != row.arm and base.load == row.load
+        if is_other and usd is not None and own_usd:
+            change = f"{100 * (usd / own_usd - 1):+.0f} %"
+    return [
+        row.arm,
+        fmt.format_load(row.load),
+        _format_usd(usd),
+        change,
+        f"{row.good_tokens:,}",
+        fmt.format_number(row.busy_s),
+        _format_usd(row.usd_per_hour),
+    ]
+
+
+def _format_usd(usd: float | None) -> str:
+    return fmt.ABSENT if usd is None else f"{usd:,.2f}"
 
 
 def _count_omitted(count: int, words: str) -> str | None:

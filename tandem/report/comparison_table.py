@@ -14,7 +14,7 @@ import msgspec
 from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.bench.records.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
-from tandem.judge.compare.schema import ComparisonRow, RunComparison, RunSeries
+from tandem.judge.compare.schema import AcceptanceDrift, ComparisonRow, RunComparison, RunSeries
 from tandem.judge.pairs import DECIDING_METRIC
 from tandem.report.terminal import MARKS, MARKS_LEGEND, WIDTH, format_table
 
@@ -46,61 +46,53 @@ def render_series(series: RunSeries, *, width: int = WIDTH) -> Iterator[str]:
     first = series.comparisons[0].before
     if first.simulated or any(comparison.after.simulated for comparison in series.comparisons):
         yield SIMULATED_BAND
-    texts = [
-        series.answer,
-        f"against {first.folder} ({first.run}), begun {first.created_utc}",
-    ]
-    for text in texts:
-        yield from wrap_text(text, width, indent="  ")
+    yield from wrap_text(series.answer, width, indent="  ")
+    yield from wrap_text(
+        f"against {first.folder} ({first.run}), begun {first.created_utc}", width, indent="  "
+    )
     yield ""
-    rows = []
+    rows: list[list[str]] = []
     for comparison in series.comparisons:
-        day = comparison.after.created_utc[:10]
-        names = comparison.after.folder
-        for drift in comparison.acceptance:
-            lengths = [fmt.format_number(drift.before), fmt.format_number(drift.after)]
-            ratio = fmt.format_times(drift.ratio.value) if drift.ratio else fmt.ABSENT
-            rows.append(
-                [
-                    names,
-                    day,
-                    drift.arm,
-                    *lengths,
-                    ratio,
-                    fmt.format_interval(drift.ratio),
-                    drift.word,
-                ]
-            )
+        rows += [_format_drift(comparison, drift) for drift in comparison.acceptance]
     heads = ("run", "begun", "arm", "first", "later", "ratio", "95 %", "acceptance")
     yield from format_table(heads, rows, numbers=(3, 4, 5, 6), width=width)
     yield ""
     for comparison in series.comparisons:
-        for row in comparison.overall:
-            if (row.kind, row.metric) == ("gain", DECIDING_METRIC):
-                text = (
-                    f"speed-up of {row.arm} by E2E over all prompts at {fmt.format_load(row.load)}:"
-                    f" {row.verdict}"
-                )
-                yield from wrap_text(f"{comparison.after.folder}: {text}", width, indent="  ")
-        words = Counter(
-            row.verdict
-            for row in comparison.rows
-            if (row.kind, row.metric) == ("gain", DECIDING_METRIC)
-        )
-        counts = (
-            ", ".join(f"{count} {word}" for word, count in words.items()) or "no gain to compare"
-        )
-        yield from wrap_text(
-            f"{comparison.after.folder}: speed-up by E2E in each class: {counts}",
-            width,
-            indent="  ",
-        )
-        for reason in (*comparison.before.void, *comparison.after.void):
-            yield from wrap_text(f"void: {comparison.after.folder}: {reason}", width, indent="  ")
+        for sentence in _describe_later_run(comparison):
+            yield from wrap_text(sentence, width, indent="  ")
     yield ""
     yield from wrap_text(
         "every figure of two of them: tandem bench compare FIRST LATER", width, indent="  "
     )
+
+
+def _format_drift(comparison: RunComparison, drift: AcceptanceDrift) -> list[str]:
+    run = comparison.after
+    return [
+        run.folder,
+        run.created_utc[:10],
+        drift.arm,
+        fmt.format_number(drift.before),
+        fmt.format_number(drift.after),
+        fmt.format_times(drift.ratio.value if drift.ratio else None),
+        fmt.format_interval(drift.ratio),
+        drift.word,
+    ]
+
+
+def _describe_later_run(comparison: RunComparison) -> Iterator[str]:
+    """Yield the words of a later run's gains by E2E, and what voids it."""
+    name = comparison.after.folder
+    key = ("gain", DECIDING_METRIC)
+    for row in comparison.overall:
+        if (row.kind, row.metric) == key:
+            place = f"over all prompts at {fmt.format_load(row.load)}"
+            yield f"{name}: speed-up of {row.arm} by E2E {place}: {row.verdict}"
+    words = Counter(row.verdict for row in comparison.rows if (row.kind, row.metric) == key)
+    counts = ", ".join(f"{count} {word}" for word, count in words.items())
+    yield f"{name}: speed-up by E2E in each class: {counts or 'no gain to compare'}"
+    for reason in (*comparison.before.void, *comparison.after.void):
+        yield f"void: {name}: {reason}"
 
 
 def _render_comparison(comparison: RunComparison, width: int) -> Iterator[str]:
@@ -145,22 +137,16 @@ def _render_manifests(comparison: RunComparison) -> Iterator[str]:
 
 def _render_remarks(comparison: RunComparison) -> Iterator[str]:
     for drift in comparison.acceptance:
-        lengths = (
-            f"{fmt.format_number(drift.before)} to {fmt.format_number(drift.after)} tokens a step"
-        )
-        ratio = (
-            f", {fmt.format_times(drift.ratio.value)} ({fmt.format_interval(drift.ratio)})"
-            if drift.ratio
-            else ""
-        )
-        yield f"{drift.arm}: acceptance {drift.word}: {lengths}{ratio}"
+        before, after = map(fmt.format_number, (drift.before, drift.after))
+        ratio = ""
+        if drift.ratio:
+            interval = fmt.format_interval(drift.ratio)
+            ratio = f", {fmt.format_times(drift.ratio.value)} ({interval})"
+        yield f"{drift.arm}: acceptance {drift.word}: {before} to {after} tokens a step{ratio}"
     for agreement in comparison.outputs:
         share = agreement.identical
-        counts = f"{agreement.identical.n} of {agreement.identical.of}"
-        yield (
-            f"{agreement.arm}: {counts} outputs are identical"
-            f" ({fmt.format_percent(share.n / share.of)})"
-        )
+        counts = f"{share.n} of {share.of} outputs are identical"
+        yield f"{agreement.arm}: {counts} ({fmt.format_percent(share.share)})"
     reasons = Counter(row.why for row in comparison.rows if row.verdict == "no evidence")
     for reason, count in reasons.items():
         yield f"no evidence: {reason} ({count} of {len(comparison.rows)} rows)"

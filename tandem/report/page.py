@@ -18,7 +18,7 @@ from tandem.judge.text_format import mentions_speculation
 from tandem.post.schema import ClaimAnswers
 from tandem.report import acceptance, appendix, distributions, header, output, speed_up, time_series
 from tandem.report.chart_page import render_page
-from tandem.report.charts import write_png
+from tandem.report.charts import ReportSection, write_png
 from tandem.report.claims import build_claims_section
 
 CHARTS_FOLDER = "charts"
@@ -38,18 +38,7 @@ def write_report(
     Raises:
         ExternalError: the folder cannot be written to.
     """
-    speculates = mentions_speculation(verdict)
-    sections = [
-        speed_up.build_speed_section(verdict),
-        distributions.build_distribution_section(verdict, requests),
-        time_series.build_time_series_section(verdict, requests),
-        output.build_output_section(verdict),
-        *([acceptance.build_acceptance_section(verdict)] if speculates else []),
-        appendix.build_cost_section(verdict),
-        appendix.build_controls_section(verdict),
-        *([build_claims_section(claims)] if claims else []),
-        *appendix.build_closing_sections(verdict),
-    ]
+    sections = _build_sections(verdict, requests, claims)
     page = render_page(header.build_header(verdict, requests.run), sections)
     html = folder / REPORT_FILE
     charts = folder / CHARTS_FOLDER
@@ -70,3 +59,22 @@ def write_report(
                 picture.replace(charts / picture.name)
             new_html.replace(html)
     return html
+
+
+def _build_sections(
+    verdict: Verdict, requests: RequestTable, claims: ClaimAnswers | None
+) -> list[ReportSection]:
+    """Return the sections in their order; those on speculation and on the post only if asked."""
+    sections = [
+        speed_up.build_speed_section(verdict),
+        distributions.build_distribution_section(verdict, requests),
+        time_series.build_time_series_section(verdict, requests),
+        output.build_output_section(verdict),
+    ]
+    if mentions_speculation(verdict):
+        sections.append(acceptance.build_acceptance_section(verdict))
+    sections.append(appendix.build_cost_section(verdict))
+    sections.append(appendix.build_controls_section(verdict))
+    if claims:
+        sections.append(build_claims_section(claims))
+    return sections + appendix.build_closing_sections(verdict)

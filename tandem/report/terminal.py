@@ -17,7 +17,14 @@ from tandem.bench.plan.schedule import LoadLevel
 from tandem.bench.records.simulation import SIMULATED_BAND
 from tandem.bench.records.terminal_text import wrap_text
 from tandem.judge import text_format as fmt
-from tandem.judge.schema import FILE, ArmFigures, CellVerdict, Headline, Verdict
+from tandem.judge.schema import (
+    FILE,
+    ArmFigures,
+    CellVerdict,
+    Headline,
+    RoutingSaving,
+    Verdict,
+)
 
 WIDTH = 100  # default, in columns
 MOST_ROWS = 48
@@ -97,15 +104,13 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
     if verdict.controls.void:
         yield "VOID: this run does not support a verdict"
         yield from _list_items(verdict.controls.void)
+    baseline = fmt.shorten_text(verdict.baseline, 30)
     for headline in verdict.headlines:
-        names = " against ".join(
-            fmt.shorten_text(name, 30) for name in (headline.variant, verdict.baseline)
-        )
-        yield f"{names}: {fmt.format_verdict(headline)}"
+        variant = fmt.shorten_text(headline.variant, 30)
+        yield f"{variant} against {baseline}: {fmt.format_verdict(headline)}"
         yield headline.sentence
-        yield from filter(
-            None, (fmt.describe_output(verdict, headline), fmt.describe_rare_requests(headline))
-        )
+        lines = (fmt.describe_output(verdict, headline), fmt.describe_rare_requests(headline))
+        yield from filter(None, lines)
         yield ""
     yield from _render_arms(verdict, width)
     for headline in verdict.headlines:
@@ -113,16 +118,7 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
             yield f"{headline.variant}:"
         render_cells = _render_all_cells if verbose else _render_cells
         yield from render_cells(headline, verdict, width)
-    limits = list(
-        dict.fromkeys(reason for headline in verdict.headlines for reason in headline.reasons)
-    )
-    shown_count = len(limits) if verbose else MOST_LIMITS
-    if limits:
-        yield "limits"
-        hidden_count = len(limits) - shown_count
-        yield from _list_items(
-            limits[:shown_count] + [f"and {hidden_count} more"] * (hidden_count > 0)
-        )
+    yield from _render_limits(verdict, verbose=verbose)
     for headline in verdict.headlines:
         yield f"next: {fmt.describe_next_step(headline, verdict)}"
     if verbose:
@@ -133,6 +129,18 @@ def _render_verdict(verdict: Verdict, width: int, *, verbose: bool) -> Iterator[
         yield from _render_cost(verdict)
         yield from _render_routing(verdict, width)
         yield from (f"note: {note}" for note in fmt.list_notes(verdict))
+
+
+def _render_limits(verdict: Verdict, *, verbose: bool) -> Iterator[str]:
+    """Yield what limits the verdicts, each once; MOST_LIMITS of them unless verbose."""
+    limits: dict[str, None] = {}
+    for headline in verdict.headlines:
+        limits |= dict.fromkeys(headline.reasons)
+    shown = list(limits) if verbose else list(limits)[:MOST_LIMITS]
+    if limits:
+        yield "limits"
+        hidden_count = len(limits) - len(shown)
+        yield from _list_items(shown + [f"and {hidden_count} more"] * (hidden_count > 0))
 
 
 def _list_items(sentences: Iterable[str]) -> Iterator[str]:
@@ -229,13 +237,8 @@ def _format_overall_rows(
         yield [name, *_format_speed_up(cell), fmt.name_word(cell), *marks]
         for metric, others in cells.items():
             if load in others:
-                yield [
-                    f"  {fmt.format_metric_unit(metric)}",
-                    *_format_speed_up(others[load]),
-                    "",
-                    "",
-                    "",
-                ]
+                name = f"  {fmt.format_metric_unit(metric)}"
+                yield [name, *_format_speed_up(others[load]), "", "", ""]
 
 
 def _format_speed_up(cell: CellVerdict) -> list[str]:
@@ -249,36 +252,17 @@ def _render_all_cells(headline: Headline, verdict: Verdict, width: int) -> Itera
     cells, cell_count = fmt.choose_table_cells(verdict, headline, MOST_ROWS)
     if not cells:
         return
-    overall_cells = [
-        cell
-        for metric in _OVERALL_METRICS
-        for cell in fmt.list_overall_cells(verdict, headline, metric)
-    ]
+    all_cells: list[CellVerdict] = []
+    for metric in _OVERALL_METRICS:
+        all_cells += fmt.list_overall_cells(verdict, headline, metric)
     rows = []
-    for cell in (*overall_cells, *cells):
-        metric_name = (
-            f"{fmt.format_metric(cell.metric)}"
-            f" {fmt.metric_unit(cell.metric).removesuffix('tokens/s')}"
-        )
-        rows.append(
-            [
-                cell.class_,
-                fmt.format_short_load(cell.load),
-                metric_name,
-                *_format_speed_up(cell),
-                fmt.name_word(cell),
-            ]
-        )
-    heads = [
-        "class",
-        "load",
-        "metric",
-        "base",
-        "variant",
-        "speed-up",
-        fmt.format_level(verdict),
-        "verdict",
-    ]
+    for cell in (*all_cells, *cells):
+        unit = fmt.metric_unit(cell.metric).removesuffix("tokens/s")
+        place = [cell.class_, fmt.format_short_load(cell.load)]
+        metric_name = f"{fmt.format_metric(cell.metric)} {unit}"
+        rows.append([*place, metric_name, *_format_speed_up(cell), fmt.name_word(cell)])
+    figures = ["base", "variant", "speed-up", fmt.format_level(verdict)]
+    heads = ["class", "load", "metric", *figures, "verdict"]
     yield from format_table(heads, rows, numbers=range(3, 7), width=width)
     yield from _count_omitted(cell_count, len(cells), "cells")
     yield ""
@@ -345,29 +329,30 @@ def _render_cost(verdict: Verdict) -> Iterator[str]:
 
 def _render_routing(verdict: Verdict, width: int) -> Iterator[str]:
     for row in verdict.routing:
-        variant = fmt.shorten_text(row.variant, 40)
-        yield (
-            f"routing between {fmt.shorten_text(verdict.baseline, 40)} and {variant} at"
-            f" {fmt.format_load(row.load)}"
-        )
-        for arm in dict.fromkeys(route.arm for route in row.routes):
-            classes = ", ".join(route.class_ for route in row.routes if route.arm == arm)
-            yield f"  {fmt.shorten_text(arm, 40)}: {classes}"
-        rows = []
-        for saving in row.savings:
-            usd = saving.usd_per_1000_requests
-            cost = fmt.ABSENT if usd is None else f"{usd:.4f}"
-            figures = [fmt.format_times(saving.mean.value), fmt.format_interval(saving.mean)]
-            figures += [fmt.format_times(saving.p90.value), fmt.format_interval(saving.p90), cost]
-            rows.append([f"all on {fmt.shorten_text(saving.against, 30)}", *figures, saving.word])
+        baseline, variant = (fmt.shorten_text(name, 40) for name in (verdict.baseline, row.variant))
+        yield f"routing between {baseline} and {variant} at {fmt.format_load(row.load)}"
+        classes_by_arm: dict[str, list[str]] = {}
+        for route in row.routes:
+            classes_by_arm.setdefault(route.arm, []).append(route.class_)
+        for arm, classes in classes_by_arm.items():
+            yield f"  {fmt.shorten_text(arm, 40)}: {', '.join(classes)}"
         level = fmt.format_level(verdict)
         heads = ["against", "mean", level, "p90", level, "USD/1,000", "routing"]
+        rows = map(_format_saving, row.savings)
         yield from format_table(heads, rows, numbers=range(1, 6), width=width)
         if row.why:
             yield f"no saving is judged: {row.why}"
         elif any(saving.evidence == "one-start" for saving in row.savings):
             yield "Differences between server starts are not covered"
         yield ""
+
+
+def _format_saving(saving: RoutingSaving) -> list[str]:
+    usd = saving.usd_per_1000_requests
+    row = [f"all on {fmt.shorten_text(saving.against, 30)}"]
+    for ratio in (saving.mean, saving.p90):
+        row += [fmt.format_times(ratio.value), fmt.format_interval(ratio)]
+    return [*row, fmt.ABSENT if usd is None else f"{usd:.4f}", saving.word]
 
 
 def _count_omitted(count: int, limit: int, noun: str) -> Iterator[str]:

@@ -49,38 +49,40 @@ class _ChartLine(NamedTuple):
 
 def build_time_series_section(verdict: Verdict, requests: RequestTable) -> ReportSection:
     """Return the section; if it cannot be drawn, with the reason."""
+    is_post = _is_of_post(verdict, requests)
     sentence = "No request is recorded, so there is nothing to draw over time."
-    charts = []
+    figure_charts: list[ReportChart] = []
     if len(requests):
         cells, sentence = _choose_cells(verdict, requests)
         chart_lines = list(_build_chart_lines(verdict, requests, cells))
-        try:
-            at_s = compute_utc_s(requests.run, requests.start_s, requests.end_s)
-            clock = ""
-        except TandemError:
-            at_s = requests.start_s - requests.start_s.min()
-            clock = " The clocks of the manifest show no moment, so time counts from 1970."
+        at_s, clock = _read_clock(requests)
         drawn_at_s = at_s[np.logical_or.reduce([chart_line.mask for chart_line in chart_lines])]
         span_s = float(np.ptp(drawn_at_s)) if len(drawn_at_s) else 0.0
         window_s = max(math.ceil(span_s / MAX_WINDOWS), 1)
-        figures = _list_figures(is_post=_is_of_post(verdict, requests))
-        for name, title, caption in figures:
-            values = find_figures(requests, name)
-            points = [
-                point
-                for line in chart_lines
-                for point in _compute_medians(line, values, at_s, window_s)
-            ]
+        for figure in _list_figures(is_post=is_post):
+            values = find_figures(requests, figure[0])
+            points: list[dict[str, Any]] = []
+            for line in chart_lines:
+                points += _compute_medians(line, values, at_s, window_s)
             if points:
-                charts.append(_build_figure_chart((name, title, caption), chart_lines, points))
+                figure_charts.append(_build_figure_chart(figure, chart_lines, points))
         windows = f"Each point is the median of the requests begun within {window_s:,} s."
-        sentence = f"{sentence} {windows}{clock}" if charts else _NO_DATA_TEXT
-    title = (
-        "The post's Figures 3 to 5, of this run" if _is_of_post(verdict, requests) else "Over time"
-    )
+        sentence = f"{sentence} {windows}{clock}" if figure_charts else _NO_DATA_TEXT
     return ReportSection(
-        name="over-time", short="Over time", title=title, parts=(build_sentence(sentence), *charts)
+        name="over-time",
+        short="Over time",
+        title="The post's Figures 3 to 5, of this run" if is_post else "Over time",
+        parts=(build_sentence(sentence), *figure_charts),
     )
+
+
+def _read_clock(requests: RequestTable) -> tuple[Values, str]:
+    """Return when each request began, in UTC, and a sentence where that is not known."""
+    try:
+        return compute_utc_s(requests.run, requests.start_s, requests.end_s), ""
+    except TandemError:
+        sentence = " The clocks of the manifest show no moment, so time counts from 1970."
+        return requests.start_s - requests.start_s.min(), sentence
 
 
 def _is_of_post(verdict: Verdict, requests: RequestTable) -> bool:
