@@ -7,6 +7,7 @@ servers were, and how hard they were asked.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import product
 
 import numpy as np
@@ -27,20 +28,31 @@ def measure_arms(table: RequestTable, controls: RunControls) -> tuple[ArmFigures
         table: the run.
         controls: rounds that they mark are left out.
     """
+    return tuple(
+        _measure_rows(table, rows, arm, load)
+        for arm, load, rows in select_arm_rows(table, controls)
+    )
+
+
+def select_arm_rows(
+    table: RequestTable, controls: RunControls
+) -> Iterator[tuple[str, LoadLevel, BoolArray]]:
+    """Yield the requests of each arm at each load at which it got some, the baseline first.
+
+    Args:
+        table: the run.
+        controls: rounds that they mark are left out, as control rounds are.
+    """
     counted_rows = ~table.control_round_mask() & ~np.isin(table.round, controls.marked_rounds)
     arms = (table.baseline, *table.variants)
-    figures = []
     for (load_code, load), arm in product(enumerate(table.loads), arms):
         rows = counted_rows & (table.load == load_code) & table.arm_mask(arm)
         if rows.any():
-            figures.append(_measure_rows(table, rows, arm, load))
-    return tuple(figures)
+            yield arm, load, rows
 
 
 def _measure_rows(table: RequestTable, rows: BoolArray, arm: str, load: LoadLevel) -> ArmFigures:
-    request_count = int(rows.sum())
-    turns = np.zeros(request_count, np.intp)
-    busy_s = float(compute_busy_s(turns, table.start_s[rows], table.end_s[rows], 1)[0])
+    busy_s = measure_busy_s(table, rows)
     answered_rows = rows & ~table.failed
     ttft = _spread_metric(table, answered_rows, "ttft_ms")
     tpot = _spread_metric(table, answered_rows, "tpot_ms")
@@ -51,7 +63,7 @@ def _measure_rows(table: RequestTable, rows: BoolArray, arm: str, load: LoadLeve
         arm=arm,
         url=urls.get(arm, ""),
         load=load,
-        requests=request_count,
+        requests=int(rows.sum()),
         requests_per_s=int(answered_rows.sum()) / busy_s if busy_s > 0 else None,
         ttft_p50_ms=ttft.p50 if ttft else None,
         ttft_p99_ms=ttft.p99 if ttft else None,
@@ -59,6 +71,14 @@ def _measure_rows(table: RequestTable, rows: BoolArray, arm: str, load: LoadLeve
         tpot_p99_ms=tpot.p99 if tpot else None,
         within_limits=int(good_rows[rows].sum()) if has_attainment else None,
     )
+
+
+def measure_busy_s(table: RequestTable, rows: BoolArray) -> float:
+    """Return the seconds in which at least one of some requests ran."""
+    if not rows.any():
+        return 0.0
+    turns = np.zeros(int(rows.sum()), np.intp)
+    return float(compute_busy_s(turns, table.start_s[rows], table.end_s[rows], 1)[0])
 
 
 def _spread_metric(table: RequestTable, rows: BoolArray, metric: str) -> ValueSpread | None:

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import special
 
 from tandem.bench.figures.columns import BoolArray, IntArray
-from tandem.bench.figures.request_table import UNKNOWN
+from tandem.bench.figures.request_table import UNKNOWN, RequestTable
 from tandem.judge.pairs import RequestPairing
 
 RARE_P = 0.05
@@ -150,10 +150,15 @@ def count_failures(pairing: RequestPairing, baseline: str, variant: str) -> Cell
 def count_refusals(pairing: RequestPairing, baseline: str, variant: str) -> CellFailures:
     """Count the checked answers of two arms, and how many the content check refused."""
     table = pairing.table
-    broken = [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT]
     is_checked = pairing.row_mask() & ~table.failed & (table.content != UNKNOWN)
     masks = [is_checked & table.arm_mask(arm) for arm in (baseline, variant)]
-    return _count_cells(pairing, masks, np.isin(table.content, broken))
+    return _count_cells(pairing, masks, mask_content(table, BROKEN_CONTENT))
+
+
+def mask_content(table: RequestTable, words: Sequence[str]) -> BoolArray:
+    """Return which answers the content check gave one of some words."""
+    codes = [code for code, word in enumerate(table.contents) if word in words]
+    return np.isin(table.content, codes)
 
 
 def _count_cells(

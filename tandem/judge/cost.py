@@ -8,14 +8,14 @@ sentence says so.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
 
 from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.request_table import UNKNOWN, RequestTable
-from tandem.bench.figures.throughput import compute_busy_s
+from tandem.judge.arm_figures import measure_busy_s, select_arm_rows
+from tandem.judge.comparability import mask_content
 from tandem.judge.schema import RunControls, TokenCost
 
 GOOD_CONTENT = ("ok", "truncated")
@@ -54,18 +54,15 @@ def compute_costs(
         usd_per_hour: of all that the run occupies; None where --price is not given.
         controls: of the run; rounds that they mark are taken out.
     """
-    row_mask = ~table.control_round_mask() & ~np.isin(table.round, controls.marked_rounds)
-    arms = [arm for arm in table.arms if arm != table.control]
-    rows = []
-    for (load_code, load), arm in product(enumerate(table.loads), arms):
-        work = measure_work(table, row_mask & (table.load == load_code) & table.arm_mask(arm))
-        if not work.request_count:
-            continue
+    arm_count = 1 + len(table.variants)
+    costs = []
+    for arm, load, rows in select_arm_rows(table, controls):
+        work = measure_work(table, rows)
         usd = None
         if usd_per_hour is not None and work.good_tokens:
-            usd = usd_per_hour / len(arms) * work.busy_s / _HOUR_S / work.good_tokens * _MILLION
-        sentences = _explain_cost(work, usd_per_hour, len(arms), has_limits=bool(table.run.goodput))
-        rows.append(
+            usd = usd_per_hour / arm_count * work.busy_s / _HOUR_S / work.good_tokens * _MILLION
+        sentences = _explain_cost(work, usd_per_hour, arm_count, has_limits=bool(table.run.goodput))
+        costs.append(
             TokenCost(
                 arm=arm,
                 load=load,
@@ -76,7 +73,7 @@ def compute_costs(
                 sentence=" ".join(sentences),
             )
         )
-    return tuple(rows)
+    return tuple(costs)
 
 
 def measure_work(table: RequestTable, rows: BoolArray) -> ArmWork:
@@ -84,20 +81,14 @@ def measure_work(table: RequestTable, rows: BoolArray) -> ArmWork:
 
     Good tokens are those of requests that succeeded, gave good text and kept every stated limit.
     """
-    good_codes = [code for code, word in enumerate(table.contents) if word in GOOD_CONTENT]
-    good_mask = rows & table.limit_masks()[0] & np.isin(table.content, [*good_codes, UNKNOWN])
+    has_good_content = mask_content(table, GOOD_CONTENT) | (table.content == UNKNOWN)
+    good_mask = rows & table.limit_masks()[0] & has_good_content
     is_unknown = np.isnan(table.tokens)
     request_count = int(rows.sum())
-    turns = np.zeros(request_count, np.intp)
-    busy_s = (
-        compute_busy_s(turns, table.start_s[rows], table.end_s[rows], 1)
-        if request_count
-        else np.zeros(1)
-    )
     return ArmWork(
         request_count=request_count,
         good_tokens=int(table.tokens[good_mask & ~is_unknown].sum()),
-        busy_s=float(busy_s[0]),
+        busy_s=measure_busy_s(table, rows),
         bad_answers=int((rows & ~table.failed & ~good_mask).sum()),
         answers_without_tokens=int((good_mask & is_unknown).sum()),
     )

@@ -29,7 +29,7 @@ from scipy import special
 from tandem.bench.figures.columns import BoolArray, IntArray
 from tandem.bench.figures.quantiles import Values
 from tandem.bench.figures.request_table import NO_DIGEST, UNKNOWN, Digests, RequestTable
-from tandem.judge.comparability import BROKEN_CONTENT
+from tandem.judge.comparability import BROKEN_CONTENT, mask_content
 from tandem.judge.schema import LEVEL, ShareEstimate
 
 _QUANTILE_LEVEL = (1 + LEVEL) / 2
@@ -157,13 +157,9 @@ def compare_rejections(table: RequestTable, pairs: OutputPairs) -> ContentReject
     )
     first = pairs.first
     second = pairs.second
-    prompts = table.prompt[pairs.first]
-    is_broken = np.isin(
-        table.content, [code for code, word in enumerate(table.contents) if word in BROKEN_CONTENT]
-    )
-    is_cut = np.isin(
-        table.content, [code for code, word in enumerate(table.contents) if word == "truncated"]
-    )
+    prompts = table.prompt[first]
+    is_broken = mask_content(table, BROKEN_CONTENT)
+    is_cut = mask_content(table, ["truncated"])
     hit_limit = is_cut | table.hit_token_limit
     baseline_hits = is_broken[first] | (is_cut[first] & ~hit_limit[second])
     variant_hits = is_broken[second] | (is_cut[second] & ~hit_limit[first])
@@ -171,7 +167,7 @@ def compare_rejections(table: RequestTable, pairs: OutputPairs) -> ContentReject
     baseline_share = estimate_share(baseline_hits, prompts)
     if variant_share is None or baseline_share is None:
         return None
-    _, codes = np.unique(prompts, return_inverse=True)
+    codes = np.unique(prompts, return_inverse=True)[1]
     excess = np.bincount(codes, variant_hits.astype(int) - baseline_hits.astype(int))
     worse = int((excess > 0).sum())
     better = int((excess < 0).sum())
