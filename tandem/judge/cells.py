@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from msgspec.structs import replace
 
+from tandem.bench.figures.columns import BoolArray
 from tandem.bench.figures.quantiles import Values
 from tandem.judge import power, verdict_reason
 from tandem.judge.cell_estimates import CellEstimate, LoadEstimate, SpeedUpEstimator
@@ -173,15 +174,21 @@ def _adjust_tests(cells: Sequence[CellEstimate]) -> _AdjustedTests:
     is_overall = np.arange(len(weights)) < sum(cell.is_overall for cell in cells)
     test_weights = np.array(weights)
     p_values = adjust_groups(np.array(own_p_values), test_weights, is_overall)
+    alphas = _find_alphas(p_values, test_weights, is_overall)
+    return _AdjustedTests(p_values, alphas, places, tail_places)
+
+
+def _find_alphas(p_values: Values, weights: Values, is_overall: BoolArray) -> Values:
+    """Return the level at which Holm's procedure tests each p, the other p-values as they are."""
     alphas = np.empty(len(p_values))
     is_significant = p_values < 1 - LEVEL
     for own, share in ((is_overall, OVERALL_SHARE), (~is_overall, 1 - OVERALL_SHARE)):
         has_whole_level = bool(is_significant[~own].all())
         own_level = (1 - LEVEL) * (1.0 if has_whole_level else share)
-        own_weights = test_weights[own]
+        own_weights = weights[own]
         open_weights = own_weights[~is_significant[own]].sum() + own_weights * is_significant[own]
         alphas[own] = own_level * own_weights / open_weights
-    return _AdjustedTests(p_values, alphas, places, tail_places)
+    return alphas
 
 
 def _decide_tails(

@@ -157,8 +157,29 @@ def _mask_decidable(
     round_counts: IntArray,
 ) -> BoolArray:
     """Return which cells so many prompts and rounds would decide, in any word."""
-    prompts = prompt_counts.astype(float)
-    rounds = round_counts.astype(float)
+    se, df = _combine_variances(spreads, prompt_counts.astype(float), round_counts.astype(float))
+    effect = np.abs(targets.logs)
+    critical_value = special.stdtrit(df, 1 - targets.alpha / 2)
+    missed = special.nctdtr(df, np.minimum(effect / se, _LARGEST), critical_value)
+    beyond_floor = _bound_share(df, (effect - targets.floors) / se)
+    reach = special.stdtrit(df, (1 + LEVEL) / 2)
+    below = _bound_share(df, (targets.margin - effect) / se - reach)
+    above = _bound_share(df, (targets.margin + effect) / se - reach)
+    is_same = below + above - 1 >= POWER
+    mask: BoolArray = is_same | ((1 - missed >= POWER) & (beyond_floor >= POWER))
+    return mask
+
+
+def _bound_share(df: Values, quantiles: Values) -> Values:
+    """Return the share of Student's distribution below each quantile."""
+    share: Values = special.stdtr(df, np.clip(quantiles, -_LARGEST, _LARGEST))
+    return share
+
+
+def _combine_variances(
+    spreads: Sequence[VarianceParts], prompts: Values, rounds: Values
+) -> tuple[Values, Values]:
+    """Return the standard errors of so many prompts and rounds, and their degrees of freedom."""
     by_prompt, by_round, by_residual = (
         np.array([parts[place] for parts in spreads]) for place in (2, 3, 4)
     )
@@ -168,17 +189,4 @@ def _mask_decidable(
     weights = own_variance**2 / (prompts - 1) + by_round**2 / np.maximum(rounds - 1, 1)
     variance = own_variance + by_round
     df = np.divide(variance**2, weights, out=prompts - 1, where=weights > 0)
-    se = np.maximum(np.sqrt(variance), np.finfo(float).tiny)
-    effect = np.abs(targets.logs)
-    critical_value = special.stdtrit(df, 1 - targets.alpha / 2)
-    reach = special.stdtrit(df, (1 + LEVEL) / 2)
-    missed = special.nctdtr(df, np.minimum(effect / se, _LARGEST), critical_value)
-    beyond_floor = special.stdtr(df, np.clip((effect - targets.floors) / se, -_LARGEST, _LARGEST))
-    below, above = (
-        special.stdtr(df, np.clip((targets.margin + side) / se - reach, -_LARGEST, _LARGEST))
-        for side in (-effect, effect)
-    )
-    mask: BoolArray = (below + above - 1 >= POWER) | (
-        (1 - missed >= POWER) & (beyond_floor >= POWER)
-    )
-    return mask
+    return np.maximum(np.sqrt(variance), np.finfo(float).tiny), df

@@ -104,36 +104,26 @@ def judge_run(
         InputError: the run has one arm, is one of LLMPerf, or its manifest's names leave no arm to
             judge; or a file that an option names cannot be used.
     """
-    reason = explain_unjudged(table.run)
-    if reason is not None:
-        where = str(table.folder / MANIFEST)
-        raise InputError(
-            f"no verdict: {reason}", where=where, change="judge a run of two servers or more"
-        )
+    _require_arms(table)
     if notes is None:
         notes = summarize_table(table).notes
     run = table.run
     margin = options.margin
-    if not table.variants:
-        raise InputError(
-            f"no arm can be held against {table.baseline}: every other arm has its name or that of"
-            " its control",
-            where=str(table.folder / MANIFEST),
-            change=(
-                "give it a name of its own, without a #, here and in the .jsonl files,"
-                " or measure again"
-            ),
-        )
+    price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
     controls = check_controls(table)
     pairing = RequestPairing(table, controls.marked_rounds)
-    speed_ups = judge_speed_ups(pairing, controls, margin=margin)
     equality = compare_outputs(table, tokenizer=options.tokenizer)
     quality = tuple(judge_quality(read_quality(table.folder), table.baseline, table.variants))
+    speed_ups = judge_speed_ups(pairing, controls, margin=margin)
     headlines = build_headlines(
         pairing, speed_ups, controls, equality, margin=margin, quality=quality
     )
     speed_ups = withhold_words(speed_ups, headlines)
-    price = options.usd_per_hour if options.usd_per_hour is not None else run.price_usd_per_hour
+    routing = (
+        ()
+        if controls.void
+        else route_classes(pairing, speed_ups, usd_per_hour=price, controls=controls, margin=margin)
+    )
     return Verdict(
         version=run.version,
         run=run_id(run),
@@ -155,16 +145,30 @@ def judge_run(
         quality=quality,
         headlines=headlines,
         cost=compute_costs(table, usd_per_hour=price, controls=controls),
-        routing=(
-            ()
-            if controls.void
-            else route_classes(
-                pairing, speed_ups, usd_per_hour=price, controls=controls, margin=margin
-            )
-        ),
+        routing=routing,
         notes=tuple(dict.fromkeys([*notes, *table.torn_lines, *_note_clock(table)])),
         recompute=tuple(_describe_recomputation(table.folder, options, run)),
     )
+
+
+def _require_arms(table: RequestTable) -> None:
+    """Refuse a run without two arms to judge."""
+    reason = explain_unjudged(table.run)
+    where = str(table.folder / MANIFEST)
+    if reason is not None:
+        raise InputError(
+            f"no verdict: {reason}", where=where, change="judge a run of two servers or more"
+        )
+    if not table.variants:
+        raise InputError(
+            f"no arm can be held against {table.baseline}: every other arm has its name or that of"
+            " its control",
+            where=where,
+            change=(
+                "give it a name of its own, without a #, here and in the .jsonl files,"
+                " or measure again"
+            ),
+        )
 
 
 def save_verdict(folder: Path, verdict: Verdict) -> Path:

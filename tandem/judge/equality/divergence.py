@@ -104,22 +104,34 @@ def read_divergences(
         return
     row_pairs = np.column_stack([rows, different_pairs.second])[order].ravel().tolist()
     outputs = read_outputs(table, row_pairs)
-    for row, (baseline, variant) in zip(
-        row_pairs[::2], zip(outputs, outputs, strict=True), strict=True
-    ):
-        texts = (baseline.output, variant.output)
-        ids = (baseline.token_ids or (), variant.token_ids or ())
-        units: Sequence[Sequence[Any]] = (
-            ids if by_ids else tuple(map(encode, texts)) if encode else texts
-        )
-        position = find_first_difference(*units)
-        if texts[0] == texts[1]:
-            excerpts = [_cut_token_ids(side, position) for side in ids]
-        else:
-            place = find_first_difference(*texts)
-            excerpts = [_cut_text(text, place) for text in texts]
-        near_tie = _is_near_tie(baseline, variant, position if by_ids else None)
-        yield OutputDivergence(row, position, (len(units[0]), len(units[1])), near_tie, *excerpts)
+    for row in row_pairs[::2]:
+        baseline = next(outputs)
+        yield _find_divergence(row, baseline, next(outputs), by_ids=by_ids, encode=encode)
+
+
+def _find_divergence(
+    row: int,
+    baseline: RequestRecord,
+    variant: RequestRecord,
+    *,
+    by_ids: bool,
+    encode: Encode | None,
+) -> OutputDivergence:
+    texts = (baseline.output, variant.output)
+    ids = (baseline.token_ids or (), variant.token_ids or ())
+    units: tuple[Sequence[Any], Sequence[Any]] = texts
+    if by_ids:
+        units = ids
+    elif encode:
+        units = (encode(texts[0]), encode(texts[1]))
+    position = find_first_difference(*units)
+    if texts[0] == texts[1]:
+        excerpts = [_cut_token_ids(side, position) for side in ids]
+    else:
+        place = find_first_difference(*texts)
+        excerpts = [_cut_text(text, place) for text in texts]
+    near_tie = _is_near_tie(baseline, variant, position if by_ids else None)
+    return OutputDivergence(row, position, (len(units[0]), len(units[1])), near_tie, *excerpts)
 
 
 def count_bins(places: Sequence[int]) -> tuple[HistogramBin, ...]:
