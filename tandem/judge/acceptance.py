@@ -103,9 +103,9 @@ def _estimate_class(
         rate for rate in takewhile(lambda rate: rate is not None, rates) if rate is not None
     )
     has_drafts = bool(per_position) or read_mean("draft_acceptance_rate") is not None
-    reasons = [] if length is None else [_DRAFTS_LIMIT if has_drafts else _STEPS_LIMIT]
+    reasons = [_DRAFTS_LIMIT if has_drafts else _STEPS_LIMIT]
     if length is None:
-        reasons += [
+        reasons = [
             text.removeprefix(_ABSENT_PREFIX) for text in remarks if text.startswith(_ABSENT_PREFIX)
         ]
     if class_ is None:

@@ -74,6 +74,20 @@ class LoadEstimate(NamedTuple):
     beside: tuple[MetricSpeedUp, ...]
 
 
+class _MetricPairs(NamedTuple):
+    """The pairs of every cell by one metric.
+
+    Args:
+        cells: in the order of their codes.
+        noise: what the prompts of a class share in a round.
+        pool: the residuals of all prompts; None where they are not skewed.
+    """
+
+    cells: list[CellPairs]
+    noise: RoundNoise
+    pool: ResidualPool | None
+
+
 @dataclass(frozen=True)
 class SpeedUpEstimator:
     """The estimates of one variant.
@@ -104,29 +118,15 @@ class SpeedUpEstimator:
         return comparability.count_failures(self.pairing, *self._arms)
 
     @cached_property
-    def _pairs(self) -> dict[str, list[CellPairs]]:
-        """The pairs of every cell, by metric."""
+    def _metrics(self) -> dict[str, _MetricPairs]:
+        metrics = {}
         codes = self.pairing.known_cells()
-        return {
-            metric: [self.pairing.pairs(self._arms, code, metric) for code in codes]
-            for metric in JUDGED_METRICS
-        }
-
-    @cached_property
-    def _noises(self) -> dict[str, RoundNoise]:
-        """The noise that prompts of a class share in a round, by metric."""
-        return {
-            metric: interval.pool_round_noise(pairs.by_round for pairs in cell_pairs)
-            for metric, cell_pairs in self._pairs.items()
-        }
-
-    @cached_property
-    def _pools(self) -> dict[str, ResidualPool | None]:
-        """The residuals of all prompts where they are skewed, by metric."""
-        return {
-            metric: pool_residuals(pairs.logs for pairs in cell_pairs)
-            for metric, cell_pairs in self._pairs.items()
-        }
+        for metric in JUDGED_METRICS:
+            cells = [self.pairing.pairs(self._arms, code, metric) for code in codes]
+            noise = interval.pool_round_noise([pairs.by_round for pairs in cells])
+            pool = pool_residuals([pairs.logs for pairs in cells])
+            metrics[metric] = _MetricPairs(cells, noise, pool)
+        return metrics
 
     def estimate_cells(self) -> Iterator[CellVerdict | CellEstimate]:
         """Yield the cells: with an estimate, or as the verdict that says why there is none."""
@@ -134,7 +134,9 @@ class SpeedUpEstimator:
         for place, code in enumerate(self.pairing.known_cells()):
             for metric in JUDGED_METRICS:
                 floor = floors.get((*self.pairing.cell_place(code), metric))
-                yield self._estimate_cell(self._pairs[metric][place], (code,), metric, floor)
+                yield self._estimate_cell(
+                    self._metrics[metric].cells[place], (code,), metric, floor
+                )
 
     def estimate_loads(self) -> Iterator[LoadEstimate]:
         """Yield all classes of each load as one cell."""
@@ -160,8 +162,8 @@ class SpeedUpEstimator:
         is_overall: bool = False,
     ) -> CellVerdict | CellEstimate:
         """Return the estimate of one cell or several as one, or the verdict on its absence."""
-        noise = self.pairing.average_noise(self._noises[metric], pairs)
-        pool = self._pools[metric]
+        _, class_noise, pool = self._metrics[metric]
+        noise = self.pairing.average_noise(class_noise, pairs)
         estimate = pairs.estimate(noise, pool)
         draft = self._draft_verdict(pairs, estimate, codes[0], metric)
         draft = replace(draft, noise_floor=floor)
@@ -183,7 +185,7 @@ class SpeedUpEstimator:
             is_overall=is_overall,
             pairs=pairs,
             estimate=estimate,
-            class_noise=self._noises[metric],
+            class_noise=class_noise,
             pool=pool,
             tails=tails,
             failures=self._failures.count(),

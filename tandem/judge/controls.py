@@ -302,11 +302,12 @@ def _check_starts(pairing: RequestPairing) -> CheckFinding:
 
 def _group_codes(table: RequestTable, codes: IntArray) -> dict[str, list[int]]:
     """Return the known codes of each arm but the control, without arms that got no request."""
-    return {
-        arm: [code for code in np.unique(codes[table.arm_mask(arm)]).tolist() if code != UNKNOWN]
-        for arm in (table.baseline, *table.variants)
-        if table.arm_mask(arm).any()
-    }
+    arm_codes = {}
+    for arm in (table.baseline, *table.variants):
+        own_codes = np.unique(codes[table.arm_mask(arm)])
+        if len(own_codes):
+            arm_codes[arm] = own_codes[own_codes != UNKNOWN].tolist()
+    return arm_codes
 
 
 def _check_errors(table: RequestTable) -> CheckFinding:

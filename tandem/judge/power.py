@@ -117,7 +117,8 @@ def plan_samples(
     spreads: Sequence[VarianceParts], targets: DecisionTargets
 ) -> list[tuple[int | None, int | None]]:
     """Return how many prompts and rounds would decide each cell; None where none would."""
-    prompts, rounds = (np.array([parts[place] for parts in spreads], np.intp) for place in (0, 1))
+    prompts = np.array([parts.prompt_count for parts in spreads], np.intp)
+    rounds = np.array([parts.round_count for parts in spreads], np.intp)
     decide = partial(_mask_decidable, spreads, targets)
     more_prompts = _find_fewest(
         prompts, MOST_PROMPTS, partial(decide, round_counts=np.maximum(rounds, 1))
@@ -139,7 +140,8 @@ def _find_fewest(
     low = np.minimum(current, limit)
     high = np.full(len(current), limit)
     is_possible = (low < limit) & decide(high)
-    while (is_open := high - low > 1).any():
+    while (high - low > 1).any():
+        is_open = high - low > 1
         middle = (low + high) // 2
         is_enough = decide(np.maximum(middle, current))
         high = np.where(is_open & is_enough, middle, high)
@@ -180,10 +182,9 @@ def _combine_variances(
     spreads: Sequence[VarianceParts], prompts: Values, rounds: Values
 ) -> tuple[Values, Values]:
     """Return the standard errors of so many prompts and rounds, and their degrees of freedom."""
-    by_prompt, by_round, by_residual = (
-        np.array([parts[place] for parts in spreads]) for place in (2, 3, 4)
-    )
-    by_round = by_round / rounds
+    by_prompt = np.array([parts.prompt_variance for parts in spreads])
+    by_round = np.array([parts.round_variance for parts in spreads]) / rounds
+    by_residual = np.array([parts.residual_variance for parts in spreads])
     own_variance = by_prompt / prompts + by_residual / (prompts * rounds)
     # Satterthwaite's degrees of freedom of a sum of two variances
     weights = own_variance**2 / (prompts - 1) + by_round**2 / np.maximum(rounds - 1, 1)

@@ -190,18 +190,18 @@ def _count_groups(
     groups: Mapping[ItemKey, Hashable],
 ) -> list[ItemGroup]:
     """Return the answers of each group; an item without one is a group of its own."""
-    answers = dict[Hashable, list[tuple[bool, bool]]]()
+    units = dict[Hashable, ItemGroup]()
     for item in items:
         unit = ("named", groups[item]) if item in groups else ("own", item)
-        answers.setdefault(unit, []).append((baseline_right[item], variant_right[item]))
-    return [
-        ItemGroup(
-            items=len(pairs),
-            only_baseline=sum(first and not second for first, second in pairs),
-            only_variant=sum(second and not first for first, second in pairs),
+        earlier = units.get(unit, ItemGroup(0, 0, 0))
+        is_baseline_alone = baseline_right[item] and not variant_right[item]
+        is_variant_alone = variant_right[item] and not baseline_right[item]
+        units[unit] = ItemGroup(
+            items=earlier.items + 1,
+            only_baseline=earlier.only_baseline + is_baseline_alone,
+            only_variant=earlier.only_variant + is_variant_alone,
         )
-        for pairs in answers.values()
-    ]
+    return list(units.values())
 
 
 def _find_interval(
@@ -263,6 +263,6 @@ def compute_tango_score(
     share = (math.sqrt(max(linear**2 - 8 * count * product, 0.0)) - linear) / (4 * count)
     variance = count * (2 * share + difference * (1 - difference))
     gap = first_alone - second_alone - count * difference
-    return (
-        gap / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, gap) if gap else 0.0
-    )
+    if variance > 0:
+        return gap / math.sqrt(variance)
+    return math.copysign(math.inf, gap) if gap else 0.0

@@ -80,10 +80,11 @@ def route_classes(
             if len(router.pairs.logs):
                 routers.append(router)
 
-    savings = [saving for router in routers for saving in router.savings]
-    estimates = [saving.estimate for saving in savings if saving.estimate is not None]
-    p_values = np.array([tails[0].estimate.p for tails in estimates])
-    adjusted_p_values = iter(adjust_p_values(p_values).tolist())
+    p_values: list[float] = []
+    for router in routers:
+        estimates = [saving.estimate for saving in router.savings if saving.estimate is not None]
+        p_values += [mean.estimate.p for mean, _ in estimates]
+    adjusted_p_values = iter(adjust_p_values(np.array(p_values)).tolist())
     floors = controls.overall_floor_ratios()
     return tuple(
         router.describe(adjusted_p_values, floor=floors.get(router.load), margin=margin)
@@ -128,7 +129,7 @@ class _SavingEstimate:
     """What the route saves against one arm: mean and 90th percentile; None without an interval."""
 
     against: str
-    estimate: tuple[TailEstimate, ...] | None
+    estimate: tuple[TailEstimate, TailEstimate] | None
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def estimate_tails(
     median_noise: RoundNoise,
     noise: RoundNoise,
     pool: ResidualPool | None,
-) -> tuple[TailEstimate, ...]:
+) -> tuple[TailEstimate, TailEstimate]:
     """Return the mean and the 90th percentile of a cell of times, where less is better.
 
     Args:

@@ -7,8 +7,9 @@ cursor or turns the direction of a line.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 
 import msgspec
 
@@ -137,8 +138,9 @@ def format_number(value: float | None) -> str:
         return f"{value:,.0f}"
     if size and size < _HUNDREDTH:
         return f"{value:.2g}"
-    decimals = 1 if size >= _TENTHS else 2 if size >= 1 / _TENTHS or not size else 3
-    return f"{value:.{decimals}f}"
+    if size >= _TENTHS:
+        return f"{value:.1f}"
+    return f"{value:.3f}" if 0 < size < 1 / _TENTHS else f"{value:.2f}"
 
 
 def format_ratio(value: float | None) -> str:
@@ -361,9 +363,8 @@ def list_notes(verdict: Verdict) -> tuple[str, ...]:
     """Return the notes, without those on acceptance where nobody says that an arm speculates."""
     if mentions_speculation(verdict):
         return verdict.notes
-    return tuple(
-        note for note in verdict.notes if not any(name in note for name in _SPECULATION_METRICS)
-    )
+    is_of_speculation = re.compile("|".join(_SPECULATION_METRICS)).search
+    return tuple(note for note in verdict.notes if not is_of_speculation(note))
 
 
 def format_verdict(headline: Headline) -> str:
@@ -471,5 +472,5 @@ def choose_telling_cells(cells: Iterable[CellVerdict], limit: int) -> tuple[Cell
     for place in sorted(range(len(all_cells)), key=lambda place: -distances[place]):
         by_word[all_cells[place].verdict].append(place)
     *differences, same, undecided = by_word.values()
-    places = [place for trio in zip_longest(*differences) for place in trio if place is not None]
+    places = [place for place in chain(*zip_longest(*differences)) if place is not None]
     return tuple(all_cells[place] for place in sorted([*places, *same, *undecided][:limit]))

@@ -109,7 +109,8 @@ def _explain_nothing(facts: HeadlineFacts) -> str:
         return "the run has no record"
     reasons = {cell.why for cell in cells}
     # classes of one prompt each have no interval, and all prompts together may have one
-    is_barred = all(cell.p is None for cell in [*cells, *(load.deciding for load in facts.loads)])
+    loads = [load.deciding for load in facts.loads]
+    is_barred = all(cell.p is None for cell in [*cells, *loads])
     return reasons.pop() if is_barred and len(reasons) == 1 else ""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 from scipy import special
@@ -174,7 +175,7 @@ def answer_pattern(claim: Claim, results: VariantResults) -> ClaimAnswer:
     overall, *parts = (results.select_cells([metric], claim.classes) for metric in claim.metrics)
     if not overall:
         return _answer_missing_classes(claim, results)
-    part_cells = [cell for part in parts for cell in part]
+    part_cells = list(chain(*parts))
     text = _join_cells([*overall, *part_cells])
     if any(cell.verdict in {"slower", "same"} for cell in overall):
         return ClaimAnswer("contradicted", f"there is no gain end to end: {text}")

@@ -52,7 +52,8 @@ def _build_length_chart(rows: Sequence[ClassAcceptance], verdict: Verdict) -> Re
         arm: colors.arm_color(place)
         for place, arm in enumerate((verdict.baseline, *verdict.variants))
     }
-    arms = [arm for arm in arm_colors if any(row.arm == arm for row in rows)][: colors.MAX_ARMS]
+    row_arms = {row.arm for row in rows}
+    arms = [arm for arm in arm_colors if arm in row_arms][: colors.MAX_ARMS]
     chart_rows = [row for row in rows if row.class_ in class_names and row.arm in arms]
     note = (
         f" {len(rows) - len(chart_rows):,} more are in {FILE}."
@@ -141,11 +142,12 @@ def _build_position_charts(all_rows: Sequence[ClassAcceptance]) -> list[ReportCh
 
 def _build_position_spec(rows: Sequence[ClassAcceptance], width: int) -> VegaSpec:
     names = [shorten_text(row.class_) for row in rows]
-    values = [
-        {"position": position, "share": share, "series": name}
-        for row, name in zip(rows, names, strict=True)
-        for position, share in enumerate(row.per_position, 1)
-    ]
+    values: list[dict[str, object]] = []
+    for row, name in zip(rows, names, strict=True):
+        values += [
+            {"position": position, "share": share, "series": name}
+            for position, share in enumerate(row.per_position, 1)
+        ]
     legend = {"columns": 2 if width < HALF_PX else 3, "labelLimit": 110, "symbolSize": 70}
     x_axis = {"grid": False, "tickMinStep": 1, "title": "drafted position", "format": "d"}
     y_axis = {"format": ".0%", "tickCount": 5, "title": None}

@@ -108,7 +108,8 @@ def build_controls_section(verdict: Verdict) -> ReportSection:
 
 def build_closing_sections(verdict: Verdict) -> list[ReportSection]:
     """Return the sections on definitions and on how to recompute the report."""
-    metrics = [find_metric(name) for name in dict.fromkeys(cell.metric for cell in verdict.cells)]
+    names = dict.fromkeys(cell.metric for cell in verdict.cells)
+    metrics = list(map(find_metric, names))
     definitions = render_template("definitions", metrics=metrics)
     recompute = render_template("recompute", verdict=verdict, file=FILE)
     return [

@@ -37,11 +37,9 @@ _TIE = {
 
 def build_output_section(verdict: schema.Verdict) -> ReportSection:
     """Return the section on output."""
-    parts = [
-        part
-        for place, equality in enumerate(verdict.equality)
-        for part in _build_variant_parts(equality, place, verdict.baseline)
-    ]
+    parts: list[Markup | ReportChart] = []
+    for place, equality in enumerate(verdict.equality):
+        parts += _build_variant_parts(equality, place, verdict.baseline)
     parts += [
         build_sentence(
             f"Quality of {task.variant} on {task.task}: {task.word}."

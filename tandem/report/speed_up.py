@@ -61,12 +61,10 @@ def build_speed_section(verdict: schema.Verdict) -> ReportSection:
             )
         if cells:
             metrics = dict.fromkeys((headline.metric, *(cell.metric for cell in cells)))
-            overall_cells = [
-                cell
-                for metric in metrics
-                for cell in fmt.list_overall_cells(verdict, headline, metric)
-            ]
-            table = _build_cells_table(title, [*overall_cells, *cells], verdict)
+            table_cells: list[schema.CellVerdict] = []
+            for metric in metrics:
+                table_cells += fmt.list_overall_cells(verdict, headline, metric)
+            table = _build_cells_table(title, [*table_cells, *cells], verdict)
             parts.append(
                 render_template("card", summary=title, table=table, sentences=(), note=note)
             )

@@ -86,6 +86,7 @@ def _build_spec(
     """Return a chart of a figure of each candidate, with its interval, by its window."""
     names = name_drafts([point.draft for point, _ in figures])
     middle = (len(names) - 1) / 2
+    lines = []
     points = []
     for point, (value, low, high) in figures:
         if point.draft in names:
@@ -94,8 +95,8 @@ def _build_spec(
                 "series": names[point.draft],
                 "window": point.num_speculative_tokens + shift,
             }
+            lines.append({**place, "value": value})
             points.append({**place, "value": value, "low": low, "high": high})
-    lines = [{name: point[name] for name in ("series", "window", "value")} for point in points]
     return build_window_spec(width, lines, points, list(names.values()), ".2f")
 
 
@@ -120,15 +121,11 @@ def _build_candidates_table(points: Sequence[CandidateRecord]) -> Markup:
 
 
 def _build_goodput_table(points: Sequence[CandidateRecord]) -> Markup:
-    rows = [
-        (
-            point.draft,
-            str(point.num_speculative_tokens),
-            *(f"{tokens:,.0f}" for tokens in point.goodput_per_usd),
-        )
-        for point in points
-        if point.goodput_per_usd
-    ]
+    rows = []
+    for point in points:
+        plain, candidate = point.goodput_per_usd or (0.0, 0.0)
+        figures = (f"{plain:,.0f}", f"{candidate:,.0f}")
+        rows.append((point.draft, str(point.num_speculative_tokens), *figures))
     return build_table(
         "Good tokens per USD", ["Draft", "Window", PLAIN, "Candidate"], rows, numbers=(1, 2, 3)
     )

@@ -183,7 +183,9 @@ def _build_line_spec(
 ) -> VegaSpec:
     span_s = (max(point["at"] for point in points) - min(point["at"] for point in points)) / 1000
     columns = 1 if width < HALF_PX else 2
-    time_format = "%m-%d %H:%M" if span_s > _DAY_S else "%H:%M:%S" if span_s < _SHORT_S else "%H:%M"
+    time_format = "%H:%M:%S" if span_s < _SHORT_S else "%H:%M"
+    if span_s > _DAY_S:
+        time_format = "%m-%d %H:%M"
     clock = {
         "format": time_format,
         "grid": False,

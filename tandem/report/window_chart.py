@@ -35,12 +35,10 @@ def build_window_spec(
         figure_format: of the values.
     """
     looks = dict(zip(names, LINE_LOOKS, strict=False))
-    color, dash = (
-        encode_nominal(
-            "series", {name: look[part] for name, look in looks.items()}, sort=None, title=None
-        )
-        for part in (0, 1)
-    )
+    colors = {name: look[0] for name, look in looks.items()}
+    dashes = {name: look[1] for name, look in looks.items()}
+    color = encode_nominal("series", colors, sort=None, title=None)
+    dash = encode_nominal("series", dashes, sort=None, title=None)
     x_axis = {"grid": False, "tickMinStep": 1, "format": "d", "title": "num_speculative_tokens"}
     x_scale = {"zero": False, "nice": False, "padding": 12}
     x = {"field": "window", "type": "quantitative", "scale": x_scale, "axis": x_axis}

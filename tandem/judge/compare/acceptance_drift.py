@@ -90,7 +90,9 @@ def join_series(comparisons: Sequence[RunComparison]) -> RunSeries:
     Args:
         comparisons: all of the same earliest run, at least one.
     """
-    words = {drift.word for comparison in comparisons for drift in comparison.acceptance}
+    words: set[DriftWord] = set()
+    for comparison in comparisons:
+        words |= {drift.word for drift in comparison.acceptance}
     if words & {"higher", "lower"}:
         answer = "acceptance drifted: see the runs and arms marked higher or lower"
     elif "same" in words:

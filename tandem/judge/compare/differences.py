@@ -6,7 +6,8 @@ pooled. Every field of a manifest that a figure may depend on is compared with t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import product
 from typing import Any, NamedTuple
 
 import msgspec
@@ -74,22 +75,27 @@ def find_common_parts(before: RequestTable, after: RequestTable) -> CommonParts:
             )
     if run_id(before.run) == run_id(after.run):
         raise _build_error(after, "this is the same run, or a copy of it", "name two runs")
-    names = [tuple(arm for arm in table.arms if arm != table.control) for table in (before, after)]
-    arms = tuple(name for name in names[0] if name in names[1])
+    earlier_arms = _list_arms(before)
+    later_arms = _list_arms(after)
+    arms = tuple(name for name in earlier_arms if name in later_arms)
     if not arms:
-        reason = f"the runs have no arm in common: {', '.join(names[0])}; and {', '.join(names[1])}"
-        raise _build_error(
-            after, reason, "give the arms of both runs the same names: --baseline NAME=URL"
-        )
+        names = f"{', '.join(earlier_arms)}; and {', '.join(later_arms)}"
+        change = "give the arms of both runs the same names: --baseline NAME=URL"
+        raise _build_error(after, f"the runs have no arm in common: {names}", change)
     suites = _match_suites(before, after)
     suite_names = [suite.name for suite in before.run.suites if suite.name not in suites.values()]
     suite_names += [suite.name for suite in after.run.suites if suite.name not in suites]
     omissions = [f"suite {name} was asked in one run alone" for name in dict.fromkeys(suite_names)]
-    for run_text, arm_names in (("earlier", names[0]), ("later", names[1])):
+    for run_text, arm_names in (("earlier", earlier_arms), ("later", later_arms)):
         single_names = [name for name in arm_names if name not in arms]
         if single_names:
             omissions.append(f"in the {run_text} run alone: {', '.join(single_names)}")
     return CommonParts(arms, suites, tuple(omissions))
+
+
+def _list_arms(table: RequestTable) -> list[str]:
+    """Return the arms of a run without its control."""
+    return [arm for arm in table.arms if arm != table.control]
 
 
 def _match_suites(before: RequestTable, after: RequestTable) -> dict[str, str]:
@@ -108,55 +114,48 @@ def _match_suites(before: RequestTable, after: RequestTable) -> dict[str, str]:
         if suite.sha256 in by_content
     }
     if not suites:
-        names = [
-            ", ".join(suite.name for suite in table.run.suites) or "none"
-            for table in (before, after)
-        ]
-        reason = f"the runs have no suite in common: {names[0]}; and {names[1]}"
+        names = f"{_name_suites(before.run)}; and {_name_suites(after.run)}"
+        reason = f"the runs have no suite in common: {names}"
         raise _build_error(after, reason, "measure the same suite")
     return suites
+
+
+def _name_suites(run: RunManifest) -> str:
+    return ", ".join(suite.name for suite in run.suites) or "none"
 
 
 def find_differences(
     before: RunManifest, after: RunManifest, common: CommonParts
 ) -> tuple[ManifestDifference, ...]:
     """Return the differences of two manifests, arms first."""
-    arms = [{arm.name: arm for arm in run.arms} for run in (before, after)]
-    differences = [
-        (
-            f"{_format_field(field)} of {name}",
-            [getattr(by_name.get(name), field, None) for by_name in arms],
-            False,
-        )
-        for name in common.arms
-        for field in _ARM_FIELDS
-    ]
-    manifests = [msgspec.to_builtins(run) for run in (before, after)]
-    has_simulation = True in (before.simulated, after.simulated)
-    differences += [
-        (
-            _format_field(key),
-            [manifest[key] for manifest in manifests],
-            key in _BLOCKING_FIELDS or (key == "simulated" and has_simulation),
-        )
-        for key in manifests[0]
-        if key not in _IGNORED_FIELDS
-    ]
-    differences += [
-        (
-            f"{key} of the measuring machine",
-            [_format_value(manifest["host"][key]) for manifest in manifests],
-            False,
-        )
-        for key in _MACHINE_FIELDS
-    ]
     return tuple(
         ManifestDifference(
-            what=what, before=_format_value(pair[0]), after=_format_value(pair[1]), blocks=blocks
+            what=what, before=_format_value(earlier), after=_format_value(later), blocks=blocks
         )
-        for what, pair, blocks in differences
-        if pair[0] != pair[1]
+        for what, earlier, later, blocks in _list_pairs(before, after, common)
+        if earlier != later
     )
+
+
+def _list_pairs(
+    before: RunManifest, after: RunManifest, common: CommonParts
+) -> Iterator[tuple[str, Any, Any, bool]]:
+    """Yield what is compared, both values, and whether a difference blocks every row."""
+    before_arms = {arm.name: arm for arm in before.arms}
+    after_arms = {arm.name: arm for arm in after.arms}
+    for name, field in product(common.arms, _ARM_FIELDS):
+        earlier = getattr(before_arms.get(name), field, None)
+        later = getattr(after_arms.get(name), field, None)
+        yield f"{_format_field(field)} of {name}", earlier, later, False
+    manifest = msgspec.to_builtins(before)
+    later_manifest = msgspec.to_builtins(after)
+    has_simulation = True in (before.simulated, after.simulated)
+    for key in [key for key in manifest if key not in _IGNORED_FIELDS]:
+        blocks = key in _BLOCKING_FIELDS or (key == "simulated" and has_simulation)
+        yield _format_field(key), manifest[key], later_manifest[key], blocks
+    for key in _MACHINE_FIELDS:
+        values = [_format_value(entry["host"][key]) for entry in (manifest, later_manifest)]
+        yield f"{key} of the measuring machine", values[0], values[1], False
 
 
 def _format_field(name: str) -> str:

@@ -89,10 +89,9 @@ def merge_runs(sides: Sequence[RunSide], common: CommonParts) -> RequestTable:
         suite = common.suites.get(prompt.suite, prompt.suite)
         later_prompts.append(prompt._replace(suite=suite))
 
-    columns: dict[str, Any] = {
-        name: _join_columns(sides, [getattr(table, name) for table in tables])
-        for name in _COPY_COLUMNS
-    }
+    columns: dict[str, Any] = {}
+    for name in _COPY_COLUMNS:
+        columns[name] = _join_columns(sides, [getattr(table, name) for table in tables])
     for plural, name, names in (
         ("arms", "arm", [side.arm_names for side in sides]),
         ("prompts", "prompt", [tables[0].prompts, later_prompts]),
@@ -101,10 +100,9 @@ def merge_runs(sides: Sequence[RunSide], common: CommonParts) -> RequestTable:
         ("contents", "content", [table.contents for table in tables]),
     ):
         columns[plural], columns[name] = _join_codes(sides, name, names)
-    figures = {
-        metric: _join_columns(sides, [find_figures(table, metric) for table in tables])
-        for metric in (*JUDGED_METRICS, LENGTH_METRIC, CHUNK_METRIC)
-    }
+    figures = {}
+    for metric in (*JUDGED_METRICS, LENGTH_METRIC, CHUNK_METRIC):
+        figures[metric] = _join_columns(sides, [find_figures(table, metric) for table in tables])
     zeros = np.zeros(len(columns["arm"]), np.intp)
     columns |= dict.fromkeys(("round", "error", "line_offsets"), zeros)
     return replace(

@@ -9,7 +9,7 @@ never a guess.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -178,7 +178,7 @@ def _is_near_tie(
     steps = [_parse_steps(msgspec.json.decode(output.logprobs)) for output in (baseline, variant)]
     sizes = [len(output.token_ids or ()) for output in (baseline, variant)]
     if position is None or list(map(len, steps)) != sizes:
-        position = find_first_difference(*([step.token for step in side] for side in steps))
+        position = find_first_difference(*map(_list_tokens, steps))
     if position >= min(map(len, steps)):
         return None
     step = steps[0][position]
@@ -192,30 +192,29 @@ def _is_near_tie(
     return False if step.logprob - least_logprob >= NEAR_TIE else None
 
 
+def _list_tokens(steps: Sequence[_TokenStep]) -> list[str]:
+    return [step.token for step in steps]
+
+
 def _parse_steps(logprobs: Any) -> list[_TokenStep]:
     """Return an output's tokens; none unless spelled as vLLM's APIs spell them."""
     try:
         if isinstance(logprobs, dict):
             columns = (logprobs["tokens"], logprobs["token_logprobs"], logprobs["top_logprobs"])
-            entries = [
-                (token, log, (top or {}).items()) for token, log, top in zip(*columns, strict=True)
+            return [
+                _build_step(token, log, (top or {}).items())
+                for token, log, top in zip(*columns, strict=True)
             ]
-        else:
-            entries = [
-                (
-                    entry["token"],
-                    entry["logprob"],
-                    [(top["token"], top["logprob"]) for top in entry["top_logprobs"]],
-                )
-                for entry in logprobs or ()
-            ]
-        return [
-            _TokenStep(
-                str(token),
-                float(log),
-                {str(name): float(other_log) for name, other_log in alternatives},
-            )
-            for token, log, alternatives in entries
-        ]
+        steps = []
+        for entry in logprobs or ():
+            tops = [(top["token"], top["logprob"]) for top in entry["top_logprobs"]]
+            steps.append(_build_step(entry["token"], entry["logprob"], tops))
     except (KeyError, TypeError, ValueError, AttributeError):
         return []
+    return steps
+
+
+def _build_step(token: Any, logprob: Any, alternatives: Iterable[tuple[Any, Any]]) -> _TokenStep:
+    return _TokenStep(
+        str(token), float(logprob), {str(name): float(log) for name, log in alternatives}
+    )
