@@ -223,10 +223,10 @@ def _format_overall_rows(
     verdict: Verdict, headline: Headline, parts: Sequence[str], *, has_loads: bool
 ) -> Iterator[list[str]]:
     """Yield the row of all prompts of each load, each followed by a row for each further metric."""
-    cells = {
-        metric: {cell.load: cell for cell in fmt.list_overall_cells(verdict, headline, metric)}
-        for metric in (headline.metric, *_OVERALL_METRICS)
-    }
+    cells = {}
+    for metric in (headline.metric, *_OVERALL_METRICS):
+        overall_cells = fmt.list_overall_cells(verdict, headline, metric)
+        cells[metric] = {cell.load: cell for cell in overall_cells}
     for load, cell in cells.pop(headline.metric).items():
         marks = []
         for metric in parts:
