@@ -48,7 +48,7 @@ def build_distribution_section(verdict: Verdict, requests: RequestTable) -> Repo
     cells, cell_count = sampling.choose_cells(verdict, requests, MAX_ROWS)
     note = ""
     if len(cells) < cell_count:
-        note = f" Drawn are {len(cells)} of {cell_count:,} classes at loads; the records have all."
+        note = f" Shows {len(cells)} of {cell_count:,} classes at loads; the records have all."
     box_charts: list[ReportChart] = []
     for metric in METRICS:
         data = _collect_boxes(verdict, requests, cells, metric)

@@ -112,7 +112,7 @@ def build_forest_charts(
         if len(class_cells) < len(by_place):
             counts = f"{len(class_cells)} of {len(by_place):,}"
             sentences.append(
-                f"Drawn are {counts}, the fastest and the slowest; all are in {schema.FILE}."
+                f"The chart shows {counts}: the fastest and the slowest; {schema.FILE} has all."
             )
         name = f"speed-up-{variant_index}{f'-{number}' if number else ''}"
         plots.append(_build_forest_chart(name, verdict, headline, drawn, " ".join(sentences)))

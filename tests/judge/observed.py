@@ -154,29 +154,24 @@ class Truth:
     Args:
         ratio: speed-up of each arm in each class: `{"spec": {"repeat": 1.5, "chat": 1.0}}`; an arm
             `base#2` of ratio 1 is the control. The same for ttft_ms and the time of a token.
-        prompts: of each class. rounds, repeats: as in a plan. slots: 2 asks each arm twice a round,
+        prompts: of each class. rounds: as in a plan. slots: 2 asks each arm twice a round,
             as A B B A does.
-        spread: sd over prompts of the log speed-up. lengths: sd over prompts of the log time
-            itself.
+        spread: sd over prompts of the log speed-up; that of the log time itself is 0.4.
         noise: sd over requests of the log time.
         drift: sd over rounds of a log factor that both arms share. start: sd over starts of one
             arm's own; with it each round of an arm is another start, and the requests say so where
             `told`.
-        failing: share of requests that fail, by arm.
     """
 
     ratio: Mapping[str, Mapping[str, float]]
     prompts: int = 12
     rounds: int = FEWEST_ROUNDS
-    repeats: int = 1
     slots: int = 2
     spread: float = 0.1
-    lengths: float = 0.4
     noise: float = 0.03
     drift: float = 0.0
     start: float = 0.0
     told: bool = True
-    failing: Mapping[str, float] = field(default_factory=dict)
     loads: tuple[int, ...] = (4,)
     tokens: int = 64
 
@@ -192,10 +187,9 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
         len(truth.loads),
         truth.rounds,
         truth.slots,
-        truth.repeats,
         truth.prompts,
     )
-    arm, class_, load, round_, slot, repeat, prompt = (axis.ravel() for axis in np.indices(shape))
+    arm, class_, load, round_, slot, prompt = (axis.ravel() for axis in np.indices(shape))
     by_arm = np.array(
         [[truth.ratio.get(name, {}).get(entry, 1.0) for entry in classes] for name in arms]
     )
@@ -204,7 +198,7 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
         + rng.normal(0, truth.spread, (len(arms), len(classes), truth.prompts))
         * (np.array([name != "base" and not name.endswith("#2") for name in arms])[:, None, None])
     )
-    lengths = rng.normal(7, truth.lengths, (len(classes), truth.prompts))
+    lengths = rng.normal(7, 0.4, (len(classes), truth.prompts))
     drift = rng.normal(0, truth.drift, truth.rounds)
     start_effects = rng.normal(0, truth.start, (len(arms), truth.rounds))
     log_ms = (
@@ -216,14 +210,12 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
     log_ms = log_ms + rng.normal(0, truth.noise, len(log_ms))
     e2e_ms = np.exp(log_ms)
     ttft_ms = 0.05 * np.exp(log_ms + rng.normal(0, truth.noise, len(log_ms)))
-    failed = rng.random(len(arm)) < np.array([truth.failing.get(name, 0.0) for name in arms])[arm]
-    e2e_ms[failed] = ttft_ms[failed] = np.nan
     figures = {
         "e2e_ms": e2e_ms,
         "ttft_ms": ttft_ms,
         "tpot_ms": (e2e_ms - ttft_ms) / (truth.tokens - 1),
         "output_tokens_per_s": 1e3 * truth.tokens / e2e_ms,
-        "completion_tokens": np.where(failed, np.nan, float(truth.tokens)),
+        "completion_tokens": np.full(len(arm), float(truth.tokens)),
     }
     is_told = truth.told and truth.start > 0
     start_s = 1000.0 + np.arange(len(arm))
@@ -236,16 +228,16 @@ def drawn(truth: Truth, seed: int = 0) -> RequestTable:
             "start": [
                 f"{arms[a]}@{r}" if is_told else None for a, r in zip(arm, round_, strict=True)
             ],
-            "error": ["closed" if item else None for item in failed],
-            "content": [None if element else "ok" for element in failed],
+            "error": [None] * len(arm),
+            "content": ["ok"] * len(arm),
         },
         loads=[(truth.loads[code], None) for code in load],
         prompts=[("real", f"{classes[c]}-{p}") for c, p in zip(class_, prompt, strict=True)],
         round=_whole(round_),
         slot=_whole(slot),
-        repeat=_whole(repeat),
+        repeat=np.zeros(len(arm), np.intp),
         start_s=start_s,
-        end_s=start_s + np.where(failed, 0.1, e2e_ms / 1e3),
+        end_s=start_s + e2e_ms / 1e3,
         tokens=figures["completion_tokens"],
         figures=figures,
         hit_token_limit=np.zeros(len(arm), bool),

@@ -36,6 +36,15 @@ DRAFTS = {
 }
 
 
+V0_ARMS = (measured.arm("base", role="baseline"), measured.arm("spec", runtime="nxdi-v0"))
+V0_PAGE = {
+    "generation_tokens": 6.0,
+    "request_tokens_sum": 16.0,
+    "requests_finished": 2.0,
+    "first_tokens": 2.0,
+}
+
+
 def turn(counted: dict[str, float] | None, **changes: object) -> list[MetricsScrape]:
     """The scrapes around one turn of `spec`."""
     fields = {"at_s": 1.0, "arm": "spec", "class_": "repeat", "concurrency": 4, **changes}
@@ -152,24 +161,17 @@ def test_a_page_that_could_not_be_had_is_told(tmp_path):
 
 
 def test_v0_has_none_of_a_turn_with_a_failure(tmp_path):
-    v0 = (measured.arm("base", role="baseline"), measured.arm("spec", runtime="nxdi-v0"))
-    page = {
-        "generation_tokens": 6.0,
-        "request_tokens_sum": 16.0,
-        "requests_finished": 2.0,
-        "first_tokens": 2.0,
-    }
     records = [
         measured.record(request_id=name, arm=arm, prompt_id=f"p{name}")
         for name, arm in (("0", "base"), ("1", "spec"), ("2", "spec"))
     ]
 
-    complete = found(tmp_path / "whole", turn(page), records, arms=v0)["spec", "repeat"]
+    complete = found(tmp_path / "whole", turn(V0_PAGE), records, arms=V0_ARMS)["spec", "repeat"]
     cut = found(
         tmp_path / "cut",
-        turn(page),
+        turn(V0_PAGE),
         [*records, measured.failed(request_id="3", arm="spec")],
-        arms=v0,
+        arms=V0_ARMS,
     )
 
     assert (complete.method, complete.acceptance_length) == ("steps of the counters", 14 / 4)
@@ -177,22 +179,15 @@ def test_v0_has_none_of_a_turn_with_a_failure(tmp_path):
 
 
 def test_a_failure_at_one_load_voids_no_second_load(tmp_path):
-    v0 = (measured.arm("base", role="baseline"), measured.arm("spec", runtime="nxdi-v0"))
-    page = {
-        "generation_tokens": 6.0,
-        "request_tokens_sum": 16.0,
-        "requests_finished": 2.0,
-        "first_tokens": 2.0,
-    }
     records = [
         measured.record(request_id="0", arm="base"),
         measured.record(request_id="1", arm="spec"),
         measured.failed(request_id="2", arm="spec", concurrency=8),
     ]
 
-    acceptance = found(tmp_path, [*turn(page), *turn(page, concurrency=8)], records, arms=v0)[
-        "spec", "repeat"
-    ]
+    acceptance = found(
+        tmp_path, [*turn(V0_PAGE), *turn(V0_PAGE, concurrency=8)], records, arms=V0_ARMS
+    )["spec", "repeat"]
 
     assert (acceptance.method, acceptance.acceptance_length) == ("steps of the counters", 14 / 4)
 

@@ -79,17 +79,6 @@ def test_each_load_has_its_own():
     assert [load.deciding.load.concurrency for load in overall] == [1, 4]
 
 
-def test_six_starts_make_it_hold_across_starts():
-    truth = dataclasses.replace(SLIGHT, rounds=6, start=0.01)
-    assert judge_overall(drawn(truth, 1)).deciding.evidence == "across-starts"
-
-
-def test_what_would_decide_it_is_said():
-    truth = dataclasses.replace(SLIGHT, ratio={"spec": dict.fromkeys(CLASSES, 1.06)})
-    overall = judge_overall(drawn(truth, 1)).deciding
-    assert (overall.verdict, overall.more_prompts > overall.prompts) == ("no evidence", True)
-
-
 def test_a_load_of_one_class_has_its_word():
     truth = Truth(ratio={"spec": {"only": 1.2}}, prompts=12, spread=0.2)
     speed_ups = judge_speed_ups(RequestPairing(drawn(truth, 1)), RunControls(), margin=MARGIN)

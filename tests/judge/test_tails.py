@@ -201,20 +201,24 @@ def test_mixed_classes_of_either_way_are_told_apart():
     assert "; mixed in b (the median is 1.25 times slower, but " in verdict_line.sentence
 
 
-@pytest.mark.parametrize(("failure_count", "word"), [(0, "faster"), (1, "no evidence")])
-def test_a_doubtful_mean_takes_the_word_beside_failures(failure_count, word):
-    estimate = LogRatioEstimate(log=0.1, se=0.06, df=20.0, low=-0.02, high=0.22, p=0.1)
-    mean = TailEstimate("mean", 1.1, 1.0, estimate)
-    verdict = weigh_tails(
-        "faster",
+def weigh(word, log, se, failures):
+    """The word of all classes beside a mean of 20 degrees of freedom."""
+    reach = 2.086 * se
+    estimate = LogRatioEstimate(log, se, 20.0, low=log - reach, high=log + reach, p=0.0)
+    return weigh_tails(
+        word,
         {},
-        mean,
+        TailEstimate("mean", 1.0, 1.0, estimate),
         is_overall=True,
         floor=0.0,
         margin=math.log1p(MARGIN),
-        failures=FailureCounts(1000, 0, 1000, failure_count),
-    )
-    assert verdict.word == word
+        failures=FailureCounts(*failures),
+    ).word
+
+
+@pytest.mark.parametrize(("failure_count", "word"), [(0, "faster"), (1, "no evidence")])
+def test_a_doubtful_mean_takes_the_word_beside_failures(failure_count, word):
+    assert weigh("faster", 0.1, 0.06, (1000, 0, 1000, failure_count)) == word
 
 
 @pytest.mark.parametrize(
@@ -228,33 +232,11 @@ def test_a_doubtful_mean_takes_the_word_beside_failures(failure_count, word):
 )
 def test_an_arm_that_may_fail_far_more_has_no_word(failures, word):
     """1 of 72 may be 6.4 % of all requests, 1 of 448 at most 1.1 %."""
-    estimate = LogRatioEstimate(log=0.7, se=0.06, df=20.0, low=0.58, high=0.82, p=0.0)
-    mean = TailEstimate("mean", 2.0, 1.0, estimate)
-    verdict = weigh_tails(
-        "faster",
-        {},
-        mean,
-        is_overall=True,
-        floor=0.0,
-        margin=math.log1p(MARGIN),
-        failures=FailureCounts(*failures),
-    )
-    assert verdict.word == word
+    assert weigh("faster", 0.7, 0.06, failures) == word
 
 
 def test_a_mean_beside_the_same_median_needs_its_level():
-    estimate = LogRatioEstimate(log=-0.1, se=0.045, df=20.0, low=-0.19, high=-0.01, p=0.04)
-    mean = TailEstimate("mean", 1.0, 1.1, estimate)
-    verdict = weigh_tails(
-        "same",
-        {},
-        mean,
-        is_overall=True,
-        floor=0.0,
-        margin=math.log1p(MARGIN),
-        failures=FailureCounts(72, 0, 72, 0),
-    )
-    assert verdict.word == "no evidence"
+    assert weigh("same", -0.1, 0.045, (72, 0, 72, 0)) == "no evidence"
 
 
 def test_only_e2e_has_tails():

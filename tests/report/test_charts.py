@@ -111,7 +111,7 @@ def test_of_thousands_of_classes_the_extremes_are_drawn(
 
     assert len(points) == speed_up.MAX_FOREST_ROWS
     assert {row["verdict"] for row in points} == {"faster", "slower"}
-    assert "Drawn are 30 of 3,000" in said(section)
+    assert "The chart shows 30 of 3,000" in said(section)
     assert "160 of 12,000 cells" in said(section)
     assert sum(len(part) for part in section.parts if isinstance(part, str)) < 200_000
 
