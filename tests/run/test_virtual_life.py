@@ -140,6 +140,16 @@ def test_llmperf_runs_where_it_is_asked():
     assert world.judged.llmperf_job.startswith("qwen-llmperf-")
 
 
+def test_the_judge_of_the_posts_experiment_gets_its_claims_and_drafts():
+    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
+    world.ask()
+    world.live()
+    assert (world.judged.claims, world.judged.drafts) == (
+        "post",
+        {"qwen-sd-vllm": "Qwen/Qwen3-1.7B"},
+    )
+
+
 def test_void_control_voids_the_run():
     world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()}, is_void=True)
     world.ask()
