@@ -284,13 +284,11 @@ class RunControls(msgspec.Struct, frozen=True, kw_only=True):
 
     def floor_ratios(self) -> dict[tuple[str, LoadLevel, str], float]:
         """Return the noise floor of each class, load and metric, as a ratio of 1 or more."""
-        return {
-            (floor.class_, floor.load, floor.metric): max(floor.ratio, 1.0) for floor in self.floors
-        }
+        return {(floor.class_, floor.load, floor.metric): floor.ratio for floor in self.floors}
 
     def overall_floor_ratios(self) -> dict[LoadLevel, float]:
         """Return the noise floor over all classes at each load, as a ratio of 1 or more."""
-        return {floor.load: max(floor.ratio, 1.0) for floor in self.overall_floors}
+        return {floor.load: floor.ratio for floor in self.overall_floors}
 
     @property
     def marked_rounds(self) -> tuple[int, ...]:
