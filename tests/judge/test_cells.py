@@ -100,10 +100,6 @@ def test_a_wide_interval_says_what_would_decide_it():
     assert f"about {cell.more_prompts:,} prompts in all would decide it" in cell.why
 
 
-def test_a_noise_floor_is_never_below_1():
-    assert one(at(2.0), floored(0.9)).noise_floor == 1.0
-
-
 def test_cells_of_every_variant_count_as_one_family():
     seen = drawn(Truth(ratio={"spec": {"repeat": 1.0}, "other": {"repeat": 1.0}}), seed=2)
     cells = judge_cells(seen, RunControls(), margin=MARGIN)
