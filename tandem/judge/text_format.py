@@ -244,10 +244,8 @@ def describe_quality(task: TaskQuality, baseline: str) -> str:
     """
     if not task.items:
         return f"{task.why}."
-    shares = (
-        f"{task.variant_right} of {task.items} right, {shorten_text(baseline)}"
-        f" {task.baseline_right}"
-    )
+    baseline_text = f"{shorten_text(baseline)} {task.baseline_right}"
+    shares = f"{task.variant_right} of {task.items} right, {baseline_text}"
     groups = f", in {task.groups} groups" if task.groups < task.items else ""
     points = (
         f"{100 * task.difference:+.1f} points ({100 * task.low:+.1f} to {100 * task.high:+.1f})"
@@ -323,10 +321,8 @@ def _describe_identical(equality: OutputEquality) -> str:
     yardstick = equality.yardstick
     if yardstick is None:
         return f"{text}; the baseline was not compared with itself"
-    return (
-        f"{text}; the baseline differs from itself in {yardstick.of - yardstick.n:,} of"
-        f" {yardstick.of:,}"
-    )
+    own_counts = f"{yardstick.of - yardstick.n:,} of {yardstick.of:,}"
+    return f"{text}; the baseline differs from itself in {own_counts}"
 
 
 def describe_rare_requests(headline: Headline) -> str:

@@ -248,10 +248,8 @@ def _describe_change(estimate: LogRatioEstimate) -> str:
         convert_log_ratio(log) - 1 for log in (estimate.log, estimate.low, estimate.high)
     )
     low, high = sorted(ends)
-    return (
-        f"{abs(change):.1%} {'slower' if estimate.log > 0 else 'faster'} ({low:+.1%} to"
-        f" {high:+.1%})"
-    )
+    word = "slower" if estimate.log > 0 else "faster"
+    return f"{abs(change):.1%} {word} ({low:+.1%} to {high:+.1%})"
 
 
 def _report_changes(

@@ -134,10 +134,8 @@ def _describe_load(facts: HeadlineFacts, load: LoadVerdict) -> str:
     by_class = _describe_classes(classes, facts.margin)
     baseline, variant = facts.names
     if word == "same" and class_words & set(_CALLED_WORDS):
-        return (
-            f"{variant} against {baseline} by class: {by_class}; over all prompts as fast,"
-            f" {_give_margin(facts)}"
-        )
+        sameness = f"over all prompts as fast, {_give_margin(facts)}"
+        return f"{variant} against {baseline} by class: {by_class}; {sameness}"
     if word == "no evidence" and class_words == {"no evidence"}:
         return overall
     is_opposed = (word == "faster" and "slower" in class_words) or (
@@ -173,10 +171,8 @@ def _describe_overall(facts: HeadlineFacts, cell: CellVerdict) -> str:
         return f"{variant} is {comparison}"
     if cell.verdict == "mixed":
         return f"by the median {variant} is {comparison}, but {cell.opposition}"
-    return (
-        f"{variant} is not shown to be faster or slower than {baseline} over all prompts:"
-        f" {cell.why}"
-    )
+    arms = f"{variant} is not shown to be faster or slower than {baseline}"
+    return f"{arms} over all prompts: {cell.why}"
 
 
 def _describe_untested(facts: HeadlineFacts, figure: RatioEstimate | None) -> str:

@@ -226,10 +226,8 @@ def answer_steps(claim: Claim, results: VariantResults) -> ClaimAnswer:
     after = row.target_steps_per_token
     most = 1 + results.verdict.margin
 
-    text = (
-        f"target steps an output token: {format_number(before)} to {format_number(after)} (by"
-        f" {row.method})"
-    )
+    steps_text = f"{format_number(before)} to {format_number(after)}"
+    text = f"target steps an output token: {steps_text} (by {row.method})"
     step_ratio = _compare_step_times(results, before / after)
     if step_ratio is not None:
         step_text = f"a step took {format_times(step_ratio)} the baseline's time"

@@ -108,10 +108,8 @@ def _build_identical_chart(equality: schema.OutputEquality, place: int) -> Repor
     note = ""
     if len(classes) > MAX_CLASSES:
         classes = sorted(classes, key=lambda entry: entry.identical.share)[:MAX_CLASSES]
-        note = (
-            f" The {MAX_CLASSES} of {len(equality.classes):,} classes that differ most; all are in"
-            f" {schema.FILE}."
-        )
+        counts = f"{MAX_CLASSES} of {len(equality.classes):,}"
+        note = f" The {counts} classes that differ most; all are in {schema.FILE}."
     rows = (
         (entry.class_, _format_share(entry.identical), _format_share(entry.yardstick))
         for entry in classes

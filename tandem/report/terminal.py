@@ -274,10 +274,8 @@ def _render_outputs(verdict: Verdict) -> Iterator[str]:
         yield equality.sentence
         yield ""
     for task in verdict.quality:
-        yield (
-            f"quality of {fmt.shorten_text(task.variant, 60)} on {fmt.shorten_text(task.task, 60)}:"
-            f" {task.word}"
-        )
+        variant, name = (fmt.shorten_text(text, 60) for text in (task.variant, task.task))
+        yield f"quality of {variant} on {name}: {task.word}"
         yield fmt.describe_quality(task, verdict.baseline)
         yield ""
 

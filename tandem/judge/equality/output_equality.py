@@ -267,10 +267,8 @@ def _list_results(facts: _EqualityFacts) -> Iterator[tuple[EqualityResult, str]]
     yardstick_text = "no yardstick was needed, and there is none"
     if facts.yardstick is not None:
         yardstick_count = facts.yardstick.of - facts.yardstick.n
-        yardstick_text = (
-            f"against itself {yardstick_count} of {fmt.count_things(facts.yardstick.of, 'pair')}"
-            " differ"
-        )
+        pairs_text = fmt.count_things(facts.yardstick.of, "pair")
+        yardstick_text = f"against itself {yardstick_count} of {pairs_text} differ"
     if permutation is not None and permutation.p <= facts.alpha:
         reason = (
             f"more than the baseline's own, {yardstick_text}, can explain (p {permutation.p:.2g})"
@@ -322,11 +320,8 @@ def _explain_broken(facts: _EqualityFacts) -> str:
     if length == "alike":
         return ""
     cause = "it is cut short" if length == "shorter" else "it rambles"
-    times = (
-        f"{fmt.format_number(ratio.value)} times the baseline's length"
-        f" ({fmt.format_interval(ratio)})"
-    )
-    return f"the variant's output has {times}: {cause}"
+    times = f"{fmt.format_number(ratio.value)} times the baseline's length"
+    return f"the variant's output has {times} ({fmt.format_interval(ratio)}): {cause}"
 
 
 def _summarize_pairs(facts: _EqualityFacts) -> str:
