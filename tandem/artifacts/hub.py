@@ -30,7 +30,6 @@ from typing import Any, ClassVar, TypeVar
 from urllib.parse import urlsplit
 
 import boto3
-from botocore.config import Config
 
 from tandem.artifacts.driver.folders import read_file_size
 from tandem.artifacts.driver.log import log_event
@@ -42,6 +41,7 @@ from tandem.artifacts.files import (
 )
 from tandem.artifacts.retry import retry_call
 from tandem.artifacts.snapshot import SnapshotEntry
+from tandem.aws.client_config import SECRET_CLIENT_CONFIG
 from tandem.aws.faults import BOTO_ERRORS, error_code, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError
 
@@ -475,10 +475,9 @@ def read_token(name: str) -> str:
         ExternalError: Secrets Manager refuses or cannot be reached.
     """
     where = f"secret {name}"
-    config = Config(retries={"mode": "standard"}, connect_timeout=10, read_timeout=20)
     try:
         text = (
-            boto3.client("secretsmanager", config=config)
+            boto3.client("secretsmanager", config=SECRET_CLIENT_CONFIG)
             .get_secret_value(SecretId=name)
             .get("SecretString")
         )

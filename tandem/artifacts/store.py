@@ -22,13 +22,13 @@ from functools import cached_property
 from typing import Any
 
 import boto3
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from s3transfer.exceptions import RetriesExceededError
 from s3transfer.manager import TransferConfig, TransferManager
 
 from tandem.artifacts.retry import retry_call
 from tandem.artifacts.store_fault import S3_ERRORS, convert_error
+from tandem.aws.client_config import build_client_config
 from tandem.aws.faults import error_code
 from tandem.errors import ExternalError, InputError
 
@@ -382,15 +382,12 @@ def open_store(bucket: str) -> ObjectStore:
         InputError: the settings cannot be used (no region, an unknown profile).
     """
     try:
-        config = Config(
-            connect_timeout=CONNECT_TIMEOUT_S,
-            read_timeout=READ_TIMEOUT_S,
+        config = build_client_config(
+            connect_s=CONNECT_TIMEOUT_S,
+            read_s=READ_TIMEOUT_S,
+            attempts=int(os.environ.get("AWS_MAX_ATTEMPTS", MAX_ATTEMPTS)),
             tcp_keepalive=True,
             max_pool_connections=CONCURRENCY + 8,  # data, and its control requests
-            retries={
-                "mode": "standard",
-                "total_max_attempts": int(os.environ.get("AWS_MAX_ATTEMPTS", MAX_ATTEMPTS)),
-            },
             # every body goes with its SHA-256 in a signed header, which S3 compares with the
             # received bytes
             s3={"payload_signing_enabled": False},

@@ -1,1 +1,1 @@
-"""Faults of AWS, as botocore reports them."""
+"""What all calls of AWS share: the settings of clients, and what botocore's errors mean."""

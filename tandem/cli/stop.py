@@ -16,6 +16,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from tandem.aws.client_config import GUARD_CLIENT_CONFIG
 from tandem.cli import fleet
 from tandem.cli.console import (
     VerbatimText,
@@ -30,7 +31,7 @@ from tandem.cli.selection import DEFAULTS, Selection
 from tandem.declarations.environment import Environment
 from tandem.errors import ExitCode, InputError, TandemError
 from tandem.guard.apply import PassReport, stop_fleet
-from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.fleet_changes import follow_fleet
 from tandem.guard.normal_end import end_lease
 from tandem.guard.observe import FleetState
@@ -214,7 +215,7 @@ def _explain_reaper_silence(
 ) -> str:
     """Return why nobody does the rest; "" where the reaper looks, or where that cannot be seen."""
     try:
-        functions = create_client(environment, "lambda", config=CLIENT_CONFIG)
+        functions = create_client(environment, "lambda", config=GUARD_CLIENT_CONFIG)
         path = read_reaper_path(clients.cloudwatch, functions, environment, limits, fleet_state)
     except TandemError:
         return ""

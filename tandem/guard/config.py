@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any, Self
 
 import boto3
-from botocore.config import Config
 
 from tandem.aws import faults
+from tandem.aws.client_config import GUARD_CLIENT_CONFIG, SINGLE_TRY_CLIENT_CONFIG
 from tandem.guard.values import format_value, parse_timestamp
 
 # the name of a Lambda's variable is this and the field's name in capitals
@@ -24,11 +24,6 @@ _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("block_starts", "block_ends"), parse_timestamp),
     "nodes": int,
 }
-# A call takes at most 3 x (2 + 8) s and 3 s of waiting; stacks/guard_functions.py sets the time of
-# a pass from these.
-CLIENT_CONFIG = Config(
-    connect_timeout=2, read_timeout=8, retries={"total_max_attempts": 3, "mode": "standard"}
-)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,11 +154,12 @@ class AwsClients:
         build_client = (session or boto3.session.Session()).client
         services = [client.name for client in fields(cls) if client.default is MISSING]
         clients = {
-            service: build_client(service, region_name=region, config=CLIENT_CONFIG)
+            service: build_client(service, region_name=region, config=GUARD_CLIENT_CONFIG)
             for service in services
         }
-        no_retry_config = CLIENT_CONFIG.merge(Config(retries={"total_max_attempts": 1}))
-        clients["eks_once"] = build_client("eks", region_name=region, config=no_retry_config)
+        clients["eks_once"] = build_client(
+            "eks", region_name=region, config=SINGLE_TRY_CLIENT_CONFIG
+        )
         for client in clients.values():
             faults.reject_foreign_answers(client)
         return cls(**clients)

@@ -16,6 +16,7 @@ from botocore import xform_name
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError
 
+from tandem.aws.client_config import COMMAND_CLIENT_CONFIG
 from tandem.aws.faults import BOTO_ERRORS, PARSER_ERRORS, reject_foreign_answers
 from tandem.declarations import names
 from tandem.declarations.environment import Environment
@@ -25,10 +26,6 @@ from tandem.guard.pager import iterate_pages
 from tandem.ops.faults import call_if_present, call_operation, convert_error
 from tandem.shell_command import quote_command
 
-_RETRIES = {"mode": "standard", "total_max_attempts": 5}
-CLIENT_CONFIG = Config(
-    connect_timeout=10.0, read_timeout=60.0, retries=_RETRIES, user_agent_extra="tandem-ops"
-)
 MAX_PAGES = 10_000  # of a bucket's versions, a thousand a page
 GUARD_SERVICES = ("s3", "eks", "ec2", "sns", "cloudwatch", "scheduler", "autoscaling")
 
@@ -48,7 +45,7 @@ def create_client(
     service: str,
     boto_session: Any = None,
     region: str = "",
-    config: Config = CLIENT_CONFIG,
+    config: Config = COMMAND_CLIENT_CONFIG,
 ) -> Any:
     """Return a boto3 client with credentials and endpoint from boto3's chain.
 
@@ -96,7 +93,7 @@ def _convert_setting_errors(where: str) -> Iterator[None]:
 
 
 def require_account(
-    environment: Environment, boto_session: Any = None, config: Config = CLIENT_CONFIG
+    environment: Environment, boto_session: Any = None, config: Config = COMMAND_CLIENT_CONFIG
 ) -> str:
     """Check that the credentials are of the environment's account; return the ARN of their owner.
 

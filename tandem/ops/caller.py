@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from tandem.aws.client_config import GUARD_CLIENT_CONFIG
 from tandem.aws.faults import classify_fault
 from tandem.declarations.environment import Environment
 from tandem.errors import InputError, TandemError
-from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.values import CALL_ERRORS, describe_error
 from tandem.ops.account import require_account
 
@@ -49,7 +50,7 @@ def identify_caller(
         ExternalError: there are no credentials.
     """
     try:
-        return CallerIdentity(require_account(environment, boto_session, CLIENT_CONFIG), "")
+        return CallerIdentity(require_account(environment, boto_session, GUARD_CLIENT_CONFIG), "")
     except InputError:
         raise
     except TandemError as fault:

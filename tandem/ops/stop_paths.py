@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from tandem.aws.client_config import GUARD_CLIENT_CONFIG
 from tandem.declarations import names
 from tandem.declarations.budgets import needs_manual_budget
 from tandem.declarations.environment import Environment
 from tandem.errors import TandemError
-from tandem.guard.config import CLIENT_CONFIG, AwsClients, GuardConfig
+from tandem.guard.config import AwsClients, GuardConfig
 from tandem.guard.observe import FleetState
 from tandem.guard.pass_metrics import INSTANCES_ALIVE, PASS_MINUTES
 from tandem.guard.plan import foretell_stop
@@ -77,7 +78,7 @@ def read_stop_paths(
         fleet: a look at the fleet.
     """
     budgets, functions = (
-        create_client(environment, service, boto_session, config=CLIENT_CONFIG)
+        create_client(environment, service, boto_session, config=GUARD_CLIENT_CONFIG)
         for service in ("budgets", "lambda")
     )
     readers: dict[PathName, Callable[[], StopPath]] = {

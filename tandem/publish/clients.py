@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 
 import boto3
 from boto3.s3.transfer import TransferConfig
-from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
+from tandem.aws.client_config import build_client_config
 from tandem.aws.faults import BOTO_ERRORS, explain_fault
 from tandem.errors import ExternalError, InputError, TandemError, convert_os_errors
 
@@ -92,12 +92,12 @@ def connect(
     Raises:
         InputError: the settings cannot be used.
     """
-    config = Config(
-        connect_timeout=connect_s,
-        read_timeout=read_s,
+    config = build_client_config(
+        connect_s=connect_s,
+        read_s=read_s,
+        attempts=attempts,
         tcp_keepalive=True,
         user_agent_extra="tandem-publish",
-        retries={"mode": "standard", "total_max_attempts": attempts},
     )
     try:
         return PublishClients(

@@ -69,7 +69,7 @@ def impatient(clients):  # noqa: ARG001 - their settings
     """The same without retries, whose waits would be all that a test of a lasting fault does."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
-            "tandem.guard.config.CLIENT_CONFIG", Config(retries={"total_max_attempts": 1})
+            "tandem.guard.config.GUARD_CLIENT_CONFIG", Config(retries={"total_max_attempts": 1})
         )
         yield AwsClients.create("us-east-2")
 
