@@ -57,29 +57,9 @@ def test_staging_takes_three_steps(staged):
     assert list_states(world) == {"preflight": "done", "stage": "done", "end": "done"}
 
 
-def test_staging_pays_no_node_second(staged):
-    world, record, _ = staged
-    assert (record["node_s"], record["leases"], world.account.machines) == (0, [], [])
-
-
 def test_staging_calls_nothing_of_the_fleet(staged):
     world, _, _ = staged
     assert {call.partition(".")[0] for call in world.account.calls} <= FREE_SERVICES
-
-
-def test_staging_reads_neither_lease_nor_fence():
-    world = VirtualWorld(has_reaper=False)
-    keys_read = set[str]()
-    read_object = world.account._get_dated
-
-    def note_key(**request):
-        keys_read.add(request["Key"])
-        return read_object(**request)
-
-    world.account._get_dated = note_key
-    stage(world)
-    world.live()
-    assert not {key for key in keys_read if key.endswith(("lease.json", "stop.json"))}
 
 
 def test_staging_leaves_running_servers_alone():
@@ -154,13 +134,6 @@ def test_compiling_ends_at_zero(compiled):
 def test_compiling_counts_its_node_seconds(compiled):
     _, record = compiled
     assert record["node_s"] > record["used_node_s"] > 0
-
-
-def test_compiling_nothing_raises_nothing():
-    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
-    world.ask(until="compile")
-    record = world.live()
-    assert (record["state"], record["node_s"], world.account.machines) == ("compiled", 0, [])
 
 
 def test_compiling_needs_no_measuring_job():

@@ -334,29 +334,6 @@ def wait_for(condition: Any, running: subprocess.Popen[str]) -> None:
         time.sleep(0.005)
 
 
-def test_a_job_that_is_killed_while_it_stores_leaves_no_round_and_the_next_attempt_counts(
-    job: RunJobs, proxy: FaultProxy, process: Any
-) -> None:
-    running = process()
-
-    def kill_at_manifest(moment: str, request: Any) -> None:
-        if (
-            moment == "done"
-            and request.operation == "PutObject"
-            and request.path.endswith("manifest.json")
-        ):
-            running.kill()
-
-    proxy.moment_callback = kill_at_manifest
-    assert running.wait(END_S) == -signal.SIGKILL
-    proxy.moment_callback = None
-    proxy.wait_until_idle()
-
-    assert "rounds/00000/1/round.json" not in job.list()
-    assert job.measure(0, 2) == 0
-    assert "rounds/00000/2/round.json" in job.list()
-
-
 @pytest.mark.parametrize("moment", ["storing", pytest.param("measuring", marks=pytest.mark.proof)])
 def test_a_job_that_is_told_to_stop_ends_with_3_and_stores_no_round(
     job: RunJobs, proxy: FaultProxy, process: Any, moment: str

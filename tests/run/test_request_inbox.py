@@ -205,17 +205,7 @@ def test_run_that_another_runner_began_meanwhile_is_found(world):
 def test_one_bad_request_holds_nothing_up(world, stem):
     world.ask()
     bad_key = world.ask(run="other", stem=stem)
-    get = world.account._get
-
-    def deny(**request):
-        if request["Key"] == bad_key:
-            raise ClientError(
-                {"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject"
-            )
-        return get(**request)
-
-    world.account._get = deny
-    world.runner = world.start_runner()
+    deny_reads(world, bad_key)
     assert world.live()["state"] == "judged"
     assert sum(bad_key in line for line in world.log) == (stem == "unreadable")
 
@@ -229,16 +219,6 @@ def test_one_request_is_taken_at_a_look(world):
     world.look()
     assert world.read_answer(first_key)["is_accepted"] is False
     assert [world.read_answer(key) for key in other_keys] == [None, None]
-
-
-def test_requests_are_taken_in_the_order_of_their_times(world):
-    first_key, second_key = put_junk(world, 2)
-    world.look()
-    world.look()
-    assert [world.read_answer(key)["is_accepted"] for key in (first_key, second_key)] == [
-        False,
-        False,
-    ]
 
 
 def test_cancel_goes_before_older_requests(world):
@@ -304,33 +284,3 @@ def test_cancels_of_engineers_delay_no_cancel_of_an_operator(world):
     world.look()
     assert world.read_run()["cancelled_by"] == WHO
     assert not any(map(world.read_answer, junk_keys))
-
-
-def test_cancels_of_engineers_delay_no_run_of_an_operator(world):
-    for number in range(20):
-        world.account.put(f"stage-requests/AROAENGINEER:eva/junk-{number}.cancel.json", b"no")
-    world.pass_time(60)
-    key = world.ask()
-    world.look()
-    assert world.read_answer(key)["is_accepted"] is True
-
-
-@pytest.mark.parametrize("folder", ["stage-requests/AROAENGINEER:eva", "requests/AROAOTHER:berta"])
-def test_cancel_that_cannot_be_read_delays_no_run(world, folder):
-    unread_key = f"{folder}/sealed.cancel.json"
-    get = world.account._get
-
-    def deny(**request):
-        if request["Key"] == unread_key:
-            raise ClientError(
-                {"Error": {"Code": "AccessDenied", "Message": "of its key"}}, "GetObject"
-            )
-        return get(**request)
-
-    world.account._get = deny
-    world.runner = world.start_runner()
-    world.account.put(unread_key, b"{}")
-    key = world.ask()
-    world.look()
-    world.look()
-    assert world.read_answer(key)["is_accepted"] is True

@@ -58,12 +58,6 @@ def test_node_never_comes():
     assert reason.startswith("0 of 1 nodes are ready after 20 min: the node group is ACTIVE, i-")
 
 
-def test_no_capacity():
-    world = VirtualWorld(stored=STORED)
-    world.account.no_capacity = True
-    assert "EC2 lists none" in live(world)[1]
-
-
 def test_fifteen_of_sixteen_devices():
     state, reason = live(VirtualWorld(stored=STORED, node_devices=15))
     assert (state, "shows 15 of 16 devices" in reason) == ("ended", True)
@@ -90,15 +84,6 @@ def test_compile_fails():
     state, reason = live(world)
     assert state == "ended"
     assert reason.startswith("Job compile-qwen3-32b-")
-
-
-@pytest.mark.proof
-def test_compile_hangs():
-    world = VirtualWorld(stored={*MODELS.values()})
-    world.scripts["compile"] = PodScript(run_s=None)
-    state, reason = live(world)
-    assert state == "ended"
-    assert "DeadlineExceeded" in reason or "did not end" in reason
 
 
 def test_compile_leaves_nothing():
@@ -154,19 +139,6 @@ def test_edited_argument_in_the_middle_voids_the_run():
     )
 
 
-def test_server_that_is_not_ready_at_the_check_is_waited_for():
-    world = VirtualWorld(stored=STORED)
-    world.ask()
-    world.live(
-        until=lambda seen: (
-            ("ready", "done") in {(step, state) for step, state, _ in seen.list_steps()}
-        )
-    )
-    world.scripts[VARIANT] = PodScript(ready_after_s=1200)
-    world.settle()
-    assert world.live()["state"] == "judged"
-
-
 def test_sync_in_the_middle_changes_nothing():
     world = reach("round-00001")
     for body in world.rendered:
@@ -189,15 +161,6 @@ def test_prune_of_a_cron_job_kills_no_job():
     assert world.live()["state"] == "judged"
 
 
-@pytest.mark.parametrize("step", ["ready", "round-00000", "round-00001"])
-def test_second_replica_voids_the_run(step):
-    world = reach(step)
-    _add_second_endpoint(world)
-    record = world.live()
-    assert record["state"] == "void"
-    assert record["reason"].startswith(f"{VARIANT} has 2 pods and ")
-
-
 def test_deployment_that_is_scaled_to_two_voids_the_run():
     world = reach("round-00001")
     world.store.patch_object("deployments", NAMESPACE, VARIANT, {"spec": {"replicas": 2}})
@@ -207,52 +170,6 @@ def test_deployment_that_is_scaled_to_two_voids_the_run():
         True,
         True,
     )
-
-
-def _add_second_endpoint(world):
-    """Let a stranger's pod with the server's labels stand behind its Service."""
-    pod = next(
-        pod
-        for pod in world.store.list_objects("pods", NAMESPACE)
-        if pod["metadata"]["name"].startswith(VARIANT)
-    )
-    labels = {
-        key: text for key, text in pod["metadata"]["labels"].items() if key != "pod-template-hash"
-    }
-    spec = {
-        "nodeName": "system-1",
-        "containers": [{"name": "vllm", "ports": [{"name": "http", "containerPort": 8000}]}],
-    }
-    world.store.create_object(
-        "pods", NAMESPACE, {"metadata": {"name": "stranger", "labels": labels}, "spec": spec}
-    )
-
-
-def test_restarted_server_voids_its_round_alone():
-    world = reach("round-00001")
-    pod = next(
-        pod
-        for pod in world.store.list_objects("pods", NAMESPACE)
-        if pod["metadata"]["name"].startswith(f"{BASELINE}-")
-    )
-    world.store.delete_object("pods", NAMESPACE, pod["metadata"]["name"])
-    record = world.live()
-    step = world.account.read(f"runs/{RUN}/steps/010-round-00001.json")
-    assert (record["state"], step["result"]["attempt"]) == ("judged", 2)
-    assert step["result"]["voided"][0].startswith(BASELINE)
-
-
-@pytest.mark.parametrize("step", ["ready", "check", "round-00001"])
-def test_deleted_server_that_stops_slowly_is_waited_for(step):
-    world = VirtualWorld(stored=STORED)
-    world.scripts[BASELINE] = PodScript(ready_after_s=60, stop_s=100)  # longer than three looks
-    world.ask()
-    world.live(until=at_step(step))
-    pods = [pod["metadata"]["name"] for pod in world.store.list_objects("pods", NAMESPACE)]
-    world.store.delete_object(
-        "pods", NAMESPACE, next(name for name in pods if name.startswith(f"{BASELINE}-"))
-    )
-    assert world.live()["state"] == "judged"
 
 
 @pytest.mark.parametrize(
@@ -297,20 +214,6 @@ def test_llmperf_that_hangs_is_skipped(hours):
     world.ask(llmperf=True, hours=hours)
     assert world.live()["state"] == "judged"
     assert world.find_step("llmperf")[1] == "skipped"
-
-
-def test_measure_job_that_fails_is_tried_again():
-    world = VirtualWorld(stored=STORED)
-    world.scripts["tandem-measure"] = PodScript(run_s=60, exit_code=3)
-    world.ask()
-    world.live(until=lambda seen: "attempt 1 does not count" in str(seen.list_steps()))
-    del world.scripts["tandem-measure"]
-    assert world.live()["state"] == "judged"
-
-
-def test_measure_job_without_records_ends_the_run():
-    state, reason = live(VirtualWorld(stored=STORED, leaves_records=False))
-    assert (state, "could not be measured in 3 attempts" in reason) == ("failed", True)
 
 
 def test_unarmed_path_is_refused_before_the_raise():
@@ -423,14 +326,6 @@ def test_s3_down_for_ten_minutes():
     assert world.live()["state"] == "judged"
 
 
-def test_throttled_calls_change_nothing():
-    world = VirtualWorld(stored=STORED)
-    world.account.odds = {"*": 0.04}
-    world.ask()
-    assert world.live()["state"] == "judged"
-    assert world.is_empty
-
-
 def test_other_specs_end_the_run():
     world = reach("round-00001")
     record = world.account.read(f"runs/{RUN}/run.json")
@@ -447,18 +342,6 @@ def test_topic_that_refuses_holds_the_end_up_for_a_while_alone():
     record = world.live()
     assert (record["state"], world.is_empty) == ("judged", True)
     assert "people were not told" in world.find_step("end")[2]
-
-
-def test_clock_past_the_windows_end_is_refused():
-    world = VirtualWorld(stored=STORED)
-    world.account.group["tags"] |= {
-        "tandem:capacity-kind": "capacity-block",
-        "tandem:block-starts": "2026-11-20T00:00:00Z",
-        "tandem:block-ends": "2026-11-21T07:00:00Z",
-    }
-    state, reason = live(world)
-    assert state == "ended"
-    assert "Capacity Block" in reason
 
 
 def test_second_run_waits_for_nobody():
@@ -602,18 +485,6 @@ def test_end_that_meets_a_conflict_is_tried_again():
     world.live(until=at_step("end"))
     world.account.refuses = {"s3.put_object": ["", "PreconditionFailed"] * 4}
     assert (world.live()["state"], world.is_empty) == ("cancelled", True)
-
-
-@pytest.mark.proof
-def test_run_that_was_parked_in_its_compile_compiles_on():
-    world = VirtualWorld(stored={*MODELS.values()})
-    world.scripts["compile"] = PodScript(run_s=6 * 3600)
-    world.ask(hours=5)
-    assert world.live()["state"] == "waiting"
-    del world.scripts["compile"]
-    world.ask("resume", hours=5)
-    record = world.live()
-    assert (record["state"], world.is_empty) == ("judged", True)
 
 
 def test_cancel_while_it_parks_is_done():

@@ -93,11 +93,6 @@ def test_only_steps_behind_the_raise_are_paid_and_at_the_declared_price():
     assert estimate.minutes == pytest.approx(estimate.node_minutes + 1)
 
 
-def test_a_compile_that_lacks_nothing_costs_nothing():
-    estimate = estimate_run(plan(until="compile"))
-    assert (estimate.leases, estimate.node_minutes, estimate.usd) == (0, 0, 0)
-
-
 def test_staging_takes_the_models_bytes_at_the_stated_rate():
     step = find_step(plan(gaps=BucketGaps(models=MODELS)), "stage")
     size_mb = sum(load_catalogue().models[name].bytes.value for name in MODELS) / 1e6
@@ -187,12 +182,6 @@ def test_rounds_are_dealt_to_the_starts(rounds, controls, starts, expected):
     assert assign_starts(rounds, controls, starts) == expected
 
 
-@pytest.mark.parametrize("starts", range(1, 9))
-def test_every_start_has_a_round_of_its_own_and_starts_only_rise(starts):
-    numbers = assign_starts(8, 2, starts)
-    assert (sorted(numbers) == list(numbers), set(numbers)) == (True, set(range(1, starts + 1)))
-
-
 @pytest.mark.parametrize("hours", [3.0, 8.0])
 def test_a_restart_stands_between_two_rounds_of_one_lease(hours):
     """A new lease starts the servers anew, and its first round needs no restart."""
@@ -240,14 +229,6 @@ def test_tasks_are_a_step_after_the_rounds():
     ]
 
 
-def test_minutes_of_tasks_are_a_bound():
-    step = find_step(declare_tasks(400), "quality")
-    assert (step.is_bound, step.minutes) == (
-        True,
-        pytest.approx(400 * (0.5 + 600 * 0.05) / 4 / 60 + 3, rel=0.2),
-    )
-
-
 def test_tasks_that_outlast_their_job_are_refused():
     refusal, *_ = list_refusals(declare_tasks(4000, hours=8.0))
     assert (refusal.where, refusal.change) == (
@@ -286,10 +267,6 @@ def test_leader_alone_is_asked_where_that_is_cheaper(items, is_leader_alone):
     task = QualityTask(name="letters", sha256="0" * 64, items=items)
     inputs = replace(inputs, experiment=inputs.experiment.model_copy(update={"quality": (task,)}))
     assert inputs.asks_leaders_only is is_leader_alone
-
-
-def test_ordinary_run_asks_all_its_servers():
-    assert not declare_tasks(400).asks_leaders_only
 
 
 def test_what_fits_is_not_refused():

@@ -8,8 +8,6 @@ from datetime import datetime
 import pytest
 from virtual_world import ARTIFACTS, BASELINE, MODELS, NAMESPACE, RUN, VARIANT, VirtualWorld
 
-from rehearsal.cluster.store import KINDS
-from tandem.guard.apply import stop_fleet
 from tandem.run.run_values import RunnerBeat
 
 
@@ -19,11 +17,6 @@ def lived():
     world = VirtualWorld()
     key = world.ask()
     return world, world.live(), key
-
-
-def test_request_is_accepted(lived):
-    world, _, key = lived
-    assert world.read_answer(key)["is_accepted"] is True
 
 
 def test_run_is_judged(lived):
@@ -43,27 +36,6 @@ def test_nothing_is_left(lived):
     assert world.is_empty
 
 
-def test_no_fence_stands_after_a_normal_end(lived):
-    world, _, _ = lived
-    assert world.account.read("stop.json") is None
-
-
-def test_closed_fence_is_not_empty():
-    world = VirtualWorld(stored={*MODELS.values(), *ARTIFACTS.values()})
-    world.ask()
-    world.live()
-    before_stop = world.is_empty
-    stop_fleet(
-        world.account.clients,
-        world.runner.world.guard,
-        who="berta",
-        why="enough",
-        run=None,
-        now=world.account.now,
-    )
-    assert (before_stop, world.is_empty) == (True, False)
-
-
 def test_people_hear_the_verdict(lived):
     world, _, _ = lived
     assert [told["text"] for told in world.account.told] == [
@@ -76,12 +48,6 @@ def test_node_seconds_agree_with_the_account(lived):
     machine = world.account.machines[0]
     empty_at = datetime.fromisoformat(record["leases"][0]["empty_at"])
     assert abs(record["node_s"] - (empty_at - machine.launched).total_seconds()) <= 60
-
-
-def test_stage_comes_before_any_node(lived):
-    world, record, _ = lived
-    stage = next(row for row in _read_steps(world) if row["step"] == "stage")
-    assert stage["ended_at"] <= record["leases"][0]["raised_at"]
 
 
 def test_each_job_leaves_the_tail_of_its_log(lived):
@@ -194,13 +160,3 @@ def test_servers_are_parked_before_the_run():
         for pod in world.store.list_objects("pods", NAMESPACE)
         if pod["metadata"]["name"].startswith("qwen")
     ]
-
-
-def test_no_controller_changes_an_object_that_it_only_views():
-    world = VirtualWorld()
-    world.ask()
-    world.live(until=lambda world: world.store.view_objects("resourceclaims"))
-    viewed = {plural: world.store.view_objects(plural) for plural in KINDS}
-
-    assert viewed["pods"]
-    assert {plural: world.store.list_objects(plural) for plural in KINDS} == viewed
