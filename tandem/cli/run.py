@@ -58,6 +58,7 @@ from tandem.ops.stop_paths import StopPath, read_stop_paths
 from tandem.run import run_plan
 from tandem.run.run_client import BEAT_LIMIT, RunClient, name_people
 from tandem.run.run_keys import find_run_id_fault, lease_run
+from tandem.run.run_refusals import list_refusals
 from tandem.run.run_values import LastStep, RunRecord, RunRequest, estimate_round_s
 from tandem.shell_command import build_cdk_command, build_tandem_command, quote_command
 
@@ -337,7 +338,7 @@ def _draft_run(
         inputs=plan_inputs,
         now=now,
         estimate=run_plan.estimate_run(plan_inputs),
-        faults=run_plan.list_refusals(plan_inputs),
+        faults=list_refusals(plan_inputs),
         runner_faults=tuple(_find_runner_faults(client, plan_inputs.request, now)),
     )
     if draft.faults:

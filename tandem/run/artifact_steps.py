@@ -14,9 +14,10 @@ from tandem.declarations import names
 from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB
 from tandem.declarations.variant_key import compute_artifact_key
 from tandem.errors import InputError
-from tandem.guard.fleet_start import RaiseRequest, check_start
+from tandem.guard.fleet_start import check_start
 from tandem.ops.node_admission import admit_compile_jobs
 from tandem.run.cluster import ObjectKind
+from tandem.run.fleet_steps import build_raise_request
 from tandem.run.jobs import close_job, look_at_job, name_job, start_job
 from tandem.run.run_world import RunEndError, StepProgress, StepWork
 from tandem.run.server_state import list_unfinished_pods
@@ -59,15 +60,8 @@ def check_before_money(work: StepWork) -> StepProgress:
     if request.until == "judge" and not has_begun:  # once: a set may have 64 MiB
         _read_task_sets(work)
 
-    raise_request = RaiseRequest(
-        run=work.lease_name,
-        hours=request.hours,
-        nodes=work.plan_inputs.nodes,
-        experiment=work.experiment.name,
-        node_labels=admit_compile_jobs(work.experiment).labels,
-        who=work.journal.run.who,
-        beats=True,
-    )
+    labels = admit_compile_jobs(work.experiment).labels
+    raise_request = build_raise_request(work, work.lease_name, labels)
     try:
         check_start(world.clients, world.guard, raise_request, world.now())
     except InputError as fault:

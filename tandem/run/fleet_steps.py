@@ -7,6 +7,7 @@ then it is EC2's own moment.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -14,10 +15,10 @@ import msgspec
 
 from tandem.errors import ExternalError, InputError
 from tandem.guard.fleet_start import RaiseRequest, raise_fleet
-from tandem.guard.lease import LeasePointer, read_lease
+from tandem.guard.lease import Lease, LeasePointer, read_lease
 from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
-from tandem.guard.observe import observe_fleet
+from tandem.guard.observe import FleetState, observe_fleet
 from tandem.guard.schedules import delete_unreferenced_schedule
 from tandem.guard.values import convert_call_errors
 from tandem.ops.node_admission import NodeAdmission, admit_compile_jobs, admit_servers, admit_sweep
@@ -38,7 +39,6 @@ TAINT_WAIT_S = 12 * 60
 # from such a node to its ResourceSlices: the Neuron driver's pod starts and publishes
 DEVICE_WAIT_S = 5 * 60
 LABEL_WAIT_S = 5 * 60  # from EKS's update to the node; not yet seen on a real account
-RAISE_WAIT_S = 15 * 60
 RELEASE_WAIT_S = 10 * 60  # from the scale to 0 until the last server's pod is gone
 NEURON_DEVICE = "neuron_device"
 
@@ -75,13 +75,13 @@ def raise_nodes(work: StepWork) -> StepProgress:
         ExternalError: AWS failed; the stop is armed or nothing was raised.
     """
     world = work.world
-    request = work.journal.run.request
-    labels = work.result.get("labels") or choose_admission(work).labels
     # decided before the raise, so that a second look requests the same
     if "labels" not in work.result:
+        labels = choose_admission(work).labels
         return StepProgress(
             note="looks for what guards the fleet", result={"labels": labels}, attempts=1
         )
+
     now = world.now()
     fleet = observe_fleet(world.clients, world.guard, now)
     # e.g. just after a raise whose answer was lost
@@ -89,48 +89,70 @@ def raise_nodes(work: StepWork) -> StepProgress:
         return StepProgress(
             note=f"waits for EKS: the node group is {fleet.status}", result=work.result
         )
-    paths = [path for path in world.read_paths(fleet) if path.name != "schedule"]
-    unarmed = tuple(path.name for path in paths if path.state == "unarmed")
-    if unarmed and not request.accept_unarmed:
-        reasons = "; ".join(
-            f"{path.name}: {path.sentence}" for path in paths if path.name in unarmed
-        )
-        raise RunEndError(
-            f"a path that should stop the fleet would not ({reasons}); --accept-unarmed accepts it"
-        )
-    raise_request = RaiseRequest(
-        run=_find_lease_name(work),
-        hours=request.hours,
-        nodes=work.plan_inputs.nodes,
-        experiment=work.experiment.name,
-        node_labels=labels,
-        who=f"{work.journal.run.who} (tandem run {work.run})",
-        beats=True,
-        unarmed_paths=unarmed,
-    )
+    unarmed_paths = _accept_unarmed_paths(work, fleet)
+    labels = work.result["labels"]
+    raise_request = build_raise_request(work, _find_lease_name(work), labels, unarmed_paths)
     work.require_seat()
     try:
-        report = raise_fleet(world.clients, world.guard, raise_request, now)
+        lease = raise_fleet(world.clients, world.guard, raise_request, now).lease
     except InputError as fault:
         raise RunEndError(f"the fleet is not raised: {fault}") from fault
     if not work.has_lease:
-        # the lease's own moment: an earlier look may have raised the nodes and died before it wrote
-        # so
-        lease = report.lease
-        span = LeaseSpan(
-            name=lease.run,
-            nodes=lease.nodes,
-            deadline=lease.deadline.isoformat(),
-            raised_at=lease.created.isoformat(),
+        _write_lease(work, lease)
+
+    instance_type = world.environment.capacity.instance_type
+    note = f"{lease.nodes} x {instance_type} until {lease.deadline:%H:%M} UTC"
+    return StepProgress(state="done", note=note, result={"labels": labels, "nodes": lease.nodes})
+
+
+def build_raise_request(
+    work: StepWork, lease_name: str, labels: Mapping[str, str], unarmed_paths: tuple[str, ...] = ()
+) -> RaiseRequest:
+    """Return the start that a run asks the guard for."""
+    run = work.journal.run
+    return RaiseRequest(
+        run=lease_name,
+        hours=run.request.hours,
+        nodes=work.plan_inputs.nodes,
+        experiment=work.experiment.name,
+        node_labels=labels,
+        who=f"{run.who} (tandem run {run.run})",
+        beats=True,
+        unarmed_paths=unarmed_paths,
+    )
+
+
+def _accept_unarmed_paths(work: StepWork, fleet: FleetState) -> tuple[str, ...]:
+    """Return the paths that would not stop the fleet; a start arms the schedule itself.
+
+    Raises:
+        RunEndError: there are some, and nobody accepted them.
+    """
+    paths = [
+        path
+        for path in work.world.read_paths(fleet)
+        if path.name != "schedule" and path.state == "unarmed"
+    ]
+    if paths and not work.journal.run.request.accept_unarmed:
+        reasons = "; ".join(f"{path.name}: {path.sentence}" for path in paths)
+        raise RunEndError(
+            f"a path that should stop the fleet would not ({reasons}); --accept-unarmed accepts it"
         )
-        work.journal.write_run(leases=(*work.journal.run.leases, span), writer=world.writer)
-    note = (
-        f"{report.lease.nodes} x {world.environment.capacity.instance_type} until"
-        f" {report.lease.deadline:%H:%M} UTC"
+    return tuple(path.name for path in paths)
+
+
+def _write_lease(work: StepWork, lease: Lease) -> None:
+    """Add a lease to the run's record.
+
+    Its moments are its own: an earlier look may have raised the nodes and died before it wrote so.
+    """
+    span = LeaseSpan(
+        name=lease.run,
+        nodes=lease.nodes,
+        deadline=lease.deadline.isoformat(),
+        raised_at=lease.created.isoformat(),
     )
-    return StepProgress(
-        state="done", note=note, result={"labels": dict(labels), "nodes": report.lease.nodes}
-    )
+    work.journal.write_run(leases=(*work.journal.run.leases, span))
 
 
 def _find_lease_name(work: StepWork) -> str:
@@ -319,7 +341,6 @@ def _adopt_lease(work: StepWork) -> str:
         The name of a lease of somebody else, if that one has the fleet; else an empty text.
     """
     world = work.world
-    spans = work.journal.run.leases
     if work.has_lease:
         return ""
     fleet = observe_fleet(world.clients, world.guard, world.now())
@@ -327,13 +348,12 @@ def _adopt_lease(work: StepWork) -> str:
         "lease", where=world.environment.name, consequence="nothing is ended", change="try again"
     )
     lease = fleet.lease
-    is_own = lease is not None and lease.run.partition(".")[0] == work.run  # a run's id has no dot
-    if lease is None or not is_own or lease.run in {span.name for span in spans}:
-        return lease.run if lease and not is_own else ""
-    deadline = lease.deadline.isoformat()
-    created = lease.created.isoformat()
-    span = LeaseSpan(name=lease.run, nodes=lease.nodes, deadline=deadline, raised_at=created)
-    work.journal.write_run(leases=(*spans, span), writer=world.writer)
+    if lease is None:
+        return ""
+    if lease.run.partition(".")[0] != work.run:  # a run's id has no dot
+        return lease.run
+    if lease.run not in {span.name for span in work.journal.run.leases}:
+        _write_lease(work, lease)
     return ""
 
 
@@ -373,5 +393,4 @@ def end_own_lease(work: StepWork) -> None:
     work.journal.write_run(
         leases=(*work.journal.run.leases[:-1], span),
         node_s=work.journal.run.node_s + time.paid_s,
-        writer=world.writer,
     )

@@ -39,6 +39,7 @@ class ObjectFile:
 
     Args:
         clients, config: of the environment.
+        writer: the runner that writes here, by its pod's uid; empty for people, who write requests.
         require_seat: of a runner, raises LostRunError if another runner is at work; see
             tandem/run/runner_seat.py.
     """
@@ -47,10 +48,12 @@ class ObjectFile:
         self,
         clients: AwsClients,
         config: GuardConfig,
+        writer: str = "",
         require_seat: Callable[[], None] = lambda: None,
     ) -> None:
         self.clients = clients
         self.config = config
+        self.writer = writer
         self.require_seat = require_seat
         self._etags: dict[str, str] = {}
 
@@ -206,21 +209,23 @@ class RunJournal:
             LostRunError: another runner wrote first.
             ExternalError: S3 failed.
         """
-        record = msgspec.structs.replace(self.run, **changes)
+        record = msgspec.structs.replace(self.run, writer=self.file.writer, **changes)
         if record != self.run:
             self.file.write(run_record_key(record.run), record)
             self.run = record
 
-    def write_step(self, index: int, record: StepRecord) -> None:
-        """Write one step.
+    def write_step(self, index: int, record: StepRecord) -> StepRecord:
+        """Write one step, and return it as it is written.
 
         Raises:
             LostRunError: another runner wrote first.
             ExternalError: S3 failed.
         """
+        record = msgspec.structs.replace(record, writer=self.file.writer)
         if self.steps.get(record.step) != record:
             self.file.write(step_key(record.run, index, record.step), record)
             self.steps[record.step] = record
+        return record
 
 
 def list_runs(file: ObjectFile) -> list[str]:

@@ -19,7 +19,7 @@ import msgspec
 from tandem.declarations.experiment import Experiment
 from tandem.declarations.spec_digest import compute_spec_digest
 from tandem.errors import ExternalError, InputError, TandemError
-from tandem.run.engine import PARK, PARK_INDEX, count_rounds
+from tandem.run.engine import PARK, PARK_INDEX
 from tandem.run.journal import LostRunError, ObjectFile, RunJournal, StoredValueError
 from tandem.run.run_keys import (
     MAX_REQUEST_BYTES,
@@ -30,7 +30,8 @@ from tandem.run.run_keys import (
     results_prefix,
     run_record_key,
 )
-from tandem.run.run_plan import RunPlanInputs, find_gaps, list_refusals
+from tandem.run.run_plan import RunPlanInputs, find_gaps
+from tandem.run.run_refusals import list_refusals
 from tandem.run.run_values import (
     RequestAnswer,
     RunRecord,
@@ -39,6 +40,7 @@ from tandem.run.run_values import (
     parse_request,
 )
 from tandem.run.run_world import RunWorld
+from tandem.run.step_list import count_rounds
 
 MAX_AGE = timedelta(minutes=60)
 _KEY = re.compile(
@@ -299,7 +301,6 @@ class RequestInbox:
             reason="",
             request=request,
             resumes=len(stored.run.leases),
-            writer=self.world.writer,
         )
         return stored
 
@@ -314,10 +315,9 @@ class RequestInbox:
                 reason=f"{item.who} cancelled it while it waited",
                 cancelled_by=item.who,
                 ended_at=self.world.now().isoformat(),
-                writer=self.world.writer,
             )
         elif stored.run.state == "running":
-            stored.write_run(cancelled_by=item.who, writer=self.world.writer)
+            stored.write_run(cancelled_by=item.who)
         else:
             raise InputError(
                 f"run {request.run} is {stored.run.state} already",

@@ -1,7 +1,6 @@
-"""The ordered steps of a run with minutes, USD and deadlines, and reasons why it cannot fit.
+"""The ordered steps of a run with minutes, USD and deadlines.
 
-Invariant: pure. A figure gives its basis, and is marked as a bound if nothing better is known. An
-estimate refuses a step that no lease of these hours can hold, and decides nothing else.
+Invariant: pure. A figure gives its basis, and is marked as a bound if nothing better is known.
 """
 
 from __future__ import annotations
@@ -30,8 +29,6 @@ from tandem.declarations.experiment import (
     Sweep,
 )
 from tandem.declarations.prices import count_model_gb, find_price, has_nat
-from tandem.errors import InputError
-from tandem.guard.fleet_start import MIN_HOURS
 from tandem.rules.placement import allocatable_limits
 from tandem.run.experiment_arms import build_arms, build_pair
 from tandem.run.run_values import ROUND_SLACK, RunRequest
@@ -308,7 +305,7 @@ def estimate_run(inputs: RunPlanInputs) -> RunEstimate:
     """Return the steps of a run, each in the lease that holds it."""
     nodes = max(inputs.nodes, 1)
     usd_per_hour = inputs.environment.capacity.usd_per_hour
-    lease_steps = _pack_leases(_list_work_steps(inputs), inputs.request.hours * 60)
+    lease_steps = _pack_leases(list_work_steps(inputs), inputs.request.hours * 60)
     priced_steps = (
         replace(step, usd=step.minutes / 60 * nodes * usd_per_hour) for step in lease_steps
     )
@@ -332,154 +329,15 @@ def compare_starts(inputs: RunPlanInputs) -> tuple[StartsOption, ...]:
     return tuple(options)
 
 
-def list_refusals(inputs: RunPlanInputs) -> tuple[InputError, ...]:
-    """Return why this run cannot be done as requested; empty if it can."""
-    return tuple(_iterate_refusals(inputs))
-
-
-def _iterate_refusals(inputs: RunPlanInputs) -> Iterator[InputError]:
-    request = inputs.request
-    max_hours = inputs.environment.guard.max_hours
-    if request.until != "judge":
-        yield from _find_unused_flags(request)
-    if not inputs.needs_nodes:
-        return
-
-    yield from _find_capacity_faults(inputs)
-    if request.until == "judge":
-        yield from _find_measuring_faults(inputs)
-
-    if not 1 <= request.starts <= request.rounds:
-        problem = f"{request.starts} starts of each server, and {request.rounds} rounds"
-        yield InputError(
-            problem,
-            where="--starts",
-            change=f"ask for 1 to {request.rounds} starts, or for more rounds",
-        )
-    elif not MIN_HOURS <= request.hours <= max_hours:
-        where = f"environment {request.environment}"
-        change = f"ask for {MIN_HOURS:g} to {max_hours} (guard.max_hours)"
-        yield InputError(f"{request.hours:g} hours are asked for", where=where, change=change)
-    else:
-        yield from _find_long_steps(inputs)
-
-
-def _find_unused_flags(request: RunRequest) -> Iterator[InputError]:
-    """Yield a refusal of each flag that changes nothing before a measurement."""
-    fields = {
-        "--hours": request.until == "stage" and request.hours > 0,
-        "--accept-unarmed": request.until == "stage" and request.accept_unarmed,
-        "--quick or --full": request.size != "default",
-        "--starts": request.starts > 1,
-        "--llmperf": request.llmperf,
-        "--budget-usd": request.budget_usd > 0,
-    }
-    for flag, is_given in fields.items():
-        if is_given:
-            problem = f"no effect with --until {request.until}"
-            yield InputError(problem, where=flag, change="leave the flag out")
-
-
-def _find_capacity_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
-    """Yield why the declared capacity cannot hold or compile the experiment."""
-    environment = inputs.environment
-    experiment = inputs.experiment
-    capacity = inputs.environment.capacity
-    where = f"experiment {experiment.name}"
-    if capacity.awaits_reservation:
-        change = "write capacity.reservation_id, deploy Fleet"
-        yield InputError(
-            "it has no Fleet stack yet", where=f"environment {environment.name}", change=change
-        )
-    if not 1 <= inputs.nodes <= capacity.nodes:
-        arms = len(inputs.arms)
-        slots = inputs.count_slots(experiment.serving)
-        fit = (
-            f"a {capacity.instance_type} holds {slots} at once, and capacity.nodes is"
-            f" {capacity.nodes}"
-        )
-        change = (
-            f"name another experiment or environment, or raise capacity.nodes to {inputs.nodes} and"
-            " deploy Fleet"
-        )
-        yield InputError(f"its {arms} servers do not fit: {fit}", where=where, change=change)
-    if inputs.gaps.artifacts and experiment.compile.where == "cpu":
-        change = "write compile.where: device, or compile by hand (docs/run-by-hand.md)"
-        problem = (
-            f"{len(inputs.gaps.artifacts)} artifacts are to be compiled on a node without devices;"
-            " there is none"
-        )
-        yield InputError(problem, where=where, change=change)
-
-
-def _find_measuring_faults(inputs: RunPlanInputs) -> Iterator[InputError]:
-    """Yield why the run cannot be measured as requested, apart from its starts and hours."""
-    experiment = inputs.experiment
-    request = inputs.request
-    if experiment.sweep and (request.starts > 1 or request.llmperf):
-        flag = "--llmperf" if request.llmperf else "--starts"
-        yield InputError(
-            "a sweep starts each pair once, and runs no llmperf",
-            where=flag,
-            change="leave the flag out",
-        )
-    if inputs.quality_minutes > MAX_QUALITY_MINUTES:
-        limit = f"the Job ends after {MAX_QUALITY_MINUTES:.0f}"
-        problem = f"its tasks take up to {inputs.quality_minutes:.0f} min, and {limit}"
-        change = "write fewer items in its quality"
-        yield InputError(problem, where=f"experiment {experiment.name}", change=change)
-    if request.budget_usd and not experiment.sweep:
-        yield InputError(
-            "only a sweep has a budget",
-            where="--budget-usd",
-            change="leave the flag out: --hours limits",
-        )
-
-
-def _find_long_steps(inputs: RunPlanInputs) -> Iterator[InputError]:
-    """Yield a refusal of the longest step if no lease of these hours holds it and its start."""
-    hours = inputs.request.hours
-    max_hours = inputs.environment.guard.max_hours
-    needs = []
-    for step in _list_work_steps(inputs):
-        begins = _list_lease_steps(1, has_nodes=False, is_serving=step.step != "compile")
-        needs.append(
-            (sum(row.minutes for row in (*begins, step)) + END_MINUTES + LEASE_MARGIN_MINUTES, step)
-        )
-    if not needs:
-        return
-    minutes, step = max(needs, key=lambda need: need[0])
-    if minutes <= hours * 60:
-        return
-    needed_hours = math.ceil(minutes / 15) / 4
-    change = f"ask for --hours {needed_hours:g}"
-    if needed_hours > max_hours:
-        changes = {
-            "compile": "lower compile.deadline_hours",
-            "quality": "write fewer items in its quality",
-        }
-        lower = changes.get(step.step, "ask for --quick")
-        change = (
-            f"{lower}, or raise guard.max_hours (now {max_hours})"
-            f" to {needed_hours:g} and deploy Guard"
-        )
-    size = f"{'at most' if step.is_bound else 'about'} {step.minutes:.0f} min"
-    problem = (
-        f"step {step.step} takes {size} ({step.basis}), with nodes that come and go"
-        f" {minutes:.0f} min"
-    )
-    yield InputError(
-        f"{problem}; a lease of {hours:g} h does not hold it", where="--hours", change=change
-    )
-
-
-# step, without the suffix of its name -> title, minutes, minutes to its
-# deadline, which tandem.run.engine watches
+# step, without the suffix of its name -> title, minutes, minutes to its deadline, which the runner
+# watches; 0 where another rule ends the step
 _STEP_ROWS = {
     "preflight": ("look at account, bucket and cluster", 1.0, 30.0),
     "stage": ("bring the models into the bucket", 0.0, 420.0),
     "raise": ("arm the stop, raise the nodes", 1.0, 15.0),
     "node": ("wait for nodes and their devices", NODE_MINUTES, 60.0),
+    "choose": ("choose the next candidate", 0.0, 60.0),
+    "clear": ("set the servers to 0", 0.0, 30.0),
     "compile": ("compile artifacts side by side", 0.0, 0.0),
     "label": ("admit the servers to the nodes", 1.0, 30.0),
     "serve": ("start the servers, one after the other", SERVE_MINUTES, 60.0),
@@ -487,7 +345,8 @@ _STEP_ROWS = {
     "check": ("hold them against what is declared", 1.0, 90.0),
     "restart": ("restart the servers, halves swapped", RESTART_MINUTES, 240.0),
     "round": ("measure a round", 0.0, 480.0),
-    "quality": ("ask the tasks of the quality", 0.0, QUALITY_WAIT_MINUTES),
+    "rank": ("judge what is measured", JUDGE_MINUTES, 120.0),
+    "quality": ("ask the tasks of the quality", 0.0, 300.0),
     "llmperf": ("run the post's own generator", LLMPERF_MINUTES, 120.0),
     "pair": ("measure a candidate and plain decoding", 0.0, 0.0),
     "judge": ("judge, write the report", JUDGE_MINUTES, 120.0),
@@ -496,17 +355,20 @@ _STEP_ROWS = {
 }
 
 
+def find_deadline_minutes(step: str) -> float:
+    """Return after how many minutes the runner ends a step."""
+    _, _, deadline_minutes = _find_row(step)
+    return deadline_minutes
+
+
+def _find_row(step: str) -> tuple[str, float, float]:
+    return _STEP_ROWS[step.partition(".")[0].partition("-")[0]]
+
+
 def _estimate_step(step: str, **changes: Any) -> StepEstimate:
-    title, minutes, deadline_minutes = _STEP_ROWS[step.partition(".")[0].partition("-")[0]]
-    return StepEstimate(
-        **{
-            "step": step,
-            "title": title,
-            "minutes": minutes,
-            "deadline_minutes": deadline_minutes,
-            **changes,
-        }
-    )
+    title, minutes, deadline_minutes = _find_row(step)
+    fields = {"title": title, "minutes": minutes, "deadline_minutes": deadline_minutes, **changes}
+    return StepEstimate(step=step, **fields)
 
 
 def _estimate_stage(inputs: RunPlanInputs) -> StepEstimate:
@@ -530,7 +392,7 @@ def _estimate_stage(inputs: RunPlanInputs) -> StepEstimate:
     )
 
 
-def _list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
+def list_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
     """Yield the missing steps that need nodes, without the first and last steps of each lease."""
     return (step for step in _list_all_work_steps(inputs) if step.step not in inputs.done_steps)
 
@@ -560,13 +422,17 @@ def _list_all_work_steps(inputs: RunPlanInputs) -> Iterator[StepEstimate]:
         minutes = control_minutes if number in controls else round_minutes
         yield _estimate_step(f"round-{number:05}", minutes=minutes, basis=basis)
     if minutes := inputs.quality_minutes:
-        basis = "every answer as long as allowed"
-        ending = "skips it with a note"
-        yield _estimate_step("quality", minutes=minutes, basis=basis, ending=ending, is_bound=True)
+        yield _estimate_step(
+            "quality",
+            minutes=minutes,
+            basis="every answer as long as allowed",
+            is_bound=True,
+            deadline_minutes=QUALITY_WAIT_MINUTES,
+            ending="skips it with a note",
+        )
     if request.llmperf:
         basis = "25 calls of about 70 s at 45 ms a token"
-        ending = "skips it with a note"
-        yield _estimate_step("llmperf", basis=basis, ending=ending)
+        yield _estimate_step("llmperf", basis=basis, ending="skips it with a note")
     yield _estimate_step("judge")
 
 
@@ -607,7 +473,7 @@ def _list_pair_steps(inputs: RunPlanInputs, sweep: Sweep) -> Iterator[StepEstima
     yield _estimate_step("judge")
 
 
-def _list_lease_steps(lease: int, *, has_nodes: bool, is_serving: bool) -> Iterator[StepEstimate]:
+def list_lease_steps(lease: int, *, has_nodes: bool, is_serving: bool) -> Iterator[StepEstimate]:
     """Yield the missing first steps of a lease: its nodes, then its servers."""
     steps = (() if has_nodes else ("raise", "node")) + (
         ("label", "serve", "ready", "check") if is_serving else ()
@@ -631,7 +497,7 @@ def _pack_leases(
         needs_servers = step.step != "compile"
         steps = (*restart, step)
         begins = list(
-            _list_lease_steps(lease, has_nodes=True, is_serving=needs_servers and not is_served)
+            list_lease_steps(lease, has_nodes=True, is_serving=needs_servers and not is_served)
         )
         if lease == 0 or sum(row.minutes for row in (*begins, *steps)) > left_minutes:
             if lease:
@@ -640,7 +506,7 @@ def _pack_leases(
             lease = lease + 1
             left_minutes = lease_minutes - END_MINUTES - LEASE_MARGIN_MINUTES
             steps = (step,)
-            begins = list(_list_lease_steps(lease, has_nodes=False, is_serving=needs_servers))
+            begins = list(list_lease_steps(lease, has_nodes=False, is_serving=needs_servers))
         left_minutes -= sum(row.minutes for row in (*begins, *steps))
         yield from (*begins, *(replace(row, lease=lease) for row in steps))
         is_served = needs_servers

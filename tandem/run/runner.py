@@ -64,7 +64,7 @@ class Runner:
     def __init__(self, world: RunWorld) -> None:
         seat = RunnerSeat(world.clients, world.guard, world.writer)
         self.world = world = replace(world, cluster=SeatedCluster(world.cluster, seat.require))
-        self.file = ObjectFile(world.clients, world.guard, seat.require)
+        self.file = ObjectFile(world.clients, world.guard, world.writer, seat.require)
         self.inbox = RequestInbox(world, self.file)
         self.engine: RunEngine | None = None
         self._beaten_at: datetime | None = None
@@ -211,9 +211,7 @@ class Runner:
             )
         with suppress(*CALL_ERRORS):
             notify_subscribers(world.clients, world.guard, f"run {journal.run.run} ended", reason)
-        journal.write_run(
-            state="ended", reason=reason, ended_at=world.now().isoformat(), writer=world.writer
-        )
+        journal.write_run(state="ended", reason=reason, ended_at=world.now().isoformat())
 
     def _begin(self, journal: RunJournal) -> None:
         experiment = self.world.experiments.get(journal.run.experiment)

@@ -95,7 +95,7 @@ def test_a_jobs_name_is_no_longer_than_a_label(environment: str, experiment: str
 
 
 def test_two_rounds_fit_into_the_step_that_tries_them() -> None:
-    """As tandem/run/engine.py has its steps: 8 hours for a round, which is tried twice, and 2 for
+    """As tandem/run/step_list.py has its steps: 8 hours for a round, which is tried twice, and 2 for
     the verdict."""
     limits = {
         name: body["spec"]["jobTemplate"]["spec"]["activeDeadlineSeconds"]

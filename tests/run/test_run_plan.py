@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from committed import workspace
@@ -14,7 +13,6 @@ from tandem.declarations.catalogue import load_catalogue
 from tandem.declarations.experiment import QualityTask
 from tandem.judge.interval import FEWEST_STARTS
 from tandem.judge.quality import FEWEST_ITEMS
-from tandem.run import engine
 from tandem.run.run_plan import (
     ITEMS_OF_WORD,
     OWN_ANSWER_TOKENS,
@@ -29,8 +27,8 @@ from tandem.run.run_plan import (
     describe_word_scope,
     estimate_run,
     find_gaps,
-    list_refusals,
 )
+from tandem.run.run_refusals import list_refusals
 from tandem.run.run_values import RunRequest
 
 MODELS = ("Qwen/Qwen3-32B", "Qwen/Qwen3-1.7B")
@@ -377,14 +375,3 @@ def test_gaps_are_what_is_needed_and_not_whole():
         make_row("artifact", "two", "stale", ()),
     ]
     assert find_gaps(rows) == BucketGaps(models=("Qwen/Qwen3-32B",), artifacts=("one",))
-
-
-def test_the_plan_knows_the_deadlines_of_the_runners_steps():
-    asked = SimpleNamespace(run=SimpleNamespace(request=plan(starts=2, llmperf=True).request))
-    work = SimpleNamespace(
-        journal=asked, lease_number=1, experiment=plan().experiment, plan_inputs=plan()
-    )
-    deadlines = {spec.name: spec.deadline_s / 60 for spec in engine.list_steps(work)}
-    inputs = plan(starts=2, llmperf=True, hours=8.0, gaps=BucketGaps(artifacts=ARTIFACTS))
-    planned = {step.step: step.deadline_minutes for step in estimate_run(inputs).steps}
-    assert {name: planned[name] for name in deadlines} == deadlines
