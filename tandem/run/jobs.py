@@ -8,7 +8,7 @@ runner deletes it. A Job has no owner: pruning a CronJob kills no work that is p
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -62,46 +62,55 @@ def start_job(
     attempt: int,
     *,
     variables: Mapping[str, str] | None = None,
-    image: str = "",
-) -> str:
-    """Make a Job of a CronJob unless the Job exists, and return its name.
+    digest: str = "",
+) -> None:
+    """Make a Job of a CronJob unless the Job exists.
 
     Args:
         work: the run whose step needs the Job.
         cron_job: name of the CronJob.
         attempt: of this CronJob in the run, from 1.
         variables: values of environment variables that the CronJob leaves empty.
-        image: image of the Job, pinned by digest; empty for the CronJob's image.
+        digest: of the image that the Job runs; empty for the CronJob's image.
 
     Raises:
         RefusedCallError: the cluster has no such CronJob now; the step goes on when it is back.
         ExternalError: Kubernetes failed.
     """
-    name = name_job(work.run, cron_job, attempt)
-    namespace = work.namespace
-    rendered = work.world.cluster.get_object("cronjobs", namespace, cron_job)
+    rendered = work.world.cluster.get_object("cronjobs", work.namespace, cron_job)
     if rendered is None:
         raise _build_absence(work, cron_job)
     template = copy.deepcopy(rendered["spec"]["jobTemplate"])
     pod = template["spec"]["template"]["spec"]
-    for container in pod["containers"]:
-        container["image"] = image or container["image"]
+    if digest:
+        for container in pod["containers"]:
+            container["image"] = _pin_image(container["image"], digest)
+    values = variables or {}
     for container in (*pod.get("initContainers", ()), *pod["containers"]):
         for variable in container.get("env", []):
-            if variable["name"] in (variables or {}):
-                variable["value"] = (variables or {})[variable["name"]]
-    labels = template.get("metadata", {}).get("labels", {}) | {
-        RUN_LABEL: work.run,
-        STEP_LABEL: work.name,
+            if variable["name"] in values:
+                variable["value"] = values[variable["name"]]
+
+    own_labels = {RUN_LABEL: work.run, STEP_LABEL: work.name}
+    metadata = {
+        "name": name_job(work.run, cron_job, attempt),
+        "namespace": work.namespace,
+        "labels": template.get("metadata", {}).get("labels", {}) | own_labels,
     }
     body = {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "namespace": namespace, "labels": labels},
+        "metadata": metadata,
         "spec": template["spec"],
     }
-    work.world.cluster.create_job(namespace, body)
-    return name
+    work.world.cluster.create_job(work.namespace, body)
+
+
+def _pin_image(image: str, digest: str) -> str:
+    """Return an image by its digest, without the tag or digest that it has."""
+    repository = image.partition("@")[0]
+    folder, slash, name = repository.rpartition("/")
+    return f"{folder}{slash}{name.partition(':')[0]}@{digest}"
 
 
 def _build_absence(work: StepWork, cron_job: str) -> RefusedCallError:
@@ -122,68 +131,93 @@ def look_at_job(work: StepWork, name: str) -> JobLook:
         RunEndError: somebody else made a Job of this name.
         ExternalError: Kubernetes failed.
     """
-    cluster = work.world.cluster
-    namespace = work.namespace
-    job = cluster.get_object("jobs", namespace, name)
+    job = work.world.cluster.get_object("jobs", work.namespace, name)
     if job is None:
         return JobLook(name=name, state="absent")
-    labels = job["metadata"].get("labels") or {}
-    if (labels.get(RUN_LABEL), labels.get(STEP_LABEL)) != (work.run, work.name):
-        reason = f"Job {namespace}/{name} exists and this run did not create it"
-        raise RunEndError(f"{reason}; see who made it, delete it, and start another run")
-    conditions = {
-        row["type"]: row
-        for row in job.get("status", {}).get("conditions", [])
-        if row["status"] == "True"
-    }
-    pods = cluster.list_objects("pods", namespace, {"batch.kubernetes.io/job-name": name})
-    pods.sort(key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+    _require_own_job(work, job)
+    pods = _list_job_pods(work, name)
     statuses = [row for pod in pods for row in list_container_statuses(pod)]
-    ended = [
-        row["state"]["terminated"] for row in statuses if row.get("state", {}).get("terminated")
-    ]
-    failures = [row for row in ended if row.get("exitCode")]
-    message = str(failures[-1].get("message") or "").strip() if failures else ""
-    image_ids = [
-        row["imageID"].rpartition("@")[2]
-        for row in statuses
-        if "@sha256:" in row.get("imageID", "")
-    ]
-    condition = conditions.get("Failed", {})
-    reason = ": ".join(filter(None, (condition.get("reason", ""), condition.get("message", ""))))
-    words = _read_last_words(message) if message else reason or describe_waiting(work, pods)
-    state: JobState = (
-        "succeeded"
-        if "Complete" in conditions
-        else "failed"
-        if "Failed" in conditions
-        else "running"
-    )
-    has_begun = any(
-        row.get("state", {}).keys() & {"running", "terminated"} or row.get("restartCount")
-        for row in statuses
-    )
-    created_at = datetime.fromisoformat(str(job["metadata"]["creationTimestamp"]))
-    if state == "running" and not has_begun and work.world.now() - created_at > START_WAIT:
+    failure = _find_last_failure(statuses)
+    state, reason = _read_conditions(job)
+    words = _read_last_words(failure) or reason or describe_waiting(work, pods)
+    if state == "running" and not any(map(_has_begun, statuses)) and _is_overdue(work, job):
         state = "failed"
-        words = f"its pod did not start in {START_WAIT.seconds // 60} min: {words or 'it has none'}"
+        minutes = START_WAIT.seconds // 60
+        words = f"its pod did not start in {minutes} min: {words or 'it has none'}"
     return JobLook(
         name=name,
         state=state,
-        exit_code=failures[-1]["exitCode"] if failures else None,
+        exit_code=failure.get("exitCode"),
         words=words[:MAX_WORD_CHARACTERS],
-        image_id=image_ids[-1] if image_ids else "",
+        image_id=_read_image_id(statuses),
     )
 
 
-def _read_last_words(message: str) -> str:
+def _require_own_job(work: StepWork, job: Object) -> None:
+    """Check by its labels that a Job is of this step.
+
+    Raises:
+        RunEndError: somebody else made it.
+    """
+    labels = job["metadata"].get("labels") or {}
+    if (labels.get(RUN_LABEL), labels.get(STEP_LABEL)) != (work.run, work.name):
+        name = f"{work.namespace}/{job['metadata']['name']}"
+        raise RunEndError(
+            f"Job {name} exists and this run did not create it; see who made it, delete it, and"
+            " start another run"
+        )
+
+
+def _list_job_pods(work: StepWork, name: str) -> list[Object]:
+    """Return a Job's pods, the oldest first."""
+    labels = {"batch.kubernetes.io/job-name": name}
+    pods = work.world.cluster.list_objects("pods", work.namespace, labels)
+    return sorted(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")))
+
+
+def _read_conditions(job: Object) -> tuple[JobState, str]:
+    """Return a Job's state, and Kubernetes' reason of a failure."""
+    rows = job.get("status", {}).get("conditions", [])
+    conditions = {row["type"]: row for row in rows if row["status"] == "True"}
+    if "Complete" in conditions:
+        return "succeeded", ""
+    if "Failed" in conditions:
+        return "failed", _join_reason(conditions["Failed"])
+    return "running", ""
+
+
+def _find_last_failure(statuses: Sequence[Object]) -> Object:
+    """Return the end of the last container that failed; an empty mapping if none did."""
+    ends = [row.get("state", {}).get("terminated") or {} for row in statuses]
+    return next((end for end in reversed(ends) if end.get("exitCode")), {})
+
+
+def _has_begun(status: Object) -> bool:
+    is_under_way = status.get("state", {}).keys() & {"running", "terminated"}
+    return bool(is_under_way or status.get("restartCount"))
+
+
+def _is_overdue(work: StepWork, job: Object) -> bool:
+    created_at = datetime.fromisoformat(str(job["metadata"]["creationTimestamp"]))
+    return work.world.now() - created_at > START_WAIT
+
+
+def _read_image_id(statuses: Sequence[Object]) -> str:
+    image_ids = [row.get("imageID", "") for row in statuses]
+    digests = [text.rpartition("@")[2] for text in image_ids if "@sha256:" in text]
+    return digests[-1] if digests else ""
+
+
+def _read_last_words(failure: Object) -> str:
     """Return a container's last line; of our own log line its sentence and what to change."""
-    line = message.splitlines()[-1]
+    lines = str(failure.get("message") or "").strip().splitlines()
+    if not lines:
+        return ""
     try:
-        row = msgspec.json.decode(line, type=dict[str, Any])
+        row = msgspec.json.decode(lines[-1], type=dict[str, Any])
     except msgspec.DecodeError:
-        return line
-    return "; ".join(str(row[key]) for key in ("event", "change") if row.get(key)) or line
+        return lines[-1]
+    return "; ".join(str(row[key]) for key in ("event", "change") if row.get(key)) or lines[-1]
 
 
 def list_container_statuses(pod: Object) -> list[Object]:
@@ -202,24 +236,21 @@ def describe_waiting(work: StepWork, pods: list[Object]) -> str:
     """
     if not pods:
         return ""
-    waiting = [
-        row["state"]["waiting"]
-        for row in list_container_statuses(pods[-1])
-        if row["state"].get("waiting")
-    ]
-    conditions = [
+    statuses = list_container_statuses(pods[-1])
+    waiting = [row["state"]["waiting"] for row in statuses if row["state"].get("waiting")]
+    unscheduled = [
         row
         for row in pods[-1].get("status", {}).get("conditions", [])
-        if row["status"] != "True" and row.get("reason")
+        if row["type"] == "PodScheduled" and row["status"] != "True" and row.get("reason")
     ]
-    rows = waiting or [row for row in conditions if row["type"] == "PodScheduled"]
-    words = (
-        ": ".join(filter(None, (rows[0].get("reason", ""), rows[0].get("message", ""))))
-        if rows
-        else ""
-    )
+    words = next(map(_join_reason, [*waiting, *unscheduled]), "")
     taints = describe_taints(list_fleet_nodes(work)) if "untolerated taint" in words else ""
     return f"{taints}: {words}" if taints else words
+
+
+def _join_reason(row: Object) -> str:
+    """Return Kubernetes' reason and message of a state or condition."""
+    return ": ".join(filter(None, (row.get("reason"), row.get("message"))))
 
 
 def close_job(work: StepWork, name: str) -> None:
@@ -229,22 +260,19 @@ def close_job(work: StepWork, name: str) -> None:
         ExternalError: Kubernetes failed. A log that cannot be read or kept delays nothing.
     """
     cluster = work.world.cluster
-    namespace = work.namespace
+    tails = list[str]()
     try:
-        tails = [
-            f"== {pod['metadata']['name']} {row['name']}\n"
-            f"{cluster.read_log(namespace, pod['metadata']['name'], row['name'])}"
-            for pod in cluster.list_objects(
-                "pods", namespace, {"batch.kubernetes.io/job-name": name}
-            )
-            for row in list_container_statuses(pod)
-            if not row.get("state", {}).get("waiting")
-        ]
+        for pod in _list_job_pods(work, name):
+            pod_name = pod["metadata"]["name"]
+            for row in list_container_statuses(pod):
+                if not row.get("state", {}).get("waiting"):
+                    log = cluster.read_log(work.namespace, pod_name, row["name"])
+                    tails.append(f"== {pod_name} {row['name']}\n{log}")
         if tails:
             work.journal.file.write_text(log_key(work.run, name), "\n".join(tails))
     except TandemError as fault:
         work.world.log(f"the log of job {name} is not kept: {fault.problem}")
-    cluster.delete_job(namespace, name)
+    cluster.delete_job(work.namespace, name)
 
 
 def has_ended(work: StepWork, name: str) -> bool:
@@ -255,9 +283,7 @@ def has_ended(work: StepWork, name: str) -> bool:
     """
     if look_at_job(work, name).state != "absent":
         close_job(work, name)
-    return not work.world.cluster.list_objects(
-        "pods", work.namespace, {"batch.kubernetes.io/job-name": name}
-    )
+    return not _list_job_pods(work, name)
 
 
 def close_jobs(work: StepWork) -> None:

@@ -6,12 +6,12 @@ servers before the round's Job is made. One image digest measures all rounds of 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 
-from tandem.artifacts.store import ObjectStore
 from tandem.bench.records.quality_rows import QUALITY_FILE
 from tandem.declarations import names
 from tandem.declarations.system_jobs import JUDGE_JOB, MEASURE_JOB, QUALITY_JOB, SERVERS_VARIABLE
@@ -34,7 +34,6 @@ from tandem.run.run_values import (
     BenchTask,
     JudgmentResult,
     RoundResult,
-    RunState,
     list_confirmed,
 )
 from tandem.run.run_world import LEASE_MARGIN_S, RunEndError, StepProgress, StepWork
@@ -110,56 +109,82 @@ def measure_round(work: StepWork) -> StepProgress:
         ExternalError: AWS or Kubernetes failed.
     """
     number = int(work.name.removeprefix(ROUND_STEP))
-    attempt = work.attempts
     require_single_servers(work)
     work.restart_clock()
-    before: dict[str, ServerState] = msgspec.convert(
-        work.result.get("before", {}), dict[str, ServerState]
-    )
-    if not before:
+    if "before" not in work.result:
         return _prepare_round(work, number)
-    job = name_job(work.run, MEASURE_JOB, _count_job(work, number, attempt))
-    look = look_at_job(work, job)
-    prefix = round_prefix(work.experiment.name, work.results_run, number, attempt)
-    measured = None
-    if look.state != "running":  # a round that is stored whole counts, however its Job ended later
-        measured = work.journal.file.at_root().read(prefix + ROUND_FILE, RoundResult)
-        if measured is not None and measured.environment != work.world.environment.name:
-            measured = None  # a run of the same name in another environment stored it
+
+    look = look_at_job(work, name_job(work.run, MEASURE_JOB, _count_job(work, number)))
+    # a round that is stored whole counts, however its Job ended later
+    measured = _read_round(work, number) if look.state != "running" else None
     if look.state == "absent" and measured is None:
-        task = build_task(work, before, number=number, attempt=attempt)
-        variables = {TASK_VARIABLE: msgspec.json.encode(task).decode()}
-        start_job(
-            work,
-            MEASURE_JOB,
-            _count_job(work, number, attempt),
-            variables=variables,
-            image=_pin_image(work),
-        )
-        return StepProgress(note=f"attempt {attempt} begins", result=work.result)
-    change = describe_change(before, read_servers(work))
+        return _start_round(work, number)
+    change = _describe_change(work)
     if look.state == "running" and not change:
         note = look.words or f"measures for {int(work.count_elapsed_s() // 60)} min"
         return StepProgress(note=note, result=work.result)
+
     wanted = count_requests(work, number)
     if measured is not None and measured.requests == wanted and not change:
-        close_job(work, job)
-        return _confirm_round(work, measured, before, look.image_id, prefix + ROUND_FILE)
+        close_job(work, look.name)
+        return _confirm_round(work, measured, look.image_id)
+    reason = change or look.words or "its Job left no records"
+    if measured is not None and measured.requests != wanted:
+        reason = f"its Job recorded {measured.requests} of {wanted} requests"
     if look.exit_code == REFUSED_EXIT_CODE and not change:
         raise RunEndError(
             f"round {number} is refused: {look.words}; what was recorded is kept", "failed"
         )
-    reason = change or look.words or "its Job left no records"
-    if measured is not None and measured.requests != wanted:
-        reason = f"its Job recorded {measured.requests} of {wanted} requests"
-    if attempt >= MAX_ROUND_ATTEMPTS:
-        state: RunState = "void" if change else "failed"
+    if work.attempts >= MAX_ROUND_ATTEMPTS:
         raise RunEndError(
-            f"round {number} could not be measured in {attempt} attempts: {reason}", state
+            f"round {number} could not be measured in {work.attempts} attempts: {reason}",
+            "void" if change else "failed",
         )
     times = _time_next_attempt(work, is_silent=look.exit_code == SILENT_EXIT_CODE)
-    voided = {"voided": [*work.result.get("voided", []), reason], **times}
-    return StepProgress(note=f"attempt {attempt} does not count: {reason}", result=voided)
+    return StepProgress(
+        note=f"attempt {work.attempts} does not count: {reason}",
+        result={"voided": [*work.result.get("voided", []), reason], **times},
+    )
+
+
+def _read_round(work: StepWork, number: int) -> RoundResult | None:
+    """Return what an attempt of a round stored; a run of the same name elsewhere may have too."""
+    key = _round_key(work, number, work.attempts)
+    measured = work.journal.file.at_root().read(key, RoundResult)
+    is_own = measured is not None and measured.environment == work.world.environment.name
+    return measured if is_own else None
+
+
+def _round_key(work: StepWork, number: int, attempt: int) -> str:
+    return round_prefix(work.experiment.name, work.results_run, number, attempt) + ROUND_FILE
+
+
+def _start_round(work: StepWork, number: int) -> StepProgress:
+    """Start the Job of an attempt, with the image of the run's earlier rounds."""
+    task = build_task(work, _read_servers_before(work), number=number, attempt=work.attempts)
+    digests = [
+        step.result.get("image_id")
+        for name, step in work.journal.steps.items()
+        if ROUND_STEP in name
+    ]
+    start_job(
+        work,
+        MEASURE_JOB,
+        _count_job(work, number),
+        variables={TASK_VARIABLE: msgspec.json.encode(task).decode()},
+        digest=next(filter(None, digests), ""),
+    )
+    return StepProgress(note=f"attempt {work.attempts} begins", result=work.result)
+
+
+def _read_servers_before(work: StepWork) -> dict[str, ServerState]:
+    """Return the servers as the attempt began with them."""
+    return msgspec.convert(work.result["before"], dict[str, ServerState])
+
+
+def _describe_change(work: StepWork) -> str:
+    """Return how the servers changed since the attempt began; empty if they did not."""
+    return describe_change(_read_servers_before(work), read_servers(work))
 
 
 def _time_next_attempt(work: StepWork, *, is_silent: bool) -> dict[str, str]:
@@ -190,87 +215,63 @@ def count_requests(work: StepWork, number: int) -> int:
 
 def _prepare_round(work: StepWork, number: int) -> StepProgress:
     """Check that all servers are ready and as declared, and record them before the Job is made."""
-    former_job = name_job(work.run, MEASURE_JOB, _count_job(work, number, work.attempts))
+    former_job = name_job(work.run, MEASURE_JOB, _count_job(work, number))
     # it may still send requests to the servers
     if work.attempts and not has_ended(work, former_job):
         return StepProgress(note=f"waits for {former_job} to go", result=work.result)
+    return _begin_attempt(
+        work,
+        check_servers,
+        note="the servers are as declared",
+        result={**work.result, "begun_at": work.world.now().isoformat()},
+    )
+
+
+def _begin_attempt(
+    work: StepWork,
+    check: Callable[[StepWork], StepProgress],
+    *,
+    note: str,
+    result: dict[str, Any],
+) -> StepProgress:
+    """Record the servers before the Job of an attempt is made, or return why it has to wait."""
     if silence := _describe_silence(work):
         return StepProgress(note=silence, result=work.result)
-    progress = check_servers(work)
+    progress = check(work)
     if progress.state != "done":
         return progress
     servers = read_serving_servers(work)
     if not servers:
         return StepProgress(note=SERVER_LEFT, result=work.result)
-    now = work.world.now().isoformat()
-    result = {
-        **work.result,
-        "before": msgspec.to_builtins(servers),
-        "begun_at": now,
-        "number": number,
-    }
-    return StepProgress(
-        note="the servers are as declared", result=result, attempts=work.attempts + 1
-    )
+    result = {**result, "before": msgspec.to_builtins(servers)}
+    return StepProgress(note=note, result=result, attempts=work.attempts + 1)
 
 
-def _confirm_round(
-    work: StepWork,
-    measured: RoundResult,
-    before: dict[str, ServerState],
-    image_id: str,
-    round_key: str,
-) -> StepProgress:
-    """Return that a round counts; it lasted until its Job stored `round_key`, however late seen."""
-    moments = [
-        stored_at
-        for _, _, stored_at in work.journal.file.at_root().list_keys(round_key)
-        if stored_at
-    ]
-    ended_at = moments[0] if moments else work.world.now()
-    spent_s = (ended_at - datetime.fromisoformat(work.result["begun_at"])).total_seconds()
+def _confirm_round(work: StepWork, measured: RoundResult, image_id: str) -> StepProgress:
+    """Return that a round counts; it lasted until its Job stored it, however late that is seen."""
+    key = _round_key(work, measured.number, measured.attempt)
+    rows = list(work.journal.file.at_root().list_keys(key))
+    ended_at = rows[0][2] if rows else work.world.now()
+    begun_at = datetime.fromisoformat(work.result["begun_at"])
+    used_s = ((ended_at or work.world.now()) - begun_at).total_seconds()
     failed = f", {measured.failed} failed" if measured.failed else ""
-    note = f"{measured.requests} requests{failed} in {spent_s / 60:.1f} min"
+    servers = _read_servers_before(work)
     result = {
         "number": measured.number,
         "attempt": measured.attempt,
-        "used_s": spent_s,
-        "image_id": image_id or work.result.get("image_id", ""),
+        "used_s": used_s,
+        "image_id": image_id,
         "voided": work.result.get("voided", []),
-        "placements": {name: server.placement for name, server in before.items()},
+        "placements": {name: server.placement for name, server in servers.items()},
         "is_simulated": measured.is_simulated,
     }
+    note = f"{measured.requests} requests{failed} in {used_s / 60:.1f} min"
     return StepProgress(state="done", note=note, result=result)
 
 
-def _count_job(work: StepWork, number: int, attempt: int) -> int:
+def _count_job(work: StepWork, number: int) -> int:
     """Return the number in the Job's name: the attempts of a round have adjacent numbers."""
-    return 1_000_000 * work.pair + 100 * number + attempt
-
-
-def _pin_image(work: StepWork) -> str:
-    """Return the image of the earlier rounds, by its digest; empty before the first."""
-    digests = [
-        step.result.get("image_id")
-        for name, step in work.journal.steps.items()
-        if ROUND_STEP in name
-    ]
-    digest = next(filter(None, digests), "")
-    if not digest:
-        return ""
-    rendered = work.world.cluster.get_object("cronjobs", work.namespace, MEASURE_JOB) or {}
-    containers = (
-        rendered.get("spec", {})
-        .get("jobTemplate", {})
-        .get("spec", {})
-        .get("template", {})
-        .get("spec", {})
-    )
-    image = str(containers.get("containers", [{}])[0].get("image", ""))
-    repository = image.partition("@")[0]
-    if ":" in repository.rpartition("/")[2]:
-        repository = repository.rpartition(":")[0]
-    return f"{repository}@{digest}" if repository else ""
+    return 1_000_000 * work.pair + 100 * number + work.attempts
 
 
 def describe_change(before: dict[str, ServerState], after: dict[str, ServerState]) -> str:
@@ -295,40 +296,32 @@ def run_llmperf(work: StepWork) -> StepProgress:
         LeaseEndError: the rest of the lease is too short for the generator, before it has begun.
         ExternalError: AWS or Kubernetes failed.
     """
-    name = name_job(work.run, names.LLMPERF_JOB, 1)
-    look = look_at_job(work, name)
+    job = name_job(work.run, names.LLMPERF_JOB, 1)
     if not work.attempts:
         work.require_lease_s(60 * LLMPERF_MINUTES, "llmperf")
-        progress = _check_or_skip(work)
-        if progress.state != "done":
-            return progress
-        before = msgspec.to_builtins(read_servers(work))
-        return StepProgress(note="begins", result={"job": name, "before": before}, attempts=1)
-    before = msgspec.convert(work.result["before"], dict[str, ServerState])
+        return _begin_attempt(work, _check_or_skip, note="begins", result={"job": job})
+
+    look = look_at_job(work, job)
     left_s = work.count_lease_s()
-    is_long = work.count_elapsed_s() > LLMPERF_WAIT_S
-    is_late = is_long or (left_s is not None and left_s < LEASE_MARGIN_S)
+    is_lease_over = left_s is not None and left_s < LEASE_MARGIN_S
+    is_late = is_lease_over or work.count_elapsed_s() > LLMPERF_WAIT_S
     fault = ""
-    if change := describe_change(before, read_servers(work)):
+    if change := _describe_change(work):
         fault = f"does not count: {change}"
-    elif look.state in {"absent", "running"} and is_late:
+    elif look.state == "failed":
+        fault = f"failed: {look.words or 'it says nothing'}"
+    elif look.state != "succeeded" and is_late:
         fault = f"took too long: {look.words or 'it did not end'}"
     if fault:
-        close_job(work, name)
+        close_job(work, job)
         return StepProgress(state="skipped", note=f"llmperf {fault}")
+
+    if look.state == "succeeded":
+        close_job(work, job)
+        place = job_prefix(work.experiment.name, "llmperf", job)
+        return StepProgress(state="done", note=f"{place}/", result={"job": job})
     if look.state == "absent":
         start_job(work, names.LLMPERF_JOB, 1)
-    elif look.state != "running":
-        close_job(work, name)
-        if look.state == "failed":
-            return StepProgress(
-                state="skipped", note=f"llmperf failed: {look.words or 'it says nothing'}"
-            )
-        return StepProgress(
-            state="done",
-            note=f"{job_prefix(work.experiment.name, 'llmperf', name)}/",
-            result={"job": name},
-        )
     return StepProgress(note=look.words or "llmperf runs", result=work.result)
 
 
@@ -352,8 +345,7 @@ def ask_tasks(work: StepWork) -> StepProgress:
     if look.state == "absent" and not (is_stored or is_late):
         servers = " ".join(f"{arm.name}={arm.url}" for arm in work.plan_inputs.arms)
         start_job(work, QUALITY_JOB, work.result["number"], variables={SERVERS_VARIABLE: servers})
-    before = msgspec.convert(work.result["before"], dict[str, ServerState])
-    change = describe_change(before, read_servers(work))
+    change = _describe_change(work)
     if look.state in {"absent", "running"} and not (is_stored or is_late or change):
         return StepProgress(note=look.words or "asks the tasks", result=work.result)
     end: dict[str, Any] = {
@@ -390,23 +382,13 @@ def _end_attempt(work: StepWork, job: str) -> StepProgress:
 def _prepare_tasks(work: StepWork) -> StepProgress:
     """Check that the lease lasts and all servers are as declared; record them before the Job."""
     work.require_lease_s(60 * work.plan_inputs.quality_minutes, "quality")
-    if silence := _describe_silence(work):
-        return StepProgress(note=silence, result=work.result)
-    progress = _check_or_skip(work)
-    if progress.state != "done":
-        return progress
-    servers = read_serving_servers(work)
-    if not servers:
-        return StepProgress(note=SERVER_LEFT, result=work.result)
     attempt = work.attempts + 1
-    since = work.world.now().isoformat()
     result = {
         "number": 100 * work.pair + attempt,
         "tries": work.result.get("tries", 0) + 1,
-        "since": since,
-        "before": msgspec.to_builtins(servers),
+        "since": work.world.now().isoformat(),
     }
-    return StepProgress(note=f"attempt {attempt}", result=result, attempts=attempt)
+    return _begin_attempt(work, _check_or_skip, note=f"attempt {attempt}", result=result)
 
 
 def _check_or_skip(work: StepWork) -> StepProgress:
@@ -419,9 +401,9 @@ def _check_or_skip(work: StepWork) -> StepProgress:
 
 def _has_answers(work: StepWork, job: str) -> bool:
     """Return whether a Job has stored its answers."""
-    store = ObjectStore(work.world.guard.bucket, work.world.clients.s3)
-    rows = store.list(f"{job_prefix(work.experiment.name, 'quality', job)}-")
-    return any(row.key.endswith(f"/{QUALITY_FILE}") for row in rows)
+    prefix = f"{job_prefix(work.experiment.name, 'quality', job)}-"
+    rows = work.journal.file.at_root().list_keys(prefix)
+    return any(key.endswith(f"/{QUALITY_FILE}") for key, _, _ in rows)
 
 
 def _find_job(work: StepWork, step: str) -> str:
@@ -460,14 +442,15 @@ def judge_run(work: StepWork) -> StepProgress:
     if look.state == "absent":
         quality = work.steps.get("quality")
         quality_job = _find_job(work, "quality")
-        fault = quality.note if quality and not quality_job else ""
-        llmperf_job = _find_job(work, "llmperf")
         task = build_task(
-            work, {}, llmperf_job=llmperf_job, quality_job=quality_job, quality_fault=fault
+            work,
+            {},
+            llmperf_job=_find_job(work, "llmperf"),
+            quality_job=quality_job,
+            quality_fault=quality.note if quality and not quality_job else "",
         )
-        start_job(
-            work, JUDGE_JOB, number, variables={TASK_VARIABLE: msgspec.json.encode(task).decode()}
-        )
+        variables = {TASK_VARIABLE: msgspec.json.encode(task).decode()}
+        start_job(work, JUDGE_JOB, number, variables=variables)
         return StepProgress(note="begins", result=work.result)
     if look.state == "running":
         return StepProgress(note=look.words or "judges", result=work.result)
