@@ -40,7 +40,6 @@ def destroy(
     env: EnvironmentName,
     yes_i_mean: Annotated[str | None, Parameter(metavar="NAME")] = None,
     gitops_removed: bool = False,
-    adopt_untagged: Annotated[tuple[str, ...], Parameter(metavar="STACK", consume_multiple=1)] = (),
     poll_s: Annotated[
         float, Parameter(metavar="S", validator=require_range(1e-9, 600, "seconds"))
     ] = 10.0,
@@ -52,15 +51,13 @@ def destroy(
         env: the environment
         yes_i_mean: the environment's name once more, where nobody can type it
         gitops_removed: Argo CD or Flux has removed what it applied; only you can see it
-        adopt_untagged: delete these stacks too, which have no owner's tag; only you can see that
-            they are yours
         poll_s: seconds between two looks at a stack
 
     Raises:
         TandemError: there is no such environment, another name was said, or AWS refused.
     """
     environment = read_environment(selection, env)
-    account = AccountClients(environment=environment, adopted_stacks=frozenset(adopt_untagged))
+    account = AccountClients(environment)
     try:
         _print_progress(
             f"{env}: account {environment.account}, {environment.region}; looking, nothing is"
@@ -117,9 +114,8 @@ def _print_progress(line: str) -> None:
 
 def _list_survey_rows(survey: TeardownSurvey) -> Iterator[tuple[str, str]]:
     for stack, resource_count in survey.stacks.items():
-        adopted = ", adopted" if stack.is_adoptable else ""
         stuck = "; its last deletion failed" if stack.status == DELETE_FAILED else ""
-        yield "goes", f"{stack.name}, {format_count(resource_count, 'resource')}{adopted}{stuck}"
+        yield "goes", f"{stack.name}, {format_count(resource_count, 'resource')}{stuck}"
     for resource in survey.permanent_resources:
         cost = f", {_format_cost(resource)}" if resource.kind == "bucket" else ""
         yield "stays", f"{resource.kind} {resource.name}{cost}: {resource.note}"

@@ -123,22 +123,15 @@ class AccountClients:
     Args:
         environment: gives account and region.
         boto_session: a boto3 session; None makes a new one.
-        adopted_stacks: names of untagged stacks that the operator assigns to this environment.
     """
 
-    def __init__(
-        self,
-        environment: Environment,
-        boto_session: Any = None,
-        adopted_stacks: Collection[str] = (),
-    ) -> None:
-        self.environment, self.adopted_stacks = environment, frozenset(adopted_stacks)
-        self.name, self.cluster = environment.name, names.cluster_name(environment)
-        self._session, self._clients, self._lock = (
-            boto_session,
-            dict[tuple[str, str], Any](),
-            threading.Lock(),
-        )
+    def __init__(self, environment: Environment, boto_session: Any = None) -> None:
+        self.environment = environment
+        self.name = environment.name
+        self.cluster = names.cluster_name(environment)
+        self._session = boto_session
+        self._clients = dict[tuple[str, str], Any]()
+        self._lock = threading.Lock()
 
     def client(self, service: str, region: str = "") -> Any:
         """Return the one client of a service; boto3 makes them one at a time.

@@ -19,11 +19,12 @@ from typing import Any
 from tandem.declarations import names
 from tandem.errors import TandemError
 from tandem.ops.account import AccountClients, build_aws_command, tags_of
-from tandem.ops.destroy.fleet import ALIVE_STATES, has_bucket
+from tandem.ops.destroy.fleet import has_bucket
 from tandem.ops.destroy.stacks import PERMANENT_KIND, list_stacks
 from tandem.ops.faults import AccessDeniedError
+from tandem.ops.listed_kinds import LISTED_KINDS
 from tandem.ops.ownership import ResourceOwnership
-from tandem.shell_command import build_tandem_command, quote_command
+from tandem.shell_command import quote_command
 
 # a node group replaces its instances, and a cluster with a node group does not go
 REMOVAL_ORDER = ("node group", "instance", "cluster")
@@ -89,26 +90,22 @@ def search_leftovers(
 def search_stacks(
     account: AccountClients, _ownership: ResourceOwnership
 ) -> Iterator[LeftoverResource]:
-    """Yield the stacks of the environment and those that look like it, but not the buckets'.
+    """Yield the stacks of the environment.
 
     Raises:
         ExternalError: CloudFormation does not list them.
     """
     for kind, stack in list_stacks(account).items():
-        if not (stack.is_ours or stack.is_adoptable):
+        if not stack.is_ours:
             continue
-        lookup = build_aws_command("cloudformation describe-stacks", stack_name=stack.name)
-        tag_note = f"no tag {names.OWNER_TAG}={account.name}: see whose it is ({lookup})"
-        note = stack.status
+        is_kept = kind == PERMANENT_KIND
         remove = build_aws_command("cloudformation delete-stack", stack_name=stack.name)
-        if kind == PERMANENT_KIND:
-            note = "the record of the buckets; costs nothing" if stack.is_ours else tag_note
-            remove = ""
-        elif not stack.is_ours:
-            adopt = build_tandem_command("destroy", account.name, "--adopt-untagged", stack.name)
-            remove = f"{tag_note}, and only if it is yours {adopt}"
         yield LeftoverResource(
-            kind="stack", name=stack.name, note=note, remove=remove, kept=kind == PERMANENT_KIND
+            kind="stack",
+            name=stack.name,
+            note="the record of the buckets; costs nothing" if is_kept else stack.status,
+            remove="" if is_kept else remove,
+            kept=is_kept,
         )
 
 
@@ -309,120 +306,42 @@ def _list_texts(row: Mapping[str, Any]) -> list[str]:
     return re.findall(r'"((?:[^"\\]|\\.)*)"', json.dumps(row, default=str))
 
 
-_LISTED_ROWS = (
-    "instance | ec2 DescribeInstances Reservations InstanceId | terminate-instances --instance-ids",
-    (
-        "network interface | ec2 DescribeNetworkInterfaces NetworkInterfaces NetworkInterfaceId |"
-        " delete-network-interface"
-    ),
-    "volume | ec2 DescribeVolumes Volumes VolumeId | delete-volume --volume-id",
-    "snapshot | ec2 DescribeSnapshots Snapshots SnapshotId | delete-snapshot --snapshot-id",
-    (
-        "NAT gateway | ec2 DescribeNatGateways NatGateways NatGatewayId | delete-nat-gateway"
-        " --nat-gateway-id"
-    ),
-    "elastic IP | ec2 DescribeAddresses Addresses AllocationId | release-address --allocation-id",
-    (
-        "VPC endpoint | ec2 DescribeVpcEndpoints VpcEndpoints VpcEndpointId | delete-vpc-endpoints"
-        " --vpc-endpoint-ids"
-    ),
-    (
-        "security group | ec2 DescribeSecurityGroups SecurityGroups GroupId | delete-security-group"
-        " --group-id"
-    ),
-    (
-        "launch template | ec2 DescribeLaunchTemplates LaunchTemplates LaunchTemplateId |"
-        " delete-launch-template"
-    ),
-    "subnet | ec2 DescribeSubnets Subnets SubnetId | delete-subnet --subnet-id",
-    "VPC | ec2 DescribeVpcs Vpcs VpcId | delete-vpc --vpc-id",
-    (
-        "ECR repository | ecr DescribeRepositories repositories repositoryName"
-        " | delete-repository --force --repository-name"
-    ),
-    (
-        "dashboard | cloudwatch ListDashboards DashboardEntries DashboardName | delete-dashboards"
-        " --dashboard-names"
-    ),
-    "SNS topic | sns ListTopics Topics TopicArn | delete-topic --topic-arn",
-    "SQS queue | sqs ListQueues QueueUrls | delete-queue --queue-url",
-    (
-        "Lambda function | lambda ListFunctions Functions FunctionName | delete-function"
-        " --function-name"
-    ),
-    "CodeBuild project | codebuild ListProjects projects | delete-project --name",
-    "EventBridge rule | events ListRules Rules Name | delete-rule --name",
-    "schedule | scheduler ListSchedules Schedules Name | delete-schedule --name",
-    (
-        "schedule group | scheduler ListScheduleGroups ScheduleGroups Name | delete-schedule-group"
-        " --name"
-    ),
-    (
-        "budget | budgets DescribeBudgets Budgets BudgetName | delete-budget --account-id {account}"
-        " --budget-name"
-    ),
-)
-LISTED_KINDS = {
-    kind: (call, remove) for kind, call, remove in (row.split(" | ") for row in _LISTED_ROWS)
-}
-"""Kind to service, operation, key of the rows and of a row's id (no key: the row is the id); the
-command that removes.
-
-A command without a flag takes the id of the resource that it names. Only EC2's lists have tags; in
-all others the id is a name, or has one after a colon or a slash.
-"""
-PRESENT_STATES = {
-    "instance": ALIVE_STATES,
-    "volume": ("creating", "available", "in-use", "error"),
-    "NAT gateway": ("pending", "available", "failed"),
-}  # for the other kinds the lists have nothing that is gone
-NAME_KEYS = {  # for EC2: names or descriptions that may identify the owner without tags
-    "network interface": "Description",
-    "security group": "GroupName",
-    "launch template": "LaunchTemplateName",
-}
-REMOVAL_NOTES = {
-    "EventBridge rule": "its targets go first: aws events list-targets-by-rule --rule {}"
-}
-
-
 def _search_listed(
     title: str, account: AccountClients, ownership: ResourceOwnership
 ) -> Iterator[LeftoverResource]:
-    (service, operation, rows_key, *id_key), command = (
-        LISTED_KINDS[title][0].split(),
-        LISTED_KINDS[title][1],
-    )
-    flag = "" if "--" in command else f" --{command.partition('-')[2]}-id"
-    words = f"{service} {command.format(account=account.environment.account)}{flag}"
-    parameter_sets: dict[str, dict[str, Any]] = {
-        "snapshot": {"OwnerIds": ["self"]},
-        "schedule": {"GroupName": "default"},  # schedules of our group go with the group
-        # by default SQS gives 1,000 at most and no token of a next page
-        "SQS queue": {"MaxResults": 1000},
-        "budget": {"AccountId": account.environment.account},
-    }
-    rows = account.list_rows(
-        service, operation, rows_key, f"{title}s", **parameter_sets.get(title, {})
-    )
-    if title == "instance":
-        rows = (instance for reservation in rows for instance in reservation["Instances"])
-    for row in rows:
-        # an address of EC2-Classic has none
-        text = resource_id = str(row.get(id_key[0], "") if id_key else row)
+    kind = LISTED_KINDS[title]
+    command = kind.remove.format(account=account.environment.account).split()
+    for row in _list_rows(title, account):
+        # an address of EC2-Classic has no id
+        resource_id = str(row.get(kind.id_key, "") if kind.id_key else row)
         tags = dict[str, str]()
-        note = REMOVAL_NOTES.get(title, "").format(resource_id)
-        if service == "ec2":
+        text = resource_id  # only EC2's lists have tags; elsewhere the id has the name in it
+        note = f"{kind.note} {resource_id}" if kind.note else ""
+        if kind.service == "ec2":
             tags = tags_of(row.get("Tags") or row.get("TagSet"))
-            state = row.get("State", "")
-            state_name = str(state["Name"] if isinstance(state, dict) else state)
-            note = ", ".join(filter(None, (tags.get("Name"), state_name)))
-            text = str(row.get(NAME_KEYS.get(title), ""))
-            if state_name not in PRESENT_STATES.get(title, (state_name,)):
+            state = _read_state(row)
+            text = str(row.get(kind.name_key, ""))
+            note = ", ".join(filter(None, (tags.get("Name"), state)))
+            if kind.states and state not in kind.states:
                 continue
         if resource_id and ownership.owns(tags, text):
-            remove = quote_command("aws", *words.split(), resource_id)
+            remove = quote_command("aws", kind.service, *command, resource_id)
             yield LeftoverResource(kind=title, name=resource_id, note=note, remove=remove)
+
+
+def _list_rows(title: str, account: AccountClients) -> Iterator[Any]:
+    kind = LISTED_KINDS[title]
+    parameters = dict(kind.parameters)
+    if kind.service == "budgets":
+        parameters["AccountId"] = account.environment.account
+    rows = account.list_rows(kind.service, kind.operation, kind.rows_key, f"{title}s", **parameters)
+    for row in rows:
+        yield from row["Instances"] if kind.rows_key == "Reservations" else [row]
+
+
+def _read_state(row: Mapping[str, Any]) -> str:
+    state = row.get("State", "")
+    return str(state["Name"] if isinstance(state, dict) else state)
 
 
 SEARCHES: dict[str, Search] = {

@@ -17,7 +17,6 @@ from tandem.ops.account import AccountClients, tags_of
 from tandem.ops.destroy.stacks import (
     CNI_TAG,
     DELETION_ORDER,
-    DESCRIPTION_PREFIX,
     EKS_TAG,
     IN_TREE_TAG,
     PERMANENT_KIND,
@@ -53,9 +52,7 @@ class ResourceOwnership:
         """
         environment_names = set(other_environments)
         for row in account.list_rows("cloudformation", "DescribeStacks", "Stacks", "all stacks"):
-            owner = tags_of(row.get("Tags")).get(names.OWNER_TAG)
-            if owner or str(row.get("Description", "")).startswith(DESCRIPTION_PREFIX):
-                environment_names.add(owner or str(row["StackName"]).rpartition("-")[0])
+            environment_names.add(tags_of(row.get("Tags")).get(names.OWNER_TAG, ""))
         neighbours = sorted(
             name for name in environment_names if name.startswith(f"{account.name}-")
         )

@@ -28,7 +28,6 @@ from tandem.ops.destroy.stacks import (
     list_stuck_resources,
     read_stack,
 )
-from tandem.shell_command import build_tandem_command
 
 LogFunction = Callable[[str], None]
 MAX_ATTEMPTS = 2
@@ -91,33 +90,27 @@ def delete_stack(
 
 
 def require_own_stacks(account: AccountClients, stacks: Sequence[CloudFormationStack]) -> None:
-    """Check that all stacks are this environment's; one error names the untagged look-alikes.
+    """Check that all stacks are this environment's.
 
     Raises:
-        InputError: a stack is another's, or was not adopted.
+        InputError: a stack has not its tag.
     """
-    foreign = [stack for stack in stacks if not stack.is_ours]
-    strangers = [stack for stack in foreign if not stack.is_adoptable]
-    stack_names = [stack.name for stack in strangers or foreign]
-    reason = "another tool or environment made it"
-    change = "deploy it once more or delete it by hand, then run this again"
-    if not strangers:
-        reason = "names and descriptions are like ours, and anybody may have written them"
-        change = (
-            "if its tag was removed:"
-            f" {build_tandem_command('destroy', account.name, '--adopt-untagged', *stack_names)}"
-        )
-    if foreign:
-        lookups = (
-            build_aws_command("cloudformation describe-stacks", stack_name=name)
-            for name in stack_names
-        )
-        raise InputError(
-            f"this stack has no tag {names.OWNER_TAG}={account.name}:"
-            f" {reason}, so it is left alone",
-            where=", ".join(stack_names),
-            change=f"see whose it is ({'; '.join(lookups)}); if it is yours, {change}",
-        )
+    foreign_names = [stack.name for stack in stacks if not stack.is_ours]
+    if not foreign_names:
+        return
+    lookups = [
+        build_aws_command("cloudformation describe-stacks", stack_name=name)
+        for name in foreign_names
+    ]
+    raise InputError(
+        f"this stack has no tag {names.OWNER_TAG}={account.name}: another tool or environment made"
+        " it, or its tag was removed, so it is left alone",
+        where=", ".join(foreign_names),
+        change=(
+            f"see whose it is ({'; '.join(lookups)}); if it is yours, deploy it once more, which"
+            " writes its tag, then run this again"
+        ),
+    )
 
 
 def require_idle_stack(stack: CloudFormationStack) -> None:

@@ -1,7 +1,7 @@
 """The stacks of an environment as CloudFormation describes them, and their owners.
 
-Invariant: a stack is ours only by the owner's tag, or because an operator adopts the untagged stack
-by name. A name and a description prove no owner: anybody may write them.
+Invariant: a stack is ours only by the owner's tag. A name and a description prove no owner: anybody
+may write them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ DELETION_ORDER = (
 """The order in which stacks are deleted; missing ones are skipped."""
 
 PERMANENT_KIND = "Artifacts"
-DESCRIPTION_PREFIX = "Tandem: "  # how the description of every stack of ours begins
 # CNI interfaces carry the first (amazon-vpc-cni-k8s), groups and volumes that Kubernetes made the
 # second
 CNI_TAG = "cluster.k8s.amazonaws.com/name"
@@ -46,10 +45,7 @@ class CloudFormationStack:
     Args:
         kind: Network and so on.
         has_termination_protection: whether CloudFormation refuses to delete it.
-        is_ours: whether this environment's deploy made it, by its tag, or its operator has adopted
-            it.
-        is_adoptable: whether it has no owner's tag, but a name and a description like ours, as
-            stacks before the tag.
+        is_ours: whether this environment's deploy made it, by its tag.
     """
 
     kind: str
@@ -59,7 +55,6 @@ class CloudFormationStack:
     reason: str
     has_termination_protection: bool
     is_ours: bool
-    is_adoptable: bool
 
 
 def read_stack(
@@ -89,8 +84,6 @@ def read_stack(
     if not rows or rows[0]["StackStatus"] == DELETE_COMPLETE:
         return None
     row = rows[0]
-    owner = tags_of(rows[0].get("Tags")).get(names.OWNER_TAG)
-    is_adoptable = owner is None and str(row.get("Description", "")).startswith(DESCRIPTION_PREFIX)
     return CloudFormationStack(
         kind=kind,
         name=row["StackName"],
@@ -98,9 +91,7 @@ def read_stack(
         status=row["StackStatus"],
         reason=row.get("StackStatusReason", ""),
         has_termination_protection=bool(row.get("EnableTerminationProtection")),
-        is_ours=owner == account.name
-        or (is_adoptable and row["StackName"] in account.adopted_stacks),
-        is_adoptable=is_adoptable,
+        is_ours=tags_of(row.get("Tags")).get(names.OWNER_TAG) == account.name,
     )
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tandem.aws.faults import error_code
-from tandem.declarations import names
 from tandem.declarations.environment import GitopsDelivery
 from tandem.errors import InputError, TandemError
 from tandem.ops.account import AccountClients
@@ -18,7 +17,6 @@ from tandem.ops.destroy.fleet import read_cluster, require_parked_fleet
 from tandem.ops.destroy.stack_deletion import require_idle_stack, require_own_stacks
 from tandem.ops.destroy.stacks import (
     DELETE_IN_PROGRESS,
-    DELETION_ORDER,
     PERMANENT_KIND,
     CloudFormationStack,
     list_resources,
@@ -49,17 +47,10 @@ def survey_teardown(account: AccountClients, *, gitops_gone: bool) -> TeardownSu
     """Look at everything and refuse a teardown that is not allowed now.
 
     Raises:
-        InputError: a lease or a node lives, a stack or a node group is another's, a GitOps tool
-            still holds objects, or an adopted stack is none that a teardown deletes.
+        InputError: a lease or a node lives, a stack or a node group is another's, or a GitOps tool
+            still holds objects.
         ExternalError: AWS does not answer, or somebody deploys.
     """
-    known_names = {names.stack_name(account.environment, kind) for kind in DELETION_ORDER}
-    unknown_names = ", ".join(sorted(account.adopted_stacks - known_names))
-    if unknown_names:
-        problem = f"--adopt-untagged names what is no stack of this environment: {unknown_names}"
-        raise InputError(
-            problem, where=account.name, change=f"name of these: {', '.join(sorted(known_names))}"
-        )
     stacks_by_kind = list_stacks(account)
     stacks = [stack for kind, stack in stacks_by_kind.items() if kind != PERMANENT_KIND]
     require_own_stacks(account, stacks)

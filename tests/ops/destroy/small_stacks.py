@@ -250,9 +250,7 @@ class Small:
             and row["StackStatus"] != "DELETE_COMPLETE"
         }
 
-    def account(
-        self, denied: str = "", asked: list[str] | None = None, adopted: Collection[str] = ()
-    ) -> AccountClients:
+    def account(self, denied: str = "", asked: list[str] | None = None) -> AccountClients:
         """What asks the endpoint; one operation is denied. It holds until the next account is
         taken."""
         HOOK.denied = denied
@@ -260,7 +258,7 @@ class Small:
         session = SimpleNamespace(
             client=lambda service, **_: _client(self.endpoint, service, hooked=True)
         )
-        return AccountClients(self.environment, session, adopted)
+        return AccountClients(self.environment, session)
 
     def lease(self, hours: float = 1, **changed: Any) -> None:
         now = datetime.now(UTC)

@@ -124,24 +124,6 @@ def test_never_deployed_is_told_asks_for_nothing_and_is_no_fault(small, run):
     assert "nothing left but:\n  nothing\n" in done.out
 
 
-def test_the_flag_adopts_the_stack_that_it_names_and_says_so(small, run):
-    one = small().deploy(("Artifacts",))
-    one.create(
-        "Registry",
-        {"Vpc": {"Type": "AWS::EC2::VPC", "Properties": {"CidrBlock": "10.9.0.0/16"}}},
-        "nobody",
-        "Tandem: as of old",
-    )
-    words = ("--yes-i-mean", one.name)
-
-    left = run(one, *words)
-    adopted = run(one, *words, "--adopt-untagged", f"{one.name}-Registry")
-
-    assert (left.code, adopted.code) == (2, 0)
-    assert f"goes   {one.name}-Registry, 1 resource, adopted" in adopted.err
-    assert set(one.stacks()) == {"Artifacts"}
-
-
 def test_an_orphan_makes_it_end_with_1_and_its_command(small, run):
     one = small()
     one.client("ecr").create_repository(repositoryName=f"tandem-{one.name}-tools")

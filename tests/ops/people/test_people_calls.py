@@ -21,7 +21,8 @@ from tandem.guard.node_labels import relabel_nodes
 from tandem.guard.normal_end import end_lease
 from tandem.guard.release import release_fence
 from tandem.ops.destroy.stack_deletion import BLOCKER_KINDS
-from tandem.ops.leftovers import BALANCER_KINDS, LISTED_KINDS
+from tandem.ops.leftovers import BALANCER_KINDS
+from tandem.ops.listed_kinds import LISTED_KINDS
 from tandem.ops.people.rights import RUNNER_RIGHTS, list_command_calls
 
 ROOT = Path(__file__).parents[3]
@@ -159,11 +160,8 @@ def test_a_teardown_says_no_call_but_those_of_its_table() -> None:
         for _, call, removal in BLOCKER_KINDS
         for operation in (call.split()[0], removal)
     }
-    tables = [
-        *(call for call, _ in LISTED_KINDS.values()),
-        *(call for _, call, _ in BALANCER_KINDS),
-    ]
-    said |= {tuple(call.split()[:2]) for call in tables} | {
+    said |= {(kind.service, kind.operation) for kind in LISTED_KINDS.values()}
+    said |= {tuple(call.split()[:2]) for _, call, _ in BALANCER_KINDS} | {
         (service, "DescribeTags") for service in ("elb", "elbv2")
     }
 
