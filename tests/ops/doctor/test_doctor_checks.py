@@ -1215,13 +1215,6 @@ def test_an_image_that_the_mirror_lacks_is_copied_or_cached(world: World, *, cac
     assert any("not cached yet" in line.message for line in lines) is cached
 
 
-@pytest.mark.parametrize("name", ["a; curl evil", "$(id)", "`id`", "it's", 'a "b"'])
-def test_a_hostile_name_of_a_secret_is_one_word_of_the_command(world: World, name: str) -> None:
-    world.alter(hub=HubSettings.model_construct(token_secret=name))
-    line = next(line for line in world.lines("token") if line.command)
-    assert shlex.split(line.command)[-4:] == ["--name", name, "--secret-string", "file://token"]
-
-
 @pytest.mark.parametrize(
     ("check", "changes", "operation"),
     [

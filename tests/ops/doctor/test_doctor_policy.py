@@ -83,19 +83,3 @@ def levels(
 def test_with_the_printed_policy_everything_is_seen(enforcing: World, levels) -> None:
     found = levels(*build_command_policy(enforcing.environment, "doctor")["Statement"])
     assert {check for check, seen in found.items() if "unknown" in seen} == set()
-
-
-def test_without_a_policy_nothing_that_aws_guards_is_seen(levels) -> None:
-    found = levels({"Effect": "Allow", "Action": "sts:GetCallerIdentity", "Resource": "*"})
-    guarded = {
-        "bootstrap",
-        "stacks",
-        "zones",
-        "bucket",
-        "own-images",
-        "token",
-        "control-plane",
-        "fleet",
-        "principals",
-    }
-    assert {check for check in guarded if "unknown" not in found[check]} == set()
