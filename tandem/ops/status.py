@@ -147,45 +147,34 @@ def read_status(
     """
     boto_session = boto_session or create_session()
     clients = create_guard_clients(environment, boto_session)
-    unknown = dict[str, str]()
-
-    def try_read(source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
-        try:
-            return read()
-        except TandemError as fault:
-            unknown[source] = f"{fault.problem}; {fault.change}"
-            return None
-
+    reader = _SourceReader()
     fleet = observe_fleet(clients, config, now)
-    where = config.node_group_description
-    flags = {"clusterName": config.cluster, "nodegroupName": config.node_group}
-    answer = try_read(
-        "node group", lambda: call_if_present(clients.eks, "DescribeNodegroup", where, **flags)
-    )
-    if "instances" in fleet.unknown:
-        unknown["instances"] = f"{fleet.unknown['instances']}; it takes {READ_RIGHTS['instances']}"
+    node_group = reader.read("node group", lambda: _read_node_group(clients, config))
     deployment: DeploymentLevel | None = "fleet"
-    if answer is None and "node group" not in unknown:
-        has_cluster = try_read("cluster", lambda: cluster_exists(clients, config))
+    if node_group is None and "node group" not in reader.unknown:
+        has_cluster = reader.read("cluster", lambda: cluster_exists(clients, config))
         deployment = {None: None, True: "cluster", False: "nothing"}[has_cluster]
-    node_group = answer["nodegroup"] if answer else None
     reservation_id = find_reservation_id(environment, node_group)
-    reservation = try_read("reservation", lambda: read_reservation(clients.ec2, reservation_id))
-    alarms = try_read(
+    reservation = reader.read("reservation", lambda: read_reservation(clients.ec2, reservation_id))
+    alarms = reader.read(
         "alarms", lambda: tuple(_list_alarms(clients, environment, other_environments))
     )
-    bill = None
+
     paths = tuple[StopPath, ...]()
+    bill = None
     schedules = None
     if deployment != "nothing":  # only a deployed environment has these
         paths, unread_paths = read_stop_paths(clients, boto_session, environment, config, fleet)
-        unknown |= unread_paths
-        bill = try_read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
-        schedules = try_read("schedules", lambda: _read_foreign_schedules(clients, config, fleet))
-        unknown = {
-            source: f"{why}; it takes {READ_RIGHTS[source]}"
-            for source, why in fleet.unknown.items()
-        } | unknown
+        reader.unknown |= unread_paths
+        bill = reader.read("bill", lambda: read_bill(clients.cloudwatch, config, fleet))
+        schedules = reader.read(
+            "schedules", lambda: _read_foreign_schedules(clients, config, fleet)
+        )
+    fleet_unknown = {
+        source: f"{why}; it takes {READ_RIGHTS[source]}"
+        for source, why in fleet.unknown.items()
+        if deployment != "nothing" or source == "instances"
+    }
     return StatusReport(
         environment=environment,
         guard_config=config,
@@ -198,8 +187,31 @@ def read_status(
         alarms=alarms or (),
         bill=bill,
         schedules=schedules or (),
-        unknown=unknown,
+        unknown=fleet_unknown | reader.unknown,
     )
+
+
+class _SourceReader:
+    """The sources of a look, and why some of them could not be read."""
+
+    def __init__(self) -> None:
+        self.unknown: dict[str, str] = {}
+
+    def read(self, source: str, read: Callable[[], ReadResult]) -> ReadResult | None:
+        """Read a source; return None, and keep the reason, if that fails."""
+        try:
+            return read()
+        except TandemError as fault:
+            self.unknown[source] = f"{fault.problem}; {fault.change}"
+            return None
+
+
+def _read_node_group(clients: AwsClients, config: GuardConfig) -> Mapping[str, Any] | None:
+    """Return the node group as EKS describes it; None if there is none."""
+    flags = {"clusterName": config.cluster, "nodegroupName": config.node_group}
+    where = config.node_group_description
+    answer = call_if_present(clients.eks, "DescribeNodegroup", where, **flags)
+    return answer["nodegroup"] if answer else None
 
 
 def read_bill(cloudwatch: Any, config: GuardConfig, fleet: FleetState) -> FleetBill:

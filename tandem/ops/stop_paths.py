@@ -11,7 +11,7 @@ GetFunctionConfiguration (LastModified).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -67,9 +67,7 @@ def read_stop_paths(
     """Return the three paths, and why one could not be read, by its name; never raise for AWS.
 
     The clients give up soon: AWS Budgets has one endpoint for all regions and none inside a VPC.
-    Without a way to it,
-        the
-    path is unknown and nobody waits.
+    Without a way to it, the path is unknown and nobody waits.
 
     Args:
         clients: of the environment.
@@ -225,45 +223,48 @@ def read_budget_path(budgets: Any, environment: Environment, kind: str) -> StopP
         return StopPath("budget", "absent", f"{name} only tells people: a block is paid")
     parameters = {"AccountId": environment.account, "BudgetName": name}
     answer = call_if_present(budgets, "DescribeBudget", f"budget {name}", **parameters)
+    if answer is None and needs_manual_budget(environment):
+        reason = f"CloudFormation makes none in {environment.region}, and nobody made it by hand"
+        return StopPath("budget", "absent", f"{name} is missing: {reason}")
     if answer is None:
-        by_hand = needs_manual_budget(environment)
-        reason = (
-            f": CloudFormation makes none in {environment.region}, and nobody made it by hand"
-            if by_hand
-            else ""
-        )
-        return StopPath("budget", "absent" if by_hand else "unarmed", f"{name} is missing{reason}")
-    budget = answer["Budget"]
-    spent_usd = float(budget.get("CalculatedSpend", {}).get("ActualSpend", {}).get("Amount", 0))
+        return StopPath("budget", "unarmed", f"{name} is missing")
+    return _judge_budget(budgets, environment, answer["Budget"])
+
+
+def _judge_budget(budgets: Any, environment: Environment, budget: Mapping[str, Any]) -> StopPath:
+    name = names.budget_name(environment)
     limit_usd = float(budget.get("BudgetLimit", {}).get("Amount", 0))
-    month_text = f"{spent_usd:,.2f} of {limit_usd:,.2f} USD this month"
     form = (budget.get("BudgetType"), budget.get("TimeUnit"))
     if form != ("COST", "MONTHLY") or limit_usd <= 0:
         form_text = f"{form[0]}, {form[1]}, up to {limit_usd:,.2f} USD"
-        return StopPath(
-            "budget", "unarmed", f"{name} is of {form_text}: no monthly budget of cost with a limit"
-        )
+        sentence = f"{name} is of {form_text}: no monthly budget of cost with a limit"
+        return StopPath("budget", "unarmed", sentence)
+    spent_usd = float(budget.get("CalculatedSpend", {}).get("ActualSpend", {}).get("Amount", 0))
+    month_text = f"{spent_usd:,.2f} of {limit_usd:,.2f} USD this month"
     alerts = list(_list_stopping_alerts(budgets, environment))
     if not alerts:
-        return StopPath(
-            "budget",
-            "unarmed",
-            f"{month_text}; it has no alert of actual cost that tells the stop topic",
-        )
-    # AWS sends each alert once in a period, as soon as its threshold is passed; the default type is
-    # PERCENTAGE
-    thresholds_usd = [
-        alert["Threshold"]
-        * (1 if alert.get("ThresholdType") == "ABSOLUTE_VALUE" else limit_usd / 100)
-        for alert in alerts
-        if alert.get("NotificationState") != "ALARM"
-    ]
-    next_usd = min(
-        (threshold for threshold in thresholds_usd if threshold >= spent_usd), default=None
-    )
+        sentence = f"{month_text}; it has no alert of actual cost that tells the stop topic"
+        return StopPath("budget", "unarmed", sentence)
+    next_usd = _find_next_alert_usd(alerts, spent_usd, limit_usd)
     if next_usd is None:
         return StopPath("budget", "unarmed", f"{month_text}, {SPENT_NOTE}")
     return StopPath("budget", "armed", f"{month_text}; at {next_usd:,.2f} USD it stops the fleet")
+
+
+def _find_next_alert_usd(
+    alerts: Iterable[Mapping[str, Any]], spent_usd: float, limit_usd: float
+) -> float | None:
+    """Return the USD at which AWS sends the next alert; None if each is sent.
+
+    AWS sends each once in a period, as soon as its threshold is passed.
+    """
+    thresholds_usd = []
+    for alert in alerts:
+        is_percentage = alert.get("ThresholdType") != "ABSOLUTE_VALUE"  # the default
+        threshold_usd = alert["Threshold"] * (limit_usd / 100 if is_percentage else 1)
+        if alert.get("NotificationState") != "ALARM" and threshold_usd >= spent_usd:
+            thresholds_usd.append(threshold_usd)
+    return min(thresholds_usd, default=None)
 
 
 def _list_stopping_alerts(budgets: Any, environment: Environment) -> Iterator[Mapping[str, Any]]:

@@ -21,7 +21,7 @@ from tandem.guard.fence import FENCE_KEY
 from tandem.guard.lease import POINTER_KEY, heartbeat_key, lease_key
 from tandem.guard.observe import CLUSTER_TAG, NODE_GROUP_TAG
 from tandem.ops.destroy.stacks import CNI_TAG, DELETION_ORDER, EKS_TAG, IN_TREE_TAG, PERMANENT_KIND
-from tandem.ops.guard_config import build_arn, build_bucket_arn, object_prefix, topic_arn
+from tandem.ops.guard_config import build_arn, build_bucket_arn, object_prefix
 
 PROOF_NAME_PREFIX = "prove-stop-"  # a proof's schedule begins with it; a lease's with `stop-`
 # CDK guide, "Bootstrap template": roles that the CLI assumes to deploy without images of its own
@@ -40,16 +40,173 @@ class PolicyTarget:
     condition: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
+# service, region and resource of the ARNs in the environment's account
+_ARNS = {
+    "cluster": ["eks:{region}:cluster/{cluster}"],
+    "node group": ["eks:{region}:nodegroup/{cluster}/{node_group}/*"],
+    "updates": [
+        "eks:{region}:cluster/{cluster}",
+        "eks:{region}:nodegroup/{cluster}/{node_group}/*",
+    ],
+    "node groups": ["eks:{region}:nodegroup/{cluster}/*/*"],
+    "accelerators": ["ec2:{region}:instance/*"],
+    "Auto Scaling groups": ["autoscaling:{region}:autoScalingGroup:*:autoScalingGroupName/*"],
+    "CNI's interfaces": ["ec2:{region}:network-interface/*"],
+    "EKS's groups": ["ec2:{region}:security-group/*"],
+    "in-tree groups": ["ec2:{region}:security-group/*"],
+    "topic": ["sns:{region}:{topic}"],
+    "topic's key": ["kms:{region}:key/*"],
+    "keys": ["kms:{region}:key/*"],
+    "stop function": ["lambda:{region}:function:{stop}"],
+    "functions": ["lambda:{region}:function:{stop}", "lambda:{region}:function:{reap}"],
+    "logs": [  # for the runbook
+        "logs:{region}:log-group:{stop_logs}:*",
+        "logs:{region}:log-group:{reap_logs}:*",
+        "logs:{region}:log-group:{pod_logs}:*",
+    ],
+    "guard's rules": ["events:{region}:rule/{guard}-*"],
+    "dead letters": ["sqs:{region}:{queue}"],
+    "schedules": ["scheduler:{region}:schedule/{schedules}/*"],
+    "proofs": [f"scheduler:{{region}}:schedule/{{schedules}}/{PROOF_NAME_PREFIX}*"],
+    "scheduler role": ["iam::role/{scheduler_role}"],
+    "roles": ["iam::role/{name}-*", "iam::role/tandem-{name}*"],
+    "bootstrap roles": [
+        f"iam::role/cdk-{{qualifier}}-{role}-{{account}}-{{region}}" for role in BOOTSTRAP_ROLES
+    ],
+    "bootstrap version": ["ssm:{region}:parameter{bootstrap_version}"],
+    "budgets": ["budgets::budget/{budget}"],
+    "all budgets": ["budgets::budget/*"],
+    "alarms": ["cloudwatch:{region}:alarm:{alarms}"],
+    "dashboards": ["cloudwatch::dashboard/{dashboards}"],
+    "repositories": ["ecr:{region}:repository/*"],
+    "all stacks": ["cloudformation:{region}:stack/*"],
+}
+# keys behind the environment's prefix in its bucket; those of runs as in tandem/run/run_keys.py
+_OWN_KEYS = {
+    "guard's objects": [FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*")],
+    "fence": [FENCE_KEY],
+    "leases": [POINTER_KEY, lease_key("*")],
+    "runs": ["requests/*", "stage-requests/*", "runs/*", "runner.json"],
+    # IAM replaces this variable by the caller's id (IAM user guide, "IAM policy elements:
+    # Variables and tags"), so the key of a request says who wrote it
+    "own requests": ["requests/${aws:userid}/*"],
+    "own stage requests": ["stage-requests/${aws:userid}/*"],
+    "journal": ["requests/*.answer.json", "stage-requests/*.answer.json", "runs/*", "runner.json"],
+}
+# keys that environments of one bucket share
+_SHARED_KEYS = {
+    "models and artifacts": ["models/*", "artifacts/*"],
+    "models": ["models/*"],
+    "artifacts": ["artifacts/*"],
+    "results": ["results/*"],
+    "task sets": ["tasks/*"],
+}
+_BARE_WILDCARDS = ("everywhere", "the world", "mirrors", "own metrics")
+
+
 def build_targets(environment: Environment) -> dict[str, PolicyTarget]:
     """Return every target of an environment, by its name in `RIGHTS`."""
     arns = {
-        **{name: ["*"] for name in ("everywhere", "the world", "mirrors", "own metrics")},
-        **_list_cluster_arns(environment),
-        **_list_storage_arns(environment),
-        **_list_account_arns(environment),
+        **dict.fromkeys(_BARE_WILDCARDS, ("*",)),
+        **_fill_arns(environment),
+        **_list_object_arns(environment),
+        **_list_declared_arns(environment),
+        **_list_stack_arns(environment),
     }
     conditions = _build_conditions(environment)
     return {name: PolicyTarget(tuple(arns[name]), conditions.get(name, {})) for name in arns}
+
+
+def _fill_arns(environment: Environment) -> dict[str, list[str]]:
+    """Return the ARNs whose resources have names of the environment's."""
+    values = {
+        "name": environment.name,
+        "region": environment.region,
+        "account": environment.account,
+        "qualifier": environment.bootstrap.qualifier,
+        "bootstrap_version": version_parameter(environment),
+        "cluster": names.cluster_name(environment),
+        "node_group": names.node_group_name(environment),
+        "topic": names.topic_name(environment),
+        "stop": names.guard_function_name(environment, "stop"),
+        "reap": names.guard_function_name(environment, "reap"),
+        "stop_logs": names.function_log_group_name(environment, "stop"),
+        "reap_logs": names.function_log_group_name(environment, "reap"),
+        "pod_logs": names.container_log_group_name(environment, "application"),
+        "guard": names.stack_name(environment, "Guard"),
+        "queue": names.dead_letter_queue_name(environment),
+        "schedules": names.schedule_group_name(environment),
+        "scheduler_role": names.scheduler_role_name(environment),
+        "budget": names.budget_name(environment),
+        "alarms": names.composite_alarm_pattern(environment),
+        "dashboards": names.dashboard_name(environment, "*"),
+    }
+    arns = {}
+    for target, patterns in _ARNS.items():
+        parts = [pattern.format_map(values).split(":", 2) for pattern in patterns]
+        arns[target] = [
+            build_arn(environment, service, rest, region=region) for service, region, rest in parts
+        ]
+    return arns
+
+
+def _list_object_arns(environment: Environment) -> dict[str, list[str]]:
+    """Return the ARNs of the bucket's objects."""
+    prefix = object_prefix(environment)
+    keys = {name: [prefix + key for key in own_keys] for name, own_keys in _OWN_KEYS.items()}
+    return {
+        name: [build_bucket_arn(environment, f"/{key}") for key in target_keys]
+        for name, target_keys in (keys | _SHARED_KEYS).items()
+    }
+
+
+def _list_declared_arns(environment: Environment) -> dict[str, Iterable[str]]:
+    """Return the ARNs of what an environment declares, or may do without."""
+    bucket_arn = build_bucket_arn(environment)
+    buckets = [bucket_arn]
+    if not environment.artifacts.existing_bucket:
+        log_bucket = names.log_bucket_name(environment)
+        buckets.append(build_bucket_arn(environment, bucket=log_bucket))
+    # an image behind a mirror may be in any repository of the account
+    repositories = ["*"]
+    if not environment.registry_mirrors:
+        repositories = [names.repository_name(environment, image.name) for image in PROJECT_IMAGES]
+    bucket_key = environment.artifacts.kms_key_arn
+    keys = dict.fromkeys(filter(None, (bucket_key, environment.log_kms_key_arn)))
+    principals = sorted(set(list_principals(environment)))
+    secret = environment.hub.token_secret
+    # Secrets Manager appends six random characters to a name
+    secrets = [build_arn(environment, "secretsmanager", f"secret:{secret}-??????")]
+    # AWS's own, so of no account
+    ssm_arn = f"arn:{names.aws_partition(environment.region)}:ssm:{environment.region}:"
+    return {
+        "bucket": [bucket_arn],
+        "buckets": buckets,
+        "bucket's key": [bucket_key] if bucket_key else [],
+        "keys as they stand": keys,
+        "images": sorted(
+            build_arn(environment, "ecr", f"repository/{name}") for name in repositories
+        ),
+        "principals": [arn for arn in principals if ":role/" in arn],
+        "users": [arn for arn in principals if ":user/" in arn],
+        "boundary": (
+            [boundary_arn(environment)] if environment.bootstrap.permissions_boundary else []
+        ),
+        "secret": secrets if secret else [],
+        "node image parameter": [f"{ssm_arn}:parameter{names.node_image_parameter(environment)}"],
+    }
+
+
+def _list_stack_arns(environment: Environment) -> dict[str, list[str]]:
+    """Return the ARNs of the stacks, the permanent one last."""
+    # one pattern for all builds; an environment's name has no capital, so it is no other
+    # environment's
+    kinds = [kind for kind in DELETION_ORDER if not kind.startswith(names.IMAGE_KIND)]
+    stacks = [
+        build_arn(environment, "cloudformation", f"stack/{names.stack_name(environment, kind)}/*")
+        for kind in (*kinds, f"{names.IMAGE_KIND}*", PERMANENT_KIND)
+    ]
+    return {"stacks": stacks, "going stacks": stacks[:-1]}
 
 
 def _build_conditions(environment: Environment) -> dict[str, dict[str, dict[str, Any]]]:
@@ -67,175 +224,31 @@ def _build_conditions(environment: Environment) -> dict[str, dict[str, dict[str,
         "EKS's groups": {EKS_TAG: cluster},
         "in-tree groups": {f"{IN_TREE_TAG}{cluster}": "owned"},
     }
-    metrics = [names.bench_namespace(environment), names.simulation_namespace(environment)]
     equalities: dict[str, dict[str, Any]] = {
         "everywhere": {"aws:RequestedRegion": region},
         # "the world" has one endpoint for all regions: a request's region means nothing there
         "mirrors": {"aws:RequestedRegion": sorted({region, *mirrors}) if mirrors else region},
-        "own metrics": {"cloudwatch:namespace": metrics},
+        "own metrics": {
+            "cloudwatch:namespace": [
+                names.bench_namespace(environment),
+                names.simulation_namespace(environment),
+            ]
+        },
         "topic's key": {
-            "kms:ViaService": [f"{service}.{region}.amazonaws.com" for service in ("sns", "sqs")]
+            "kms:ViaService": [f"sns.{region}.amazonaws.com", f"sqs.{region}.amazonaws.com"]
         },
         "scheduler role": {"iam:PassedToService": "scheduler.amazonaws.com"},
         "bucket's key": {"kms:ViaService": f"s3.{region}.amazonaws.com"},
-        **{
-            name: {f"aws:ResourceTag/{key}": tags[key] for key in tags}
-            for name, tags in owner_tags.items()
-        },
     }
+    for name, tags in owner_tags.items():
+        equalities[name] = {f"aws:ResourceTag/{key}": value for key, value in tags.items()}
+
     conditions = {name: {"StringEquals": equality} for name, equality in equalities.items()}
     # the ARN of a key is unknown before its deploy; its alias is known
     conditions["topic's key"]["ForAnyValue:StringEquals"] = {
         "kms:ResourceAliases": f"alias/{cluster}-guard"
     }
     return conditions
-
-
-def _list_cluster_arns(environment: Environment) -> dict[str, Iterable[str]]:
-    """Return the ARNs of cluster, fleet and guard."""
-
-    def arn(service: str, rest: str, region: str | None = None) -> list[str]:
-        return [build_arn(environment, service, rest, region=region)]
-
-    cluster = names.cluster_name(environment)
-    group = names.node_group_name(environment)
-    stop = names.guard_function_name(environment, "stop")
-    reap = names.guard_function_name(environment, "reap")
-    log_groups = (  # for the runbook
-        names.function_log_group_name(environment, "stop"),
-        names.function_log_group_name(environment, "reap"),
-        names.container_log_group_name(environment, "application"),
-    )
-    return {
-        "cluster": arn("eks", f"cluster/{cluster}"),
-        "node group": arn("eks", f"nodegroup/{cluster}/{group}/*"),
-        "updates": [
-            *arn("eks", f"cluster/{cluster}"),
-            *arn("eks", f"nodegroup/{cluster}/{group}/*"),
-        ],
-        "node groups": arn("eks", f"nodegroup/{cluster}/*/*"),
-        "accelerators": arn("ec2", "instance/*"),
-        "Auto Scaling groups": arn("autoscaling", "autoScalingGroup:*:autoScalingGroupName/*"),
-        "CNI's interfaces": arn("ec2", "network-interface/*"),
-        "EKS's groups": arn("ec2", "security-group/*"),
-        "in-tree groups": arn("ec2", "security-group/*"),
-        "topic": [topic_arn(environment)],
-        "topic's key": arn("kms", "key/*"),
-        "stop function": arn("lambda", f"function:{stop}"),
-        "functions": [*arn("lambda", f"function:{stop}"), *arn("lambda", f"function:{reap}")],
-        "logs": [
-            text for log_group in log_groups for text in arn("logs", f"log-group:{log_group}:*")
-        ],
-        "guard's rules": arn("events", f"rule/{names.stack_name(environment, 'Guard')}-*"),
-        "dead letters": arn("sqs", names.dead_letter_queue_name(environment)),
-        "schedules": arn("scheduler", f"schedule/{names.schedule_group_name(environment)}/*"),
-        "proofs": arn(
-            "scheduler", f"schedule/{names.schedule_group_name(environment)}/{PROOF_NAME_PREFIX}*"
-        ),
-        "scheduler role": arn("iam", f"role/{names.scheduler_role_name(environment)}", ""),
-        "budgets": arn("budgets", f"budget/{names.budget_name(environment)}", ""),
-        "all budgets": arn("budgets", "budget/*", ""),
-        "alarms": arn("cloudwatch", f"alarm:{names.composite_alarm_pattern(environment)}"),
-        "dashboards": arn("cloudwatch", f"dashboard/{names.dashboard_name(environment, '*')}", ""),
-    }
-
-
-def _list_storage_arns(environment: Environment) -> dict[str, Iterable[str]]:
-    """Return the ARNs of the bucket, its contents, and images."""
-    prefix = object_prefix(environment)
-
-    def bucket_arns(*keys: str) -> list[str]:
-        return [build_bucket_arn(environment, f"/{key}") for key in keys]
-
-    key_arn = environment.artifacts.kms_key_arn
-    existing_bucket = environment.artifacts.existing_bucket
-    log_bucket = (
-        []
-        if existing_bucket
-        else [build_bucket_arn(environment, bucket=names.log_bucket_name(environment))]
-    )
-    repositories = [names.repository_name(environment, image.name) for image in PROJECT_IMAGES]
-    # an image behind a mirror may be in any repository of the account
-    if environment.registry_mirrors:
-        repositories = ["*"]
-    guard_keys = (FENCE_KEY, POINTER_KEY, lease_key("*"), heartbeat_key("*"))
-    # as in tandem/run/run_keys.py
-    run_keys = ("requests/*", "stage-requests/*", "runs/*", "runner.json")
-    journal_keys = (
-        "requests/*.answer.json",
-        "stage-requests/*.answer.json",
-        "runs/*",
-        "runner.json",
-    )
-    return {
-        "bucket": [build_bucket_arn(environment)],
-        "bucket's key": [key_arn] if key_arn else [],
-        "keys as they stand": list(
-            dict.fromkeys(key for key in (key_arn, environment.log_kms_key_arn) if key)
-        ),
-        "buckets": [build_bucket_arn(environment), *log_bucket],
-        "guard's objects": bucket_arns(*(f"{prefix}{key}" for key in guard_keys)),
-        "fence": bucket_arns(f"{prefix}{FENCE_KEY}"),
-        "leases": bucket_arns(f"{prefix}{POINTER_KEY}", f"{prefix}{lease_key('*')}"),
-        "models and artifacts": bucket_arns("models/*", "artifacts/*"),
-        "task sets": bucket_arns("tasks/*"),
-        "runs": bucket_arns(*(f"{prefix}{key}" for key in run_keys)),
-        # IAM replaces this variable by the caller's id (IAM user guide, "IAM policy elements:
-        # Variables and tags"), so the key of a request says who wrote it
-        "own requests": bucket_arns(f"{prefix}requests/${{aws:userid}}/*"),
-        "own stage requests": bucket_arns(f"{prefix}stage-requests/${{aws:userid}}/*"),
-        "journal": bucket_arns(*(f"{prefix}{key}" for key in journal_keys)),
-        **{name: bucket_arns(f"{name}/*") for name in ("artifacts", "models", "results")},
-        "repositories": [build_arn(environment, "ecr", "repository/*")],
-        "images": sorted(
-            build_arn(environment, "ecr", f"repository/{name}") for name in repositories
-        ),
-    }
-
-
-def _list_account_arns(environment: Environment) -> dict[str, Iterable[str]]:
-    """Return the ARNs of stacks, and of what the account shares among environments."""
-    qualifier = environment.bootstrap.qualifier
-    name = environment.name
-    secret = environment.hub.token_secret
-    # one pattern for all builds; an environment's name has no capital, so it is no other
-    # environment's
-    shared_kinds = [kind for kind in DELETION_ORDER if not kind.startswith(names.IMAGE_KIND)]
-    stacks = [
-        build_arn(environment, "cloudformation", f"stack/{names.stack_name(environment, kind)}/*")
-        for kind in (*shared_kinds, f"{names.IMAGE_KIND}*", PERMANENT_KIND)
-    ]
-    # AWS's own, so of no account
-    ssm_arn = f"arn:{names.aws_partition(environment.region)}:ssm:{environment.region}:"
-    node_image_arn = f"{ssm_arn}:parameter{names.node_image_parameter(environment)}"
-    bootstrap_end = f"{environment.account}-{environment.region}"
-    return {
-        "principals": sorted({arn for arn in list_principals(environment) if ":role/" in arn}),
-        "users": sorted({arn for arn in list_principals(environment) if ":user/" in arn}),
-        "boundary": (
-            [boundary_arn(environment)] if environment.bootstrap.permissions_boundary else []
-        ),
-        # Secrets Manager appends six random characters to a name
-        "secret": (
-            [build_arn(environment, "secretsmanager", f"secret:{secret}-??????")] if secret else []
-        ),
-        "bootstrap version": [
-            build_arn(environment, "ssm", f"parameter{version_parameter(environment)}")
-        ],
-        "node image parameter": [node_image_arn],
-        "stacks": stacks,
-        "going stacks": stacks[:-1],
-        "all stacks": [build_arn(environment, "cloudformation", "stack/*")],
-        "roles": [
-            build_arn(environment, "iam", f"role/{prefix}*", region="")
-            for prefix in (f"{name}-", f"tandem-{name}")
-        ],
-        "keys": [build_arn(environment, "kms", "key/*")],
-        "bootstrap roles": [
-            build_arn(environment, "iam", f"role/cdk-{qualifier}-{role}-{bootstrap_end}", region="")
-            for role in BOOTSTRAP_ROLES
-        ],
-    }
 
 
 def list_principals(environment: Environment) -> tuple[str, ...]:
